@@ -1,0 +1,1 @@
+//! The durable queue: engine and log joined, as a library.

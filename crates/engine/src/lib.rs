@@ -1,0 +1,1 @@
+//! The queue engine: a deterministic state machine without clock, threads or I/O.

@@ -1,0 +1,1 @@
+//! Sockets, threads, clock, signals and configuration.

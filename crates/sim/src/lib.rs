@@ -1,0 +1,1 @@
+//! Whole-system simulation on a simulated disk and clock.

@@ -1,0 +1,1 @@
+//! Case runners, process control and free ports for tests.
