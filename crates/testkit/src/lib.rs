@@ -1,1 +1,20 @@
 //! Case runners, process control and free ports for tests.
+//!
+//! - [`case`], [`runner`], [`suite`]: conformance cases from `corpus/`, played over a [`wire`].
+//! - [`process`], [`port`], [`tools`]: servers under test, and what a machine may lack.
+//! - [`client`], [`rng`]: a beanstalk client and seeded random numbers.
+//!
+//! Nothing here is part of the product; only tests depend on it.
+
+pub mod block;
+pub mod case;
+pub mod client;
+pub mod port;
+pub mod process;
+pub mod rng;
+pub mod runner;
+pub mod socket;
+pub mod suite;
+pub mod text;
+pub mod tools;
+pub mod wire;

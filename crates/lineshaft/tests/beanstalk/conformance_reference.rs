@@ -1,0 +1,30 @@
+//! The conformance cases against the original: they must describe what it does, not what we think.
+
+use anyhow::Result;
+use testkit::case::Corpus;
+use testkit::suite;
+
+use crate::programs;
+
+#[test]
+fn the_original_passes_every_case() -> Result<()> {
+    let Some(program) = programs::reference() else { return Ok(()) };
+    let server = program.start()?;
+    let corpus = Corpus::read("beanstalk", "cases.jsonl")?;
+    suite::play(&corpus, server.address(), |_| true).assert_all_passed();
+    Ok(())
+}
+
+/// The opposite of a conformance test: a defect that Debian's package no longer shows belongs into
+/// `cases.jsonl`, where it is compared with the original from then on.
+#[test]
+fn the_original_still_has_its_defects() -> Result<()> {
+    let Some(program) = programs::reference() else { return Ok(()) };
+    let server = program.start()?;
+    let corpus = Corpus::read("beanstalk", "defects.jsonl")?;
+    let known = ["line-of-225-bytes-is-refused-at-once", "lone-cr-is-an-ordinary-byte"];
+    let outcome =
+        suite::play(&corpus, server.address(), |case| known.contains(&case.name.as_str()));
+    assert_eq!(outcome.failures.len(), known.len(), "{outcome:?}");
+    Ok(())
+}

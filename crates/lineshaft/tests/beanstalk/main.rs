@@ -1,0 +1,7 @@
+//! Tests of the whole program as a beanstalkd client, or its operator, sees it.
+//!
+//! One binary for all of them: each further one would be linked anew on every change.
+
+mod conformance_reference;
+mod conformance_socket;
+mod programs;

@@ -1,0 +1,36 @@
+//! The programs under test: Lineshaft as it was just built, and Debian's beanstalkd.
+
+use std::path::PathBuf;
+
+use testkit::process::Program;
+use testkit::tools;
+
+/// The original's binary as Debian installs it.
+const REFERENCE: &str = "/usr/bin/beanstalkd";
+
+/// Lineshaft's binary. `LINESHAFT_BIN` names another one, such as a release build.
+pub(crate) fn lineshaft_path() -> PathBuf {
+    let built = || env!("CARGO_BIN_EXE_lineshaft").into();
+    std::env::var_os("LINESHAFT_BIN").map_or_else(built, PathBuf::from)
+}
+
+/// `lineshaft serve --memory` with a beanstalk listener.
+pub(crate) fn lineshaft_in_memory() -> Program {
+    Program::serve(lineshaft_path(), &["--memory"])
+}
+
+/// `lineshaft serve` with its data in `folder` of the server's own, and a beanstalk listener.
+pub(crate) fn lineshaft_durable(folder: &str) -> Program {
+    Program::serve(lineshaft_path(), &["--data", folder])
+}
+
+/// `lineshaft beanstalkd`, which takes the original's flags.
+pub(crate) fn lineshaft_as_beanstalkd() -> Program {
+    Program::like_beanstalkd(lineshaft_path(), &["beanstalkd"])
+}
+
+/// The original; `None` when it is not installed and the test may be skipped.
+pub(crate) fn reference() -> Option<Program> {
+    let path = tools::find_or_skip(REFERENCE)?;
+    Some(Program::like_beanstalkd(path, &[]))
+}

@@ -1,0 +1,320 @@
+//! Server processes under test: started on a free port, watched, and ended by their id.
+//!
+//! A server never outlives its [`Server`] value. What it prints is kept in a temporary folder and
+//! shown when something goes wrong.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::port::free_port;
+
+/// How long a server may take until it accepts connections, or until it ends.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// How often another port is tried when somebody else took the free one first.
+const PORT_ATTEMPTS: u32 = 5;
+
+/// The exit code of a server that could not bind its address.
+const EXIT_ADDRESS: i32 = 111;
+
+/// A program and how it is told its port.
+#[derive(Debug, Clone)]
+pub struct Program {
+    path: PathBuf,
+    /// Come before the address.
+    arguments: Vec<String>,
+    address_style: AddressStyle,
+}
+
+/// How a program takes the address of its beanstalk listener.
+#[derive(Debug, Clone, Copy)]
+enum AddressStyle {
+    /// `-l HOST -p PORT`.
+    HostAndPort,
+    /// `--only --beanstalk HOST:PORT`.
+    Listener,
+}
+
+impl Program {
+    /// The original beanstalkd, or anything that takes its flags: `path arguments… -l HOST -p PORT`.
+    pub fn like_beanstalkd(path: impl Into<PathBuf>, arguments: &[&str]) -> Program {
+        Program::new(path, arguments, AddressStyle::HostAndPort)
+    }
+
+    /// Lineshaft's `serve` with nothing but a beanstalk listener.
+    pub fn serve(path: impl Into<PathBuf>, arguments: &[&str]) -> Program {
+        let mut program = Program::new(path, &["serve"], AddressStyle::Listener);
+        program.arguments.extend(arguments.iter().map(|&argument| argument.to_owned()));
+        program
+    }
+
+    fn new(path: impl Into<PathBuf>, arguments: &[&str], address_style: AddressStyle) -> Program {
+        let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        Program { path: path.into(), arguments, address_style }
+    }
+
+    /// The same program with further arguments.
+    #[must_use]
+    pub fn with<S: AsRef<OsStr>>(mut self, arguments: &[S]) -> Program {
+        let text =
+            |argument: &S| argument.as_ref().to_str().expect("test paths are text").to_owned();
+        self.arguments.extend(arguments.iter().map(text));
+        self
+    }
+
+    /// Starts the program on a free port and waits until it accepts connections.
+    pub fn start(&self) -> Result<Server> {
+        for _ in 0..PORT_ATTEMPTS {
+            match self.start_on(free_port()?) {
+                Err(Trouble::PortTaken) => {}
+                Err(Trouble::Other(error)) => return Err(error),
+                Ok(server) => return Ok(server),
+            }
+        }
+        bail!("somebody took every free port first, {PORT_ATTEMPTS} times")
+    }
+
+    /// Starts the program on the port of a server that is gone.
+    pub fn start_again(&self, port: u16) -> Result<Server> {
+        match self.start_on(port) {
+            Ok(server) => Ok(server),
+            Err(Trouble::PortTaken) => self.start(),
+            Err(Trouble::Other(error)) => Err(error),
+        }
+    }
+
+    /// Runs the program without an address, until it ends by itself. Kills it at the time limit.
+    pub fn run(&self) -> Result<Finished> {
+        let mut server = self.spawn(&[], SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+        let status = server.wait()?;
+        Ok(Finished { status, stdout: server.stdout(), stderr: server.stderr() })
+    }
+
+    /// The same with an address, for starts that are expected to fail.
+    pub fn run_on(&self, port: u16) -> Result<Finished> {
+        let mut server = self.spawn(&self.address_arguments(port), local(port))?;
+        let status = server.wait()?;
+        Ok(Finished { status, stdout: server.stdout(), stderr: server.stderr() })
+    }
+
+    fn start_on(&self, port: u16) -> Result<Server, Trouble> {
+        let mut server = self.spawn(&self.address_arguments(port), local(port))?;
+        server.wait_until_accepting()?;
+        Ok(server)
+    }
+
+    fn address_arguments(&self, port: u16) -> Vec<String> {
+        let host = Ipv4Addr::LOCALHOST;
+        match self.address_style {
+            AddressStyle::HostAndPort => {
+                vec!["-l".into(), host.to_string(), "-p".into(), port.to_string()]
+            }
+            AddressStyle::Listener => {
+                vec!["--only".into(), "--beanstalk".into(), format!("{host}:{port}")]
+            }
+        }
+    }
+
+    fn spawn(&self, address_arguments: &[String], address: SocketAddr) -> Result<Server> {
+        let folder = tempfile::Builder::new().prefix("lineshaft-test-").tempdir()?;
+        let child = Command::new(&self.path)
+            .args(&self.arguments)
+            .args(address_arguments)
+            .current_dir(folder.path())
+            .stdin(Stdio::null())
+            .stdout(File::create(folder.path().join("stdout"))?)
+            .stderr(File::create(folder.path().join("stderr"))?)
+            .spawn()
+            .with_context(|| format!("starting {}", self.path.display()))?;
+        Ok(Server { child, address, folder })
+    }
+}
+
+/// Why a server did not come up.
+enum Trouble {
+    PortTaken,
+    Other(anyhow::Error),
+}
+
+impl From<anyhow::Error> for Trouble {
+    fn from(error: anyhow::Error) -> Trouble {
+        Trouble::Other(error)
+    }
+}
+
+/// A program that ended by itself.
+#[derive(Debug)]
+pub struct Finished {
+    /// Exit code or signal.
+    pub status: ExitStatus,
+    /// All it printed.
+    pub stdout: String,
+    /// All it complained of.
+    pub stderr: String,
+}
+
+/// A running server; killed when dropped.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    address: SocketAddr,
+    /// Working folder, and what it printed.
+    folder: TempDir,
+}
+
+impl Server {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The number of its process.
+    pub fn process_id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Its working folder.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// What it printed so far.
+    pub fn stdout(&self) -> String {
+        printed(&self.folder.path().join("stdout"))
+    }
+
+    /// What it complained of so far.
+    pub fn stderr(&self) -> String {
+        printed(&self.folder.path().join("stderr"))
+    }
+
+    /// Sends a signal to it.
+    pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        let process_id = Pid::from_child(&self.child);
+        Ok(kill_process(process_id, signal)?)
+    }
+
+    /// Ends it without warning, as a crash would, and waits until it is gone.
+    pub fn kill(mut self) {
+        self.end();
+    }
+
+    /// Asks it to stop and waits for the end.
+    pub fn terminate(mut self) -> Result<Finished> {
+        self.signal(Signal::TERM)?;
+        let status = self.wait()?;
+        Ok(Finished { status, stdout: self.stdout(), stderr: self.stderr() })
+    }
+
+    /// Whether it is still running.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Waits until it ends by itself; an error at the time limit.
+    pub fn wait(&mut self) -> Result<ExitStatus> {
+        let started = Instant::now();
+        while started.elapsed() < LIMIT {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
+            sleep(Duration::from_millis(5));
+        }
+        self.end();
+        bail!("the server did not end within {LIMIT:?}; stderr: {}", self.stderr())
+    }
+
+    fn wait_until_accepting(&mut self) -> Result<(), Trouble> {
+        let started = Instant::now();
+        while started.elapsed() < LIMIT {
+            if let Some(status) = self.child.try_wait().context("waiting for the server")? {
+                return Err(self.gone(status));
+            }
+            if TcpStream::connect_timeout(&self.address, Duration::from_secs(1)).is_ok() {
+                return self.ensure_it_was_ours();
+            }
+            sleep(Duration::from_millis(5));
+        }
+        let stderr = self.stderr();
+        Err(anyhow::anyhow!("nothing accepts at {} ; stderr: {stderr}", self.address).into())
+    }
+
+    /// Somebody else may have taken the port; then our server is about to end.
+    fn ensure_it_was_ours(&mut self) -> Result<(), Trouble> {
+        let process_id = self.child.id();
+        if listens(process_id, self.address.port()) {
+            return Ok(());
+        }
+        let status = self.wait()?;
+        Err(self.gone(status))
+    }
+
+    fn gone(&self, status: ExitStatus) -> Trouble {
+        let stderr = self.stderr();
+        if status.code() == Some(EXIT_ADDRESS) || stderr.contains("in use") {
+            return Trouble::PortTaken;
+        }
+        Trouble::Other(anyhow::anyhow!("the server ended at once with {status}; stderr: {stderr}"))
+    }
+
+    fn end(&mut self) {
+        // Both fail only when it is gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end();
+        if std::thread::panicking() {
+            let tail: String = self.stderr().chars().rev().take(4_000).collect();
+            let tail: String = tail.chars().rev().collect();
+            eprintln!("--- stderr of the server on {}:\n{tail}", self.address);
+        }
+    }
+}
+
+/// Whether an exit was caused by this signal.
+pub fn ended_by(status: ExitStatus, signal: Signal) -> bool {
+    status.signal() == Some(signal.as_raw())
+}
+
+fn local(port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+}
+
+fn printed(path: &Path) -> String {
+    std::fs::read(path)
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        .unwrap_or_default()
+}
+
+/// Whether the process holds a listening socket on this port.
+fn listens(process_id: u32, port: u16) -> bool {
+    const STATE_LISTEN: &str = "0A";
+    let table = printed(Path::new("/proc/net/tcp"));
+    let port_suffix = format!(":{port:04X}");
+    let inodes = table.lines().filter_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let listening = fields.get(3) == Some(&STATE_LISTEN);
+        (listening && fields[1].ends_with(&port_suffix)).then(|| format!("socket:[{}]", fields[9]))
+    });
+    let inodes: Vec<String> = inodes.collect();
+    let Ok(descriptors) = std::fs::read_dir(format!("/proc/{process_id}/fd")) else { return false };
+    descriptors.flatten().any(|descriptor| {
+        let target = std::fs::read_link(descriptor.path()).unwrap_or_default();
+        inodes.iter().any(|inode| target == Path::new(inode))
+    })
+}

@@ -1,0 +1,242 @@
+//! Plays one conformance case over a wire and says precisely where it went wrong.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, bail, ensure};
+use regex::bytes::{Regex, RegexBuilder};
+
+use crate::block;
+use crate::case::{Case, Corpus, Step, TIMEOUT_MS_DEFAULT};
+use crate::text::{Variables, latin1_bytes, latin1_text, shown};
+use crate::wire::{ConnectionId, Received, Wire};
+
+/// How long the end of a case looks for bytes that nobody asked for.
+const LEFTOVER_WAIT_MS: u64 = 10;
+
+/// Plays `case` with fresh connections; `tube` is the value of its `{tube}`.
+///
+/// Whatever the outcome, the jobs whose ids the case captured are deleted.
+pub fn run_case(wire: &mut dyn Wire, corpus: &Corpus, case: &Case, tube: &str) -> Result<()> {
+    let mut variables = Variables::default();
+    variables.set("tube", tube.to_owned());
+    let mut run = Run { wire, corpus, variables, connections: BTreeMap::new() };
+    let outcome = run.play(case);
+    run.clean_up();
+    outcome
+}
+
+/// A case being played.
+struct Run<'a> {
+    wire: &'a mut dyn Wire,
+    corpus: &'a Corpus,
+    variables: Variables,
+    connections: BTreeMap<String, Connection>,
+}
+
+/// A named connection of a case.
+struct Connection {
+    id: ConnectionId,
+    /// Arrived, and not yet expected by a step.
+    unread: Vec<u8>,
+    ended: bool,
+}
+
+impl Run<'_> {
+    fn play(&mut self, case: &Case) -> Result<()> {
+        for (index, step) in case.steps.iter().enumerate() {
+            self.step(step).with_context(|| format!("step {} {}", index + 1, summary(step)))?;
+        }
+        for (name, connection) in &mut self.connections {
+            connection.fill(self.wire, LEFTOVER_WAIT_MS);
+            ensure!(
+                connection.unread.is_empty(),
+                "connection {name} has unexpected further bytes: {}",
+                shown(&connection.unread)
+            );
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, step: &Step) -> Result<()> {
+        self.wire.advance(step.sleep_ms);
+        let Some(name) = &step.conn else { return Ok(()) };
+        if !self.connections.contains_key(name) {
+            let id = self.wire.connect()?;
+            let fresh = Connection { id, unread: Vec::new(), ended: false };
+            self.connections.insert(name.clone(), fresh);
+        }
+        // Taken out for the step, so that the variables can change meanwhile.
+        let mut connection = self.connections.remove(name).expect("it was just made sure of");
+        let outcome = self.step_on(&mut connection, step);
+        if step.close && outcome.is_ok() {
+            self.wire.close(connection.id);
+        } else {
+            self.connections.insert(name.clone(), connection);
+        }
+        outcome
+    }
+
+    fn step_on(&mut self, connection: &mut Connection, step: &Step) -> Result<()> {
+        let started_ms = self.wire.now_ms();
+        let deadline_ms = started_ms + step.timeout_ms.unwrap_or(TIMEOUT_MS_DEFAULT);
+        if let Some(text) = &step.send {
+            let sent = self.wire.send(connection.id, &latin1_bytes(&self.variables.fill(text)));
+            // A server that is about to hang up may do so before it has read everything.
+            ensure!(step.expect_close || sent.is_ok(), "{:#}", sent.expect_err("just tested"));
+        }
+        self.expect_bytes(connection, step, deadline_ms)?;
+        self.expect_blocks(connection, step, deadline_ms)?;
+        let took_ms = self.wire.now_ms() - started_ms;
+        let (min_ms, max_ms) = (step.min_ms.unwrap_or(0), step.max_ms.unwrap_or(u64::MAX));
+        ensure!(took_ms >= min_ms, "the reply came after {took_ms} ms, wanted {min_ms} at least");
+        ensure!(took_ms <= max_ms, "the reply came after {took_ms} ms, wanted {max_ms} at most");
+        if let Some(quiet_ms) = step.expect_nothing_ms {
+            let quiet_until_ms = self.wire.now_ms() + quiet_ms;
+            connection.fill_until(self.wire, quiet_until_ms, |c| !c.unread.is_empty());
+            connection.ensure_no_bytes("wanted silence")?;
+            ensure!(!connection.ended, "wanted silence, but the server hung up");
+        }
+        if step.half_close {
+            self.wire.half_close(connection.id)?;
+        }
+        if step.expect_close {
+            connection.fill_until(self.wire, deadline_ms, |c| !c.unread.is_empty());
+            connection.ensure_no_bytes("wanted the server to hang up")?;
+            ensure!(connection.ended, "wanted the server to hang up, it did not");
+        }
+        Ok(())
+    }
+
+    fn expect_bytes(&mut self, conn: &mut Connection, step: &Step, deadline_ms: u64) -> Result<()> {
+        if let Some(text) = &step.expect {
+            let wanted = latin1_bytes(&self.variables.fill(text));
+            conn.fill_until(self.wire, deadline_ms, |c| c.unread.len() >= wanted.len());
+            if !conn.unread.starts_with(&wanted) {
+                bail!("wanted {}, got {}{}", shown(&wanted), shown(&conn.unread), conn.ending());
+            }
+            conn.unread.drain(..wanted.len());
+        }
+        let Some(pattern) = &step.expect_regex else { return Ok(()) };
+        let pattern = front_pattern(&self.variables.fill_pattern(pattern))?;
+        conn.fill_until(self.wire, deadline_ms, |c| pattern.is_match(&c.unread));
+        let Some(groups) = pattern.captures(&conn.unread) else {
+            bail!("wanted /{pattern}/, got {}{}", shown(&conn.unread), conn.ending());
+        };
+        for (index, name) in step.capture.names().iter().enumerate() {
+            let group = groups.get(index + 1).with_context(|| format!("no group for {name}"))?;
+            self.variables.set(name, latin1_text(group.as_bytes()));
+        }
+        let matched_bytes = groups.get(0).expect("group 0 is the whole match").end();
+        conn.unread.drain(..matched_bytes);
+        Ok(())
+    }
+
+    fn expect_blocks(
+        &mut self,
+        conn: &mut Connection,
+        step: &Step,
+        deadline_ms: u64,
+    ) -> Result<()> {
+        if let Some(wanted) = &step.expect_yaml {
+            let text = conn.take_block(self.wire, deadline_ms)?;
+            block::check_yaml(&text, wanted, self.corpus, &mut self.variables)?;
+        }
+        if let Some(wanted) = &step.expect_list {
+            let text = conn.take_block(self.wire, deadline_ms)?;
+            block::check_list(&text, wanted, &self.variables)?;
+        }
+        Ok(())
+    }
+
+    /// Hangs up, and deletes the jobs that the case knew by id: a server is shared by many cases.
+    fn clean_up(&mut self) {
+        for connection in self.connections.values() {
+            self.wire.close(connection.id);
+        }
+        let deletes: Vec<String> =
+            self.variables.starting_with("id").map(|id| format!("delete {id}\r\n")).collect();
+        if deletes.is_empty() {
+            return;
+        }
+        let replies_bytes_min = deletes.len() * "DELETED\r\n".len();
+        let Ok(id) = self.wire.connect() else { return };
+        let mut cleaner = Connection { id, unread: Vec::new(), ended: false };
+        if self.wire.send(id, deletes.concat().as_bytes()).is_ok() {
+            let deadline_ms = self.wire.now_ms() + 1_000;
+            cleaner.fill_until(self.wire, deadline_ms, |c| c.unread.len() >= replies_bytes_min);
+        }
+        self.wire.close(id);
+    }
+}
+
+impl Connection {
+    /// Reads once. False when nothing came in the time given.
+    fn fill(&mut self, wire: &mut dyn Wire, wait_ms_max: u64) -> bool {
+        if self.ended {
+            return false;
+        }
+        match wire.receive(self.id, wait_ms_max) {
+            Received::Bytes(bytes) => self.unread.extend_from_slice(&bytes),
+            Received::End => self.ended = true,
+            Received::Nothing => return false,
+        }
+        true
+    }
+
+    /// Reads until `enough`, the end of the connection or the deadline.
+    fn fill_until(
+        &mut self,
+        wire: &mut dyn Wire,
+        deadline_ms: u64,
+        enough: impl Fn(&Connection) -> bool,
+    ) {
+        while !self.ended && !enough(self) {
+            let left_ms = deadline_ms.saturating_sub(wire.now_ms());
+            if left_ms == 0 && !self.fill(wire, 0) {
+                return;
+            }
+            if left_ms > 0 {
+                self.fill(wire, left_ms);
+            }
+        }
+    }
+
+    /// Takes an `OK <n>` block off the front and returns its text without the `---` line.
+    fn take_block(&mut self, wire: &mut dyn Wire, deadline_ms: u64) -> Result<String> {
+        self.fill_until(wire, deadline_ms, |c| c.unread.contains(&b'\n'));
+        let length = block::length(&self.unread)?;
+        self.fill_until(wire, deadline_ms, |c| c.unread.len() >= length);
+        if self.unread.len() < length {
+            bail!("wanted the rest of a block, got {}{}", shown(&self.unread), self.ending());
+        }
+        let block: Vec<u8> = self.unread.drain(..length).collect();
+        block::text(&block)
+    }
+
+    fn ensure_no_bytes(&self, wanted: &str) -> Result<()> {
+        ensure!(self.unread.is_empty(), "{wanted}, got {}", shown(&self.unread));
+        Ok(())
+    }
+
+    fn ending(&self) -> &'static str {
+        if self.ended { " and the end of the connection" } else { "" }
+    }
+}
+
+/// A pattern over bytes that must match at their front; a dot matches any byte.
+fn front_pattern(pattern: &str) -> Result<Regex> {
+    RegexBuilder::new(&format!("^(?:{pattern})"))
+        .unicode(false)
+        .dot_matches_new_line(true)
+        .build()
+        .with_context(|| format!("the pattern {pattern}"))
+}
+
+/// The acting part of a step, for failure messages.
+fn summary(step: &Step) -> String {
+    let conn = step.conn.as_deref().unwrap_or("-");
+    match &step.send {
+        Some(text) => format!("({conn} sends {})", shown(text.as_bytes())),
+        None => format!("({conn})"),
+    }
+}

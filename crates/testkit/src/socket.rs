@@ -1,0 +1,86 @@
+//! The wire over real sockets, in real time.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use crate::wire::{ConnectionId, Received, Wire};
+
+/// Time the server gets to notice that a client hung up.
+const CLOSE_GRACE_MS: u64 = 20;
+
+/// Connections to one server.
+#[derive(Debug)]
+pub struct SocketWire {
+    server: SocketAddr,
+    started: Instant,
+    /// By [`ConnectionId`]; `None` once closed by us.
+    streams: Vec<Option<TcpStream>>,
+}
+
+impl SocketWire {
+    /// A wire to the server at this address. Nothing is connected yet.
+    pub fn new(server: SocketAddr) -> SocketWire {
+        SocketWire { server, started: Instant::now(), streams: Vec::new() }
+    }
+
+    fn stream(&mut self, connection: ConnectionId) -> &mut TcpStream {
+        self.streams[connection.0].as_mut().expect("a closed connection is not used again")
+    }
+}
+
+impl Wire for SocketWire {
+    fn connect(&mut self) -> Result<ConnectionId> {
+        let stream = TcpStream::connect_timeout(&self.server, Duration::from_secs(5))
+            .with_context(|| format!("connecting to {}", self.server))?;
+        stream.set_nodelay(true)?;
+        stream.set_write_timeout(Some(Duration::from_secs(10)))?;
+        self.streams.push(Some(stream));
+        Ok(ConnectionId(self.streams.len() - 1))
+    }
+
+    fn send(&mut self, connection: ConnectionId, bytes: &[u8]) -> Result<()> {
+        self.stream(connection).write_all(bytes).context("sending")
+    }
+
+    fn half_close(&mut self, connection: ConnectionId) -> Result<()> {
+        self.stream(connection).shutdown(Shutdown::Write).context("ending our direction")
+    }
+
+    fn close(&mut self, connection: ConnectionId) {
+        self.streams[connection.0] = None;
+        self.advance(CLOSE_GRACE_MS);
+    }
+
+    fn receive(&mut self, connection: ConnectionId, wait_ms_max: u64) -> Received {
+        let mut buffer = vec![0; 1 << 16];
+        let stream = self.stream(connection);
+        // A socket has no "look only" timeout: the shortest stands for it.
+        let wait = Duration::from_millis(wait_ms_max).max(Duration::from_micros(500));
+        stream.set_read_timeout(Some(wait)).expect("the timeout is not zero");
+        match stream.read(&mut buffer) {
+            Ok(0) => Received::End,
+            Ok(count) => {
+                buffer.truncate(count);
+                Received::Bytes(buffer)
+            }
+            Err(error) => match error.kind() {
+                ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => {
+                    Received::Nothing
+                }
+                _ => Received::End,
+            },
+        }
+    }
+
+    fn advance(&mut self, ms: u64) {
+        sleep(Duration::from_millis(ms));
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64
+    }
+}

@@ -1,0 +1,78 @@
+//! Plays many cases side by side against one server and gathers every failure.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::case::{Case, Corpus};
+use crate::runner::run_case;
+use crate::socket::SocketWire;
+
+/// Cases that wait take no processor time, so many more than the machine has cores run at once.
+const CASES_AT_ONCE: usize = 24;
+
+/// Cases that failed, with the reason of each.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// How many were played.
+    pub played: usize,
+    /// Name and reason.
+    pub failures: Vec<(String, String)>,
+}
+
+impl Outcome {
+    /// Panics with all failures, if there are any, or when no case was chosen.
+    #[track_caller]
+    pub fn assert_all_passed(&self) {
+        assert!(self.played > 0, "no case was chosen");
+        let mut report = String::new();
+        for (name, reason) in &self.failures {
+            writeln!(report, "  {name}: {reason}").expect("a string takes everything");
+        }
+        let failed = self.failures.len();
+        assert!(failed == 0, "{failed} of {} cases failed\n{report}", self.played);
+    }
+}
+
+/// Plays all cases that `choose` names against the server at `address`.
+///
+/// The environment variable `LINESHAFT_CASE` narrows the choice to names that contain its value.
+pub fn play(corpus: &Corpus, address: SocketAddr, choose: impl Fn(&Case) -> bool) -> Outcome {
+    let narrowed = std::env::var("LINESHAFT_CASE").unwrap_or_default();
+    let chosen = corpus.cases.iter().filter(|case| choose(case) && case.name.contains(&narrowed));
+    let (alone, together): (Vec<&Case>, Vec<&Case>) =
+        chosen.partition(|case| case.has_tag("alone"));
+    let mut outcome = play_at_once(corpus, address, &together, CASES_AT_ONCE);
+    let others = play_at_once(corpus, address, &alone, 1);
+    outcome.played += others.played;
+    outcome.failures.extend(others.failures);
+    outcome.failures.sort();
+    outcome
+}
+
+fn play_at_once(corpus: &Corpus, address: SocketAddr, cases: &[&Case], at_once: usize) -> Outcome {
+    let next = AtomicUsize::new(0);
+    let failures = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..at_once.min(cases.len()) {
+            scope.spawn(|| {
+                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if let Err(reason) = play_one(corpus, address, case) {
+                        let mut failures = failures.lock().expect("no holder panics");
+                        failures.push((case.name.clone(), reason));
+                    }
+                }
+            });
+        }
+    });
+    let failures = failures.into_inner().expect("no holder panicked");
+    Outcome { played: cases.len(), failures }
+}
+
+fn play_one(corpus: &Corpus, address: SocketAddr, case: &Case) -> Result<(), String> {
+    let mut wire = SocketWire::new(address);
+    // Names of cases are unique, and a tube ends with its case: a name of its own is fresh.
+    let tube = format!("case-{}", case.name);
+    run_case(&mut wire, corpus, case, &tube).map_err(|error| format!("{error:#}"))
+}

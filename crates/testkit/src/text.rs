@@ -1,0 +1,111 @@
+//! Text of cases: placeholders, Latin-1, and how bytes are shown in failure messages.
+
+use std::collections::BTreeMap;
+
+/// Variables of a running case: `{name}` in its text.
+#[derive(Debug, Clone, Default)]
+pub struct Variables(BTreeMap<String, String>);
+
+impl Variables {
+    /// Sets a variable, replacing an older value.
+    pub fn set(&mut self, name: &str, value: String) {
+        self.0.insert(name.to_owned(), value);
+    }
+
+    /// The value of a variable.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// Values of all variables whose name starts with `prefix`.
+    pub fn starting_with<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a str> {
+        let named = self.0.iter().filter(move |(name, _)| name.starts_with(prefix));
+        named.map(|(_, value)| value.as_str())
+    }
+
+    /// Fills in the placeholders of `text`. What is in braces but is no placeholder stays as it is.
+    pub fn fill(&self, text: &str) -> String {
+        self.fill_with(text, str::to_owned)
+    }
+
+    /// Like [`Variables::fill`], for a pattern: values stand for themselves.
+    pub fn fill_pattern(&self, pattern: &str) -> String {
+        self.fill_with(pattern, regex::escape)
+    }
+
+    fn fill_with(&self, text: &str, show: fn(&str) -> String) -> String {
+        let mut filled = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some(open) = rest.find('{') {
+            filled.push_str(&rest[..open]);
+            rest = &rest[open..];
+            let placeholder = rest.find('}').map(|close| &rest[1..close]);
+            let value = placeholder.and_then(|name| self.value_of(name, show));
+            if let (Some(name), Some(value)) = (placeholder, value) {
+                filled.push_str(&value);
+                rest = &rest[name.len() + 2..];
+            } else {
+                filled.push('{');
+                rest = &rest[1..];
+            }
+        }
+        filled.push_str(rest);
+        filled
+    }
+
+    /// The text of `{placeholder}`: `rep:X:N`, `name+N` or `name`.
+    fn value_of(&self, placeholder: &str, show: fn(&str) -> String) -> Option<String> {
+        if let Some(repetition) = placeholder.strip_prefix("rep:") {
+            let (character, count) = repetition.split_once(':')?;
+            return Some(character.repeat(count.parse().ok()?));
+        }
+        if let Some((name, more)) = placeholder.split_once('+') {
+            let number: u64 = self.get(name)?.parse().ok()?;
+            return Some((number + more.parse::<u64>().ok()?).to_string());
+        }
+        self.get(placeholder).map(show)
+    }
+}
+
+/// Bytes of a text in which one character is one byte.
+///
+/// Panics on characters beyond U+00FF: a case that holds one is wrong.
+pub fn latin1_bytes(text: &str) -> Vec<u8> {
+    let byte = |c: char| u8::try_from(u32::from(c)).expect("cases hold only Latin-1 characters");
+    text.chars().map(byte).collect()
+}
+
+/// The text of bytes, one character each.
+pub fn latin1_text(bytes: &[u8]) -> String {
+    bytes.iter().copied().map(char::from).collect()
+}
+
+/// Bytes for a person: escaped, in quotes, and cut when long.
+pub fn shown(bytes: &[u8]) -> String {
+    const SHOWN_BYTES_MAX: usize = 300;
+    if bytes.len() <= SHOWN_BYTES_MAX {
+        return format!("\"{}\"", bytes.escape_ascii());
+    }
+    format!("\"{}\"… ({} bytes)", bytes[..SHOWN_BYTES_MAX].escape_ascii(), bytes.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placeholders_are_filled_and_other_braces_stay() {
+        let mut variables = Variables::default();
+        variables.set("tube", "t.1".into());
+        variables.set("id1", "41".into());
+        assert_eq!(variables.fill("use {tube}2 {rep:x:3} {id1+1}"), "use t.12 xxx 42");
+        assert_eq!(variables.fill("use a{b\r\n{nobody}"), "use a{b\r\n{nobody}");
+        assert_eq!(variables.fill_pattern("{tube}\\d{6}"), "t\\.1\\d{6}");
+    }
+
+    #[test]
+    fn latin1_is_one_byte_per_character() {
+        assert_eq!(latin1_bytes("aÿ\u{0}"), [b'a', 0xff, 0]);
+        assert_eq!(latin1_text(&[0xff]), "ÿ");
+    }
+}
