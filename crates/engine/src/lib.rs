@@ -1,1 +1,40 @@
-//! The queue engine: a deterministic state machine without clock, threads or I/O.
+//! The queue engine: jobs, queues, leases, waiters and time, as a deterministic state machine.
+//!
+//! Requests and the time go in; answers, [`Record`]s (facts that must last) and [`Happening`]s
+//! (news for sessions that waited) come out. There is no clock, no thread, no I/O and no
+//! randomness here, so that the same requests at the same moments always give the same result:
+//! simulation, replay and replication rest on it.
+//!
+//! The engine knows nothing of protocols. What beanstalkd calls a tube, Gearman a function and
+//! Kestrel a queue is a *queue*; a job, an item and a message are a *job*.
+//!
+//! **Invariants**: a job is in exactly one list (ready, delayed, buried) or in the hands of one
+//! session. A queue that may hand out has no waiters while it has ready jobs. Nothing takes time
+//! in proportion to the number of jobs, queues or sessions, except [`Engine::check_invariants`].
+
+mod check;
+mod chores;
+mod effects;
+mod engine;
+mod ids;
+mod index;
+mod job;
+pub mod limits;
+mod ordered;
+mod queue;
+mod replay;
+mod session;
+mod sessions;
+mod slab;
+mod stats;
+mod take;
+mod timers;
+
+pub use chores::Kick;
+pub use effects::{Effects, Happening, Record};
+pub use engine::{DEFAULT_QUEUE, Engine, NotFound};
+pub use ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
+pub use job::{Body, Counters, JobFacts, JobStatus, NewJob, State};
+pub use replay::Duplicate;
+pub use stats::{QueueStats, Totals};
+pub use take::{Handout, Patience, Take};

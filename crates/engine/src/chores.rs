@@ -1,0 +1,104 @@
+//! Operations that touch many jobs, done in slices so that nobody waits for the whole of them.
+
+use crate::effects::{Effects, Happening};
+use crate::engine::Engine;
+use crate::ids::{JobSlot, Millis, QueueId, SessionId};
+use crate::limits::SLICE_JOBS_MAX;
+use crate::ordered::Ordered;
+use crate::session::Waiting;
+
+/// A long operation and how far it is.
+#[derive(Debug)]
+pub(crate) enum Chore {
+    /// The jobs that a closed session held go back to their queues.
+    Return { leases: Ordered<(Millis, u64)> },
+    /// A kick of many jobs.
+    Kick { session: SessionId, queue: QueueId, buried: bool, left: u64, kicked: u64 },
+}
+
+/// What a kick leads to at once.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum Kick {
+    /// So many jobs were kicked.
+    Done(u64),
+    /// It goes on in slices; [`Happening::Kicked`] will come.
+    Waiting,
+}
+
+impl Engine {
+    /// Makes jobs of the used queue ready: up to `max` buried ones, longest buried first, or if
+    /// none is buried, up to `max` delayed ones, soonest due first.
+    pub fn kick(&mut self, session: SessionId, max: u64, effects: &mut Effects) -> Kick {
+        debug_assert!(!self.is_waiting(session));
+        let queue = self.session(session).used;
+        let buried = !self.queue(queue).buried.is_empty();
+        let mut chore = Chore::Kick { session, queue, buried, left: max, kicked: 0 };
+        if self.step(&mut chore, effects) {
+            self.open_mut(session).waiting = Some(Waiting::Kick);
+            self.chores.push_back(chore);
+            return Kick::Waiting;
+        }
+        match chore {
+            Chore::Kick { kicked, .. } => Kick::Done(kicked),
+            Chore::Return { .. } => unreachable!("the chore of this function is a kick"),
+        }
+    }
+
+    /// Works a slice off the chore that waits longest.
+    pub(crate) fn do_a_chore(&mut self, effects: &mut Effects) {
+        let Some(mut chore) = self.chores.pop_front() else { return };
+        if let Chore::Kick { session, .. } = chore
+            && self.find_session(session).is_none()
+        {
+            // Whoever asked is gone; the jobs kicked so far stay kicked.
+            return;
+        }
+        if self.step(&mut chore, effects) {
+            self.chores.push_back(chore);
+        } else if let Chore::Kick { session, queue, kicked, .. } = chore {
+            self.open_mut(session).waiting = None;
+            effects.happenings.push((session, Happening::Kicked(queue, kicked)));
+        }
+    }
+
+    /// Does one slice of a chore; true if something is left.
+    pub(crate) fn step(&mut self, chore: &mut Chore, effects: &mut Effects) -> bool {
+        match chore {
+            Chore::Return { leases } => self.return_slice(leases, effects),
+            Chore::Kick { queue, buried, left, kicked, .. } => {
+                let slice = (*left).min(SLICE_JOBS_MAX as u64);
+                let done = self.kick_slice(*queue, *buried, slice, effects);
+                *kicked += done;
+                *left -= done;
+                done == SLICE_JOBS_MAX as u64 && *left > 0
+            }
+        }
+    }
+
+    fn kick_slice(&mut self, queue: QueueId, buried: bool, max: u64, effects: &mut Effects) -> u64 {
+        for done in 0..max {
+            let lists = self.queue_mut(queue);
+            let first = if buried {
+                lists.buried.pop_first().map(|(_, slot)| slot)
+            } else {
+                lists.delayed.pop_first().map(|(_, slot)| slot)
+            };
+            let Some(slot) = first else { return done };
+            self.kick_delisted(JobSlot(slot), effects);
+        }
+        max
+    }
+
+    fn return_slice(&mut self, leases: &mut Ordered<(Millis, u64)>, effects: &mut Effects) -> bool {
+        for _ in 0..SLICE_JOBS_MAX {
+            let Some(((_, lease), slot)) = leases.pop_first() else { return false };
+            // While the chore waited for its turn nobody else could end this lease: the holder is
+            // gone and its timer with it.
+            let slot = JobSlot(slot);
+            debug_assert_eq!(self.job(slot).lease().map(|held| held.id.0), Some(lease));
+            self.end_lease(slot);
+            self.return_job(slot, effects);
+        }
+        !leases.is_empty()
+    }
+}

@@ -1,0 +1,51 @@
+//! What comes out of the engine besides return values: records for the log, events for sessions.
+
+use crate::ids::{JobId, JobSlot, LeaseId, QueueId, SessionId};
+use crate::job::Body;
+
+/// A fact that must last. Records of one request are to be taken in their order, and before the
+/// next request: they name places in the engine, where the caller reads what it writes down.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum Record {
+    /// A new job: all of [`crate::Engine::facts`] and its body.
+    Put(JobSlot),
+    /// A job's facts changed (given back, buried, kicked).
+    Update(JobSlot),
+    /// Only a job's counters changed (taken, timed out). Nobody waits for this to be durable.
+    Count(JobSlot),
+    /// A job ended. Its place may be used again by the next record.
+    Finish(JobSlot, JobId),
+    /// A queue vanished; its number may be used again. Not for the log, but for tables beside it.
+    QueueGone(QueueId),
+}
+
+/// An answer for a session that waited.
+#[derive(Clone, Debug)]
+pub enum Happening {
+    /// A job was handed to it.
+    Granted {
+        /// The job's place.
+        job: JobSlot,
+        /// The job's number.
+        id: JobId,
+        /// The number of the hand-out.
+        lease: LeaseId,
+        /// The job's bytes.
+        body: Body,
+    },
+    /// Its patience is over.
+    TimedOut,
+    /// A job that it holds is close to its deadline.
+    DeadlineSoon,
+    /// Its long kick is done: so many jobs of this queue.
+    Kicked(QueueId, u64),
+}
+
+/// Outputs of the engine, gathered by the caller over one or more requests.
+#[derive(Debug, Default)]
+pub struct Effects {
+    /// For the log, in order.
+    pub records: Vec<Record>,
+    /// For sessions, in order.
+    pub happenings: Vec<(SessionId, Happening)>,
+}

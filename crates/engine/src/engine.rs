@@ -1,0 +1,436 @@
+//! The state machine: its tables, and what happens to jobs on request.
+//!
+//! Everything here is deterministic. Time comes in through [`Engine::set_time`]; nothing is read
+//! from a clock, and hash maps are looked into but never walked.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+
+use crate::chores::Chore;
+use crate::effects::{Effects, Record};
+use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
+use crate::index::IdIndex;
+use crate::job::{Body, Job, NewJob, State};
+use crate::limits::{JOB_ID_MAX, QUEUE_NAME_BYTES_MAX};
+use crate::ordered::Ordered;
+use crate::queue::{Counts, Pause, Queue};
+use crate::session::{NEVER, Session};
+use crate::slab::Slab;
+use crate::timers::TimerKey;
+
+/// The name of the queue that always exists (spec beanstalkd 6).
+pub const DEFAULT_QUEUE: &[u8] = b"default";
+
+/// There is no such job, or it is not in a state, or not in the hands, that the request needs.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("no such job for this request")]
+pub struct NotFound;
+
+/// The queue engine.
+#[derive(Debug)]
+pub struct Engine {
+    pub(crate) now: Millis,
+
+    pub(crate) jobs: Slab<Job>,
+    pub(crate) ids: IdIndex,
+    pub(crate) next_id: u64,
+    pub(crate) next_lease: u64,
+    pub(crate) next_buried: u64,
+
+    pub(crate) queues: Slab<Queue>,
+    /// Looked into, never walked: its order is not ours.
+    pub(crate) names: HashMap<Arc<[u8]>, QueueId, FixedState>,
+    /// Queues from the oldest on.
+    pub(crate) by_age: BTreeMap<u64, QueueId>,
+    pub(crate) next_age_rank: u64,
+
+    pub(crate) sessions: Slab<Session>,
+    pub(crate) next_generation: u32,
+    pub(crate) next_ticket: u64,
+
+    /// At most one entry per queue and session.
+    pub(crate) timers: Ordered<(Millis, TimerKey)>,
+    pub(crate) chores: VecDeque<Chore>,
+
+    pub(crate) counts: Counts,
+    pub(crate) waiting_sessions: u64,
+    pub(crate) puts: u64,
+    pub(crate) timeouts: u64,
+}
+
+impl Engine {
+    /// An empty engine at this moment. Ids and lease numbers start at `first_id`, which must be
+    /// above all that an earlier engine over the same log gave out (1 for a new one).
+    pub fn new(now: Millis, first_id: u64) -> Self {
+        let mut engine = Self {
+            now,
+            jobs: Slab::default(),
+            ids: IdIndex::default(),
+            next_id: first_id.max(1),
+            next_lease: first_id.max(1),
+            next_buried: 1,
+            queues: Slab::default(),
+            names: HashMap::with_hasher(FixedState::default()),
+            by_age: BTreeMap::new(),
+            next_age_rank: 0,
+            sessions: Slab::default(),
+            next_generation: 1,
+            next_ticket: 1,
+            timers: Ordered::default(),
+            chores: VecDeque::new(),
+            counts: Counts::default(),
+            waiting_sessions: 0,
+            puts: 0,
+            timeouts: 0,
+        };
+        let default = engine.queue_or_create(DEFAULT_QUEUE);
+        engine.queue_mut(default).kept = true;
+        engine
+    }
+
+    /// The moment that requests are executed at.
+    pub fn now(&self) -> Millis {
+        self.now
+    }
+
+    /// Moves time on. Time does not go back: an earlier moment is ignored.
+    pub fn set_time(&mut self, now: Millis) {
+        self.now = self.now.max(now);
+    }
+
+    /// The next number that would be dealt to a job or a lease: everything from here on is unused.
+    pub fn next_number(&self) -> u64 {
+        self.next_id.max(self.next_lease)
+    }
+
+    // --- Jobs ---
+
+    /// Puts a job into the queue that this session uses. Its number and place.
+    pub fn put(
+        &mut self,
+        session: SessionId,
+        job: NewJob,
+        body: Body,
+        effects: &mut Effects,
+    ) -> (JobId, JobSlot) {
+        let queue = self.session(session).used;
+        let id = self.deal_id();
+        let due = self.now.plus_seconds(job.delay_s);
+        let mut new = Job {
+            id,
+            order: id.0,
+            created: self.now,
+            due,
+            body,
+            aside: None,
+            queue,
+            priority: job.priority,
+            ttr_s: job.ttr_s,
+            takes: 0,
+            state: State::Delayed,
+        };
+        if job.delay_s > 0 {
+            new.aside().delay_s = job.delay_s;
+        } else {
+            new.state = State::Ready;
+        }
+        let state = new.state;
+        let slot = self.add_job(new);
+        self.queue_mut(queue).puts += 1;
+        self.puts += 1;
+        effects.records.push(Record::Put(slot));
+        match state {
+            State::Ready => self.offer(slot, effects),
+            State::Delayed | State::Leased | State::Buried => self.enlist(slot),
+        }
+        (id, slot)
+    }
+
+    /// Uses up a number without a job.
+    pub fn skip_id(&mut self) {
+        self.deal_id();
+    }
+
+    fn deal_id(&mut self) -> JobId {
+        let id = self.next_id;
+        assert!(id <= JOB_ID_MAX, "job ids are used up");
+        self.next_id += 1;
+        JobId(id)
+    }
+
+    /// Ends a job that nobody holds, or that this session holds. The queue it was in.
+    pub fn finish(
+        &mut self,
+        session: SessionId,
+        id: JobId,
+        effects: &mut Effects,
+    ) -> Result<QueueId, NotFound> {
+        let slot = self.slot(id)?;
+        let held_by_other = self.job(slot).lease().is_some_and(|lease| lease.holder != session);
+        if held_by_other {
+            return Err(NotFound);
+        }
+        let queue = self.job(slot).queue;
+        self.queue_mut(queue).finishes += 1;
+        self.remove_job(slot, effects);
+        Ok(queue)
+    }
+
+    /// Gives back a job that this session holds: ready, or delayed if `delay_s` is not 0. It keeps
+    /// its place among jobs of its priority.
+    pub fn give_back(
+        &mut self,
+        session: SessionId,
+        id: JobId,
+        priority: u32,
+        delay_s: u32,
+        effects: &mut Effects,
+    ) -> Result<JobSlot, NotFound> {
+        let slot = self.held(session, id)?;
+        self.end_lease(slot);
+        self.set_priority(slot, priority);
+        let due = self.now.plus_seconds(delay_s);
+        let job = self.job_mut(slot);
+        job.due = due;
+        let aside = job.aside();
+        aside.delay_s = delay_s;
+        aside.releases = aside.releases.saturating_add(1);
+        let next = if delay_s > 0 { State::Delayed } else { State::Ready };
+        self.change_state(slot, next);
+        effects.records.push(Record::Update(slot));
+        match next {
+            State::Ready => self.offer(slot, effects),
+            State::Delayed | State::Leased | State::Buried => self.enlist(slot),
+        }
+        Ok(slot)
+    }
+
+    /// Sets a job aside that this session holds.
+    pub fn bury(
+        &mut self,
+        session: SessionId,
+        id: JobId,
+        priority: u32,
+        effects: &mut Effects,
+    ) -> Result<JobSlot, NotFound> {
+        let slot = self.held(session, id)?;
+        self.end_lease(slot);
+        self.set_priority(slot, priority);
+        let buried_order = self.next_buried;
+        self.next_buried += 1;
+        let aside = self.job_mut(slot).aside();
+        aside.buried_order = buried_order;
+        aside.buries = aside.buries.saturating_add(1);
+        self.change_state(slot, State::Buried);
+        effects.records.push(Record::Update(slot));
+        self.enlist(slot);
+        Ok(slot)
+    }
+
+    /// Makes a delayed or buried job ready.
+    pub fn kick_job(&mut self, id: JobId, effects: &mut Effects) -> Result<JobSlot, NotFound> {
+        let slot = self.slot(id)?;
+        match self.job(slot).state {
+            State::Delayed | State::Buried => {}
+            State::Ready | State::Leased => return Err(NotFound),
+        }
+        self.delist(slot);
+        self.kick_delisted(slot, effects);
+        Ok(slot)
+    }
+
+    /// Makes a job ready that was just taken off the delayed or buried list.
+    pub(crate) fn kick_delisted(&mut self, slot: JobSlot, effects: &mut Effects) {
+        let aside = self.job_mut(slot).aside();
+        aside.kicks = aside.kicks.saturating_add(1);
+        self.change_state(slot, State::Ready);
+        effects.records.push(Record::Update(slot));
+        self.offer(slot, effects);
+    }
+
+    // --- Queues ---
+
+    /// Holds a queue's ready jobs back for so many seconds; 0 ends a pause.
+    pub fn pause(
+        &mut self,
+        name: &[u8],
+        seconds: u32,
+        effects: &mut Effects,
+    ) -> Result<(), NotFound> {
+        let id = self.queue_id(name).ok_or(NotFound)?;
+        let until = self.now.plus_seconds(seconds);
+        let queue = self.queue_mut(id);
+        queue.pauses += 1;
+        if seconds == 0 {
+            queue.pause = None;
+            self.serve_waiters(id, effects);
+        } else {
+            queue.pause = Some(Pause { until, seconds });
+            self.arm_queue(id);
+        }
+        Ok(())
+    }
+
+    /// The queue of this name, if it exists.
+    pub fn queue_id(&self, name: &[u8]) -> Option<QueueId> {
+        self.names.get(name).copied()
+    }
+
+    pub(crate) fn queue_or_create(&mut self, name: &[u8]) -> QueueId {
+        if let Some(id) = self.queue_id(name) {
+            return id;
+        }
+        assert!(name.len() <= QUEUE_NAME_BYTES_MAX, "the dialect checks names");
+        let name: Arc<[u8]> = name.into();
+        let age_rank = self.next_age_rank;
+        self.next_age_rank += 1;
+        let id = QueueId(self.queues.insert(Queue::new(name.clone(), age_rank)));
+        self.names.insert(name, id);
+        self.by_age.insert(age_rank, id);
+        id
+    }
+
+    /// Removes a queue that nothing keeps in existence any more.
+    pub(crate) fn drop_if_unwanted(&mut self, id: QueueId, effects: &mut Effects) {
+        if self.queue(id).is_wanted() {
+            return;
+        }
+        let queue = self.queues.remove(id.0).expect("a queue that was just looked at");
+        self.names.remove(&queue.name);
+        self.by_age.remove(&queue.age_rank);
+        if let Some(at) = queue.timer {
+            self.timers.remove((at, TimerKey::Queue(id.0)));
+        }
+        effects.records.push(Record::QueueGone(id));
+    }
+
+    // --- Jobs in their lists ---
+
+    /// Enters a new job into the tables, but not into a list of its queue.
+    pub(crate) fn add_job(&mut self, job: Job) -> JobSlot {
+        let (id, queue, state, priority) = (job.id, job.queue, job.state, job.priority);
+        let slot = self.jobs.insert(job);
+        self.ids.insert(id.0, slot);
+        self.queue_mut(queue).counts.add(state, priority);
+        self.counts.add(state, priority);
+        JobSlot(slot)
+    }
+
+    fn remove_job(&mut self, slot: JobSlot, effects: &mut Effects) {
+        match self.job(slot).state {
+            State::Leased => self.end_lease(slot),
+            State::Ready | State::Delayed | State::Buried => self.delist(slot),
+        }
+        let job = self.jobs.remove(slot.0).expect("a job that was just looked at");
+        self.ids.remove(job.id.0);
+        self.queue_mut(job.queue).counts.remove(job.state, job.priority);
+        self.counts.remove(job.state, job.priority);
+        effects.records.push(Record::Finish(slot, job.id));
+        self.drop_if_unwanted(job.queue, effects);
+    }
+
+    /// Sets the state and keeps the counts. Lists are the caller's business.
+    pub(crate) fn change_state(&mut self, slot: JobSlot, next: State) {
+        let job = self.job_mut(slot);
+        let (state, priority, queue) = (job.state, job.priority, job.queue);
+        assert!(state.may_become(next), "a job went from {state:?} to {next:?}");
+        job.state = next;
+        let counts = &mut self.queue_mut(queue).counts;
+        counts.remove(state, priority);
+        counts.add(next, priority);
+        self.counts.remove(state, priority);
+        self.counts.add(next, priority);
+    }
+
+    /// Only for a leased job: a ready one would have to move in its queue.
+    fn set_priority(&mut self, slot: JobSlot, priority: u32) {
+        let job = self.job_mut(slot);
+        assert!(job.state == State::Leased, "only leased jobs change their priority");
+        job.priority = priority;
+    }
+
+    /// Puts a ready, delayed or buried job into the list of its queue for that state.
+    pub(crate) fn enlist(&mut self, slot: JobSlot) {
+        let job = self.jobs.get(slot.0).expect("the caller holds a live slot");
+        let queue = self.queues.get_mut(job.queue.0).expect("a job's queue exists");
+        match job.state {
+            State::Ready => queue.ready.insert(job.ready_key(), slot.0),
+            State::Buried => queue.buried.insert(job.buried_order(), slot.0),
+            State::Leased => unreachable!("a leased job is in no list"),
+            State::Delayed => {
+                queue.delayed.insert((job.due, job.id.0), slot.0);
+                self.arm_queue(job.queue);
+            }
+        }
+    }
+
+    /// Takes a ready, delayed or buried job out of its queue's list.
+    pub(crate) fn delist(&mut self, slot: JobSlot) {
+        let job = self.jobs.get(slot.0).expect("the caller holds a live slot");
+        let queue = self.queues.get_mut(job.queue.0).expect("a job's queue exists");
+        let found = match job.state {
+            State::Ready => queue.ready.remove(job.ready_key()),
+            State::Delayed => queue.delayed.remove((job.due, job.id.0)),
+            State::Buried => queue.buried.remove(job.buried_order()),
+            State::Leased => unreachable!("a leased job is in no list"),
+        };
+        assert_eq!(found, Some(slot.0), "a job is in the list of its state");
+    }
+
+    /// Ends the hand-out of a leased job; its state is the caller's business.
+    pub(crate) fn end_lease(&mut self, slot: JobSlot) {
+        let job = self.job_mut(slot);
+        let lease = job.lease().expect("a leased job has a lease");
+        let deadline = job.due;
+        job.aside().lease = None;
+        if let Some(session) = self.session_mut(lease.holder) {
+            session.leases.remove((deadline, lease.id.0));
+        }
+    }
+
+    pub(crate) fn deal_lease(&mut self) -> LeaseId {
+        let lease = self.next_lease;
+        self.next_lease += 1;
+        LeaseId(lease)
+    }
+
+    /// The deadline of a job that is handed out, or whose ttr starts anew, now.
+    pub(crate) fn deadline(&self, ttr_s: u32) -> Millis {
+        if ttr_s == 0 { NEVER } else { self.now.plus_seconds(ttr_s) }
+    }
+
+    // --- Tables ---
+
+    /// The place of a job.
+    pub fn slot(&self, id: JobId) -> Result<JobSlot, NotFound> {
+        self.ids.get(id.0).map(JobSlot).ok_or(NotFound)
+    }
+
+    /// The place of a job that this session holds.
+    pub(crate) fn held(&self, session: SessionId, id: JobId) -> Result<JobSlot, NotFound> {
+        let slot = self.slot(id)?;
+        match self.job(slot).lease() {
+            Some(lease) if lease.holder == session => Ok(slot),
+            Some(_) | None => Err(NotFound),
+        }
+    }
+
+    pub(crate) fn job(&self, slot: JobSlot) -> &Job {
+        self.jobs.get(slot.0).expect("a slot in a list or index has its job")
+    }
+
+    pub(crate) fn job_mut(&mut self, slot: JobSlot) -> &mut Job {
+        self.jobs.get_mut(slot.0).expect("a slot in a list or index has its job")
+    }
+
+    pub(crate) fn queue(&self, id: QueueId) -> &Queue {
+        self.queues.get(id.0).expect("a queue exists while something refers to it")
+    }
+
+    pub(crate) fn queue_mut(&mut self, id: QueueId) -> &mut Queue {
+        self.queues.get_mut(id.0).expect("a queue exists while something refers to it")
+    }
+}

@@ -1,0 +1,133 @@
+//! From a job's id to its place. Ids are dense and grow, so pages of places beat a hash map.
+
+use std::collections::BTreeMap;
+
+/// Ids per page.
+const PAGE_LEN: u64 = 4096;
+
+/// A page with fewer jobs than this is kept as a list: a few old survivors must not hold 16 KiB
+/// each.
+const SPARSE_BELOW: usize = 64;
+
+/// Maps ids to places.
+#[derive(Debug, Default)]
+pub(crate) struct IdIndex {
+    pages: BTreeMap<u64, Page>,
+    len: usize,
+}
+
+#[derive(Debug)]
+enum Page {
+    /// Sorted by id.
+    Sparse(Vec<(u16, u32)>),
+    /// Place + 1 by id; 0 for none.
+    Dense { places: Vec<u32>, live: usize },
+}
+
+impl IdIndex {
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn get(&self, id: u64) -> Option<u32> {
+        let inside = (id % PAGE_LEN) as u16;
+        match self.pages.get(&(id / PAGE_LEN))? {
+            Page::Sparse(list) => {
+                let at = list.binary_search_by_key(&inside, |entry| entry.0).ok()?;
+                Some(list[at].1)
+            }
+            Page::Dense { places, .. } => places[usize::from(inside)].checked_sub(1),
+        }
+    }
+
+    /// Adds an id that is not there yet.
+    pub(crate) fn insert(&mut self, id: u64, place: u32) {
+        let inside = (id % PAGE_LEN) as u16;
+        let page = self.pages.entry(id / PAGE_LEN).or_insert_with(|| Page::Sparse(Vec::new()));
+        self.len += 1;
+        match page {
+            Page::Sparse(list) => {
+                let at = list.partition_point(|entry| entry.0 < inside);
+                debug_assert!(list.get(at).is_none_or(|entry| entry.0 != inside));
+                list.insert(at, (inside, place));
+                if list.len() >= SPARSE_BELOW * 2 {
+                    *page = Page::dense(list);
+                }
+            }
+            Page::Dense { places, live } => {
+                debug_assert_eq!(places[usize::from(inside)], 0);
+                places[usize::from(inside)] = place + 1;
+                *live += 1;
+            }
+        }
+    }
+
+    pub(crate) fn remove(&mut self, id: u64) -> Option<u32> {
+        let number = id / PAGE_LEN;
+        let inside = (id % PAGE_LEN) as u16;
+        let page = self.pages.get_mut(&number)?;
+        let (place, live) = match page {
+            Page::Sparse(list) => {
+                let at = list.binary_search_by_key(&inside, |entry| entry.0).ok()?;
+                (list.remove(at).1, list.len())
+            }
+            Page::Dense { places, live } => {
+                let place = std::mem::take(&mut places[usize::from(inside)]).checked_sub(1)?;
+                *live -= 1;
+                let live = *live;
+                if live < SPARSE_BELOW {
+                    *page = Page::sparse(places);
+                }
+                (place, live)
+            }
+        };
+        if live == 0 {
+            self.pages.remove(&number);
+        }
+        self.len -= 1;
+        Some(place)
+    }
+}
+
+impl Page {
+    fn dense(list: &[(u16, u32)]) -> Self {
+        let mut places = vec![0; PAGE_LEN as usize];
+        for &(inside, place) in list {
+            places[usize::from(inside)] = place + 1;
+        }
+        Self::Dense { places, live: list.len() }
+    }
+
+    fn sparse(places: &[u32]) -> Self {
+        let live = places.iter().enumerate().filter(|(_, place)| **place != 0);
+        Self::Sparse(live.map(|(inside, place)| (inside as u16, place - 1)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_what_was_added_through_dense_and_sparse() {
+        let mut index = IdIndex::default();
+        for id in 1..10_000 {
+            index.insert(id, id as u32 * 2);
+        }
+        for id in 1..10_000 {
+            assert_eq!(index.get(id), Some(id as u32 * 2));
+        }
+        for id in (1..10_000).filter(|id| id % 100 != 0) {
+            assert_eq!(index.remove(id), Some(id as u32 * 2));
+            assert_eq!(index.remove(id), None);
+        }
+        assert_eq!(index.len(), 99);
+        assert!(index.pages.values().all(|page| matches!(page, Page::Sparse(_))));
+        for id in (100..10_000).step_by(100) {
+            assert_eq!(index.get(id), Some(id as u32 * 2));
+            assert_eq!(index.get(id + 1), None);
+            index.remove(id);
+        }
+        assert!(index.pages.is_empty());
+    }
+}

@@ -1,0 +1,171 @@
+//! A job: what it is, what state it is in, and which changes of state are legal.
+
+use std::sync::Arc;
+
+use crate::ids::{JobId, LeaseId, Millis, QueueId, SessionId};
+
+/// The bytes of a job. Counted, so that a body is held once however many jobs or replies use it.
+pub type Body = Arc<[u8]>;
+
+/// Where a job stands.
+///
+/// | from \ to | ready | delayed | leased | buried | gone |
+/// |---|---|---|---|---|---|
+/// | (new) | put | put with a delay | | | |
+/// | ready | | | take | | finish |
+/// | delayed | due, kick | | take by id | | finish |
+/// | leased | give back, ttr over, session ends | give back with a delay | | bury | finish by its holder |
+/// | buried | kick | | take by id | | finish |
+#[derive(Copy, Clone, Debug, Eq, PartialEq, Ord, PartialOrd, Hash)]
+#[repr(u8)]
+pub enum State {
+    /// Waits for a taker.
+    Ready = 1,
+    /// Waits for its due time.
+    Delayed = 2,
+    /// Handed out to a holder, until a deadline if it has a ttr.
+    Leased = 3,
+    /// Set aside until somebody kicks, takes or finishes it by its id.
+    Buried = 4,
+}
+
+impl State {
+    /// Whether a job may go from this state to `next`; the table above.
+    pub fn may_become(self, next: Self) -> bool {
+        match self {
+            Self::Ready => next == Self::Leased,
+            Self::Delayed | Self::Buried => matches!(next, Self::Ready | Self::Leased),
+            Self::Leased => next != Self::Leased,
+        }
+    }
+}
+
+/// What happened to a job so far, as its statistics tell it.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub struct Counters {
+    /// Times it was handed out.
+    pub takes: u32,
+    /// Times its ttr ran out.
+    pub timeouts: u32,
+    /// Times its holder gave it back on purpose.
+    pub releases: u32,
+    /// Times it was buried.
+    pub buries: u32,
+    /// Times it was kicked.
+    pub kicks: u32,
+}
+
+/// What a producer says of a new job, besides its body.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub struct NewJob {
+    /// 0 is the most urgent.
+    pub priority: u32,
+    /// Seconds until it becomes ready.
+    pub delay_s: u32,
+    /// Seconds that a taker has; 0 for no limit.
+    pub ttr_s: u32,
+}
+
+/// Everything about a job but its body: what the log keeps and what a restart brings back.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct JobFacts {
+    /// Its number.
+    pub id: JobId,
+    /// 0 is the most urgent.
+    pub priority: u32,
+    /// Its place among jobs of the same priority, dealt when it entered the queue.
+    pub order: u64,
+    /// Ready, delayed or buried; a leased job is told as ready, for a lease does not outlive the
+    /// process.
+    pub state: State,
+    /// When it was put.
+    pub created: Millis,
+    /// When a delayed job becomes ready; otherwise 0.
+    pub due: Millis,
+    /// The place of a buried job among the buried; otherwise 0.
+    pub buried_order: u64,
+    /// Seconds that a taker has; 0 for no limit.
+    pub ttr_s: u32,
+    /// The last delay that was asked for, in seconds.
+    pub delay_s: u32,
+    /// What happened to it so far.
+    pub counters: Counters,
+}
+
+/// A job as others see it: its facts of this moment, and where it is.
+#[derive(Clone, Debug)]
+pub struct JobStatus {
+    /// Facts as the log would keep them, but with the true state.
+    pub facts: JobFacts,
+    /// Its queue.
+    pub queue: QueueId,
+    /// For a delayed or leased job, milliseconds until it becomes ready by itself; else 0.
+    pub time_left_ms: u64,
+    /// Length of its body in bytes.
+    pub body_len: usize,
+}
+
+/// A job as the engine holds it. Kept small: there may be a hundred million.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) id: JobId,
+    pub(crate) order: u64,
+    pub(crate) created: Millis,
+    /// Delayed: when it becomes ready. Leased: the deadline. Else of no meaning.
+    pub(crate) due: Millis,
+    pub(crate) body: Body,
+    pub(crate) aside: Option<Box<Aside>>,
+    pub(crate) queue: QueueId,
+    pub(crate) priority: u32,
+    pub(crate) ttr_s: u32,
+    pub(crate) takes: u32,
+    pub(crate) state: State,
+}
+
+/// What most jobs never need.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Aside {
+    pub(crate) delay_s: u32,
+    pub(crate) timeouts: u32,
+    pub(crate) releases: u32,
+    pub(crate) buries: u32,
+    pub(crate) kicks: u32,
+    pub(crate) buried_order: u64,
+    pub(crate) lease: Option<Lease>,
+}
+
+/// A hand-out: who holds the job.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Lease {
+    pub(crate) id: LeaseId,
+    pub(crate) holder: SessionId,
+}
+
+impl Job {
+    pub(crate) fn aside(&mut self) -> &mut Aside {
+        self.aside.get_or_insert_default()
+    }
+
+    pub(crate) fn lease(&self) -> Option<Lease> {
+        self.aside.as_ref().and_then(|aside| aside.lease)
+    }
+
+    pub(crate) fn buried_order(&self) -> u64 {
+        self.aside.as_ref().map_or(0, |aside| aside.buried_order)
+    }
+
+    pub(crate) fn ready_key(&self) -> (u64, u64) {
+        (u64::from(self.priority), self.order)
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        let mut counters = Counters { takes: self.takes, ..Counters::default() };
+        if let Some(aside) = &self.aside {
+            counters.timeouts = aside.timeouts;
+            counters.releases = aside.releases;
+            counters.buries = aside.buries;
+            counters.kicks = aside.kicks;
+        }
+        counters
+    }
+}

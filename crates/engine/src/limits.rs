@@ -1,0 +1,13 @@
+//! Every bound of the engine in one place.
+
+/// Longest name of a queue in bytes: what Gearman's packets can carry. Each dialect checks its own
+/// limit, which is shorter.
+pub const QUEUE_NAME_BYTES_MAX: usize = 8180;
+
+/// Jobs that one slice of a long operation (a burst of timers, a kick, the end of a session)
+/// touches before others are served. At well under a microsecond each, a slice takes less than a
+/// millisecond.
+pub const SLICE_JOBS_MAX: usize = 1000;
+
+/// Ids end here: JavaScript reads integers exactly up to this.
+pub const JOB_ID_MAX: u64 = (1 << 53) - 1;

@@ -1,0 +1,135 @@
+//! A queue: its jobs by state, who waits for them, and why it exists.
+
+use std::sync::Arc;
+
+use crate::ids::Millis;
+use crate::job::State;
+use crate::ordered::Ordered;
+
+/// beanstalkd calls ready jobs with a priority below this urgent (spec beanstalkd 5.1).
+pub(crate) const URGENT_BELOW: u32 = 1024;
+
+/// The order of ready jobs: rank (the priority, wider so that policies can refine it), then the
+/// order number.
+pub(crate) type ReadyKey = (u64, u64);
+
+/// Jobs by state, kept in step with every change so that statistics cost nothing to ask.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Counts {
+    pub(crate) ready: u64,
+    pub(crate) urgent: u64,
+    pub(crate) delayed: u64,
+    pub(crate) leased: u64,
+    pub(crate) buried: u64,
+}
+
+impl Counts {
+    pub(crate) fn total(&self) -> u64 {
+        self.ready + self.delayed + self.leased + self.buried
+    }
+
+    pub(crate) fn add(&mut self, state: State, priority: u32) {
+        *self.of(state) += 1;
+        if state == State::Ready && priority < URGENT_BELOW {
+            self.urgent += 1;
+        }
+    }
+
+    pub(crate) fn remove(&mut self, state: State, priority: u32) {
+        *self.of(state) -= 1;
+        if state == State::Ready && priority < URGENT_BELOW {
+            self.urgent -= 1;
+        }
+    }
+
+    fn of(&mut self, state: State) -> &mut u64 {
+        match state {
+            State::Ready => &mut self.ready,
+            State::Delayed => &mut self.delayed,
+            State::Leased => &mut self.leased,
+            State::Buried => &mut self.buried,
+        }
+    }
+}
+
+/// A queue on hold: its ready jobs are not handed out before `until`.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Pause {
+    pub(crate) until: Millis,
+    /// The length that was asked for.
+    pub(crate) seconds: u32,
+}
+
+#[derive(Debug)]
+pub(crate) struct Queue {
+    pub(crate) name: Arc<[u8]>,
+    /// Grows with every queue made; lists are in this order.
+    pub(crate) age_rank: u64,
+    /// Exists without jobs or users.
+    pub(crate) kept: bool,
+
+    pub(crate) ready: Ordered<ReadyKey>,
+    /// By (due, id).
+    pub(crate) delayed: Ordered<(Millis, u64)>,
+    /// By the order of burying.
+    pub(crate) buried: Ordered<u64>,
+    pub(crate) counts: Counts,
+
+    /// Sessions whose puts go here.
+    pub(crate) users: u32,
+    /// Sessions that take from here.
+    pub(crate) watchers: u32,
+    /// Sessions that wait here, by their ticket: first come, first served.
+    pub(crate) waiters: Ordered<u64>,
+
+    pub(crate) pause: Option<Pause>,
+    /// When the engine looks at this queue next. Never later than needed, sometimes earlier.
+    pub(crate) timer: Option<Millis>,
+
+    pub(crate) puts: u64,
+    pub(crate) finishes: u64,
+    pub(crate) pauses: u64,
+}
+
+impl Queue {
+    pub(crate) fn new(name: Arc<[u8]>, age_rank: u64) -> Self {
+        Self {
+            name,
+            age_rank,
+            kept: false,
+            ready: Ordered::default(),
+            delayed: Ordered::default(),
+            buried: Ordered::default(),
+            counts: Counts::default(),
+            users: 0,
+            watchers: 0,
+            waiters: Ordered::default(),
+            pause: None,
+            timer: None,
+            puts: 0,
+            finishes: 0,
+            pauses: 0,
+        }
+    }
+
+    /// Whether anything keeps the queue in existence (spec beanstalkd 6).
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.kept || self.users > 0 || self.watchers > 0 || self.counts.total() > 0
+    }
+
+    /// Whether a take may be served from here.
+    pub(crate) fn can_serve(&self, now: Millis) -> bool {
+        !self.ready.is_empty() && !self.is_paused(now)
+    }
+
+    pub(crate) fn is_paused(&self, now: Millis) -> bool {
+        self.pause.is_some_and(|pause| pause.until > now)
+    }
+
+    /// The next moment at which something happens here by itself.
+    pub(crate) fn next_moment(&self) -> Option<Millis> {
+        let due = self.delayed.first().map(|((due, _), _)| due);
+        let unpause = self.pause.map(|pause| pause.until);
+        [due, unpause].into_iter().flatten().min()
+    }
+}

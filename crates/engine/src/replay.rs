@@ -1,0 +1,65 @@
+//! Bringing jobs back from the log before the first session opens.
+
+use crate::engine::Engine;
+use crate::ids::JobSlot;
+use crate::job::{Aside, Body, Job, JobFacts, State};
+
+/// A job that the log gave twice, or an id that was to be new: the log is not one that this
+/// program wrote.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("the log holds job {0} twice")]
+pub struct Duplicate(pub u64);
+
+impl Engine {
+    /// Enters a job as the log kept it. Delayed jobs whose time has passed are ready.
+    pub fn restore(
+        &mut self,
+        queue: &[u8],
+        facts: &JobFacts,
+        body: Body,
+    ) -> Result<JobSlot, Duplicate> {
+        if self.ids.get(facts.id.0).is_some() {
+            return Err(Duplicate(facts.id.0));
+        }
+        let queue = self.queue_or_create(queue);
+        let overdue = facts.state == State::Delayed && facts.due <= self.now;
+        let counters = facts.counters;
+        let aside = Aside {
+            delay_s: facts.delay_s,
+            timeouts: counters.timeouts,
+            releases: counters.releases,
+            buries: counters.buries,
+            kicks: counters.kicks,
+            buried_order: facts.buried_order,
+            lease: None,
+        };
+        let plain = aside.delay_s == 0
+            && aside.buried_order == 0
+            && (counters.timeouts, counters.releases, counters.buries, counters.kicks)
+                == (0, 0, 0, 0);
+        let slot = self.add_job(Job {
+            id: facts.id,
+            order: facts.order,
+            created: facts.created,
+            due: facts.due,
+            body,
+            aside: if plain { None } else { Some(Box::new(aside)) },
+            queue,
+            priority: facts.priority,
+            ttr_s: facts.ttr_s,
+            takes: counters.takes,
+            state: if overdue || facts.state == State::Leased { State::Ready } else { facts.state },
+        });
+        self.next_id = self.next_id.max(facts.id.0 + 1).max(facts.order + 1);
+        self.next_lease = self.next_lease.max(self.next_id);
+        self.next_buried = self.next_buried.max(facts.buried_order + 1);
+        self.enlist(slot);
+        Ok(slot)
+    }
+
+    /// Numbers below this were given out before.
+    pub fn raise_numbers(&mut self, next: u64) {
+        self.next_id = self.next_id.max(next);
+        self.next_lease = self.next_lease.max(next);
+    }
+}

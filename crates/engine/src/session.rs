@@ -1,0 +1,61 @@
+//! A session: what one connection uses, watches, holds and waits for.
+
+use crate::ids::{Millis, QueueId};
+use crate::ordered::Ordered;
+
+/// A waiting take is told that a held job is close to its deadline this long before it
+/// (spec beanstalkd 3, reserve).
+pub(crate) const DEADLINE_MARGIN_MS: u64 = 1000;
+
+#[derive(Debug)]
+pub(crate) struct Session {
+    /// Distinguishes sessions that had this place one after the other.
+    pub(crate) generation: u32,
+    /// Where the caller wants this session's events; not interpreted here.
+    pub(crate) mailbox: u32,
+    /// Puts go here.
+    pub(crate) used: QueueId,
+    /// Takes come from these, in the order of watching.
+    pub(crate) watched: Vec<QueueId>,
+    /// Held jobs by (deadline, lease number).
+    pub(crate) leases: Ordered<(Millis, u64)>,
+    pub(crate) waiting: Option<Waiting>,
+    /// When the engine looks at this session next. Never later than needed, sometimes earlier.
+    pub(crate) timer: Option<Millis>,
+}
+
+/// What a session waits for. One thing at a time.
+#[derive(Copy, Clone, Debug)]
+pub(crate) enum Waiting {
+    /// A job of one of the watched queues. The ticket is its place in their lines.
+    Job { ticket: u64, until: Millis },
+    /// The end of its long kick.
+    Kick,
+}
+
+impl Session {
+    /// The first deadline among held jobs.
+    pub(crate) fn first_deadline(&self) -> Option<Millis> {
+        self.leases.first().map(|((deadline, _), _)| deadline)
+    }
+
+    /// The moment from which a take that finds nothing answers "deadline soon".
+    pub(crate) fn margin_begins(&self) -> Option<Millis> {
+        self.first_deadline().map(|deadline| Millis(deadline.0.saturating_sub(DEADLINE_MARGIN_MS)))
+    }
+
+    /// The next moment at which something happens here by itself.
+    pub(crate) fn next_moment(&self) -> Option<Millis> {
+        let wait_ends = match self.waiting {
+            Some(Waiting::Job { until, .. }) => {
+                Some(self.margin_begins().map_or(until, |margin| margin.min(until)))
+            }
+            Some(Waiting::Kick) | None => None,
+        };
+        let moment = [self.first_deadline(), wait_ends].into_iter().flatten().min();
+        moment.filter(|moment| *moment != NEVER)
+    }
+}
+
+/// A deadline that does not come.
+pub(crate) const NEVER: Millis = Millis(u64::MAX);

@@ -1,0 +1,173 @@
+//! Sessions: opening, closing, and the queues they use and watch.
+
+use crate::chores::Chore;
+use crate::effects::Effects;
+use crate::engine::{DEFAULT_QUEUE, Engine};
+use crate::ids::{QueueId, SessionId};
+use crate::ordered::Ordered;
+use crate::session::{Session, Waiting};
+use crate::timers::TimerKey;
+
+/// The place and the generation that a session number is made of.
+fn split(session: SessionId) -> (u32, u32) {
+    (session.0 as u32, (session.0 >> 32) as u32)
+}
+
+impl Engine {
+    /// Opens a session that uses and watches the queue `default`. `mailbox` is the caller's own
+    /// mark; see [`Engine::mailbox`].
+    pub fn open_session(&mut self, mailbox: u32) -> SessionId {
+        let generation = self.next_generation;
+        // After 2^32 sessions the numbers of the first ones come again, in other places mostly.
+        self.next_generation = self.next_generation.checked_add(1).unwrap_or(1);
+        let default = self.queue_or_create(DEFAULT_QUEUE);
+        let queue = self.queue_mut(default);
+        queue.users += 1;
+        queue.watchers += 1;
+        let place = self.sessions.insert(Session {
+            generation,
+            mailbox,
+            used: default,
+            watched: vec![default],
+            leases: Ordered::default(),
+            waiting: None,
+            timer: None,
+        });
+        SessionId(u64::from(generation) << 32 | u64::from(place))
+    }
+
+    /// Ends a session: it waits no more, what it holds is given back, and its queues go if nothing
+    /// else keeps them. Counted as nothing in the jobs (spec beanstalkd 4).
+    pub fn close_session(&mut self, session: SessionId, effects: &mut Effects) {
+        self.stop_waiting(session);
+        let (place, _) = split(session);
+        self.session(session);
+        let Some(closed) = self.sessions.remove(place) else { return };
+        if let Some(at) = closed.timer {
+            self.timers.remove((at, TimerKey::Session(place)));
+        }
+        self.queue_mut(closed.used).users -= 1;
+        for queue in &closed.watched {
+            self.queue_mut(*queue).watchers -= 1;
+        }
+        let mut returned = Chore::Return { leases: closed.leases };
+        if self.step(&mut returned, effects) {
+            self.chores.push_back(returned);
+        }
+        self.drop_if_unwanted(closed.used, effects);
+        for queue in closed.watched {
+            if self.queues.get(queue.0).is_some() {
+                self.drop_if_unwanted(queue, effects);
+            }
+        }
+    }
+
+    /// What the session was opened with, while it is open.
+    pub fn mailbox(&self, session: SessionId) -> Option<u32> {
+        self.find_session(session).map(|session| session.mailbox)
+    }
+
+    /// From now on this session puts into, kicks in and peeks at this queue.
+    pub fn use_queue(&mut self, session: SessionId, name: &[u8], effects: &mut Effects) {
+        let next = self.queue_or_create(name);
+        self.queue_mut(next).users += 1;
+        let last = std::mem::replace(&mut self.open_mut(session).used, next);
+        self.queue_mut(last).users -= 1;
+        self.drop_if_unwanted(last, effects);
+    }
+
+    /// The queue that this session uses.
+    pub fn used(&self, session: SessionId) -> QueueId {
+        self.session(session).used
+    }
+
+    /// Adds a queue to those that this session takes from; how many there are then.
+    pub fn watch(&mut self, session: SessionId, name: &[u8]) -> usize {
+        debug_assert!(!self.is_waiting(session));
+        let queue = self.queue_or_create(name);
+        let watched = &mut self.open_mut(session).watched;
+        if watched.contains(&queue) {
+            return watched.len();
+        }
+        watched.push(queue);
+        let count = watched.len();
+        self.queue_mut(queue).watchers += 1;
+        count
+    }
+
+    /// Removes a queue from those that this session takes from; how many there are then, or
+    /// `None` if it is the only one. A queue that is not watched is ignored already.
+    pub fn ignore(
+        &mut self,
+        session: SessionId,
+        name: &[u8],
+        effects: &mut Effects,
+    ) -> Option<usize> {
+        debug_assert!(!self.is_waiting(session));
+        let queue = self.queue_id(name);
+        let watched = &mut self.open_mut(session).watched;
+        let Some(at) = watched.iter().position(|watched| Some(*watched) == queue) else {
+            return Some(watched.len());
+        };
+        if watched.len() == 1 {
+            return None;
+        }
+        let queue = watched.remove(at);
+        let count = watched.len();
+        self.queue_mut(queue).watchers -= 1;
+        self.drop_if_unwanted(queue, effects);
+        Some(count)
+    }
+
+    /// The queues that this session takes from, in the order of watching.
+    pub fn watched(&self, session: SessionId) -> &[QueueId] {
+        &self.session(session).watched
+    }
+
+    /// Whether this session waits for an event.
+    pub fn is_waiting(&self, session: SessionId) -> bool {
+        self.session(session).waiting.is_some()
+    }
+
+    /// Ends the session's wait, if it waits; no event will come. Whether it waited for a job.
+    pub fn stop_waiting(&mut self, session: SessionId) -> bool {
+        let Some(Waiting::Job { ticket, .. }) = self.open_mut(session).waiting.take() else {
+            return false;
+        };
+        self.waiting_sessions -= 1;
+        let watched = std::mem::take(&mut self.open_mut(session).watched);
+        for queue in &watched {
+            self.queue_mut(*queue).waiters.remove(ticket);
+        }
+        self.open_mut(session).watched = watched;
+        true
+    }
+
+    pub(crate) fn find_session(&self, session: SessionId) -> Option<&Session> {
+        let (place, generation) = split(session);
+        self.sessions.get(place).filter(|session| session.generation == generation)
+    }
+
+    pub(crate) fn session_mut(&mut self, session: SessionId) -> Option<&mut Session> {
+        let (place, generation) = split(session);
+        self.sessions.get_mut(place).filter(|session| session.generation == generation)
+    }
+
+    pub(crate) fn session(&self, session: SessionId) -> &Session {
+        self.find_session(session).expect("requests come from open sessions")
+    }
+
+    pub(crate) fn open_mut(&mut self, session: SessionId) -> &mut Session {
+        self.session_mut(session).expect("requests come from open sessions")
+    }
+
+    /// The number of the session at this place.
+    pub(crate) fn session_at(&self, place: u32) -> SessionId {
+        let session = self.sessions.get(place).expect("lines and timers name open sessions");
+        SessionId(u64::from(session.generation) << 32 | u64::from(place))
+    }
+
+    pub(crate) fn place_of(session: SessionId) -> u32 {
+        split(session).0
+    }
+}

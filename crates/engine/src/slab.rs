@@ -1,0 +1,191 @@
+//! A table of values in pages: places stay valid, growing copies nothing, empty pages are freed.
+
+use std::collections::BTreeSet;
+
+/// Values per page. A page of jobs is then 80 KiB: large enough to be cheap, small enough that a
+/// shrinking backlog gives memory back early.
+const PAGE_LEN: usize = 1024;
+
+/// Marks the end of a page's list of free places.
+const NO_PLACE: u16 = u16::MAX;
+
+/// Values at stable places. New values fill the lowest page that has room, so that a table that
+/// shrank gathers at its front.
+#[derive(Debug)]
+pub(crate) struct Slab<T> {
+    pages: Vec<Option<Page<T>>>,
+    /// Numbers of the pages that exist and have room.
+    roomy: BTreeSet<u32>,
+    /// Numbers of the pages that do not exist, below `pages.len()`.
+    missing: BTreeSet<u32>,
+    len: usize,
+}
+
+#[derive(Debug)]
+struct Page<T> {
+    places: Vec<Place<T>>,
+    free: u16,
+    live: u16,
+}
+
+#[derive(Debug)]
+enum Place<T> {
+    Used(T),
+    Free { next: u16 },
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self { pages: Vec::new(), roomy: BTreeSet::new(), missing: BTreeSet::new(), len: 0 }
+    }
+}
+
+fn split(place: u32) -> (usize, usize) {
+    (place as usize / PAGE_LEN, place as usize % PAGE_LEN)
+}
+
+impl<T> Slab<T> {
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn insert(&mut self, value: T) -> u32 {
+        let page_number = match self.roomy.first() {
+            Some(&number) => number,
+            None => self.add_page(),
+        };
+        let page = self.pages[page_number as usize].as_mut().expect("a roomy page exists");
+        let inside = page.insert(value);
+        if usize::from(page.live) == PAGE_LEN {
+            self.roomy.remove(&page_number);
+        }
+        self.len += 1;
+        page_number * PAGE_LEN as u32 + u32::from(inside)
+    }
+
+    fn add_page(&mut self) -> u32 {
+        let page = Page { places: Vec::new(), free: NO_PLACE, live: 0 };
+        let number = if let Some(number) = self.missing.pop_first() {
+            self.pages[number as usize] = Some(page);
+            number
+        } else {
+            self.pages.push(Some(page));
+            self.pages.len() as u32 - 1
+        };
+        self.roomy.insert(number);
+        number
+    }
+
+    pub(crate) fn get(&self, place: u32) -> Option<&T> {
+        let (page, inside) = split(place);
+        match self.pages.get(page)?.as_ref()?.places.get(inside)? {
+            Place::Used(value) => Some(value),
+            Place::Free { .. } => None,
+        }
+    }
+
+    pub(crate) fn get_mut(&mut self, place: u32) -> Option<&mut T> {
+        let (page, inside) = split(place);
+        match self.pages.get_mut(page)?.as_mut()?.places.get_mut(inside)? {
+            Place::Used(value) => Some(value),
+            Place::Free { .. } => None,
+        }
+    }
+
+    pub(crate) fn remove(&mut self, place: u32) -> Option<T> {
+        let (page_number, inside) = split(place);
+        let page = self.pages.get_mut(page_number)?.as_mut()?;
+        let value = page.remove(inside)?;
+        self.len -= 1;
+        let number = page_number as u32;
+        // The first page stays, so that a table that goes up and down around zero does not
+        // allocate each time.
+        if page.live == 0 && number != 0 {
+            self.pages[page_number] = None;
+            self.roomy.remove(&number);
+            self.missing.insert(number);
+        } else {
+            self.roomy.insert(number);
+        }
+        Some(value)
+    }
+
+    /// Every value with its place, in the order of places.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        self.pages.iter().enumerate().flat_map(|(number, page)| {
+            page.iter().flat_map(|page| page.places.iter().enumerate()).filter_map(
+                move |(inside, place)| match place {
+                    Place::Used(value) => Some(((number * PAGE_LEN + inside) as u32, value)),
+                    Place::Free { .. } => None,
+                },
+            )
+        })
+    }
+}
+
+impl<T> Page<T> {
+    fn insert(&mut self, value: T) -> u16 {
+        self.live += 1;
+        if self.free == NO_PLACE {
+            if self.places.capacity() == self.places.len() {
+                // A table of a few values stays small; one that fills a page gets it whole.
+                let more = (self.places.len() * 3).clamp(8, PAGE_LEN - self.places.len());
+                self.places.reserve_exact(more);
+            }
+            self.places.push(Place::Used(value));
+            return self.places.len() as u16 - 1;
+        }
+        let inside = self.free;
+        let place = &mut self.places[usize::from(inside)];
+        if let Place::Free { next } = *place {
+            self.free = next;
+        }
+        *place = Place::Used(value);
+        inside
+    }
+
+    fn remove(&mut self, inside: usize) -> Option<T> {
+        let place = self.places.get_mut(inside)?;
+        if matches!(place, Place::Free { .. }) {
+            return None;
+        }
+        let Place::Used(value) = std::mem::replace(place, Place::Free { next: self.free }) else {
+            return None;
+        };
+        self.free = inside as u16;
+        self.live -= 1;
+        Some(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_stable_and_used_again() {
+        let mut slab = Slab::default();
+        let places: Vec<u32> = (0..5000u32).map(|value| slab.insert(value)).collect();
+        for (value, &place) in places.iter().enumerate() {
+            assert_eq!(slab.get(place), Some(&(value as u32)));
+        }
+        for &place in &places[..4999] {
+            assert!(slab.remove(place).is_some());
+            assert!(slab.remove(place).is_none());
+        }
+        assert_eq!(slab.len(), 1);
+        assert_eq!(slab.get(places[4999]), Some(&4999));
+        assert_eq!(slab.insert(7), places[1023], "the first page, last freed place");
+    }
+
+    #[test]
+    fn empty_pages_are_freed() {
+        let mut slab = Slab::default();
+        let places: Vec<u32> = (0..10_000u32).map(|value| slab.insert(value)).collect();
+        for place in places {
+            slab.remove(place);
+        }
+        assert_eq!(slab.pages.iter().flatten().count(), 1);
+        assert_eq!(slab.iter().count(), 0);
+    }
+}

@@ -1,0 +1,170 @@
+//! Looking without touching: jobs, queues and numbers.
+
+use crate::engine::{Engine, NotFound};
+use crate::ids::{JobId, JobSlot, Millis, QueueId, SessionId};
+use crate::job::{Body, JobFacts, JobStatus, State};
+use crate::session::NEVER;
+
+/// Numbers of one queue.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub struct QueueStats {
+    /// Ready jobs with a priority below 1024.
+    pub urgent: u64,
+    /// Jobs that wait for a taker.
+    pub ready: u64,
+    /// Jobs that are handed out.
+    pub leased: u64,
+    /// Jobs that wait for their due time.
+    pub delayed: u64,
+    /// Jobs that were set aside.
+    pub buried: u64,
+    /// Jobs put since the queue exists, in this process.
+    pub puts: u64,
+    /// Sessions that use it.
+    pub users: u64,
+    /// Sessions that watch it.
+    pub watchers: u64,
+    /// Sessions that wait for its jobs.
+    pub waiters: u64,
+    /// Jobs finished on request.
+    pub finishes: u64,
+    /// Times it was paused.
+    pub pauses: u64,
+    /// Seconds of the running pause as asked for, else 0.
+    pub pause_s: u32,
+    /// Milliseconds left of it, else 0.
+    pub pause_left_ms: u64,
+}
+
+/// Numbers over all queues.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub struct Totals {
+    /// Ready jobs with a priority below 1024.
+    pub urgent: u64,
+    /// Jobs that wait for a taker.
+    pub ready: u64,
+    /// Jobs that are handed out.
+    pub leased: u64,
+    /// Jobs that wait for their due time.
+    pub delayed: u64,
+    /// Jobs that were set aside.
+    pub buried: u64,
+    /// Queues that exist.
+    pub queues: u64,
+    /// Sessions that are open.
+    pub sessions: u64,
+    /// Sessions that wait for a job.
+    pub waiting_sessions: u64,
+    /// Jobs put in this process.
+    pub puts: u64,
+    /// Times that a ttr ran out in this process.
+    pub timeouts: u64,
+}
+
+impl Engine {
+    /// What the log keeps of a job.
+    pub fn facts(&self, slot: JobSlot) -> JobFacts {
+        let job = self.job(slot);
+        let delayed = job.state == State::Delayed;
+        JobFacts {
+            id: job.id,
+            priority: job.priority,
+            order: job.order,
+            state: if job.state == State::Leased { State::Ready } else { job.state },
+            created: job.created,
+            due: if delayed { job.due } else { Millis(0) },
+            buried_order: if job.state == State::Buried { job.buried_order() } else { 0 },
+            ttr_s: job.ttr_s,
+            delay_s: job.aside.as_ref().map_or(0, |aside| aside.delay_s),
+            counters: job.counters(),
+        }
+    }
+
+    /// The queue of a job.
+    pub fn queue_of(&self, slot: JobSlot) -> QueueId {
+        self.job(slot).queue
+    }
+
+    /// The body of a job.
+    pub fn body(&self, slot: JobSlot) -> &Body {
+        &self.job(slot).body
+    }
+
+    /// The number of a job.
+    pub fn id_of(&self, slot: JobSlot) -> JobId {
+        self.job(slot).id
+    }
+
+    /// A job of any state.
+    pub fn job_status(&self, id: JobId) -> Result<JobStatus, NotFound> {
+        let slot = self.slot(id)?;
+        let job = self.job(slot);
+        let timed = matches!(job.state, State::Delayed | State::Leased) && job.due != NEVER;
+        Ok(JobStatus {
+            facts: JobFacts { state: job.state, ..self.facts(slot) },
+            queue: job.queue,
+            time_left_ms: if timed { job.due.since(self.now) } else { 0 },
+            body_len: job.body.len(),
+        })
+    }
+
+    /// The job of this state that comes first in the queue that the session uses: the next ready
+    /// one (paused or not), the one due soonest, the one buried longest. Leased jobs have no first.
+    pub fn first_used(&self, session: SessionId, state: State) -> Result<JobSlot, NotFound> {
+        let queue = self.queue(self.used(session));
+        let first = match state {
+            State::Ready => queue.ready.first().map(|(_, slot)| slot),
+            State::Delayed => queue.delayed.first().map(|(_, slot)| slot),
+            State::Buried => queue.buried.first().map(|(_, slot)| slot),
+            State::Leased => None,
+        };
+        first.map(JobSlot).ok_or(NotFound)
+    }
+
+    /// The name of a queue.
+    pub fn queue_name(&self, queue: QueueId) -> &[u8] {
+        &self.queue(queue).name
+    }
+
+    /// All queues, oldest first.
+    pub fn queue_ids(&self) -> impl Iterator<Item = QueueId> {
+        self.by_age.values().copied()
+    }
+
+    /// Numbers of one queue.
+    pub fn queue_stats(&self, queue: QueueId) -> QueueStats {
+        let queue = self.queue(queue);
+        let pause = queue.pause.filter(|pause| pause.until > self.now);
+        QueueStats {
+            urgent: queue.counts.urgent,
+            ready: queue.counts.ready,
+            leased: queue.counts.leased,
+            delayed: queue.counts.delayed,
+            buried: queue.counts.buried,
+            puts: queue.puts,
+            users: u64::from(queue.users),
+            watchers: u64::from(queue.watchers),
+            waiters: queue.waiters.len() as u64,
+            finishes: queue.finishes,
+            pauses: queue.pauses,
+            pause_s: pause.map_or(0, |pause| pause.seconds),
+            pause_left_ms: pause.map_or(0, |pause| pause.until.since(self.now)),
+        }
+    }
+
+    /// Numbers over all queues.
+    pub fn totals(&self) -> Totals {
+        Totals {
+            urgent: self.counts.urgent,
+            ready: self.counts.ready,
+            leased: self.counts.leased,
+            delayed: self.counts.delayed,
+            buried: self.counts.buried,
+            queues: self.queues.len() as u64,
+            sessions: self.sessions.len() as u64,
+            waiting_sessions: self.waiting_sessions,
+            puts: self.puts,
+            timeouts: self.timeouts,
+        }
+    }
+}

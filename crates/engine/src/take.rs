@@ -1,0 +1,171 @@
+//! Handing out: takes, waiters, leases and their deadlines.
+
+use crate::effects::{Effects, Happening, Record};
+use crate::engine::{Engine, NotFound};
+use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
+use crate::job::{Body, Lease, State};
+use crate::session::{NEVER, Waiting};
+
+/// How long a take may wait.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum Patience {
+    /// Not at all.
+    None,
+    /// This many milliseconds.
+    Millis(u64),
+    /// For ever.
+    Endless,
+}
+
+/// What a take leads to at once.
+#[derive(Clone, Debug)]
+pub enum Take {
+    /// A job is handed out.
+    Granted(Handout),
+    /// There is none, and the session does not wait.
+    TimedOut,
+    /// There is none, and a job that the session holds is within a second of its deadline.
+    DeadlineSoon,
+    /// The session waits; a [`Happening`] will come.
+    Waiting,
+}
+
+/// A job handed out to a session.
+#[derive(Clone, Debug)]
+pub struct Handout {
+    /// Its place.
+    pub job: JobSlot,
+    /// Its number.
+    pub id: JobId,
+    /// The number of the hand-out.
+    pub lease: LeaseId,
+    /// Its bytes.
+    pub body: Body,
+}
+
+impl Engine {
+    /// Takes the best ready job, by (priority, order number), over the queues that the session
+    /// watches and that are not paused.
+    pub fn take(&mut self, session: SessionId, patience: Patience, effects: &mut Effects) -> Take {
+        debug_assert!(!self.is_waiting(session));
+        if let Some(slot) = self.best_watched(session) {
+            self.delist(slot);
+            return Take::Granted(self.hand_out(slot, session, effects));
+        }
+        if self.session(session).margin_begins().is_some_and(|margin| margin <= self.now) {
+            return Take::DeadlineSoon;
+        }
+        let until = match patience {
+            Patience::None | Patience::Millis(0) => return Take::TimedOut,
+            Patience::Millis(millis) => Millis(self.now.0.saturating_add(millis)),
+            Patience::Endless => NEVER,
+        };
+        self.wait_for_job(session, until);
+        Take::Waiting
+    }
+
+    /// The best job that a take of this session would get now.
+    fn best_watched(&self, session: SessionId) -> Option<JobSlot> {
+        let watched = self.session(session).watched.iter();
+        let heads = watched.filter_map(|id| {
+            let queue = self.queue(*id);
+            if queue.can_serve(self.now) { queue.ready.first() } else { None }
+        });
+        heads.min().map(|(_, slot)| JobSlot(slot))
+    }
+
+    fn wait_for_job(&mut self, session: SessionId, until: Millis) {
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.waiting_sessions += 1;
+        let place = Self::place_of(session);
+        let watched = std::mem::take(&mut self.open_mut(session).watched);
+        for queue in &watched {
+            self.queue_mut(*queue).waiters.insert(ticket, place);
+        }
+        let waiter = self.open_mut(session);
+        waiter.watched = watched;
+        waiter.waiting = Some(Waiting::Job { ticket, until });
+        self.arm_session(place);
+    }
+
+    /// Takes this job, whatever queue it is in, if it is ready, delayed or buried.
+    pub fn take_job(
+        &mut self,
+        session: SessionId,
+        id: JobId,
+        effects: &mut Effects,
+    ) -> Result<Handout, NotFound> {
+        let slot = self.slot(id)?;
+        if self.job(slot).state == State::Leased {
+            return Err(NotFound);
+        }
+        self.delist(slot);
+        Ok(self.hand_out(slot, session, effects))
+    }
+
+    /// Leases a job that is in no list to a session.
+    fn hand_out(&mut self, slot: JobSlot, session: SessionId, effects: &mut Effects) -> Handout {
+        self.change_state(slot, State::Leased);
+        let lease = Lease { id: self.deal_lease(), holder: session };
+        let deadline = self.deadline(self.job(slot).ttr_s);
+        let job = self.job_mut(slot);
+        job.takes = job.takes.saturating_add(1);
+        job.due = deadline;
+        job.aside().lease = Some(lease);
+        let handout = Handout { job: slot, id: job.id, lease: lease.id, body: job.body.clone() };
+        self.open_mut(session).leases.insert((deadline, lease.id.0), slot.0);
+        self.arm_session(Self::place_of(session));
+        effects.records.push(Record::Count(slot));
+        handout
+    }
+
+    /// A job became ready: hands it to whoever waits longest for its queue, or enlists it.
+    pub(crate) fn offer(&mut self, slot: JobSlot, effects: &mut Effects) {
+        let queue = self.queue(self.job(slot).queue);
+        match queue.waiters.first() {
+            Some((_, place)) if !queue.is_paused(self.now) => {
+                self.hand_to_waiter(slot, place, effects);
+            }
+            Some(_) | None => self.enlist(slot),
+        }
+    }
+
+    fn hand_to_waiter(&mut self, slot: JobSlot, place: u32, effects: &mut Effects) {
+        let session = self.session_at(place);
+        self.stop_waiting(session);
+        let Handout { job, id, lease, body } = self.hand_out(slot, session, effects);
+        effects.happenings.push((session, Happening::Granted { job, id, lease, body }));
+    }
+
+    /// Serves those who wait for a queue that may hand out again.
+    pub(crate) fn serve_waiters(&mut self, id: QueueId, effects: &mut Effects) {
+        loop {
+            let queue = self.queue_mut(id);
+            let Some((_, place)) = queue.waiters.first() else { return };
+            let Some((_, slot)) = queue.ready.pop_first() else { return };
+            self.hand_to_waiter(JobSlot(slot), place, effects);
+        }
+    }
+
+    /// Starts the ttr of a job that this session holds anew.
+    pub fn touch(&mut self, session: SessionId, id: JobId) -> Result<JobSlot, NotFound> {
+        let slot = self.held(session, id)?;
+        let job = self.job(slot);
+        let lease = job.lease().expect("a held job has a lease");
+        let (before, deadline) = (job.due, self.deadline(job.ttr_s));
+        self.job_mut(slot).due = deadline;
+        let leases = &mut self.open_mut(session).leases;
+        leases.remove((before, lease.id.0));
+        leases.insert((deadline, lease.id.0), slot.0);
+        self.arm_session(Self::place_of(session));
+        Ok(slot)
+    }
+
+    /// Gives a leased job back because its holder cannot: same priority, ready at once. Its lease
+    /// is ended already.
+    pub(crate) fn return_job(&mut self, slot: JobSlot, effects: &mut Effects) {
+        self.change_state(slot, State::Ready);
+        self.offer(slot, effects);
+    }
+}

@@ -1,0 +1,145 @@
+//! What happens by itself when time has moved on: due jobs, deadlines, patience, pauses.
+
+use crate::effects::{Effects, Happening, Record};
+use crate::engine::Engine;
+use crate::ids::{JobSlot, Millis, QueueId};
+use crate::job::State;
+use crate::limits::SLICE_JOBS_MAX;
+use crate::session::Waiting;
+
+/// Whose timer it is. Queues and sessions have at most one each, at or before the moment when
+/// something happens there: it is not moved when that moment moves away, only looked at in vain.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, Ord, PartialOrd)]
+pub(crate) enum TimerKey {
+    /// The place of a queue.
+    Queue(u32),
+    /// The place of a session.
+    Session(u32),
+}
+
+impl Engine {
+    /// The moment at which [`Engine::advance`] should be called next. It may turn out that nothing
+    /// is to be done then.
+    pub fn next_deadline(&self) -> Option<Millis> {
+        if !self.chores.is_empty() {
+            return Some(self.now);
+        }
+        self.timers.first().map(|((at, _), _)| at)
+    }
+
+    /// Does what is due by now, up to a bounded number of jobs. True if more is due: others can be
+    /// served before the next call.
+    pub fn advance(&mut self, effects: &mut Effects) -> bool {
+        let mut budget = SLICE_JOBS_MAX;
+        while budget > 0 {
+            match self.timers.first() {
+                Some(((at, key), _)) if at <= self.now => {
+                    self.timers.pop_first();
+                    budget -= 1;
+                    match key {
+                        TimerKey::Queue(place) => self.look_at_queue(place, &mut budget, effects),
+                        TimerKey::Session(place) => {
+                            self.look_at_session(place, &mut budget, effects);
+                        }
+                    }
+                }
+                Some(_) | None => break,
+            }
+        }
+        if budget > 0 {
+            self.do_a_chore(effects);
+        }
+        self.next_deadline().is_some_and(|at| at <= self.now)
+    }
+
+    fn look_at_queue(&mut self, place: u32, budget: &mut usize, effects: &mut Effects) {
+        let id = QueueId(place);
+        let now = self.now;
+        self.queue_mut(id).timer = None;
+        if self.queue(id).pause.is_some_and(|pause| pause.until <= now) {
+            self.queue_mut(id).pause = None;
+            self.serve_waiters(id, effects);
+        }
+        while *budget > 0 {
+            let delayed = &mut self.queue_mut(id).delayed;
+            match delayed.first() {
+                Some(((due, _), slot)) if due <= now => {
+                    delayed.pop_first();
+                    *budget -= 1;
+                    self.change_state(JobSlot(slot), State::Ready);
+                    self.offer(JobSlot(slot), effects);
+                }
+                Some(_) | None => break,
+            }
+        }
+        self.arm_queue(id);
+    }
+
+    fn look_at_session(&mut self, place: u32, budget: &mut usize, effects: &mut Effects) {
+        let id = self.session_at(place);
+        let now = self.now;
+        self.open_mut(id).timer = None;
+        while *budget > 0 {
+            match self.session(id).leases.first() {
+                Some(((deadline, _), slot)) if deadline <= now => {
+                    *budget -= 1;
+                    self.time_out(JobSlot(slot), effects);
+                }
+                Some(_) | None => break,
+            }
+        }
+        // A job that was just given back may have ended the wait.
+        let session = self.session(id);
+        if let Some(Waiting::Job { until, .. }) = session.waiting {
+            let soon = session.margin_begins().is_some_and(|margin| margin <= now);
+            if soon || until <= now {
+                self.stop_waiting(id);
+                let news = if soon { Happening::DeadlineSoon } else { Happening::TimedOut };
+                effects.happenings.push((id, news));
+            }
+        }
+        self.arm_session(place);
+    }
+
+    /// The ttr of a leased job is over: it is ready again.
+    fn time_out(&mut self, slot: JobSlot, effects: &mut Effects) {
+        self.end_lease(slot);
+        let aside = self.job_mut(slot).aside();
+        aside.timeouts = aside.timeouts.saturating_add(1);
+        self.timeouts += 1;
+        effects.records.push(Record::Count(slot));
+        self.return_job(slot, effects);
+    }
+
+    /// Sees to it that a queue is looked at in time.
+    pub(crate) fn arm_queue(&mut self, id: QueueId) {
+        let queue = self.queue(id);
+        let Some(moment) = queue.next_moment() else { return };
+        let timer = queue.timer;
+        if self.arm(timer, moment, TimerKey::Queue(id.0)) {
+            self.queue_mut(id).timer = Some(moment);
+        }
+    }
+
+    /// Sees to it that a session is looked at in time.
+    pub(crate) fn arm_session(&mut self, place: u32) {
+        let session = self.sessions.get_mut(place).expect("only open sessions are armed");
+        let Some(moment) = session.next_moment() else { return };
+        let timer = session.timer;
+        if self.arm(timer, moment, TimerKey::Session(place)) {
+            let session = self.sessions.get_mut(place).expect("it was just there");
+            session.timer = Some(moment);
+        }
+    }
+
+    /// Moves a timer to an earlier moment; true if it had to be moved.
+    fn arm(&mut self, timer: Option<Millis>, moment: Millis, key: TimerKey) -> bool {
+        match timer {
+            Some(at) if at <= moment => return false,
+            Some(at) => drop(self.timers.remove((at, key))),
+            None => {}
+        }
+        self.timers.insert((moment, key), 0);
+        true
+    }
+}
