@@ -2,6 +2,7 @@
 //!
 //! One binary for all of them: each further one would be linked anew on every change.
 
+mod clients;
 mod conformance_reference;
 mod conformance_socket;
 mod programs;

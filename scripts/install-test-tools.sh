@@ -1,0 +1,149 @@
+#!/usr/bin/env bash
+# Installs what the tests need and this machine lacks. Quiet and quick when everything is there.
+#
+#   scripts/install-test-tools.sh            everything
+#   scripts/install-test-tools.sh --clients  only packages and client libraries, no cargo tools
+#
+# Debian packages and cargo tools are installed for the machine or the user; client libraries go to
+# target/test-tools, and nothing else in the source tree changes.
+set -euo pipefail
+
+cd "$(dirname "$0")/.."
+readonly clients=crates/lineshaft/tests/clients/beanstalk
+readonly tools=target/test-tools
+
+# program:package, looked up by program because that is what the tests start.
+readonly programs=(
+  beanstalkd:beanstalkd       # the original, for comparisons
+  redis-server:redis-server   # a yardstick of the benchmarks
+  php:php-cli
+  ruby:ruby
+  strace:strace               # fails system calls on purpose
+  faketime:faketime           # moves the clock
+  mkfs.ext4:e2fsprogs         # file systems of the power-failure test
+  python3:python3
+)
+# file:package, for packages without a program.
+readonly files=(
+  /usr/share/php/Pheanstalk/autoload.php:php-pda-pheanstalk
+  /usr/share/doc/ruby-beaneater:ruby-beaneater
+)
+readonly cargo_tools=(cargo-nextest cargo-deny cargo-machete)
+
+say() { printf 'install-test-tools: %s\n' "$*" >&2; }
+
+has_program() { PATH="$PATH:/usr/sbin:/sbin" command -v "$1" >/dev/null; }
+
+missing_packages() {
+  local pair
+  for pair in "${programs[@]}"; do
+    has_program "${pair%%:*}" || echo "${pair#*:}"
+  done
+  for pair in "${files[@]}"; do
+    [[ -e "${pair%%:*}" ]] || echo "${pair#*:}"
+  done
+  has_program node || echo nodejs
+  has_program npm || echo npm
+  if ! has_program python3 || ! python3 -c 'import ensurepip' 2>/dev/null; then echo python3-venv; fi
+}
+
+# Debian starts the servers that it installs; the tests start their own. Those that were there before stay.
+stop_service() {
+  local service=$1
+  if [[ -d /run/systemd/system ]]; then
+    "${as_root[@]}" systemctl disable --now --quiet "$service" || say "could not stop $service"
+  elif [[ -x /etc/init.d/$service ]]; then
+    "${as_root[@]}" "/etc/init.d/$service" stop >/dev/null || say "could not stop $service"
+  fi
+}
+
+install_packages() {
+  local packages
+  mapfile -t packages < <(missing_packages)
+  [[ ${#packages[@]} -gt 0 ]] || return 0
+  if ! has_program apt-get; then
+    say "this is no Debian; please install what these packages hold: ${packages[*]}"
+    exit 1
+  fi
+  if [[ $(id -u) -eq 0 ]]; then
+    as_root=(env DEBIAN_FRONTEND=noninteractive)
+  elif has_program sudo; then
+    as_root=(sudo env DEBIAN_FRONTEND=noninteractive)
+  else
+    say "neither root nor sudo here; please run as root: apt-get install --no-install-recommends ${packages[*]}"
+    exit 1
+  fi
+  say "installing ${packages[*]}"
+  "${as_root[@]}" apt-get update -qq
+  "${as_root[@]}" apt-get install -qq -y --no-install-recommends "${packages[@]}" >/dev/null
+  local package
+  for package in "${packages[@]}"; do
+    case $package in
+      beanstalkd | redis-server) stop_service "$package" ;;
+    esac
+  done
+}
+
+# Whether the stamp holds the checksum of these files: what was installed from them is still what they ask for.
+up_to_date() {
+  local stamp=$1
+  shift
+  [[ -f $stamp && $(cat "$@" | sha256sum) == $(<"$stamp") ]]
+}
+
+install_python_clients() {
+  local wanted=$clients/python/requirements.txt stamp=$tools/python/.installed
+  ! up_to_date "$stamp" "$wanted" || return 0
+  say "installing Python clients"
+  rm -rf "$tools/python"
+  python3 -m venv "$tools/python"
+  "$tools/python/bin/pip" install --quiet --disable-pip-version-check --requirement "$wanted"
+  sha256sum <"$wanted" >"$stamp"
+}
+
+install_node_clients() {
+  local wanted=("$clients/node/package.json" "$clients/node/package-lock.json") stamp=$tools/node/.installed
+  ! up_to_date "$stamp" "${wanted[@]}" || return 0
+  say "installing Node clients"
+  rm -rf "$tools/node"
+  mkdir -p "$tools/node"
+  cp "${wanted[@]}" "$tools/node/"
+  (cd "$tools/node" && npm ci --silent --no-audit --no-fund --ignore-scripts --omit=optional)
+  cat "${wanted[@]}" | sha256sum >"$stamp"
+}
+
+install_rust_clients() {
+  local wanted=("$clients"/rust/Cargo.* "$clients"/rust/src/*.rs "$clients"/rust/src/bin/*.rs) stamp=$tools/rust/.installed
+  ! up_to_date "$stamp" "${wanted[@]}" || return 0
+  say "building Rust clients"
+  CARGO_TARGET_DIR=$tools/rust cargo build --quiet --locked --manifest-path "$clients/rust/Cargo.toml"
+  cat "${wanted[@]}" | sha256sum >"$stamp"
+}
+
+install_cargo_tools() {
+  local tool
+  for tool in "${cargo_tools[@]}"; do
+    has_program "$tool" && continue
+    say "building $tool, which takes some minutes"
+    cargo install --quiet --locked "$tool"
+  done
+}
+
+main() {
+  local with_cargo_tools=yes
+  case ${1:-} in
+    '') ;;
+    --clients) with_cargo_tools=no ;;
+    *)
+      say "unknown argument $1; see the head of this script"
+      exit 2
+      ;;
+  esac
+  install_packages
+  install_python_clients
+  install_node_clients
+  install_rust_clients
+  [[ $with_cargo_tools == no ]] || install_cargo_tools
+}
+
+main "$@"
