@@ -1,1 +1,39 @@
-//! Load generator and comparisons with the originals.
+//! Load generator and side-by-side comparisons with the originals.
+//!
+//! What it is for: `lineshaft bench put|take|trip|idle` loads any server that speaks a supported protocol and
+//! reports rate and latency; `lineshaft bench compare` starts Lineshaft and its peers, measures all of them in
+//! interleaved rounds and says which goals are met.
+//! What it does not do: it knows nothing of the engine or the log; it sees servers only through sockets and
+//! `/proc`. What must stay true: the generator costs much less per request than any server it measures.
+
+mod args;
+mod beanstalk_client;
+mod compare;
+mod driver;
+mod idle;
+mod interrupt;
+mod latency;
+mod load;
+mod machine;
+mod meter;
+mod modes;
+mod process;
+mod schedule;
+mod table;
+mod trip;
+
+pub use args::{
+    BenchArgs, BenchMode, CompareArgs, IdleArgs, LoadArgs, PutArgs, TakeArgs, TargetArgs, TripArgs,
+};
+
+/// Runs what the command line asked for and prints the result to standard output.
+pub fn run(args: BenchArgs) -> anyhow::Result<()> {
+    interrupt::watch()?;
+    match args.mode {
+        BenchMode::Put(args) => modes::put(&args),
+        BenchMode::Take(args) => modes::take(&args),
+        BenchMode::Trip(args) => modes::trip(&args),
+        BenchMode::Idle(args) => modes::idle(&args),
+        BenchMode::Compare(args) => compare::run(&args),
+    }
+}

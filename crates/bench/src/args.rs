@@ -1,0 +1,197 @@
+//! Command line of the load generator and of the comparison.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+/// Arguments of `lineshaft bench`.
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// What to measure.
+    #[command(subcommand)]
+    pub mode: BenchMode,
+}
+
+/// The kinds of measurement.
+#[derive(Debug, Subcommand)]
+pub enum BenchMode {
+    /// Put jobs as fast as the server takes them, or at a fixed rate.
+    Put(PutArgs),
+    /// Reserve and delete jobs; one pair counts as one.
+    Take(TakeArgs),
+    /// Time from a put to its arrival at a consumer that was already waiting.
+    Trip(TripArgs),
+    /// Open connections that then do nothing, and report the server's memory for each.
+    Idle(IdleArgs),
+    /// Start Lineshaft, beanstalkd and redis, measure them side by side, and judge the result against the goals.
+    Compare(CompareArgs),
+}
+
+/// Protocols that the generator speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Protocol {
+    /// beanstalkd's protocol: `put`, `reserve-with-timeout 0`, `delete`.
+    Beanstalk,
+    /// Redis lists: `LPUSH`, `RPOP`.
+    Redis,
+}
+
+/// Which server, and how the result is shown.
+#[derive(Clone, Debug, Args)]
+pub struct TargetArgs {
+    /// Address of the server.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:11300")]
+    pub address: SocketAddr,
+    /// Process number of the server, to report its processor time and memory.
+    #[arg(long, value_name = "PID")]
+    pub server_pid: Option<u32>,
+    /// Processor that the generator binds itself to; must not be the server's.
+    #[arg(long, value_name = "CPU")]
+    pub pin: Option<usize>,
+    /// Print the result as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Shape of a load.
+#[derive(Clone, Debug, Args)]
+pub struct LoadArgs {
+    /// Protocol to speak.
+    #[arg(long, value_enum, default_value_t = Protocol::Beanstalk)]
+    pub protocol: Protocol,
+    /// Connections.
+    #[arg(long, short, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+    pub connections: u32,
+    /// Operations in flight on each connection.
+    #[arg(long, short, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub depth: u32,
+    /// Operations to measure.
+    #[arg(long)]
+    pub count: Option<u64>,
+    /// Seconds to measure; 5 without --count. With both the run ends by whichever comes first.
+    #[arg(long)]
+    pub seconds: Option<f64>,
+    /// Seconds of the same load before the measurement begins.
+    #[arg(long, default_value_t = 0.5)]
+    pub warm_up: f64,
+    /// Open loop: operations a second that fall due on a fixed schedule, over all connections. Latency then counts
+    /// from the moment an operation was due, not from when it could be sent.
+    #[arg(long, value_name = "PER_SECOND")]
+    pub rate: Option<f64>,
+    /// Queue (tube, list) to use.
+    #[arg(long, default_value = "default")]
+    pub queue: String,
+}
+
+/// Arguments of `bench put`.
+#[derive(Debug, Args)]
+pub struct PutArgs {
+    /// Which server.
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// Which load.
+    #[command(flatten)]
+    pub load: LoadArgs,
+    /// Bytes in a body.
+    #[arg(long, short, default_value_t = 100)]
+    pub body_bytes: u32,
+    /// Spread the puts over this many queues, with a `use` before each put.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    pub queues: Option<u32>,
+}
+
+/// Arguments of `bench take`.
+#[derive(Debug, Args)]
+pub struct TakeArgs {
+    /// Which server.
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// Which load.
+    #[command(flatten)]
+    pub load: LoadArgs,
+    /// Put this many jobs first, outside the measurement. The run ends when the queue is empty.
+    #[arg(long, default_value_t = 0)]
+    pub fill: u64,
+    /// Bytes in a body that --fill puts.
+    #[arg(long, short, default_value_t = 100)]
+    pub body_bytes: u32,
+}
+
+/// Arguments of `bench trip`.
+#[derive(Debug, Args)]
+pub struct TripArgs {
+    /// Which server.
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// Pairs of a producer and a waiting consumer, used one after the other.
+    #[arg(long, short, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub connections: u32,
+    /// Round trips a second; 0 is one after the other without a pause.
+    #[arg(long, value_name = "PER_SECOND", default_value_t = 1000.0)]
+    pub rate: f64,
+    /// Seconds to measure.
+    #[arg(long, default_value_t = 5.0)]
+    pub seconds: f64,
+    /// Bytes in a body.
+    #[arg(long, short, default_value_t = 100)]
+    pub body_bytes: u32,
+}
+
+/// Arguments of `bench idle`.
+#[derive(Debug, Args)]
+pub struct IdleArgs {
+    /// Which server.
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// Connections to open; each sends one request and then stays silent.
+    #[arg(long, short, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub connections: u32,
+    /// Seconds to keep them open after the memory was read.
+    #[arg(long, default_value_t = 0.0)]
+    pub seconds: f64,
+}
+
+/// Arguments of `bench compare`.
+#[derive(Debug, Args)]
+pub struct CompareArgs {
+    /// Rounds; each measures every server once, in changing order.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub rounds: u32,
+    /// Seconds of each throughput measurement.
+    #[arg(long, default_value_t = 1.0)]
+    pub seconds: f64,
+    /// Few rounds, short measurements and small backlogs: a look, not a verdict.
+    #[arg(long)]
+    pub quick: bool,
+    /// Only these rows, e.g. `T1,T6,M4`.
+    #[arg(long, value_delimiter = ',')]
+    pub rows: Vec<String>,
+    /// Write the result as a Markdown page.
+    #[arg(long, value_name = "FILE")]
+    pub write: Option<PathBuf>,
+    /// Print the result as JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// End with an error when a row is below its floor or could not be measured.
+    #[arg(long)]
+    pub check: bool,
+    /// Processor of the servers.
+    #[arg(long, value_name = "CPU")]
+    pub server_cpu: Option<usize>,
+    /// Processor of the generator.
+    #[arg(long, value_name = "CPU")]
+    pub generator_cpu: Option<usize>,
+    /// Folder for the servers' data, on the disk to be measured. A folder is made below it and removed at the end.
+    #[arg(long, value_name = "DIR")]
+    pub scratch: Option<PathBuf>,
+    /// Lineshaft's program; this program by default.
+    #[arg(long, value_name = "FILE")]
+    pub lineshaft: Option<PathBuf>,
+    /// beanstalkd's program.
+    #[arg(long, value_name = "FILE", default_value = "beanstalkd")]
+    pub beanstalkd: PathBuf,
+    /// Redis' program.
+    #[arg(long, value_name = "FILE", default_value = "redis-server")]
+    pub redis_server: PathBuf,
+}

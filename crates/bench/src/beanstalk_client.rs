@@ -1,0 +1,112 @@
+//! A small blocking beanstalkd client, for measurements that follow single jobs rather than make load.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use anyhow::Context;
+
+/// No reply that is waited for takes longer.
+const REPLY_MAX: Duration = Duration::from_secs(60);
+
+/// One connection.
+#[derive(Debug)]
+pub(crate) struct Client {
+    stream: BufReader<TcpStream>,
+    line: String,
+}
+
+/// A job that a reserve gave.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Reserved {
+    pub(crate) id: u64,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Client {
+    /// Connects.
+    pub(crate) fn connect(address: SocketAddr) -> anyhow::Result<Self> {
+        let stream =
+            TcpStream::connect(address).with_context(|| format!("cannot connect to {address}"))?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(REPLY_MAX))?;
+        Ok(Self { stream: BufReader::with_capacity(1024, stream), line: String::new() })
+    }
+
+    /// Puts into `tube` from now on, and reserves from it alone.
+    pub(crate) fn enter(&mut self, tube: &str) -> anyhow::Result<()> {
+        self.command(&format!("use {tube}\r\n"), "USING")?;
+        self.command(&format!("watch {tube}\r\n"), "WATCHING")?;
+        if tube != "default" {
+            self.command("ignore default\r\n", "WATCHING")?;
+        }
+        Ok(())
+    }
+
+    /// Sends bytes in one write.
+    pub(crate) fn send(&mut self, request: &[u8]) -> anyhow::Result<()> {
+        Ok(self.stream.get_mut().write_all(request)?)
+    }
+
+    /// Reads one reply line, without its end.
+    pub(crate) fn reply(&mut self) -> anyhow::Result<&str> {
+        self.line.clear();
+        let length = self.stream.read_line(&mut self.line).context("no reply")?;
+        anyhow::ensure!(length > 0, "the server closed the connection");
+        Ok(self.line.trim_end())
+    }
+
+    /// Reads a reply line that must begin with `word`.
+    pub(crate) fn expect(&mut self, word: &str) -> anyhow::Result<&str> {
+        let reply = self.reply()?;
+        anyhow::ensure!(reply.starts_with(word), "expected {word}, got {reply}");
+        Ok(reply)
+    }
+
+    /// Sends a request whose reply must begin with `word`.
+    pub(crate) fn command(&mut self, request: &str, word: &str) -> anyhow::Result<()> {
+        self.send(request.as_bytes())?;
+        self.expect(word)?;
+        Ok(())
+    }
+
+    /// Puts a job.
+    pub(crate) fn put(&mut self, delay_s: u32, ttr_s: u32, body: &[u8]) -> anyhow::Result<()> {
+        let mut request = format!("put 1024 {delay_s} {ttr_s} {}\r\n", body.len()).into_bytes();
+        request.extend_from_slice(body);
+        request.extend_from_slice(b"\r\n");
+        self.send(&request)?;
+        self.expect("INSERTED")?;
+        Ok(())
+    }
+
+    /// Reads the reply of a reserve; `None` when it timed out.
+    pub(crate) fn reserved(&mut self) -> anyhow::Result<Option<Reserved>> {
+        let reply = self.reply()?;
+        if reply == "TIMED_OUT" {
+            return Ok(None);
+        }
+        let mut words = reply.split(' ');
+        let (Some("RESERVED"), Some(id), Some(size)) = (words.next(), words.next(), words.next())
+        else {
+            anyhow::bail!("expected RESERVED, got {reply}");
+        };
+        let (id, size): (u64, usize) = (id.parse()?, size.parse()?);
+        let mut body = vec![0; size + 2];
+        self.stream.read_exact(&mut body)?;
+        body.truncate(size);
+        Ok(Some(Reserved { id, body }))
+    }
+
+    /// One figure of `stats-tube`, such as `current-jobs-ready`.
+    pub(crate) fn tube_figure(&mut self, tube: &str, name: &str) -> anyhow::Result<u64> {
+        self.send(format!("stats-tube {tube}\r\n").as_bytes())?;
+        let reply = self.expect("OK ")?;
+        let size: usize = reply[3..].parse()?;
+        let mut text = vec![0; size + 2];
+        self.stream.read_exact(&mut text)?;
+        let text = String::from_utf8_lossy(&text);
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        Ok(line.with_context(|| format!("the statistics have no {name}"))?.trim().parse()?)
+    }
+}

@@ -1,0 +1,50 @@
+//! What a protocol is to the load generator: write the next operations, count the replies.
+//!
+//! One driver serves one connection and keeps only what it needs to understand a reply that was split anywhere.
+//! A further protocol is one further file with one `impl Driver`.
+
+mod beanstalk;
+mod redis;
+mod scanner;
+mod script;
+
+pub(crate) use beanstalk::{Beanstalk, IdSink};
+pub(crate) use redis::Redis;
+pub(crate) use script::{Cursor, Script};
+
+/// One connection's side of a protocol.
+pub(crate) trait Driver {
+    /// Appends the first requests of up to `count` operations to `output`; says how many it began. Fewer means that
+    /// there is nothing more to begin.
+    fn begin(&mut self, count: usize, output: &mut Vec<u8>) -> usize;
+
+    /// Takes bytes that arrived, says what they ended, and appends requests that they call for to `output`.
+    fn receive(&mut self, input: &[u8], output: &mut Vec<u8>) -> anyhow::Result<Progress>;
+}
+
+/// What some received bytes ended.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// Operations that succeeded.
+    pub(crate) finished: u32,
+    /// Operations that found the queue empty.
+    pub(crate) missed: u32,
+    /// Operations that were refused.
+    pub(crate) failed: u32,
+    /// The first refusal, in the server's words.
+    pub(crate) failure: Option<String>,
+}
+
+impl Progress {
+    /// All operations that are no longer in flight.
+    pub(crate) fn ended(&self) -> u32 {
+        self.finished + self.missed + self.failed
+    }
+
+    fn fail(&mut self, reply: &[u8]) {
+        self.failed += 1;
+        if self.failure.is_none() {
+            self.failure = Some(String::from_utf8_lossy(reply).into_owned());
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Latency of a run: an HDR histogram of nanoseconds, and the few figures that are reported of it.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+/// Longer latencies are counted as this long.
+const LONGEST_NS: u64 = 600_000_000_000;
+
+/// Collects latencies; costs a few nanoseconds for each.
+#[derive(Debug)]
+pub(crate) struct Latency {
+    histogram: Histogram<u64>,
+}
+
+impl Latency {
+    /// Empty, with three significant digits.
+    pub(crate) fn new() -> Self {
+        let histogram =
+            Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("the bounds are valid constants");
+        Self { histogram }
+    }
+
+    /// Counts `count` operations that took `nanoseconds` each.
+    pub(crate) fn record(&mut self, nanoseconds: u64, count: u64) {
+        self.histogram.saturating_record_n(nanoseconds.max(1), count);
+    }
+
+    /// Forgets everything, as at the end of the warm-up.
+    pub(crate) fn clear(&mut self) {
+        self.histogram.reset();
+    }
+
+    /// The latency that `quantile` (0 to 1) of the operations did not exceed.
+    pub(crate) fn at(&self, quantile: f64) -> Duration {
+        Duration::from_nanos(self.histogram.value_at_quantile(quantile))
+    }
+
+    /// The reported figures.
+    pub(crate) fn summary(&self) -> LatencySummary {
+        let micros = |quantile| self.histogram.value_at_quantile(quantile) as f64 / 1e3;
+        LatencySummary {
+            p50_us: micros(0.5),
+            p90_us: micros(0.9),
+            p99_us: micros(0.99),
+            p999_us: micros(0.999),
+            max_us: self.histogram.max() as f64 / 1e3,
+        }
+    }
+}
+
+/// Latencies in microseconds; all 0 when nothing was measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct LatencySummary {
+    pub(crate) p50_us: f64,
+    pub(crate) p90_us: f64,
+    pub(crate) p99_us: f64,
+    pub(crate) p999_us: f64,
+    pub(crate) max_us: f64,
+}
+
+/// A time in microseconds, in the unit that reads best.
+pub(crate) fn show_micros(micros: f64) -> String {
+    match micros {
+        m if m < 10.0 => format!("{m:.1} µs"),
+        m if m < 1e3 => format!("{m:.0} µs"),
+        m if m < 1e4 => format!("{:.2} ms", m / 1e3),
+        m if m < 1e6 => format!("{:.1} ms", m / 1e3),
+        m => format!("{:.2} s", m / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_come_from_all_operations() {
+        let mut latency = Latency::new();
+        latency.record(1_000, 99);
+        latency.record(1_000_000, 1);
+        let summary = latency.summary();
+        assert!((summary.p50_us - 1.0).abs() < 0.01, "{summary:?}");
+        assert!((summary.p99_us - 1.0).abs() < 0.01, "{summary:?}");
+        assert!((summary.max_us - 1000.0).abs() < 1.0, "{summary:?}");
+        latency.clear();
+        assert_eq!(latency.summary(), LatencySummary::default());
+    }
+
+    #[test]
+    fn times_are_shown_in_the_unit_that_reads_best() {
+        assert_eq!(show_micros(1.234), "1.2 µs");
+        assert_eq!(show_micros(380.4), "380 µs");
+        assert_eq!(show_micros(1_500.0), "1.50 ms");
+        assert_eq!(show_micros(60_000.0), "60.0 ms");
+        assert_eq!(show_micros(2_800_000.0), "2.80 s");
+    }
+}

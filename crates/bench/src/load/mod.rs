@@ -1,0 +1,293 @@
+//! The load loop: one thread, one poll, any number of connections.
+//!
+//! Closed loop: every connection keeps `depth` operations in flight; latency counts from the write that sent an
+//! operation. Open loop: operations fall due by `schedule`; latency counts from the due time.
+//! What must stay true: per readiness event one read, one clock reading and one write, whatever the depth, so
+//! that the generator is never what limits a server on a processor of its own.
+
+mod connection;
+mod report;
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use mio::{Events, Interest, Poll, Token};
+
+pub(crate) use report::{LoadReport, Measurement};
+
+use self::connection::Connection;
+use crate::driver::Driver;
+use crate::latency::show_micros;
+use crate::meter::Meter;
+use crate::schedule::Schedule;
+use crate::table::show_count;
+use crate::{interrupt, process};
+
+/// One read takes at most this much.
+const SCRATCH_BYTES: usize = 256 * 1024;
+/// How often the live line is redrawn and an interrupt is noticed, at least.
+const BEAT: Duration = Duration::from_millis(200);
+/// How long the end of a run waits for operations that are still in flight.
+const DRAIN_MAX: Duration = Duration::from_secs(10);
+
+/// What to do.
+pub(crate) struct LoadPlan<'a> {
+    pub(crate) address: SocketAddr,
+    /// One for each connection.
+    pub(crate) drivers: Vec<Box<dyn Driver>>,
+    /// Operations in flight on each connection.
+    pub(crate) depth: usize,
+    /// Measured operations; the run ends with whichever of the two comes first.
+    pub(crate) count: Option<u64>,
+    pub(crate) duration: Duration,
+    pub(crate) warm_up: Duration,
+    /// Open loop at this many operations a second.
+    pub(crate) rate: Option<f64>,
+    /// Whether an open loop may spin on its processor to be exact; otherwise it is exact to a millisecond.
+    pub(crate) spin: bool,
+    /// Server process whose processor time is to be read.
+    pub(crate) server_pid: Option<u32>,
+    pub(crate) meter: &'a Meter,
+}
+
+/// Runs a plan to its end.
+pub(crate) fn run(plan: LoadPlan<'_>) -> anyhow::Result<LoadReport> {
+    LoadLoop::open(plan)?.run()
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    WarmUp,
+    Measure,
+    Drain,
+}
+
+struct LoadLoop<'a> {
+    poll: Poll,
+    connections: Vec<Connection>,
+    schedule: Option<Schedule>,
+    spin: bool,
+    /// How many operations the schedule has dealt to connections.
+    dealt: u64,
+    depth: usize,
+    /// How many operations may still begin.
+    allowance: u64,
+    count: Option<u64>,
+    duration: Duration,
+    warm_up: Duration,
+    phase: Phase,
+    began: Instant,
+    /// When the current phase ends at the latest.
+    phase_end: Instant,
+    next_beat: Instant,
+    ran_empty: bool,
+    measurement: Measurement,
+    meter: &'a Meter,
+    scratch: Vec<u8>,
+}
+
+impl<'a> LoadLoop<'a> {
+    fn open(plan: LoadPlan<'a>) -> anyhow::Result<Self> {
+        anyhow::ensure!(
+            !plan.drivers.is_empty() && plan.depth > 0,
+            "a load needs a connection and a depth"
+        );
+        let schedule = plan.rate.map(|rate| Schedule::new(rate, plan.drivers.len()));
+        let poll = Poll::new()?;
+        let mut connections = Vec::with_capacity(plan.drivers.len());
+        for (index, driver) in plan.drivers.into_iter().enumerate() {
+            interrupt::check()?;
+            let mut connection = Connection::open(plan.address, driver).with_context(|| {
+                format!("cannot open connection {} to {}", index + 1, plan.address)
+            })?;
+            let interest = Interest::READABLE | Interest::WRITABLE;
+            poll.registry().register(connection.stream(), Token(index), interest)?;
+            connections.push(connection);
+        }
+        let now = Instant::now();
+        Ok(Self {
+            poll,
+            connections,
+            schedule,
+            spin: plan.spin,
+            dealt: 0,
+            depth: plan.depth,
+            allowance: u64::MAX,
+            count: plan.count,
+            duration: plan.duration,
+            warm_up: plan.warm_up,
+            phase: Phase::WarmUp,
+            began: now,
+            phase_end: now + plan.warm_up,
+            next_beat: now + BEAT,
+            ran_empty: false,
+            measurement: Measurement::new(plan.server_pid)?,
+            meter: plan.meter,
+            scratch: vec![0; SCRATCH_BYTES],
+        })
+    }
+
+    fn run(mut self) -> anyhow::Result<LoadReport> {
+        let mut events = Events::with_capacity(1024);
+        self.began = Instant::now();
+        self.phase_end = self.began + self.warm_up;
+        if self.warm_up.is_zero() {
+            self.start_measuring(self.began)?;
+        }
+        if self.schedule.is_none() {
+            for index in 0..self.connections.len() {
+                self.top_up(index, Instant::now())?;
+            }
+        }
+        loop {
+            let now = Instant::now();
+            if self.advance(now)? {
+                return Ok(self.measurement.report());
+            }
+            self.deal(now)?;
+            self.poll.poll(&mut events, Some(self.wait(now))).or_else(|error| {
+                if error.kind() == std::io::ErrorKind::Interrupted { Ok(()) } else { Err(error) }
+            })?;
+            for event in &events {
+                self.serve(event.token().0, event.is_writable())?;
+            }
+        }
+    }
+
+    /// Moves from phase to phase; true when the run is over.
+    fn advance(&mut self, now: Instant) -> anyhow::Result<bool> {
+        if now >= self.next_beat {
+            interrupt::check()?;
+            self.next_beat = now + BEAT;
+            self.show(now);
+        }
+        match self.phase {
+            Phase::WarmUp if now >= self.phase_end => self.start_measuring(now)?,
+            Phase::Measure => {
+                let counted = self.count.is_some_and(|count| self.measurement.ended() >= count);
+                if counted || self.ran_empty || now >= self.phase_end {
+                    self.measurement.finish(now)?;
+                    self.allowance = 0;
+                    self.phase = Phase::Drain;
+                    self.phase_end = now + DRAIN_MAX;
+                }
+            }
+            Phase::WarmUp | Phase::Drain => {}
+        }
+        let idle = || self.connections.iter().all(|connection| connection.in_flight() == 0);
+        Ok(self.phase == Phase::Drain && (now >= self.phase_end || idle()))
+    }
+
+    fn start_measuring(&mut self, now: Instant) -> anyhow::Result<()> {
+        if let Some(count) = self.count {
+            let in_flight: usize = self.connections.iter().map(Connection::in_flight).sum();
+            self.allowance = count.saturating_sub(in_flight as u64);
+        }
+        self.phase = Phase::Measure;
+        self.phase_end = now + self.duration;
+        self.measurement.start(now)
+    }
+
+    /// Open loop: hands operations that fell due to their connections.
+    fn deal(&mut self, now: Instant) -> anyhow::Result<()> {
+        let Some(schedule) = self.schedule else { return Ok(()) };
+        let due = schedule.due_total((now - self.began).as_nanos() as u64);
+        let touched = (due - self.dealt).min(self.connections.len() as u64);
+        let first = self.dealt;
+        self.dealt = due;
+        for index in first..first + touched {
+            self.top_up((index % self.connections.len() as u64) as usize, now)?;
+        }
+        Ok(())
+    }
+
+    /// How long to wait for events.
+    fn wait(&self, now: Instant) -> Duration {
+        let until = |instant: Instant| instant.saturating_duration_since(now);
+        let mut wait = until(self.next_beat).min(until(self.phase_end));
+        if self.phase == Phase::Drain {
+            // In flight may reach 0 without an event.
+            wait = wait.min(Duration::from_millis(1));
+        } else if let Some(schedule) = self.schedule {
+            let due = self.began + Duration::from_nanos(schedule.due_ns_of(self.dealt));
+            // The poll's resolution is a millisecond, rounded up: what is nearer is waited for by spinning.
+            let near = until(due);
+            wait = wait.min(if self.spin && near < Duration::from_millis(1) {
+                Duration::ZERO
+            } else {
+                near
+            });
+        }
+        wait
+    }
+
+    /// Reads what arrived on a connection, keeps it busy, and sends.
+    fn serve(&mut self, index: usize, writable: bool) -> anyhow::Result<()> {
+        let connection = &mut self.connections[index];
+        let progress = connection.read(&mut self.scratch)?;
+        let now = Instant::now();
+        let ended = progress.ended();
+        if ended > 0 {
+            let measuring = self.phase == Phase::Measure;
+            let latency = measuring.then_some(&mut self.measurement.latency);
+            match self.schedule {
+                Some(schedule) => {
+                    connection.end_scheduled(ended, index, schedule, self.began, now, latency);
+                }
+                None => connection.end_closed(ended, now, latency),
+            }
+            self.ran_empty |= progress.missed > 0;
+            if measuring {
+                self.measurement.add(&progress);
+            } else if let Some(failure) = progress.failure {
+                self.measurement.note_failure(failure);
+            }
+        }
+        if ended > 0 || writable || connection.has_output() {
+            self.top_up(index, now)?;
+        }
+        Ok(())
+    }
+
+    /// Begins what the depth, the schedule and the allowance permit, and sends.
+    fn top_up(&mut self, index: usize, now: Instant) -> anyhow::Result<()> {
+        let connection = &mut self.connections[index];
+        let mut room = self.depth.saturating_sub(connection.in_flight()) as u64;
+        if let Some(schedule) = self.schedule {
+            room = room.min(schedule.share(self.dealt, index) - connection.begun());
+        }
+        if room > 0 && self.allowance > 0 && !self.ran_empty {
+            let begun = connection.begin(room.min(self.allowance) as usize, now);
+            if self.allowance != u64::MAX {
+                self.allowance -= begun as u64;
+            }
+        }
+        connection.flush()
+    }
+
+    fn show(&self, now: Instant) {
+        let seconds = (now - self.began).as_secs_f64();
+        let text = match self.phase {
+            Phase::WarmUp => "warming up".to_owned(),
+            Phase::Drain => "waiting for the last replies".to_owned(),
+            Phase::Measure => format!(
+                "{}/s  p50 {}  p99 {}  {} done",
+                show_count(self.measurement.rate(now)),
+                show_micros(self.measurement.latency.at(0.5).as_secs_f64() * 1e6),
+                show_micros(self.measurement.latency.at(0.99).as_secs_f64() * 1e6),
+                show_count(self.measurement.ended() as f64),
+            ),
+        };
+        self.meter
+            .show(format!("{text}  ({seconds:.0} s, {} connections)", self.connections.len()));
+    }
+}
+
+/// The generator's own share of a processor, to see whether it was the limit.
+fn own_cpu() -> Duration {
+    process::own_cpu_time()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,45 @@
+//! The live line that a run shows on a terminal; silent everywhere else.
+
+use std::io::IsTerminal;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// A line on standard error that says how far a run is.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    bar: ProgressBar,
+}
+
+impl Meter {
+    /// A line when standard error is a terminal, nothing otherwise.
+    pub(crate) fn new() -> Self {
+        if std::io::stderr().is_terminal() {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+            let style = ProgressStyle::with_template("{spinner} {elapsed_precise}  {msg}")
+                .expect("the template is a valid constant");
+            bar.set_style(style);
+            Self { bar }
+        } else {
+            Self::hidden()
+        }
+    }
+
+    /// Nothing at all.
+    pub(crate) fn hidden() -> Self {
+        Self { bar: ProgressBar::hidden() }
+    }
+
+    /// Shows `text`. Call it a few times a second at most.
+    pub(crate) fn show(&self, text: String) {
+        if !self.bar.is_hidden() {
+            self.bar.set_message(text);
+            self.bar.tick();
+        }
+    }
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,251 @@
+//! The single measurements: from arguments to a plan, from a report to text or JSON.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::args::{IdleArgs, LoadArgs, Protocol, PutArgs, TakeArgs, TargetArgs, TripArgs};
+use crate::driver::{Beanstalk, Cursor, Driver, Redis, Script};
+use crate::idle::{self, IdleReport};
+use crate::latency::{LatencySummary, show_micros};
+use crate::load::{self, LoadPlan, LoadReport};
+use crate::meter::Meter;
+use crate::process;
+use crate::table::{Table, show_count};
+use crate::trip::{self, TripPlan};
+
+/// A run that is bounded by a count ends by it, or after this long.
+const COUNTED_RUN_MAX: Duration = Duration::from_hours(1);
+
+/// `bench put`.
+pub(crate) fn put(args: &PutArgs) -> anyhow::Result<()> {
+    pin(&args.target)?;
+    let body_bytes = args.body_bytes as usize;
+    let connections = args.load.connections as usize;
+    let drivers = match args.load.protocol {
+        Protocol::Beanstalk => match args.queues {
+            Some(queues) => {
+                let script = Beanstalk::puts_with_use(body_bytes, queues as usize);
+                drivers(connections, script, Beanstalk::script)
+            }
+            None => put_drivers(&args.load.queue, connections, body_bytes),
+        },
+        Protocol::Redis => {
+            anyhow::ensure!(args.queues.is_none(), "--queues needs the beanstalk protocol");
+            drivers(connections, Redis::pushes(&args.load.queue, body_bytes), Redis::new)
+        }
+    };
+    let meter = Meter::new();
+    let report = run_load(&args.target, &args.load, drivers, &meter)?;
+    drop(meter);
+    show_load("put", &args.target, &args.load, &report)
+}
+
+/// `bench take`.
+pub(crate) fn take(args: &TakeArgs) -> anyhow::Result<()> {
+    pin(&args.target)?;
+    let meter = Meter::new();
+    let connections = args.load.connections as usize;
+    let queue = &args.load.queue;
+    if args.fill > 0 {
+        let drivers = match args.load.protocol {
+            Protocol::Beanstalk => put_drivers(queue, connections, args.body_bytes as usize),
+            Protocol::Redis => {
+                drivers(connections, Redis::pushes(queue, args.body_bytes as usize), Redis::new)
+            }
+        };
+        let plan = fill_plan(&args.target, drivers, args.fill, &meter);
+        let report = load::run(plan)?;
+        anyhow::ensure!(
+            report.failed == 0,
+            "filling failed: {}",
+            report.failure.unwrap_or_default()
+        );
+    }
+    let drivers = match args.load.protocol {
+        Protocol::Beanstalk => take_drivers(queue, connections),
+        Protocol::Redis => drivers(connections, Redis::pops(queue), Redis::new),
+    };
+    let report = run_load(&args.target, &args.load, drivers, &meter)?;
+    drop(meter);
+    show_load("take", &args.target, &args.load, &report)
+}
+
+/// `bench trip`.
+pub(crate) fn trip(args: &TripArgs) -> anyhow::Result<()> {
+    pin(&args.target)?;
+    let meter = Meter::new();
+    let report = trip::run(&TripPlan {
+        address: args.target.address,
+        pairs: args.connections as usize,
+        rate: (args.rate > 0.0).then_some(args.rate),
+        duration: seconds(args.seconds)?,
+        body_bytes: args.body_bytes as usize,
+        meter: &meter,
+    })?;
+    drop(meter);
+    let mut table = Table::new(&["mode", "trips", "p50", "p90", "p99", "p99.9", "max"]);
+    let mut cells = vec!["trip".to_owned(), report.trips.to_string()];
+    cells.extend(latency_cells(&report.latency));
+    table.row(cells);
+    show(&args.target, &report, &table)
+}
+
+/// `bench idle`.
+pub(crate) fn idle(args: &IdleArgs) -> anyhow::Result<()> {
+    pin(&args.target)?;
+    let meter = Meter::new();
+    let connections = args.connections as usize;
+    let hold = seconds(args.seconds)?;
+    let report = idle::run(args.target.address, connections, args.target.server_pid, hold, &meter)?;
+    drop(meter);
+    let mut table =
+        Table::new(&["mode", "connections", "resident before", "resident after", "bytes each"]);
+    table.row(idle_cells(&report));
+    show(&args.target, &report, &table)
+}
+
+/// One driver per connection; each gets its own place in the common script.
+pub(crate) fn drivers<D: Driver + 'static>(
+    connections: usize,
+    script: Script,
+    driver: impl Fn(Cursor) -> D,
+) -> Vec<Box<dyn Driver>> {
+    let script = Rc::new(script);
+    let cursor = |index| Cursor::cycling(Rc::clone(&script), index, connections);
+    (0..connections).map(|index| Box::new(driver(cursor(index))) as Box<dyn Driver>).collect()
+}
+
+/// Connections that put into one tube.
+pub(crate) fn put_drivers(
+    queue: &str,
+    connections: usize,
+    body_bytes: usize,
+) -> Vec<Box<dyn Driver>> {
+    drivers(connections, Beanstalk::puts(body_bytes), |cursor| Beanstalk::put(queue, cursor))
+}
+
+/// Connections that take from one tube.
+pub(crate) fn take_drivers(queue: &str, connections: usize) -> Vec<Box<dyn Driver>> {
+    (0..connections).map(|_| Box::new(Beanstalk::take(queue)) as Box<dyn Driver>).collect()
+}
+
+fn fill_plan<'a>(
+    target: &TargetArgs,
+    drivers: Vec<Box<dyn Driver>>,
+    count: u64,
+    meter: &'a Meter,
+) -> LoadPlan<'a> {
+    LoadPlan {
+        address: target.address,
+        drivers,
+        depth: 32,
+        count: Some(count),
+        duration: COUNTED_RUN_MAX,
+        warm_up: Duration::ZERO,
+        rate: None,
+        spin: false,
+        server_pid: None,
+        meter,
+    }
+}
+
+fn run_load(
+    target: &TargetArgs,
+    load: &LoadArgs,
+    drivers: Vec<Box<dyn Driver>>,
+    meter: &Meter,
+) -> anyhow::Result<LoadReport> {
+    anyhow::ensure!(load.rate.is_none_or(|rate| rate > 0.0), "--rate must be positive");
+    process::raise_file_limit();
+    let duration = match (load.count, load.seconds) {
+        (Some(_), None) => COUNTED_RUN_MAX,
+        (_, given) => seconds(given.unwrap_or(5.0))?,
+    };
+    load::run(LoadPlan {
+        address: target.address,
+        drivers,
+        depth: load.depth as usize,
+        count: load.count,
+        duration,
+        warm_up: seconds(load.warm_up)?,
+        rate: load.rate,
+        spin: true,
+        server_pid: target.server_pid,
+        meter,
+    })
+}
+
+fn pin(target: &TargetArgs) -> anyhow::Result<()> {
+    target.pin.map_or(Ok(()), process::pin)
+}
+
+/// A time from the command line.
+pub(crate) fn seconds(value: f64) -> anyhow::Result<Duration> {
+    Duration::try_from_secs_f64(value).map_err(|error| anyhow::anyhow!("{value} seconds: {error}"))
+}
+
+fn show_load(
+    mode: &str,
+    target: &TargetArgs,
+    load: &LoadArgs,
+    report: &LoadReport,
+) -> anyhow::Result<()> {
+    let mut table = Table::new(&[
+        "mode",
+        "load",
+        "done",
+        "rate",
+        "p50",
+        "p90",
+        "p99",
+        "p99.9",
+        "max",
+        "server CPU",
+        "generator",
+    ]);
+    let mut cells = vec![
+        mode.to_owned(),
+        format!("{}×{}", load.connections, load.depth),
+        show_count(report.finished as f64),
+        format!("{}/s", show_count(report.rate)),
+    ];
+    cells.extend(latency_cells(&report.latency));
+    cells
+        .push(report.server_cpu_us.map_or("–".to_owned(), |micros| format!("{micros:.2} µs each")));
+    cells.push(format!("{:.0} % busy", report.generator_cpu * 100.0));
+    table.row(cells);
+    show(target, report, &table)?;
+    if let Some(failure) = &report.failure {
+        anyhow::bail!("{} operations were refused, the first with: {failure}", report.failed);
+    }
+    Ok(())
+}
+
+fn latency_cells(latency: &LatencySummary) -> [String; 5] {
+    [latency.p50_us, latency.p90_us, latency.p99_us, latency.p999_us, latency.max_us]
+        .map(show_micros)
+}
+
+fn idle_cells(report: &IdleReport) -> Vec<String> {
+    let mebibytes = |bytes: Option<u64>| {
+        bytes.map_or("–".to_owned(), |b| format!("{:.1} MiB", b as f64 / 1048576.0))
+    };
+    vec![
+        "idle".to_owned(),
+        report.connections.to_string(),
+        mebibytes(report.resident_before),
+        mebibytes(report.resident_after),
+        report.bytes_per_connection.map_or("–".to_owned(), |bytes| format!("{bytes:.0}")),
+    ]
+}
+
+fn show(target: &TargetArgs, report: &impl Serialize, table: &Table) -> anyhow::Result<()> {
+    if target.json {
+        println!("{}", serde_json::to_string_pretty(report)?);
+    } else {
+        print!("{}", table.text());
+    }
+    Ok(())
+}

@@ -1,0 +1,87 @@
+//! What the kernel says of a process: processor time, resident memory; and the generator's own place.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::Context;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// Processor time that all threads of a process have used, from the scheduler's own accounting.
+pub(crate) fn cpu_time(pid: u32) -> anyhow::Result<Duration> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"))
+        .with_context(|| format!("cannot look at process {pid}"))?;
+    let mut nanoseconds = 0;
+    for task in tasks {
+        // A thread may end between the listing and the reading.
+        if let Ok(text) = fs::read_to_string(task?.path().join("schedstat")) {
+            nanoseconds += first_number(&text).unwrap_or(0);
+        }
+    }
+    Ok(Duration::from_nanos(nanoseconds))
+}
+
+/// Processor time of the calling thread.
+pub(crate) fn own_cpu_time() -> Duration {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    Duration::from_nanos(first_number(&text).unwrap_or(0))
+}
+
+/// Resident memory of a process, in bytes.
+pub(crate) fn resident_bytes(pid: u32) -> anyhow::Result<u64> {
+    let path = format!("/proc/{pid}/smaps_rollup");
+    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+    resident_in(&text).with_context(|| format!("{path} has no Rss line"))
+}
+
+fn resident_in(smaps: &str) -> Option<u64> {
+    let line = smaps.lines().find(|line| line.starts_with("Rss:"))?;
+    let kibibytes: u64 = line.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    Some(kibibytes * 1024)
+}
+
+fn first_number(text: &str) -> Option<u64> {
+    text.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// Processors that this process may use, ascending.
+pub(crate) fn allowed_cpus() -> anyhow::Result<Vec<usize>> {
+    let set = sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
+}
+
+/// Binds the calling thread, and what it starts from now on, to one processor.
+pub(crate) fn pin(cpu: usize) -> anyhow::Result<()> {
+    anyhow::ensure!(cpu < CpuSet::MAX_CPU, "there is no processor {cpu}");
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    sched_setaffinity(None, &set).with_context(|| format!("cannot use processor {cpu}"))
+}
+
+/// Raises the limit of open files as far as allowed; children inherit it. Returns the limit.
+pub(crate) fn raise_file_limit() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    // A failure leaves the old limit, which the caller sees.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resident_memory_is_read_in_bytes() {
+        let smaps = "5581-7ffe ---p 00000000 00:00 0 [rollup]\nRss:    1234 kB\nPss:  1 kB\n";
+        assert_eq!(resident_in(smaps), Some(1234 * 1024));
+        assert_eq!(resident_in(""), None);
+    }
+
+    #[test]
+    fn this_process_can_be_looked_at() {
+        let pid = std::process::id();
+        assert!(resident_bytes(pid).expect("own memory is readable") > 100_000);
+        assert!(cpu_time(pid).expect("own time is readable") >= own_cpu_time() / 2);
+        assert!(!allowed_cpus().expect("own affinity is readable").is_empty());
+    }
+}

@@ -1,0 +1,127 @@
+//! Tables of text: aligned for a terminal, or as Markdown. Numbers as people read them. Every character used here is
+//! one column wide, so counting characters is enough to align.
+
+/// A table with a head; every row has as many cells as the head.
+#[derive(Debug)]
+pub(crate) struct Table {
+    head: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// An empty table.
+    pub(crate) fn new(head: &[&str]) -> Self {
+        Self { head: head.iter().map(ToString::to_string).collect(), rows: Vec::new() }
+    }
+
+    /// Appends a row.
+    pub(crate) fn row(&mut self, cells: Vec<String>) {
+        assert_eq!(cells.len(), self.head.len(), "a row has as many cells as the head");
+        self.rows.push(cells);
+    }
+
+    /// Columns padded with blanks: the first to the right, all others to the left.
+    pub(crate) fn text(&self) -> String {
+        let mut widths = vec![0; self.head.len()];
+        for row in std::iter::once(&self.head).chain(&self.rows) {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        let mut text = String::new();
+        for row in std::iter::once(&self.head).chain(&self.rows) {
+            let mut line = String::new();
+            for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+                let padding = " ".repeat(width - cell.chars().count());
+                match column {
+                    0 => line.extend([cell, padding.as_str()]),
+                    _ => line.extend(["  ", padding.as_str(), cell]),
+                }
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+
+    /// A Markdown table; the first `text_columns` are aligned to the left, all others to the right.
+    pub(crate) fn markdown(&self, text_columns: usize) -> String {
+        let mut text = markdown_line(&self.head);
+        let rule =
+            (0..self.head.len()).map(|column| if column < text_columns { "---" } else { "---:" });
+        text.push_str(&markdown_line(&rule.map(String::from).collect::<Vec<_>>()));
+        for row in &self.rows {
+            text.push_str(&markdown_line(row));
+        }
+        text
+    }
+}
+
+fn markdown_line(cells: &[String]) -> String {
+    let escaped: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
+    format!("| {} |\n", escaped.join(" | "))
+}
+
+/// A number with a thousands suffix, three significant digits: `134 k`, `2.71 M`.
+pub(crate) fn show_count(value: f64) -> String {
+    let (scaled, suffix) = match value.abs() {
+        v if v >= 999.5e6 => (value / 1e9, " G"),
+        v if v >= 999.5e3 => (value / 1e6, " M"),
+        v if v >= 999.5 => (value / 1e3, " k"),
+        _ => (value, ""),
+    };
+    format!("{}{suffix}", three_digits(scaled))
+}
+
+/// A number below 1000 with three significant digits, no more than two of them after the point.
+pub(crate) fn three_digits(value: f64) -> String {
+    match value.abs() {
+        v if v >= 99.95 => format!("{value:.0}"),
+        v if v >= 9.995 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Table {
+        let mut table = Table::new(&["work", "p50", "rate"]);
+        table.row(vec!["put".into(), "12 µs".into(), "134 k/s".into()]);
+        table.row(vec!["take|give".into(), "9 µs".into(), "7 k/s".into()]);
+        table
+    }
+
+    #[test]
+    fn text_is_aligned_by_visible_width() {
+        let expected = "\
+work         p50     rate
+put        12 µs  134 k/s
+take|give   9 µs    7 k/s
+";
+        assert_eq!(sample().text(), expected);
+    }
+
+    #[test]
+    fn markdown_escapes_bars() {
+        let expected = "\
+| work | p50 | rate |
+| --- | ---: | ---: |
+| put | 12 µs | 134 k/s |
+| take\\|give | 9 µs | 7 k/s |
+";
+        assert_eq!(sample().markdown(1), expected);
+    }
+
+    #[test]
+    fn counts_have_three_digits() {
+        assert_eq!(show_count(0.0), "0.00");
+        assert_eq!(show_count(999.4), "999");
+        assert_eq!(show_count(999.6), "1.00 k");
+        assert_eq!(show_count(7_512.0), "7.51 k");
+        assert_eq!(show_count(134_400.0), "134 k");
+        assert_eq!(show_count(999_700.0), "1.00 M");
+        assert_eq!(show_count(2_710_000.0), "2.71 M");
+    }
+}

@@ -1,0 +1,119 @@
+//! Round trip: from a put to its arrival at a consumer that was already waiting.
+//!
+//! One thread and blocking sockets: what is measured is one put at a time on a quiet server, so there is nothing
+//! to multiplex, and no poll stands between the reply and the clock.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::beanstalk_client::Client;
+use crate::interrupt;
+use crate::latency::{Latency, LatencySummary};
+use crate::meter::Meter;
+
+/// What to do.
+pub(crate) struct TripPlan<'a> {
+    pub(crate) address: SocketAddr,
+    /// Pairs of producer and consumer, used in turn; each pair has a tube of its own.
+    pub(crate) pairs: usize,
+    /// Trips a second, or one after the other without a pause.
+    pub(crate) rate: Option<f64>,
+    pub(crate) duration: Duration,
+    pub(crate) body_bytes: usize,
+    pub(crate) meter: &'a Meter,
+}
+
+/// Result of a round-trip run.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct TripReport {
+    pub(crate) trips: u64,
+    pub(crate) latency: LatencySummary,
+}
+
+struct Pair {
+    producer: Client,
+    consumer: Client,
+}
+
+/// Runs a plan to its end. A tenth of the time is warm-up.
+pub(crate) fn run(plan: &TripPlan<'_>) -> anyhow::Result<TripReport> {
+    let mut pairs =
+        (0..plan.pairs).map(|index| open_pair(plan, index)).collect::<anyhow::Result<Vec<_>>>()?;
+    // There is no reply to a reserve that waits; this is long enough for the server to have read it.
+    interrupt::sleep(Duration::from_millis(20))?;
+    let request = put_request(plan.body_bytes);
+    let mut latency = Latency::new();
+    let start = Instant::now();
+    let measured_from = start + plan.duration / 10;
+    let mut trips = 0;
+    let mut idle_since = start;
+    for nth in 0_u64.. {
+        if nth.is_multiple_of(256) {
+            interrupt::check()?;
+            plan.meter.show(format!("{trips} trips"));
+        }
+        let due = plan.rate.map(|rate| start + Duration::from_secs_f64(nth as f64 / rate));
+        if let Some(due) = due {
+            wait_until(due);
+        }
+        let now = Instant::now();
+        if now >= start + plan.duration {
+            break;
+        }
+        // A put that its predecessor held up counts from when it was due, or a stall would hide itself.
+        let began = due.filter(|&due| idle_since > due).unwrap_or(now);
+        let pair = &mut pairs[nth as usize % plan.pairs];
+        let arrived = pair.trip(&request)?;
+        idle_since = Instant::now();
+        if began >= measured_from {
+            latency.record((arrived - began).as_nanos() as u64, 1);
+            trips += 1;
+        }
+    }
+    Ok(TripReport { trips, latency: latency.summary() })
+}
+
+fn open_pair(plan: &TripPlan<'_>, index: usize) -> anyhow::Result<Pair> {
+    let tube = format!("bench-trip-{index}");
+    let mut producer = Client::connect(plan.address)?;
+    producer.enter(&tube)?;
+    let mut consumer = Client::connect(plan.address)?;
+    consumer.enter(&tube)?;
+    consumer.send(b"reserve\r\n")?;
+    Ok(Pair { producer, consumer })
+}
+
+impl Pair {
+    /// One put; returns when the consumer had the job. Leaves the consumer waiting for the next one.
+    fn trip(&mut self, request: &[u8]) -> anyhow::Result<Instant> {
+        self.producer.send(request)?;
+        let job = self.consumer.reserved()?;
+        let arrived = Instant::now();
+        let job = job.ok_or_else(|| anyhow::anyhow!("a reserve without a timeout timed out"))?;
+        self.producer.expect("INSERTED")?;
+        self.consumer.send(format!("delete {}\r\nreserve\r\n", job.id).as_bytes())?;
+        self.consumer.expect("DELETED")?;
+        Ok(arrived)
+    }
+}
+
+fn put_request(body_bytes: usize) -> Vec<u8> {
+    let mut request = format!("put 1024 0 120 {body_bytes}\r\n").into_bytes();
+    request.resize(request.len() + body_bytes, b'x');
+    request.extend_from_slice(b"\r\n");
+    request
+}
+
+/// Sleeps most of the way and spins the rest: a sleep alone ends some 60 µs late.
+fn wait_until(instant: Instant) {
+    const SPIN: Duration = Duration::from_micros(200);
+    let left = instant.saturating_duration_since(Instant::now());
+    if let Some(most) = left.checked_sub(SPIN) {
+        std::thread::sleep(most);
+    }
+    while Instant::now() < instant {
+        std::hint::spin_loop();
+    }
+}
