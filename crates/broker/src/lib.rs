@@ -1,1 +1,32 @@
 //! The durable queue: engine and log joined, as a library.
+//!
+//! A [`Broker`] is shared by all who use it. Requests are made in a [`Turn`], which locks it for
+//! one batch. The engine's records go into the log's open batch; a committer thread writes and
+//! syncs batch after batch. Each answer comes with the log [`Position`] that it rests on, and must
+//! not be told to anybody before [`Broker::released`] has reached it; an [`Outbox`] sees to that
+//! for the replies of a connection.
+//!
+//! Below this crate, `engine` and `log` do not know each other. Above it, a [`Dialect`] turns the
+//! bytes of a protocol into requests, without I/O.
+
+mod broker;
+mod core;
+mod dialect;
+mod event;
+mod meta;
+mod outbox;
+mod places;
+mod reclaimer;
+mod turn;
+
+pub use broker::{Broker, BrokerError, Clock, Options};
+pub use dialect::Dialect;
+pub use engine::{
+    Body, Counters, JobFacts, JobId, JobStatus, LeaseId, Millis, NewJob, Patience, QueueId,
+    QueueStats, SessionId, State, Totals,
+};
+pub use event::{Event, Grant, Mailbox};
+pub use log::Position;
+pub use meta::UnknownMeta;
+pub use outbox::Outbox;
+pub use turn::{Kick, LogStats, Peeked, Refusal, Take, Turn};

@@ -13,8 +13,8 @@ pub enum Record {
     Update(JobSlot),
     /// Only a job's counters changed (taken, timed out). Nobody waits for this to be durable.
     Count(JobSlot),
-    /// A job ended. Its place may be used again by the next record.
-    Finish(JobSlot, JobId),
+    /// A job of this queue ended. Its place may be used again by the next record.
+    Finish(JobSlot, QueueId),
     /// A queue vanished; its number may be used again. Not for the log, but for tables beside it.
     QueueGone(QueueId),
 }

@@ -328,7 +328,7 @@ impl Engine {
         self.ids.remove(job.id.0);
         self.queue_mut(job.queue).counts.remove(job.state, job.priority);
         self.counts.remove(job.state, job.priority);
-        effects.records.push(Record::Finish(slot, job.id));
+        effects.records.push(Record::Finish(slot, job.queue));
         self.drop_if_unwanted(job.queue, effects);
     }
 

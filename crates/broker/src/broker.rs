@@ -1,0 +1,323 @@
+//! Opening and closing, the lock, and the threads behind it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use engine::Millis;
+use log::{Committer, Disk, Failure, Log, OpenError, Position, RecoveryReport, Restored, Settings};
+
+use crate::core::{Core, Mover};
+use crate::meta;
+use crate::places::Place;
+use crate::reclaimer::Reclaimer;
+use crate::{Mailbox, Turn};
+
+/// A clock: milliseconds since the Unix epoch that never go back.
+pub type Clock = Arc<dyn Fn() -> Millis + Send + Sync>;
+
+/// How a durable broker is opened.
+#[derive(Clone)]
+pub struct Options {
+    /// Where the log is kept.
+    pub disk: Arc<dyn Disk>,
+    /// How it is kept.
+    pub log: Settings,
+    /// The clock of the threads that write, sync and reclaim. Without one there are no threads:
+    /// the owner calls [`Broker::commit_step`], [`Broker::prepare_step`] and
+    /// [`Broker::reclaim_step`] itself, as the simulator does.
+    pub clock: Option<Clock>,
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options")
+            .field("disk", &self.disk)
+            .field("log", &self.log)
+            .field("threads", &self.clock.is_some())
+            .finish()
+    }
+}
+
+/// Why a broker could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum BrokerError {
+    /// The log could not be opened.
+    #[error(transparent)]
+    Log(#[from] OpenError),
+    /// The log was opened, but tells what this version does not understand.
+    #[error(transparent)]
+    Meta(#[from] meta::UnknownMeta),
+    /// The log tells the same job twice.
+    #[error(transparent)]
+    Duplicate(#[from] engine::Duplicate),
+    /// A thread could not be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(std::io::Error),
+}
+
+/// The durable queue, shared by all who use it. Cloning is cheap.
+#[derive(Clone, Debug)]
+pub struct Broker {
+    shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    core: Mutex<Core>,
+    log: Option<Arc<Log>>,
+    mailboxes: RwLock<Vec<Arc<dyn Mailbox>>>,
+    draining: AtomicBool,
+    threads: Mutex<Threads>,
+}
+
+#[derive(Debug, Default)]
+struct Threads {
+    committer: Option<Committer>,
+    reclaimer: Option<Reclaimer>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("log", &self.log).finish_non_exhaustive()
+    }
+}
+
+/// Takes a lock whose holder cannot leave half-done work behind.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Broker {
+    /// A broker that keeps everything in memory only.
+    pub fn memory(now: Millis) -> Self {
+        Self::with(Core::new(now), None)
+    }
+
+    /// Opens the log, and brings back every job in it.
+    pub fn open(options: Options, now: Millis) -> Result<(Self, RecoveryReport), BrokerError> {
+        let mut core = Core::new(now);
+        let mut broken = None;
+        let mut restore = |restored: Restored<'_>| {
+            if broken.is_none() {
+                broken = core.restore(restored).err();
+            }
+        };
+        let (log, report) = Log::open(options.disk, options.log, now.0, &mut restore)?;
+        if let Some(error) = broken {
+            return Err(error);
+        }
+        core.engine.raise_numbers(report.next_id);
+        core.engine.set_time(Millis(report.last_time_ms));
+        let log = Arc::new(log);
+        core.ledger.log = Some(log.clone());
+        let broker = Self::with(core, Some(log));
+        if let Some(clock) = options.clock {
+            broker.start_threads(clock).map_err(BrokerError::Thread)?;
+        }
+        Ok((broker, report))
+    }
+
+    fn with(core: Core, log: Option<Arc<Log>>) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                core: Mutex::new(core),
+                log,
+                mailboxes: RwLock::default(),
+                draining: AtomicBool::new(false),
+                threads: Mutex::default(),
+            }),
+        }
+    }
+
+    fn start_threads(&self, clock: Clock) -> std::io::Result<()> {
+        let Some(log) = &self.shared.log else { return Ok(()) };
+        let mut threads = lock(&self.shared.threads);
+        let shared = Arc::downgrade(&self.shared);
+        let on_progress = Arc::new(move || {
+            if let Some(shared) = shared.upgrade() {
+                shared.tell_progress();
+            }
+        });
+        let millis = clock.clone();
+        let now_ms = Arc::new(move || millis().0);
+        threads.committer = Some(Committer::spawn(log.clone(), now_ms, on_progress)?);
+        threads.reclaimer = Some(Reclaimer::spawn(Arc::downgrade(&self.shared), clock)?);
+        Ok(())
+    }
+
+    /// Registers a place for events; its number is for [`Turn::open_session`].
+    pub fn add_mailbox(&self, mailbox: Arc<dyn Mailbox>) -> usize {
+        let mut mailboxes = self.shared.mailboxes.write().unwrap_or_else(PoisonError::into_inner);
+        mailboxes.push(mailbox);
+        mailboxes.len() - 1
+    }
+
+    /// Locks the broker for one batch of requests at this moment. Moments never go back; what is
+    /// due by now is done first, as far as one slice goes.
+    pub fn turn(&self, now: Millis) -> Turn<'_> {
+        self.shared.turn(now)
+    }
+
+    /// Replies that wait for positions up to this one may leave.
+    pub fn released(&self) -> Position {
+        self.shared.log.as_ref().map_or(Position::default(), |log| log.released())
+    }
+
+    /// Whether clients should not be read from before the next [`Mailbox::released`]: the log
+    /// cannot keep up, and more would only add to the memory and the latency.
+    pub fn congested(&self) -> bool {
+        self.shared
+            .log
+            .as_ref()
+            .is_some_and(|log| log.open_batch_bytes() >= log.open_batch_bytes_max())
+    }
+
+    /// Why the log takes nothing any more, if so. Nothing that was not durable before may be
+    /// acknowledged then: the process has to end.
+    pub fn failure(&self) -> Option<Failure> {
+        self.shared.log.as_ref().and_then(|log| log.failure())
+    }
+
+    /// Refuses puts from now on, so that the server can be emptied.
+    pub fn drain(&self) {
+        self.shared.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether puts are refused.
+    pub fn draining(&self) -> bool {
+        self.shared.draining()
+    }
+
+    /// The newest moment that the broker has seen, also before a restart. A clock must not start
+    /// below it.
+    pub fn last_time(&self) -> Millis {
+        self.shared.lock_core().engine.now()
+    }
+
+    /// Writes and syncs what has gathered. For an owner without threads.
+    pub fn commit_step(&self, now: Millis) -> Result<log::Committed, Failure> {
+        match &self.shared.log {
+            Some(log) => {
+                let committed = log.commit_step(now.0)?;
+                self.shared.tell_progress();
+                Ok(committed)
+            }
+            None => Ok(log::Committed::default()),
+        }
+    }
+
+    /// Prepares and frees segments. For an owner without threads.
+    pub fn prepare_step(&self) -> Result<(), Failure> {
+        self.shared.log.as_ref().map_or(Ok(()), |log| log.prepare_step())
+    }
+
+    /// Copies a slice of the oldest segment forward if the log wants it; whether it did.
+    /// For an owner without threads.
+    pub fn reclaim_step(&self, now: Millis) -> Result<bool, log::ReclaimError> {
+        self.shared.reclaim_step(now)
+    }
+
+    /// A clean stop: everything that was appended becomes durable, and the threads end. Later
+    /// appends are lost; end all sessions before.
+    pub fn close(&self, now: Millis) -> Result<(), Failure> {
+        let threads = std::mem::take(&mut *lock(&self.shared.threads));
+        if let Some(reclaimer) = threads.reclaimer {
+            reclaimer.stop();
+        }
+        if let Some(committer) = threads.committer {
+            committer.stop();
+        }
+        let Some(log) = &self.shared.log else { return Ok(()) };
+        let next_number = self.shared.lock_core().engine.next_number();
+        let closed = log.close(now.0, next_number);
+        self.shared.tell_progress();
+        closed
+    }
+}
+
+impl Shared {
+    /// A panic while the engine was at work leaves it half changed; serving on from there could
+    /// acknowledge what is not so. So a poisoned lock panics too, and the process ends.
+    fn lock_core(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().expect("the engine is whole: no panic happened while it was locked")
+    }
+
+    pub(crate) fn turn(&self, now: Millis) -> Turn<'_> {
+        let mut core = self.lock_core();
+        core.engine.set_time(now);
+        let mut turn = Turn { shared: self, core };
+        let now = turn.now();
+        if turn.next_deadline().is_some_and(|at| at <= now) {
+            turn.advance();
+        }
+        turn
+    }
+
+    pub(crate) fn draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// The end of a turn: the batch goes to the committer, events to their mailboxes.
+    pub(crate) fn end_turn(&self, core: &mut Core) {
+        if core.ledger.appended {
+            core.ledger.appended = false;
+            if let Some(log) = &self.log {
+                log.note_next_id(core.engine.now().0, core.engine.next_number());
+                log.wake();
+            }
+        }
+        let next = core.engine.next_deadline();
+        let earlier = next.filter(|next| core.alarm.is_none_or(|alarm| *next < alarm));
+        if core.outgoing.is_empty() && earlier.is_none() {
+            return;
+        }
+        let mailboxes = self.mailboxes.read().unwrap_or_else(PoisonError::into_inner);
+        for (mailbox, session, event) in core.outgoing.drain(..) {
+            if let Some(mailbox) = mailboxes.get(mailbox as usize) {
+                mailbox.deliver(session, event);
+            }
+        }
+        if let (Some(at), Some(first)) = (earlier, mailboxes.first()) {
+            core.alarm = Some(at);
+            first.alarm(at);
+        }
+    }
+
+    fn tell_progress(&self) {
+        for mailbox in self.mailboxes.read().unwrap_or_else(PoisonError::into_inner).iter() {
+            mailbox.released();
+        }
+    }
+
+    pub(crate) fn reclaim_wanted(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| log.reclaim_wanted())
+    }
+
+    pub(crate) fn reclaim_step(&self, now: Millis) -> Result<bool, log::ReclaimError> {
+        let Some(log) = &self.log else { return Ok(false) };
+        if !log.reclaim_wanted() {
+            return Ok(false);
+        }
+        let Some(slice) = log.reclaim_read()? else { return Ok(false) };
+        let mut turn = self.turn(now);
+        let core = &mut *turn.core;
+        let now = core.engine.now();
+        log.reclaim_copy(now.0, &slice, &mut Mover::new(core))?;
+        core.ledger.appended = true;
+        Ok(true)
+    }
+}
+
+impl Core {
+    fn restore(&mut self, restored: Restored<'_>) -> Result<(), BrokerError> {
+        match restored {
+            Restored::Job { target, position, queue, meta, counters, body } => {
+                let facts = meta::facts(&meta, counters)?;
+                let slot = self.engine.restore(queue, &facts, body.into())?;
+                self.ledger.places.set(slot, Place { target, after: position });
+            }
+            // No facts are written yet; a newer version's are kept by the log as they are.
+            Restored::Fact { .. } => {}
+        }
+        Ok(())
+    }
+}

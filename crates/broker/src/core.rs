@@ -1,0 +1,196 @@
+//! Engine and log side by side, as they lie under the broker's lock.
+
+use std::sync::Arc;
+
+use engine::{Effects, Engine, Happening, JobSlot, Millis, QueueId, Record, SessionId};
+use log::{Current, Log, Owner, Position, QueueRef, Target};
+
+use crate::meta::{self, Options};
+use crate::places::{Place, Places};
+use crate::{Event, Grant};
+
+/// Everything that a [`crate::Turn`] works on.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) engine: Engine,
+    pub(crate) effects: Effects,
+    pub(crate) ledger: Ledger,
+    /// Events of this turn, for the mailbox that each session was opened with.
+    pub(crate) outgoing: Vec<(u32, SessionId, Event)>,
+    /// What the first mailbox was told last.
+    pub(crate) alarm: Option<Millis>,
+}
+
+/// Writes the engine's records into the log, and knows which position each reply waits for.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    /// `None`: everything is in memory only, and nothing waits.
+    pub(crate) log: Option<Arc<Log>>,
+    pub(crate) places: Places,
+    /// By queue: the end of the last entry about it or its jobs.
+    queues: Vec<Position>,
+    /// The last of those of queues that vanished: a queue that comes again under the same name
+    /// must not deny what its predecessor's last entry has not made durable.
+    gone: Position,
+    /// The end of the last entry that ended a job, for denials of jobs that are not there.
+    ended: Position,
+    /// Whether the log has something for the committer.
+    pub(crate) appended: bool,
+}
+
+impl Core {
+    pub(crate) fn new(now: Millis) -> Self {
+        Self {
+            engine: Engine::new(now, 1),
+            effects: Effects::default(),
+            ledger: Ledger {
+                log: None,
+                places: Places::default(),
+                queues: Vec::new(),
+                gone: Position::default(),
+                ended: Position::default(),
+                appended: false,
+            },
+            outgoing: Vec::new(),
+            alarm: None,
+        }
+    }
+
+    /// Takes over what the last request left: records into the log, happenings into events.
+    /// Called after each request, because records name places that the next one may change.
+    pub(crate) fn settle(&mut self) {
+        for record in self.effects.records.drain(..) {
+            self.ledger.write(record, &self.engine);
+        }
+        for (session, happening) in self.effects.happenings.drain(..) {
+            let Some(mailbox) = self.engine.mailbox(session) else { continue };
+            let event = match happening {
+                Happening::Granted { job, id, lease, body } => {
+                    Event::Granted(Grant { id, lease, body, after: self.ledger.after_job(job) })
+                }
+                Happening::TimedOut => {
+                    Event::TimedOut(self.ledger.after_queues(self.engine.watched(session)))
+                }
+                Happening::DeadlineSoon => Event::DeadlineSoon,
+                Happening::Kicked(queue, count) => {
+                    Event::Kicked(count, self.ledger.after_queue(queue))
+                }
+            };
+            self.outgoing.push((mailbox, session, event));
+        }
+    }
+}
+
+impl Ledger {
+    fn write(&mut self, record: Record, engine: &Engine) {
+        let Some(log) = &self.log else { return };
+        let now = engine.now().0;
+        self.appended = true;
+        match record {
+            Record::Put(slot) => {
+                let facts = engine.facts(slot);
+                let (number, queue) = queue_ref(engine, slot);
+                let body = engine.body(slot);
+                let options = Options::of(&facts);
+                let (target, after) = log.put(now, queue, &options.meta(&facts), body);
+                self.places.set(slot, Place { target, after });
+                self.note_queue(number, after);
+            }
+            Record::Update(slot) => {
+                let facts = engine.facts(slot);
+                let (number, queue) = queue_ref(engine, slot);
+                let place = self.places.get_mut(slot).expect("a logged job has its place");
+                place.after =
+                    log.update(now, place.target, queue, &Options::of(&facts).meta(&facts));
+                let after = place.after;
+                self.note_queue(number, after);
+            }
+            Record::Count(slot) => {
+                let place = self.places.get(slot).expect("a logged job has its place");
+                let counters = engine.facts(slot).counters;
+                log.count(now, place.target, &meta::counters_bytes(&counters));
+            }
+            Record::Finish(slot, queue) => {
+                let place = self.places.remove(slot).expect("a logged job has its place");
+                self.ended = log.finish(now, place.target);
+                let after = self.ended;
+                self.note_queue(queue, after);
+            }
+            Record::QueueGone(queue) => {
+                self.gone = self.gone.max(self.after_queue(queue));
+                log.forget_queue(queue.0);
+                let gone = self.gone;
+                self.note_queue(queue, gone);
+            }
+        }
+    }
+
+    fn note_queue(&mut self, queue: QueueId, after: Position) {
+        let index = queue.0 as usize;
+        if index >= self.queues.len() {
+            self.queues.resize(index + 1, Position::default());
+        }
+        self.queues[index] = after;
+    }
+
+    /// What a reply about this job waits for.
+    pub(crate) fn after_job(&self, slot: JobSlot) -> Position {
+        self.places.get(slot).map_or(Position::default(), |place| place.after)
+    }
+
+    /// What a denial of a job that is not there waits for.
+    pub(crate) fn after_ended(&self) -> Position {
+        self.ended
+    }
+
+    /// What a denial about this queue waits for.
+    pub(crate) fn after_queue(&self, queue: QueueId) -> Position {
+        self.queues.get(queue.0 as usize).copied().unwrap_or_default()
+    }
+
+    /// What a denial about all of these queues waits for.
+    pub(crate) fn after_queues(&self, queues: &[QueueId]) -> Position {
+        queues.iter().map(|queue| self.after_queue(*queue)).max().unwrap_or_default()
+    }
+}
+
+fn queue_ref(engine: &Engine, slot: JobSlot) -> (QueueId, QueueRef<'_>) {
+    let queue = engine.queue_of(slot);
+    (queue, QueueRef { number: queue.0, name: engine.queue_name(queue) })
+}
+
+/// The broker's side when reclaim copies jobs: what they are at this moment, and where they go.
+pub(crate) struct Mover<'a> {
+    engine: &'a Engine,
+    places: &'a mut Places,
+    options: Options,
+}
+
+impl<'a> Mover<'a> {
+    pub(crate) fn new(core: &'a mut Core) -> Self {
+        let Core { engine, ledger, .. } = core;
+        Self { engine, places: &mut ledger.places, options: Options::none() }
+    }
+
+    fn slot(&self, target: Target, id: u64) -> Option<JobSlot> {
+        let slot = self.engine.slot(engine::JobId(id)).ok()?;
+        self.places.get(slot).is_some_and(|place| place.target == target).then_some(slot)
+    }
+}
+
+impl Owner for Mover<'_> {
+    fn current(&mut self, target: Target, id: u64) -> Option<Current<'_>> {
+        let slot = self.slot(target, id)?;
+        let facts = self.engine.facts(slot);
+        self.options = Options::of(&facts);
+        let (_, queue) = queue_ref(self.engine, slot);
+        Some(Current { queue, meta: self.options.meta(&facts) })
+    }
+
+    fn moved(&mut self, old: Target, new: Target, id: u64, _position: Position) {
+        let slot = self.slot(old, id).expect("the log moves what was just asked for");
+        let place = self.places.get_mut(slot).expect("its place was just found");
+        // What replies wait for stays the same: the copy comes after it.
+        place.target = new;
+    }
+}

@@ -1,0 +1,33 @@
+//! What every dialect offers to whoever owns its connection: bytes in, events in, replies out.
+
+use crate::{Event, Outbox, Turn};
+
+/// One connection's side of a protocol, without I/O.
+///
+/// The owner (the server, a test, the simulator) reads bytes, takes a [`Turn`] of the broker, and
+/// hands both over. Replies are appended to the connection's [`Outbox`]; they leave when the log
+/// has released the positions they wait for.
+pub trait Dialect: Send {
+    /// Executes the commands in `bytes`, and says how many bytes it has dealt with. The owner
+    /// keeps the rest and presents it again, followed by what arrives later. Bytes are left when a
+    /// command is incomplete (less than the dialect's longest line), or when the session waits for
+    /// an event: see `wants_input`.
+    fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize;
+
+    /// Something happened that this session waited for. Bytes that were left before may be
+    /// presented to `input` again.
+    fn event(&mut self, event: Event, turn: &mut Turn<'_>, outbox: &mut Outbox);
+
+    /// The peer sends no more (half-close). Called once, after all its bytes were presented to
+    /// `input`; bytes left over because the session waits are presented again after it.
+    fn end_of_input(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox);
+
+    /// Whether the owner should read from the socket: not while a command of this session waits.
+    fn wants_input(&self) -> bool;
+
+    /// Whether the connection is to be closed once its outbox is sent.
+    fn finished(&self) -> bool;
+
+    /// The connection is gone: give back what it holds. Called exactly once, as the last thing.
+    fn close(&mut self, turn: &mut Turn<'_>);
+}

@@ -1,0 +1,45 @@
+//! What the broker tells a session that waited, and the way it reaches the thread that owns it.
+
+use engine::{Body, JobId, LeaseId, Millis, SessionId};
+use log::Position;
+
+/// A job handed out.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    /// The job.
+    pub id: JobId,
+    /// The number of this hand-out.
+    pub lease: LeaseId,
+    /// The job's bytes.
+    pub body: Body,
+    /// The reply waits for this: the last entry of the job.
+    pub after: Position,
+}
+
+/// The answer to something a session waited for. A session waits for one thing at a time.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A job for a waiting take.
+    Granted(Grant),
+    /// The wait is over, no job came. The reply waits for the position.
+    TimedOut(Position),
+    /// A job that the waiting session holds is close to its deadline.
+    DeadlineSoon,
+    /// A long kick is done: so many jobs. The reply waits for the position.
+    Kicked(u64, Position),
+}
+
+/// Where events for the sessions of one owner (an I/O thread, a test) are left.
+///
+/// Called while the broker is locked: leave the event, wake the owner, return.
+pub trait Mailbox: Send + Sync {
+    /// An event for a session that was opened with this mailbox.
+    fn deliver(&self, session: SessionId, event: Event);
+
+    /// The log has released further positions: held replies may leave.
+    fn released(&self);
+
+    /// The engine wants [`crate::Turn::advance`] to be called at this moment, which is earlier
+    /// than what it said before. Told to the first mailbox only.
+    fn alarm(&self, at: Millis);
+}

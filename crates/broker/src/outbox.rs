@@ -1,0 +1,155 @@
+//! What waits to be sent on one connection: replies in their order, each held until the log has
+//! released the position it depends on.
+
+use std::collections::VecDeque;
+
+use engine::Body;
+use log::Position;
+
+/// Bodies from this size on are sent from where they lie instead of being copied.
+const SHARED_BODY_BYTES_MIN: usize = 16 * 1024;
+
+/// A larger buffer is given back as soon as it is empty.
+const KEPT_BUFFER_BYTES_MAX: usize = 16 * 1024;
+
+/// Replies of one connection, in order.
+///
+/// A dialect appends; the owner of the socket takes from the front what may leave. Since order is
+/// kept, a reply that waits for nothing still waits for those before it, so one growing line of
+/// (start, position) marks says all there is to say.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    chunks: VecDeque<Chunk>,
+    /// Bytes of the first chunk that were sent already.
+    sent: usize,
+    /// Bytes that wait, over all chunks.
+    len: usize,
+    /// Bytes sent since the beginning; marks count from there.
+    taken: u64,
+    /// Both fields grow along the line.
+    marks: VecDeque<Mark>,
+}
+
+#[derive(Debug)]
+enum Chunk {
+    Own(Vec<u8>),
+    Shared(Body),
+}
+
+/// Bytes from `start` on wait for `after`.
+#[derive(Copy, Clone, Debug)]
+struct Mark {
+    start: u64,
+    after: Position,
+}
+
+impl Chunk {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Own(bytes) => bytes,
+            Self::Shared(body) => body,
+        }
+    }
+}
+
+impl Outbox {
+    /// Appends one reply, which does not leave before the log has released `after`.
+    pub fn reply(&mut self, after: Position, bytes: &[u8]) {
+        self.hold_until(after);
+        self.append(bytes);
+    }
+
+    /// Appends one reply that carries a body between `head` and `tail`.
+    pub fn reply_with_body(&mut self, after: Position, head: &[u8], body: &Body, tail: &[u8]) {
+        self.hold_until(after);
+        self.append(head);
+        if body.len() < SHARED_BODY_BYTES_MIN {
+            self.append(body);
+        } else {
+            self.len += body.len();
+            self.chunks.push_back(Chunk::Shared(body.clone()));
+        }
+        self.append(tail);
+    }
+
+    fn append(&mut self, bytes: &[u8]) {
+        self.len += bytes.len();
+        match self.chunks.back_mut() {
+            Some(Chunk::Own(last)) => last.extend_from_slice(bytes),
+            Some(Chunk::Shared(_)) | None => self.chunks.push_back(Chunk::Own(bytes.to_vec())),
+        }
+    }
+
+    fn hold_until(&mut self, after: Position) {
+        let held = self.marks.back().map_or(Position(0), |mark| mark.after);
+        if after > held {
+            self.marks.push_back(Mark { start: self.taken + self.len as u64, after });
+        }
+    }
+
+    /// Whether nothing waits to be sent.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes that wait to be sent, held ones included.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The position that holds back the first bytes not yet free to leave, if any.
+    pub fn waits_for(&mut self, released: Position) -> Option<Position> {
+        self.forget_reached(released);
+        self.marks.front().map(|mark| mark.after)
+    }
+
+    fn forget_reached(&mut self, released: Position) {
+        while self.marks.front().is_some_and(|mark| mark.after <= released) {
+            self.marks.pop_front();
+        }
+    }
+
+    /// The next bytes that may leave, in one piece; empty if none may. `advance` then tells how
+    /// many of them the socket took.
+    pub fn sendable(&mut self, released: Position) -> &[u8] {
+        self.forget_reached(released);
+        let free = match self.marks.front() {
+            Some(mark) => (mark.start - self.taken) as usize,
+            None => self.len,
+        };
+        let Some(chunk) = self.chunks.front() else { return &[] };
+        let bytes = &chunk.bytes()[self.sent..];
+        &bytes[..bytes.len().min(free)]
+    }
+
+    /// Removes `count` bytes from the front: they were sent.
+    pub fn advance(&mut self, count: usize) {
+        self.len -= count;
+        self.taken += count as u64;
+        self.sent += count;
+        while let Some(chunk) = self.chunks.front_mut() {
+            let chunk_len = chunk.bytes().len();
+            if self.sent < chunk_len {
+                return;
+            }
+            self.sent -= chunk_len;
+            match chunk {
+                // A busy connection keeps its small buffer for the replies to come.
+                Chunk::Own(bytes) if self.len == 0 && bytes.capacity() <= KEPT_BUFFER_BYTES_MAX => {
+                    bytes.clear();
+                    return;
+                }
+                Chunk::Own(_) | Chunk::Shared(_) => drop(self.chunks.pop_front()),
+            }
+        }
+    }
+
+    /// Gives back memory that is kept for the next replies; for a connection that went quiet.
+    pub fn shrink(&mut self) {
+        if self.is_empty() {
+            self.chunks = VecDeque::new();
+            self.marks = VecDeque::new();
+            self.sent = 0;
+        }
+    }
+}

@@ -1,0 +1,404 @@
+//! One turn of the broker: engine and log under their lock, at one moment, for one batch of
+//! requests.
+
+use std::sync::MutexGuard;
+
+use engine::{
+    Body, JobId, JobSlot, JobStatus, Millis, NewJob, NotFound, Patience, QueueId, QueueStats,
+    SessionId, State, Totals,
+};
+use log::Position;
+
+use crate::Grant;
+use crate::broker::Shared;
+use crate::core::Core;
+
+/// The broker, locked. Take one per batch of requests; never hold it across an `await` or a system
+/// call. When it is dropped the batch goes to the committer and events to their mailboxes.
+///
+/// Methods return, beside their result, the log position that a reply telling of it must wait
+/// for. Requests are made for sessions that are open and do not wait.
+#[derive(Debug)]
+pub struct Turn<'a> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) core: MutexGuard<'a, Core>,
+}
+
+/// Why a request was refused. Nothing was changed.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Refusal {
+    /// No such job, or not in the state or the hands that the request needs. The reply waits for
+    /// the position: what the denial rests on must be durable too.
+    #[error("not found")]
+    NotFound(Position),
+    /// The log has no room for it. Finishing jobs makes room.
+    #[error("the log has no room")]
+    Full,
+}
+
+/// What a take leads to at once.
+#[derive(Debug)]
+pub enum Take {
+    /// A job.
+    Granted(Grant),
+    /// There is none, and the session did not want to wait.
+    TimedOut(Position),
+    /// There is none, and a job that the session holds is within a second of its deadline.
+    DeadlineSoon,
+    /// The session waits; an [`crate::Event`] will come.
+    Waiting,
+}
+
+/// What a kick leads to at once.
+#[derive(Debug)]
+pub enum Kick {
+    /// So many jobs were kicked.
+    Done(u64, Position),
+    /// It takes several turns; [`crate::Event::Kicked`] will come.
+    Waiting,
+}
+
+/// A job that was looked at.
+#[derive(Clone, Debug)]
+pub struct Peeked {
+    /// The job.
+    pub id: JobId,
+    /// Its bytes.
+    pub body: Body,
+}
+
+/// Numbers of the log.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub struct LogStats {
+    /// The oldest segment that is still needed.
+    pub oldest_segment: u32,
+    /// The segment that is written to.
+    pub current_segment: u32,
+    /// Entries copied forward by reclaim, in this process.
+    pub records_copied: u64,
+    /// Entries written in this process, copies included.
+    pub records_written: u64,
+    /// Size of a segment in bytes.
+    pub segment_bytes: u64,
+}
+
+/// What a denial of a request for this job waits for.
+fn denial(core: &Core, id: JobId) -> Refusal {
+    Refusal::NotFound(match core.engine.slot(id) {
+        Ok(slot) => core.ledger.after_job(slot),
+        Err(NotFound) => core.ledger.after_ended(),
+    })
+}
+
+impl Turn<'_> {
+    /// The moment of this turn.
+    pub fn now(&self) -> Millis {
+        self.core.engine.now()
+    }
+
+    /// Does what is due by now, a bounded slice of it. True if more is due: serve others, then
+    /// take a new turn and call this again.
+    pub fn advance(&mut self) -> bool {
+        let core = &mut *self.core;
+        core.alarm = None;
+        let more = core.engine.advance(&mut core.effects);
+        core.settle();
+        more
+    }
+
+    /// The moment at which [`Turn::advance`] wants to be called.
+    pub fn next_deadline(&self) -> Option<Millis> {
+        self.core.engine.next_deadline()
+    }
+
+    // --- Sessions ---
+
+    /// Opens a session whose events go to this mailbox (the number that
+    /// [`crate::Broker::add_mailbox`] gave). It uses and watches the queue `default`.
+    pub fn open_session(&mut self, mailbox: usize) -> SessionId {
+        self.core.engine.open_session(mailbox as u32)
+    }
+
+    /// Ends a session: it waits no more, and every job that it holds is given back.
+    pub fn close_session(&mut self, session: SessionId) {
+        let core = &mut *self.core;
+        core.engine.close_session(session, &mut core.effects);
+        core.settle();
+    }
+
+    /// From now on `put`, `kick` and `peek_used` of this session mean this queue.
+    pub fn use_queue(&mut self, session: SessionId, name: &[u8]) {
+        let core = &mut *self.core;
+        core.engine.use_queue(session, name, &mut core.effects);
+        core.settle();
+    }
+
+    /// The name of the queue that this session uses.
+    pub fn used_queue(&self, session: SessionId) -> &[u8] {
+        self.core.engine.queue_name(self.core.engine.used(session))
+    }
+
+    /// Adds a queue to those that this session takes from; how many there are then.
+    pub fn watch(&mut self, session: SessionId, name: &[u8]) -> usize {
+        self.core.engine.watch(session, name)
+    }
+
+    /// Removes one (also if it is not watched); how many there are then, or `None` if it is the
+    /// only one.
+    pub fn ignore(&mut self, session: SessionId, name: &[u8]) -> Option<usize> {
+        let core = &mut *self.core;
+        let count = core.engine.ignore(session, name, &mut core.effects);
+        core.settle();
+        count
+    }
+
+    /// Names of the queues that this session takes from, in the order of watching.
+    pub fn watched(&self, session: SessionId) -> impl Iterator<Item = &[u8]> {
+        let engine = &self.core.engine;
+        engine.watched(session).iter().map(|queue| engine.queue_name(*queue))
+    }
+
+    // --- Jobs ---
+
+    /// Puts a job into the queue that this session uses.
+    pub fn put(
+        &mut self,
+        session: SessionId,
+        job: NewJob,
+        body: Body,
+    ) -> Result<(JobId, Position), Refusal> {
+        let core = &mut *self.core;
+        if core.ledger.log.as_ref().is_some_and(|log| !log.admits_put(body.len())) {
+            return Err(Refusal::Full);
+        }
+        let (id, slot) = core.engine.put(session, job, body, &mut core.effects);
+        core.settle();
+        Ok((id, core.ledger.after_job(slot)))
+    }
+
+    /// Uses up a job number without a job.
+    pub fn skip_job_id(&mut self) {
+        self.core.engine.skip_id();
+    }
+
+    /// Takes the best job of the watched queues.
+    pub fn take(&mut self, session: SessionId, patience: Patience) -> Take {
+        let core = &mut *self.core;
+        let take = core.engine.take(session, patience, &mut core.effects);
+        core.settle();
+        match take {
+            engine::Take::Granted(handout) => Take::Granted(core.grant(handout)),
+            engine::Take::TimedOut => {
+                Take::TimedOut(core.ledger.after_queues(core.engine.watched(session)))
+            }
+            engine::Take::DeadlineSoon => Take::DeadlineSoon,
+            engine::Take::Waiting => Take::Waiting,
+        }
+    }
+
+    /// Takes this ready, delayed or buried job, from any queue, paused or not.
+    pub fn take_job(&mut self, session: SessionId, id: JobId) -> Result<Grant, Refusal> {
+        let core = &mut *self.core;
+        let taken = core.engine.take_job(session, id, &mut core.effects);
+        core.settle();
+        match taken {
+            Ok(handout) => Ok(core.grant(handout)),
+            Err(NotFound) => Err(denial(core, id)),
+        }
+    }
+
+    /// Ends the session's wait for a job, if it waits for one; its event will not come then.
+    /// The reply that nothing came waits for the position.
+    pub fn cancel_wait(&mut self, session: SessionId) -> Option<Position> {
+        let core = &mut *self.core;
+        let waited = core.engine.stop_waiting(session);
+        waited.then(|| core.ledger.after_queues(core.engine.watched(session)))
+    }
+
+    /// Ends a job that this session holds, or that nobody holds.
+    pub fn finish(&mut self, session: SessionId, id: JobId) -> Result<Position, Refusal> {
+        let core = &mut *self.core;
+        let finished = core.engine.finish(session, id, &mut core.effects);
+        core.settle();
+        finished.map(|_| core.ledger.after_ended()).map_err(|NotFound| denial(core, id))
+    }
+
+    /// Gives back a job that this session holds: ready, or delayed if `delay_s` is not 0.
+    pub fn give_back(
+        &mut self,
+        session: SessionId,
+        id: JobId,
+        priority: u32,
+        delay_s: u32,
+    ) -> Result<Position, Refusal> {
+        let core = self.core_for_update()?;
+        let given = core.engine.give_back(session, id, priority, delay_s, &mut core.effects);
+        core.settle();
+        core.after_update(id, given)
+    }
+
+    /// Sets a job aside that this session holds.
+    pub fn bury(
+        &mut self,
+        session: SessionId,
+        id: JobId,
+        priority: u32,
+    ) -> Result<Position, Refusal> {
+        let core = self.core_for_update()?;
+        let buried = core.engine.bury(session, id, priority, &mut core.effects);
+        core.settle();
+        core.after_update(id, buried)
+    }
+
+    /// Starts the ttr of a job that this session holds anew.
+    pub fn touch(&mut self, session: SessionId, id: JobId) -> Result<Position, Refusal> {
+        let touched = self.core.engine.touch(session, id);
+        self.core.after_update(id, touched)
+    }
+
+    /// Makes up to `max` buried jobs of the used queue ready, or delayed ones if none is buried.
+    pub fn kick(&mut self, session: SessionId, max: u64) -> Result<Kick, Refusal> {
+        let core = self.core_for_update()?;
+        let kick = core.engine.kick(session, max, &mut core.effects);
+        core.settle();
+        Ok(match kick {
+            engine::Kick::Done(count) => {
+                Kick::Done(count, core.ledger.after_queue(core.engine.used(session)))
+            }
+            engine::Kick::Waiting => Kick::Waiting,
+        })
+    }
+
+    /// Makes a delayed or buried job ready.
+    pub fn kick_job(&mut self, id: JobId) -> Result<Position, Refusal> {
+        let core = self.core_for_update()?;
+        let kicked = core.engine.kick_job(id, &mut core.effects);
+        core.settle();
+        core.after_update(id, kicked)
+    }
+
+    /// A job in any state.
+    pub fn peek(&self, id: JobId) -> Result<(Peeked, Position), Refusal> {
+        let slot = self.core.engine.slot(id).map_err(|NotFound| denial(&self.core, id))?;
+        Ok(self.look(slot))
+    }
+
+    /// The next ready, the soonest due or the longest buried job of the used queue.
+    pub fn peek_used(
+        &self,
+        session: SessionId,
+        state: State,
+    ) -> Result<(Peeked, Position), Refusal> {
+        let core = &*self.core;
+        let slot = core.engine.first_used(session, state).map_err(|NotFound| {
+            Refusal::NotFound(core.ledger.after_queue(core.engine.used(session)))
+        })?;
+        Ok(self.look(slot))
+    }
+
+    fn look(&self, slot: JobSlot) -> (Peeked, Position) {
+        let core = &*self.core;
+        let body = core.engine.body(slot).clone();
+        (Peeked { id: core.engine.id_of(slot), body }, core.ledger.after_job(slot))
+    }
+
+    // --- Queues and numbers ---
+
+    /// Pauses a queue for so many seconds; 0 ends a pause. Pauses are not logged: they end with
+    /// the process, as in beanstalkd.
+    pub fn pause(&mut self, name: &[u8], seconds: u32) -> Result<Position, Refusal> {
+        let core = &mut *self.core;
+        let paused = core.engine.pause(name, seconds, &mut core.effects);
+        core.settle();
+        let nothing = Position::default();
+        paused.map(|()| nothing).map_err(|NotFound| Refusal::NotFound(nothing))
+    }
+
+    /// A job's numbers.
+    pub fn job_status(&self, id: JobId) -> Result<(JobStatus, Position), Refusal> {
+        let core = &*self.core;
+        let status = core.engine.job_status(id).map_err(|NotFound| denial(core, id))?;
+        let after = core
+            .engine
+            .slot(id)
+            .map_or_else(|NotFound| Position::default(), |slot| core.ledger.after_job(slot));
+        Ok((status, after))
+    }
+
+    /// The number of the log segment that a job lies in; 0 if it is in memory only.
+    pub fn job_segment(&self, id: JobId) -> u32 {
+        let slot = self.core.engine.slot(id).ok();
+        let place = slot.and_then(|slot| self.core.ledger.places.get(slot));
+        place.map_or(0, |place| place.target.segment)
+    }
+
+    /// The name of a queue.
+    pub fn queue_name(&self, queue: QueueId) -> &[u8] {
+        self.core.engine.queue_name(queue)
+    }
+
+    /// Numbers of the queue of this name, if it exists.
+    pub fn queue_stats(&self, name: &[u8]) -> Option<QueueStats> {
+        let engine = &self.core.engine;
+        engine.queue_id(name).map(|queue| engine.queue_stats(queue))
+    }
+
+    /// Names of all queues, oldest first.
+    pub fn queue_names(&self) -> impl Iterator<Item = &[u8]> {
+        let engine = &self.core.engine;
+        engine.queue_ids().map(|queue| engine.queue_name(queue))
+    }
+
+    /// Numbers over all queues.
+    pub fn totals(&self) -> Totals {
+        self.core.engine.totals()
+    }
+
+    /// Numbers of the log; zeros if everything is in memory only.
+    pub fn log_stats(&self) -> LogStats {
+        let Some(log) = &self.core.ledger.log else { return LogStats::default() };
+        LogStats { current_segment: (log.written().0 >> 32) as u32, ..LogStats::default() }
+    }
+
+    /// Whether puts are to be refused because the server is being emptied.
+    pub fn draining(&self) -> bool {
+        self.shared.draining()
+    }
+
+    /// Walks everything and panics where the parts disagree; for tests and the simulator.
+    pub fn check_invariants(&self) {
+        self.core.engine.check_invariants();
+    }
+
+    fn core_for_update(&mut self) -> Result<&mut Core, Refusal> {
+        let core = &mut *self.core;
+        match &core.ledger.log {
+            Some(log) if !log.admits_update() => Err(Refusal::Full),
+            Some(_) | None => Ok(core),
+        }
+    }
+}
+
+impl Core {
+    fn grant(&self, handout: engine::Handout) -> Grant {
+        let engine::Handout { job, id, lease, body } = handout;
+        Grant { id, lease, body, after: self.ledger.after_job(job) }
+    }
+
+    fn after_update(
+        &self,
+        id: JobId,
+        slot: Result<JobSlot, NotFound>,
+    ) -> Result<Position, Refusal> {
+        match slot {
+            Ok(slot) => Ok(self.ledger.after_job(slot)),
+            Err(NotFound) => Err(denial(self, id)),
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.shared.end_turn(&mut self.core);
+    }
+}
