@@ -1,0 +1,148 @@
+//! Where a listener listens: `host:port` or `unix:PATH`.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// The longest path that fits into the address of a unix socket, without its final NUL.
+pub const UNIX_PATH_BYTES_MAX: usize = 107;
+
+/// One address of a listener, as somebody wrote it. Names are resolved when it is bound.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Address {
+    /// A host (name, IPv4 or IPv6 without brackets) and a port; port 0 asks the system.
+    Tcp {
+        /// Name or number of the host.
+        host: String,
+        /// Port number.
+        port: u16,
+    },
+    /// A unix stream socket.
+    Unix(PathBuf),
+}
+
+/// Why a text is not an address.
+#[derive(Debug, Eq, PartialEq, thiserror::Error)]
+pub enum AddressError {
+    /// Neither form.
+    #[error("`{0}` is not an address; write HOST:PORT, unix:PATH or off")]
+    Form(String),
+    /// Not a number of 0 to 65535.
+    #[error("`{0}` is not a port; a port is a number from 0 to 65535")]
+    Port(String),
+    /// An IPv6 address is only told from its port by brackets.
+    #[error("`{0}`: put an IPv6 address into brackets, like [::1]:11300")]
+    Brackets(String),
+    /// The system has no room for more.
+    #[error("the socket path `{0}` is longer than {UNIX_PATH_BYTES_MAX} bytes")]
+    UnixPathTooLong(String),
+    /// `unix:` alone.
+    #[error("`unix:` needs a path")]
+    UnixPathMissing,
+}
+
+impl Address {
+    /// Reads one address. `off` is not an address; see [`parse_list`].
+    pub fn parse(text: &str) -> Result<Address, AddressError> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return Self::parse_unix(path);
+        }
+        let (host, port) =
+            text.rsplit_once(':').ok_or_else(|| AddressError::Form(text.to_owned()))?;
+        let port = port.parse().map_err(|_| AddressError::Port(port.to_owned()))?;
+        let host = match host.strip_prefix('[') {
+            Some(inner) => {
+                inner.strip_suffix(']').ok_or_else(|| AddressError::Form(text.to_owned()))?
+            }
+            None if host.contains(':') => return Err(AddressError::Brackets(text.to_owned())),
+            None => host,
+        };
+        if host.is_empty() {
+            return Err(AddressError::Form(text.to_owned()));
+        }
+        Ok(Address::Tcp { host: host.to_owned(), port })
+    }
+
+    /// Reads the path after `unix:`.
+    pub fn parse_unix(path: &str) -> Result<Address, AddressError> {
+        if path.is_empty() {
+            return Err(AddressError::UnixPathMissing);
+        }
+        if path.len() > UNIX_PATH_BYTES_MAX {
+            return Err(AddressError::UnixPathTooLong(path.to_owned()));
+        }
+        Ok(Address::Unix(PathBuf::from(path)))
+    }
+}
+
+/// Reads the addresses of one listener: each text is an address, or the only one is `off`.
+pub fn parse_list(texts: &[&str]) -> Result<Vec<Address>, String> {
+    match texts {
+        ["off"] => Ok(Vec::new()),
+        _ if texts.contains(&"off") => Err("`off` cannot be combined with an address".to_owned()),
+        _ => texts
+            .iter()
+            .map(|text| Address::parse(text).map_err(|error| error.to_string()))
+            .collect(),
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Tcp { host, port } if host.contains(':') => {
+                write!(formatter, "[{host}]:{port}")
+            }
+            Address::Tcp { host, port } => write!(formatter, "{host}:{port}"),
+            Address::Unix(path) => write!(formatter, "unix:{}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tcp(host: &str, port: u16) -> Address {
+        Address::Tcp { host: host.to_owned(), port }
+    }
+
+    #[test]
+    fn both_forms_are_read_and_printed_alike() {
+        for (text, address) in [
+            ("127.0.0.1:11300", tcp("127.0.0.1", 11300)),
+            ("localhost:0", tcp("localhost", 0)),
+            ("[::1]:65535", tcp("::1", 65535)),
+            ("[::]:1", tcp("::", 1)),
+            ("unix:/run/x.sock", Address::Unix("/run/x.sock".into())),
+            ("unix:relative", Address::Unix("relative".into())),
+        ] {
+            assert_eq!(Address::parse(text), Ok(address.clone()));
+            assert_eq!(address.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_not_an_address_is_refused_with_the_reason() {
+        assert_eq!(Address::parse("11300"), Err(AddressError::Form("11300".into())));
+        assert_eq!(Address::parse(":11300"), Err(AddressError::Form(":11300".into())));
+        assert_eq!(Address::parse("[::1:5"), Err(AddressError::Form("[::1:5".into())));
+        assert_eq!(Address::parse("a:65536"), Err(AddressError::Port("65536".into())));
+        assert_eq!(Address::parse("a:http"), Err(AddressError::Port("http".into())));
+        assert_eq!(Address::parse("a:"), Err(AddressError::Port(String::new())));
+        assert_eq!(Address::parse("::1:5"), Err(AddressError::Brackets("::1:5".into())));
+        assert_eq!(Address::parse("unix:"), Err(AddressError::UnixPathMissing));
+        let longest = format!("/{}", "p".repeat(106));
+        assert!(Address::parse(&format!("unix:{longest}")).is_ok());
+        assert_eq!(
+            Address::parse(&format!("unix:{longest}p")),
+            Err(AddressError::UnixPathTooLong(format!("{longest}p")))
+        );
+    }
+
+    #[test]
+    fn off_stands_alone() {
+        assert_eq!(parse_list(&["off"]), Ok(Vec::new()));
+        assert!(parse_list(&["off", "a:1"]).is_err());
+        assert_eq!(parse_list(&["a:1", "b:2"]), Ok(vec![tcp("a", 1), tcp("b", 2)]));
+    }
+}

@@ -1,0 +1,356 @@
+//! Where a configuration comes from: `lineshaft.toml`, then the environment, then flags. Finds all
+//! mistakes at once, each with its place and, for a misspelt key, the key that was probably meant.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::config::{Config, SETTINGS, Setting};
+
+/// The file that is read when none is named, if it exists.
+pub const DEFAULT_FILE: &str = "lineshaft.toml";
+/// Names the file, unless a flag does.
+pub const FILE_VARIABLE: &str = "LINESHAFT_CONFIG";
+
+const VARIABLE_PREFIX: &str = "LINESHAFT_";
+/// Sections that the plan has and this version does not.
+const LATER_SECTIONS: [&str; 1] = ["policy"];
+
+/// Everything that a configuration is read from.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    /// The file to read; it must exist.
+    pub file: Option<PathBuf>,
+    /// The environment.
+    pub environment: Vec<(String, String)>,
+    /// What flags said.
+    pub flags: Vec<Flag>,
+    /// Whether listeners that no flag names are off.
+    pub only_named_listeners: bool,
+}
+
+/// What one flag said.
+#[derive(Clone, Debug)]
+pub struct Flag {
+    /// The flag, for messages.
+    pub name: &'static str,
+    /// The key that it sets.
+    pub key: &'static str,
+    /// Its values.
+    pub values: Vec<String>,
+}
+
+/// Where a value came from.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Origin {
+    /// Nobody said anything.
+    Default,
+    /// A line of the file.
+    File(PathBuf, usize),
+    /// A variable of the environment.
+    Environment(String),
+    /// A flag.
+    Flag(&'static str),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Default => formatter.write_str("default"),
+            Origin::File(file, line) => write!(formatter, "{}:{line}", file.display()),
+            Origin::Environment(variable) => write!(formatter, "environment {variable}"),
+            Origin::Flag(name) => formatter.write_str(name),
+        }
+    }
+}
+
+/// A configuration, and where each value of it came from.
+#[derive(Clone, Debug)]
+pub struct Effective {
+    /// The values.
+    pub config: Config,
+    /// The file that was read, if any.
+    pub file: Option<PathBuf>,
+    origins: BTreeMap<&'static str, Origin>,
+}
+
+/// One mistake.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{place}: {message}")]
+pub struct Mistake {
+    /// File and line, variable, or flag.
+    pub place: String,
+    /// What is wrong, and what would be right.
+    pub message: String,
+}
+
+/// All mistakes of a configuration.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub struct Mistakes(pub Vec<Mistake>);
+
+impl fmt::Display for Mistakes {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, mistake) in self.0.iter().enumerate() {
+            let separator = if index == 0 { "" } else { "\n" };
+            write!(formatter, "{separator}{mistake}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Sources {
+    /// The sources of this process: its environment, and the file it names or the one in the working
+    /// directory. Flags are added by the caller.
+    pub fn of_process(file: Option<PathBuf>) -> Sources {
+        let named = file.or_else(|| std::env::var_os(FILE_VARIABLE).map(PathBuf::from));
+        let usual = Path::new(DEFAULT_FILE);
+        Sources {
+            file: named.or_else(|| usual.is_file().then(|| usual.to_owned())),
+            environment: std::env::vars_os()
+                .filter_map(|(name, value)| {
+                    Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
+                })
+                .filter(|(name, _)| name.starts_with(VARIABLE_PREFIX))
+                .collect(),
+            ..Sources::default()
+        }
+    }
+
+    /// Reads and applies all sources.
+    pub fn load(&self) -> Result<Effective, Mistakes> {
+        let mut loading = Loading {
+            effective: Effective {
+                config: Config::default(),
+                file: self.file.clone(),
+                origins: BTreeMap::new(),
+            },
+            mistakes: Vec::new(),
+        };
+        if let Some(file) = &self.file {
+            loading.read_file(file);
+        }
+        loading.read_environment(&self.environment);
+        if self.only_named_listeners {
+            loading.switch_off_listeners();
+        }
+        for flag in &self.flags {
+            let values: Vec<&str> = flag.values.iter().map(String::as_str).collect();
+            loading.assign(flag.key, &values, Origin::Flag(flag.name));
+        }
+        if loading.mistakes.is_empty() {
+            Ok(loading.effective)
+        } else {
+            Err(Mistakes(loading.mistakes))
+        }
+    }
+}
+
+impl Effective {
+    /// Where the value of a key came from.
+    pub fn origin(&self, key: &str) -> &Origin {
+        self.origins.get(key).unwrap_or(&Origin::Default)
+    }
+
+    /// The whole configuration as a file, each line with the origin of its value.
+    pub fn show(&self) -> String {
+        let mut text = String::new();
+        let mut section = "";
+        for setting in &SETTINGS {
+            let (this_section, name) = setting.key.rsplit_once('.').unwrap_or(("", setting.key));
+            if this_section != section {
+                section = this_section;
+                text.extend(["\n[", section, "]\n"]);
+            }
+            let line = format!("{name} = {}", (setting.show)(&self.config));
+            text.extend([format!("{line:<40} # {}\n", self.origin(setting.key))]);
+        }
+        text
+    }
+}
+
+struct Loading {
+    effective: Effective,
+    mistakes: Vec<Mistake>,
+}
+
+impl Loading {
+    fn assign(&mut self, key: &'static str, values: &[&str], origin: Origin) {
+        let setting = find(key).expect("flags, variables and keys are looked up before");
+        match (setting.set)(&mut self.effective.config, values) {
+            Ok(()) => drop(self.effective.origins.insert(key, origin)),
+            Err(message) => self.refuse(origin.to_string(), format!("{key}: {message}")),
+        }
+    }
+
+    fn refuse(&mut self, place: String, message: String) {
+        self.mistakes.push(Mistake { place, message });
+    }
+
+    fn switch_off_listeners(&mut self) {
+        for setting in SETTINGS.iter().filter(|setting| setting.key.starts_with("listen.")) {
+            self.assign(setting.key, &["off"], Origin::Flag("--only"));
+        }
+    }
+
+    fn read_environment(&mut self, variables: &[(String, String)]) {
+        let mut variables = variables.to_vec();
+        variables.sort();
+        for (variable, value) in &variables {
+            let Some(name) = variable.strip_prefix(VARIABLE_PREFIX) else { continue };
+            let origin = Origin::Environment(variable.clone());
+            match SETTINGS.iter().find(|setting| variable_suffix(setting.key) == name) {
+                Some(setting) if setting.many => {
+                    let values: Vec<&str> = value.split(',').map(str::trim).collect();
+                    self.assign(setting.key, &values, origin);
+                }
+                Some(setting) => self.assign(setting.key, &[value], origin),
+                None if is_of_a_section(name) => {
+                    let known = SETTINGS.iter().map(|setting| variable_suffix(setting.key));
+                    let hint = suggestion(name, known)
+                        .map(|known| format!("; did you mean {VARIABLE_PREFIX}{known}?"));
+                    let hint = hint.unwrap_or_default();
+                    self.refuse(variable.clone(), format!("no such setting{hint}"));
+                }
+                // The tools have variables of their own.
+                None => {}
+            }
+        }
+    }
+
+    fn read_file(&mut self, file: &Path) {
+        let text = match std::fs::read_to_string(file) {
+            Ok(text) => text,
+            Err(error) => {
+                return self.refuse(file.display().to_string(), format!("cannot read: {error}"));
+            }
+        };
+        match DeTable::parse(&text) {
+            Ok(table) => {
+                let source = Source { file, text: &text };
+                self.read_table(&source, "", table.get_ref());
+            }
+            Err(error) => {
+                let line = line_of(&text, error.span().map_or(0, |span| span.start));
+                let message = error.message().replace('\n', ", ");
+                self.refuse(format!("{}:{line}", file.display()), message);
+            }
+        }
+    }
+
+    fn read_table(&mut self, source: &Source<'_>, section: &str, table: &DeTable<'_>) {
+        // Mistakes are reported in the order of the file, the table is in that of the alphabet.
+        let mut entries: Vec<_> = table.iter().collect();
+        entries.sort_by_key(|(key, _)| key.span().start);
+        for (key, value) in entries {
+            let name = key.get_ref();
+            let path =
+                if section.is_empty() { name.to_string() } else { format!("{section}.{name}") };
+            let place = source.place(key.span().start);
+            if LATER_SECTIONS.contains(&path.as_str()) {
+                self.refuse(place, format!("[{path}] is not there yet in this version"));
+            } else if let Some(setting) = find(&path) {
+                self.read_value(source, setting, value);
+            } else if let Some(inner) = value.get_ref().as_table()
+                && is_section(&path)
+            {
+                self.read_table(source, &path, inner);
+            } else {
+                let hint = suggest_key(&path)
+                    .map_or_else(String::new, |known| format!("; did you mean `{known}`?"));
+                self.refuse(place, format!("unknown key `{path}`{hint}"));
+            }
+        }
+    }
+
+    fn read_value(&mut self, source: &Source<'_>, setting: &Setting, value: &Spanned<DeValue<'_>>) {
+        let line = line_of(source.text, value.span().start);
+        let origin = Origin::File(source.file.to_owned(), line);
+        let values: Option<Vec<String>> = match value.get_ref() {
+            DeValue::Array(items) if setting.many => {
+                items.iter().map(|item| scalar(item.get_ref())).collect()
+            }
+            other => scalar(other).map(|text| vec![text]),
+        };
+        if let Some(values) = values {
+            let values: Vec<&str> = values.iter().map(String::as_str).collect();
+            self.assign(setting.key, &values, origin);
+        } else {
+            let kind = value.get_ref().type_str();
+            let message = format!("{}: cannot be of type {kind}", setting.key);
+            self.refuse(origin.to_string(), message);
+        }
+    }
+}
+
+struct Source<'a> {
+    file: &'a Path,
+    text: &'a str,
+}
+
+impl Source<'_> {
+    fn place(&self, offset: usize) -> String {
+        format!("{}:{}", self.file.display(), line_of(self.text, offset))
+    }
+}
+
+/// Numbers may be written without quotes; the setting itself reads the digits.
+fn scalar(value: &DeValue<'_>) -> Option<String> {
+    match value {
+        DeValue::String(text) => Some(text.to_string()),
+        DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str().replace('_', "")),
+        DeValue::Boolean(truth) => Some(truth.to_string()),
+        DeValue::Integer(_)
+        | DeValue::Float(_)
+        | DeValue::Datetime(_)
+        | DeValue::Array(_)
+        | DeValue::Table(_) => None,
+    }
+}
+
+fn line_of(text: &str, offset: usize) -> usize {
+    1 + text.bytes().take(offset).filter(|&byte| byte == b'\n').count()
+}
+
+fn find(key: &str) -> Option<&'static Setting> {
+    SETTINGS.iter().find(|setting| setting.key == key)
+}
+
+fn is_section(path: &str) -> bool {
+    SETTINGS.iter().any(|setting| setting.key.split_once('.').is_some_and(|(name, _)| name == path))
+}
+
+fn variable_suffix(key: &str) -> String {
+    key.replace('.', "_").to_uppercase()
+}
+
+fn is_of_a_section(name: &str) -> bool {
+    name.split_once('_').is_some_and(|(section, _)| is_section(&section.to_lowercase()))
+}
+
+fn suggest_key(path: &str) -> Option<String> {
+    let sections = SETTINGS.iter().filter_map(|setting| setting.key.split_once('.'));
+    let keys = SETTINGS.iter().map(|setting| setting.key.to_owned());
+    // A key in the wrong section, or in none, is more often meant than a similar spelling.
+    let name = path.rsplit_once('.').map_or(path, |(_, name)| name);
+    let elsewhere = sections.clone().find(|(_, known)| *known == name);
+    if let Some((section, known)) = elsewhere {
+        return Some(format!("{section}.{known}"));
+    }
+    suggestion(path, keys.chain(sections.map(|(section, _)| section.to_owned())))
+}
+
+/// The known name that is closest, if it is close.
+fn suggestion(name: &str, known: impl Iterator<Item = String>) -> Option<String> {
+    known
+        .map(|known| (strsim::damerau_levenshtein(name, &known), known))
+        .filter(|(distance, known)| *distance <= 1 + known.len() / 4)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, known)| known)
+}
+
+#[cfg(test)]
+#[path = "config_sources_tests.rs"]
+mod tests;

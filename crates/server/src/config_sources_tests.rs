@@ -1,0 +1,188 @@
+//! Tests of the configuration: which source wins, and what a mistake says.
+use std::time::Duration;
+
+use super::*;
+use crate::address::Address;
+use crate::config::{Durability, LogFormat};
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn with(text: &str) -> (Folder, Sources) {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("lineshaft.toml");
+        std::fs::write(&file, text).unwrap();
+        (Folder(folder), Sources { file: Some(file), ..Sources::default() })
+    }
+}
+
+fn messages(text: &str) -> Vec<String> {
+    let (folder, sources) = Folder::with(text);
+    let folder = format!("{}/", folder.0.path().display());
+    let Mistakes(mistakes) = sources.load().unwrap_err();
+    mistakes.iter().map(|mistake| mistake.to_string().replace(&folder, "")).collect()
+}
+
+fn variable(name: &str, value: &str) -> (String, String) {
+    (name.to_owned(), value.to_owned())
+}
+
+fn flag(name: &'static str, key: &'static str, value: &str) -> Flag {
+    Flag { name, key, values: vec![value.to_owned()] }
+}
+
+#[test]
+fn every_key_is_read_from_a_file() {
+    let (_folder, sources) = Folder::with(
+        r#"
+        io_threads = 3
+        [data]
+        dir = "/d"
+        sync = "50ms"
+        segment_size = 1_048_576
+        max_bytes = "1GiB"
+        [listen]
+        beanstalk = ["0.0.0.0:1", "unix:/s"]
+        [limits]
+        connections = 5
+        beanstalk_job_size = "1MiB"
+        unsent_size = "2MiB"
+        unsent_time = "9s"
+        [log]
+        format = "json"
+        level = "debug"
+        "#,
+    );
+    let config = sources.load().unwrap().config;
+    assert_eq!(config.io_threads, 3);
+    assert_eq!(config.data.dir, PathBuf::from("/d"));
+    assert_eq!(config.data.sync, Durability::Every(Duration::from_millis(50)));
+    assert_eq!(config.data.segment_bytes, 1 << 20);
+    assert_eq!(config.data.bytes_max, Some(1 << 30));
+    let host = "0.0.0.0".to_owned();
+    let addresses = vec![Address::Tcp { host, port: 1 }, Address::Unix("/s".into())];
+    assert_eq!(config.listen.beanstalk, addresses);
+    assert_eq!(config.limits.connections, Some(5));
+    assert_eq!(config.limits.beanstalk_job_bytes, 1 << 20);
+    assert_eq!(config.limits.unsent_bytes, 2 << 20);
+    assert_eq!(config.limits.unsent_time, Duration::from_secs(9));
+    assert_eq!(config.log.format, LogFormat::Json);
+    assert_eq!(config.log.level, tracing::Level::DEBUG);
+}
+
+#[test]
+fn flags_win_over_the_environment_and_that_over_the_file() {
+    let (_folder, mut sources) =
+        Folder::with("io_threads = 2\n[data]\nsync = \"never\"\ndir = \"/file\"\n");
+    sources.environment =
+        vec![variable("LINESHAFT_DATA_SYNC", "always"), variable("LINESHAFT_DATA_DIR", "/env")];
+    sources.flags = vec![flag("--data", "data.dir", "/flag")];
+    let effective = sources.load().unwrap();
+    assert_eq!(effective.config.io_threads, 2);
+    assert_eq!(effective.config.data.sync, Durability::Always);
+    assert_eq!(effective.config.data.dir, PathBuf::from("/flag"));
+    assert!(matches!(effective.origin("io_threads"), Origin::File(_, 1)));
+    assert_eq!(effective.origin("data.sync").to_string(), "environment LINESHAFT_DATA_SYNC");
+    assert_eq!(effective.origin("data.dir").to_string(), "--data");
+    assert_eq!(effective.origin("log.level"), &Origin::Default);
+}
+
+#[test]
+fn only_named_listeners_are_on_with_only() {
+    let (_folder, mut sources) = Folder::with("[listen]\nbeanstalk = \"1.2.3.4:5\"\n");
+    sources.only_named_listeners = true;
+    assert_eq!(sources.load().unwrap().config.listen.beanstalk, Vec::new());
+    sources.flags = vec![flag("--beanstalk", "listen.beanstalk", "unix:/x")];
+    let expected = vec![Address::Unix("/x".into())];
+    assert_eq!(sources.load().unwrap().config.listen.beanstalk, expected);
+}
+
+#[test]
+fn mistakes_name_their_line_and_what_was_meant() {
+    assert_eq!(
+        messages("io_thread = 1\n[data]\nsnyc = \"never\"\n[limit]\nconnections = 3\n[xyz]\na = 1"),
+        [
+            "lineshaft.toml:1: unknown key `io_thread`; did you mean `io_threads`?",
+            "lineshaft.toml:3: unknown key `data.snyc`; did you mean `data.sync`?",
+            "lineshaft.toml:4: unknown key `limit`; did you mean `limits`?",
+            "lineshaft.toml:6: unknown key `xyz`",
+        ]
+    );
+    assert_eq!(
+        messages("sync = \"never\""),
+        ["lineshaft.toml:1: unknown key `sync`; did you mean `data.sync`?"]
+    );
+}
+
+#[test]
+fn wrong_values_are_named_by_line_and_key() {
+    assert_eq!(
+        messages("io_threads = 0\n[data]\nsync = \"sometimes\"\nmax_bytes = 1.5\n"),
+        [
+            "lineshaft.toml:1: io_threads: `0` is not a number from 1 to 64",
+            "lineshaft.toml:3: data.sync: `sometimes` is not `always`, `never`, `memory` or a time such as `50ms`",
+            "lineshaft.toml:4: data.max_bytes: cannot be of type float",
+        ]
+    );
+    assert_eq!(
+        messages("[listen]\nbeanstalk = [\"127.0.0.1\"]"),
+        [
+            "lineshaft.toml:2: listen.beanstalk: `127.0.0.1` is not an address; write HOST:PORT, unix:PATH or off"
+        ]
+    );
+}
+
+#[test]
+fn a_policy_is_refused_as_not_there_yet() {
+    assert_eq!(
+        messages("[[policy]]\nqueues = \"*\"\n"),
+        ["lineshaft.toml:1: [policy] is not there yet in this version"]
+    );
+}
+
+#[test]
+fn broken_toml_is_named_by_line() {
+    let found = messages("io_threads = 1\n[data\n");
+    assert_eq!(found.len(), 1);
+    assert!(found[0].starts_with("lineshaft.toml:2: "), "{found:?}");
+}
+
+#[test]
+fn a_misspelt_variable_is_found_and_a_tools_own_is_left_alone() {
+    let environment = vec![
+        variable("LINESHAFT_SERVER", "127.0.0.1:1"),
+        variable("LINESHAFT_DATA_SNYC", "never"),
+        variable("LINESHAFT_IO_THREADS", "x"),
+    ];
+    let sources = Sources { environment, ..Sources::default() };
+    assert_eq!(
+        sources.load().unwrap_err().to_string(),
+        "LINESHAFT_DATA_SNYC: no such setting; did you mean LINESHAFT_DATA_SYNC?\n\
+         environment LINESHAFT_IO_THREADS: io_threads: `x` is not a number from 1 to 64"
+    );
+}
+
+#[test]
+fn lists_of_the_environment_are_parted_by_commas() {
+    let environment = vec![variable("LINESHAFT_LISTEN_BEANSTALK", "a:1, b:2")];
+    let sources = Sources { environment, ..Sources::default() };
+    assert_eq!(sources.load().unwrap().config.listen.beanstalk.len(), 2);
+}
+
+#[test]
+fn what_is_shown_can_be_read_again() {
+    let (_folder, sources) = Folder::with(
+        "[listen]\nbeanstalk = [\"a:1\", \"b:2\"]\n[limits]\nconnections = 7\n[data]\nmax_bytes = \"5MiB\"\n",
+    );
+    let effective = sources.load().unwrap();
+    let (_folder, again) = Folder::with(&effective.show());
+    assert_eq!(again.load().unwrap().config, effective.config);
+    let (_folder, defaults) = Folder::with(&Sources::default().load().unwrap().show());
+    assert_eq!(defaults.load().unwrap().config, Config::default());
+}
+
+#[test]
+fn a_missing_file_is_a_mistake() {
+    let sources = Sources { file: Some("/no/such/file.toml".into()), ..Sources::default() };
+    assert!(sources.load().unwrap_err().to_string().starts_with("/no/such/file.toml: cannot read"));
+}
