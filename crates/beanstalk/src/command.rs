@@ -1,0 +1,416 @@
+//! The commands, and how a line is recognised as one of them.
+
+use broker::{JobId, NewJob, Patience};
+use memchr::memchr;
+
+use crate::name::{is_tube_name, name_prefix_len};
+use crate::number::{kick_bound, only_u64, take_u32, take_u64, timeout};
+
+/// A well-formed command.
+#[derive(Debug, Eq, PartialEq)]
+pub(crate) enum Command<'a> {
+    Put(PutHeader),
+    Use(&'a [u8]),
+    Watch(&'a [u8]),
+    Ignore(&'a [u8]),
+    Reserve,
+    ReserveWithTimeout(Patience),
+    ReserveJob(JobId),
+    Delete(JobId),
+    Release { id: JobId, priority: u32, delay_s: u32 },
+    Bury { id: JobId, priority: u32 },
+    Touch(JobId),
+    Peek(JobId),
+    PeekReady,
+    PeekDelayed,
+    PeekBuried,
+    Kick { bound: u32 },
+    KickJob(JobId),
+    Stats,
+    StatsJob(JobId),
+    StatsTube(&'a [u8]),
+    ListTubes,
+    ListTubeUsed,
+    ListTubesWatched,
+    PauseTube(Pause<'a>),
+    Quit,
+}
+
+/// The line of a put. Its four numbers are right; the rest is for the session to judge, because a
+/// body that is too big is answered for before anything else that is wrong with the line.
+#[derive(Debug, Eq, PartialEq)]
+pub(crate) struct PutHeader {
+    pub(crate) job: NewJob,
+    pub(crate) body_bytes: u32,
+    /// The line goes on after the fourth number.
+    pub(crate) trailing_garbage: bool,
+}
+
+/// A pause whose name consists of bytes that a name may have, but is not checked further: the
+/// command is counted before it.
+#[derive(Debug, Eq, PartialEq)]
+pub(crate) struct Pause<'a> {
+    pub(crate) name: &'a [u8],
+    pub(crate) seconds: u32,
+}
+
+/// Why a line is no command.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Malformed {
+    /// No verb matches.
+    UnknownCommand,
+    /// The verb is known, what follows it is wrong.
+    BadFormat,
+}
+
+type Recognised<'a> = Result<Command<'a>, Malformed>;
+
+/// Recognises the command in a line (without its CR LF).
+///
+/// COMPAT(beanstalkd): verbs are recognised by prefix, the longer ones first, so `statsx` is
+/// ill-formed and not unknown, and `quitter` quits; cases frame-missing-separator-is-unknown,
+/// frame-missing-separator-prefix-collisions, frame-peek-dash-unknown.
+pub(crate) fn recognise(line: &[u8]) -> Recognised<'_> {
+    if memchr(0, line).is_some() {
+        return Err(Malformed::BadFormat);
+    }
+    // The first byte leaves at most a handful of verbs to compare with.
+    match line.first() {
+        Some(b'p') => recognise_p(line),
+        Some(b'r') => recognise_r(line),
+        Some(b'd' | b'b' | b't' | b'k') => recognise_by_id(line),
+        Some(b's') => recognise_s(line),
+        Some(b'u' | b'w' | b'i') => recognise_by_name(line),
+        Some(b'l') => recognise_l(line),
+        Some(b'q') if line.starts_with(b"quit") => Ok(Command::Quit),
+        Some(_) | None => Err(Malformed::UnknownCommand),
+    }
+}
+
+fn recognise_p(line: &[u8]) -> Recognised<'_> {
+    if let Some(arguments) = line.strip_prefix(b"put ") {
+        put(arguments)
+    } else if let Some(arguments) = line.strip_prefix(b"peek ") {
+        job_id(arguments).map(Command::Peek)
+    } else if let Some(rest) = line.strip_prefix(b"peek-ready") {
+        without_argument(rest, Command::PeekReady)
+    } else if let Some(rest) = line.strip_prefix(b"peek-delayed") {
+        without_argument(rest, Command::PeekDelayed)
+    } else if let Some(rest) = line.strip_prefix(b"peek-buried") {
+        without_argument(rest, Command::PeekBuried)
+    } else if let Some(arguments) = line.strip_prefix(b"pause-tube") {
+        pause_tube(arguments)
+    } else {
+        Err(Malformed::UnknownCommand)
+    }
+}
+
+fn recognise_r(line: &[u8]) -> Recognised<'_> {
+    if let Some(argument) = line.strip_prefix(b"reserve-with-timeout ") {
+        timeout(argument).map(Command::ReserveWithTimeout).ok_or(Malformed::BadFormat)
+    } else if let Some(argument) = line.strip_prefix(b"reserve-job ") {
+        job_id(argument).map(Command::ReserveJob)
+    } else if let Some(rest) = line.strip_prefix(b"reserve") {
+        without_argument(rest, Command::Reserve)
+    } else if let Some(arguments) = line.strip_prefix(b"release ") {
+        release(arguments).ok_or(Malformed::BadFormat)
+    } else {
+        Err(Malformed::UnknownCommand)
+    }
+}
+
+fn recognise_by_id(line: &[u8]) -> Recognised<'_> {
+    if let Some(argument) = line.strip_prefix(b"delete ") {
+        job_id(argument).map(Command::Delete)
+    } else if let Some(arguments) = line.strip_prefix(b"bury ") {
+        bury(arguments).ok_or(Malformed::BadFormat)
+    } else if let Some(argument) = line.strip_prefix(b"touch ") {
+        job_id(argument).map(Command::Touch)
+    } else if let Some(argument) = line.strip_prefix(b"kick ") {
+        let bound = kick_bound(argument).ok_or(Malformed::BadFormat)?;
+        Ok(Command::Kick { bound })
+    } else if let Some(argument) = line.strip_prefix(b"kick-job ") {
+        job_id(argument).map(Command::KickJob)
+    } else {
+        Err(Malformed::UnknownCommand)
+    }
+}
+
+fn recognise_s(line: &[u8]) -> Recognised<'_> {
+    if let Some(argument) = line.strip_prefix(b"stats-job ") {
+        job_id(argument).map(Command::StatsJob)
+    } else if let Some(argument) = line.strip_prefix(b"stats-tube ") {
+        tube_name(argument).map(Command::StatsTube)
+    } else if let Some(rest) = line.strip_prefix(b"stats") {
+        without_argument(rest, Command::Stats)
+    } else {
+        Err(Malformed::UnknownCommand)
+    }
+}
+
+fn recognise_by_name(line: &[u8]) -> Recognised<'_> {
+    if let Some(argument) = line.strip_prefix(b"use ") {
+        tube_name(argument).map(Command::Use)
+    } else if let Some(argument) = line.strip_prefix(b"watch ") {
+        tube_name(argument).map(Command::Watch)
+    } else if let Some(argument) = line.strip_prefix(b"ignore ") {
+        tube_name(argument).map(Command::Ignore)
+    } else {
+        Err(Malformed::UnknownCommand)
+    }
+}
+
+fn recognise_l(line: &[u8]) -> Recognised<'_> {
+    if let Some(rest) = line.strip_prefix(b"list-tubes-watched") {
+        without_argument(rest, Command::ListTubesWatched)
+    } else if let Some(rest) = line.strip_prefix(b"list-tube-used") {
+        without_argument(rest, Command::ListTubeUsed)
+    } else if let Some(rest) = line.strip_prefix(b"list-tubes") {
+        without_argument(rest, Command::ListTubes)
+    } else {
+        Err(Malformed::UnknownCommand)
+    }
+}
+
+fn without_argument<'a>(rest: &[u8], command: Command<'a>) -> Recognised<'a> {
+    if rest.is_empty() { Ok(command) } else { Err(Malformed::BadFormat) }
+}
+
+fn job_id(argument: &[u8]) -> Result<JobId, Malformed> {
+    only_u64(argument).map(JobId).ok_or(Malformed::BadFormat)
+}
+
+fn tube_name(argument: &[u8]) -> Result<&[u8], Malformed> {
+    if is_tube_name(argument) { Ok(argument) } else { Err(Malformed::BadFormat) }
+}
+
+fn put(mut arguments: &[u8]) -> Recognised<'_> {
+    let mut next = || take_u32(&mut arguments).ok_or(Malformed::BadFormat);
+    let (priority, delay_s, ttr_s, body_bytes) = (next()?, next()?, next()?, next()?);
+    // COMPAT(beanstalkd): no time at all to run is silently made one second; case
+    // put-ttr-zero-becomes-one.
+    let job = NewJob { priority, delay_s, ttr_s: ttr_s.max(1) };
+    let trailing_garbage = !arguments.is_empty();
+    Ok(Command::Put(PutHeader { job, body_bytes, trailing_garbage }))
+}
+
+fn release(mut arguments: &[u8]) -> Option<Command<'_>> {
+    let id = JobId(take_u64(&mut arguments)?);
+    let priority = take_u32(&mut arguments)?;
+    let delay_s = take_u32(&mut arguments)?;
+    arguments.is_empty().then_some(Command::Release { id, priority, delay_s })
+}
+
+fn bury(mut arguments: &[u8]) -> Option<Command<'_>> {
+    let id = JobId(take_u64(&mut arguments)?);
+    let priority = take_u32(&mut arguments)?;
+    arguments.is_empty().then_some(Command::Bury { id, priority })
+}
+
+/// COMPAT(beanstalkd): no space is needed before the name, and any number of them is accepted;
+/// cases frame-missing-separator-prefix-collisions, pause-argument-errors.
+fn pause_tube(arguments: &[u8]) -> Recognised<'_> {
+    let spaces = arguments.iter().take_while(|&&byte| byte == b' ').count();
+    let arguments = &arguments[spaces..];
+    let (name, mut rest) = arguments.split_at(name_prefix_len(arguments));
+    if name.is_empty() || rest.first() != Some(&b' ') {
+        return Err(Malformed::BadFormat);
+    }
+    match take_u32(&mut rest) {
+        Some(seconds) if rest.is_empty() => Ok(Command::PauseTube(Pause { name, seconds })),
+        Some(_) | None => Err(Malformed::BadFormat),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UNKNOWN: Recognised<'static> = Err(Malformed::UnknownCommand);
+    const BAD: Recognised<'static> = Err(Malformed::BadFormat);
+
+    #[track_caller]
+    fn check(line: &str, wanted: Recognised<'_>) {
+        assert_eq!(recognise(line.as_bytes()), wanted, "{line:?}");
+    }
+
+    #[test]
+    fn every_command_is_recognised() {
+        let id = JobId(7);
+        let job = NewJob { priority: 1, delay_s: 2, ttr_s: 3 };
+        let put = PutHeader { job, body_bytes: 4, trailing_garbage: false };
+        check("put 1 2 3 4", Ok(Command::Put(put)));
+        check("use a", Ok(Command::Use(b"a")));
+        check("watch a", Ok(Command::Watch(b"a")));
+        check("ignore a", Ok(Command::Ignore(b"a")));
+        check("reserve", Ok(Command::Reserve));
+        check("reserve-with-timeout 5", Ok(Command::ReserveWithTimeout(Patience::Millis(5000))));
+        check("reserve-job 7", Ok(Command::ReserveJob(id)));
+        check("delete 7", Ok(Command::Delete(id)));
+        check("release 7 8 9", Ok(Command::Release { id, priority: 8, delay_s: 9 }));
+        check("bury 7 8", Ok(Command::Bury { id, priority: 8 }));
+        check("touch 7", Ok(Command::Touch(id)));
+        check("peek 7", Ok(Command::Peek(id)));
+        check("peek-ready", Ok(Command::PeekReady));
+        check("peek-delayed", Ok(Command::PeekDelayed));
+        check("peek-buried", Ok(Command::PeekBuried));
+        check("kick 7", Ok(Command::Kick { bound: 7 }));
+        check("kick-job 7", Ok(Command::KickJob(id)));
+        check("stats", Ok(Command::Stats));
+        check("stats-job 7", Ok(Command::StatsJob(id)));
+        check("stats-tube a", Ok(Command::StatsTube(b"a")));
+        check("list-tubes", Ok(Command::ListTubes));
+        check("list-tube-used", Ok(Command::ListTubeUsed));
+        check("list-tubes-watched", Ok(Command::ListTubesWatched));
+        check("pause-tube a 5", Ok(Command::PauseTube(Pause { name: b"a", seconds: 5 })));
+        check("quit", Ok(Command::Quit));
+    }
+
+    #[test]
+    fn a_verb_without_its_space_is_unknown() {
+        for verb in [
+            "put",
+            "use",
+            "watch",
+            "ignore",
+            "delete",
+            "release",
+            "bury",
+            "kick",
+            "kick-job",
+            "touch",
+            "peek",
+            "put\t0 0 0 0",
+            "use\ta",
+        ] {
+            check(verb, UNKNOWN);
+        }
+        for line in ["", " ", "\t", "x", "p", "peek-", "peek-foo", "list-", "pause x 1", "QUIT"] {
+            check(line, UNKNOWN);
+        }
+        check(" list-tube-used", UNKNOWN);
+        check("\u{ff}\u{fe}", UNKNOWN);
+    }
+
+    #[test]
+    fn a_known_prefix_makes_a_line_ill_formed() {
+        for line in [
+            "stats-job",
+            "stats-tube",
+            "reserve-job",
+            "reserve-with-timeout",
+            "pause-tube",
+            "reservex",
+            "reserve ",
+            "reserve-jobx",
+            "statsx",
+            "stats 1",
+            "stats-foo 1",
+            "list-tubesx",
+            "list-tubes-watch",
+            "list-tubes-watchedx",
+            "list-tube-used ",
+            "peek-readyx",
+            "peek-ready ",
+            "peek-delayed 1",
+            "peek-buried\t",
+        ] {
+            check(line, BAD);
+        }
+        check("quitanything goes", Ok(Command::Quit));
+    }
+
+    #[test]
+    fn a_nul_makes_any_line_ill_formed() {
+        for line in ["\0", "quit\0", "kick 1\0", "foo\0", "reserve-with-timeout 0\0"] {
+            check(line, BAD);
+        }
+    }
+
+    #[test]
+    fn put_judges_only_its_numbers() {
+        for line in [
+            "put ",
+            "put 0",
+            "put 0 0",
+            "put 0 0 1",
+            "put -1 0 1 1",
+            "put 0 0 1 4294967296",
+            "put 4294967296 0 1 1",
+            "put 1x 0 1 1",
+            "put 0x1 0 1 1",
+            "put 0 0\t1 1",
+        ] {
+            check(line, BAD);
+        }
+        for (line, wanted) in [("put 0 0 0 1", false), ("put  0  0  0  1", false)]
+            .into_iter()
+            .chain([("put 0 0 0 1 ", true), ("put 0 0 0 1 9", true), ("put 0 0 0 1x", true)])
+        {
+            let Ok(Command::Put(header)) = recognise(line.as_bytes()) else { panic!("{line:?}") };
+            assert_eq!(header.trailing_garbage, wanted, "{line:?}");
+            assert_eq!(header.job.ttr_s, 1, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_follows_the_last_number() {
+        for line in [
+            "delete 1 ",
+            "delete 1 1",
+            "peek 1x",
+            "touch ",
+            "release 1 1",
+            "release 1 1 1 ",
+            "release 1 1 1 1",
+            "bury 1",
+            "bury 1 1 1",
+            "bury 1 4294967296",
+            "release a 0 0",
+            "kick-job 1 ",
+            "kick ",
+            "stats-job 1 2",
+            "reserve-job x",
+        ] {
+            check(line, BAD);
+        }
+    }
+
+    #[test]
+    fn a_name_is_the_whole_rest_of_the_line() {
+        for line in ["use ", "use  a", "use a ", "watch -a", "ignore a:", "stats-tube  default"] {
+            check(line, BAD);
+        }
+    }
+
+    /// All observed on beanstalkd 1.12.
+    #[test]
+    fn pause_tube_is_lax_about_spaces() {
+        for line in [
+            "pause-tubea 5",
+            "pause-tube a 5",
+            "pause-tube   a 5",
+            "pause-tube a   5",
+            "pause-tube a 005",
+        ] {
+            check(line, Ok(Command::PauseTube(Pause { name: b"a", seconds: 5 })));
+        }
+        check("pause-tube -x 5", Ok(Command::PauseTube(Pause { name: b"-x", seconds: 5 })));
+        for line in [
+            "pause-tube ",
+            "pause-tube  5",
+            "pause-tube a",
+            "pause-tube a ",
+            "pause-tube a 5 ",
+            "pause-tube a 5 5",
+            "pause-tube a -1",
+            "pause-tube a 4294967296",
+            "pause-tube a:b 1",
+            "pause-tube a\t5",
+            "pause-tube \ta 5",
+            "pause-tube a\t5 5",
+        ] {
+            check(line, BAD);
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! What each command does: one small function per command, which asks the broker and replies.
+
+use broker::{
+    Body, Grant, JobId, Kick, NewJob, Outbox, Patience, Peeked, Position, Refusal, State, Take,
+    Turn,
+};
+
+use crate::command::{Command, Pause, PutHeader};
+use crate::name::is_tube_name;
+use crate::reply::{self, Numbers};
+use crate::session::{AT_ONCE, PendingPut, Reading, Session, Waiting};
+use crate::stats_text;
+
+impl Session {
+    /// Executes a command, and counts it.
+    pub(crate) fn execute(
+        &mut self,
+        command: Command<'_>,
+        turn: &mut Turn<'_>,
+        outbox: &mut Outbox,
+    ) {
+        match command {
+            Command::Put(header) => self.begin_put(&header, outbox),
+            Command::Use(name) => self.use_tube(name, turn, outbox),
+            Command::Watch(name) => self.watch(name, turn, outbox),
+            Command::Ignore(name) => self.ignore(name, turn, outbox),
+            Command::Reserve => {
+                self.server().counters.reserve.add_one();
+                self.reserve(Patience::Endless, turn, outbox);
+            }
+            Command::ReserveWithTimeout(patience) => {
+                self.server().counters.reserve_with_timeout.add_one();
+                self.reserve(patience, turn, outbox);
+            }
+            Command::ReserveJob(id) => self.reserve_job(id, turn, outbox),
+            Command::Delete(id) => self.delete(id, turn, outbox),
+            Command::Release { id, priority, delay_s } => {
+                self.release(id, priority, delay_s, turn, outbox);
+            }
+            Command::Bury { id, priority } => self.bury(id, priority, turn, outbox),
+            Command::Touch(id) => self.touch(id, turn, outbox),
+            Command::Peek(id) => self.peek(id, turn, outbox),
+            Command::PeekReady => self.peek_used(State::Ready, turn, outbox),
+            Command::PeekDelayed => self.peek_used(State::Delayed, turn, outbox),
+            Command::PeekBuried => self.peek_used(State::Buried, turn, outbox),
+            Command::Kick { bound } => self.kick(bound, turn, outbox),
+            Command::KickJob(id) => kick_job(id, turn, outbox),
+            Command::Stats => self.stats(turn, outbox),
+            Command::StatsJob(id) => self.stats_job(id, turn, outbox),
+            Command::StatsTube(name) => self.stats_tube(name, turn, outbox),
+            Command::ListTubes => self.list_tubes(turn, outbox),
+            Command::ListTubeUsed => self.list_tube_used(turn, outbox),
+            Command::ListTubesWatched => self.list_tubes_watched(turn, outbox),
+            Command::PauseTube(pause) => self.pause_tube(&pause, turn, outbox),
+            Command::Quit => self.quit(turn),
+        }
+    }
+
+    /// The line of a put: the body is read next, or thrown away, or taken for commands.
+    ///
+    /// COMPAT(beanstalkd): a body that is too big is judged first, whatever else is wrong with the
+    /// line; after `BAD_FORMAT` the body is read as commands; cases
+    /// put-too-big-beats-trailing-garbage, int-put-bad-line-does-not-swallow-body.
+    fn begin_put(&mut self, header: &PutHeader, outbox: &mut Outbox) {
+        self.server().counters.put.add_one();
+        if header.body_bytes > self.listener.max_job_size {
+            let whole_bytes = u64::from(header.body_bytes) + reply::CR_LF.len() as u64;
+            self.reading = Reading::BigBody(whole_bytes);
+        } else if header.trailing_garbage {
+            outbox.reply(AT_ONCE, reply::BAD_FORMAT);
+        } else {
+            if !self.is_producer {
+                self.is_producer = true;
+                self.server().counters.producers.add_one();
+            }
+            let body_bytes = header.body_bytes as usize;
+            let gathered = Vec::new();
+            self.reading = Reading::Body(PendingPut { job: header.job, body_bytes, gathered });
+        }
+    }
+
+    /// The body of a put is here, with the two bytes that should be CR LF. A put that is refused
+    /// now uses up a job number, as in the original.
+    pub(crate) fn finish_put(
+        &mut self,
+        job: NewJob,
+        bytes: &[u8],
+        turn: &mut Turn<'_>,
+        outbox: &mut Outbox,
+    ) {
+        let Some(body) = bytes.strip_suffix(reply::CR_LF) else {
+            turn.skip_job_id();
+            return outbox.reply(AT_ONCE, reply::EXPECTED_CRLF);
+        };
+        if turn.draining() {
+            turn.skip_job_id();
+            return outbox.reply(AT_ONCE, reply::DRAINING);
+        }
+        match turn.put(self.id, job, Body::from(body)) {
+            Ok((id, after)) => outbox.reply(after, Numbers::one(b"INSERTED", id.0).bytes()),
+            Err(refusal) => {
+                turn.skip_job_id();
+                reply_refused(refusal, reply::OUT_OF_MEMORY, outbox);
+            }
+        }
+    }
+
+    fn use_tube(&mut self, name: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        self.server().counters.use_tube.add_one();
+        turn.use_queue(self.id, name);
+        reply_using(name, outbox);
+    }
+
+    fn watch(&mut self, name: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        self.server().counters.watch.add_one();
+        reply_watching(turn.watch(self.id, name), outbox);
+    }
+
+    fn ignore(&mut self, name: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        self.server().counters.ignore.add_one();
+        match turn.ignore(self.id, name) {
+            Some(count) => reply_watching(count, outbox),
+            None => outbox.reply(AT_ONCE, reply::NOT_IGNORED),
+        }
+    }
+
+    fn reserve(&mut self, patience: Patience, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        self.become_worker();
+        // COMPAT(beanstalkd): a half-closed connection does not wait; case
+        // half-close-then-empty-reserve-times-out.
+        let patience = if self.is_input_ended() { Patience::None } else { patience };
+        match turn.take(self.id, patience) {
+            Take::Granted(grant) => reply_reserved(&grant, outbox),
+            Take::TimedOut(after) => outbox.reply(after, reply::TIMED_OUT),
+            Take::DeadlineSoon => outbox.reply(AT_ONCE, reply::DEADLINE_SOON),
+            Take::Waiting => self.waiting = Waiting::Job,
+        }
+    }
+
+    fn reserve_job(&mut self, id: JobId, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        match turn.take_job(self.id, id) {
+            Ok(grant) => {
+                self.become_worker();
+                reply_reserved(&grant, outbox);
+            }
+            Err(refusal) => reply_refused(refusal, reply::OUT_OF_MEMORY, outbox),
+        }
+    }
+
+    fn become_worker(&mut self) {
+        if !self.is_worker {
+            self.is_worker = true;
+            self.server().counters.workers.add_one();
+        }
+    }
+
+    fn delete(&mut self, id: JobId, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        self.server().counters.delete.add_one();
+        let outcome = turn.finish(self.id, id);
+        reply_outcome(outcome, reply::DELETED, reply::INTERNAL_ERROR, outbox);
+    }
+
+    fn release(
+        &mut self,
+        id: JobId,
+        priority: u32,
+        delay_s: u32,
+        turn: &mut Turn<'_>,
+        outbox: &mut Outbox,
+    ) {
+        self.server().counters.release.add_one();
+        let outcome = turn.give_back(self.id, id, priority, delay_s);
+        reply_outcome(outcome, reply::RELEASED, reply::OUT_OF_MEMORY, outbox);
+    }
+
+    fn bury(&mut self, id: JobId, priority: u32, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        self.server().counters.bury.add_one();
+        let outcome = turn.bury(self.id, id, priority);
+        reply_outcome(outcome, reply::BURIED, reply::INTERNAL_ERROR, outbox);
+    }
+
+    fn touch(&mut self, id: JobId, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        self.server().counters.touch.add_one();
+        let outcome = turn.touch(self.id, id);
+        reply_outcome(outcome, reply::TOUCHED, reply::INTERNAL_ERROR, outbox);
+    }
+
+    fn peek(&mut self, id: JobId, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        self.server().counters.peek.add_one();
+        reply_found(turn.peek(id), outbox);
+    }
+
+    fn peek_used(&mut self, state: State, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        let counters = &self.server().counters;
+        match state {
+            State::Ready => counters.peek_ready.add_one(),
+            State::Delayed => counters.peek_delayed.add_one(),
+            State::Buried => counters.peek_buried.add_one(),
+            State::Leased => {}
+        }
+        reply_found(turn.peek_used(self.id, state), outbox);
+    }
+
+    fn kick(&mut self, bound: u32, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        self.server().counters.kick.add_one();
+        match turn.kick(self.id, u64::from(bound)) {
+            Ok(Kick::Done(count, after)) => reply_kicked(count, after, outbox),
+            Ok(Kick::Waiting) => self.waiting = Waiting::Kick,
+            Err(refusal) => reply_refused(refusal, reply::OUT_OF_MEMORY, outbox),
+        }
+    }
+
+    fn stats(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        self.server().counters.stats.add_one();
+        reply_text(AT_ONCE, &stats_text::server(&self.listener, turn), outbox);
+    }
+
+    fn stats_job(&mut self, id: JobId, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        self.server().counters.stats_job.add_one();
+        match turn.job_status(id) {
+            Ok((status, after)) => {
+                let tube = turn.queue_name(status.queue);
+                let file = turn.job_segment(id);
+                reply_text(after, &stats_text::job(&status, tube, file, turn.now()), outbox);
+            }
+            Err(refusal) => reply_refused(refusal, reply::OUT_OF_MEMORY, outbox),
+        }
+    }
+
+    fn stats_tube(&mut self, name: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        self.server().counters.stats_tube.add_one();
+        match turn.queue_stats(name) {
+            Some(stats) => reply_text(AT_ONCE, &stats_text::tube(name, &stats), outbox),
+            None => outbox.reply(AT_ONCE, reply::NOT_FOUND),
+        }
+    }
+
+    /// Lists the queues that have the name of a tube; those that other dialects named otherwise
+    /// cannot be reached through this one.
+    fn list_tubes(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        self.server().counters.list_tubes.add_one();
+        let names = turn.queue_names().filter(|name| is_tube_name(name));
+        reply_text(AT_ONCE, &stats_text::list(names), outbox);
+    }
+
+    fn list_tube_used(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        self.server().counters.list_tube_used.add_one();
+        reply_using(turn.used_queue(self.id), outbox);
+    }
+
+    fn list_tubes_watched(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        self.server().counters.list_tubes_watched.add_one();
+        reply_text(AT_ONCE, &stats_text::list(turn.watched(self.id)), outbox);
+    }
+
+    fn pause_tube(&mut self, pause: &Pause<'_>, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        self.server().counters.pause_tube.add_one();
+        if !is_tube_name(pause.name) {
+            return outbox.reply(AT_ONCE, reply::BAD_FORMAT);
+        }
+        let outcome = turn.pause(pause.name, pause.seconds);
+        reply_outcome(outcome, reply::PAUSED, reply::OUT_OF_MEMORY, outbox);
+    }
+}
+
+/// `kick-job` depends on nothing of the connection, and no statistics count it.
+fn kick_job(id: JobId, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+    reply_outcome(turn.kick_job(id), reply::KICKED, reply::OUT_OF_MEMORY, outbox);
+}
+
+fn reply_outcome(
+    outcome: Result<Position, Refusal>,
+    done: &'static [u8],
+    log_full: &'static [u8],
+    outbox: &mut Outbox,
+) {
+    match outcome {
+        Ok(after) => outbox.reply(after, done),
+        Err(refusal) => reply_refused(refusal, log_full, outbox),
+    }
+}
+
+fn reply_refused(refusal: Refusal, log_full: &'static [u8], outbox: &mut Outbox) {
+    match refusal {
+        Refusal::NotFound(after) => outbox.reply(after, reply::NOT_FOUND),
+        Refusal::Full => outbox.reply(AT_ONCE, log_full),
+    }
+}
+
+/// `RESERVED`: a job was handed to the session.
+pub(crate) fn reply_reserved(grant: &Grant, outbox: &mut Outbox) {
+    let head = Numbers::two(b"RESERVED", grant.id.0, grant.body.len() as u64);
+    outbox.reply_with_body(grant.after, head.bytes(), &grant.body, reply::CR_LF);
+}
+
+/// `KICKED`, with the number of jobs.
+pub(crate) fn reply_kicked(count: u64, after: Position, outbox: &mut Outbox) {
+    outbox.reply(after, Numbers::one(b"KICKED", count).bytes());
+}
+
+fn reply_found(found: Result<(Peeked, Position), Refusal>, outbox: &mut Outbox) {
+    match found {
+        Ok((Peeked { id, body }, after)) => {
+            let head = Numbers::two(b"FOUND", id.0, body.len() as u64);
+            outbox.reply_with_body(after, head.bytes(), &body, reply::CR_LF);
+        }
+        Err(refusal) => reply_refused(refusal, reply::OUT_OF_MEMORY, outbox),
+    }
+}
+
+fn reply_using(name: &[u8], outbox: &mut Outbox) {
+    outbox.reply(AT_ONCE, b"USING ");
+    outbox.reply(AT_ONCE, name);
+    outbox.reply(AT_ONCE, reply::CR_LF);
+}
+
+fn reply_watching(count: usize, outbox: &mut Outbox) {
+    outbox.reply(AT_ONCE, Numbers::one(b"WATCHING", count as u64).bytes());
+}
+
+fn reply_text(after: Position, text: &[u8], outbox: &mut Outbox) {
+    outbox.reply(after, Numbers::one(b"OK", text.len() as u64).bytes());
+    outbox.reply(after, text);
+    outbox.reply(after, reply::CR_LF);
+}

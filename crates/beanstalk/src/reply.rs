@@ -1,0 +1,118 @@
+//! Replies: the constant ones, and the ones with numbers, built on the stack.
+
+/// Replies that are always the same.
+pub(crate) const BAD_FORMAT: &[u8] = b"BAD_FORMAT\r\n";
+pub(crate) const BURIED: &[u8] = b"BURIED\r\n";
+pub(crate) const DEADLINE_SOON: &[u8] = b"DEADLINE_SOON\r\n";
+pub(crate) const DELETED: &[u8] = b"DELETED\r\n";
+pub(crate) const DRAINING: &[u8] = b"DRAINING\r\n";
+pub(crate) const EXPECTED_CRLF: &[u8] = b"EXPECTED_CRLF\r\n";
+pub(crate) const INTERNAL_ERROR: &[u8] = b"INTERNAL_ERROR\r\n";
+pub(crate) const JOB_TOO_BIG: &[u8] = b"JOB_TOO_BIG\r\n";
+pub(crate) const KICKED: &[u8] = b"KICKED\r\n";
+pub(crate) const NOT_FOUND: &[u8] = b"NOT_FOUND\r\n";
+pub(crate) const NOT_IGNORED: &[u8] = b"NOT_IGNORED\r\n";
+pub(crate) const OUT_OF_MEMORY: &[u8] = b"OUT_OF_MEMORY\r\n";
+pub(crate) const PAUSED: &[u8] = b"PAUSED\r\n";
+pub(crate) const RELEASED: &[u8] = b"RELEASED\r\n";
+pub(crate) const TIMED_OUT: &[u8] = b"TIMED_OUT\r\n";
+pub(crate) const TOUCHED: &[u8] = b"TOUCHED\r\n";
+pub(crate) const UNKNOWN_COMMAND: &[u8] = b"UNKNOWN_COMMAND\r\n";
+
+/// Ends the line of a name or of a body.
+pub(crate) const CR_LF: &[u8] = b"\r\n";
+
+/// Digits of the largest number.
+const DIGITS_MAX: usize = 20;
+
+/// The decimal digits of a number.
+pub(crate) struct Digits {
+    bytes: [u8; DIGITS_MAX],
+    start: usize,
+}
+
+impl Digits {
+    pub(crate) fn of(mut value: u64) -> Self {
+        let mut digits = Self { bytes: [b'0'; DIGITS_MAX], start: DIGITS_MAX };
+        loop {
+            digits.start -= 1;
+            digits.bytes[digits.start] = b'0' + (value % 10) as u8;
+            value /= 10;
+            if value == 0 {
+                return digits;
+            }
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+}
+
+/// Room for a word and two numbers with a space before each, and CR LF.
+const NUMBERS_BYTES_MAX: usize = 10 + 2 * (1 + DIGITS_MAX) + 2;
+
+/// A line of a word and one or two numbers.
+///
+/// Made by hand because it is made for nearly every command: the formatting machinery of the
+/// standard library would cost more than reading the command.
+pub(crate) struct Numbers {
+    bytes: [u8; NUMBERS_BYTES_MAX],
+    len: usize,
+}
+
+impl Numbers {
+    pub(crate) fn one(word: &[u8], number: u64) -> Self {
+        let mut line = Self { bytes: [0; NUMBERS_BYTES_MAX], len: 0 };
+        line.append(word);
+        line.append_number(number);
+        line.append(CR_LF);
+        line
+    }
+
+    pub(crate) fn two(word: &[u8], first: u64, second: u64) -> Self {
+        let mut line = Self { bytes: [0; NUMBERS_BYTES_MAX], len: 0 };
+        line.append(word);
+        line.append_number(first);
+        line.append_number(second);
+        line.append(CR_LF);
+        line
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    fn append_number(&mut self, number: u64) {
+        self.append(b" ");
+        self.append(Digits::of(number).bytes());
+    }
+
+    fn append(&mut self, bytes: &[u8]) {
+        self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_are_those_of_the_standard_library() {
+        for shift in 0..64 {
+            for value in [u64::MAX >> shift, 1 << shift, 10_u64.wrapping_pow(shift)] {
+                assert_eq!(Digits::of(value).bytes(), value.to_string().as_bytes());
+            }
+        }
+        assert_eq!(Digits::of(0).bytes(), b"0");
+    }
+
+    #[test]
+    fn the_longest_lines_fit() {
+        let largest = u64::MAX;
+        let reserved = Numbers::two(b"RESERVED", largest, largest);
+        assert_eq!(reserved.bytes(), format!("RESERVED {largest} {largest}\r\n").as_bytes());
+        assert_eq!(Numbers::one(b"WATCHING", 1).bytes(), b"WATCHING 1\r\n");
+    }
+}

@@ -1,0 +1,295 @@
+//! One connection: which bytes it reads next, what it waits for, and how it ends.
+
+use std::sync::Arc;
+
+use broker::{Dialect, Event, NewJob, Outbox, Position, SessionId, Turn};
+
+use crate::command::{Malformed, recognise};
+use crate::environment::{Listener, Server};
+use crate::reply;
+use crate::wire::{Excess, Line, excess, first_line};
+
+/// A reply that depends on nothing in the log waits for this position.
+pub(crate) const AT_ONCE: Position = Position(0);
+
+/// One connection that speaks beanstalkd's protocol, without I/O.
+#[derive(Debug)]
+pub struct Session {
+    pub(crate) id: SessionId,
+    pub(crate) listener: Arc<Listener>,
+    pub(crate) reading: Reading,
+    pub(crate) waiting: Waiting,
+    /// Sent a put of an acceptable size; counted as such.
+    pub(crate) is_producer: bool,
+    /// Asked for a job, or got one by its id; counted as such.
+    pub(crate) is_worker: bool,
+    /// The peer sends no more.
+    input_ended: bool,
+    /// The last `input` left bytes, which the owner will present again.
+    has_leftover: bool,
+    /// The session of the broker is closed; nothing is read or answered any more.
+    ended: bool,
+}
+
+/// What the next bytes of the connection are.
+#[derive(Debug)]
+pub(crate) enum Reading {
+    /// A command line.
+    Line,
+    /// The rest of a line that is too long, to be thrown away and then answered for.
+    LongLine,
+    /// The body of a put, and its CR LF.
+    Body(PendingPut),
+    /// So many more bytes of a body that is too big, to be thrown away and then answered for.
+    /// More than 32 bits: the largest that can be announced, and CR LF.
+    BigBody(u64),
+}
+
+/// A put whose body is on its way.
+#[derive(Debug)]
+pub(crate) struct PendingPut {
+    pub(crate) job: NewJob,
+    /// Announced length, CR LF not included.
+    pub(crate) body_bytes: usize,
+    /// What came so far, CR LF included. Empty if the body arrives in one piece.
+    pub(crate) gathered: Vec<u8>,
+}
+
+/// What the session waits for; it reads no command meanwhile.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Waiting {
+    Nothing,
+    Job,
+    Kick,
+}
+
+impl Session {
+    /// A new connection, accepted by `listener`; its events go to `mailbox`.
+    pub fn new(listener: Arc<Listener>, turn: &mut Turn<'_>, mailbox: usize) -> Self {
+        let id = turn.open_session(mailbox);
+        let counters = &listener.server.counters;
+        counters.connections.add_one();
+        counters.connections_total.add_one();
+        Self {
+            id,
+            listener,
+            reading: Reading::Line,
+            waiting: Waiting::Nothing,
+            is_producer: false,
+            is_worker: false,
+            input_ended: false,
+            has_leftover: false,
+            ended: false,
+        }
+    }
+
+    /// Its number in the broker: the address of its events.
+    pub fn id(&self) -> SessionId {
+        self.id
+    }
+
+    /// Bytes of memory held for a body that is on its way.
+    pub fn buffered_bytes(&self) -> usize {
+        match &self.reading {
+            Reading::Body(put) => put.gathered.capacity(),
+            Reading::Line | Reading::LongLine | Reading::BigBody(_) => 0,
+        }
+    }
+
+    pub(crate) fn server(&self) -> &Server {
+        &self.listener.server
+    }
+
+    fn is_reading(&self) -> bool {
+        self.waiting == Waiting::Nothing && !self.ended
+    }
+
+    pub(crate) fn is_input_ended(&self) -> bool {
+        self.input_ended
+    }
+
+    /// Deals with one line, or one stretch of a body; returns how many bytes that took. 0: more
+    /// must arrive first.
+    fn step(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
+        match &mut self.reading {
+            Reading::Line => self.read_line(bytes, turn, outbox),
+            Reading::LongLine => self.discard_line(bytes, outbox),
+            Reading::Body(_) => self.read_body(bytes, turn, outbox),
+            Reading::BigBody(missing) => {
+                let count = usize::try_from(*missing).unwrap_or(usize::MAX).min(bytes.len());
+                *missing -= count as u64;
+                if *missing == 0 {
+                    self.reading = Reading::Line;
+                    outbox.reply(AT_ONCE, reply::JOB_TOO_BIG);
+                }
+                count
+            }
+        }
+    }
+
+    fn read_line(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
+        match first_line(bytes) {
+            Line::Complete(line) => {
+                match recognise(line) {
+                    Ok(command) => self.execute(command, turn, outbox),
+                    Err(Malformed::BadFormat) => outbox.reply(AT_ONCE, reply::BAD_FORMAT),
+                    Err(Malformed::UnknownCommand) => {
+                        outbox.reply(AT_ONCE, reply::UNKNOWN_COMMAND);
+                    }
+                }
+                line.len() + reply::CR_LF.len()
+            }
+            Line::Incomplete => 0,
+            Line::TooLong => {
+                self.reading = Reading::LongLine;
+                self.discard_line(bytes, outbox)
+            }
+        }
+    }
+
+    fn discard_line(&mut self, bytes: &[u8], outbox: &mut Outbox) -> usize {
+        match excess(bytes) {
+            Excess::Ends(count) => {
+                self.reading = Reading::Line;
+                outbox.reply(AT_ONCE, reply::BAD_FORMAT);
+                count
+            }
+            Excess::GoesOn(count) => count,
+        }
+    }
+
+    fn read_body(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
+        let Reading::Body(put) = &mut self.reading else { return 0 };
+        let job = put.job;
+        let whole_bytes = put.body_bytes + reply::CR_LF.len();
+        let count = bytes.len().min(whole_bytes - put.gathered.len());
+        if count == whole_bytes {
+            self.reading = Reading::Line;
+            self.finish_put(job, &bytes[..count], turn, outbox);
+            return count;
+        }
+        put.gather(&bytes[..count]);
+        if put.gathered.len() == whole_bytes {
+            let gathered = std::mem::take(&mut put.gathered);
+            self.reading = Reading::Line;
+            self.finish_put(job, &gathered, turn, outbox);
+        }
+        count
+    }
+
+    /// Closes the session in the broker, once: what it holds is given back.
+    fn end(&mut self, turn: &mut Turn<'_>) {
+        if self.ended {
+            return;
+        }
+        self.ended = true;
+        if let Reading::Body(_) = self.reading {
+            // The original numbers a put when its line arrives, and the number of one that is cut
+            // short is lost. Here numbers are dealt when the body is complete, so between
+            // connections they follow the order of the bodies' ends, not that of the lines.
+            turn.skip_job_id();
+            self.reading = Reading::Line;
+        }
+        turn.close_session(self.id);
+        let counters = &self.listener.server.counters;
+        counters.connections.remove_one();
+        if self.is_producer {
+            counters.producers.remove_one();
+        }
+        if self.is_worker {
+            counters.workers.remove_one();
+        }
+    }
+
+    /// After the peer ended its sending: closes as soon as all that it sent is dealt with.
+    fn end_if_drained(&mut self, turn: &mut Turn<'_>) {
+        if self.input_ended && self.waiting == Waiting::Nothing && !self.has_leftover {
+            self.end(turn);
+        }
+    }
+
+    /// `quit`: nothing after it is looked at.
+    pub(crate) fn quit(&mut self, turn: &mut Turn<'_>) {
+        self.end(turn);
+    }
+}
+
+impl PendingPut {
+    /// Keeps a stretch of the body. The buffer grows with what really came: to at most twice that,
+    /// and never beyond the announced length.
+    fn gather(&mut self, bytes: &[u8]) {
+        let needed = self.gathered.len() + bytes.len();
+        if needed > self.gathered.capacity() {
+            let whole_bytes = self.body_bytes + reply::CR_LF.len();
+            let capacity = needed.max(2 * self.gathered.len()).min(whole_bytes);
+            self.gathered.reserve_exact(capacity - self.gathered.len());
+        }
+        self.gathered.extend_from_slice(bytes);
+    }
+}
+
+impl Dialect for Session {
+    fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
+        let mut used = 0;
+        while self.is_reading() {
+            let count = self.step(&bytes[used..], turn, outbox);
+            if count == 0 {
+                break;
+            }
+            used += count;
+        }
+        // After quit, and after the end of the input, an unfinished command is of no use.
+        let is_waiting = self.waiting != Waiting::Nothing;
+        if self.ended || (self.input_ended && !is_waiting) {
+            used = bytes.len();
+        }
+        self.has_leftover = used < bytes.len();
+        self.end_if_drained(turn);
+        used
+    }
+
+    fn event(&mut self, event: Event, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        if self.ended {
+            return;
+        }
+        self.waiting = Waiting::Nothing;
+        match event {
+            Event::Granted(grant) => crate::commands::reply_reserved(&grant, outbox),
+            Event::TimedOut(after) => outbox.reply(after, reply::TIMED_OUT),
+            Event::DeadlineSoon => outbox.reply(AT_ONCE, reply::DEADLINE_SOON),
+            Event::Kicked(count, after) => crate::commands::reply_kicked(count, after, outbox),
+        }
+        self.end_if_drained(turn);
+    }
+
+    fn end_of_input(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        self.input_ended = true;
+        match self.waiting {
+            // What is left is the beginning of a command that will never be complete.
+            Waiting::Nothing => self.has_leftover = false,
+            Waiting::Job => {
+                // COMPAT(beanstalkd): a half-closed connection does not wait; cases
+                // half-close-while-waiting, half-close-then-empty-reserve-times-out. If a job was
+                // granted in the same moment, its event is on the way and answers the reserve.
+                if let Some(after) = turn.cancel_wait(self.id) {
+                    self.waiting = Waiting::Nothing;
+                    outbox.reply(after, reply::TIMED_OUT);
+                }
+            }
+            Waiting::Kick => {}
+        }
+        self.end_if_drained(turn);
+    }
+
+    fn wants_input(&self) -> bool {
+        self.is_reading() && !self.input_ended
+    }
+
+    fn finished(&self) -> bool {
+        self.ended
+    }
+
+    fn close(&mut self, turn: &mut Turn<'_>) {
+        self.end(turn);
+    }
+}

@@ -1,0 +1,262 @@
+//! When a name must stand in quotes, so that a YAML reader takes it for the text it is.
+//!
+//! Statistics are YAML. Release 1.12 of the original writes names bare, 1.13 always in quotes.
+//! Some clients read real YAML and would take a tube `123` for a number; others split at `: ` and
+//! would hand the quotes to their user. Quotes only where they are needed suit both.
+
+/// Appends `text` as YAML of one line: bare if every reader takes it for text, else in quotes.
+pub(crate) fn append_scalar(yaml: &mut Vec<u8>, text: &[u8]) {
+    if is_plain_text(text) {
+        yaml.extend_from_slice(text);
+    } else {
+        append_quoted(yaml, text);
+    }
+}
+
+/// Appends `text` in quotes. Bytes that are not UTF-8 are shown as the character of that number.
+pub(crate) fn append_quoted(yaml: &mut Vec<u8>, text: &[u8]) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    let is_utf8 = std::str::from_utf8(text).is_ok();
+    yaml.push(b'"');
+    for &byte in text {
+        match byte {
+            b'"' | b'\\' => yaml.extend_from_slice(&[b'\\', byte]),
+            b' '..=b'~' => yaml.push(byte),
+            0x80.. if is_utf8 => yaml.push(byte),
+            0..0x20 | 0x7f.. => {
+                let (high, low) = (HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]);
+                yaml.extend_from_slice(&[b'\\', b'x', high, low]);
+            }
+        }
+    }
+    yaml.push(b'"');
+}
+
+/// Whether readers of YAML 1.1 and of 1.2 take the bare text for a string, unchanged.
+fn is_plain_text(text: &[u8]) -> bool {
+    let (Some(first), Some(last)) = (text.first(), text.last()) else { return false };
+    let has_indicator = b"-?:,[]{}#&*!|>'\"%@` ".contains(first) || b": ".contains(last);
+    let is_printable = text.iter().all(|byte| matches!(byte, b' '..=b'~'));
+    let ends_early = text.windows(2).any(|pair| pair == b": " || pair == b" #");
+    !has_indicator
+        && is_printable
+        && !ends_early
+        && !is_word(text)
+        && !is_number(text)
+        && !is_date(text)
+}
+
+/// Words that stand for a value, in any case: readers differ in the cases they know.
+fn is_word(text: &[u8]) -> bool {
+    const WORDS: [&[u8]; 15] = [
+        b"~", b"null", b"true", b"false", b"yes", b"no", b"on", b"off", b"y", b"n", b"=", b"<<",
+        b".inf", b".nan", b"...",
+    ];
+    let unsigned = text.strip_prefix(b"+").unwrap_or(text);
+    WORDS.iter().any(|word| unsigned.eq_ignore_ascii_case(word))
+}
+
+/// Whether the text is a number to some reader: decimal with `_` and `,` between digits, a
+/// fraction, an exponent, base 60 (`1:30`), or a prefix for another base. Laxer than any one
+/// reader (`1.2.3`), for quotes do less harm than a wrong value.
+fn is_number(text: &[u8]) -> bool {
+    let unsigned = text.strip_prefix(b"+").unwrap_or(text);
+    match unsigned {
+        [b'0', b'x' | b'X', digits @ ..] => consists_of(digits, |byte| byte.is_ascii_hexdigit()),
+        [b'0', b'o' | b'O' | b'b' | b'B', digits @ ..] => {
+            consists_of(digits, |byte| byte.is_ascii_digit())
+        }
+        decimal => {
+            let mut parts = decimal.splitn(2, |byte| matches!(byte, b'e' | b'E'));
+            let mantissa = parts.next().unwrap_or_default();
+            let is_mantissa =
+                consists_of(mantissa, |byte| byte.is_ascii_digit() || b".:,".contains(&byte));
+            let has_digit = mantissa.iter().any(u8::is_ascii_digit);
+            is_mantissa && has_digit && parts.next().is_none_or(is_exponent)
+        }
+    }
+}
+
+fn is_exponent(text: &[u8]) -> bool {
+    let digits = match text {
+        [b'+' | b'-', digits @ ..] | digits => digits,
+    };
+    consists_of(digits, |byte| byte.is_ascii_digit())
+}
+
+/// Whether there are bytes, and all of them are of a kind or `_`.
+fn consists_of(text: &[u8], is_of_the_kind: impl Fn(u8) -> bool) -> bool {
+    !text.is_empty() && text.iter().all(|&byte| byte == b'_' || is_of_the_kind(byte))
+}
+
+/// Whether the text begins with a date, `2026-01-31`, after which a time may follow.
+fn is_date(text: &[u8]) -> bool {
+    let mut parts = text.splitn(3, |&byte| byte == b'-');
+    let mut next_digits = |wanted: std::ops::RangeInclusive<usize>| {
+        let part = parts.next().unwrap_or_default();
+        let digits = part.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        wanted.contains(&digits).then(|| &part[digits..])
+    };
+    next_digits(4..=4).is_some_and(<[u8]>::is_empty)
+        && next_digits(1..=2).is_some_and(<[u8]>::is_empty)
+        && next_digits(1..=2).is_some_and(|rest| matches!(rest, [] | [b'T' | b't' | b' ', ..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &[u8], wanted: &str) {
+        let mut yaml = Vec::new();
+        append_scalar(&mut yaml, text);
+        assert_eq!(String::from_utf8_lossy(&yaml), wanted);
+    }
+
+    #[test]
+    fn ordinary_names_stay_bare() {
+        for name in [
+            "default",
+            "emails",
+            "mail.send",
+            "a-b_c",
+            "q1795154138058_1",
+            "1st",
+            "10-feed",
+            "feed",
+            "e3",
+            "1e",
+            "1e3x",
+            "x1e3",
+            "0xg",
+            "0x",
+            "0b",
+            "deadbeef",
+            "cafe",
+            "1.2-a",
+            "nothing",
+            "yesterday",
+            "only",
+            "nullable",
+            "offline",
+            "a/b;c",
+            "$x",
+            "(x)",
+            "x;y",
+            "..",
+            ".",
+            "+",
+            "+a",
+            "_",
+            "_x",
+            "/",
+            ";",
+            "a.inf",
+            ".info",
+            "2026-01",
+            "2026-1-x",
+            "2026-01-011",
+            "20260-01-01",
+            "26-01-01",
+            "a 2026-01-01",
+            "x86_64",
+            "vm",
+            "a:b",
+            "a#b",
+            "inf",
+            "nan",
+            "\\",
+            "Linux 6.1",
+            "0x1.5",
+            "1-1",
+            "12-12-12",
+        ] {
+            check(name.as_bytes(), name);
+        }
+    }
+
+    #[test]
+    fn what_yaml_reads_as_something_else_is_quoted() {
+        for name in [
+            "",
+            "123",
+            "0",
+            "007",
+            "+1",
+            "1_000",
+            "1,000",
+            "1e3",
+            "1E-3",
+            "1e+3",
+            "1.5",
+            ".5",
+            "1.",
+            "1.5e3",
+            "+.5",
+            "0x1f",
+            "0XFF",
+            "0o17",
+            "0b101",
+            "1:30",
+            "10:30:59",
+            "1.2.3",
+            "+0x1f",
+            "true",
+            "True",
+            "TRUE",
+            "false",
+            "null",
+            "Null",
+            "~",
+            "yes",
+            "No",
+            "on",
+            "OFF",
+            "y",
+            "N",
+            ".inf",
+            ".Inf",
+            "+.inf",
+            ".NaN",
+            "=",
+            "<<",
+            "...",
+            "2026-01-31",
+            "2026-1-1",
+            "2026-01-31T10",
+            "2026-01-31 10:00:00",
+            "-x",
+            "-",
+            "?x",
+            ":x",
+            "[a]",
+            "{a}",
+            "&a",
+            "*a",
+            "!a",
+            "|",
+            ">",
+            "%a",
+            "@a",
+            "`a",
+            "'a'",
+            "#1 SMP @0",
+            " a",
+            "a ",
+            "a: b",
+            "a:",
+            "a #b",
+            ",a",
+        ] {
+            check(name.as_bytes(), &format!("\"{name}\""));
+        }
+    }
+
+    #[test]
+    fn quoted_text_is_escaped() {
+        check(b"\"a\\b\"", r#""\"a\\b\"""#);
+        check(b"a\nb\t\x7f\0", r#""a\x0ab\x09\x7f\x00""#);
+        check("\u{e4}\u{20ac}".as_bytes(), "\"\u{e4}\u{20ac}\"");
+        check(b"\xe4\xff", r#""\xe4\xff""#);
+    }
+}
