@@ -1,2 +1,43 @@
-//! The binary.
-fn main() {}
+//! The program `lineshaft`: reads the command line and hands over to the subcommand.
+
+mod cli;
+mod client;
+mod commands;
+mod interrupt;
+mod text;
+
+use std::io;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Command};
+
+fn main() -> ExitCode {
+    match run(Cli::parse()) {
+        Ok(code) => code,
+        // Whoever read our output has seen enough, as `head` does.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("lineshaft: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    match cli.command {
+        None => anyhow::bail!("the server is not part of this build yet; see `lineshaft --help`"),
+        Some(Command::Put(arguments)) => commands::put::run(arguments),
+        Some(Command::Work(arguments)) => commands::work::run(arguments),
+        Some(Command::Stats(arguments)) => commands::stats::run(&arguments),
+        Some(Command::Peek(arguments)) => commands::peek::run(&arguments),
+        Some(Command::Kick(arguments)) => commands::kick::run(&arguments),
+        Some(Command::Watch(arguments)) => commands::watch::run(arguments),
+    }
+}
+
+/// Only our own output: a broken connection is wrapped in an error of the client.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}

@@ -1,0 +1,215 @@
+//! The connection itself: TCP or UNIX socket, a buffered writing half and a buffered reading half.
+
+use std::io::{self, BufWriter, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use super::{Address, ClientError, Reply};
+
+/// How much is read from the socket at once.
+const READ_BYTES: usize = 64 * 1024;
+
+/// How much is gathered before it is written to the socket.
+const WRITE_BYTES: usize = 64 * 1024;
+
+/// A connected socket of either kind.
+#[derive(Debug)]
+pub(super) enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// Connects to the first of the host's addresses that answers.
+pub(super) fn connect(address: &Address, timeout: Option<Duration>) -> io::Result<Stream> {
+    let (host, port) = match address {
+        Address::Unix(path) => return UnixStream::connect(path).map(Stream::Unix),
+        Address::Tcp { host, port } => (host.as_str(), *port),
+    };
+    let mut last_error = io::Error::new(io::ErrorKind::NotFound, "no such host");
+    for candidate in (host, port).to_socket_addrs()? {
+        let attempt = match timeout {
+            Some(timeout) => TcpStream::connect_timeout(&candidate, timeout),
+            None => TcpStream::connect(candidate),
+        };
+        match attempt {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                return Ok(Stream::Tcp(stream));
+            }
+            Err(error) => last_error = error,
+        }
+    }
+    Err(last_error)
+}
+
+/// Makes the two halves of one connection.
+pub(super) fn split(stream: Stream) -> io::Result<(Requests, Replies)> {
+    let for_writing = match &stream {
+        Stream::Tcp(stream) => Stream::Tcp(stream.try_clone()?),
+        Stream::Unix(stream) => Stream::Unix(stream.try_clone()?),
+    };
+    let requests = Requests { writer: BufWriter::with_capacity(WRITE_BYTES, for_writing) };
+    let replies = Replies { stream, buffer: Vec::new(), start: 0, read_timeout: None };
+    Ok((requests, replies))
+}
+
+/// The writing half. Nothing is sent before [`Requests::flush`] or a full buffer.
+#[derive(Debug)]
+pub(crate) struct Requests {
+    writer: BufWriter<Stream>,
+}
+
+impl Requests {
+    /// Adds one command line; the line end is added here.
+    pub(crate) fn line(&mut self, line: &str) -> Result<(), ClientError> {
+        self.write(&[line.as_bytes()])
+    }
+
+    /// Adds a `put` with its body.
+    pub(crate) fn put(
+        &mut self,
+        schedule: super::Schedule,
+        ttr_seconds: u32,
+        body: &[u8],
+    ) -> Result<(), ClientError> {
+        let super::Schedule { priority, delay_seconds } = schedule;
+        let line = format!("put {priority} {delay_seconds} {ttr_seconds} {}\r\n", body.len());
+        self.write(&[line.as_bytes(), body])
+    }
+
+    fn write(&mut self, parts: &[&[u8]]) -> Result<(), ClientError> {
+        for part in parts {
+            self.writer.write_all(part).map_err(ClientError::Broken)?;
+        }
+        self.writer.write_all(b"\r\n").map_err(ClientError::Broken)
+    }
+
+    /// Sends what was added so far.
+    pub(crate) fn flush(&mut self) -> Result<(), ClientError> {
+        self.writer.flush().map_err(ClientError::Broken)
+    }
+}
+
+/// The reading half.
+#[derive(Debug)]
+pub(crate) struct Replies {
+    stream: Stream,
+    /// Received bytes; those before `start` have been used.
+    buffer: Vec<u8>,
+    start: usize,
+    /// What the socket is set to, so that it is set again only when it changes.
+    read_timeout: Option<Duration>,
+}
+
+impl Replies {
+    /// Waits for the next reply, however long it takes.
+    pub(crate) fn next_reply(&mut self) -> Result<Reply, ClientError> {
+        loop {
+            if let Some(reply) = self.buffered()? {
+                return Ok(reply);
+            }
+            self.set_read_timeout(None)?;
+            self.fill()?;
+        }
+    }
+
+    /// Waits at most `timeout` for the next reply. What arrived of an incomplete one is kept.
+    pub(crate) fn next_within(&mut self, timeout: Duration) -> Result<Option<Reply>, ClientError> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            if let Some(reply) = self.buffered()? {
+                return Ok(Some(reply));
+            }
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
+                return Ok(None);
+            }
+            // The system counts in microseconds and takes 0 for "wait for ever".
+            self.set_read_timeout(Some(remaining.max(Duration::from_millis(1))))?;
+            self.fill()?;
+        }
+    }
+
+    /// Fails when the server has closed the connection; does not wait.
+    pub(crate) fn check_open(&mut self) -> Result<(), ClientError> {
+        self.stream.set_nonblocking(true).map_err(ClientError::Broken)?;
+        let outcome = self.fill();
+        self.stream.set_nonblocking(false).map_err(ClientError::Broken)?;
+        outcome
+    }
+
+    fn buffered(&mut self) -> Result<Option<Reply>, ClientError> {
+        let Some((reply, used)) = Reply::parse(&self.buffer[self.start..])? else {
+            return Ok(None);
+        };
+        self.start += used;
+        Ok(Some(reply))
+    }
+
+    /// Reads once. Coming back with nothing (time over, or not ready) is no error.
+    fn fill(&mut self) -> Result<(), ClientError> {
+        self.buffer.drain(..self.start);
+        self.start = 0;
+        let filled = self.buffer.len();
+        self.buffer.resize(filled + READ_BYTES, 0);
+        let outcome = self.stream.read(&mut self.buffer[filled..]);
+        self.buffer.truncate(filled + *outcome.as_ref().unwrap_or(&0));
+        match outcome {
+            Ok(0) => Err(ClientError::Closed),
+            Ok(_) => Ok(()),
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock
+                | io::ErrorKind::TimedOut
+                | io::ErrorKind::Interrupted => Ok(()),
+                _ => Err(ClientError::Broken(error)),
+            },
+        }
+    }
+
+    fn set_read_timeout(&mut self, timeout: Option<Duration>) -> Result<(), ClientError> {
+        if self.read_timeout != timeout {
+            self.stream.set_read_timeout(timeout).map_err(ClientError::Broken)?;
+            self.read_timeout = timeout;
+        }
+        Ok(())
+    }
+}
+
+impl Stream {
+    fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => stream.set_read_timeout(timeout),
+            Stream::Unix(stream) => stream.set_read_timeout(timeout),
+        }
+    }
+
+    fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => stream.set_nonblocking(nonblocking),
+            Stream::Unix(stream) => stream.set_nonblocking(nonblocking),
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.read(buffer),
+            Stream::Unix(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.write(bytes),
+            Stream::Unix(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,82 @@
+//! `lineshaft kick`: makes buried or delayed jobs ready again.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::cli::KickArguments;
+use crate::client::{Client, Stats};
+use crate::text;
+
+/// How many jobs one command asks for: the server does nothing else meanwhile.
+const KICK_AT_ONCE: u64 = 10_000;
+
+/// Kicks one job by id, or some or all of a queue.
+pub(crate) fn run(arguments: &KickArguments) -> Result<ExitCode> {
+    let mut client = Client::connect(&arguments.server.server)?;
+    match (&arguments.queue, arguments.id) {
+        (Some(queue), _) => kick_queue(&mut client, arguments, queue),
+        (None, Some(id)) => kick_job(&mut client, id),
+        (None, None) => unreachable!("the command line requires a queue or an id"),
+    }
+}
+
+fn kick_job(client: &mut Client, id: u64) -> Result<ExitCode> {
+    if client.kick_job(id)? {
+        println!("job {id} is ready");
+        return Ok(ExitCode::SUCCESS);
+    }
+    match client.stats_job(id)?.as_ref().and_then(|stats| stats.get("state")) {
+        None => eprintln!("lineshaft: there is no job {id}"),
+        Some("reserved") => eprintln!("lineshaft: a worker has job {id}; nothing to kick"),
+        Some(state) => eprintln!("lineshaft: job {id} is {state}; nothing to kick"),
+    }
+    Ok(ExitCode::FAILURE)
+}
+
+fn kick_queue(client: &mut Client, arguments: &KickArguments, queue: &str) -> Result<ExitCode> {
+    client.use_queue(queue)?;
+    let stats = client.stats_queue(queue)?.unwrap_or_default();
+    let Some((state, present)) = kickable(&stats) else {
+        eprintln!("lineshaft: no job in {queue} is buried or delayed");
+        return Ok(ExitCode::FAILURE);
+    };
+    // Never more than were there at the beginning: after the last buried job the server would go
+    // on with the delayed ones.
+    let wanted = if arguments.all { present } else { present.min(u64::from(arguments.count)) };
+    let mut kicked = 0;
+    while kicked < wanted {
+        let bound = (wanted - kicked).min(KICK_AT_ONCE) as u32;
+        match client.kick(bound)? {
+            0 => break,
+            count => kicked += count,
+        }
+    }
+    let rest = present.saturating_sub(kicked);
+    let left = if rest == 0 { String::new() } else { format!(", {} left", text::count(rest)) };
+    println!("{} kicked in {queue}{left}", text::counted(kicked, &format!("{state} job")));
+    Ok(if kicked == 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Which jobs the server would kick, and how many there are.
+fn kickable(stats: &Stats) -> Option<(&'static str, u64)> {
+    ["buried", "delayed"]
+        .into_iter()
+        .map(|state| (state, stats.number(&format!("current-jobs-{state}"))))
+        .find(|(_, count)| *count > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buried_jobs_are_kicked_before_delayed_ones() {
+        let stats = |text: &str| Stats::parse(text.as_bytes());
+        let both = stats("---\ncurrent-jobs-delayed: 2\ncurrent-jobs-buried: 3\n");
+        assert_eq!(kickable(&both), Some(("buried", 3)));
+        let delayed = stats("---\ncurrent-jobs-delayed: 2\ncurrent-jobs-buried: 0\n");
+        assert_eq!(kickable(&delayed), Some(("delayed", 2)));
+        assert_eq!(kickable(&Stats::default()), None);
+    }
+}

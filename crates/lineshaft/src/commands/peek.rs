@@ -1,0 +1,80 @@
+//! `lineshaft peek`: shows a job without taking it.
+
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::cli::PeekArguments;
+use crate::client::{Client, Job, Stats, WaitingState};
+use crate::text;
+
+/// Writes the body to the output and a line about the job to the error output.
+pub(crate) fn run(arguments: &PeekArguments) -> Result<ExitCode> {
+    let mut client = Client::connect(&arguments.server.server)?;
+    let job = match (&arguments.queue, arguments.id) {
+        (Some(queue), _) => {
+            client.use_queue(queue)?;
+            client.peek_next(arguments.state)?
+        }
+        (None, Some(id)) => client.peek(id)?,
+        (None, None) => unreachable!("the command line requires a queue or an id"),
+    };
+    let Some(job) = job else {
+        eprintln!("lineshaft: {}", nothing_there(&mut client, arguments)?);
+        return Ok(ExitCode::FAILURE);
+    };
+    if !arguments.quiet {
+        let stats = client.stats_job(job.id)?.unwrap_or_default();
+        eprintln!("{}", about(&job, &stats));
+    }
+    let mut output = io::stdout().lock();
+    output.write_all(&job.body)?;
+    if output.is_terminal() && !job.body.ends_with(b"\n") {
+        output.write_all(b"\n")?;
+    }
+    output.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One line about a job, such as
+/// `job 12 in mail: ready, priority 1024, 45 bytes, put 2 m ago, taken 0 times`.
+fn about(job: &Job, stats: &Stats) -> String {
+    let state = match stats.get("state") {
+        Some("reserved") => "leased",
+        Some(state) => state,
+        None => "gone meanwhile",
+    };
+    let due = match stats.number("time-left") {
+        0 => String::new(),
+        left => format!(" for {}", text::seconds(left)),
+    };
+    format!(
+        "job {} in {}: {state}{due}, priority {}, {}, put {} ago, taken {}",
+        job.id,
+        stats.get("tube").unwrap_or("?"),
+        stats.number("pri"),
+        text::counted(job.body.len() as u64, "byte"),
+        text::seconds(stats.number("age")),
+        text::counted(stats.number("reserves"), "time"),
+    )
+}
+
+/// Says what is missing, and where there is something to see instead.
+fn nothing_there(client: &mut Client, arguments: &PeekArguments) -> Result<String> {
+    let Some(queue) = &arguments.queue else {
+        return Ok(format!("there is no job {}", arguments.id.unwrap_or(0)));
+    };
+    let stats = client.stats_queue(queue)?.unwrap_or_default();
+    let others: Vec<String> = [WaitingState::Ready, WaitingState::Delayed, WaitingState::Buried]
+        .into_iter()
+        .map(|state| (state.word(), stats.number(&format!("current-jobs-{}", state.word()))))
+        .filter(|(_, count)| *count > 0)
+        .map(|(word, count)| format!("{} {word} (see --state {word})", text::count(count)))
+        .collect();
+    let wanted = arguments.state.word();
+    Ok(match others.as_slice() {
+        [] => format!("no job in {queue} is {wanted}"),
+        others => format!("no job in {queue} is {wanted}, but {}", others.join(" and ")),
+    })
+}

@@ -1,0 +1,260 @@
+//! `lineshaft put`: arguments, lines or a whole input become jobs.
+//!
+//! Commands are sent ahead of their replies: this thread reads the input and sends, a second one
+//! (see `collect`) receives. The bounded channel between them is the window: it holds what is in
+//! flight, in order, and makes this thread wait when the server falls behind.
+
+mod input;
+mod tally;
+
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::cli::PutArguments;
+use crate::client::{Client, ClientError, Replies, Reply, Requests, Schedule, unexpected};
+use crate::interrupt::Interrupts;
+use crate::text;
+use input::{Input, Piece};
+use tally::{Refusal, Tally};
+
+/// Jobs sent and not yet answered. The replies of so many fit a socket's buffer, so the server
+/// never has to wait for us to read before it reads on.
+const IN_FLIGHT_MAX: usize = 1000;
+
+/// No progress bar for what is over sooner than this.
+const BAR_AFTER: Duration = Duration::from_millis(700);
+
+/// What the receiving thread has to expect next.
+enum Pending {
+    /// A job was sent.
+    Sent(u64),
+    /// A job was not sent, because the server's limit is known.
+    TooBig { number: u64, bytes: u64 },
+}
+
+/// What both threads and the handler of Ctrl-C share.
+#[derive(Clone)]
+struct Shared {
+    tally: Arc<Mutex<Tally>>,
+    /// Set when it makes no sense to send more.
+    stop: Arc<AtomicBool>,
+    bar: ProgressBar,
+}
+
+impl Shared {
+    fn tally(&self) -> MutexGuard<'_, Tally> {
+        self.tally.lock().expect("no thread panics while it holds the tally")
+    }
+
+    fn show(&self, quiet: bool, started: Instant) {
+        self.bar.finish_and_clear();
+        let tally = self.tally();
+        if !quiet {
+            eprintln!("{} in {}", tally.summary(), text::elapsed(started.elapsed()));
+        }
+        for line in tally.refusals() {
+            eprintln!("lineshaft: {line}");
+        }
+    }
+}
+
+/// Puts all jobs and says how it went.
+pub(crate) fn run(arguments: PutArguments) -> Result<ExitCode> {
+    let started = Instant::now();
+    let mut client = Client::connect(&arguments.server.server)?;
+    client.use_queue(&arguments.queue)?;
+    let body_bytes_max = body_bytes_max(&mut client)?;
+    let input = Input::open(&arguments, body_bytes_max)?;
+    if input.is_typed() && !arguments.quiet {
+        eprintln!("one job per line, end with Ctrl-D:");
+    }
+    let shared = Shared {
+        tally: Arc::new(Mutex::new(Tally::new(&arguments.queue, input.noun(), body_bytes_max))),
+        stop: Arc::new(AtomicBool::new(false)),
+        bar: hidden_bar(input.bytes()),
+    };
+    let for_interrupt = shared.clone();
+    let quiet = arguments.quiet;
+    Interrupts::listen(move |_count| {
+        for_interrupt.show(quiet, started);
+        eprintln!("lineshaft: interrupted; what was still on its way may be in, too");
+        std::process::exit(130);
+    })?;
+
+    let (requests, replies) = client.into_halves();
+    let (sender, receiver) = sync_channel(IN_FLIGHT_MAX);
+    let for_collector = shared.clone();
+    let print_ids = arguments.ids;
+    let collector = thread::spawn(move || {
+        let outcome = collect(replies, &receiver, &for_collector, print_ids);
+        for_collector.stop.store(true, Ordering::Relaxed);
+        outcome
+    });
+    let mut feeder = Feeder { requests, pending: sender, shared: shared.clone(), started };
+    let fed = feeder.feed(input, &arguments);
+    drop(feeder);
+    let collected = collector.join().expect("the receiving thread does not panic");
+    shared.show(quiet, started);
+    // A broken connection is felt by both threads; the receiving one knows the reason.
+    collected?;
+    fed?;
+    let complete = shared.tally().is_complete();
+    Ok(if complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The server's own limit, when it tells one.
+fn body_bytes_max(client: &mut Client) -> Result<Option<u64>, ClientError> {
+    match client.stats() {
+        Ok(stats) => Ok(Some(stats.number("max-job-size")).filter(|bytes| *bytes > 0)),
+        Err(error) if error.is_disconnect() => Err(error),
+        Err(_) => Ok(None),
+    }
+}
+
+/// A progress bar that is not to be seen yet; bytes where their number is known.
+fn hidden_bar(input_bytes: Option<u64>) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(input_bytes, ProgressDrawTarget::hidden());
+    let template = match input_bytes {
+        Some(_) => "{msg} {wide_bar} {bytes}/{total_bytes}, {eta} left",
+        None => "{spinner} {msg}, {bytes} in {elapsed}",
+    };
+    bar.with_style(ProgressStyle::with_template(template).expect("the templates are constant"))
+}
+
+/// Reads the input and sends.
+struct Feeder {
+    requests: Requests,
+    pending: SyncSender<Pending>,
+    shared: Shared,
+    started: Instant,
+}
+
+impl Feeder {
+    fn feed(&mut self, mut input: Input, arguments: &PutArguments) -> Result<()> {
+        let schedule = Schedule { priority: arguments.priority, delay_seconds: arguments.delay };
+        let with_bar = !arguments.quiet && !input.is_typed() && io::stderr().is_terminal();
+        let mut number = 0;
+        loop {
+            if input.would_wait() {
+                // What was typed so far must not wait for what comes next.
+                self.requests.flush()?;
+            }
+            if self.shared.stop.load(Ordering::Relaxed) {
+                self.shared.tally().stopped_after(number);
+                break;
+            }
+            let Some(piece) = input.next_piece().context("cannot read the input")? else { break };
+            number += 1;
+            let pending = match piece {
+                Piece::Body(body) => {
+                    self.requests.put(schedule, arguments.ttr, body)?;
+                    Pending::Sent(number)
+                }
+                Piece::TooBig { bytes } => Pending::TooBig { number, bytes },
+            };
+            if !self.enqueue(pending)? {
+                break;
+            }
+            if with_bar && number % 1000 == 0 {
+                self.show_progress(input.bytes_read());
+            }
+        }
+        Ok(self.requests.flush()?)
+    }
+
+    /// Waits for a place in the window. `false`: the receiving thread has ended.
+    fn enqueue(&mut self, pending: Pending) -> Result<bool, ClientError> {
+        match self.pending.try_send(pending) {
+            Ok(()) => Ok(true),
+            Err(TrySendError::Full(pending)) => {
+                self.requests.flush()?;
+                Ok(self.pending.send(pending).is_ok())
+            }
+            Err(TrySendError::Disconnected(_)) => Ok(false),
+        }
+    }
+
+    fn show_progress(&self, bytes_read: u64) {
+        let bar = &self.shared.bar;
+        bar.set_position(bytes_read);
+        bar.set_message(text::counted(self.shared.tally().accepted(), "job"));
+        if bar.is_hidden() && self.started.elapsed() > BAR_AFTER {
+            bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
+    }
+}
+
+/// Receives one reply for each job that was sent, until the sender is done.
+fn collect(
+    mut replies: Replies,
+    pending: &Receiver<Pending>,
+    shared: &Shared,
+    print_ids: bool,
+) -> Result<()> {
+    let mut ids = io::BufWriter::new(io::stdout().lock());
+    loop {
+        let next = match pending.try_recv() {
+            Ok(next) => next,
+            Err(TryRecvError::Disconnected) => break,
+            Err(TryRecvError::Empty) => {
+                ids.flush()?;
+                match pending.recv() {
+                    Ok(next) => next,
+                    Err(_) => break,
+                }
+            }
+        };
+        let id = match next {
+            Pending::TooBig { number, bytes } => {
+                shared.tally().refuse(number, Refusal::TooBig { bytes: Some(bytes) });
+                None
+            }
+            Pending::Sent(number) => {
+                let reply = replies.next_reply().with_context(|| {
+                    let unit = shared.tally().noun();
+                    format!("no answer to {unit} {number}; whether it and later ones are in is not known")
+                })?;
+                note(number, reply, shared)?
+            }
+        };
+        if print_ids {
+            let id = id.map(|id| id.to_string()).unwrap_or_default();
+            writeln!(ids, "{id}")?;
+        }
+    }
+    Ok(ids.flush()?)
+}
+
+/// Enters one reply into the tally; the id when the job is in.
+fn note(number: u64, reply: Reply, shared: &Shared) -> Result<Option<u64>, ClientError> {
+    let mut tally = shared.tally();
+    let refusal = match reply {
+        Reply::Inserted(id) => {
+            tally.accept(id);
+            return Ok(Some(id));
+        }
+        Reply::Buried(Some(id)) => {
+            tally.accept_buried(id);
+            return Ok(Some(id));
+        }
+        Reply::JobTooBig => Refusal::TooBig { bytes: None },
+        Reply::Draining => Refusal::Draining,
+        Reply::OutOfMemory => Refusal::OutOfMemory,
+        Reply::InternalError => Refusal::InternalError,
+        // After anything else, what follows on the line may be misread as commands.
+        reply => return Err(unexpected("put", &reply)),
+    };
+    if refusal.concerns_later_jobs() {
+        shared.stop.store(true, Ordering::Relaxed);
+    }
+    tally.refuse(number, refusal);
+    Ok(None)
+}

@@ -1,0 +1,260 @@
+//! What became of the jobs of one `put`: counts, ids, and which were refused and why.
+
+use std::fmt::Write;
+
+use crate::text;
+
+/// More ranges than this are not spelled out in one message.
+const RANGES_SHOWN: usize = 8;
+
+/// Why the server did not take a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// Above the server's limit; how long, where that was counted here.
+    TooBig { bytes: Option<u64> },
+    /// The server takes no new jobs until it is restarted.
+    Draining,
+    /// No room in its memory or on its disk.
+    OutOfMemory,
+    /// A fault of the server.
+    InternalError,
+}
+
+impl Refusal {
+    /// Whether the jobs after this one will meet the same fate.
+    pub(super) fn concerns_later_jobs(self) -> bool {
+        match self {
+            Refusal::TooBig { .. } => false,
+            Refusal::Draining | Refusal::OutOfMemory | Refusal::InternalError => true,
+        }
+    }
+
+    fn same_kind(self, other: Refusal) -> bool {
+        std::mem::discriminant(&self) == std::mem::discriminant(&other)
+    }
+}
+
+/// The jobs that were refused for one reason.
+#[derive(Debug)]
+struct Refused {
+    /// The first one's.
+    refusal: Refusal,
+    count: u64,
+    /// First and last number of each run.
+    ranges: Vec<(u64, u64)>,
+}
+
+/// The result so far.
+#[derive(Debug)]
+pub(super) struct Tally {
+    queue: String,
+    /// What one job was in the input: `line`, `argument` or `input`.
+    noun: &'static str,
+    body_bytes_max: Option<u64>,
+    accepted: u64,
+    buried: u64,
+    ids: Option<(u64, u64)>,
+    refused: Vec<Refused>,
+    /// The number after which nothing was sent any more.
+    stopped_after: Option<u64>,
+}
+
+impl Tally {
+    /// Nothing put yet.
+    pub(super) fn new(queue: &str, noun: &'static str, body_bytes_max: Option<u64>) -> Tally {
+        Tally {
+            queue: queue.to_owned(),
+            noun,
+            body_bytes_max,
+            accepted: 0,
+            buried: 0,
+            ids: None,
+            refused: Vec::new(),
+            stopped_after: None,
+        }
+    }
+
+    /// What one job was in the input.
+    pub(super) fn noun(&self) -> &'static str {
+        self.noun
+    }
+
+    /// How many jobs are in.
+    pub(super) fn accepted(&self) -> u64 {
+        self.accepted
+    }
+
+    /// A job is in.
+    pub(super) fn accept(&mut self, id: u64) {
+        self.accepted += 1;
+        let (first, last) = self.ids.unwrap_or((id, id));
+        self.ids = Some((first.min(id), last.max(id)));
+    }
+
+    /// A job is in, but set aside at once.
+    pub(super) fn accept_buried(&mut self, id: u64) {
+        self.buried += 1;
+        self.accept(id);
+    }
+
+    /// A job is not in. Numbers come in rising order.
+    pub(super) fn refuse(&mut self, number: u64, refusal: Refusal) {
+        let known = self.refused.iter().position(|refused| refused.refusal.same_kind(refusal));
+        let index = known.unwrap_or_else(|| {
+            self.refused.push(Refused { refusal, count: 0, ranges: Vec::new() });
+            self.refused.len() - 1
+        });
+        let refused = &mut self.refused[index];
+        refused.count += 1;
+        match refused.ranges.last_mut() {
+            Some((_, last)) if *last + 1 == number => *last = number,
+            _ => refused.ranges.push((number, number)),
+        }
+    }
+
+    /// Nothing after this number was sent.
+    pub(super) fn stopped_after(&mut self, number: u64) {
+        self.stopped_after = Some(number);
+    }
+
+    /// Whether every job of the input is in, and may run.
+    pub(super) fn is_complete(&self) -> bool {
+        self.refused.is_empty() && self.stopped_after.is_none() && self.buried == 0
+    }
+
+    /// `1,234 jobs put into mail (ids 1…1234)`.
+    pub(super) fn summary(&self) -> String {
+        let ids = match self.ids {
+            None => String::new(),
+            Some((first, last)) if first == last => format!(" (id {first})"),
+            Some((first, last)) if last - first + 1 == self.accepted => {
+                format!(" (ids {first}…{last})")
+            }
+            Some((first, last)) => format!(" (ids between {first} and {last})"),
+        };
+        format!("{} put into {}{ids}", text::counted(self.accepted, "job"), self.queue)
+    }
+
+    /// One line for each thing that went wrong, with what to do.
+    pub(super) fn refusals(&self) -> Vec<String> {
+        let mut lines: Vec<String> =
+            self.refused.iter().map(|refused| self.describe(refused)).collect();
+        if self.buried > 0 {
+            let count = text::counted(self.buried, "job");
+            lines.push(format!(
+                "{count} buried at once, because the server has no memory for more ready ones \
+                 (BURIED); kick them later: lineshaft kick {} --all",
+                self.queue
+            ));
+        }
+        if let Some(after) = self.stopped_after {
+            lines.push(format!("nothing after {} {} was sent", self.noun, text::count(after)));
+        }
+        lines
+    }
+
+    fn describe(&self, refused: &Refused) -> String {
+        let which = self.which(refused);
+        match refused.refusal {
+            Refusal::TooBig { bytes } => {
+                let size = match bytes {
+                    Some(bytes) if refused.count == 1 => {
+                        format!("{} bytes is more", text::count(bytes))
+                    }
+                    _ => "more".to_owned(),
+                };
+                let limit = match self.body_bytes_max {
+                    Some(limit) => format!(" the {} bytes", text::count(limit)),
+                    None => String::new(),
+                };
+                format!(
+                    "{which} refused: {size} than{limit} the server takes (JOB_TOO_BIG); raise its \
+                     limit (beanstalkd: -z), or put the data elsewhere and its place into the job"
+                )
+            }
+            Refusal::Draining => format!(
+                "{which} refused: the server is draining, it takes no new jobs until it is started \
+                 anew (DRAINING); put them again then, or into another server"
+            ),
+            Refusal::OutOfMemory => format!(
+                "{which} refused: the server has no room for more jobs (OUT_OF_MEMORY); let workers \
+                 finish some, or make room on its disk, and put them again"
+            ),
+            Refusal::InternalError => {
+                format!("{which} refused: the server failed (INTERNAL_ERROR); its own log says why")
+            }
+        }
+    }
+
+    /// `line 3`, `lines 3, 7–9 and 120 more`.
+    fn which(&self, refused: &Refused) -> String {
+        if self.noun == "input" {
+            return "the input".to_owned();
+        }
+        let plural = if refused.count == 1 { "" } else { "s" };
+        let mut text = format!("{}{plural}", self.noun);
+        let mut shown = 0;
+        for (index, (first, last)) in refused.ranges.iter().take(RANGES_SHOWN).enumerate() {
+            let separator = if index == 0 { " " } else { ", " };
+            let range = match last - first {
+                0 => first.to_string(),
+                _ => format!("{first}–{last}"),
+            };
+            write!(text, "{separator}{range}").expect("writing to a string does not fail");
+            shown += last - first + 1;
+        }
+        if shown < refused.count {
+            let more = text::count(refused.count - shown);
+            write!(text, " and {more} more").expect("writing to a string does not fail");
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally() -> Tally {
+        Tally::new("mail", "line", Some(65_535))
+    }
+
+    #[test]
+    fn the_summary_names_ids() {
+        let mut tally = tally();
+        assert_eq!(tally.summary(), "0 jobs put into mail");
+        tally.accept(7);
+        assert_eq!(tally.summary(), "1 job put into mail (id 7)");
+        tally.accept(8);
+        assert_eq!(tally.summary(), "2 jobs put into mail (ids 7…8)");
+        tally.accept(10);
+        assert_eq!(tally.summary(), "3 jobs put into mail (ids between 7 and 10)");
+        assert!(tally.is_complete());
+    }
+
+    #[test]
+    fn refused_lines_are_named_in_ranges() {
+        let mut tally = tally();
+        tally.refuse(2, Refusal::TooBig { bytes: Some(70_000) });
+        for number in [5, 6, 7, 9] {
+            tally.refuse(number, Refusal::Draining);
+        }
+        tally.stopped_after(9);
+        let lines = tally.refusals();
+        assert!(lines[0].starts_with(
+            "line 2 refused: 70,000 bytes is more than the 65,535 bytes the server takes"
+        ));
+        assert!(lines[1].starts_with("lines 5–7, 9 refused: the server is draining"));
+        assert_eq!(lines[2], "nothing after line 9 was sent");
+        assert!(!tally.is_complete());
+    }
+
+    #[test]
+    fn a_long_list_of_lines_is_shortened() {
+        let mut tally = tally();
+        for number in 1..=20 {
+            tally.refuse(number * 2, Refusal::TooBig { bytes: None });
+        }
+        assert!(tally.refusals()[0].starts_with("lines 2, 4, 6, 8, 10, 12, 14, 16 and 12 more "));
+    }
+}

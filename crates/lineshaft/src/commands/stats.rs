@@ -1,0 +1,183 @@
+//! `lineshaft stats`: the server and its queues, as a table or as JSON.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use serde_json::{Map, Value};
+
+use crate::cli::StatsArguments;
+use crate::client::{Client, Stats};
+use crate::text;
+
+/// Prints the whole server, or one queue.
+pub(crate) fn run(arguments: &StatsArguments) -> Result<ExitCode> {
+    let mut client = Client::connect(&arguments.server.server)?;
+    let mut output = io::stdout().lock();
+    let Some(queue) = &arguments.queue else {
+        let server = client.stats()?;
+        let queues = client.stats_of_all_queues()?;
+        if arguments.json {
+            let queues = queues.iter().map(json_of).collect();
+            let whole = Map::from_iter([
+                ("server".to_owned(), json_of(&server)),
+                ("queues".to_owned(), Value::Array(queues)),
+            ]);
+            writeln!(output, "{:#}", Value::Object(whole))?;
+        } else {
+            let address = arguments.server.server.to_string();
+            output.write_all(server_summary(&address, &server).as_bytes())?;
+            output.write_all(queue_table(&queues).as_bytes())?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    };
+    let Some(stats) = client.stats_queue(queue)? else {
+        eprintln!("lineshaft: the server has no queue `{queue}`; see `lineshaft stats`");
+        return Ok(ExitCode::FAILURE);
+    };
+    if arguments.json {
+        writeln!(output, "{:#}", json_of(&stats))?;
+    } else {
+        output.write_all(queue_details(&stats).as_bytes())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Values that are whole numbers or booleans become such; all else is text. Names are always text.
+fn json_of(stats: &Stats) -> Value {
+    let value = |key: &str, text: &str| match text {
+        _ if matches!(key, "name" | "tube" | "id" | "version" | "hostname" | "os") => {
+            Value::from(text)
+        }
+        "true" => Value::from(true),
+        "false" => Value::from(false),
+        _ => text
+            .parse::<u64>()
+            .map(Value::from)
+            .or_else(|_| text.parse::<f64>().map(Value::from))
+            .unwrap_or_else(|_| Value::from(text)),
+    };
+    stats.pairs().map(|(key, text)| (key.to_owned(), value(key, text))).collect()
+}
+
+fn server_summary(address: &str, stats: &Stats) -> String {
+    let draining = match stats.get("draining") {
+        Some("true") => "; draining: it takes no new jobs",
+        _ => "",
+    };
+    format!(
+        "{address}: version {}, up {}, {} ({} waiting for jobs){draining}\n\n",
+        stats.get("version").unwrap_or("unknown"),
+        text::seconds(stats.number("uptime")),
+        text::counted(stats.number("current-connections"), "connection"),
+        text::count(stats.number("current-waiting")),
+    )
+}
+
+/// The columns of the table: heading, key, and what stands there.
+const COLUMNS: [(&str, &str); 7] = [
+    ("READY", "current-jobs-ready"),
+    ("DELAYED", "current-jobs-delayed"),
+    ("LEASED", "current-jobs-reserved"),
+    ("BURIED", "current-jobs-buried"),
+    ("WAITING", "current-waiting"),
+    ("PUT", "total-jobs"),
+    ("FINISHED", "cmd-delete"),
+];
+
+fn queue_table(queues: &[Stats]) -> String {
+    let mut rows = vec![
+        std::iter::once("QUEUE")
+            .chain(COLUMNS.map(|(title, _)| title))
+            .map(str::to_owned)
+            .collect::<Vec<_>>(),
+    ];
+    for queue in queues {
+        let mut row = vec![queue.get("name").unwrap_or("?").to_owned()];
+        row.extend(COLUMNS.map(|(_, key)| text::count(queue.number(key))));
+        if let Some(left) = paused_seconds(queue) {
+            row.push(format!("paused for {}", text::seconds(left)));
+        }
+        rows.push(row);
+    }
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()
+    };
+    let widths: Vec<usize> = (0..=COLUMNS.len()).map_while(width).collect();
+    let mut table = String::new();
+    for row in &rows {
+        for (column, cell) in row.iter().enumerate() {
+            let width = widths.get(column).copied().unwrap_or(0);
+            let padded = match column {
+                0 => format!("{cell:<width$}"),
+                _ => format!("  {cell:>width$}"),
+            };
+            table.push_str(&padded);
+        }
+        table.push('\n');
+    }
+    table
+}
+
+/// How long the queue is still paused, if it is.
+pub(crate) fn paused_seconds(queue: &Stats) -> Option<u64> {
+    (queue.number("pause") > 0).then(|| queue.number("pause-time-left"))
+}
+
+fn queue_details(stats: &Stats) -> String {
+    let paused = match paused_seconds(stats) {
+        Some(left) => format!("paused for {}", text::seconds(left)),
+        None => "no".to_owned(),
+    };
+    let count = |key: &str| text::count(stats.number(key));
+    let urgent =
+        format!("{} ({} urgent)", count("current-jobs-ready"), count("current-jobs-urgent"));
+    let workers = format!("{} ({} waiting)", count("current-watching"), count("current-waiting"));
+    let lines = [
+        ("queue", stats.get("name").unwrap_or("?").to_owned()),
+        ("ready", urgent),
+        ("delayed", count("current-jobs-delayed")),
+        ("leased", count("current-jobs-reserved")),
+        ("buried", count("current-jobs-buried")),
+        ("put so far", count("total-jobs")),
+        ("finished so far", count("cmd-delete")),
+        ("producers", count("current-using")),
+        ("workers", workers),
+        ("paused", paused),
+    ];
+    let mut details = String::new();
+    for (name, value) in lines {
+        writeln!(details, "{name:<16} {value}").expect("writing to a string does not fail");
+    }
+    details
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue() -> Stats {
+        Stats::parse(
+            b"---\nname: \"007\"\ncurrent-jobs-ready: 12345\ncurrent-jobs-buried: 2\n\
+              pause: 60\npause-time-left: 59\n",
+        )
+    }
+
+    #[test]
+    fn the_table_is_aligned() {
+        let table = queue_table(&[queue()]);
+        assert_eq!(
+            table,
+            "QUEUE   READY  DELAYED  LEASED  BURIED  WAITING  PUT  FINISHED\n\
+             007    12,345        0       0       2        0    0         0  paused for 59 s\n"
+        );
+    }
+
+    #[test]
+    fn a_queue_named_by_digits_stays_text_in_json() {
+        let json = json_of(&queue());
+        assert_eq!(json["name"], "007");
+        assert_eq!(json["current-jobs-ready"], 12345);
+    }
+}

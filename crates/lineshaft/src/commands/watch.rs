@@ -1,0 +1,112 @@
+//! `lineshaft watch`: a live table of the queues.
+//!
+//! One thread asks the server, so that a slow server or one with very many queues does not make the
+//! keys sluggish; the main thread draws and reads keys.
+
+mod keys;
+mod snapshot;
+mod view;
+
+use std::io::{self, IsTerminal};
+use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event;
+
+use crate::cli::WatchArguments;
+use crate::client::{Address, Client, ClientError};
+use snapshot::{Meter, Snapshot};
+use view::View;
+
+/// How soon a key or an answer of the server is seen.
+const TICK: Duration = Duration::from_millis(100);
+
+/// What the asking thread tells the drawing one.
+enum Update {
+    Snapshot(Snapshot),
+    Trouble(ClientError),
+}
+
+/// Shows the table until the user quits.
+pub(crate) fn run(arguments: WatchArguments) -> Result<ExitCode> {
+    ensure!(
+        io::stdout().is_terminal(),
+        "watch needs a terminal; for scripts there is `lineshaft stats --json`"
+    );
+    let address = arguments.server.server;
+    // A wrong address should end in an error at once, not in an empty table.
+    let client = Client::connect(&address)?;
+    let interval = Duration::from_secs(arguments.interval.max(1).into());
+    let (sender, updates) = sync_channel(1);
+    let view = View::new(address.to_string(), arguments.filter);
+    thread::spawn(move || ask_for_ever(client, &address, interval, &sender));
+    ratatui::run(|terminal| show(terminal, view, &updates))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Ends when nobody listens any more.
+fn ask_for_ever(
+    client: Client,
+    address: &Address,
+    interval: Duration,
+    updates: &SyncSender<Update>,
+) {
+    let mut client = Some(client);
+    let mut meter = Meter::default();
+    loop {
+        let started = Instant::now();
+        let update = match ask(&mut client, address, &mut meter) {
+            Ok(snapshot) => Update::Snapshot(snapshot),
+            Err(error) => {
+                client = None;
+                Update::Trouble(error)
+            }
+        };
+        if updates.send(update).is_err() {
+            return;
+        }
+        thread::sleep(interval.saturating_sub(started.elapsed()));
+    }
+}
+
+fn ask(
+    client: &mut Option<Client>,
+    address: &Address,
+    meter: &mut Meter,
+) -> Result<Snapshot, ClientError> {
+    let client = match client {
+        Some(client) => client,
+        None => client.insert(Client::connect(address)?),
+    };
+    let server = client.stats()?;
+    let queues = client.stats_of_all_queues()?;
+    Ok(meter.measure(server, &queues, Instant::now()))
+}
+
+fn show(
+    terminal: &mut DefaultTerminal,
+    mut view: View,
+    updates: &Receiver<Update>,
+) -> io::Result<()> {
+    loop {
+        terminal.draw(|frame| view.draw(frame))?;
+        // Wait for either; redraw only when there was one.
+        let mut changed = false;
+        while !changed {
+            for update in updates.try_iter() {
+                view.update(update);
+                changed = true;
+            }
+            if event::poll(TICK)? {
+                if view.handle(&event::read()?).is_break() {
+                    return Ok(());
+                }
+                changed = true;
+            }
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! `lineshaft work`: runs a command for each job.
+//!
+//! Each of the `--jobs` slots is a thread with a connection of its own: a connection that waits for
+//! a job cannot renew the lease of another one. The slots share only what is in [`Shared`].
+
+mod lease;
+mod policy;
+mod process;
+mod slot;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use crate::cli::WorkArguments;
+use crate::client::{Address, Client, ClientError};
+use crate::interrupt::Interrupts;
+use crate::text;
+use policy::RetryPolicy;
+use slot::Slot;
+
+/// A server that does not even take the connection within this time is treated as unreachable.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// What the slots were asked to do; does not change.
+#[derive(Debug)]
+struct Plan {
+    address: Address,
+    queues: Vec<String>,
+    command: Vec<OsString>,
+    retry: RetryPolicy,
+    /// From SIGTERM to SIGKILL.
+    grace: Duration,
+    drain: bool,
+    verbose: bool,
+}
+
+impl Plan {
+    /// A connection that is ready to take jobs.
+    fn connect(&self) -> Result<Client, ClientError> {
+        let mut client = Client::connect_within(&self.address, CONNECT_TIMEOUT)?;
+        client.watch_only(&self.queues)?;
+        Ok(client)
+    }
+}
+
+/// What became of the jobs.
+#[derive(Debug, Default)]
+struct Totals {
+    done: AtomicU64,
+    given_back: AtomicU64,
+    buried: AtomicU64,
+    /// The lease ended before the command did.
+    lost: AtomicU64,
+}
+
+/// What all slots see.
+#[derive(Debug)]
+struct Shared {
+    plan: Plan,
+    interrupts: Interrupts,
+    totals: Totals,
+    /// Set when no more jobs are to be taken for a reason of our own.
+    stop: AtomicBool,
+    /// Slots that hold a job.
+    busy: AtomicUsize,
+    /// Whether the last attempt to connect failed; said once, not once a slot.
+    unreachable: AtomicBool,
+    /// When the last of the jobs that we gave back becomes ready; `--drain` waits for it.
+    retries_due: Mutex<Instant>,
+    /// Why the work cannot go on, from the slot that noticed first.
+    failure: Mutex<Option<anyhow::Error>>,
+}
+
+impl Shared {
+    fn is_stopping(&self) -> bool {
+        self.interrupts.count() > 0 || self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Whether the running commands have to end now.
+    fn insists(&self) -> bool {
+        self.interrupts.count() > 1
+    }
+
+    fn fail(&self, error: anyhow::Error) {
+        let mut failure = self.failure.lock().expect("no slot panics while it holds this");
+        failure.get_or_insert(error);
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    fn retries_due(&self) -> MutexGuard<'_, Instant> {
+        self.retries_due.lock().expect("no slot panics while it holds this")
+    }
+
+    /// Whether nothing is left to wait for, given that no job is ready.
+    fn is_drained(&self) -> bool {
+        self.busy.load(Ordering::SeqCst) == 0 && Instant::now() >= *self.retries_due()
+    }
+}
+
+impl Totals {
+    fn summary(&self, elapsed: Duration) -> String {
+        let mut parts = vec![text::counted(self.done.load(Ordering::Relaxed), "job") + " done"];
+        for (counter, word) in
+            [(&self.given_back, "given back"), (&self.buried, "buried"), (&self.lost, "lost")]
+        {
+            let count = counter.load(Ordering::Relaxed);
+            if count > 0 {
+                parts.push(format!("{} {word}", text::count(count)));
+            }
+        }
+        format!("{} in {}", parts.join(", "), text::elapsed(elapsed))
+    }
+}
+
+/// Works until it is told to stop or, with `--drain`, until nothing is left.
+pub(crate) fn run(arguments: WorkArguments) -> Result<ExitCode> {
+    let started = Instant::now();
+    let plan = Plan {
+        address: arguments.server.server,
+        queues: arguments.queues,
+        command: arguments.command,
+        retry: RetryPolicy {
+            attempts_max: arguments.attempts,
+            base_seconds: arguments.backoff,
+            cap_seconds: arguments.backoff_max,
+        },
+        grace: Duration::from_secs(arguments.grace.into()),
+        drain: arguments.drain,
+        verbose: arguments.verbose,
+    };
+    // A wrong address or name should end in an error at once, not in attempts to reconnect.
+    let mut first_client = Some(plan.connect()?);
+    let interrupts = Interrupts::listen(|count| match count {
+        1 => say("stopping when the running commands end; again to stop them"),
+        2 => say("stopping the running commands and giving their jobs back"),
+        _ => {}
+    })?;
+    let shared = Shared {
+        plan,
+        interrupts,
+        totals: Totals::default(),
+        stop: AtomicBool::new(false),
+        busy: AtomicUsize::new(0),
+        unreachable: AtomicBool::new(false),
+        retries_due: Mutex::new(started),
+        failure: Mutex::new(None),
+    };
+    thread::scope(|scope| {
+        for _ in 0..arguments.jobs {
+            let slot = Slot::new(&shared, first_client.take());
+            scope.spawn(move || slot.serve());
+        }
+    });
+    say(&shared.totals.summary(started.elapsed()));
+    if let Some(error) = shared.failure.into_inner().expect("all slots have ended") {
+        return Err(error);
+    }
+    let totals = &shared.totals;
+    let unfinished =
+        totals.buried.load(Ordering::Relaxed) + totals.lost.load(Ordering::Relaxed) > 0;
+    Ok(if shared.plan.drain && unfinished { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// One line for the person who watches; the output belongs to the commands.
+fn say(line: &str) {
+    eprintln!("lineshaft: {line}");
+}

@@ -1,0 +1,190 @@
+//! Keeps one job ours while its command runs: renews the lease, and takes the job back after the
+//! connection broke.
+
+use std::time::{Duration, Instant};
+
+use super::{Plan, say};
+use crate::client::{Client, ClientError, Job, Stats};
+
+/// Wait before the second attempt to connect, doubled up to [`RECONNECT_MAX`].
+pub(super) const RECONNECT_MIN: Duration = Duration::from_millis(250);
+
+/// The longest wait between two attempts to connect.
+pub(super) const RECONNECT_MAX: Duration = Duration::from_secs(10);
+
+/// What we know of our right to the job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LeaseState {
+    /// This connection holds it.
+    Held,
+    /// The connection broke; the job may still be waiting for us.
+    Broken,
+    /// The job waits at a server that cannot give it to us (`reserve-job` came with beanstalkd
+    /// 1.12): the command goes on, and the job is finished if nobody took it meanwhile.
+    Unguarded,
+    /// The job is not ours any more.
+    Lost,
+}
+
+/// A job with its lease.
+#[derive(Debug)]
+pub(super) struct Lease {
+    job: Job,
+    queue: String,
+    /// How often the job had been taken when we took it.
+    reserves: u64,
+    taken: Instant,
+    /// A third of the ttr, so that two renewals may come late.
+    renewal: Duration,
+    ttr: Duration,
+    renewed: Instant,
+    state: LeaseState,
+    next_attempt: Instant,
+    pause: Duration,
+}
+
+impl Lease {
+    /// A job that was taken just now; `stats` are the server's of this job.
+    pub(super) fn new(job: Job, stats: &Stats) -> Lease {
+        let now = Instant::now();
+        let ttr = Duration::from_secs(stats.number("ttr").max(1));
+        Lease {
+            job,
+            queue: stats.get("tube").unwrap_or_default().to_owned(),
+            reserves: stats.number("reserves").max(1),
+            taken: now,
+            renewal: ttr / 3,
+            ttr,
+            renewed: now,
+            state: LeaseState::Held,
+            next_attempt: now,
+            pause: RECONNECT_MIN,
+        }
+    }
+
+    pub(super) fn job(&self) -> &Job {
+        &self.job
+    }
+
+    pub(super) fn queue(&self) -> &str {
+        &self.queue
+    }
+
+    /// Which attempt at the job this is; the first is 1.
+    pub(super) fn attempt(&self) -> u64 {
+        self.reserves
+    }
+
+    pub(super) fn state(&self) -> LeaseState {
+        self.state
+    }
+
+    /// How long nothing has to be done for the lease.
+    pub(super) fn idle_time(&self) -> Duration {
+        let next = match self.state {
+            LeaseState::Held => self.renewed + self.renewal,
+            LeaseState::Broken => self.next_attempt,
+            LeaseState::Unguarded | LeaseState::Lost => return Duration::MAX,
+        };
+        next.saturating_duration_since(Instant::now())
+    }
+
+    /// Does what is due. A broken connection is put away, and a new one left in `client`.
+    pub(super) fn keep(&mut self, client: &mut Option<Client>, plan: &Plan) {
+        let outcome = match (self.state, client.as_mut()) {
+            (LeaseState::Unguarded | LeaseState::Lost, _) => return,
+            (LeaseState::Held, Some(client)) => self.renew(client),
+            (LeaseState::Held, None) => Err(ClientError::Closed),
+            (LeaseState::Broken, _) => return self.try_again(client, plan),
+        };
+        if let Err(error) = outcome {
+            *client = None;
+            self.broke(&error);
+        }
+    }
+
+    /// The connection turned out to be broken.
+    pub(super) fn broke(&mut self, error: &ClientError) {
+        self.state = LeaseState::Broken;
+        self.next_attempt = Instant::now();
+        self.pause = RECONNECT_MIN;
+        say(&format!("job {}: {error}; its command goes on, connecting anew", self.job.id));
+    }
+
+    fn renew(&mut self, client: &mut Client) -> Result<(), ClientError> {
+        if self.renewed.elapsed() < self.renewal {
+            return client.check_open();
+        }
+        self.renewed = Instant::now();
+        if !client.touch(self.job.id)? {
+            self.state = LeaseState::Lost;
+        }
+        Ok(())
+    }
+
+    fn try_again(&mut self, client: &mut Option<Client>, plan: &Plan) {
+        if Instant::now() < self.next_attempt {
+            return;
+        }
+        let connected =
+            plan.connect().and_then(|mut fresh| Ok((self.take_back(&mut fresh)?, fresh)));
+        match connected {
+            Ok((state, fresh)) => {
+                self.state = state;
+                *client = (state != LeaseState::Broken).then_some(fresh);
+                if state == LeaseState::Held {
+                    self.renewed = Instant::now();
+                    say(&format!("job {}: connected anew and took it back", self.job.id));
+                }
+            }
+            Err(error) if error.is_disconnect() => {}
+            // Something else listens there now.
+            Err(_) => self.state = LeaseState::Lost,
+        }
+        self.next_attempt = Instant::now() + self.pause;
+        self.pause = (self.pause * 2).min(RECONNECT_MAX);
+    }
+
+    /// Takes the job on a new connection, if it is still the same job and waits there.
+    fn take_back(&mut self, client: &mut Client) -> Result<LeaseState, ClientError> {
+        let id = self.job.id;
+        let Some(stats) = client.stats_job(id)? else { return Ok(LeaseState::Lost) };
+        if !self.is_same(&stats, client.peek(id)?.as_ref()) {
+            return Ok(LeaseState::Lost);
+        }
+        match stats.get("state") {
+            Some("ready") => match client.reserve_job(id) {
+                Ok(Some(_)) => Ok(LeaseState::Held),
+                Ok(None) => Ok(LeaseState::Lost),
+                Err(ClientError::Unexpected { .. }) => Ok(LeaseState::Unguarded),
+                Err(error) => Err(error),
+            },
+            // Held by our old connection, as long as the server has not noticed its end.
+            Some("reserved")
+                if stats.number("reserves") == self.reserves
+                    && self.renewed.elapsed() < self.ttr =>
+            {
+                Ok(LeaseState::Broken)
+            }
+            _ => Ok(LeaseState::Lost),
+        }
+    }
+
+    /// Finishes a job that we do not hold, unless it is not ours any more.
+    pub(super) fn finish_unguarded(&self, client: &mut Client) -> Result<bool, ClientError> {
+        let id = self.job.id;
+        let stats = client.stats_job(id)?.unwrap_or_default();
+        let ours = stats.number("reserves") == self.reserves
+            && self.is_same(&stats, client.peek(id)?.as_ref());
+        Ok(ours && client.delete(id)?)
+    }
+
+    /// Whether what the server has under this id is our job. A server that lost its jobs begins to
+    /// count anew, and finishing another job in place of ours would lose that one.
+    fn is_same(&self, stats: &Stats, found: Option<&Job>) -> bool {
+        let held_seconds = self.taken.elapsed().as_secs();
+        // Ages are cut to whole seconds.
+        let old_enough = stats.number("age") + 1 >= held_seconds;
+        old_enough && stats.get("tube") == Some(self.queue.as_str()) && found == Some(&self.job)
+    }
+}

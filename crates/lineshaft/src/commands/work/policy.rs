@@ -1,0 +1,134 @@
+//! When a failed job is tried again, and when it is given up.
+//!
+//! The counts come from the server, so that they hold over several workers and over restarts.
+
+use crate::client::Stats;
+
+/// What the user chose.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RetryPolicy {
+    /// A job that failed so often is buried; 0 = never.
+    pub(super) attempts_max: u32,
+    /// The wait after the first attempt.
+    pub(super) base_seconds: u32,
+    /// The longest wait.
+    pub(super) cap_seconds: u32,
+}
+
+/// What happens to a failed job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It goes back and waits.
+    Retry {
+        /// For so long.
+        delay_seconds: u32,
+    },
+    /// It is set aside.
+    Bury,
+}
+
+impl RetryPolicy {
+    /// What to do after `attempt` (the first is 1) has failed.
+    pub(super) fn after_failure(self, attempt: u64) -> Verdict {
+        if self.attempts_max > 0 && attempt >= u64::from(self.attempts_max) {
+            return Verdict::Bury;
+        }
+        let doublings = u32::try_from(attempt.saturating_sub(1)).unwrap_or(u32::MAX);
+        let factor = 1_u32.checked_shl(doublings).unwrap_or(u32::MAX);
+        let delay_seconds = self.base_seconds.saturating_mul(factor).min(self.cap_seconds);
+        Verdict::Retry { delay_seconds }
+    }
+
+    /// Whether the job's workers vanished so often that it looks as if it kills them. Such a job
+    /// never fails, it would be taken again and again without any wait.
+    ///
+    /// Every take ends in a release, a burial, or with the worker gone. Each kick allows one more.
+    pub(super) fn looks_deadly(self, counts: Counts) -> bool {
+        let ended_well = 1 + counts.releases + counts.buries;
+        let vanished = counts.reserves.saturating_sub(ended_well);
+        self.attempts_max > 0 && vanished >= u64::from(self.attempts_max) + counts.kicks
+    }
+}
+
+/// The server's counts of one job.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Counts {
+    /// How often it was taken, this time included.
+    pub(super) reserves: u64,
+    /// How often it was given back.
+    pub(super) releases: u64,
+    /// How often it was buried.
+    pub(super) buries: u64,
+    /// How often it was kicked.
+    pub(super) kicks: u64,
+}
+
+impl Counts {
+    /// Reads them from `stats-job`.
+    pub(super) fn of(stats: &Stats) -> Counts {
+        Counts {
+            reserves: stats.number("reserves"),
+            releases: stats.number("releases"),
+            buries: stats.number("buries"),
+            kicks: stats.number("kicks"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POLICY: RetryPolicy =
+        RetryPolicy { attempts_max: 5, base_seconds: 1, cap_seconds: 3_600 };
+
+    fn delays(policy: RetryPolicy, attempts: impl Iterator<Item = u64>) -> Vec<u32> {
+        attempts
+            .map(|attempt| match policy.after_failure(attempt) {
+                Verdict::Retry { delay_seconds } => delay_seconds,
+                Verdict::Bury => panic!("buried after {attempt}"),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_wait_doubles_until_the_job_is_buried() {
+        assert_eq!(delays(POLICY, 1..=4), [1, 2, 4, 8]);
+        assert_eq!(POLICY.after_failure(5), Verdict::Bury);
+        assert_eq!(POLICY.after_failure(6), Verdict::Bury, "kicked and failed once more");
+    }
+
+    #[test]
+    fn the_wait_ends_at_the_cap() {
+        let policy = RetryPolicy { attempts_max: 0, base_seconds: 1_000, ..POLICY };
+        let late = [1, 2, 3, 30, 40, 1_000_000, u64::MAX];
+        assert_eq!(
+            delays(policy, late.into_iter()),
+            [1_000, 2_000, 3_600, 3_600, 3_600, 3_600, 3_600]
+        );
+        let no_wait = RetryPolicy { attempts_max: 0, base_seconds: 0, ..POLICY };
+        assert_eq!(delays(no_wait, late.into_iter()), [0; 7]);
+    }
+
+    #[test]
+    fn one_attempt_means_no_second() {
+        let policy = RetryPolicy { attempts_max: 1, ..POLICY };
+        assert_eq!(policy.after_failure(1), Verdict::Bury);
+    }
+
+    #[test]
+    fn a_job_whose_workers_vanish_is_deadly() {
+        let taken = |reserves| Counts { reserves, ..Counts::default() };
+        assert!(!POLICY.looks_deadly(taken(1)));
+        assert!(!POLICY.looks_deadly(taken(5)));
+        assert!(POLICY.looks_deadly(taken(6)));
+        let failed = Counts { releases: 4, ..taken(6) };
+        assert!(!POLICY.looks_deadly(failed), "failing is not vanishing");
+        let kicked = Counts { buries: 1, kicks: 1, ..taken(7) };
+        assert!(!POLICY.looks_deadly(kicked), "a kick allows one more attempt");
+        let kicked_and_vanished = Counts { buries: 1, kicks: 1, ..taken(8) };
+        assert!(POLICY.looks_deadly(kicked_and_vanished));
+        let unlimited = RetryPolicy { attempts_max: 0, ..POLICY };
+        assert!(!unlimited.looks_deadly(taken(1_000)));
+    }
+}

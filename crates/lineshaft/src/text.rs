@@ -1,0 +1,121 @@
+//! Numbers and times as people write and read them.
+
+use std::time::Duration;
+
+const UNITS: [(&str, u32); 4] = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];
+
+/// Reads a time such as `90`, `5s`, `2m` or `1h30m` into whole seconds, the unit of the protocol.
+pub(crate) fn parse_seconds(text: &str) -> Result<u32, String> {
+    let usage = || format!("`{text}` is no time: write 90, 5s, 2m, 1h30m or 3d (whole seconds)");
+    if let Ok(seconds) = text.parse() {
+        return Ok(seconds);
+    }
+    let mut total: u32 = 0;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let count: u32 = rest[..digits].parse().map_err(|_| usage())?;
+        rest = &rest[digits..];
+        let (name, seconds) =
+            UNITS.into_iter().find(|(name, _)| rest.starts_with(name)).ok_or_else(usage)?;
+        total = count
+            .checked_mul(seconds)
+            .and_then(|part| total.checked_add(part))
+            .ok_or_else(|| format!("`{text}` is too long: at most 4294967295 seconds"))?;
+        rest = &rest[name.len()..];
+    }
+    if text.is_empty() { Err(usage()) } else { Ok(total) }
+}
+
+/// Whole seconds in at most two units: `45 s`, `2 m`, `1 h 30 m`, `3 d 4 h`.
+pub(crate) fn seconds(total: u64) -> String {
+    let first = UNITS.iter().position(|(_, unit)| total >= u64::from(*unit)).unwrap_or(3);
+    let mut parts = Vec::new();
+    let mut rest = total;
+    for (name, unit) in UNITS.iter().skip(first).take(2) {
+        let unit = u64::from(*unit);
+        if rest >= unit || parts.is_empty() {
+            parts.push(format!("{} {name}", rest / unit));
+        }
+        rest %= unit;
+    }
+    parts.join(" ")
+}
+
+/// A measured time: tenths of a second while that says something, else as [`seconds`].
+pub(crate) fn elapsed(time: Duration) -> String {
+    if time < Duration::from_mins(1) {
+        format!("{:.1} s", time.as_secs_f64())
+    } else {
+        seconds(time.as_secs())
+    }
+}
+
+/// A count with its thousands apart: `1,234,567`.
+pub(crate) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A count with its noun: `1 job`, `1,234 jobs`.
+pub(crate) fn counted(number: u64, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", count(number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_in_whole_seconds() {
+        for (text, expected) in [
+            ("0", 0),
+            ("90", 90),
+            ("5s", 5),
+            ("2m", 120),
+            ("1h30m", 5_400),
+            ("3d", 259_200),
+            ("4294967295", u32::MAX),
+        ] {
+            assert_eq!(parse_seconds(text), Ok(expected), "{text}");
+        }
+        for text in ["", "s", "5x", "-1", "1.5h", "5 s", "4294967296", "100000d", "1h30"] {
+            assert!(parse_seconds(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn times_are_shown_in_two_units() {
+        for (total, shown) in [
+            (0, "0 s"),
+            (45, "45 s"),
+            (120, "2 m"),
+            (125, "2 m 5 s"),
+            (5_400, "1 h 30 m"),
+            (3_605, "1 h"),
+            (273_600, "3 d 4 h"),
+        ] {
+            assert_eq!(seconds(total), shown);
+        }
+        assert_eq!(elapsed(Duration::from_millis(840)), "0.8 s");
+        assert_eq!(elapsed(Duration::from_secs(61)), "1 m 1 s");
+    }
+
+    #[test]
+    fn counts_have_their_thousands_apart() {
+        for (number, shown) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")]
+        {
+            assert_eq!(count(number), shown);
+        }
+        assert_eq!(counted(1, "job"), "1 job");
+        assert_eq!(counted(1_200, "job"), "1,200 jobs");
+    }
+}
