@@ -1,0 +1,89 @@
+//! Random conversations get the same replies however they are cut.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use crate::fragments::{HALF_CLOSE, RECONNECT, SWITCH, WAIT, check};
+
+/// Lines that mean something, with small numbers so that they meet each other.
+fn command() -> impl Strategy<Value = Vec<u8>> {
+    let tube = prop::sample::select(vec!["default", "a", "b"]);
+    let id = 1_u64..12;
+    let line = prop_oneof![
+        (0..4_u32, prop_oneof![3 => Just(0_u32), 1 => 0..3_u32], 0..4_u32, body()).prop_map(
+            |(priority, delay_s, ttr_s, body)| {
+                let head = format!("put {priority} {delay_s} {ttr_s} {}\r\n", body.len());
+                [head.as_bytes(), &body].concat()
+            }
+        ),
+        tube.clone().prop_map(|tube| format!("use {tube}").into()),
+        tube.clone().prop_map(|tube| format!("watch {tube}").into()),
+        tube.clone().prop_map(|tube| format!("ignore {tube}").into()),
+        tube.clone().prop_map(|tube| format!("stats-tube {tube}").into()),
+        (tube, 0..4_u32).prop_map(|(tube, s)| format!("pause-tube {tube} {s}").into()),
+        (-1..3_i32).prop_map(|timeout| format!("reserve-with-timeout {timeout}").into()),
+        id.clone().prop_map(|id| format!("delete {id}").into()),
+        id.clone().prop_map(|id| format!("touch {id}").into()),
+        id.clone().prop_map(|id| format!("reserve-job {id}").into()),
+        id.clone().prop_map(|id| format!("kick-job {id}").into()),
+        id.clone().prop_map(|id| format!("peek {id}").into()),
+        id.clone().prop_map(|id| format!("stats-job {id}").into()),
+        (id.clone(), 0..2_u32).prop_map(|(id, delay)| format!("release {id} 1 {delay}").into()),
+        id.prop_map(|id| format!("bury {id} 1").into()),
+        (0..5_u32).prop_map(|bound| format!("kick {bound}").into()),
+        prop::sample::select(vec![
+            "reserve",
+            "stats",
+            "list-tubes",
+            "list-tubes-watched",
+            "list-tube-used",
+            "peek-ready",
+            "peek-delayed",
+            "peek-buried",
+            "quit",
+            "nonsense",
+            "stats ",
+            "",
+        ])
+        .prop_map(Into::into),
+    ];
+    line.prop_map(|line| [&line[..], b"\r\n"].concat())
+}
+
+/// Mostly small, some larger than the limit, with line ends inside.
+fn body() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        4 => vec(prop::sample::select(&b"\r\n\0xyz"[..]), 0..8),
+        1 => vec(Just(b'z'), 290..320),
+    ]
+}
+
+fn piece() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        12 => command(),
+        1 => vec(any::<u8>(), 0..20),
+        1 => (200..500_usize).prop_map(|len| [&vec![b'x'; len][..], b"\r\n"].concat()),
+        1 => vec(prop::sample::select(&b"\r\n"[..]), 1..5),
+        3 => any::<u8>().prop_map(|client| vec![SWITCH, client]),
+        2 => (0..30_u8).prop_map(|tenths| vec![WAIT, tenths]),
+        1 => Just(vec![HALF_CLOSE]),
+        1 => Just(vec![RECONNECT]),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn conversations_get_the_same_replies_in_any_fragments(
+        seed in any::<u8>(),
+        pieces in vec(piece(), 0..60),
+    ) {
+        check(&[&[seed], &pieces.concat()[..]].concat());
+    }
+
+    #[test]
+    fn random_bytes_get_the_same_replies_in_any_fragments(script in vec(any::<u8>(), 0..600)) {
+        check(&script);
+    }
+}
