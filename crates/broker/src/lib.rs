@@ -12,6 +12,7 @@
 mod broker;
 mod core;
 mod dialect;
+pub mod embedded;
 mod event;
 mod meta;
 mod outbox;
@@ -26,7 +27,7 @@ pub use engine::{
     QueueStats, SessionId, State, Totals,
 };
 pub use event::{Event, Grant, Mailbox};
-pub use log::Position;
+pub use log::{Position, Settings, Sync};
 pub use meta::UnknownMeta;
 pub use outbox::Outbox;
 pub use turn::{Kick, LogStats, Peeked, Refusal, Take, Turn};

@@ -153,3 +153,70 @@ impl Outbox {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Everything that may leave, taken in pieces of at most `piece` bytes.
+    fn drain(outbox: &mut Outbox, released: u64, piece: usize) -> Vec<u8> {
+        let mut sent = Vec::new();
+        loop {
+            let bytes = outbox.sendable(Position(released));
+            if bytes.is_empty() {
+                return sent;
+            }
+            let count = bytes.len().min(piece);
+            sent.extend_from_slice(&bytes[..count]);
+            outbox.advance(count);
+        }
+    }
+
+    #[test]
+    fn a_reply_waits_for_its_position_and_for_those_before_it() {
+        let mut outbox = Outbox::default();
+        outbox.reply(Position(0), b"free ");
+        outbox.reply(Position(10), b"held ");
+        outbox.reply(Position(0), b"behind ");
+        outbox.reply(Position(5), b"lower ");
+        outbox.reply(Position(20), b"later");
+        assert_eq!(drain(&mut outbox, 0, 100), b"free ");
+        assert_eq!(outbox.waits_for(Position(0)), Some(Position(10)));
+        assert_eq!(drain(&mut outbox, 9, 100), b"");
+        assert_eq!(drain(&mut outbox, 10, 3), b"held behind lower ");
+        assert_eq!(outbox.waits_for(Position(10)), Some(Position(20)));
+        assert_eq!(drain(&mut outbox, 30, 100), b"later");
+        assert!(outbox.is_empty() && outbox.waits_for(Position(30)).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn what_leaves_is_what_was_appended_and_never_early(
+            replies in prop::collection::vec((0..40u64, 0..40usize, any::<bool>()), 1..60),
+            piece in 1..30_000usize,
+        ) {
+            let mut outbox = Outbox::default();
+            let (mut all, mut marks) = (Vec::new(), Vec::new());
+            let mut sent = Vec::new();
+            for (step, (after, len, large)) in replies.into_iter().enumerate() {
+                let body: Body = if large { vec![b'L'; SHARED_BODY_BYTES_MIN + len].into() }
+                    else { vec![b's'; len].into() };
+                outbox.reply_with_body(Position(after), b"head ", &body, b"\r\n");
+                marks.push((all.len(), after));
+                all.extend_from_slice(b"head ");
+                all.extend_from_slice(&body);
+                all.extend_from_slice(b"\r\n");
+                let released = step as u64;
+                sent.extend(drain(&mut outbox, released, piece));
+                let free = marks.iter().find(|mark| mark.1 > released).map_or(all.len(), |m| m.0);
+                prop_assert_eq!(sent.len(), free);
+                prop_assert_eq!(outbox.len(), all.len() - sent.len());
+            }
+            sent.extend(drain(&mut outbox, 100, piece));
+            prop_assert!(sent == all);
+            prop_assert!(outbox.is_empty());
+        }
+    }
+}

@@ -66,6 +66,13 @@ pub struct NewJob {
     pub ttr_s: u32,
 }
 
+impl Default for NewJob {
+    /// A job of middling priority, ready at once, with a minute for its taker.
+    fn default() -> Self {
+        Self { priority: 1024, delay_s: 0, ttr_s: 60 }
+    }
+}
+
 /// Everything about a job but its body: what the log keeps and what a restart brings back.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct JobFacts {

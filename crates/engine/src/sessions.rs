@@ -129,11 +129,11 @@ impl Engine {
         self.session(session).waiting.is_some()
     }
 
-    /// Ends the session's wait, if it waits; no event will come. Whether it waited for a job.
+    /// Ends the session's wait for a job, if it waits for one: no event will come. Whether it did.
     pub fn stop_waiting(&mut self, session: SessionId) -> bool {
-        let Some(Waiting::Job { ticket, .. }) = self.open_mut(session).waiting.take() else {
-            return false;
-        };
+        let waiting = &mut self.open_mut(session).waiting;
+        let Some(Waiting::Job { ticket, .. }) = *waiting else { return false };
+        *waiting = None;
         self.waiting_sessions -= 1;
         let watched = std::mem::take(&mut self.open_mut(session).watched);
         for queue in &watched {

@@ -1,0 +1,422 @@
+//! The durable queue inside a program of your own: blocking calls, no server, no protocol.
+//!
+//! ```
+//! use std::time::Duration;
+//! use lineshaft_broker::embedded::{Store, Wait};
+//! use lineshaft_broker::NewJob;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let store = Store::in_memory();
+//! let mut session = store.session();
+//! let id = session.put("mail", NewJob::default(), b"hello")?;
+//! let job = session.take(&["mail"], Wait::For(Duration::from_secs(1)))?.expect("just put");
+//! assert_eq!((job.id, &job.body[..]), (id, &b"hello"[..]));
+//! session.finish(job.id)?;
+//! # Ok(())
+//! # }
+//! ```
+
+// The one place below the server that reads a clock and waits: it is an edge of its own, for
+// programs that have no server.
+#![allow(clippy::disallowed_methods)]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+
+use engine::{JobId, JobStatus, Millis, NewJob, Patience, QueueStats, SessionId, State};
+use log::{Failure, Position, PosixDisk, Settings};
+
+use crate::{
+    Broker, BrokerError, Clock, Event, Kick, Mailbox, Options, Peeked, Refusal, Take, Turn,
+};
+
+/// Why a call on a [`Session`] did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no such job or queue, or the job is not in the state, or not in the hands, that
+    /// the call needs.
+    #[error("there is no such job for this call")]
+    NotFound,
+    /// The disk or the configured limit is full. Finish jobs, or make room.
+    #[error("the log has no room; finish jobs or free disk space")]
+    Full,
+    /// The log failed; nothing can be made durable any more. Close the store and open it again.
+    #[error("the log failed and takes nothing any more: {0}")]
+    Failed(Failure),
+}
+
+/// Why a store could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The folder cannot be used.
+    #[error("cannot use {folder}: {error}")]
+    Folder {
+        /// The folder that was asked for.
+        folder: String,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// What is in the folder cannot be used.
+    #[error(transparent)]
+    Broker(#[from] BrokerError),
+}
+
+/// A set of queues in a folder, or in memory.
+#[derive(Debug)]
+pub struct Store {
+    broker: Broker,
+    clock: SharedClock,
+    post: Arc<Post>,
+    mailbox: usize,
+    timer: Option<JoinHandle<()>>,
+}
+
+/// One user of a store: it holds the jobs that it took. When it is dropped they are given back.
+#[derive(Debug)]
+pub struct Session<'a> {
+    store: &'a Store,
+    id: SessionId,
+    /// What `take` watches at present, so that the same call again costs nothing.
+    watched: Vec<Vec<u8>>,
+}
+
+/// A job in the hands of a [`Session`].
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Its number, by which it is finished or given back.
+    pub id: JobId,
+    /// Its bytes.
+    pub body: crate::Body,
+}
+
+/// How long [`Session::take`] waits for a job.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum Wait {
+    /// Not at all.
+    No,
+    /// As long as this.
+    For(Duration),
+    /// Until there is one.
+    Forever,
+}
+
+#[derive(Clone)]
+struct SharedClock(Clock);
+
+impl std::fmt::Debug for SharedClock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Clock")
+    }
+}
+
+/// Where events and alarms arrive.
+#[derive(Debug, Default)]
+struct Post {
+    inner: Mutex<PostBox>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct PostBox {
+    events: BTreeMap<SessionId, Event>,
+    alarm: Option<Millis>,
+    closing: bool,
+}
+
+impl Post {
+    fn lock(&self) -> MutexGuard<'_, PostBox> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut PostBox)) {
+        change(&mut self.lock());
+        self.changed.notify_all();
+    }
+
+    fn wait<'a>(&self, guard: MutexGuard<'a, PostBox>) -> MutexGuard<'a, PostBox> {
+        self.changed.wait(guard).unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Mailbox for Post {
+    fn deliver(&self, session: SessionId, event: Event) {
+        self.change(|post| drop(post.events.insert(session, event)));
+    }
+
+    fn released(&self) {
+        self.change(|_| {});
+    }
+
+    fn alarm(&self, at: Millis) {
+        self.change(|post| post.alarm = Some(at));
+    }
+}
+
+/// The wall clock at the start, carried on by the monotonic one.
+fn clock_from(start: Millis) -> SharedClock {
+    let begun = Instant::now();
+    SharedClock(Arc::new(move || Millis(start.0 + begun.elapsed().as_millis() as u64)))
+}
+
+fn wall_clock() -> Millis {
+    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    Millis(since_epoch.map_or(0, |since| since.as_millis() as u64))
+}
+
+impl Store {
+    /// Opens the folder, or begins a new store in it. Every call returns when what it did is on
+    /// stable storage. One process at a time can have it open.
+    pub fn open(folder: impl AsRef<Path>) -> Result<Self, StoreError> {
+        Self::open_with(folder, Settings::default())
+    }
+
+    /// As [`Store::open`], with settings of the log: how durable, how large.
+    pub fn open_with(folder: impl AsRef<Path>, log: Settings) -> Result<Self, StoreError> {
+        let folder = folder.as_ref();
+        let disk = PosixDisk::new(folder)
+            .map_err(|error| StoreError::Folder { folder: folder.display().to_string(), error })?;
+        let clock = clock_from(wall_clock());
+        let options = Options { disk: Arc::new(disk), log, clock: Some(clock.0.clone()) };
+        let (broker, _) = Broker::open(options, (clock.0)())?;
+        Self::over(broker, clock).map_err(|error| BrokerError::Thread(error).into())
+    }
+
+    /// A store that ends with the process.
+    pub fn in_memory() -> Self {
+        let clock = clock_from(wall_clock());
+        let broker = Broker::memory((clock.0)());
+        Self::over(broker, clock).expect("the system has a thread left for the timer")
+    }
+
+    fn over(broker: Broker, clock: SharedClock) -> std::io::Result<Self> {
+        let post = Arc::new(Post::default());
+        let mailbox = broker.add_mailbox(post.clone());
+        let timer = std::thread::Builder::new().name("queue timer".into()).spawn({
+            let (broker, clock, post) = (broker.clone(), clock.clone(), post.clone());
+            move || run_timer(&broker, &clock, &post)
+        })?;
+        Ok(Self { broker, clock, post, mailbox, timer: Some(timer) })
+    }
+
+    /// A new user of the store.
+    pub fn session(&self) -> Session<'_> {
+        let id = self.turn().open_session(self.mailbox);
+        Session { store: self, id, watched: vec![b"default".to_vec()] }
+    }
+
+    /// Numbers of a queue, if it exists.
+    pub fn stats(&self, queue: &str) -> Option<QueueStats> {
+        self.turn().queue_stats(queue.as_bytes())
+    }
+
+    /// A job's numbers, whatever queue it is in.
+    pub fn job(&self, id: JobId) -> Result<JobStatus, Error> {
+        let status = self.turn().job_status(id);
+        self.settled(status)
+    }
+
+    /// Looks at a job in any state and any queue.
+    pub fn peek(&self, id: JobId) -> Result<Peeked, Error> {
+        let peeked = self.turn().peek(id);
+        self.settled(peeked)
+    }
+
+    /// A clean stop. Dropping the store stops it as well, but cannot tell of an error.
+    pub fn close(mut self) -> Result<(), Failure> {
+        self.stop()
+    }
+
+    fn stop(&mut self) -> Result<(), Failure> {
+        let Some(timer) = self.timer.take() else { return Ok(()) };
+        self.post.change(|post| post.closing = true);
+        // A panic of the timer was reported when it happened.
+        let _ = timer.join();
+        self.broker.close((self.clock.0)())
+    }
+
+    fn turn(&self) -> Turn<'_> {
+        self.broker.turn((self.clock.0)())
+    }
+
+    /// Waits until the log has released what an answer rests on.
+    fn settled<T>(&self, answer: Result<(T, Position), Refusal>) -> Result<T, Error> {
+        let (value, after) = match answer {
+            Ok((value, after)) => (Ok(value), after),
+            Err(Refusal::NotFound(after)) => (Err(Error::NotFound), after),
+            Err(Refusal::Full) => return Err(Error::Full),
+        };
+        let mut guard = self.post.lock();
+        while self.broker.released() < after {
+            if let Some(failure) = self.broker.failure() {
+                return Err(Error::Failed(failure));
+            }
+            guard = self.post.wait(guard);
+        }
+        value
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // Nobody is left to hear of an error here; `close` tells it.
+        let _ = self.stop();
+    }
+}
+
+/// Calls the engine when something is due.
+fn run_timer(broker: &Broker, clock: &SharedClock, post: &Post) {
+    let mut guard = post.lock();
+    while !guard.closing {
+        let now = (clock.0)();
+        match guard.alarm {
+            Some(at) if at <= now => {
+                guard.alarm = None;
+                drop(guard);
+                while broker.turn((clock.0)()).advance() {}
+                guard = post.lock();
+            }
+            Some(at) => {
+                let rest = Duration::from_millis(at.since(now));
+                guard = post
+                    .changed
+                    .wait_timeout(guard, rest)
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .0;
+            }
+            None => guard = post.wait(guard),
+        }
+    }
+}
+
+impl Session<'_> {
+    /// Puts a job into a queue. It is on stable storage when this returns.
+    pub fn put(&mut self, queue: &str, job: NewJob, body: &[u8]) -> Result<JobId, Error> {
+        let put = {
+            let mut turn = self.store.turn();
+            turn.use_queue(self.id, queue.as_bytes());
+            turn.put(self.id, job, body.into())
+        };
+        self.store.settled(put)
+    }
+
+    /// Takes the most urgent job of these queues, and holds it. `None`: the wait is over. A wait
+    /// also ends when a job that this session holds is within a second of its deadline.
+    pub fn take(&mut self, queues: &[&str], wait: Wait) -> Result<Option<Job>, Error> {
+        let patience = match wait {
+            Wait::No => Patience::None,
+            Wait::For(time) => Patience::Millis(time.as_millis() as u64),
+            Wait::Forever => Patience::Endless,
+        };
+        let take = {
+            let mut turn = self.store.turn();
+            watch_only(&mut turn, self.id, &mut self.watched, queues);
+            turn.take(self.id, patience)
+        };
+        let event = match take {
+            Take::Granted(grant) => Event::Granted(grant),
+            Take::TimedOut(after) => Event::TimedOut(after),
+            Take::DeadlineSoon => Event::DeadlineSoon,
+            Take::Waiting => self.wait_for_event()?,
+        };
+        match event {
+            Event::Granted(grant) => {
+                let job = Job { id: grant.id, body: grant.body };
+                self.store.settled(Ok((Some(job), grant.after)))
+            }
+            Event::TimedOut(after) => self.store.settled(Ok((None, after))),
+            Event::DeadlineSoon | Event::Kicked(..) => Ok(None),
+        }
+    }
+
+    fn wait_for_event(&self) -> Result<Event, Error> {
+        let mut guard = self.store.post.lock();
+        loop {
+            if let Some(event) = guard.events.remove(&self.id) {
+                return Ok(event);
+            }
+            if let Some(failure) = self.store.broker.failure() {
+                return Err(Error::Failed(failure));
+            }
+            guard = self.store.post.wait(guard);
+        }
+    }
+
+    /// Ends a job that this session holds, or that nobody holds.
+    pub fn finish(&mut self, id: JobId) -> Result<(), Error> {
+        let finished = self.store.turn().finish(self.id, id);
+        self.store.settled(finished.map(|after| ((), after)))
+    }
+
+    /// Gives back a job that this session holds: ready at once, or after `delay_s` seconds.
+    pub fn give_back(&mut self, id: JobId, priority: u32, delay_s: u32) -> Result<(), Error> {
+        let given = self.store.turn().give_back(self.id, id, priority, delay_s);
+        self.store.settled(given.map(|after| ((), after)))
+    }
+
+    /// Sets a job aside that this session holds, until somebody kicks it.
+    pub fn bury(&mut self, id: JobId, priority: u32) -> Result<(), Error> {
+        let buried = self.store.turn().bury(self.id, id, priority);
+        self.store.settled(buried.map(|after| ((), after)))
+    }
+
+    /// Starts the ttr of a held job anew.
+    pub fn touch(&mut self, id: JobId) -> Result<(), Error> {
+        let touched = self.store.turn().touch(self.id, id);
+        self.store.settled(touched.map(|after| ((), after)))
+    }
+
+    /// Makes up to `max` buried jobs of a queue ready, or delayed ones if none is buried.
+    pub fn kick(&mut self, queue: &str, max: u64) -> Result<u64, Error> {
+        let kick = {
+            let mut turn = self.store.turn();
+            turn.use_queue(self.id, queue.as_bytes());
+            turn.kick(self.id, max)
+        };
+        let done = match kick {
+            Ok(Kick::Done(count, after)) => Ok((count, after)),
+            Ok(Kick::Waiting) => match self.wait_for_event()? {
+                Event::Kicked(count, after) => Ok((count, after)),
+                other => unreachable!("a session that kicks waits for nothing else: {other:?}"),
+            },
+            Err(refusal) => Err(refusal),
+        };
+        self.store.settled(done)
+    }
+
+    /// The next ready, the soonest due or the longest buried job of a queue.
+    pub fn peek(&mut self, queue: &str, state: State) -> Result<Peeked, Error> {
+        let peeked = {
+            let mut turn = self.store.turn();
+            turn.use_queue(self.id, queue.as_bytes());
+            turn.peek_used(self.id, state)
+        };
+        self.store.settled(peeked)
+    }
+}
+
+/// Makes a session take from these queues only; from `default` if there are none.
+fn watch_only(turn: &mut Turn<'_>, session: SessionId, now: &mut Vec<Vec<u8>>, wanted: &[&str]) {
+    let wanted = if wanted.is_empty() { &["default"] } else { wanted };
+    if now.iter().map(Vec::as_slice).eq(wanted.iter().map(|queue| queue.as_bytes())) {
+        return;
+    }
+    for queue in wanted {
+        turn.watch(session, queue.as_bytes());
+    }
+    for queue in now.drain(..) {
+        if !wanted.iter().any(|wanted| wanted.as_bytes() == queue) {
+            turn.ignore(session, &queue);
+        }
+    }
+    now.extend(wanted.iter().map(|queue| queue.as_bytes().to_vec()));
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        self.store.turn().close_session(self.id);
+        self.store.post.change(|post| drop(post.events.remove(&self.id)));
+    }
+}

@@ -1,0 +1,404 @@
+//! What the engine does with jobs, queues and sessions, request by request.
+
+use engine::{
+    Effects, Engine, Handout, Happening, JobId, Kick, Millis, NewJob, Patience, Record, SessionId,
+    State, Take,
+};
+use lineshaft_engine as engine;
+
+const START: Millis = Millis(1_000_000);
+
+/// An engine with its outputs, checked after every request.
+struct World {
+    engine: Engine,
+    effects: Effects,
+}
+
+impl World {
+    fn new() -> Self {
+        Self { engine: Engine::new(START, 1), effects: Effects::default() }
+    }
+
+    fn open(&mut self) -> SessionId {
+        self.engine.open_session(0)
+    }
+
+    fn act<T>(&mut self, act: impl FnOnce(&mut Engine, &mut Effects) -> T) -> T {
+        let result = act(&mut self.engine, &mut self.effects);
+        self.engine.check_invariants();
+        result
+    }
+
+    fn put(&mut self, session: SessionId, priority: u32, delay_s: u32, ttr_s: u32) -> JobId {
+        let job = NewJob { priority, delay_s, ttr_s };
+        self.act(|engine, effects| engine.put(session, job, b"body"[..].into(), effects).0)
+    }
+
+    fn take(&mut self, session: SessionId, patience: Patience) -> Take {
+        self.act(|engine, effects| engine.take(session, patience, effects))
+    }
+
+    fn taken(&mut self, session: SessionId) -> JobId {
+        match self.take(session, Patience::None) {
+            Take::Granted(Handout { id, .. }) => id,
+            other => panic!("wanted a job, got {other:?}"),
+        }
+    }
+
+    fn release(&mut self, session: SessionId, id: JobId, priority: u32, delay_s: u32) -> bool {
+        self.act(|engine, effects| engine.give_back(session, id, priority, delay_s, effects))
+            .is_ok()
+    }
+
+    fn bury(&mut self, session: SessionId, id: JobId) -> bool {
+        self.act(|engine, effects| engine.bury(session, id, 0, effects)).is_ok()
+    }
+
+    fn finish(&mut self, session: SessionId, id: JobId) -> bool {
+        self.act(|engine, effects| engine.finish(session, id, effects)).is_ok()
+    }
+
+    fn close(&mut self, session: SessionId) {
+        self.act(|engine, effects| engine.close_session(session, effects));
+    }
+
+    /// Lets time pass, and does all that is due.
+    fn pass(&mut self, millis: u64) {
+        let now = Millis(self.engine.now().0 + millis);
+        self.engine.set_time(now);
+        while self.act(Engine::advance) {}
+    }
+
+    fn state(&self, id: JobId) -> Option<State> {
+        self.engine.job_status(id).ok().map(|status| status.facts.state)
+    }
+
+    fn happenings(&mut self) -> Vec<(SessionId, String)> {
+        let happenings = std::mem::take(&mut self.effects.happenings);
+        let name = |happening| match happening {
+            Happening::Granted { id, .. } => format!("granted {id}"),
+            Happening::TimedOut => "timed out".into(),
+            Happening::DeadlineSoon => "deadline soon".into(),
+            Happening::Kicked(_, count) => format!("kicked {count}"),
+        };
+        happenings.into_iter().map(|(session, happening)| (session, name(happening))).collect()
+    }
+
+    fn records(&mut self) -> Vec<Record> {
+        std::mem::take(&mut self.effects.records)
+    }
+}
+
+/// Brings a job into a state; its holder if it has one.
+fn job_in(world: &mut World, state: State) -> (JobId, SessionId) {
+    let holder = world.open();
+    let delay_s = if state == State::Delayed { 100 } else { 0 };
+    let id = world.put(holder, 1, delay_s, 60);
+    if matches!(state, State::Leased | State::Buried) {
+        assert_eq!(world.taken(holder), id);
+    }
+    if state == State::Buried {
+        assert!(world.bury(holder, id));
+    }
+    (id, holder)
+}
+
+/// Does one thing to a job, for a session; whether it was allowed.
+type Act = fn(&mut World, SessionId, JobId) -> bool;
+
+/// The table of spec beanstalkd 2.1: which request is allowed in which state, for the holder and
+/// for others.
+#[test]
+fn requests_are_allowed_by_state_and_holder() {
+    let take_job: Act = |world, session, id| world.act(|e, fx| e.take_job(session, id, fx)).is_ok();
+    let finish: Act = |world, session, id| world.finish(session, id);
+    let release: Act = |world, session, id| world.release(session, id, 0, 0);
+    let bury: Act = |world, session, id| world.bury(session, id);
+    let touch: Act = |world, session, id| world.act(|e, _| e.touch(session, id)).is_ok();
+    let kick: Act = |world, _, id| world.act(|e, fx| e.kick_job(id, fx)).is_ok();
+    //            ready, delayed, leased (holder), leased (others), buried
+    let table: [(&str, Act, [bool; 5]); 6] = [
+        ("take_job", take_job, [true, true, false, false, true]),
+        ("finish", finish, [true, true, true, false, true]),
+        ("release", release, [false, false, true, false, false]),
+        ("bury", bury, [false, false, true, false, false]),
+        ("touch", touch, [false, false, true, false, false]),
+        ("kick", kick, [false, true, false, false, true]),
+    ];
+    for (name, act, allowed) in table {
+        let columns = [
+            (State::Ready, false),
+            (State::Delayed, false),
+            (State::Leased, true),
+            (State::Leased, false),
+            (State::Buried, false),
+        ];
+        for ((state, by_holder), allowed) in columns.into_iter().zip(allowed) {
+            let mut world = World::new();
+            let (id, holder) = job_in(&mut world, state);
+            let session = if by_holder { holder } else { world.open() };
+            let done = act(&mut world, session, id);
+            assert_eq!(done, allowed, "{name} on a {state:?} job, by its holder: {by_holder}");
+        }
+        let mut world = World::new();
+        let session = world.open();
+        assert!(!act(&mut world, session, JobId(99)), "{name} on an unknown job");
+    }
+}
+
+#[test]
+fn best_priority_first_then_the_oldest_number() {
+    let mut world = World::new();
+    let session = world.open();
+    let a = world.put(session, 10, 0, 60);
+    let b = world.put(session, 10, 0, 60);
+    let c = world.put(session, 5, 0, 60);
+    assert_eq!([world.taken(session), world.taken(session)], [c, a]);
+    world.release(session, a, 10, 0);
+    assert_eq!(world.taken(session), a, "a job that comes back keeps its number");
+    world.release(session, a, 11, 0);
+    assert_eq!(world.taken(session), b);
+}
+
+#[test]
+fn the_best_over_all_watched_queues() {
+    let mut world = World::new();
+    let (producer, taker) = (world.open(), world.open());
+    let mut ids = Vec::new();
+    for (queue, priority) in [("a", 5), ("b", 3), ("c", 3)] {
+        world.act(|e, fx| e.use_queue(producer, queue.as_bytes(), fx));
+        ids.push(world.put(producer, priority, 0, 60));
+        world.act(|e, _| e.watch(taker, queue.as_bytes()));
+    }
+    world.act(|e, fx| e.pause(b"b", 10, fx)).expect("the queue exists");
+    assert_eq!([world.taken(taker), world.taken(taker)], [ids[2], ids[0]]);
+    assert!(matches!(world.take(taker, Patience::None), Take::TimedOut));
+    world.pass(10_000);
+    assert_eq!(world.taken(taker), ids[1]);
+}
+
+#[test]
+fn waiters_are_served_in_the_order_they_came() {
+    let mut world = World::new();
+    let producer = world.open();
+    let waiters: Vec<SessionId> = (0..6).map(|_| world.open()).collect();
+    for &waiter in &waiters {
+        assert!(matches!(world.take(waiter, Patience::Endless), Take::Waiting));
+    }
+    for _ in &waiters {
+        world.put(producer, 0, 0, 60);
+    }
+    let served: Vec<SessionId> = world.happenings().into_iter().map(|(who, _)| who).collect();
+    assert_eq!(served, waiters);
+}
+
+#[test]
+fn patience_ends_in_time() {
+    let mut world = World::new();
+    let session = world.open();
+    assert!(matches!(world.take(session, Patience::Millis(1500)), Take::Waiting));
+    world.pass(1499);
+    assert!(world.happenings().is_empty());
+    world.pass(1);
+    assert_eq!(world.happenings(), [(session, "timed out".into())]);
+    world.put(session, 0, 0, 60);
+    assert!(world.happenings().is_empty(), "nobody waits any more");
+}
+
+#[test]
+fn a_ttr_that_is_over_makes_the_job_ready_though_everybody_is_idle() {
+    let mut world = World::new();
+    let (holder, waiter) = (world.open(), world.open());
+    let id = world.put(holder, 0, 0, 2);
+    world.taken(holder);
+    world.take(waiter, Patience::Endless);
+    assert_eq!(world.engine.next_deadline(), Some(Millis(START.0 + 2000)));
+    world.pass(1999);
+    assert!(world.happenings().is_empty());
+    world.pass(1);
+    assert_eq!(world.happenings(), [(waiter, format!("granted {id}"))]);
+    assert!(!world.release(holder, id, 0, 0), "the old holder has lost it");
+    let counters = world.engine.job_status(id).expect("it exists").facts.counters;
+    assert_eq!((counters.takes, counters.timeouts), (2, 1));
+}
+
+#[test]
+fn touch_starts_the_ttr_anew() {
+    let mut world = World::new();
+    let holder = world.open();
+    let id = world.put(holder, 0, 0, 2);
+    world.taken(holder);
+    world.pass(1500);
+    world.act(|e, _| e.touch(holder, id)).expect("held");
+    world.pass(1999);
+    assert_eq!(world.state(id), Some(State::Leased));
+    world.pass(1);
+    assert_eq!(world.state(id), Some(State::Ready));
+}
+
+#[test]
+fn a_waiting_holder_hears_of_its_deadline_a_second_before() {
+    let mut world = World::new();
+    let holder = world.open();
+    world.put(holder, 0, 0, 3);
+    world.taken(holder);
+    world.take(holder, Patience::Endless);
+    world.pass(1999);
+    assert!(world.happenings().is_empty());
+    world.pass(1);
+    assert_eq!(world.happenings(), [(holder, "deadline soon".into())]);
+    assert!(matches!(world.take(holder, Patience::Endless), Take::DeadlineSoon));
+    let next = world.put(holder, 0, 0, 60);
+    assert_eq!(world.taken(holder), next, "a ready job comes before the warning");
+}
+
+#[test]
+fn a_closed_session_gives_back_all_it_held_and_counts_nothing() {
+    let mut world = World::new();
+    let holder = world.open();
+    let ids: Vec<JobId> = (0..2500).map(|_| world.put(holder, 0, 0, 60)).collect();
+    for _ in &ids {
+        world.engine.take(holder, Patience::None, &mut world.effects);
+    }
+    let waiter = world.open();
+    world.take(waiter, Patience::Endless);
+    world.close(holder);
+    assert_eq!(world.happenings(), [(waiter, format!("granted {}", ids[0]))]);
+    world.pass(0);
+    let totals = world.engine.totals();
+    assert_eq!((totals.ready, totals.leased), (2499, 1));
+    let counters = world.engine.job_status(ids[7]).expect("it exists").facts.counters;
+    assert_eq!((counters.takes, counters.timeouts, counters.releases), (1, 0, 0));
+}
+
+#[test]
+fn a_long_kick_goes_in_slices_and_tells_the_sum() {
+    let mut world = World::new();
+    let session = world.open();
+    for _ in 0..2600 {
+        world.engine.put(
+            session,
+            NewJob { priority: 0, delay_s: 100, ttr_s: 1 },
+            b""[..].into(),
+            &mut world.effects,
+        );
+    }
+    let kick = |world: &mut World, max| world.act(|e, fx| e.kick(session, max, fx));
+    assert_eq!(kick(&mut world, 100), Kick::Done(100));
+    assert_eq!(kick(&mut world, 2400), Kick::Waiting);
+    world.pass(0);
+    assert_eq!(world.happenings(), [(session, "kicked 2400".into())]);
+    assert_eq!(kick(&mut world, 5000), Kick::Done(100));
+    assert_eq!(world.engine.totals().ready, 2600);
+}
+
+#[test]
+fn kicks_take_buried_jobs_first_in_the_order_of_burying() {
+    let mut world = World::new();
+    let session = world.open();
+    let ids: Vec<JobId> = (0..3).map(|_| world.put(session, 0, 0, 60)).collect();
+    let delayed = world.put(session, 0, 100, 60);
+    for _ in 0..3 {
+        world.taken(session);
+    }
+    for at in [2, 0, 1] {
+        world.bury(session, ids[at]);
+    }
+    world.act(|e, fx| e.kick(session, 2, fx));
+    let states: Vec<_> = ids.iter().map(|id| world.state(*id)).collect();
+    assert_eq!(states, [Some(State::Ready), Some(State::Buried), Some(State::Ready)]);
+    world.act(|e, fx| e.kick(session, 9, fx));
+    assert_eq!(world.state(delayed), Some(State::Delayed), "only buried ones in one kick");
+    world.act(|e, fx| e.kick(session, 9, fx));
+    assert_eq!(world.state(delayed), Some(State::Ready));
+}
+
+#[test]
+fn a_burst_of_due_jobs_is_worked_off_in_slices() {
+    let mut world = World::new();
+    let session = world.open();
+    for _ in 0..2500 {
+        world.put(session, 0, 5, 60);
+    }
+    let now = Millis(world.engine.now().0 + 5000);
+    world.engine.set_time(now);
+    assert!(world.act(Engine::advance));
+    assert!(world.engine.totals().ready <= 1000);
+    while world.act(Engine::advance) {}
+    assert_eq!(world.engine.totals().ready, 2500);
+    assert_eq!(world.engine.next_deadline(), None);
+}
+
+#[test]
+fn a_queue_exists_while_something_keeps_it() {
+    let mut world = World::new();
+    let session = world.open();
+    let exists = |world: &World| world.engine.queue_id(b"q").is_some();
+    world.act(|e, fx| e.use_queue(session, b"q", fx));
+    let id = world.put(session, 0, 0, 60);
+    world.act(|e, fx| e.use_queue(session, b"default", fx));
+    assert!(exists(&world), "a job keeps it");
+    world.finish(session, id);
+    assert!(!exists(&world));
+    world.act(|e, _| e.watch(session, b"q"));
+    assert!(exists(&world), "a watcher keeps it");
+    world.act(|e, fx| e.ignore(session, b"default", fx));
+    assert!(world.act(|e, fx| e.ignore(session, b"q", fx)).is_none(), "the only one stays");
+    world.close(session);
+    assert!(!exists(&world));
+    assert!(world.engine.queue_id(b"default").is_some());
+}
+
+#[test]
+fn records_tell_what_must_last() {
+    let mut world = World::new();
+    let session = world.open();
+    let id = world.put(session, 0, 0, 60);
+    let slot = world.engine.slot(id).expect("it exists");
+    let queue = world.engine.queue_of(slot);
+    assert_eq!(world.records(), [Record::Put(slot)]);
+    world.taken(session);
+    assert_eq!(world.records(), [Record::Count(slot)]);
+    world.release(session, id, 7, 0);
+    assert_eq!(world.records(), [Record::Update(slot)]);
+    world.taken(session);
+    world.bury(session, id);
+    assert_eq!(world.records(), [Record::Count(slot), Record::Update(slot)]);
+    world.finish(session, id);
+    assert_eq!(world.records(), [Record::Finish(slot, queue)]);
+}
+
+#[test]
+fn restored_jobs_are_as_they_were() {
+    let mut world = World::new();
+    let session = world.open();
+    let ready = world.put(session, 3, 0, 60);
+    let delayed = world.put(session, 4, 50, 60);
+    let buried: Vec<JobId> = (0..2).map(|_| world.put(session, 1, 0, 60)).collect();
+    for _ in 0..2 {
+        world.taken(session);
+    }
+    world.bury(session, buried[1]);
+    world.bury(session, buried[0]);
+    let facts = |world: &World, id| {
+        let slot = world.engine.slot(id).expect("it exists");
+        world.engine.facts(slot)
+    };
+    let all = [ready, delayed, buried[0], buried[1]].map(|id| facts(&world, id));
+
+    let mut again = World::new();
+    for job in &all {
+        let body = b"body"[..].into();
+        again.act(|e, _| e.restore(b"default", job, body)).expect("not there yet");
+    }
+    for job in &all {
+        assert_eq!(facts(&again, job.id), *job);
+    }
+    assert!(again.act(|e, _| e.restore(b"default", &all[0], b""[..].into())).is_err());
+    let session = again.open();
+    assert_eq!(again.act(|e, fx| e.kick(session, 1, fx)), Kick::Done(1));
+    assert_eq!(again.state(buried[1]), Some(State::Ready), "first buried, first kicked");
+    again.pass(50_000);
+    assert_eq!(again.state(delayed), Some(State::Ready));
+    assert_eq!(again.put(session, 0, 0, 60), JobId(5), "numbers go on");
+}
