@@ -58,10 +58,14 @@ impl Wire for SocketWire {
     fn receive(&mut self, connection: ConnectionId, wait_ms_max: u64) -> Received {
         let mut buffer = vec![0; 1 << 16];
         let stream = self.stream(connection);
-        // A socket has no "look only" timeout: the shortest stands for it.
-        let wait = Duration::from_millis(wait_ms_max).max(Duration::from_micros(500));
-        stream.set_read_timeout(Some(wait)).expect("the timeout is not zero");
-        match stream.read(&mut buffer) {
+        // The shortest timeout is a tick of the kernel's, milliseconds; looking must not wait.
+        let only_look = wait_ms_max == 0;
+        let wait = (!only_look).then(|| Duration::from_millis(wait_ms_max));
+        stream.set_read_timeout(wait).expect("the timeout is not zero");
+        stream.set_nonblocking(only_look).expect("a socket can be made non-blocking");
+        let read = stream.read(&mut buffer);
+        stream.set_nonblocking(false).expect("a socket can be made blocking");
+        match read {
             Ok(0) => Received::End,
             Ok(count) => {
                 buffer.truncate(count);

@@ -5,4 +5,5 @@
 mod clients;
 mod conformance_reference;
 mod conformance_socket;
+mod differential;
 mod programs;

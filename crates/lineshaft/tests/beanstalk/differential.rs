@@ -1,0 +1,73 @@
+//! Random sequences of commands against Debian's beanstalkd and Lineshaft at once: every reply must be
+//! the same.
+//!
+//! `LINESHAFT_SEEDS` says how many sequences are played, `LINESHAFT_SEED` plays one of them. A failing
+//! sequence is cut down to the steps that matter before it is shown.
+
+mod pair;
+mod shrink;
+mod side;
+mod steps;
+
+use std::time::Duration;
+
+use anyhow::Result;
+use testkit::process::Program;
+
+use crate::programs;
+use pair::{Outcome, Pair};
+use side::Side;
+use steps::Step;
+
+/// Sequences per test when nothing else is said.
+const SEEDS_DEFAULT: u64 = 20;
+
+/// How long a failing sequence is cut down.
+const SHRINKING: Duration = Duration::from_secs(40);
+
+#[test]
+fn lineshaft_in_memory_says_what_the_original_says() -> Result<()> {
+    compare(&programs::lineshaft_in_memory(), "lineshaft_in_memory", seeds())
+}
+
+#[test]
+fn lineshaft_with_a_log_says_what_the_original_says() -> Result<()> {
+    // Every sequence starts a server with a folder of its own, which takes longer.
+    let fewer = seeds().step_by(4).collect::<Vec<_>>();
+    compare(&programs::lineshaft_durable("data"), "lineshaft_with_a_log", fewer)
+}
+
+/// The harness itself: whatever differs between two originals is no finding.
+#[test]
+fn the_original_says_what_the_original_says() -> Result<()> {
+    let Some(program) = programs::reference() else { return Ok(()) };
+    compare(&program, "the_original", seeds().take(4))
+}
+
+fn seeds() -> Box<dyn Iterator<Item = u64>> {
+    let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
+    match number("LINESHAFT_SEED") {
+        Some(seed) => Box::new(std::iter::once(seed)),
+        None => Box::new(1..=number("LINESHAFT_SEEDS").unwrap_or(SEEDS_DEFAULT)),
+    }
+}
+
+fn compare(subject: &Program, test: &str, seeds: impl IntoIterator<Item = u64>) -> Result<()> {
+    let Some(original) = programs::reference() else { return Ok(()) };
+    let play = |steps: &[Step]| -> Result<Outcome> {
+        let original = Side::new(original.start()?)?;
+        let subject = Side::new(subject.start()?)?;
+        Pair::new(original, subject).play(steps)
+    };
+    for seed in seeds {
+        let steps = steps::generate(seed);
+        let Some(difference) = play(&steps)?.difference else { continue };
+        let outcome = shrink::shrink(steps, SHRINKING, play)?;
+        panic!(
+            "seed {seed}: {difference}\n\nShortest sequence found that shows a difference:\n{}\nReplay: \
+             LINESHAFT_SEED={seed} cargo nextest run -p lineshaft --test beanstalk differential::{test}",
+            outcome.transcript.text()
+        );
+    }
+    Ok(())
+}

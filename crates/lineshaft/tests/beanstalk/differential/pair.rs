@@ -1,0 +1,210 @@
+//! Plays one sequence against both servers at once and stops at the first difference.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use anyhow::{Context, Result};
+
+use super::side::{Holders, PATIENCE_MS, Side};
+use super::steps::{Action, JobReference, Step};
+
+/// An id that no server gives out.
+const UNKNOWN_ID: u64 = 1 << 60;
+
+/// What was said, as far as the sequence got.
+#[derive(Debug, Default)]
+pub(crate) struct Transcript(String);
+
+impl Transcript {
+    pub(crate) fn text(&self) -> &str {
+        &self.0
+    }
+
+    fn say(&mut self, line: &str) {
+        writeln!(self.0, "{line}").expect("a string takes everything");
+    }
+}
+
+/// Two servers in step.
+pub(crate) struct Pair {
+    original: Side,
+    subject: Side,
+    holders: Holders,
+    /// Connections that wait for a job.
+    waiting: BTreeSet<usize>,
+    /// What each connection watches.
+    watched: BTreeMap<usize, BTreeSet<String>>,
+    transcript: Transcript,
+}
+
+/// How a sequence went.
+pub(crate) struct Outcome {
+    pub(crate) difference: Option<String>,
+    pub(crate) transcript: Transcript,
+}
+
+impl Pair {
+    pub(crate) fn new(original: Side, subject: Side) -> Pair {
+        Pair {
+            original,
+            subject,
+            holders: Holders::default(),
+            waiting: BTreeSet::new(),
+            watched: BTreeMap::new(),
+            transcript: Transcript::default(),
+        }
+    }
+
+    /// Plays the steps. An error means that the harness failed, not that the servers differ.
+    pub(crate) fn play(mut self, steps: &[Step]) -> Result<Outcome> {
+        for step in steps {
+            let difference = self.step(step).with_context(|| format!("at {step:?}"))?;
+            if difference.is_some() {
+                return Ok(Outcome { difference, transcript: self.transcript });
+            }
+        }
+        Ok(Outcome { difference: None, transcript: self.transcript })
+    }
+
+    /// Plays one step, unless it would lead where the servers differ on purpose.
+    fn step(&mut self, step: &Step) -> Result<Option<String>> {
+        let connection = step.connection;
+        match &step.action {
+            Action::Reconnect => {
+                self.transcript.say(&format!("{connection}: {}", step.action));
+                self.reconnect(connection)?;
+            }
+            // A connection that waits says nothing more until it is served.
+            _ if self.waiting.contains(&connection) => return Ok(None),
+            Action::Wait => {
+                if self.would_share_a_tube(connection) {
+                    return Ok(None);
+                }
+                self.transcript.say(&format!("{connection}: {}", step.action));
+                self.send(connection, b"reserve\r\n", b"reserve\r\n")?;
+                self.waiting.insert(connection);
+            }
+            Action::Put { pri, delay_s, ttr_s, body } => {
+                self.transcript.say(&format!("{connection}: {}", step.action));
+                let bytes = format!("put {pri} {delay_s} {ttr_s} {}\r\n{body}\r\n", body.len());
+                self.send(connection, bytes.as_bytes(), bytes.as_bytes())?;
+                if let Some(difference) = self.compare_replies(connection)? {
+                    return Ok(Some(difference));
+                }
+            }
+            Action::Line { text, job } => {
+                if let Some(difference) = self.line(connection, text, *job)? {
+                    return Ok(Some(difference));
+                }
+            }
+        }
+        self.compare_waiters()
+    }
+
+    fn line(&mut self, connection: usize, text: &str, job: JobReference) -> Result<Option<String>> {
+        let order_number = self.resolve(connection, job);
+        let shown_id = order_number.map_or_else(|| "unknown".to_owned(), |n| format!("#{n}"));
+        self.transcript.say(&format!("{connection}: {}", text.replace("{job}", &shown_id)));
+        let bytes = |side: &Side| {
+            let id = order_number.map_or(UNKNOWN_ID, |number| side.id(number));
+            format!("{}\r\n", text.replace("{job}", &id.to_string())).into_bytes()
+        };
+        let (to_original, to_subject) = (bytes(&self.original), bytes(&self.subject));
+        self.send(connection, &to_original, &to_subject)?;
+        let difference = self.compare_replies(connection)?;
+        self.learn_from_line(connection, text, order_number);
+        Ok(difference)
+    }
+
+    /// Keeps track of what the line changed, if it was accepted. Being wrong here costs only variety.
+    fn learn_from_line(&mut self, connection: usize, text: &str, order_number: Option<usize>) {
+        let watched = self.watched.entry(connection).or_default();
+        match text.split(' ').collect::<Vec<_>>().as_slice() {
+            ["watch", tube] => drop(watched.insert((*tube).to_owned())),
+            ["ignore", _] => {
+                // Refused for the last tube; counting it as watched still is the careful side.
+            }
+            ["release" | "bury" | "delete", ..] => {
+                if let Some(order_number) = order_number {
+                    self.holders.forget(connection, order_number);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn resolve(&self, connection: usize, job: JobReference) -> Option<usize> {
+        match job {
+            JobReference::Held(choice) => {
+                self.holders.held(connection, choice).or_else(|| self.recent(choice))
+            }
+            JobReference::Recent(back) => self.recent(back),
+            JobReference::Unknown => None,
+        }
+    }
+
+    fn recent(&self, back: usize) -> Option<usize> {
+        self.original.jobs_put().checked_sub(back + 1)
+    }
+
+    /// Whether another connection waits on a tube that this one watches: the original serves several
+    /// waiters of a tube in no particular order.
+    fn would_share_a_tube(&self, connection: usize) -> bool {
+        let tubes = |connection: &usize| {
+            let mut tubes = self.watched.get(connection).cloned().unwrap_or_default();
+            tubes.insert("default".to_owned());
+            tubes
+        };
+        let own = tubes(&connection);
+        self.waiting.iter().any(|other| tubes(other).intersection(&own).next().is_some())
+    }
+
+    fn reconnect(&mut self, connection: usize) -> Result<()> {
+        self.waiting.remove(&connection);
+        self.watched.remove(&connection);
+        self.holders.forget_all(connection);
+        self.original.reconnect(connection)?;
+        self.subject.reconnect(connection)
+    }
+
+    fn send(&mut self, connection: usize, to_original: &[u8], to_subject: &[u8]) -> Result<()> {
+        self.original.send(connection, to_original)?;
+        self.subject.send(connection, to_subject)
+    }
+
+    /// Compares the next reply of a connection, which both servers owe.
+    fn compare_replies(&mut self, connection: usize) -> Result<Option<String>> {
+        let original = self.original.reply(connection, PATIENCE_MS)?;
+        let subject = self.subject.reply(connection, PATIENCE_MS)?;
+        let shown = |reply: &Option<String>| reply.clone().unwrap_or_else(|| "nothing".to_owned());
+        if original != subject {
+            let (original, subject) = (shown(&original), shown(&subject));
+            self.transcript.say(&format!("   {connection} hears\n     original: {original}"));
+            self.transcript.say(&format!("     subject:  {subject}"));
+            return Ok(Some(format!("connection {connection}: {original} / {subject}")));
+        }
+        self.transcript.say(&format!("   {connection} hears {}", shown(&original)));
+        self.holders.learn(connection, &shown(&original));
+        Ok(None)
+    }
+
+    /// Looks which of the waiting connections were served; both servers must have served the same.
+    fn compare_waiters(&mut self) -> Result<Option<String>> {
+        if self.waiting.is_empty() {
+            return Ok(None);
+        }
+        self.original.settle()?;
+        self.subject.settle()?;
+        for connection in self.waiting.clone() {
+            let served =
+                self.original.has_reply(connection)? || self.subject.has_reply(connection)?;
+            if served {
+                self.waiting.remove(&connection);
+                if let Some(difference) = self.compare_replies(connection)? {
+                    return Ok(Some(difference));
+                }
+            }
+        }
+        Ok(None)
+    }
+}

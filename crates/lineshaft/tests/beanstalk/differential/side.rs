@@ -1,0 +1,240 @@
+//! One of the two servers that are compared: its connections, its ids, and its replies made comparable.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, bail};
+use testkit::process::Server;
+use testkit::socket::SocketWire;
+use testkit::wire::{ConnectionId, Received, Wire};
+
+use super::steps::CONNECTIONS;
+
+/// How long one server may lag behind the other with a reply.
+pub(crate) const PATIENCE_MS: u64 = 3_000;
+
+/// Values that two correct servers never have in common, by key.
+const NOT_COMPARED: [&str; 18] = [
+    "pid",
+    "version",
+    "rusage-utime",
+    "rusage-stime",
+    "uptime",
+    "binlog-oldest-index",
+    "binlog-current-index",
+    "binlog-records-migrated",
+    "binlog-records-written",
+    "binlog-max-size",
+    "id",
+    "hostname",
+    "os",
+    "platform",
+    "file",
+    // How often the harness looked whether a server is up, or has noticed that a client went.
+    "total-connections",
+    "cmd-stats",
+    "cmd-list-tube-used",
+];
+
+/// Values that count seconds: shown in tens, so that the start of a second does not matter. They are
+/// chosen such that they never come near a border of tens during a sequence.
+const SECONDS: [&str; 3] = ["time-left", "pause-time-left", "age"];
+
+/// A server and what the harness knows of it.
+pub(crate) struct Side {
+    wire: SocketWire,
+    connections: Vec<ConnectionId>,
+    unread: Vec<Vec<u8>>,
+    /// Used by the harness to look whether everything before has been worked off.
+    probe: ConnectionId,
+    /// Ids in the order in which they were given out.
+    ids: Vec<u64>,
+    _server: Server,
+}
+
+/// A reply with ids replaced by their order numbers and without what cannot be compared.
+pub(crate) type Reply = String;
+
+impl Side {
+    pub(crate) fn new(server: Server) -> Result<Side> {
+        let mut wire = SocketWire::new(server.address());
+        let connections = (0..CONNECTIONS).map(|_| wire.connect()).collect::<Result<_>>()?;
+        let probe = wire.connect()?;
+        let unread = vec![Vec::new(); CONNECTIONS];
+        let mut side = Side { wire, connections, unread, probe, ids: Vec::new(), _server: server };
+        side.wait_until_connected()?;
+        Ok(side)
+    }
+
+    pub(crate) fn send(&mut self, connection: usize, bytes: &[u8]) -> Result<()> {
+        self.wire.send(self.connections[connection], bytes)
+    }
+
+    /// Returns when everything sent before has been worked off.
+    pub(crate) fn settle(&mut self) -> Result<()> {
+        self.probe_command("list-tube-used").map(drop)
+    }
+
+    /// The next reply of a connection; `None` when there is none in the time given.
+    pub(crate) fn reply(&mut self, connection: usize, wait_ms_max: u64) -> Result<Option<Reply>> {
+        let deadline_ms = self.wire.now_ms() + wait_ms_max;
+        loop {
+            if let Some(length) = reply_length(&self.unread[connection])? {
+                let reply: Vec<u8> = self.unread[connection].drain(..length).collect();
+                return self.comparable(&reply).map(Some);
+            }
+            let left_ms = deadline_ms.saturating_sub(self.wire.now_ms());
+            match self.wire.receive(self.connections[connection], left_ms) {
+                Received::Bytes(bytes) => self.unread[connection].extend(bytes),
+                Received::End => bail!("the server ended connection {connection}"),
+                Received::Nothing if self.wire.now_ms() >= deadline_ms => return Ok(None),
+                Received::Nothing => {}
+            }
+        }
+    }
+
+    /// Whether a whole reply has arrived.
+    pub(crate) fn has_reply(&mut self, connection: usize) -> Result<bool> {
+        if let Received::Bytes(bytes) = self.wire.receive(self.connections[connection], 0) {
+            self.unread[connection].extend(bytes);
+        }
+        Ok(reply_length(&self.unread[connection])?.is_some())
+    }
+
+    /// Hangs up and connects again, and returns when the server has noticed both.
+    pub(crate) fn reconnect(&mut self, connection: usize) -> Result<()> {
+        self.wire.close(self.connections[connection]);
+        self.unread[connection].clear();
+        self.wait_for_connections(CONNECTIONS as u64)?;
+        self.connections[connection] = self.wire.connect()?;
+        self.wait_until_connected()
+    }
+
+    /// The id of the job that was the n-th to get one here.
+    pub(crate) fn id(&self, order_number: usize) -> u64 {
+        self.ids[order_number]
+    }
+
+    pub(crate) fn jobs_put(&self) -> usize {
+        self.ids.len()
+    }
+
+    fn wait_until_connected(&mut self) -> Result<()> {
+        // The probe is one, too.
+        self.wait_for_connections(CONNECTIONS as u64 + 1)
+    }
+
+    fn wait_for_connections(&mut self, wanted: u64) -> Result<()> {
+        let deadline_ms = self.wire.now_ms() + PATIENCE_MS;
+        let wanted = format!("current-connections: {wanted}\n");
+        while self.wire.now_ms() < deadline_ms {
+            let stats = self.probe_command("stats")?;
+            if String::from_utf8_lossy(&stats).contains(&wanted) {
+                return Ok(());
+            }
+            self.wire.advance(1);
+        }
+        bail!("the server never showed {wanted}")
+    }
+
+    fn probe_command(&mut self, line: &str) -> Result<Vec<u8>> {
+        self.wire.send(self.probe, format!("{line}\r\n").as_bytes())?;
+        let mut reply = Vec::new();
+        while reply_length(&reply)?.is_none() {
+            match self.wire.receive(self.probe, PATIENCE_MS) {
+                Received::Bytes(bytes) => reply.extend(bytes),
+                Received::End | Received::Nothing => bail!("no reply to {line} on the probe"),
+            }
+        }
+        Ok(reply)
+    }
+
+    fn comparable(&mut self, reply: &[u8]) -> Result<Reply> {
+        let text = String::from_utf8_lossy(reply).into_owned();
+        let (line, rest) = text.split_once("\r\n").context("a reply has a line")?;
+        let words: Vec<&str> = line.split(' ').collect();
+        match words.as_slice() {
+            ["INSERTED", id] => {
+                self.ids.push(id.parse()?);
+                Ok(format!("INSERTED #{}", self.ids.len() - 1))
+            }
+            [verb @ ("RESERVED" | "FOUND"), id, length] => {
+                Ok(format!("{verb} {} {length} {}", self.order_number(id), rest.trim_end()))
+            }
+            ["OK", _] => Ok(self.comparable_block(rest)),
+            _ => Ok(line.to_owned()),
+        }
+    }
+
+    fn comparable_block(&self, block: &str) -> Reply {
+        let of_a_job = block.contains("\nreserves: ");
+        let comparable_line = |line: &str| {
+            let line = line.replace('"', "");
+            match line.split_once(": ") {
+                Some(("id", id)) if of_a_job => format!("id: {}", self.order_number(id)),
+                Some((key, _)) if NOT_COMPARED.contains(&key) => String::new(),
+                Some((key, value)) if SECONDS.contains(&key) => in_tens(key, value),
+                _ => line,
+            }
+        };
+        let mut lines: Vec<String> = block.lines().map(comparable_line).collect();
+        lines.retain(|line| !line.is_empty());
+        // The order of a list is not promised; the order of keys has its own conformance cases.
+        lines.sort();
+        lines.join(", ")
+    }
+
+    fn order_number(&self, id: &str) -> String {
+        let found = self.ids.iter().position(|known| known.to_string() == id);
+        found.map_or_else(|| format!("unknown id {id}"), |number| format!("#{number}"))
+    }
+}
+
+fn in_tens(key: &str, value: &str) -> String {
+    // 999.9 s of 1,000 are shown as 999, a tenth of a second later as 999 too.
+    value.parse::<i64>().map_or_else(|_| value.to_owned(), |s| format!("{key}: {}0", s / 10))
+}
+
+/// Length in bytes of the whole reply at the front of `bytes`; `None` while a part is missing.
+fn reply_length(bytes: &[u8]) -> Result<Option<usize>> {
+    let Some(end) = bytes.windows(2).position(|pair| pair == b"\r\n") else { return Ok(None) };
+    let line = std::str::from_utf8(&bytes[..end])?;
+    let words: Vec<&str> = line.split(' ').collect();
+    let length = match words.as_slice() {
+        ["RESERVED" | "FOUND", _, body_bytes] | ["OK", body_bytes] => {
+            end + 2 + body_bytes.parse::<usize>()? + 2
+        }
+        _ => end + 2,
+    };
+    Ok((bytes.len() >= length).then_some(length))
+}
+
+/// Job states by connection as the replies tell them, for references in steps.
+#[derive(Debug, Default)]
+pub(crate) struct Holders(BTreeMap<usize, Vec<usize>>);
+
+impl Holders {
+    /// Learns from a comparable reply of a connection.
+    pub(crate) fn learn(&mut self, connection: usize, reply: &str) {
+        if let Some(number) = reply.strip_prefix("RESERVED #") {
+            let number: Option<usize> =
+                number.split(' ').next().and_then(|number| number.parse().ok());
+            self.0.entry(connection).or_default().extend(number);
+        }
+    }
+
+    /// Forgets a job that this connection gave away.
+    pub(crate) fn forget(&mut self, connection: usize, order_number: usize) {
+        self.0.entry(connection).or_default().retain(|held| *held != order_number);
+    }
+
+    /// Forgets all jobs of a connection.
+    pub(crate) fn forget_all(&mut self, connection: usize) {
+        self.0.remove(&connection);
+    }
+
+    /// One of the jobs held.
+    pub(crate) fn held(&self, connection: usize, choice: usize) -> Option<usize> {
+        let held = self.0.get(&connection)?;
+        held.get(choice % held.len().max(1)).copied()
+    }
+}

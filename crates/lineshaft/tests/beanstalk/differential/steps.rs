@@ -1,0 +1,192 @@
+//! Random sequences of commands. A sequence depends on its seed alone; what it refers to (jobs held,
+//! jobs put lately) is looked up while it runs, so that a sequence with steps taken out still makes sense.
+
+use std::fmt;
+
+use testkit::rng::Rng;
+
+/// How many connections take part.
+pub(crate) const CONNECTIONS: usize = 5;
+
+/// Steps of one sequence.
+const STEPS: u64 = 300;
+
+/// Bodies are short: their handling by length is the conformance cases' business.
+const BODY_BYTES_MAX: u64 = 40;
+
+/// Tubes of the sequences. `default` is one of them because it alone is never destroyed.
+const TUBES: [&str; 4] = ["default", "a", "b", "c"];
+
+/// One thing that one client does.
+#[derive(Debug, Clone)]
+pub(crate) struct Step {
+    /// Number of the connection.
+    pub(crate) connection: usize,
+    pub(crate) action: Action,
+}
+
+/// What a client does.
+#[derive(Debug, Clone)]
+pub(crate) enum Action {
+    /// Sends a line that has one reply. `{job}` in it stands for the id.
+    Line { text: String, job: JobReference },
+    /// Sends a put.
+    Put { pri: u32, delay_s: u32, ttr_s: u32, body: String },
+    /// Reserves without a time limit.
+    Wait,
+    /// Hangs up and connects again.
+    Reconnect,
+}
+
+/// A job, found when the step runs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum JobReference {
+    /// One of those that this connection holds; the number chooses among them.
+    Held(usize),
+    /// The so many last put by anyone.
+    Recent(usize),
+    /// One that never existed.
+    Unknown,
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Action::Line { text, .. } => formatter.write_str(text),
+            Action::Put { pri, delay_s, ttr_s, body } => {
+                write!(formatter, "put {pri} {delay_s} {ttr_s} {} {body}", body.len())
+            }
+            Action::Wait => formatter.write_str("reserve"),
+            Action::Reconnect => formatter.write_str("hang up, connect again"),
+        }
+    }
+}
+
+/// The sequence of a seed.
+pub(crate) fn generate(seed: u64) -> Vec<Step> {
+    let mut rng = Rng::new(seed);
+    let mut steps = Vec::new();
+    // Most connections share tubes; otherwise they would hardly meet.
+    for connection in 0..CONNECTIONS {
+        let tube = *rng.pick(&TUBES[..2 + (seed % 3) as usize]);
+        steps.push(line(connection, format!("use {tube}")));
+        steps.push(line(connection, format!("watch {tube}")));
+    }
+    for _ in 0..STEPS {
+        let connection = rng.below(CONNECTIONS as u64) as usize;
+        let action = action(&mut rng);
+        steps.push(Step { connection, action });
+    }
+    steps
+}
+
+fn line(connection: usize, text: String) -> Step {
+    Step { connection, action: Action::Line { text, job: JobReference::Unknown } }
+}
+
+fn action(rng: &mut Rng) -> Action {
+    match rng.below(100) {
+        0..25 => put(rng),
+        25..40 => Action::Wait,
+        40..41 => Action::Reconnect,
+        41..75 => on_a_job(rng),
+        75..93 => on_a_tube(rng),
+        _ => wrong(rng),
+    }
+}
+
+fn put(rng: &mut Rng) -> Action {
+    let pri = *rng.pick(&[0, 1, 1, 5, 1023, 1024, u32::MAX]);
+    // Nothing becomes due during a sequence: the two servers' clocks are not compared.
+    let delay_s = *rng.pick(&[0, 0, 0, 0, 1_000, 2_000]);
+    let ttr_s = *rng.pick(&[100, 1_000]);
+    let length = rng.below(BODY_BYTES_MAX);
+    let body = (0..length).map(|_| char::from(b'a' + rng.below(26) as u8)).collect();
+    Action::Put { pri, delay_s, ttr_s, body }
+}
+
+fn on_a_job(rng: &mut Rng) -> Action {
+    let job = match rng.below(10) {
+        0..6 => JobReference::Held(rng.below(4) as usize),
+        6..9 => JobReference::Recent(rng.below(12) as usize),
+        _ => JobReference::Unknown,
+    };
+    let pri = *rng.pick(&[0, 1, 5, 1023, 1024, u32::MAX]);
+    let delay_s = *rng.pick(&[0, 0, 0, 3_000]);
+    let text = match rng.below(16) {
+        0..3 => "delete {job}".to_owned(),
+        3..6 => format!("release {{job}} {pri} {delay_s}"),
+        6..9 => format!("bury {{job}} {pri}"),
+        9 => "touch {job}".to_owned(),
+        10..12 => "kick-job {job}".to_owned(),
+        12 => "reserve-job {job}".to_owned(),
+        13 => "peek {job}".to_owned(),
+        _ => "stats-job {job}".to_owned(),
+    };
+    Action::Line { text, job }
+}
+
+fn on_a_tube(rng: &mut Rng) -> Action {
+    let tube = *rng.pick(&TUBES);
+    let text = match rng.below(32) {
+        0..3 => format!("use {tube}"),
+        3..7 => format!("watch {tube}"),
+        7..9 => format!("ignore {tube}"),
+        9..13 => "reserve-with-timeout 0".to_owned(),
+        13..15 => "peek-ready".to_owned(),
+        15 => "peek-delayed".to_owned(),
+        16..18 => "peek-buried".to_owned(),
+        18..21 => format!("kick {}", rng.below(4)),
+        21..24 => format!("stats-tube {tube}"),
+        24 => "stats".to_owned(),
+        25 => "list-tubes".to_owned(),
+        26 => "list-tubes-watched".to_owned(),
+        27 => "list-tube-used".to_owned(),
+        28 => format!("pause-tube {tube} 1000"),
+        _ => format!("pause-tube {tube} 0"),
+    };
+    Action::Line { text, job: JobReference::Unknown }
+}
+
+/// Lines that the protocol refuses, or that only a lenient reading accepts. None swallows a body, waits
+/// or holds a lone carriage return: there the servers differ on purpose.
+fn wrong(rng: &mut Rng) -> Action {
+    const LINES: [&str; 34] = [
+        "",
+        " ",
+        "stats ",
+        "statsx",
+        "stats-tube nobody",
+        "stats-tube -x",
+        "stats-job",
+        "stats-job {job} ",
+        "peek",
+        "peek-",
+        "peek x",
+        "peek-readyx",
+        "delete",
+        "delete -1",
+        "delete 18446744073709551616",
+        "delete  0",
+        "release {job} 1",
+        "release {job} 4294967296 0",
+        "bury {job}",
+        "bury {job} 1 1",
+        "touch {job}x",
+        "kick",
+        "kick x",
+        "kick 1x",
+        "kick -1",
+        "kick-job",
+        "use",
+        "use two words",
+        "use -a",
+        "watch a,b",
+        "ignore nobody",
+        "pause-tube nobody 1",
+        "pause-tube a x",
+        "reserve-with-timeout 0x",
+    ];
+    let text = (*rng.pick(&LINES)).to_owned();
+    Action::Line { text, job: JobReference::Recent(rng.below(12) as usize) }
+}
