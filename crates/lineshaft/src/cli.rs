@@ -268,3 +268,21 @@ pub(crate) struct WatchArguments {
     #[command(flatten)]
     pub server: ServerArguments,
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent_and_has_examples() {
+        let command = Cli::command();
+        command.clone().debug_assert();
+        for subcommand in command.get_subcommands() {
+            let name = subcommand.get_name();
+            assert!(subcommand.get_after_help().is_some(), "{name} has no examples");
+            assert!(subcommand.get_about().is_some(), "{name} has no description");
+        }
+    }
+}

@@ -24,13 +24,13 @@ pub(crate) enum ClientError {
     /// No connection could be made.
     #[error(
         "cannot reach {address}: {}; is the server running? start one with `lineshaft serve`",
-        plain_reason(source)
+        plain_reason(reason)
     )]
     Unreachable {
         /// The address as the user gave it.
         address: Address,
-        /// What the system said.
-        source: io::Error,
+        /// What the system said. Not called `source`, which would be shown a second time.
+        reason: io::Error,
     },
     /// The connection broke while it was in use.
     #[error("the connection to the server broke: {}", plain_reason(.0))]
@@ -131,7 +131,7 @@ impl Client {
     }
 
     fn join(address: &Address, timeout: Option<Duration>) -> Result<Client, ClientError> {
-        let unreachable = |source| ClientError::Unreachable { address: address.clone(), source };
+        let unreachable = |reason| ClientError::Unreachable { address: address.clone(), reason };
         let stream = stream::connect(address, timeout).map_err(unreachable)?;
         let (requests, replies) = stream::split(stream).map_err(unreachable)?;
         Ok(Client { requests, replies, patience: timeout.map(|_| PATIENCE) })

@@ -67,7 +67,7 @@ impl View {
                 self.trouble = None;
                 self.sort();
             }
-            Update::Trouble(error) => self.trouble = Some(error.to_string()),
+            Update::Trouble(error) => self.trouble = Some(format!("{error}; trying again")),
         }
     }
 
@@ -148,16 +148,15 @@ impl View {
         let widths = std::iter::once(Constraint::Length(name_width))
             .chain(COLUMNS.map(|_| Constraint::Length(NUMBER_WIDTH)))
             .chain([Constraint::Min(0)]);
-        let heading = |title: &str, key: Option<SortKey>| {
-            let mark = match key {
-                Some(key) if key == self.order.key && self.order.reversed => "▴",
-                Some(key) if key == self.order.key => "▾",
-                _ => "",
-            };
-            format!("{title}{mark}")
+        let mark = |key: Option<SortKey>| match (key == Some(self.order.key), self.order.reversed) {
+            (false, _) => "",
+            (true, false) => "▾",
+            (true, true) => "▴",
         };
-        let header = std::iter::once(Cell::from(heading("QUEUE", Some(SortKey::Name))))
-            .chain(COLUMNS.map(|(title, key, _)| right(heading(title, key))));
+        // The mark is where the cells below have room.
+        let name = Cell::from(format!("QUEUE{}", mark(Some(SortKey::Name))));
+        let header = std::iter::once(name)
+            .chain(COLUMNS.map(|(title, key, _)| right(format!("{}{title}", mark(key)))));
         let rows = self.snapshot.queues.iter().map(row);
         Table::new(rows, widths)
             .header(Row::new(header).style(Style::new().add_modifier(Modifier::BOLD)))
@@ -241,7 +240,7 @@ mod tests {
         let key = Event::Key(KeyCode::Char('r').into());
         assert!(view.handle(&key).is_continue());
         let by_ready = lines(&mut view);
-        assert!(by_ready[2].contains("READY▾"), "{by_ready:#?}");
+        assert!(by_ready[2].contains("▾READY "), "{by_ready:#?}");
         assert!(by_ready[3].starts_with("orders "), "{by_ready:#?}");
     }
 
