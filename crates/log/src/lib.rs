@@ -2,19 +2,45 @@
 //!
 //! Its promise: what survives a crash is a prefix of the whole log, at least as long as all that was
 //! acknowledged. It knows jobs only as slots with a meta and a body, and facts as keys with values; what
-//! they mean is the broker's affair. `docs/log-format.md` has every byte and the recovery rules.
+//! they mean is the owner's affair. `docs/log-format.md` has every byte and the recovery rules.
 //!
 //! Who calls what:
-//! * the **broker**, under its own lock: [`Log::put`], [`Log::update`], [`Log::count`], [`Log::finish`],
-//!   [`Log::fact`], and **[`Log::wake`] once after each batch of them** (an append wakes nobody: a group that
-//!   starts with the first entry of a batch would make the rest of the batch wait for two syncs);
-//! * the **committer** threads ([`Committer`]), or a simulator step by step: [`Log::commit_step`],
-//!   [`Log::prepare_step`], and for reclaim [`Log::reclaim_read`] (no lock) and [`Log::reclaim_copy`] (under
-//!   the broker's lock).
+//! * the **owner** (the broker), under its own lock: [`Log::put`], [`Log::update`], [`Log::count`],
+//!   [`Log::finish`], [`Log::fact`], and **[`Log::wake`] once after each batch of them**. An append wakes
+//!   nobody: a group that starts with the first entry of a batch would make the rest of it wait for two syncs;
+//! * the threads of a [`Committer`], or a simulator step by step: [`Log::commit_step`] and
+//!   [`Log::prepare_step`];
+//! * reclaim: [`Log::reclaim_wanted`] and [`Log::reclaim_read`] without the owner's lock, then
+//!   [`Log::reclaim_copy`] under it.
 //!
-//! A [`Position`] is where an entry ends: it is written or durable when [`Log::written`] or
-//! [`Log::durable`] has reached it.
+//! A [`Position`] is where an entry ends: it is written or durable when [`Log::written`] or [`Log::durable`]
+//! has reached it.
 
-mod api;
+mod batch;
+mod commit;
+mod committer;
+mod disk;
+mod entry;
+mod error;
+mod folder;
+mod format;
+mod lazy;
+mod liveness;
+mod log;
+mod posix;
+mod reclaim;
+mod recovery;
+mod replay;
+mod segments;
+mod settings;
+mod tail;
+mod types;
 
-pub use api::*;
+pub use crate::committer::{Clock, Committer};
+pub use crate::disk::{Disk, DiskFile, Space};
+pub use crate::error::{Failure, OpenError, ReclaimError};
+pub use crate::log::{Log, OnProgress, Usage};
+pub use crate::posix::PosixDisk;
+pub use crate::reclaim::{Current, Owner, Slice};
+pub use crate::settings::{Settings, Sync};
+pub use crate::types::{Committed, Meta, Position, QueueRef, RecoveryReport, Restored, Target};

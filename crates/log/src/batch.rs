@@ -1,0 +1,304 @@
+//! The open batch: entries are encoded straight into the bytes of the group that will carry them, and get
+//! their positions at once.
+
+use std::collections::HashMap;
+
+use crate::entry::{ENTRY_HEAD_BYTES, Kind, begin_entry, finish_entry};
+use crate::format::{GROUP_HEADER_BYTES, HEADER_BYTES, padded};
+use crate::lazy::LazyCounts;
+use crate::liveness::{INDEX_BYTES, Liveness};
+use crate::types::{Position, QueueRef, Target};
+
+/// Bytes of an OPEN entry.
+const OPEN_BYTES: usize = 24;
+/// Bytes of the file up to the first entry after OPEN.
+const SEGMENT_OVERHEAD: u64 = HEADER_BYTES + (GROUP_HEADER_BYTES + OPEN_BYTES) as u64;
+
+/// Bytes of a NAME entry at most.
+pub(crate) fn name_bytes(name: &[u8]) -> u64 {
+    padded(16 + name.len()) as u64
+}
+
+/// Bytes of a FACT entry.
+pub(crate) fn fact_entry_bytes(key: &[u8], value: &[u8]) -> u64 {
+    padded(ENTRY_HEAD_BYTES + 4 + key.len() + value.len()) as u64
+}
+
+/// One group to be: room for its header, then entries.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) segment: u32,
+    /// Size that the segment must have at least; known before its file is taken.
+    pub(crate) segment_size: u64,
+    /// Offset of the group.
+    pub(crate) start: u64,
+    pub(crate) count: u32,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Part {
+    pub(crate) fn end(&self) -> Position {
+        Position::new(self.segment, self.start + self.bytes.len() as u64)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+}
+
+/// The newest value of a key, and where its entry lies.
+#[derive(Debug)]
+pub(crate) struct FactPlace {
+    pub(crate) segment: u32,
+    pub(crate) value: Box<[u8]>,
+}
+
+/// Everything that appending touches; behind the appenders' lock.
+#[derive(Debug)]
+pub(crate) struct Open {
+    /// Groups of segments that were filled up since the last commit.
+    full: Vec<Part>,
+    part: Part,
+    segment_bytes: u64,
+    /// Per queue number: the segment that named it last, and its number there.
+    names: Vec<(u32, u32)>,
+    names_in_segment: u32,
+    /// An empty buffer for the next part, so that two buffers take turns.
+    recycled: Option<Vec<u8>>,
+    pub(crate) lazy: LazyCounts,
+    pub(crate) live: Liveness,
+    pub(crate) facts: HashMap<Box<[u8]>, FactPlace>,
+    fact_bytes: u64,
+    /// Lowest segment that is not void, as of the newest TRIM.
+    pub(crate) first: u32,
+    /// Ids below it are spent, or will be once this is durable.
+    pub(crate) id_limit: u64,
+    /// Newest time seen, wall clock milliseconds; never falls.
+    pub(crate) time_ms: u64,
+    /// Bytes of entries appended for clients (not copies), for reclaim's pace.
+    pub(crate) client_bytes: u64,
+    /// Bytes of segments that were begun here but not yet taken by the committer.
+    pub(crate) claimed_bytes: u64,
+    pub(crate) closed: bool,
+}
+
+/// Where appending begins.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Head {
+    pub(crate) segment: u32,
+    pub(crate) segment_size: u64,
+    pub(crate) offset: u64,
+    pub(crate) id_limit: u64,
+    /// NAME entries that the segment holds already.
+    pub(crate) names: u32,
+    pub(crate) time_ms: u64,
+}
+
+impl Open {
+    pub(crate) fn new(head: Head, segment_bytes: u64, live: Liveness) -> Open {
+        Open {
+            full: Vec::new(),
+            part: new_part(head.segment, head.segment_size, head.offset, None),
+            segment_bytes,
+            names: Vec::new(),
+            names_in_segment: head.names,
+            recycled: None,
+            lazy: LazyCounts::default(),
+            first: live.first(),
+            live,
+            facts: HashMap::new(),
+            fact_bytes: 0,
+            id_limit: head.id_limit,
+            time_ms: head.time_ms,
+            client_bytes: 0,
+            claimed_bytes: 0,
+            closed: false,
+        }
+    }
+
+    /// Bytes of live entries, with what an index of them takes.
+    pub(crate) fn live_bytes(&self) -> u64 {
+        self.live.live_bytes() + self.fact_bytes + self.facts.len() as u64 * INDEX_BYTES
+    }
+
+    /// Bytes left in the segment that is being filled.
+    pub(crate) fn remaining(&self) -> u64 {
+        // The next group may not even have room for its header.
+        self.part.segment_size.saturating_sub(self.part.start + self.part.bytes.len() as u64)
+    }
+
+    /// Bytes waiting for the committer.
+    pub(crate) fn bytes(&self) -> usize {
+        let full: usize = self.full.iter().map(|part| part.bytes.len()).sum();
+        full + if self.part.is_empty() { 0 } else { self.part.bytes.len() } + self.lazy.bytes()
+    }
+
+    /// Something waits, lazy counts apart.
+    pub(crate) fn has_entries(&self) -> bool {
+        !self.full.is_empty() || !self.part.is_empty()
+    }
+
+    /// Makes sure that entries of so many bytes together fit the current segment, or begins the next one.
+    pub(crate) fn room(&mut self, bytes: u64) {
+        if self.remaining() < bytes {
+            self.rotate(bytes);
+        }
+    }
+
+    #[cold]
+    fn rotate(&mut self, bytes: u64) {
+        let segment = self.part.segment + 1;
+        let needed = (SEGMENT_OVERHEAD + bytes).next_multiple_of(4096);
+        let size = self.segment_bytes.max(needed);
+        assert!(u32::try_from(size).is_ok(), "an entry is smaller than 4 GiB");
+        let part = new_part(segment, size, HEADER_BYTES, self.recycled.take());
+        let full = std::mem::replace(&mut self.part, part);
+        if full.is_empty() {
+            self.recycled = Some(full.bytes);
+        } else {
+            self.full.push(full);
+        }
+        self.names_in_segment = 0;
+        self.claimed_bytes += size;
+        self.live.push_segment();
+        let (first, id_limit) = (self.first, self.id_limit);
+        self.append(Kind::Open, 0, |buffer| {
+            buffer.extend_from_slice(&first.to_le_bytes());
+            buffer.extend_from_slice(&id_limit.to_le_bytes());
+        });
+    }
+
+    /// Appends one entry, for which `room` has been made; returns where it ends.
+    pub(crate) fn append(
+        &mut self,
+        kind: Kind,
+        n: u16,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Position {
+        let buffer = &mut self.part.bytes;
+        let start = begin_entry(buffer, kind, n);
+        write(buffer);
+        finish_entry(buffer, start);
+        self.part.count += 1;
+        self.part.end()
+    }
+
+    /// The queue's number in the current segment, naming it there if it is new; `room` has been made for both
+    /// the name and the entry that needs it.
+    pub(crate) fn queue(&mut self, queue: QueueRef<'_>) -> u32 {
+        let index = queue.number as usize;
+        match self.names.get(index) {
+            Some(&(segment, number)) if segment == self.part.segment => number,
+            _ => self.name(queue),
+        }
+    }
+
+    #[cold]
+    fn name(&mut self, queue: QueueRef<'_>) -> u32 {
+        let index = queue.number as usize;
+        if self.names.len() <= index {
+            self.names.resize(index + 1, (0, 0));
+        }
+        let number = self.names_in_segment;
+        self.names_in_segment += 1;
+        self.names[index] = (self.part.segment, number);
+        self.append(Kind::Name, 0, |buffer| {
+            buffer.extend_from_slice(&number.to_le_bytes());
+            buffer.extend_from_slice(queue.name);
+        });
+        number
+    }
+
+    pub(crate) fn forget_queue(&mut self, number: u32) {
+        if let Some(place) = self.names.get_mut(number as usize) {
+            *place = (0, 0);
+        }
+    }
+
+    /// Appends a FACT, for which `room` has been made, and remembers it.
+    pub(crate) fn append_fact(&mut self, key: &[u8], value: &[u8]) -> Position {
+        let position = self.append(Kind::Fact, 0, |buffer| {
+            buffer.extend_from_slice(&(key.len() as u32).to_le_bytes());
+            buffer.extend_from_slice(key);
+            buffer.extend_from_slice(value);
+        });
+        self.remember_fact(self.part.segment, key, value);
+        position
+    }
+
+    /// The newest value of a key lies in this segment.
+    pub(crate) fn remember_fact(&mut self, segment: u32, key: &[u8], value: &[u8]) {
+        if let Some(old) = self.facts.remove(key) {
+            self.fact_bytes -= fact_entry_bytes(key, &old.value);
+        }
+        if !value.is_empty() {
+            self.fact_bytes += fact_entry_bytes(key, value);
+            self.facts.insert(key.into(), FactPlace { segment, value: value.into() });
+        }
+    }
+
+    /// Appends an IDS entry; returns where it ends.
+    pub(crate) fn append_id_limit(&mut self, limit: u64) -> Position {
+        self.room(24);
+        self.id_limit = limit;
+        self.append(Kind::Ids, 0, |buffer| buffer.extend_from_slice(&limit.to_le_bytes()))
+    }
+
+    /// A new live slot for an entry just appended, that takes this share of its bytes.
+    pub(crate) fn slot(&mut self, bytes: u64) -> Target {
+        Target { segment: self.part.segment, slot: self.live.push(bytes) }
+    }
+
+    /// Appends the lazy counts whose jobs still live.
+    pub(crate) fn flush_lazy(&mut self) {
+        if self.lazy.is_empty() {
+            return;
+        }
+        let lazy = std::mem::take(&mut self.lazy);
+        for (target, counters) in lazy.iter() {
+            if self.live.is_live(target) {
+                let bytes = padded(20 + counters.len()) as u64;
+                self.room(bytes);
+                self.client_bytes += bytes;
+                self.append(Kind::Count, 0, |buffer| {
+                    buffer.extend_from_slice(&target.to_u64().to_le_bytes());
+                    buffer.extend_from_slice(counters);
+                });
+            }
+        }
+        self.lazy = lazy;
+        self.lazy.clear();
+    }
+
+    /// Takes what waits, to be written; what comes next follows on. With `mark`, an empty group if there is
+    /// nothing else and it fits.
+    pub(crate) fn take(&mut self, mark: bool) -> Vec<Part> {
+        self.flush_lazy();
+        let mut parts = std::mem::take(&mut self.full);
+        let fits = self.part.end().offset() <= self.part.segment_size;
+        let mark = mark && parts.is_empty() && fits;
+        if !self.part.is_empty() || mark {
+            let end = self.part.end().offset();
+            let (segment, size) = (self.part.segment, self.part.segment_size);
+            let next = new_part(segment, size, end, self.recycled.take());
+            parts.push(std::mem::replace(&mut self.part, next));
+        }
+        parts
+    }
+
+    /// Gives a written buffer back.
+    pub(crate) fn recycle(&mut self, mut bytes: Vec<u8>) {
+        // A burst must not keep its memory for ever.
+        if self.recycled.is_none() && bytes.capacity() <= 4 << 20 {
+            bytes.clear();
+            self.recycled = Some(bytes);
+        }
+    }
+}
+
+fn new_part(segment: u32, segment_size: u64, start: u64, recycled: Option<Vec<u8>>) -> Part {
+    let mut bytes = recycled.unwrap_or_default();
+    bytes.clear();
+    bytes.resize(GROUP_HEADER_BYTES, 0);
+    Part { segment, segment_size, start, count: 0, bytes }
+}

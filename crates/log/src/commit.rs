@@ -1,0 +1,218 @@
+//! Group commit: one write per group, one sync for all that gathered meanwhile.
+//!
+//! A step takes the open batch, and never holds the appenders' lock while it writes or syncs.
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+use crate::batch::Part;
+use crate::entry::sum_entries;
+use crate::error::Failure;
+use crate::format::{GROUP_HEADER_BYTES, GroupHeader};
+use crate::log::Log;
+use crate::segments::{SegmentFile, Wanted, segment_name};
+use crate::settings::{LAZY_MAX_MS, MARK_AFTER_MS, Sync};
+use crate::types::{Committed, Position};
+
+/// What the committer knows; behind the commit lock, which is held over writes and syncs.
+#[derive(Debug)]
+pub(crate) struct Commit {
+    pub(crate) head: SegmentFile,
+    /// Where the newest group ends, and its checksum: the chain.
+    pub(crate) previous_end: Position,
+    pub(crate) previous_crc: u32,
+    pub(crate) time_ms: u64,
+    /// When the oldest entries that are written but not synced were written.
+    pub(crate) unsynced_since_ms: Option<u64>,
+    pub(crate) synced_ms: u64,
+    /// A group that says `durable` of the newest sync is written.
+    pub(crate) marked: bool,
+}
+
+impl Commit {
+    /// When the next mark is due, if nothing else is written before.
+    fn mark_due(&self) -> Option<u64> {
+        let needed = !self.marked && self.unsynced_since_ms.is_none();
+        needed.then_some(self.synced_ms + MARK_AFTER_MS)
+    }
+}
+
+impl Log {
+    /// Writes what waits, syncs if it is wanted, publishes; writes a mark, or makes a sync that has become
+    /// due, if nothing waits. The committer thread's loop body; a simulator calls it as it likes.
+    pub fn commit_step(&self, now_ms: u64) -> Result<Committed, Failure> {
+        let mut commit = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
+        self.step(&mut commit, now_ms, false).map_err(|failure| self.fail(failure))
+    }
+
+    fn step(&self, commit: &mut Commit, now_ms: u64, sync: bool) -> Result<Committed, Failure> {
+        if let Some(failure) = self.failure() {
+            return Err(failure);
+        }
+        let parts = {
+            let mut open = self.open_batch();
+            let mark = commit.mark_due().is_some_and(|due_ms| due_ms <= now_ms);
+            commit.time_ms = commit.time_ms.max(open.time_ms).max(now_ms);
+            open.take(mark)
+        };
+        let mut done = Committed { wrote: !parts.is_empty(), synced: false };
+        for part in parts {
+            self.write(commit, part, now_ms)?;
+        }
+        if done.wrote {
+            self.written.store(commit.previous_end.0, Ordering::Release);
+            // Under `Always` nobody may be told anything yet.
+            if self.sync != Sync::Always {
+                self.progress();
+            }
+        }
+        if sync || self.sync_due(commit).is_some_and(|due_ms| due_ms <= now_ms) {
+            self.sync_head(commit, now_ms)?;
+            done.synced = true;
+            self.progress();
+        }
+        if self.prepare_wanted() {
+            self.helper.wake();
+        }
+        Ok(done)
+    }
+
+    /// Writes one group.
+    fn write(&self, commit: &mut Commit, mut part: Part, now_ms: u64) -> Result<(), Failure> {
+        if part.segment != commit.head.number {
+            // Only the last segment may ever be torn.
+            self.sync_head(commit, now_ms)?;
+            commit.head = self.segments.take(part.segment, part.segment_size)?;
+            self.open_batch().claimed_bytes -= part.segment_size;
+        }
+        let position = Position::new(part.segment, part.start);
+        assert!(position >= commit.previous_end, "groups follow each other");
+        assert!(part.end().offset() <= commit.head.size, "a group fits its segment");
+        let salt = commit.head.salt;
+        let entries = &mut part.bytes[GROUP_HEADER_BYTES..];
+        sum_entries(entries, salt, position.0 + GROUP_HEADER_BYTES as u64);
+        let header = GroupHeader {
+            crc: 0,
+            len: (part.bytes.len() - GROUP_HEADER_BYTES) as u32,
+            count: part.count,
+            position,
+            durable: self.durable(),
+            previous_end: commit.previous_end,
+            previous_crc: commit.previous_crc,
+            time_ms: commit.time_ms,
+        };
+        let crc = header.seal(&mut part.bytes, salt);
+        commit
+            .head
+            .file
+            .write_at(&part.bytes, part.start)
+            .map_err(|error| Failure::new("write", segment_name(part.segment), error))?;
+        commit.previous_end = part.end();
+        commit.previous_crc = crc;
+        if part.count == 0 {
+            commit.marked = true;
+        } else {
+            commit.unsynced_since_ms.get_or_insert(now_ms);
+        }
+        self.open_batch().recycle(part.bytes);
+        Ok(())
+    }
+
+    /// Syncs the head; all that was written is durable then.
+    fn sync_head(&self, commit: &mut Commit, now_ms: u64) -> Result<(), Failure> {
+        let file = &commit.head.file;
+        file.sync_data()
+            .map_err(|error| Failure::new("sync", segment_name(commit.head.number), error))?;
+        if commit.unsynced_since_ms.take().is_some() {
+            commit.marked = false;
+        }
+        commit.synced_ms = now_ms;
+        self.written.store(commit.previous_end.0, Ordering::Release);
+        self.durable.store(commit.previous_end.0, Ordering::Release);
+        self.publish_id_limit(commit.previous_end);
+        Ok(())
+    }
+
+    /// When the next sync is due, wall clock milliseconds; 0: at once.
+    fn sync_due(&self, commit: &Commit) -> Option<u64> {
+        let since_ms = commit.unsynced_since_ms?;
+        let wanted = self.wanted_durable.load(Ordering::Acquire) > self.durable().0;
+        match self.sync {
+            _ if wanted => Some(0),
+            Sync::Always => Some(0),
+            Sync::Every(period) => Some(since_ms + period.as_millis() as u64),
+            Sync::Never => None,
+        }
+    }
+
+    /// When `commit_step` has something to do next, wall clock milliseconds; 0: at once; none: not before
+    /// something is appended.
+    pub fn next_step_ms(&self) -> Option<u64> {
+        let (entries, lazy_since_ms) = {
+            let open = self.open_batch();
+            (open.has_entries(), open.lazy.since_ms())
+        };
+        if entries {
+            return Some(0);
+        }
+        let commit = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
+        let lazy_due_ms = lazy_since_ms.map(|since_ms| since_ms + LAZY_MAX_MS);
+        [lazy_due_ms, self.sync_due(&commit), commit.mark_due()].into_iter().flatten().min()
+    }
+
+    /// Background work: frees segments, makes the next one ready, fills up the reserve. To be called again
+    /// after a second when `usage().short` says so.
+    pub fn prepare_step(&self) -> Result<(), Failure> {
+        if let Some(failure) = self.failure() {
+            return Err(failure);
+        }
+        let wanted = Wanted { ahead_bytes: self.ahead_wanted(), durable: self.durable() };
+        self.segments.prepare(wanted).map_err(|failure| self.fail(failure))
+    }
+
+    /// A step that ends with a sync.
+    pub(crate) fn commit_and_sync(&self, now_ms: u64) -> Result<(), Failure> {
+        let mut commit = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
+        self.step(&mut commit, now_ms, true).map_err(|failure| self.fail(failure))?;
+        Ok(())
+    }
+
+    /// Fills up the reserve without making the next segment ready: quick enough for the start.
+    pub(crate) fn allocate_reserve(&self) -> Result<(), Failure> {
+        let wanted = Wanted { ahead_bytes: self.ahead_wanted(), durable: self.durable() };
+        self.segments.allocate_ahead(wanted).map_err(|failure| self.fail(failure))
+    }
+
+    /// `prepare_step` has something to do.
+    pub(crate) fn prepare_wanted(&self) -> bool {
+        self.segments.ahead_bytes() < self.ahead_wanted()
+            || self.segments.next_trim().is_some_and(|trim| trim <= self.durable())
+    }
+
+    /// The reserve, and one more segment when the head is half full, so that it is whole after rotation.
+    fn ahead_wanted(&self) -> u64 {
+        let open = self.open_batch();
+        let segment = self.segments.segment_bytes;
+        let reserve = self.put_reserve(&open).next_multiple_of(segment);
+        let head_is_half_full = open.remaining() < segment / 2;
+        reserve + open.claimed_bytes + if head_is_half_full { segment } else { 0 }
+    }
+
+    /// Clean stop: the exact next id, so that ids go on without a gap, and a final synced mark. Nothing may be
+    /// appended afterwards.
+    pub fn close(&self, now_ms: u64, next_id: u64) -> Result<(), Failure> {
+        {
+            let mut open = self.open_batch();
+            assert!(!open.closed, "a log is closed once");
+            open.append_id_limit(next_id);
+            open.closed = true;
+        }
+        let mut commit = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
+        let close = |commit: &mut Commit| {
+            self.step(commit, now_ms, true)?;
+            self.step(commit, now_ms + MARK_AFTER_MS, true)
+        };
+        close(&mut commit).map_err(|failure| self.fail(failure))?;
+        Ok(())
+    }
+}

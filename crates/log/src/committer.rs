@@ -1,0 +1,129 @@
+//! The two threads of a log: one writes and syncs, the other prepares and frees segments, so that filling a
+//! file with zeros never holds up a commit.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{Builder, JoinHandle, park, park_timeout};
+use std::time::Duration;
+
+use crate::log::{Log, OnProgress, Sleeper};
+use std::sync::PoisonError;
+
+/// How often a full disk is tried again.
+const RETRY_FULL: Duration = Duration::from_secs(1);
+/// No sleep is longer, so that a clock that stood still is noticed.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
+
+/// The clock of the caller: wall clock milliseconds at the start, carried on monotonically.
+pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// The running threads; they end with `stop`, or when this is dropped.
+#[derive(Debug)]
+pub struct Committer {
+    log: Arc<Log>,
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Committer {
+    /// Starts both threads. `on_progress` is called from them after each change of `written`, `durable` or
+    /// `failure`, with no lock held that an appender needs; it must be quick.
+    pub fn spawn(
+        log: Arc<Log>,
+        clock: Clock,
+        on_progress: OnProgress,
+    ) -> std::io::Result<Committer> {
+        // One committer per log: a second one keeps the first one's listener.
+        let _ = log.on_progress.set(on_progress);
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut committer = Committer { log, stop, threads: Vec::new() };
+        let (log, stop) = (Arc::clone(&committer.log), Arc::clone(&committer.stop));
+        committer.threads.push(
+            Builder::new()
+                .name("log-commit".into())
+                .spawn(move || commit_loop(&log, &stop, &clock))?,
+        );
+        let (log, stop) = (Arc::clone(&committer.log), Arc::clone(&committer.stop));
+        committer.threads.push(
+            Builder::new().name("log-prepare".into()).spawn(move || prepare_loop(&log, &stop))?,
+        );
+        Ok(committer)
+    }
+
+    /// Writes what is left, and joins both threads. For a clean stop call [`Log::close`] afterwards.
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+        for sleeper in [&self.log.committer, &self.log.helper] {
+            sleeper.asleep.store(false, Ordering::SeqCst);
+        }
+        for thread in self.threads.drain(..) {
+            thread.thread().unpark();
+            // A panic there was reported by the panic hook already.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Committer {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Sleeper {
+    fn register(&self) {
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        *thread = Some(std::thread::current());
+    }
+
+    /// Sleeps unless `busy` finds work after the sleeper was announced: whoever brings work later wakes it.
+    fn sleep(&self, stop: &AtomicBool, busy: impl FnOnce() -> Option<Duration>) {
+        self.asleep.store(true, Ordering::SeqCst);
+        if let Some(timeout) = busy().filter(|timeout| !timeout.is_zero())
+            && !stop.load(Ordering::SeqCst)
+        {
+            if timeout == Duration::MAX {
+                park();
+            } else {
+                park_timeout(timeout);
+            }
+        }
+        self.asleep.store(false, Ordering::SeqCst);
+    }
+}
+
+fn commit_loop(log: &Log, stop: &AtomicBool, clock: &Clock) {
+    log.committer.register();
+    loop {
+        let stopping = stop.load(Ordering::SeqCst);
+        if log.commit_step(clock()).is_err() || stopping {
+            // After a failure nothing is written any more; the owner was told.
+            return;
+        }
+        log.committer.sleep(stop, || {
+            let now_ms = clock();
+            let wait = log.next_step_ms().map_or(SLEEP_MAX, |due_ms| {
+                Duration::from_millis(due_ms.saturating_sub(now_ms)).min(SLEEP_MAX)
+            });
+            Some(wait)
+        });
+    }
+}
+
+fn prepare_loop(log: &Log, stop: &AtomicBool) {
+    log.helper.register();
+    while !stop.load(Ordering::SeqCst) {
+        if log.prepare_step().is_err() {
+            return;
+        }
+        log.helper.sleep(stop, || match () {
+            () if log.usage().short => Some(RETRY_FULL),
+            () if log.prepare_wanted() => None,
+            () => Some(Duration::MAX),
+        });
+    }
+}

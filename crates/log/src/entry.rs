@@ -1,0 +1,213 @@
+//! Bytes of entries: written straight into the open batch, read by recovery and reclaim.
+//!
+//! An entry is a head of 12 bytes (crc, length, kind, flags, n) and what its kind holds, padded to 8. The
+//! checksum is filled in by the committer, outside the appenders' lock.
+
+use crate::format::{get_u16, get_u32, get_u64, padded, seeded};
+use crate::types::{Meta, Target};
+
+/// Bytes before what the kind holds.
+pub(crate) const ENTRY_HEAD_BYTES: usize = 12;
+/// Bytes of a meta before its options.
+pub(crate) const META_BYTES: usize = 40;
+
+/// Kinds of entries. 8 is kept for a flush of a whole queue.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    Open = 1,
+    Name = 2,
+    Put = 3,
+    Copy = 4,
+    Update = 5,
+    Count = 6,
+    Finish = 7,
+    Fact = 9,
+    Ids = 10,
+    Trim = 11,
+}
+
+/// Starts an entry at the end of a buffer; `finish_entry` completes it.
+pub(crate) fn begin_entry(buffer: &mut Vec<u8>, kind: Kind, n: u16) -> usize {
+    let start = buffer.len();
+    let mut head = [0; ENTRY_HEAD_BYTES];
+    head[8] = kind as u8;
+    head[10..12].copy_from_slice(&n.to_le_bytes());
+    buffer.extend_from_slice(&head);
+    start
+}
+
+/// Writes the length and pads.
+pub(crate) fn finish_entry(buffer: &mut Vec<u8>, start: usize) {
+    let len = buffer.len() - start;
+    buffer[start + 4..start + 8].copy_from_slice(&(len as u32).to_le_bytes());
+    let pad = padded(len) - len;
+    buffer.extend_from_slice(&[0; 8][..pad]);
+}
+
+pub(crate) fn write_meta(buffer: &mut Vec<u8>, queue: u32, meta: &Meta<'_>) {
+    let mut bytes = [0; META_BYTES];
+    bytes[0..8].copy_from_slice(&meta.id.to_le_bytes());
+    bytes[8..12].copy_from_slice(&queue.to_le_bytes());
+    bytes[12..16].copy_from_slice(&meta.priority.to_le_bytes());
+    bytes[16..20].copy_from_slice(&meta.ttr.to_le_bytes());
+    bytes[20..28].copy_from_slice(&meta.created_ms.to_le_bytes());
+    bytes[28..36].copy_from_slice(&meta.due_ms.to_le_bytes());
+    bytes[36] = meta.state;
+    let options_len = u16::try_from(meta.options.len()).expect("options are at most 65,535 bytes");
+    bytes[38..40].copy_from_slice(&options_len.to_le_bytes());
+    buffer.extend_from_slice(&bytes);
+    buffer.extend_from_slice(meta.options);
+}
+
+/// Fills in the checksums of all entries of one group. `position` is that of the first entry.
+pub(crate) fn sum_entries(entries: &mut [u8], salt: u64, position: u64) {
+    let mut at = 0;
+    while at < entries.len() {
+        let end = at + padded(get_u32(entries, at + 4) as usize);
+        let mut hasher = seeded(salt, position + at as u64);
+        hasher.update(&entries[at + 4..end]);
+        let crc = hasher.finalize();
+        entries[at..at + 4].copy_from_slice(&crc.to_le_bytes());
+        at = end;
+    }
+}
+
+/// One entry in a buffer.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Entry<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) n: u16,
+    /// What the kind holds.
+    pub(crate) payload: &'a [u8],
+    /// Bytes with head and padding.
+    pub(crate) bytes: usize,
+}
+
+impl<'a> Entry<'a> {
+    /// The entry at the start of `bytes`, if it proves itself.
+    pub(crate) fn read(
+        bytes: &'a [u8],
+        salt: u64,
+        position: u64,
+    ) -> Result<Entry<'a>, &'static str> {
+        let entry = Entry::parse(bytes)?;
+        let mut hasher = seeded(salt, position);
+        hasher.update(&bytes[4..entry.bytes]);
+        if hasher.finalize() != get_u32(bytes, 0) {
+            return Err("entry checksum");
+        }
+        Ok(entry)
+    }
+
+    /// The entry at the start of `bytes`, which has proved itself before.
+    pub(crate) fn parse(bytes: &'a [u8]) -> Result<Entry<'a>, &'static str> {
+        if bytes.len() < ENTRY_HEAD_BYTES {
+            return Err("entry runs over the end");
+        }
+        let len = get_u32(bytes, 4) as usize;
+        let end = padded(len);
+        if len < ENTRY_HEAD_BYTES || end > bytes.len() {
+            return Err("entry length");
+        }
+        let kind = match bytes[8] {
+            1 => Kind::Open,
+            2 => Kind::Name,
+            3 => Kind::Put,
+            4 => Kind::Copy,
+            5 => Kind::Update,
+            6 => Kind::Count,
+            7 => Kind::Finish,
+            9 => Kind::Fact,
+            10 => Kind::Ids,
+            11 => Kind::Trim,
+            _ => return Err("unknown kind of entry"),
+        };
+        let payload = &bytes[ENTRY_HEAD_BYTES..len];
+        Ok(Entry { kind, n: get_u16(bytes, 10), payload, bytes: end })
+    }
+
+    /// OPEN: lowest valid segment and id limit.
+    pub(crate) fn open(&self) -> Option<(u32, u64)> {
+        (self.payload.len() == 12).then(|| (get_u32(self.payload, 0), get_u64(self.payload, 4)))
+    }
+
+    /// NAME: number within the segment, and name.
+    pub(crate) fn name(&self) -> Option<(u32, &'a [u8])> {
+        (self.payload.len() >= 4).then(|| (get_u32(self.payload, 0), &self.payload[4..]))
+    }
+
+    /// PUT and COPY: each slot; returns the body behind them.
+    pub(crate) fn for_each_slot(&self, mut each: impl FnMut(StoredSlot<'a>)) -> Option<&'a [u8]> {
+        let mut rest = self.payload;
+        for _ in 0..self.n {
+            let replaces = match self.kind {
+                Kind::Copy => {
+                    let (target, tail) = rest.split_at_checked(8)?;
+                    rest = tail;
+                    Some(Target::from_u64(get_u64(target, 0)))
+                }
+                _ => None,
+            };
+            let (meta, queue, tail) = read_meta(rest)?;
+            rest = tail;
+            each(StoredSlot { replaces, queue, meta });
+        }
+        Some(rest)
+    }
+
+    /// UPDATE and COUNT: the target, and the rest.
+    pub(crate) fn targeted(&self) -> Option<(Target, &'a [u8])> {
+        let (target, rest) = self.payload.split_at_checked(8)?;
+        Some((Target::from_u64(get_u64(target, 0)), rest))
+    }
+
+    /// FINISH: the targets.
+    pub(crate) fn targets(&self) -> Option<impl Iterator<Item = Target> + use<'a>> {
+        let payload = self.payload;
+        (payload.len() == usize::from(self.n) * 8)
+            .then(|| payload.chunks_exact(8).map(|raw| Target::from_u64(get_u64(raw, 0))))
+    }
+
+    /// FACT: key and value.
+    pub(crate) fn fact(&self) -> Option<(&'a [u8], &'a [u8])> {
+        let (len, rest) = self.payload.split_at_checked(4)?;
+        rest.split_at_checked(get_u32(len, 0) as usize)
+    }
+
+    /// IDS: the limit.
+    pub(crate) fn ids(&self) -> Option<u64> {
+        (self.payload.len() == 8).then(|| get_u64(self.payload, 0))
+    }
+
+    /// TRIM: the lowest valid segment.
+    pub(crate) fn trim(&self) -> Option<u32> {
+        (self.payload.len() == 4).then(|| get_u32(self.payload, 0))
+    }
+}
+
+/// One slot of a PUT or COPY.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct StoredSlot<'a> {
+    /// The slot that a COPY kills.
+    pub(crate) replaces: Option<Target>,
+    /// Number of the queue within the segment.
+    pub(crate) queue: u32,
+    pub(crate) meta: Meta<'a>,
+}
+
+/// A meta, its queue's number and what follows.
+pub(crate) fn read_meta(bytes: &[u8]) -> Option<(Meta<'_>, u32, &[u8])> {
+    let (fixed, rest) = bytes.split_at_checked(META_BYTES)?;
+    let (options, rest) = rest.split_at_checked(usize::from(get_u16(fixed, 38)))?;
+    let meta = Meta {
+        id: get_u64(fixed, 0),
+        priority: get_u32(fixed, 12),
+        ttr: get_u32(fixed, 16),
+        created_ms: get_u64(fixed, 20),
+        due_ms: get_u64(fixed, 28),
+        state: fixed[36],
+        options,
+    };
+    Some((meta, get_u32(fixed, 8), rest))
+}

@@ -1,0 +1,179 @@
+//! Errors: what happened, where, what is at stake, and what the operator can do.
+
+use std::io;
+use std::sync::Arc;
+
+/// Why a log could not be opened. Nothing was changed unless it says so.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process works in the folder.
+    #[error("{folder} is locked by another process; stop that one first, or use another folder")]
+    Locked {
+        /// The folder.
+        folder: String,
+    },
+    /// The system forbids access.
+    #[error(
+        "no permission to {doing} in {folder}; give the server's user read and write access to it"
+    )]
+    Permission {
+        /// The folder.
+        folder: String,
+        /// What was tried.
+        doing: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// No room for the first segments of a new log.
+    #[error(
+        "no room in {folder} to {doing}; free some space ({needed} bytes are needed to start a new log), or \
+         set a smaller segment size"
+    )]
+    Full {
+        /// The folder.
+        folder: String,
+        /// What was tried.
+        doing: String,
+        /// Bytes that a new log takes.
+        needed: u64,
+    },
+    /// A call failed.
+    #[error("cannot {doing} in {folder}: {source}")]
+    Io {
+        /// The folder.
+        folder: String,
+        /// What was tried.
+        doing: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Written by another version.
+    #[error(
+        "{file} has log format {found}, this version reads format {known}; start the version that wrote it, \
+         or move the folder aside to start empty"
+    )]
+    Format {
+        /// The file.
+        file: String,
+        /// Its version.
+        found: u32,
+        /// The version known here.
+        known: u32,
+    },
+    /// A segment of another log lies in the folder.
+    #[error(
+        "{file} belongs to another log than {other}; was it copied here? Move it away, or restore the folder \
+         from a copy"
+    )]
+    ForeignLog {
+        /// The file.
+        file: String,
+        /// A file of the log that it was compared with.
+        other: String,
+    },
+    /// A segment in the middle is gone.
+    #[error(
+        "{file} is missing, though the log needs segments {first} to {last}; its jobs and finishes would be \
+         lost. Put the file back, restore the folder from a copy, or move the folder aside to start empty"
+    )]
+    MissingSegment {
+        /// The file.
+        file: String,
+        /// Lowest segment that the log needs.
+        first: u32,
+        /// Highest segment.
+        last: u32,
+    },
+    /// Bytes that were durable are not what was written.
+    #[error(
+        "{file} is damaged at offset {offset} ({what}), before the point up to which the log was known to be \
+         durable; all that was logged from there on is at stake, so the start is refused. Restore the folder \
+         from a copy, or move it aside to start empty"
+    )]
+    Damaged {
+        /// The file.
+        file: String,
+        /// Where the first bad structure starts.
+        offset: u64,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// Recovery read the log, but could not make it ready to append.
+    #[error(transparent)]
+    Failed(#[from] Failure),
+}
+
+impl OpenError {
+    /// Sorts a failed call.
+    pub(crate) fn from_io(folder: &str, doing: impl Into<String>, source: io::Error) -> OpenError {
+        let (folder, doing) = (folder.to_owned(), doing.into());
+        match source.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                OpenError::Permission { folder, doing, source }
+            }
+            _ => OpenError::Io { folder, doing, source },
+        }
+    }
+}
+
+/// A write or sync failed. It is final: nothing is published any more, because nobody knows what of it is on
+/// the disk; the process must close without acknowledging more, and recover from the log.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error(
+    "cannot {doing} {file}: {source}; what was not yet durable is unknown, so the log takes no more. Check the \
+     disk, then start again: the log recovers by itself"
+)]
+pub struct Failure {
+    /// What was tried.
+    pub doing: &'static str,
+    /// On which file.
+    pub file: String,
+    /// What the system said.
+    pub source: Arc<io::Error>,
+}
+
+impl Failure {
+    pub(crate) fn new(doing: &'static str, file: impl Into<String>, source: io::Error) -> Failure {
+        Failure { doing, file: file.into(), source: Arc::new(source) }
+    }
+}
+
+/// Why reclaim stands still. Service goes on; the segment and all after it are kept.
+#[derive(Debug, thiserror::Error)]
+pub enum ReclaimError {
+    /// The segment cannot be read.
+    #[error(
+        "cannot read {file} at offset {offset}: {source}; reclaim stops before it, no job is dropped"
+    )]
+    Read {
+        /// The file.
+        file: String,
+        /// Where.
+        offset: u64,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The segment does not hold what was written.
+    #[error(
+        "{file} is damaged at offset {offset} ({what}); reclaim stops before it, no job is dropped. Jobs whose \
+         bodies lie there may be lost at the next start: finish what you can, and restore from a copy"
+    )]
+    Damaged {
+        /// The file.
+        file: String,
+        /// Where.
+        offset: u64,
+        /// What is wrong.
+        what: String,
+    },
+    /// A live slot that the caller does not know: a defect.
+    #[error(
+        "job {id} lives in {file} but nobody owns it; reclaim stops before it, no job is dropped"
+    )]
+    NoOwner {
+        /// The job.
+        id: u64,
+        /// The file.
+        file: String,
+    },
+}

@@ -1,0 +1,113 @@
+//! What lies in the folder: numbered segments with their headers, and spares.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::disk::{Disk, DiskFile};
+use crate::error::OpenError;
+use crate::format::{FORMAT, HEADER_BYTES, HeaderFault, SegmentHeader};
+use crate::segments::{segment_name, segment_number};
+
+/// A numbered file.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) number: u32,
+    pub(crate) file: Arc<dyn DiskFile>,
+    len: u64,
+    header: Result<SegmentHeader, HeaderFault>,
+    folder: String,
+}
+
+/// All that recovery may look at.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    pub(crate) name: String,
+    pub(crate) segments: BTreeMap<u32, Found>,
+    /// Files that can be recycled.
+    pub(crate) spares: Vec<String>,
+}
+
+impl Folder {
+    pub(crate) fn read(disk: &dyn Disk) -> Result<Folder, OpenError> {
+        let name = disk.folder();
+        let fail = |doing: String, error| OpenError::from_io(&name, doing, error);
+        let mut segments = BTreeMap::new();
+        let mut spares = Vec::new();
+        for file in disk.list().map_err(|error| fail("list the files".into(), error))? {
+            if file.starts_with("spare-") || file.starts_with("blank-") {
+                spares.push(file);
+            } else if let Some(number) = segment_number(&file) {
+                let found = Found::read(disk, &name, number)
+                    .map_err(|error| fail(format!("read {file}"), error))?;
+                segments.insert(number, found);
+            }
+        }
+        Ok(Folder { name, segments, spares })
+    }
+
+    pub(crate) fn segment(&self, number: u32) -> Option<&Found> {
+        self.segments.get(&number)
+    }
+}
+
+impl Found {
+    fn read(disk: &dyn Disk, folder: &str, number: u32) -> std::io::Result<Found> {
+        let file = disk.open(&segment_name(number))?;
+        let len = file.size()?;
+        let mut bytes = vec![0; HEADER_BYTES as usize];
+        let read = file.read_at(&mut bytes, 0)?;
+        let header = SegmentHeader::decode(&bytes[..read]);
+        Ok(Found { number, file, len, header, folder: folder.to_owned() })
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        self.header.map_or(self.len, |header| header.size)
+    }
+
+    /// The file's path, for messages.
+    pub(crate) fn path(&self) -> String {
+        format!("{}/{}", self.folder, segment_name(self.number))
+    }
+
+    pub(crate) fn damaged(&self, offset: u64, what: impl Into<String>) -> OpenError {
+        OpenError::Damaged { file: self.path(), offset, what: what.into() }
+    }
+
+    /// The header, if it is one of this file.
+    pub(crate) fn header(&self) -> Result<SegmentHeader, OpenError> {
+        let header = self.header.map_err(|fault| match fault {
+            HeaderFault::Damaged => self.damaged(0, "the segment's header"),
+            HeaderFault::Format(found) => {
+                OpenError::Format { file: self.path(), found, known: FORMAT }
+            }
+        })?;
+        if header.number != self.number {
+            return Err(self.damaged(28, format!("the header says segment {}", header.number)));
+        }
+        if self.len < header.size {
+            return Err(
+                self.damaged(self.len, format!("the file ends before its {} bytes", header.size))
+            );
+        }
+        Ok(header)
+    }
+
+    /// The header, if it is one of this file and of the same log as another.
+    pub(crate) fn header_of_log(&self, other: &Found) -> Result<SegmentHeader, OpenError> {
+        let header = self.header()?;
+        if header.log_id != other.header()?.log_id {
+            return Err(OpenError::ForeignLog { file: self.path(), other: other.path() });
+        }
+        Ok(header)
+    }
+
+    /// The file's bytes up to `end`.
+    pub(crate) fn bytes(&self, end: u64) -> Result<Vec<u8>, OpenError> {
+        let mut bytes = vec![0; end as usize];
+        let read = self.file.read_at(&mut bytes, 0).map_err(|error| {
+            OpenError::from_io(&self.folder, format!("read {}", segment_name(self.number)), error)
+        })?;
+        bytes.truncate(read);
+        Ok(bytes)
+    }
+}

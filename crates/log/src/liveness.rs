@@ -1,0 +1,156 @@
+//! Which slots live: one bit a slot, and one byte for its size, so that the log knows how much of its files
+//! is worth keeping.
+
+use std::collections::VecDeque;
+
+use crate::types::Target;
+
+/// Bytes an index would need for each live slot; counted as live (the disk bound is stated with them).
+pub(crate) const INDEX_BYTES: u64 = 24;
+
+/// Sizes are kept in classes of an eighth of their power of two: exact enough for a bound, one byte each.
+fn class_of(size: u64) -> u8 {
+    if size < 8 {
+        return size as u8;
+    }
+    let exponent = size.ilog2();
+    let step = (size >> (exponent - 3)) & 7;
+    (u64::from((exponent - 2) * 8) + step).min(255) as u8
+}
+
+fn class_bytes(class: u8) -> u64 {
+    let class = u64::from(class);
+    if class < 8 {
+        return class;
+    }
+    (8 + class % 8) << (class / 8 - 1)
+}
+
+/// The slots of one segment.
+#[derive(Debug, Default)]
+struct SegmentSlots {
+    bits: Vec<u64>,
+    classes: Vec<u8>,
+    live: u32,
+    live_bytes: u64,
+}
+
+/// The slots of all segments from `first` on.
+#[derive(Debug)]
+pub(crate) struct Liveness {
+    first: u32,
+    segments: VecDeque<SegmentSlots>,
+    live_bytes: u64,
+    live: u64,
+}
+
+impl Liveness {
+    pub(crate) fn new(first: u32) -> Liveness {
+        Liveness { first, segments: VecDeque::new(), live_bytes: 0, live: 0 }
+    }
+
+    /// The lowest segment that holds anything.
+    pub(crate) fn first(&self) -> u32 {
+        self.first
+    }
+
+    /// Bytes of live slots' entries, and of their index.
+    pub(crate) fn live_bytes(&self) -> u64 {
+        self.live_bytes + self.live * INDEX_BYTES
+    }
+
+    /// Live slots.
+    pub(crate) fn live(&self) -> u64 {
+        self.live
+    }
+
+    /// A new last segment.
+    pub(crate) fn push_segment(&mut self) {
+        self.segments.push_back(SegmentSlots::default());
+    }
+
+    /// Forgets the lowest segment, in which nothing lives.
+    pub(crate) fn pop_segment(&mut self) {
+        let gone = self.segments.pop_front().expect("the lowest segment is known");
+        assert_eq!(gone.live, 0, "a segment with live slots is never given up");
+        self.first += 1;
+    }
+
+    /// A new live slot in the last segment; returns its number.
+    pub(crate) fn push(&mut self, bytes: u64) -> u32 {
+        let slots = self.segments.back_mut().expect("there is a segment to append to");
+        let slot = slots.classes.len();
+        let class = class_of(bytes);
+        slots.classes.push(class);
+        if slot.is_multiple_of(64) {
+            slots.bits.push(0);
+        }
+        slots.bits[slot / 64] |= 1 << (slot % 64);
+        slots.live += 1;
+        slots.live_bytes += class_bytes(class);
+        self.live_bytes += class_bytes(class);
+        self.live += 1;
+        slot as u32
+    }
+
+    /// Ends a slot; false: it did not live.
+    pub(crate) fn kill(&mut self, target: Target) -> bool {
+        if !self.is_live(target) {
+            return false;
+        }
+        let slots = &mut self.segments[(target.segment - self.first) as usize];
+        let slot = target.slot as usize;
+        slots.bits[slot / 64] &= !(1 << (slot % 64));
+        let bytes = class_bytes(slots.classes[slot]);
+        slots.live -= 1;
+        slots.live_bytes -= bytes;
+        self.live_bytes -= bytes;
+        self.live -= 1;
+        true
+    }
+
+    pub(crate) fn is_live(&self, target: Target) -> bool {
+        target.segment >= self.first
+            && self.segments.get((target.segment - self.first) as usize).is_some_and(|slots| {
+                slots
+                    .bits
+                    .get(target.slot as usize / 64)
+                    .is_some_and(|word| word >> (target.slot % 64) & 1 == 1)
+            })
+    }
+
+    /// Live slots of one segment.
+    pub(crate) fn live_in(&self, segment: u32) -> u32 {
+        segment
+            .checked_sub(self.first)
+            .and_then(|index| self.segments.get(index as usize))
+            .map_or(0, |slots| slots.live)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_are_within_an_eighth() {
+        for size in (1..5000).chain([1 << 20, (1 << 20) - 1, u64::from(u32::MAX)]) {
+            let near = class_bytes(class_of(size));
+            assert!(near <= size && near * 8 >= size * 7, "{size} became {near}");
+        }
+    }
+
+    #[test]
+    fn a_slot_dies_once() {
+        let mut live = Liveness::new(7);
+        live.push_segment();
+        for slot in 0..130 {
+            assert_eq!(live.push(100), slot);
+        }
+        let target = Target { segment: 7, slot: 129 };
+        assert!(live.kill(target) && !live.kill(target));
+        assert!(!live.kill(Target { segment: 7, slot: 130 }));
+        assert!(!live.kill(Target { segment: 6, slot: 0 }));
+        assert_eq!((live.live(), live.live_in(7)), (129, 129));
+    }
+}

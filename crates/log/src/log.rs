@@ -1,0 +1,384 @@
+//! The log as its owner sees it: appending, asking what may leave, asking what is admitted.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::Thread;
+
+use crate::batch::{Open, fact_entry_bytes, name_bytes};
+use crate::commit::Commit;
+use crate::entry::{ENTRY_HEAD_BYTES, Kind, META_BYTES, write_meta};
+use crate::error::Failure;
+use crate::format::padded;
+use crate::reclaim::Cursor;
+use crate::segments::Segments;
+use crate::settings::{ID_BLOCK, OPEN_BATCH_BYTES_MAX, Sync};
+use crate::types::{Meta, Position, QueueRef, Target};
+
+/// Bytes that a request may take besides its body: name, meta, options, a group header.
+const REQUEST_OVERHEAD_BYTES: u64 = 16 << 10;
+
+/// A thread that can be woken cheaply.
+#[derive(Debug, Default)]
+pub(crate) struct Sleeper {
+    pub(crate) asleep: AtomicBool,
+    pub(crate) thread: Mutex<Option<Thread>>,
+}
+
+impl Sleeper {
+    pub(crate) fn wake(&self) {
+        if self.asleep.load(Ordering::SeqCst)
+            && self.asleep.swap(false, Ordering::SeqCst)
+            && let Some(thread) =
+                self.thread.lock().unwrap_or_else(PoisonError::into_inner).as_ref()
+        {
+            thread.unpark();
+        }
+    }
+}
+
+/// Called after each change of `written`, `durable` or `failure`.
+pub type OnProgress = Arc<dyn Fn() + Send + std::marker::Sync>;
+
+/// One log, shared by its owner and the committer.
+pub struct Log {
+    pub(crate) sync: Sync,
+    pub(crate) open: Mutex<Open>,
+    pub(crate) commit: Mutex<Commit>,
+    pub(crate) segments: Segments,
+    pub(crate) cursor: Mutex<Cursor>,
+    pub(crate) written: AtomicU64,
+    pub(crate) durable: AtomicU64,
+    /// The highest position that somebody wants durable whatever `sync` says.
+    pub(crate) wanted_durable: AtomicU64,
+    /// The limit in the newest IDS entry, durable or not.
+    id_limit_asked: AtomicU64,
+    /// Ids below it may leave the process.
+    id_limit: AtomicU64,
+    /// Limits that are not durable yet.
+    id_pending: Mutex<Vec<(Position, u64)>>,
+    pub(crate) failed: Mutex<Option<Failure>>,
+    pub(crate) committer: Sleeper,
+    pub(crate) helper: Sleeper,
+    pub(crate) on_progress: OnceLock<OnProgress>,
+}
+
+impl std::fmt::Debug for Log {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Log")
+            .field("sync", &self.sync)
+            .field("written", &self.written())
+            .field("durable", &self.durable())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Log {
+    pub(crate) fn new(
+        sync: Sync,
+        open: Open,
+        commit: Commit,
+        segments: Segments,
+        next_id: u64,
+    ) -> Log {
+        let end = commit.previous_end.0;
+        let id_limit_asked = open.id_limit;
+        Log {
+            sync,
+            open: Mutex::new(open),
+            commit: Mutex::new(commit),
+            segments,
+            cursor: Mutex::new(Cursor::default()),
+            written: AtomicU64::new(end),
+            durable: AtomicU64::new(end),
+            wanted_durable: AtomicU64::new(0),
+            id_limit_asked: AtomicU64::new(id_limit_asked),
+            id_limit: AtomicU64::new(next_id),
+            id_pending: Mutex::new(Vec::new()),
+            failed: Mutex::new(None),
+            committer: Sleeper::default(),
+            helper: Sleeper::default(),
+            on_progress: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn open_batch(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For an append: notes the time.
+    fn appending(&self, now_ms: u64) -> MutexGuard<'_, Open> {
+        let mut open = self.open_batch();
+        assert!(!open.closed, "nothing is appended after close");
+        open.time_ms = open.time_ms.max(now_ms);
+        open
+    }
+
+    /// A new job. Returns its slot, and the position to wait for.
+    pub fn put(
+        &self,
+        now_ms: u64,
+        queue: QueueRef<'_>,
+        meta: &Meta<'_>,
+        body: &[u8],
+    ) -> (Target, Position) {
+        let bytes = padded(ENTRY_HEAD_BYTES + META_BYTES + meta.options.len() + body.len()) as u64;
+        let mut open = self.appending(now_ms);
+        open.room(bytes + name_bytes(queue.name));
+        let number = open.queue(queue);
+        let position = open.append(Kind::Put, 1, |buffer| {
+            write_meta(buffer, number, meta);
+            buffer.extend_from_slice(body);
+        });
+        open.client_bytes += bytes;
+        (open.slot(bytes), position)
+    }
+
+    /// New jobs that share a body (fan-out): one entry, all or nothing. The slots are pushed to `targets` in
+    /// the order of `jobs`, of which there may be 65,535.
+    pub fn put_many(
+        &self,
+        now_ms: u64,
+        jobs: &[(QueueRef<'_>, Meta<'_>)],
+        body: &[u8],
+        targets: &mut Vec<Target>,
+    ) -> Position {
+        let n = u16::try_from(jobs.len()).expect("at most 65,535 jobs share a body");
+        let metas: usize = jobs.iter().map(|(_, meta)| META_BYTES + meta.options.len()).sum();
+        let names: u64 = jobs.iter().map(|(queue, _)| name_bytes(queue.name)).sum();
+        let bytes = padded(ENTRY_HEAD_BYTES + metas + body.len()) as u64;
+        let mut open = self.appending(now_ms);
+        open.room(bytes + names);
+        let numbers: Vec<u32> = jobs.iter().map(|&(queue, _)| open.queue(queue)).collect();
+        let position = open.append(Kind::Put, n, |buffer| {
+            for (&number, (_, meta)) in numbers.iter().zip(jobs) {
+                write_meta(buffer, number, meta);
+            }
+            buffer.extend_from_slice(body);
+        });
+        open.client_bytes += bytes;
+        targets.extend(jobs.iter().map(|_| open.slot(bytes / u64::from(n.max(1)))));
+        position
+    }
+
+    /// The whole meta of a job anew.
+    pub fn update(
+        &self,
+        now_ms: u64,
+        target: Target,
+        queue: QueueRef<'_>,
+        meta: &Meta<'_>,
+    ) -> Position {
+        let bytes = padded(ENTRY_HEAD_BYTES + 8 + META_BYTES + meta.options.len()) as u64;
+        let mut open = self.appending(now_ms);
+        assert!(open.live.is_live(target), "only a live slot is updated: {target:?}");
+        // Counters come with the meta's options; older ones must not follow them into the log.
+        open.lazy.remove(target);
+        open.room(bytes + name_bytes(queue.name));
+        let number = open.queue(queue);
+        open.client_bytes += bytes;
+        open.append(Kind::Update, 0, |buffer| {
+            buffer.extend_from_slice(&target.to_u64().to_le_bytes());
+            write_meta(buffer, number, meta);
+        })
+    }
+
+    /// The whole counters of a job anew; nobody waits for them. They ride with the next group, at most a
+    /// second later, and not at all if the job is finished before, or the disk is full.
+    pub fn count(&self, now_ms: u64, target: Target, counters: &[u8]) {
+        let mut open = self.appending(now_ms);
+        assert!(open.live.is_live(target), "only a live slot is counted: {target:?}");
+        if !self.segments.is_short() || self.available(&open) >= self.put_reserve(&open) {
+            open.lazy.set(now_ms, target, counters);
+        }
+    }
+
+    /// Ends a job.
+    pub fn finish(&self, now_ms: u64, target: Target) -> Position {
+        self.finish_many(now_ms, &[target])
+    }
+
+    /// Ends jobs, at most 65,535, all or nothing.
+    pub fn finish_many(&self, now_ms: u64, targets: &[Target]) -> Position {
+        let n = u16::try_from(targets.len()).expect("at most 65,535 jobs end together");
+        let bytes = padded(ENTRY_HEAD_BYTES + 8 * targets.len()) as u64;
+        let mut open = self.appending(now_ms);
+        open.room(bytes);
+        for &target in targets {
+            assert!(open.live.kill(target), "only a live slot is finished, once: {target:?}");
+            open.lazy.remove(target);
+        }
+        open.client_bytes += bytes;
+        open.append(Kind::Finish, n, |buffer| {
+            for target in targets {
+                buffer.extend_from_slice(&target.to_u64().to_le_bytes());
+            }
+        })
+    }
+
+    /// Something to remember besides jobs: newest value wins, an empty one removes.
+    pub fn fact(&self, now_ms: u64, key: &[u8], value: &[u8]) -> Position {
+        let mut open = self.appending(now_ms);
+        let bytes = fact_entry_bytes(key, value);
+        open.room(bytes);
+        open.client_bytes += bytes;
+        open.append_fact(key, value)
+    }
+
+    /// The queue number will mean another name from now on.
+    pub fn forget_queue(&self, number: u32) {
+        self.open_batch().forget_queue(number);
+    }
+
+    /// Tells the committer that a batch of appends is complete. Cheap when it is awake.
+    pub fn wake(&self) {
+        self.committer.wake();
+    }
+
+    /// A put of a body of this length will not touch what is kept for finishes and reclaim. To be asked before
+    /// anything is changed for the request.
+    pub fn admits_put(&self, body_len: usize) -> bool {
+        let bytes = body_len as u64 + REQUEST_OVERHEAD_BYTES;
+        let open = self.open_batch();
+        let reserve = self.put_reserve(&open);
+        if bytes < self.segments.segment_bytes / 2 {
+            return self.available(&open) >= reserve + bytes;
+        }
+        // It may need a segment of its own size, which is made when the group is written.
+        drop(open);
+        self.segments.has_room_for(reserve + bytes)
+    }
+
+    /// An update will not touch what is kept for reclaim.
+    pub fn admits_update(&self) -> bool {
+        let open = self.open_batch();
+        self.available(&open) >= self.segments.segment_bytes + REQUEST_OVERHEAD_BYTES
+    }
+
+    /// Bytes that are allocated and not yet spoken for.
+    pub(crate) fn available(&self, open: &Open) -> u64 {
+        (self.segments.ahead_bytes() + open.remaining()).saturating_sub(open.claimed_bytes)
+    }
+
+    /// What no put may touch: a segment for reclaim's copies, and room for finishes.
+    pub(crate) fn put_reserve(&self, open: &Open) -> u64 {
+        let segment = self.segments.segment_bytes;
+        segment + segment.max(open.live_bytes() / 16)
+    }
+
+    /// Ids below it may leave the process.
+    pub fn id_limit(&self) -> u64 {
+        self.id_limit.load(Ordering::Acquire)
+    }
+
+    /// Tells the next id that will be dealt; raises the limit in blocks of 2^20, half a block ahead. Cheap.
+    pub fn note_next_id(&self, now_ms: u64, next: u64) {
+        if next + ID_BLOCK / 2 <= self.id_limit_asked.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut open = self.appending(now_ms);
+        let limit = open.id_limit.max(next) + ID_BLOCK;
+        let position = open.append_id_limit(limit);
+        self.id_limit_asked.store(limit, Ordering::Relaxed);
+        self.id_pending().push((position, limit));
+        drop(open);
+        self.want_durable(position);
+    }
+
+    fn id_pending(&self) -> MutexGuard<'_, Vec<(Position, u64)>> {
+        self.id_pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Called when the log became durable up to here.
+    pub(crate) fn publish_id_limit(&self, durable: Position) {
+        self.id_pending().retain(|&(position, limit)| {
+            if position <= durable {
+                self.id_limit.fetch_max(limit, Ordering::AcqRel);
+            }
+            position > durable
+        });
+    }
+
+    /// A limit that became durable while the log was opened.
+    pub(crate) fn raise_id_limit(&self, limit: u64) {
+        self.id_limit.fetch_max(limit, Ordering::AcqRel);
+    }
+
+    /// All up to here was given to the kernel: it survives the end of this process.
+    pub fn written(&self) -> Position {
+        Position(self.written.load(Ordering::Acquire))
+    }
+
+    /// All up to here is on stable storage.
+    pub fn durable(&self) -> Position {
+        Position(self.durable.load(Ordering::Acquire))
+    }
+
+    /// Up to where replies may leave under the log's `sync`.
+    pub fn released(&self) -> Position {
+        match self.sync {
+            Sync::Always => self.durable(),
+            Sync::Every(_) | Sync::Never => self.written(),
+        }
+    }
+
+    /// Somebody waits for this to be durable, whatever `sync` says.
+    pub fn want_durable(&self, position: Position) {
+        self.wanted_durable.fetch_max(position.0, Ordering::AcqRel);
+        self.wake();
+    }
+
+    /// Bytes appended and not yet taken by the committer.
+    pub fn open_batch_bytes(&self) -> usize {
+        self.open_batch().bytes()
+    }
+
+    /// Clients should be held back while the open batch is larger.
+    pub fn open_batch_bytes_max(&self) -> usize {
+        OPEN_BATCH_BYTES_MAX.min(self.segments.segment_bytes / 4) as usize
+    }
+
+    /// Why nothing is published any more, if so.
+    pub fn failure(&self) -> Option<Failure> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Notes the first failure and tells the owner.
+    pub(crate) fn fail(&self, failure: Failure) -> Failure {
+        let first = {
+            let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+            failed.get_or_insert(failure).clone()
+        };
+        self.progress();
+        first
+    }
+
+    pub(crate) fn progress(&self) {
+        if let Some(on_progress) = self.on_progress.get() {
+            on_progress();
+        }
+    }
+
+    /// Bytes of live entries, of segment files that hold entries, and of files prepared ahead.
+    pub fn usage(&self) -> Usage {
+        let live_bytes = self.open_batch().live_bytes();
+        Usage {
+            live_bytes,
+            data_bytes: self.segments.data_bytes(),
+            ahead_bytes: self.segments.ahead_bytes(),
+            short: self.segments.is_short(),
+        }
+    }
+}
+
+/// How much disk a log takes.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub struct Usage {
+    /// Bytes of entries that live, with 24 each for their index.
+    pub live_bytes: u64,
+    /// Bytes of the segments that hold the log, the last one included.
+    pub data_bytes: u64,
+    /// Bytes of the segments prepared ahead and kept as reserve.
+    pub ahead_bytes: u64,
+    /// The last attempt to fill up the reserve found no room.
+    pub short: bool,
+}

@@ -1,0 +1,188 @@
+//! The real disk: a folder of the file system, without unsafe code.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::{FallocateFlags, FlockOperation};
+
+use crate::disk::{Disk, DiskFile, Space};
+
+/// `f_type` of the file systems that copy on write.
+const BTRFS_MAGIC: u64 = 0x9123_683E;
+const ZFS_MAGIC: u64 = 0x2FC1_2FC1;
+
+/// A folder of the file system.
+#[derive(Debug)]
+pub struct PosixDisk {
+    folder: PathBuf,
+    /// Open for the folder's own syncs.
+    handle: File,
+    /// The locked file; the kernel lets go of it when the process ends, however it ends.
+    lock: Mutex<Option<File>>,
+    copies_on_write: bool,
+}
+
+impl PosixDisk {
+    /// Uses the folder, making it (and its parents) if need be.
+    pub fn new(folder: impl AsRef<Path>) -> io::Result<PosixDisk> {
+        let folder = folder.as_ref().to_path_buf();
+        create_folders(&folder)?;
+        let handle = File::open(&folder)?;
+        let kind = rustix::fs::fstatfs(&handle)?.f_type as u64;
+        let copies_on_write = kind == BTRFS_MAGIC || kind == ZFS_MAGIC;
+        Ok(PosixDisk { folder, handle, lock: Mutex::new(None), copies_on_write })
+    }
+}
+
+/// Makes a folder so that its name survives a power failure: each new name is synced in its parent.
+fn create_folders(folder: &Path) -> io::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    let parent = match folder.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        Some(_) | None => Path::new("."),
+    };
+    create_folders(parent)?;
+    match std::fs::create_dir(folder) {
+        Ok(()) => File::open(parent)?.sync_all(),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+impl Disk for PosixDisk {
+    fn folder(&self) -> String {
+        self.folder.display().to_string()
+    }
+
+    fn lock(&self) -> io::Result<bool> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(self.folder.join("lock"))?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {
+                *self.lock.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
+                Ok(true)
+            }
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(&self.folder)? {
+            // A name that is not text is none of ours.
+            if let Ok(name) = entry?.file_name().into_string() {
+                names.push(name);
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true);
+        Ok(Arc::new(PosixFile(options.open(self.folder.join(name))?)))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        let file = OpenOptions::new().read(true).write(true).open(self.folder.join(name))?;
+        Ok(Arc::new(PosixFile(file)))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        std::fs::rename(self.folder.join(from), self.folder.join(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        std::fs::remove_file(self.folder.join(name))
+    }
+
+    fn sync_folder(&self) -> io::Result<()> {
+        self.handle.sync_all()
+    }
+
+    fn space(&self) -> io::Result<Space> {
+        let stat = rustix::fs::fstatvfs(&self.handle)?;
+        Ok(Space {
+            capacity: stat.f_blocks.saturating_mul(stat.f_frsize),
+            free: stat.f_bavail.saturating_mul(stat.f_frsize),
+        })
+    }
+
+    fn copies_on_write(&self) -> bool {
+        self.copies_on_write
+    }
+
+    fn random(&self) -> io::Result<u64> {
+        let mut bytes = [0; 8];
+        File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+}
+
+/// A file of the file system.
+#[derive(Debug)]
+struct PosixFile(File);
+
+impl DiskFile for PosixFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut done = 0;
+        while done < buffer.len() {
+            match self.0.read_at(&mut buffer[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_all_at(bytes, offset)
+    }
+
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        match rustix::fs::fallocate(&self.0, FallocateFlags::empty(), 0, len) {
+            Ok(()) => Ok(()),
+            // A file system that cannot allocate ahead gets zeros written, which is as good.
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
+                let zeros = vec![0; 1 << 20];
+                let mut offset = self.size()?;
+                while offset < len {
+                    let n = zeros.len().min((len - offset) as usize);
+                    self.0.write_all_at(&zeros[..n], offset)?;
+                    offset += n as u64;
+                }
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.0.sync_all()
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn links(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.nlink())
+    }
+}

@@ -1,0 +1,378 @@
+//! Reclaim: the oldest segment's live entries are copied to the end of the log, and the segment is given up.
+//!
+//! Reading goes ahead without any lock; copying happens under the owner's lock, in slices. Only the oldest
+//! segment is ever given up: the ends of its jobs lie in later ones. A TRIM comes after every copy, so once it
+//! is durable so are they, and the file is free.
+
+use std::sync::Arc;
+use std::sync::PoisonError;
+
+use crate::batch::{Open, fact_entry_bytes, name_bytes};
+use crate::disk::DiskFile;
+use crate::entry::{ENTRY_HEAD_BYTES, Entry, Kind, META_BYTES, write_meta};
+use crate::error::ReclaimError;
+use crate::format::{
+    GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES, SegmentHeader, get_u32, padded,
+};
+use crate::log::Log;
+use crate::segments::segment_name;
+use crate::settings::SLICE_BYTES;
+use crate::types::{Meta, Position, QueueRef, Target};
+
+/// What the owner knows of a job that is about to be copied.
+#[derive(Copy, Clone, Debug)]
+pub struct Current<'a> {
+    /// Its queue of this moment.
+    pub queue: QueueRef<'a>,
+    /// Its meta of this moment; a leased job is told as ready.
+    pub meta: Meta<'a>,
+}
+
+/// The owner's side of a copy. It is called with the appenders' lock held: it must not call the log.
+pub trait Owner {
+    /// The job's queue and meta of this moment. Asked only for live slots, more than once for each. None says
+    /// that nobody owns the slot: a defect, which stops reclaim.
+    fn current(&mut self, target: Target, id: u64) -> Option<Current<'_>>;
+
+    /// The job lies at `new` from now on.
+    fn moved(&mut self, old: Target, new: Target, id: u64, position: Position);
+}
+
+/// An entry of a slice in which something lived when it was read.
+#[derive(Debug)]
+struct Candidate {
+    /// Where in the slice's bytes.
+    start: usize,
+    first_slot: u32,
+}
+
+/// A piece of the oldest segment, read ahead.
+#[derive(Debug)]
+pub struct Slice {
+    segment: u32,
+    bytes: Vec<u8>,
+    candidates: Vec<Candidate>,
+    /// Where the next one begins.
+    next: Place,
+    /// Nothing of the segment is left after it.
+    last: bool,
+    scanned_bytes: u64,
+}
+
+/// Where reading goes on.
+#[derive(Copy, Clone, Debug, Default)]
+struct Place {
+    offset: u64,
+    /// Bytes left of the entries of the group that was begun.
+    group_left: u64,
+    /// Number of the next slot.
+    slot: u32,
+}
+
+/// How far reclaim has come.
+#[derive(Debug, Default)]
+pub(crate) struct Cursor {
+    segment: u32,
+    file: Option<(Arc<dyn DiskFile>, SegmentHeader)>,
+    place: Place,
+    /// It met damage: this segment and all after it stay.
+    stopped: bool,
+    /// Bytes scanned, and clients' bytes appended, since the threshold was passed.
+    scanned_bytes: u64,
+    client_bytes_before: u64,
+}
+
+impl Log {
+    /// There is something to reclaim, and it is reclaim's turn: files exceed 1.4 times what lives by a
+    /// segment, and 2.2 bytes were not yet scanned for each byte that clients appended. When the log is far
+    /// too big, or the disk is full, it does not wait for clients.
+    pub fn reclaim_wanted(&self) -> bool {
+        let (first, live_bytes, client_bytes, dead) = {
+            let open = self.open_batch();
+            (open.first, open.live_bytes(), open.client_bytes, open.live.live_in(open.first) == 0)
+        };
+        let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
+        if cursor.stopped || self.failure().is_some() || first >= self.written().segment() {
+            return false;
+        }
+        let data_bytes = self.segments.kept_bytes();
+        let exceeds =
+            |tenths: u64| data_bytes > live_bytes * tenths / 10 + self.segments.segment_bytes;
+        if self.segments.is_short() && exceeds(11) || exceeds(20) {
+            return true;
+        }
+        if !exceeds(14) {
+            cursor.scanned_bytes = 0;
+            cursor.client_bytes_before = client_bytes;
+            return false;
+        }
+        let client_bytes = client_bytes - cursor.client_bytes_before;
+        dead || cursor.scanned_bytes <= client_bytes * 22 / 10
+    }
+
+    /// Reads the next piece of the oldest segment. To be called without the owner's lock. None: the log has
+    /// only the segment that is being written.
+    pub fn reclaim_read(&self) -> Result<Option<Slice>, ReclaimError> {
+        let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
+        let (first, live) = {
+            let open = self.open_batch();
+            (open.first, open.live.live_in(open.first))
+        };
+        if cursor.stopped || first >= self.written().segment() {
+            return Ok(None);
+        }
+        if cursor.segment != first {
+            cursor.segment = first;
+            cursor.file = None;
+            cursor.place = Place { offset: HEADER_BYTES, ..Place::default() };
+        }
+        if live == 0 {
+            let next = cursor.place;
+            let (bytes, candidates) = (Vec::new(), Vec::new());
+            return Ok(Some(Slice {
+                segment: first,
+                bytes,
+                candidates,
+                next,
+                last: true,
+                scanned_bytes: 0,
+            }));
+        }
+        let slice = self.read_slice(&mut cursor, first);
+        cursor.stopped = slice.is_err();
+        slice.map(Some)
+    }
+
+    fn read_slice(&self, cursor: &mut Cursor, segment: u32) -> Result<Slice, ReclaimError> {
+        let name = segment_name(segment);
+        let read_error = |offset| {
+            let file = name.clone();
+            move |source| ReclaimError::Read { file, offset, source }
+        };
+        if cursor.file.is_none() {
+            let file = self.segments.open(segment).map_err(read_error(0))?;
+            let mut header = vec![0; HEADER_BYTES as usize];
+            file.read_at(&mut header, 0).map_err(read_error(0))?;
+            let header =
+                SegmentHeader::decode(&header).map_err(|_| damaged(segment, 0, "the header"))?;
+            cursor.file = Some((file, header));
+        }
+        let (file, header) = cursor.file.as_ref().expect("the file was just opened");
+        let start = cursor.place.offset;
+        let mut bytes = Vec::new();
+        let mut wanted = SLICE_BYTES;
+        loop {
+            let len = wanted.min(header.size.saturating_sub(start));
+            bytes.resize(len as usize, 0);
+            let read = file.read_at(&mut bytes, start).map_err(read_error(start))?;
+            bytes.truncate(read);
+            let walk = Walk { segment, salt: header.salt, start, bytes: &bytes };
+            let (candidates, next, last) = match walk.entries(cursor.place, self)? {
+                Walked::Through { candidates, next, last } => (candidates, next, last),
+                Walked::NeedsBytes(needed) if start + needed <= header.size => {
+                    wanted = needed;
+                    continue;
+                }
+                Walked::NeedsBytes(_) => return Err(damaged(segment, start, "entry length")),
+            };
+            let scanned_bytes = next.offset - start;
+            return Ok(Slice { segment, bytes, candidates, next, last, scanned_bytes });
+        }
+    }
+
+    /// Copies what still lives of a slice to the end of the log; with the last slice of a segment also its
+    /// live facts, and gives the segment up. To be called under the owner's lock. Returns the bytes appended.
+    pub fn reclaim_copy(
+        &self,
+        now_ms: u64,
+        slice: &Slice,
+        owner: &mut dyn Owner,
+    ) -> Result<u64, ReclaimError> {
+        let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open_batch();
+        if open.closed || slice.segment != open.first || cursor.stopped {
+            return Ok(0);
+        }
+        open.time_ms = open.time_ms.max(now_ms);
+        let mut appended = 0;
+        for candidate in &slice.candidates {
+            let copied = copy_entry(&mut open, slice, candidate, owner);
+            cursor.stopped = copied.is_err();
+            appended += copied?;
+        }
+        cursor.place = slice.next;
+        cursor.scanned_bytes += slice.scanned_bytes;
+        if slice.last {
+            if open.live.live_in(slice.segment) > 0 {
+                cursor.stopped = true;
+                return Err(damaged(slice.segment, slice.next.offset, "live jobs were not found"));
+            }
+            appended += self.give_up(&mut open, slice.segment);
+        }
+        drop(open);
+        self.wake();
+        Ok(appended)
+    }
+
+    /// Copies the live facts of a segment in which no job lives any more, and writes its TRIM.
+    fn give_up(&self, open: &mut Open, segment: u32) -> u64 {
+        let mut keys: Vec<Box<[u8]>> = Vec::new();
+        for (key, place) in &open.facts {
+            if place.segment == segment {
+                keys.push(key.clone());
+            }
+        }
+        // The order of a hash map must not show in the log.
+        keys.sort();
+        let mut appended = 24;
+        for key in keys {
+            let value = open.facts.get(&key).map(|place| place.value.clone()).unwrap_or_default();
+            let bytes = fact_entry_bytes(&key, &value);
+            open.room(bytes);
+            open.append_fact(&key, &value);
+            appended += bytes;
+        }
+        open.room(24);
+        open.first = segment + 1;
+        open.live.pop_segment();
+        let trim = open.append(Kind::Trim, 0, |buffer| {
+            buffer.extend_from_slice(&(segment + 1).to_le_bytes());
+        });
+        self.segments.trimmed(segment, trim);
+        self.want_durable(trim);
+        appended
+    }
+}
+
+fn damaged(segment: u32, offset: u64, what: &str) -> ReclaimError {
+    ReclaimError::Damaged { file: segment_name(segment), offset, what: what.to_owned() }
+}
+
+/// A walk over the entries of a piece of a segment.
+struct Walk<'a> {
+    segment: u32,
+    salt: u64,
+    /// Offset of the first byte.
+    start: u64,
+    bytes: &'a [u8],
+}
+
+enum Walked {
+    Through {
+        candidates: Vec<Candidate>,
+        next: Place,
+        last: bool,
+    },
+    /// Not even one entry is whole: so many bytes from the start are needed.
+    NeedsBytes(u64),
+}
+
+impl Walk<'_> {
+    fn entries(&self, mut place: Place, log: &Log) -> Result<Walked, ReclaimError> {
+        let mut candidates = Vec::new();
+        loop {
+            let at = (place.offset - self.start) as usize;
+            let rest = &self.bytes[at.min(self.bytes.len())..];
+            if place.group_left == 0 {
+                let position = Position::new(self.segment, place.offset);
+                match GroupHeader::peek(rest).filter(|group| group.position == position) {
+                    Some(group) => {
+                        place.offset += GROUP_HEADER_BYTES as u64;
+                        place.group_left = u64::from(group.len);
+                    }
+                    // The piece ends inside the header: the next one begins with it.
+                    None if at > 0 && rest.len() < GROUP_HEADER_BYTES => {
+                        return Ok(Walked::Through { candidates, next: place, last: false });
+                    }
+                    None => return Ok(Walked::Through { candidates, next: place, last: true }),
+                }
+                continue;
+            }
+            let needed = match rest.len() {
+                0..ENTRY_HEAD_BYTES => ENTRY_HEAD_BYTES,
+                _ => padded(get_u32(rest, 4) as usize),
+            };
+            if needed > rest.len() || needed as u64 > place.group_left {
+                return match at {
+                    _ if needed as u64 > place.group_left => {
+                        Err(damaged(self.segment, place.offset, "entry length"))
+                    }
+                    0..=GROUP_HEADER_BYTES if candidates.is_empty() => {
+                        Ok(Walked::NeedsBytes((at + needed) as u64))
+                    }
+                    _ => Ok(Walked::Through { candidates, next: place, last: false }),
+                };
+            }
+            let position = Position::new(self.segment, place.offset);
+            let entry = Entry::read(rest, self.salt, position.0)
+                .map_err(|what| damaged(self.segment, place.offset, what))?;
+            if matches!(entry.kind, Kind::Put | Kind::Copy) {
+                let first_slot = place.slot;
+                place.slot += u32::from(entry.n);
+                let open = log.open_batch();
+                let segment = self.segment;
+                if (first_slot..place.slot).any(|slot| open.live.is_live(Target { segment, slot }))
+                {
+                    candidates.push(Candidate { start: at, first_slot });
+                }
+            }
+            place.offset += entry.bytes as u64;
+            place.group_left -= entry.bytes as u64;
+        }
+    }
+}
+
+/// Copies the live slots of one entry, with one body; returns the bytes appended.
+fn copy_entry(
+    open: &mut Open,
+    slice: &Slice,
+    candidate: &Candidate,
+    owner: &mut dyn Owner,
+) -> Result<u64, ReclaimError> {
+    let entry = Entry::parse(&slice.bytes[candidate.start..]).expect("the entry was read before");
+    let mut slots: Vec<(Target, u64)> = Vec::new();
+    let mut slot = candidate.first_slot;
+    let body = entry.for_each_slot(|stored| {
+        let target = Target { segment: slice.segment, slot };
+        if open.live.is_live(target) {
+            slots.push((target, stored.meta.id));
+        }
+        slot += 1;
+    });
+    let body =
+        body.ok_or_else(|| damaged(slice.segment, slice.next.offset, "an entry's contents"))?;
+    if slots.is_empty() {
+        return Ok(0);
+    }
+    let mut names = 0;
+    let mut payload = body.len();
+    for &(target, id) in &slots {
+        let current = owner
+            .current(target, id)
+            .ok_or_else(|| ReclaimError::NoOwner { id, file: segment_name(slice.segment) })?;
+        names += name_bytes(current.queue.name);
+        payload += 8 + META_BYTES + current.meta.options.len();
+    }
+    let bytes = padded(ENTRY_HEAD_BYTES + payload) as u64;
+    open.room(bytes + names);
+    let mut metas = Vec::with_capacity(payload - body.len());
+    for &(target, id) in &slots {
+        let current = owner.current(target, id).expect("the owner knew it a moment ago");
+        let queue = open.queue(current.queue);
+        metas.extend_from_slice(&target.to_u64().to_le_bytes());
+        write_meta(&mut metas, queue, &current.meta);
+    }
+    let n = slots.len() as u16;
+    let position = open.append(Kind::Copy, n, |buffer| {
+        buffer.extend_from_slice(&metas);
+        buffer.extend_from_slice(body);
+    });
+    for &(old, id) in &slots {
+        assert!(open.live.kill(old), "a copied slot lived");
+        // The meta came with newer counters.
+        open.lazy.remove(old);
+        let new = open.slot(bytes / slots.len() as u64);
+        owner.moved(old, new, id, position);
+    }
+    Ok(bytes)
+}

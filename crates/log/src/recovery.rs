@@ -1,0 +1,180 @@
+//! Recovery: finds the end of the log, refuses damage, tells what lives, makes the log ready to append.
+//!
+//! The rules, in order, are in `docs/log-format.md`. Segments are read from the newest to the oldest, since a
+//! segment's end is stated by its successor, and what ends a slot is never older than the slot.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::batch::{Head, Open};
+use crate::commit::Commit;
+use crate::disk::Disk;
+use crate::entry::Kind;
+use crate::error::{Failure, OpenError};
+use crate::folder::{Folder, Found};
+use crate::format::HEADER_BYTES;
+use crate::liveness::Liveness;
+use crate::log::Log;
+use crate::replay::Replay;
+use crate::segments::{SegmentFile, Segments, segment_name};
+use crate::settings::{ID_BLOCK, Settings};
+use crate::tail::Tail;
+use crate::types::{Position, RecoveryReport, Restored};
+
+/// Bytes of segments that are kept in memory between the two passes instead of being read again.
+const KEPT_BYTES_MAX: u64 = 512 << 20;
+
+/// Where the log goes on.
+struct End {
+    head: SegmentFile,
+    position: Position,
+    /// End and checksum of the last group.
+    chain: (Position, u32),
+}
+
+impl Log {
+    /// Locks the folder, recovers, calls `restore` once per live job (in log order) and then once per fact,
+    /// and leaves the log ready to append. A new folder becomes an empty log.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        settings: Settings,
+        now_ms: u64,
+        restore: &mut dyn FnMut(Restored<'_>),
+    ) -> Result<(Log, RecoveryReport), OpenError> {
+        let name = disk.folder();
+        let fail = |doing: &str, error| OpenError::from_io(&name, doing, error);
+        if !disk.lock().map_err(|error| fail("lock", error))? {
+            return Err(OpenError::Locked { folder: name });
+        }
+        let space = disk.space().map_err(|error| fail("ask for the room", error))?;
+        let segment_bytes = settings.segment_bytes_on(space.capacity);
+        let folder = Folder::read(disk.as_ref())?;
+        if folder.segments.is_empty() {
+            return create(disk, &settings, segment_bytes, now_ms, &folder);
+        }
+        let tail = Tail::find(&folder)?;
+        let mut replay = Replay::new(&folder, &tail, KEPT_BYTES_MAX);
+        replay.read()?;
+        let live = replay.restore(restore)?;
+        let mut report = replay.report();
+        report.cut_bytes = tail.cut_bytes;
+        report.cut_groups = tail.cut_groups;
+
+        let last = &folder.segments[&tail.last];
+        let header = last.header()?;
+        secure_tail(last, &tail)?;
+        let segments = Segments::new(disk, header.log_id, segment_bytes, settings.bytes_max);
+        let (kept, void): (Vec<_>, Vec<_>) = folder
+            .segments
+            .values()
+            .partition(|found| (tail.first..=tail.last).contains(&found.number));
+        segments.adopt(kept.iter().map(|found| (found.number, found.size())).collect());
+        segments.adopt_spares(&folder.spares)?;
+        segments.discard_void(&void.iter().map(|found| found.number).collect::<Vec<_>>())?;
+
+        let end = End {
+            head: SegmentFile {
+                number: tail.last,
+                size: header.size,
+                salt: header.salt,
+                file: Arc::clone(&last.file),
+            },
+            position: tail.end,
+            chain: (tail.previous_end, tail.previous_crc),
+        };
+        let log = start(&settings, segments, end, live, &replay, now_ms)?;
+        Ok((log, report))
+    }
+}
+
+/// Bytes beyond the durable point may be in the kernel's cache only, and look clean there after a failed sync:
+/// they are written again and synced before anything rests on them.
+fn secure_tail(last: &Found, tail: &Tail) -> Result<(), Failure> {
+    let start = tail.durable.max(Position::new(tail.last, HEADER_BYTES)).offset();
+    let end = tail.end.offset();
+    let name = segment_name(tail.last);
+    if start < end {
+        last.file
+            .write_at(&tail.bytes[start as usize..end as usize], start)
+            .map_err(|error| Failure::new("write", &name, error))?;
+    }
+    last.file.sync_data().map_err(|error| Failure::new("sync", &name, error))
+}
+
+/// A log in a folder that holds none.
+fn create(
+    disk: Arc<dyn Disk>,
+    settings: &Settings,
+    segment_bytes: u64,
+    now_ms: u64,
+    folder: &Folder,
+) -> Result<(Log, RecoveryReport), OpenError> {
+    let name = disk.folder();
+    let random =
+        || disk.random().map_err(|error| OpenError::from_io(&name, "find a log id", error));
+    let mut log_id = [0; 16];
+    log_id[..8].copy_from_slice(&random()?.to_le_bytes());
+    log_id[8..].copy_from_slice(&random()?.to_le_bytes());
+    let segments = Segments::new(Arc::clone(&disk), log_id, segment_bytes, settings.bytes_max);
+    segments.adopt_spares(&folder.spares)?;
+    let head = segments.take(1, segment_bytes).map_err(|failure| match failure.source.kind() {
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => OpenError::Full {
+            folder: name.clone(),
+            doing: format!("{} {}", failure.doing, failure.file),
+            needed: segment_bytes * 4,
+        },
+        _ => OpenError::Failed(failure),
+    })?;
+    let end = End { head, position: Position::new(1, HEADER_BYTES), chain: (Position(0), 0) };
+    let mut live = Liveness::new(1);
+    live.push_segment();
+    let tail = Tail::empty();
+    let replay = Replay::new(folder, &tail, 0);
+    let log = start(settings, segments, end, live, &replay, now_ms)?;
+    Ok((log, RecoveryReport { next_id: 1, ..RecoveryReport::default() }))
+}
+
+/// Makes the log ready to append: its first group reserves ids, and is durable before anything else happens.
+fn start(
+    settings: &Settings,
+    segments: Segments,
+    end: End,
+    live: Liveness,
+    replay: &Replay<'_>,
+    now_ms: u64,
+) -> Result<Log, OpenError> {
+    let next_id = replay.next_id();
+    let head = Head {
+        segment: end.head.number,
+        segment_size: end.head.size,
+        offset: end.position.offset(),
+        id_limit: next_id,
+        names: replay.names_in_last(),
+        time_ms: now_ms.max(replay.time_ms()),
+    };
+    let mut open = Open::new(head, segments.segment_bytes, live);
+    if end.position.offset() == HEADER_BYTES {
+        let first = open.first;
+        open.append(Kind::Open, 0, |buffer| {
+            buffer.extend_from_slice(&first.to_le_bytes());
+            buffer.extend_from_slice(&next_id.to_le_bytes());
+        });
+    }
+    replay.facts(|segment, key, value| open.remember_fact(segment, key, value));
+    open.append_id_limit(next_id + ID_BLOCK);
+    let commit = Commit {
+        head: end.head,
+        previous_end: end.chain.0,
+        previous_crc: end.chain.1,
+        time_ms: head.time_ms,
+        unsynced_since_ms: None,
+        synced_ms: now_ms,
+        marked: false,
+    };
+    let log = Log::new(settings.sync, open, commit, segments, next_id);
+    log.durable.store(end.chain.0.0, Ordering::Release);
+    log.commit_and_sync(now_ms)?;
+    log.raise_id_limit(next_id + ID_BLOCK);
+    log.allocate_reserve()?;
+    Ok(log)
+}

@@ -1,0 +1,465 @@
+//! Reads the log's segments and tells what lives in them.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::ops::Range;
+
+use crate::entry::{Entry, Kind, StoredSlot, read_meta};
+use crate::error::OpenError;
+use crate::folder::{Folder, Found};
+use crate::format::{GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES};
+use crate::lazy::TargetMap;
+use crate::liveness::Liveness;
+use crate::tail::{Tail, group_at};
+use crate::types::{Position, RecoveryReport, Restored, Target};
+
+/// Which slots of a segment were ended, as a set of bits that grows.
+#[derive(Debug, Default)]
+struct Killed(Vec<u64>);
+
+impl Killed {
+    /// False: it was there already.
+    fn insert(&mut self, slot: u32) -> bool {
+        let (word, bit) = (slot as usize / 64, 1 << (slot % 64));
+        if self.0.len() <= word {
+            self.0.resize(word + 1, 0);
+        }
+        let new = self.0[word] & bit == 0;
+        self.0[word] |= bit;
+        new
+    }
+
+    fn contains(&self, slot: u32) -> bool {
+        self.0.get(slot as usize / 64).is_some_and(|word| word >> (slot % 64) & 1 == 1)
+    }
+
+    /// The highest slot ended, and one.
+    fn end(&self) -> u32 {
+        let last = self.0.iter().rposition(|&word| word != 0);
+        last.map_or(0, |word| word as u32 * 64 + 64 - self.0[word].leading_zeros())
+    }
+}
+
+/// One segment of the log, as replay knows it.
+#[derive(Debug, Default)]
+struct Segment<'a> {
+    end: u64,
+    /// Its bytes up to `end`, if they are kept for the second pass.
+    bytes: Option<Cow<'a, [u8]>>,
+    names: Vec<Box<[u8]>>,
+    slots: u32,
+    killed: Killed,
+}
+
+/// What later entries say of a slot: places in the arena, with the position of the entry.
+#[derive(Debug, Default)]
+struct Change {
+    update: Option<(Position, Range<usize>)>,
+    count: Option<(Position, Range<usize>)>,
+}
+
+/// The newest value of a key; empty: removed.
+#[derive(Debug)]
+struct Fact {
+    position: Position,
+    value: Box<[u8]>,
+}
+
+/// The state of a recovery.
+#[derive(Debug)]
+pub(crate) struct Replay<'a> {
+    folder: &'a Folder,
+    tail: &'a Tail,
+    kept_bytes_left: u64,
+    /// From `tail.first` on.
+    segments: Vec<Segment<'a>>,
+    changes: TargetMap<Change>,
+    arena: Vec<u8>,
+    facts: HashMap<Box<[u8]>, Fact>,
+    /// The newest limit of ids, and where it was said.
+    id_limit: (Position, u64),
+    id_max: u64,
+    time_ms: u64,
+    report: RecoveryReport,
+}
+
+impl<'a> Replay<'a> {
+    pub(crate) fn new(folder: &'a Folder, tail: &'a Tail, kept_bytes_max: u64) -> Replay<'a> {
+        Replay {
+            folder,
+            tail,
+            kept_bytes_left: kept_bytes_max,
+            segments: Vec::new(),
+            changes: TargetMap::default(),
+            arena: Vec::new(),
+            facts: HashMap::new(),
+            id_limit: (Position(0), 1),
+            id_max: 0,
+            time_ms: 0,
+            report: RecoveryReport::default(),
+        }
+    }
+
+    /// The first id that was certainly never dealt.
+    pub(crate) fn next_id(&self) -> u64 {
+        self.id_limit.1.max(self.id_max + 1)
+    }
+
+    pub(crate) fn time_ms(&self) -> u64 {
+        self.time_ms
+    }
+
+    /// NAME entries of the last segment.
+    pub(crate) fn names_in_last(&self) -> u32 {
+        self.segments.last().map_or(0, |segment| segment.names.len() as u32)
+    }
+
+    /// What was found, but for the cut.
+    pub(crate) fn report(&self) -> RecoveryReport {
+        RecoveryReport {
+            next_id: self.next_id(),
+            last_time_ms: self.time_ms,
+            segments: self.segments.len() as u64,
+            ..self.report.clone()
+        }
+    }
+
+    /// Calls with segment, key and value of each live fact.
+    pub(crate) fn facts(&self, mut each: impl FnMut(u32, &[u8], &[u8])) {
+        for (key, fact) in &self.facts {
+            if !fact.value.is_empty() {
+                each(fact.position.segment(), key, &fact.value);
+            }
+        }
+    }
+
+    /// First pass: reads and proves all segments, gathers what later entries say of slots.
+    pub(crate) fn read(&mut self) -> Result<(), OpenError> {
+        let tail = self.tail;
+        self.segments.resize_with((tail.last - tail.first + 1) as usize, Segment::default);
+        // What the successor says of a segment's end.
+        let mut sealed: Option<GroupHeader> = None;
+        for number in (tail.first..=tail.last).rev() {
+            let found = &self.folder.segments[&number];
+            let end = match sealed {
+                Some(group) if group.previous_end.segment() == number => {
+                    group.previous_end.offset()
+                }
+                Some(_) => {
+                    return Err(found.damaged(HEADER_BYTES, "the next segment does not follow it"));
+                }
+                None => tail.end.offset(),
+            };
+            let bytes = if number == tail.last {
+                Cow::Borrowed(&tail.bytes[..end as usize])
+            } else {
+                Cow::Owned(found.bytes(end)?)
+            };
+            sealed = self.read_segment(found, &bytes, end, sealed)?;
+            let keeps = bytes.len() as u64 <= self.kept_bytes_left;
+            let segment = &mut self.segments[(number - tail.first) as usize];
+            segment.end = end;
+            if keeps {
+                self.kept_bytes_left -= bytes.len() as u64;
+                segment.bytes = Some(bytes);
+            }
+        }
+        self.check_changes()
+    }
+
+    /// Reads one segment, all of whose groups up to `end` must be good; returns the first.
+    fn read_segment(
+        &mut self,
+        found: &Found,
+        bytes: &[u8],
+        end: u64,
+        next: Option<GroupHeader>,
+    ) -> Result<Option<GroupHeader>, OpenError> {
+        let salt = found.header()?.salt;
+        let mut offset = HEADER_BYTES;
+        let mut first = None;
+        let mut previous: Option<GroupHeader> = None;
+        while offset < end {
+            let group = group_at(bytes, salt, found.number, offset)
+                .ok_or_else(|| found.damaged(offset, "a group's checksum"))?;
+            if let Some(previous) = previous
+                && (group.previous_end != previous.end() || group.previous_crc != previous.crc)
+            {
+                return Err(found.damaged(offset, "a group does not follow the one before it"));
+            }
+            let start = offset as usize + GROUP_HEADER_BYTES;
+            let group_end = group.end().offset();
+            self.read_group(found, &bytes[start..group_end as usize], start as u64, salt, &group)?;
+            first.get_or_insert(group);
+            previous = Some(group);
+            offset = group_end;
+        }
+        let seam_holds = match (next, previous) {
+            (Some(next), Some(last)) => last.crc == next.previous_crc && offset == end,
+            (Some(_), None) => false,
+            (None, _) => offset == end,
+        };
+        if !seam_holds {
+            return Err(found.damaged(offset, "the next segment does not follow it"));
+        }
+        let segment = &self.segments[(found.number - self.tail.first) as usize];
+        if segment.killed.end() > segment.slots {
+            return Err(found.damaged(offset, "a job was ended that was never written"));
+        }
+        Ok(first)
+    }
+
+    fn read_group(
+        &mut self,
+        found: &Found,
+        entries: &[u8],
+        start: u64,
+        salt: u64,
+        group: &GroupHeader,
+    ) -> Result<(), OpenError> {
+        self.time_ms = self.time_ms.max(group.time_ms);
+        self.report.groups += 1;
+        self.report.bytes += (entries.len() + GROUP_HEADER_BYTES) as u64;
+        let mut at = 0;
+        let mut count = 0;
+        while at < entries.len() {
+            let position = Position::new(found.number, start + at as u64);
+            let entry = Entry::read(&entries[at..], salt, position.0)
+                .map_err(|what| found.damaged(position.offset(), what))?;
+            self.entry(&entry, position).map_err(|what| found.damaged(position.offset(), what))?;
+            at += entry.bytes;
+            count += 1;
+        }
+        if count != group.count {
+            return Err(found.damaged(group.position.offset(), "the number of entries"));
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, entry: &Entry<'_>, position: Position) -> Result<(), &'static str> {
+        const CONTENTS: &str = "an entry's contents";
+        let here = (position.segment() - self.tail.first) as usize;
+        match entry.kind {
+            Kind::Open => self.limit(position, entry.open().ok_or(CONTENTS)?.1),
+            Kind::Ids => self.limit(position, entry.ids().ok_or(CONTENTS)?),
+            Kind::Trim => {
+                entry.trim().ok_or(CONTENTS)?;
+            }
+            Kind::Name => {
+                let (number, name) = entry.name().ok_or(CONTENTS)?;
+                let names = &mut self.segments[here].names;
+                if number as usize != names.len() {
+                    return Err("a queue's number");
+                }
+                names.push(name.into());
+            }
+            Kind::Put | Kind::Copy => {
+                let mut fault = None;
+                let slots = entry
+                    .for_each_slot(|slot| fault = fault.or(self.slot(here, position, &slot).err()));
+                slots.ok_or(CONTENTS)?;
+                fault.map_or(Ok(()), Err)?;
+            }
+            Kind::Finish => {
+                for target in entry.targets().ok_or(CONTENTS)? {
+                    self.kill(target, position)?;
+                }
+            }
+            Kind::Update => {
+                let (target, meta) = entry.targeted().ok_or(CONTENTS)?;
+                let (_, queue, rest) = read_meta(meta).ok_or(CONTENTS)?;
+                if !rest.is_empty() || queue as usize >= self.segments[here].names.len() {
+                    return Err(CONTENTS);
+                }
+                self.change(target, position, meta, |change| &mut change.update)?;
+            }
+            Kind::Count => {
+                let (target, counters) = entry.targeted().ok_or(CONTENTS)?;
+                self.change(target, position, counters, |change| &mut change.count)?;
+            }
+            Kind::Fact => {
+                let (key, value) = entry.fact().ok_or(CONTENTS)?;
+                if self.facts.get(key).is_none_or(|fact| fact.position < position) {
+                    self.facts.insert(key.into(), Fact { position, value: value.into() });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn limit(&mut self, position: Position, limit: u64) {
+        if position > self.id_limit.0 {
+            self.id_limit = (position, limit);
+        }
+    }
+
+    fn slot(
+        &mut self,
+        here: usize,
+        position: Position,
+        slot: &StoredSlot<'_>,
+    ) -> Result<(), &'static str> {
+        if slot.queue as usize >= self.segments[here].names.len() {
+            return Err("a queue's number");
+        }
+        self.id_max = self.id_max.max(slot.meta.id);
+        if let Some(target) = slot.replaces.filter(|target| target.segment != 0) {
+            self.kill(target, position)?;
+        }
+        self.segments[here].slots += 1;
+        Ok(())
+    }
+
+    /// An entry ends a slot. Of segments not read yet only the end is known to be later.
+    fn kill(&mut self, target: Target, position: Position) -> Result<(), &'static str> {
+        if target.segment < self.tail.first {
+            return Ok(());
+        }
+        self.check_target(target, position)?;
+        let segment = &mut self.segments[(target.segment - self.tail.first) as usize];
+        segment.killed.insert(target.slot).then_some(()).ok_or("a job was ended twice")
+    }
+
+    /// A target must be older than the entry that names it.
+    fn check_target(&self, target: Target, position: Position) -> Result<(), &'static str> {
+        let here = position.segment();
+        let slots = self.segments[(here - self.tail.first) as usize].slots;
+        let older = target.segment < here || target.segment == here && target.slot < slots;
+        older.then_some(()).ok_or("a job is named before it was written")
+    }
+
+    /// The newest entry of its kind for a slot wins.
+    fn change(
+        &mut self,
+        target: Target,
+        position: Position,
+        bytes: &[u8],
+        place: impl Fn(&mut Change) -> &mut Option<(Position, Range<usize>)>,
+    ) -> Result<(), &'static str> {
+        if target.segment < self.tail.first {
+            return Ok(());
+        }
+        self.check_target(target, position)?;
+        if self.segments[(target.segment - self.tail.first) as usize].killed.contains(target.slot) {
+            return Ok(());
+        }
+        let newest = place(self.changes.entry(target).or_default());
+        if newest.as_ref().is_none_or(|(old, _)| *old < position) {
+            let start = self.arena.len();
+            self.arena.extend_from_slice(bytes);
+            *newest = Some((position, start..self.arena.len()));
+        }
+        Ok(())
+    }
+
+    /// No entry may speak of a slot that was never written.
+    fn check_changes(&self) -> Result<(), OpenError> {
+        let first = self.tail.first;
+        let stray = self.changes.iter().find(|(target, _)| {
+            target.slot >= self.segments[(target.segment - first) as usize].slots
+        });
+        let Some((target, change)) = stray else { return Ok(()) };
+        let place = change.update.as_ref().or(change.count.as_ref());
+        let position = place.map_or(Position::new(target.segment, 0), |(position, _)| *position);
+        let found = &self.folder.segments[&position.segment()];
+        Err(found.damaged(position.offset(), "a job was changed that was never written"))
+    }
+
+    /// Second pass: gives out the live jobs in log order, then the live facts.
+    pub(crate) fn restore(
+        &mut self,
+        restore: &mut dyn FnMut(Restored<'_>),
+    ) -> Result<Liveness, OpenError> {
+        let first = self.tail.first;
+        let mut live = Liveness::new(first);
+        for index in 0..self.segments.len() {
+            live.push_segment();
+            let number = first + index as u32;
+            let bytes = match self.segments[index].bytes.take() {
+                Some(bytes) => bytes,
+                None => Cow::Owned(self.folder.segments[&number].bytes(self.segments[index].end)?),
+            };
+            self.restore_segment(number, &bytes, &mut live, restore)?;
+        }
+        self.report.jobs = live.live();
+        for (key, fact) in &self.facts {
+            if !fact.value.is_empty() {
+                self.report.facts += 1;
+                restore(Restored::Fact { key, value: &fact.value, position: fact.position });
+            }
+        }
+        Ok(live)
+    }
+
+    fn restore_segment(
+        &self,
+        number: u32,
+        bytes: &[u8],
+        live: &mut Liveness,
+        restore: &mut dyn FnMut(Restored<'_>),
+    ) -> Result<(), OpenError> {
+        let found = &self.folder.segments[&number];
+        let changed = || found.damaged(HEADER_BYTES, "the file changed while it was read");
+        let segment = &self.segments[(number - self.tail.first) as usize];
+        let mut slots = Vec::new();
+        let mut slot = 0;
+        let mut offset = HEADER_BYTES as usize;
+        while (offset as u64) < segment.end {
+            let group = bytes.get(offset..).and_then(GroupHeader::peek).ok_or_else(changed)?;
+            let group_end = group.end().offset() as usize;
+            offset += GROUP_HEADER_BYTES;
+            while offset < group_end {
+                let entry = Entry::parse(&bytes[offset..]).map_err(|_| changed())?;
+                offset += entry.bytes;
+                if !matches!(entry.kind, Kind::Put | Kind::Copy) {
+                    continue;
+                }
+                slots.clear();
+                let body = entry.for_each_slot(|slot| slots.push(slot)).ok_or_else(changed)?;
+                let share = (entry.bytes / slots.len().max(1)) as u64;
+                for stored in &slots {
+                    let target = Target { segment: number, slot };
+                    live.push(share);
+                    if segment.killed.contains(slot) {
+                        live.kill(target);
+                    } else {
+                        let position = Position::new(number, offset as u64);
+                        self.restore_job(target, position, stored, body, restore);
+                    }
+                    slot += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn restore_job(
+        &self,
+        target: Target,
+        position: Position,
+        stored: &StoredSlot<'_>,
+        body: &[u8],
+        restore: &mut dyn FnMut(Restored<'_>),
+    ) {
+        let change = if self.changes.is_empty() { None } else { self.changes.get(&target) };
+        let update = change.and_then(|change| change.update.as_ref());
+        let count = change.and_then(|change| change.count.as_ref());
+        let (meta, queue, named_in) = match update {
+            Some((at, range)) => {
+                let (meta, queue, _) =
+                    read_meta(&self.arena[range.clone()]).expect("updates were read before");
+                (meta, queue, at.segment())
+            }
+            None => (stored.meta, stored.queue, target.segment),
+        };
+        let newer = count.filter(|(at, _)| update.is_none_or(|(updated, _)| updated < at));
+        restore(Restored::Job {
+            target,
+            position,
+            queue: &self.segments[(named_in - self.tail.first) as usize].names[queue as usize],
+            meta,
+            counters: newer.map(|(_, range)| &self.arena[range.clone()]),
+            body,
+        });
+    }
+}

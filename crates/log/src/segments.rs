@@ -1,0 +1,406 @@
+//! The files: prepared ahead, taken by the committer, given back by reclaim, recycled.
+//!
+//! A segment is made ready in the background: zeros where it was never written (a sync of an overwrite touches
+//! no file-system metadata), a header with a new number and salt, a sync, a rename, a sync of the folder. So
+//! rotation is only a write. What is allocated beyond the head is also the reserve that lets jobs be finished,
+//! and reclaim work, on a full disk.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::disk::{Disk, DiskFile};
+use crate::error::Failure;
+use crate::format::{HEADER_BYTES, SegmentHeader};
+use crate::types::Position;
+
+/// Zeros are written in pieces of this many bytes.
+const ZERO_BYTES: usize = 1 << 20;
+
+pub(crate) fn segment_name(number: u32) -> String {
+    format!("{number:010}.seg")
+}
+
+/// The number in a segment's name.
+pub(crate) fn segment_number(name: &str) -> Option<u32> {
+    let digits = name.strip_suffix(".seg")?;
+    (digits.len() == 10 && digits.bytes().all(|byte| byte.is_ascii_digit()))
+        .then(|| digits.parse().ok())
+        .flatten()
+}
+
+/// A segment that can be written.
+#[derive(Clone, Debug)]
+pub(crate) struct SegmentFile {
+    pub(crate) number: u32,
+    pub(crate) size: u64,
+    pub(crate) salt: u64,
+    pub(crate) file: Arc<dyn DiskFile>,
+}
+
+/// A file that waits to become a segment.
+#[derive(Clone, Debug)]
+struct Spare {
+    name: String,
+    size: u64,
+    /// Allocated but never written: it needs zeros first.
+    blank: bool,
+}
+
+#[derive(Debug)]
+struct State {
+    /// The next segment, ready to be written.
+    prepared: Option<SegmentFile>,
+    spares: Vec<Spare>,
+    spare_counter: u64,
+    /// The segment that the committer writes.
+    head: u32,
+    /// Sizes of the numbered files up to the head.
+    sizes: BTreeMap<u32, u64>,
+}
+
+/// The files of one log.
+#[derive(Debug)]
+pub(crate) struct Segments {
+    disk: Arc<dyn Disk>,
+    log_id: [u8; 16],
+    pub(crate) segment_bytes: u64,
+    bytes_max: Option<u64>,
+    state: Mutex<State>,
+    /// Segments given up, free once the log is durable up to their TRIM. Its lock is never held over a call to
+    /// the disk: appenders come here.
+    trimmed: Mutex<Vec<(u32, Position)>>,
+    /// Allocated bytes beyond the head: prepared and spare.
+    ahead_bytes: AtomicU64,
+    /// Bytes of the numbered files up to the head.
+    data_bytes: AtomicU64,
+    /// The last attempt to allocate found no room.
+    short: AtomicBool,
+}
+
+/// Why a file could not be made.
+#[derive(Debug)]
+enum MakeError {
+    /// Nothing of the log depends on the file yet: it was thrown away, and another may be tried.
+    Spoiled(Failure),
+    /// The folder itself failed.
+    Fatal(Failure),
+}
+
+impl From<MakeError> for Failure {
+    fn from(error: MakeError) -> Failure {
+        match error {
+            MakeError::Spoiled(failure) | MakeError::Fatal(failure) => failure,
+        }
+    }
+}
+
+/// What `Segments::prepare` should have ready.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Wanted {
+    /// Bytes to have allocated beyond the head.
+    pub(crate) ahead_bytes: u64,
+    /// Up to where the log is durable.
+    pub(crate) durable: Position,
+}
+
+impl Segments {
+    pub(crate) fn new(
+        disk: Arc<dyn Disk>,
+        log_id: [u8; 16],
+        segment_bytes: u64,
+        bytes_max: Option<u64>,
+    ) -> Segments {
+        let state = State {
+            prepared: None,
+            spares: Vec::new(),
+            spare_counter: 0,
+            head: 0,
+            sizes: BTreeMap::new(),
+        };
+        Segments {
+            disk,
+            log_id,
+            segment_bytes,
+            bytes_max,
+            state: Mutex::new(state),
+            trimmed: Mutex::new(Vec::new()),
+            ahead_bytes: AtomicU64::new(0),
+            data_bytes: AtomicU64::new(0),
+            short: AtomicBool::new(false),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic in another thread leaves the state usable: each change is complete before the next call.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What recovery found: the numbered files of the log, and the names of files that can be recycled.
+    pub(crate) fn adopt(&self, sizes: BTreeMap<u32, u64>) {
+        let mut state = self.state();
+        state.head = sizes.keys().next_back().copied().unwrap_or(0);
+        state.sizes = sizes;
+        self.publish(&state);
+    }
+
+    /// Takes over spares of an earlier run, and drops those that do not fit any more.
+    pub(crate) fn adopt_spares(&self, names: &[String]) -> Result<(), Failure> {
+        let mut state = self.state();
+        for name in names {
+            let (kind, number) = name.split_once('-').unwrap_or((name, "0"));
+            state.spare_counter = state.spare_counter.max(number.parse().unwrap_or(0));
+            let size = self.disk.open(name).and_then(|file| Ok((file.size()?, file.links()?)));
+            let size = size.map_err(|error| Failure::new("look at", name, error))?;
+            if size == (self.segment_bytes, 1) && !self.disk.copies_on_write() {
+                state.spares.push(Spare {
+                    name: name.clone(),
+                    size: size.0,
+                    blank: kind == "blank",
+                });
+            } else {
+                self.disk.remove(name).map_err(|error| Failure::new("remove", name, error))?;
+            }
+        }
+        self.publish(&state);
+        Ok(())
+    }
+
+    pub(crate) fn ahead_bytes(&self) -> u64 {
+        self.ahead_bytes.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn data_bytes(&self) -> u64 {
+        self.data_bytes.load(Ordering::Acquire)
+    }
+
+    /// The same without the segments that were given up but are not free yet.
+    pub(crate) fn kept_bytes(&self) -> u64 {
+        let waiting = self.trimmed_list().len() as u64 * self.segment_bytes;
+        self.data_bytes().saturating_sub(waiting)
+    }
+
+    /// The file system, and the setting, leave room for so many more bytes.
+    pub(crate) fn has_room_for(&self, bytes: u64) -> bool {
+        let taken = self.ahead_bytes() + self.data_bytes();
+        self.bytes_max.is_none_or(|max| taken + bytes <= max)
+            && self.disk.space().is_ok_and(|space| space.free >= bytes)
+    }
+
+    pub(crate) fn is_short(&self) -> bool {
+        self.short.load(Ordering::Acquire)
+    }
+
+    /// Opens a numbered segment for reading.
+    pub(crate) fn open(&self, number: u32) -> io::Result<Arc<dyn DiskFile>> {
+        self.disk.open(&segment_name(number))
+    }
+
+    /// The next segment with at least this size becomes the head. Makes one at once if none is ready.
+    pub(crate) fn take(&self, number: u32, size: u64) -> Result<SegmentFile, Failure> {
+        let mut state = self.state();
+        let ready = state.prepared.take_if(|file| file.number == number && file.size >= size);
+        let head = if let Some(ready) = ready {
+            ready
+        } else {
+            // One that is too small gives way: the rename replaces it.
+            state.prepared = None;
+            self.make(&mut state, number, size).map_err(Failure::from)?
+        };
+        state.head = number;
+        state.sizes.insert(number, head.size);
+        self.publish(&state);
+        Ok(head)
+    }
+
+    /// One step of the background work: frees what may be freed, makes the next segment ready, fills up the
+    /// reserve. A full disk or a spoiled spare is no error: it is tried again at the next call.
+    pub(crate) fn prepare(&self, wanted: Wanted) -> Result<(), Failure> {
+        let mut state = self.state();
+        self.free(&mut state, wanted)?;
+        let next = state.head + 1;
+        if state.prepared.is_none() {
+            match self.make(&mut state, next, self.segment_bytes) {
+                Ok(file) => state.prepared = Some(file),
+                Err(MakeError::Spoiled(_)) => {
+                    self.short.store(true, Ordering::Release);
+                    self.publish(&state);
+                    return Ok(());
+                }
+                Err(MakeError::Fatal(failure)) => return Err(failure),
+            }
+            self.publish(&state);
+        }
+        self.fill_reserve(&mut state, wanted);
+        Ok(())
+    }
+
+    /// The part of `prepare` that writes nothing.
+    pub(crate) fn allocate_ahead(&self, wanted: Wanted) -> Result<(), Failure> {
+        let mut state = self.state();
+        self.fill_reserve(&mut state, wanted);
+        self.sync_folder()
+    }
+
+    fn fill_reserve(&self, state: &mut State, wanted: Wanted) {
+        let mut short = false;
+        while ahead_of(state) < wanted.ahead_bytes {
+            // No room, most likely; whatever it is, the next call tries again.
+            let Ok(spare) = self.allocate(state, self.segment_bytes) else {
+                short = true;
+                break;
+            };
+            state.spares.push(spare);
+            self.publish(state);
+        }
+        self.short.store(short, Ordering::Release);
+    }
+
+    /// Notes that a segment was given up by an entry that ends at `trim`.
+    pub(crate) fn trimmed(&self, number: u32, trim: Position) {
+        self.trimmed_list().push((number, trim));
+    }
+
+    /// A segment can be freed once the log is durable up to here.
+    pub(crate) fn next_trim(&self) -> Option<Position> {
+        self.trimmed_list().first().map(|&(_, trim)| trim)
+    }
+
+    fn trimmed_list(&self) -> MutexGuard<'_, Vec<(u32, Position)>> {
+        self.trimmed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn publish(&self, state: &State) {
+        self.ahead_bytes.store(ahead_of(state), Ordering::Release);
+        self.data_bytes.store(state.sizes.values().sum(), Ordering::Release);
+    }
+
+    fn free(&self, state: &mut State, wanted: Wanted) -> Result<(), Failure> {
+        let mut changed = false;
+        loop {
+            let next = self.trimmed_list().first().copied();
+            let Some((number, _)) = next.filter(|&(_, trim)| trim <= wanted.durable) else { break };
+            let name = segment_name(number);
+            let enough = ahead_of(state) >= wanted.ahead_bytes;
+            self.discard(state, &name, enough)?;
+            self.trimmed_list().remove(0);
+            state.sizes.remove(&number);
+            changed = true;
+        }
+        if changed {
+            self.sync_folder()?;
+            self.publish(state);
+        }
+        Ok(())
+    }
+
+    /// Makes a spare of a file that no one needs, or removes it. The folder is synced by the caller.
+    fn discard(&self, state: &mut State, name: &str, enough: bool) -> Result<(), Failure> {
+        let file = self.disk.open(name).map_err(|error| Failure::new("open", name, error))?;
+        let size = file.size().map_err(|error| Failure::new("look at", name, error))?;
+        let links = file.links().map_err(|error| Failure::new("look at", name, error))?;
+        // A file with a second link belongs to a backup: only our name for it goes.
+        if enough || size != self.segment_bytes || links != 1 || self.disk.copies_on_write() {
+            return self.disk.remove(name).map_err(|error| Failure::new("remove", name, error));
+        }
+        state.spare_counter += 1;
+        let spare = format!("spare-{}", state.spare_counter);
+        self.disk.rename(name, &spare).map_err(|error| Failure::new("rename", name, error))?;
+        state.spares.push(Spare { name: spare, size, blank: false });
+        Ok(())
+    }
+
+    /// Gives up numbered files that hold nothing of the log, found by recovery.
+    pub(crate) fn discard_void(&self, numbers: &[u32]) -> Result<(), Failure> {
+        let mut state = self.state();
+        for &number in numbers {
+            let enough = ahead_of(&state) >= 3 * self.segment_bytes;
+            self.discard(&mut state, &segment_name(number), enough)?;
+        }
+        self.sync_folder()?;
+        self.publish(&state);
+        Ok(())
+    }
+
+    /// A numbered, headed and durable segment file.
+    fn make(&self, state: &mut State, number: u32, size: u64) -> Result<SegmentFile, MakeError> {
+        let fit = state.spares.iter().position(|spare| spare.size == size);
+        let spare = match fit {
+            Some(index) => state.spares.swap_remove(index),
+            None => self.allocate(state, size).map_err(MakeError::Spoiled)?,
+        };
+        match self.dress(&spare, number) {
+            Ok(file) => {
+                self.sync_folder().map_err(MakeError::Fatal)?;
+                Ok(file)
+            }
+            Err(failure) => {
+                let _ = self.disk.remove(&spare.name);
+                Err(MakeError::Spoiled(failure))
+            }
+        }
+    }
+
+    /// Zeros, header, sync, name.
+    fn dress(&self, spare: &Spare, number: u32) -> Result<SegmentFile, Failure> {
+        let name = &spare.name;
+        let fail = |doing| move |error| Failure::new(doing, name, error);
+        let file = self.disk.open(name).map_err(fail("open"))?;
+        if spare.blank && !self.disk.copies_on_write() {
+            let zeros = vec![0; ZERO_BYTES];
+            let mut offset = HEADER_BYTES;
+            while offset < spare.size {
+                let n = zeros.len().min((spare.size - offset) as usize);
+                file.write_at(&zeros[..n], offset).map_err(fail("fill"))?;
+                offset += n as u64;
+            }
+        }
+        let salt = self.disk.random().map_err(fail("find a salt for"))?;
+        let header = SegmentHeader { log_id: self.log_id, number, size: spare.size, salt };
+        file.write_at(&header.encode(), 0).map_err(fail("write the header of"))?;
+        file.sync_all().map_err(fail("sync"))?;
+        self.disk.rename(name, &segment_name(number)).map_err(fail("rename"))?;
+        Ok(SegmentFile { number, size: spare.size, salt, file })
+    }
+
+    /// A new file, allocated but blank.
+    fn allocate(&self, state: &mut State, size: u64) -> Result<Spare, Failure> {
+        let taken = ahead_of(state) + state.sizes.values().sum::<u64>();
+        if self.bytes_max.is_some_and(|max| taken + size > max) {
+            return Err(Failure::new("allocate", "a segment", io::ErrorKind::StorageFull.into()));
+        }
+        state.spare_counter += 1;
+        let name = format!("blank-{}", state.spare_counter);
+        let file = self.disk.create(&name).map_err(|error| Failure::new("create", &name, error))?;
+        if let Err(error) = file.allocate(size) {
+            let _ = self.disk.remove(&name);
+            return Err(Failure::new("allocate", &name, error));
+        }
+        Ok(Spare { name, size, blank: true })
+    }
+
+    fn sync_folder(&self) -> Result<(), Failure> {
+        self.disk.sync_folder().map_err(|error| Failure::new("sync", self.disk.folder(), error))
+    }
+}
+
+/// Bytes allocated beyond the head.
+fn ahead_of(state: &State) -> u64 {
+    let prepared = state.prepared.as_ref().map_or(0, |file| file.size);
+    prepared + state.spares.iter().map(|spare| spare.size).sum::<u64>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_numbers() {
+        assert_eq!(segment_name(7), "0000000007.seg");
+        assert_eq!(segment_number("0000000007.seg"), Some(7));
+        for name in ["7.seg", "0000000007.idx", "00000000a7.seg", "9999999999.seg", "lock"] {
+            assert_eq!(segment_number(name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Settings of a log, and the bounds that are not settings.
+
+use std::time::Duration;
+
+/// When bytes are forced to the disk. It decides when a reply may leave, never the order of the log.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum Sync {
+    /// After each group; replies leave when it is durable.
+    Always,
+    /// At most this long after it was written; replies leave when it is written.
+    Every(Duration),
+    /// When the kernel likes; replies leave when it is written.
+    Never,
+}
+
+/// How a log is kept.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Size of a segment in bytes; lowered to a sixteenth of the disk, raised to 256 KiB. Default 64 MiB.
+    pub segment_bytes: u64,
+    /// All files together stay below it; none: the disk is the limit.
+    pub bytes_max: Option<u64>,
+    /// Default: `Always`.
+    pub sync: Sync,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { segment_bytes: 64 << 20, bytes_max: None, sync: Sync::Always }
+    }
+}
+
+/// Smallest segment: below it headers and chains weigh too much.
+pub(crate) const SEGMENT_BYTES_MIN: u64 = 256 << 10;
+/// Largest setting; an entry too big for it gets a segment of its own.
+pub(crate) const SEGMENT_BYTES_MAX: u64 = 1 << 30;
+/// Ids are reserved in blocks of this many.
+pub(crate) const ID_BLOCK: u64 = 1 << 20;
+/// A mark is written this long after the last sync, when nothing else was.
+pub(crate) const MARK_AFTER_MS: u64 = 100;
+/// COUNT entries alone wait at most this long for company.
+pub(crate) const LAZY_MAX_MS: u64 = 1000;
+/// Reclaim reads, and copies under the lock, in slices of about this many bytes.
+pub(crate) const SLICE_BYTES: u64 = 256 << 10;
+/// What clients should be held back at: beyond it the batch only adds latency.
+pub(crate) const OPEN_BATCH_BYTES_MAX: u64 = 8 << 20;
+
+impl Settings {
+    /// The segment size to use on a disk of this capacity.
+    pub(crate) fn segment_bytes_on(&self, capacity: u64) -> u64 {
+        let room = self.bytes_max.unwrap_or(u64::MAX).min(capacity) / 16;
+        let size = self.segment_bytes.min(room).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
+        size / 4096 * 4096
+    }
+}

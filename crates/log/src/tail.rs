@@ -1,0 +1,196 @@
+//! The end of the log: the last segment, the chain of its groups, and whether what lies beyond was ever
+//! durable.
+
+use crate::entry::{Entry, Kind};
+use crate::error::OpenError;
+use crate::folder::{Folder, Found};
+use crate::format::{GROUP_HEADER_BYTES, GROUP_MAGIC, GroupHeader, HEADER_BYTES, get_u32};
+use crate::segments::segment_name;
+use crate::types::Position;
+
+/// What was found at the end of the log.
+#[derive(Debug, Default)]
+pub(crate) struct Tail {
+    /// Lowest segment that is not void.
+    pub(crate) first: u32,
+    /// The segment in which the log ends.
+    pub(crate) last: u32,
+    /// The last segment's file.
+    pub(crate) bytes: Vec<u8>,
+    /// Where the log ends and goes on.
+    pub(crate) end: Position,
+    /// Up to here the log was surely durable.
+    pub(crate) durable: Position,
+    /// End and checksum of the last group.
+    pub(crate) previous_end: Position,
+    pub(crate) previous_crc: u32,
+    pub(crate) cut_bytes: u64,
+    pub(crate) cut_groups: u64,
+}
+
+impl Tail {
+    /// Of a log that does not exist yet.
+    pub(crate) fn empty() -> Tail {
+        Tail::default()
+    }
+
+    pub(crate) fn find(folder: &Folder) -> Result<Tail, OpenError> {
+        let Some((last, bytes)) = last_segment(folder)? else {
+            return nothing_written(folder);
+        };
+        let salt = last.header()?.salt;
+        let mut tail = Tail { last: last.number, ..Tail::default() };
+        let mut offset = HEADER_BYTES;
+        let mut previous: Option<GroupHeader> = None;
+        let mut first = 0;
+        while let Some(group) = group_at(&bytes, salt, last.number, offset) {
+            if let Some(previous) = previous
+                && (group.previous_end != previous.end() || group.previous_crc != previous.crc)
+            {
+                break;
+            }
+            let end = group.end().offset();
+            let entries = &bytes[offset as usize + GROUP_HEADER_BYTES..end as usize];
+            first = first.max(first_in(entries).map_err(|what| last.damaged(offset, what))?);
+            tail.durable = tail.durable.max(group.durable);
+            previous = Some(group);
+            offset = end;
+        }
+        let previous = previous.expect("the last segment has a whole first group");
+        tail.end = previous.end();
+        tail.previous_end = previous.end();
+        tail.previous_crc = previous.crc;
+        tail.first = first;
+        tail.look_beyond(&bytes, salt);
+        if let Some(prepared) = folder.segment(last.number + 1) {
+            tail.look_at_prepared(prepared, last)?;
+        }
+        if tail.end < tail.durable {
+            return Err(last.damaged(tail.end.offset(), "a group is missing or broken"));
+        }
+        if first == 0 || first > last.number {
+            return Err(last.damaged(HEADER_BYTES, "the segment does not say where the log begins"));
+        }
+        tail.bytes = bytes;
+        check_files(folder, &tail)?;
+        Ok(tail)
+    }
+
+    /// Looks for groups beyond the end of the chain in the last segment.
+    fn look_beyond(&mut self, bytes: &[u8], salt: u64) {
+        let start = self.end.offset();
+        let torn = bytes.get(start as usize..).and_then(GroupHeader::peek);
+        let torn_end = torn
+            .filter(|torn| torn.position == self.end)
+            .map_or(start, |torn| torn.end().offset().min(bytes.len() as u64));
+        let end = self.search(bytes, salt, self.last, start);
+        self.cut_bytes += end.max(torn_end) - start;
+    }
+
+    /// The same in the segment that was prepared ahead.
+    fn look_at_prepared(&mut self, prepared: &Found, last: &Found) -> Result<(), OpenError> {
+        let header = prepared.header_of_log(last)?;
+        let bytes = prepared.bytes(header.size)?;
+        let end = self.search(&bytes, header.salt, prepared.number, HEADER_BYTES);
+        self.cut_bytes += end - HEADER_BYTES;
+        Ok(())
+    }
+
+    /// Notes every whole group from an offset on; returns where the last one ends.
+    fn search(&mut self, bytes: &[u8], salt: u64, number: u32, start: u64) -> u64 {
+        let mut end = start;
+        let places = (bytes.len() as u64).saturating_sub(GROUP_HEADER_BYTES as u64 - 1);
+        for offset in (start..places).step_by(8) {
+            if get_u32(bytes, offset as usize) == GROUP_MAGIC
+                && let Some(group) = group_at(bytes, salt, number, offset)
+            {
+                self.durable = self.durable.max(group.durable);
+                self.cut_groups += 1;
+                end = end.max(group.end().offset());
+            }
+        }
+        end
+    }
+}
+
+/// The whole group that stands at an offset.
+pub(crate) fn group_at(bytes: &[u8], salt: u64, number: u32, offset: u64) -> Option<GroupHeader> {
+    let rest = bytes.get(offset as usize..)?;
+    GroupHeader::check(rest, salt, Position::new(number, offset))
+}
+
+/// The highest segment whose first group is whole, and its bytes. Only one segment is prepared ahead, so no
+/// more than one may lie above it. None: no group was ever whole.
+fn last_segment(folder: &Folder) -> Result<Option<(&Found, Vec<u8>)>, OpenError> {
+    let mut from_above = folder.segments.values().rev();
+    let Some(highest) = from_above.next() else { return Ok(None) };
+    for found in [Some(highest), from_above.next()].into_iter().flatten() {
+        // Files are headed before they are named: a broken header is damage, and what the file held is unknown.
+        let header = found.header()?;
+        if found.number + 1 < highest.number {
+            return Err(missing(folder, found.number + 1, found.number, highest.number));
+        }
+        let bytes = found.bytes(header.size)?;
+        if group_at(&bytes, header.salt, found.number, HEADER_BYTES).is_some() {
+            return Ok(Some((found, bytes)));
+        }
+    }
+    Ok(None)
+}
+
+/// The log was made, but its first group was never whole.
+fn nothing_written(folder: &Folder) -> Result<Tail, OpenError> {
+    let numbers: Vec<u32> = folder.segments.keys().copied().collect();
+    let Some(found) = folder.segment(1).filter(|_| numbers == [1] || numbers == [1, 2]) else {
+        let lowest = folder.segments.values().next().expect("the folder has segments");
+        return Err(lowest.damaged(HEADER_BYTES, "the first group"));
+    };
+    let start = Position::new(1, HEADER_BYTES);
+    let mut tail = Tail { first: 1, last: 1, end: start, durable: Position(0), ..Tail::default() };
+    let header = found.header()?;
+    let bytes = found.bytes(header.size)?;
+    tail.look_beyond(&bytes, header.salt);
+    tail.bytes = bytes;
+    if let Some(prepared) = folder.segment(2) {
+        tail.look_at_prepared(prepared, found)?;
+    }
+    if tail.durable > start {
+        return Err(found.damaged(HEADER_BYTES, "the first group"));
+    }
+    Ok(tail)
+}
+
+/// The greatest lowest-segment that OPEN and TRIM entries name; 0: none does.
+fn first_in(mut entries: &[u8]) -> Result<u32, &'static str> {
+    let mut first = 0;
+    while !entries.is_empty() {
+        let entry = Entry::parse(entries)?;
+        let named = match entry.kind {
+            Kind::Open => entry.open().map(|(first, _)| first),
+            Kind::Trim => entry.trim(),
+            _ => Some(0),
+        };
+        first = first.max(named.ok_or("an entry's contents")?);
+        entries = &entries[entry.bytes..];
+    }
+    Ok(first)
+}
+
+/// Every segment from the first on must be there, whole, and of this log.
+fn check_files(folder: &Folder, tail: &Tail) -> Result<(), OpenError> {
+    let last = &folder.segments[&tail.last];
+    for number in tail.first..=tail.last {
+        let found =
+            folder.segment(number).ok_or_else(|| missing(folder, number, tail.first, tail.last))?;
+        found.header_of_log(last)?;
+    }
+    Ok(())
+}
+
+fn missing(folder: &Folder, number: u32, first: u32, last: u32) -> OpenError {
+    OpenError::MissingSegment {
+        file: format!("{}/{}", folder.name, segment_name(number)),
+        first,
+        last,
+    }
+}

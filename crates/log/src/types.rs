@@ -1,0 +1,131 @@
+//! The words of the log's public surface: positions, targets, metas, what recovery hands back.
+
+/// Where an entry or group ends: `segment << 32 | offset`. `Position(0)`: nothing to wait for.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, Ord, PartialOrd, Hash, Default)]
+pub struct Position(pub u64);
+
+impl Position {
+    pub(crate) fn new(segment: u32, offset: u64) -> Position {
+        debug_assert!(u32::try_from(offset).is_ok(), "segments are smaller than 4 GiB");
+        Position(u64::from(segment) << 32 | offset)
+    }
+
+    /// The segment's number.
+    pub fn segment(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// Bytes from the start of the segment's file.
+    pub fn offset(self) -> u64 {
+        self.0 & u64::from(u32::MAX)
+    }
+}
+
+/// The slot in which a job lies now. A copy made by reclaim gives it another one.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, Ord, PartialOrd, Hash)]
+pub struct Target {
+    /// The segment that holds the slot's entry.
+    pub segment: u32,
+    /// Slots are counted from 0 in each segment, in log order.
+    pub slot: u32,
+}
+
+impl Target {
+    pub(crate) fn to_u64(self) -> u64 {
+        u64::from(self.segment) << 32 | u64::from(self.slot)
+    }
+
+    pub(crate) fn from_u64(raw: u64) -> Target {
+        Target { segment: (raw >> 32) as u32, slot: raw as u32 }
+    }
+}
+
+/// A queue as the log is told of it. Call [`crate::Log::forget_queue`] before a number goes to another name.
+#[derive(Copy, Clone, Debug)]
+pub struct QueueRef<'a> {
+    /// The caller's stable, small index of the queue while it exists.
+    pub number: u32,
+    /// Looked at only when the current segment has not met the number yet.
+    pub name: &'a [u8],
+}
+
+/// What is known of a job besides queue and body.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub struct Meta<'a> {
+    /// From 1, never dealt twice.
+    pub id: u64,
+    /// 0 is the most urgent.
+    pub priority: u32,
+    /// The caller's unit; kept as given.
+    pub ttr: u32,
+    /// Wall clock, milliseconds.
+    pub created_ms: u64,
+    /// Wall clock, milliseconds; 0: none.
+    pub due_ms: u64,
+    /// The caller's number for it.
+    pub state: u8,
+    /// Opaque; at most 65,535 bytes.
+    pub options: &'a [u8],
+}
+
+/// One thing that lives in the log, given to the `restore` function of [`crate::Log::open`].
+#[derive(Debug)]
+pub enum Restored<'a> {
+    /// A job that is not finished.
+    Job {
+        /// Name it so in later entries.
+        target: Target,
+        /// End of the entry that made the slot.
+        position: Position,
+        /// The queue's name.
+        queue: &'a [u8],
+        /// The newest whole meta.
+        meta: Meta<'a>,
+        /// Payload of the newest COUNT, if newer than `meta`.
+        counters: Option<&'a [u8]>,
+        /// The body, as put.
+        body: &'a [u8],
+    },
+    /// The newest value of a key.
+    Fact {
+        /// The key.
+        key: &'a [u8],
+        /// Never empty: an empty value removes the fact.
+        value: &'a [u8],
+        /// End of its entry.
+        position: Position,
+    },
+}
+
+/// What recovery found.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct RecoveryReport {
+    /// The first id that was certainly never dealt.
+    pub next_id: u64,
+    /// Time of the newest group, wall clock milliseconds; 0 for a new log.
+    pub last_time_ms: u64,
+    /// Segments read.
+    pub segments: u64,
+    /// Bytes of groups read.
+    pub bytes: u64,
+    /// Groups read.
+    pub groups: u64,
+    /// Live jobs.
+    pub jobs: u64,
+    /// Live facts.
+    pub facts: u64,
+    /// Bytes cut off at the end, from where the chain of groups ends to the last byte of a whole group beyond
+    /// it (or of the torn one, where its header can still be read). They were never acknowledged.
+    pub cut_bytes: u64,
+    /// Whole groups among them.
+    pub cut_groups: u64,
+}
+
+/// What one [`crate::Log::commit_step`] did.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub struct Committed {
+    /// A group was written.
+    pub wrote: bool,
+    /// A sync was made.
+    pub synced: bool,
+}

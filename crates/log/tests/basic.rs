@@ -1,0 +1,124 @@
+//! Round trips on the real disk.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use lineshaft_log::{Log, Meta, OpenError, PosixDisk, QueueRef, Restored, Settings, Sync, Target};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Job {
+    target: Target,
+    queue: Vec<u8>,
+    id: u64,
+    priority: u32,
+    options: Vec<u8>,
+    counters: Option<Vec<u8>>,
+    body: Vec<u8>,
+}
+
+fn meta(id: u64) -> Meta<'static> {
+    Meta { id, priority: 7, ttr: 60, created_ms: 1, due_ms: 0, state: 2, options: b"opt" }
+}
+
+const QUEUE: QueueRef<'static> = QueueRef { number: 3, name: b"mails" };
+
+fn settings() -> Settings {
+    Settings { segment_bytes: 256 << 10, bytes_max: None, sync: Sync::Always }
+}
+
+type Facts = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Opens the folder; returns the jobs, the facts and the next id too.
+fn open(folder: &std::path::Path) -> (Log, Vec<Job>, Facts, u64) {
+    let disk = Arc::new(PosixDisk::new(folder).unwrap());
+    let (mut jobs, mut facts) = (Vec::new(), Vec::new());
+    let (log, report) = Log::open(disk, settings(), 1000, &mut |restored| match restored {
+        Restored::Job { target, queue, meta, counters, body, .. } => jobs.push(Job {
+            target,
+            queue: queue.to_vec(),
+            id: meta.id,
+            priority: meta.priority,
+            options: meta.options.to_vec(),
+            counters: counters.map(<[u8]>::to_vec),
+            body: body.to_vec(),
+        }),
+        Restored::Fact { key, value, .. } => facts.push((key.to_vec(), value.to_vec())),
+    })
+    .unwrap();
+    (log, jobs, facts, report.next_id)
+}
+
+#[test]
+fn what_was_appended_comes_back() {
+    let folder = tempfile::tempdir().unwrap();
+    {
+        let (log, jobs, ..) = open(folder.path());
+        assert_eq!((jobs.len(), log.id_limit()), (0, 1 + (1 << 20)));
+        let (kept, _) = log.put(1000, QUEUE, &meta(1), b"kept");
+        let (gone, _) = log.put(1000, QUEUE, &meta(2), b"gone");
+        let (updated, _) = log.put(1000, QUEUE, &meta(3), b"updated");
+        log.count(1000, kept, b"counted");
+        log.count(1000, gone, b"counted");
+        log.finish(1001, gone);
+        let other = QueueRef { number: 4, name: b"other" };
+        log.update(1001, updated, other, &Meta { priority: 9, options: b"", ..meta(3) });
+        log.fact(1001, b"pause", b"1");
+        log.fact(1001, b"gone", b"1");
+        let position = log.fact(1001, b"gone", b"");
+        assert!(log.durable() < position);
+        log.commit_step(1002).unwrap();
+        assert!(log.durable() >= position && log.released() >= position);
+    }
+    let (log, jobs, facts, next_id) = open(folder.path());
+    assert_eq!(next_id, 1 + (1 << 20));
+    assert_eq!(facts, [(b"pause".to_vec(), b"1".to_vec())]);
+    let job = |slot, id, queue: &[u8], priority, options: &[u8], counters, body: &[u8]| Job {
+        target: Target { segment: 1, slot },
+        queue: queue.to_vec(),
+        id,
+        priority,
+        options: options.to_vec(),
+        counters,
+        body: body.to_vec(),
+    };
+    let counted = Some(b"counted".to_vec());
+    assert_eq!(
+        jobs,
+        [
+            job(0, 1, b"mails", 7, b"opt", counted, b"kept"),
+            job(2, 3, b"other", 9, b"", None, b"updated")
+        ]
+    );
+    log.close(1003, 77).unwrap();
+    drop(log);
+    assert_eq!(open(folder.path()).3, 77);
+}
+
+#[test]
+fn bodies_of_all_sizes_cross_segments() {
+    let folder = tempfile::tempdir().unwrap();
+    let sizes = [0_usize, 1, 7, 8, 100, 65_535, 250_000, 262_144, 1 << 20, 3, 200_000, 200_000];
+    {
+        let (log, ..) = open(folder.path());
+        for (index, &size) in sizes.iter().enumerate() {
+            log.put(1000, QUEUE, &meta(index as u64 + 1), &vec![index as u8; size]);
+            if index % 3 == 0 {
+                log.commit_step(1000).unwrap();
+            }
+        }
+        log.commit_step(1000).unwrap();
+    }
+    let (_, jobs, ..) = open(folder.path());
+    let found: Vec<usize> = jobs.iter().map(|job| job.body.len()).collect();
+    assert_eq!(found, sizes);
+    assert!(jobs.iter().enumerate().all(|(i, job)| job.body.iter().all(|&b| b == i as u8)));
+}
+
+#[test]
+fn a_second_process_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_log, ..) = open(folder.path());
+    let disk = Arc::new(PosixDisk::new(folder.path()).unwrap());
+    let error = Log::open(disk, settings(), 1000, &mut |_| ()).unwrap_err();
+    assert!(matches!(error, OpenError::Locked { .. }), "{error}");
+}
