@@ -26,7 +26,7 @@ impl Engine {
         let mut counts = Counts::default();
         for (place, job) in self.jobs.iter() {
             assert_eq!(self.ids.get(job.id.0), Some(place), "job {} is in the index", job.id);
-            assert!(job.id.0 < self.next_id && job.order < self.next_id);
+            assert!(job.id.0 < self.next_id && job.order() < self.next_id);
             counts.add(job.state, job.priority);
             assert_eq!(job.lease().is_some(), job.state == State::Leased);
         }

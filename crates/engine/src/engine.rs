@@ -121,7 +121,6 @@ impl Engine {
         let due = self.now.plus_seconds(job.delay_s);
         let mut new = Job {
             id,
-            order: id.0,
             created: self.now,
             due,
             body,
@@ -129,7 +128,6 @@ impl Engine {
             queue,
             priority: job.priority,
             ttr_s: job.ttr_s,
-            takes: 0,
             state: State::Delayed,
         };
         if job.delay_s > 0 {
@@ -195,9 +193,8 @@ impl Engine {
         let due = self.now.plus_seconds(delay_s);
         let job = self.job_mut(slot);
         job.due = due;
-        let aside = job.aside();
-        aside.delay_s = delay_s;
-        aside.releases = aside.releases.saturating_add(1);
+        job.aside().delay_s = delay_s;
+        job.count(|counters| &mut counters.releases);
         let next = if delay_s > 0 { State::Delayed } else { State::Ready };
         self.change_state(slot, next);
         effects.records.push(Record::Update(slot));
@@ -221,9 +218,9 @@ impl Engine {
         self.set_priority(slot, priority);
         let buried_order = self.next_buried;
         self.next_buried += 1;
-        let aside = self.job_mut(slot).aside();
-        aside.buried_order = buried_order;
-        aside.buries = aside.buries.saturating_add(1);
+        let job = self.job_mut(slot);
+        job.aside().buried_order = buried_order;
+        job.count(|counters| &mut counters.buries);
         self.change_state(slot, State::Buried);
         effects.records.push(Record::Update(slot));
         self.enlist(slot);
@@ -244,8 +241,7 @@ impl Engine {
 
     /// Makes a job ready that was just taken off the delayed or buried list.
     pub(crate) fn kick_delisted(&mut self, slot: JobSlot, effects: &mut Effects) {
-        let aside = self.job_mut(slot).aside();
-        aside.kicks = aside.kicks.saturating_add(1);
+        self.job_mut(slot).count(|counters| &mut counters.kicks);
         self.change_state(slot, State::Ready);
         effects.records.push(Record::Update(slot));
         self.offer(slot, effects);

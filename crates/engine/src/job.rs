@@ -1,11 +1,11 @@
 //! A job: what it is, what state it is in, and which changes of state are legal.
 
-use std::sync::Arc;
+use std::num::NonZeroU64;
 
 use crate::ids::{JobId, LeaseId, Millis, QueueId, SessionId};
 
 /// The bytes of a job. Counted, so that a body is held once however many jobs or replies use it.
-pub type Body = Arc<[u8]>;
+pub type Body = triomphe::Arc<[u8]>;
 
 /// Where a job stands.
 ///
@@ -116,7 +116,6 @@ pub struct JobStatus {
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) id: JobId,
-    pub(crate) order: u64,
     pub(crate) created: Millis,
     /// Delayed: when it becomes ready. Leased: the deadline. Else of no meaning.
     pub(crate) due: Millis,
@@ -125,24 +124,22 @@ pub(crate) struct Job {
     pub(crate) queue: QueueId,
     pub(crate) priority: u32,
     pub(crate) ttr_s: u32,
-    pub(crate) takes: u32,
     pub(crate) state: State,
 }
 
-/// What most jobs never need.
-#[derive(Clone, Debug, Default)]
+/// What a job does not need that was put and never taken, as most of a long queue.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Aside {
     pub(crate) delay_s: u32,
-    pub(crate) timeouts: u32,
-    pub(crate) releases: u32,
-    pub(crate) buries: u32,
-    pub(crate) kicks: u32,
+    pub(crate) counters: Counters,
+    /// The order number, where it is not the job's id.
+    pub(crate) order: Option<NonZeroU64>,
     pub(crate) buried_order: u64,
     pub(crate) lease: Option<Lease>,
 }
 
 /// A hand-out: who holds the job.
-#[derive(Copy, Clone, Debug)]
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Lease {
     pub(crate) id: LeaseId,
     pub(crate) holder: SessionId,
@@ -161,18 +158,32 @@ impl Job {
         self.aside.as_ref().map_or(0, |aside| aside.buried_order)
     }
 
+    pub(crate) fn order(&self) -> u64 {
+        let order = self.aside.as_ref().and_then(|aside| aside.order);
+        order.map_or(self.id.0, NonZeroU64::get)
+    }
+
     pub(crate) fn ready_key(&self) -> (u64, u64) {
-        (u64::from(self.priority), self.order)
+        (u64::from(self.priority), self.order())
     }
 
     pub(crate) fn counters(&self) -> Counters {
-        let mut counters = Counters { takes: self.takes, ..Counters::default() };
-        if let Some(aside) = &self.aside {
-            counters.timeouts = aside.timeouts;
-            counters.releases = aside.releases;
-            counters.buries = aside.buries;
-            counters.kicks = aside.kicks;
-        }
-        counters
+        self.aside.as_ref().map_or_else(Counters::default, |aside| aside.counters)
+    }
+
+    /// Counts one more of something that happened to the job.
+    pub(crate) fn count(&mut self, counter: impl FnOnce(&mut Counters) -> &mut u32) {
+        let counter = counter(&mut self.aside().counters);
+        *counter = counter.saturating_add(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_is_small() {
+        assert_eq!(std::mem::size_of::<Job>(), 64);
     }
 }

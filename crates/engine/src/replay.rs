@@ -1,5 +1,7 @@
 //! Bringing jobs back from the log before the first session opens.
 
+use std::num::NonZeroU64;
+
 use crate::engine::Engine;
 use crate::ids::JobSlot;
 use crate::job::{Aside, Body, Job, JobFacts, State};
@@ -23,31 +25,22 @@ impl Engine {
         }
         let queue = self.queue_or_create(queue);
         let overdue = facts.state == State::Delayed && facts.due <= self.now;
-        let counters = facts.counters;
         let aside = Aside {
             delay_s: facts.delay_s,
-            timeouts: counters.timeouts,
-            releases: counters.releases,
-            buries: counters.buries,
-            kicks: counters.kicks,
+            counters: facts.counters,
+            order: NonZeroU64::new(facts.order).filter(|order| order.get() != facts.id.0),
             buried_order: facts.buried_order,
             lease: None,
         };
-        let plain = aside.delay_s == 0
-            && aside.buried_order == 0
-            && (counters.timeouts, counters.releases, counters.buries, counters.kicks)
-                == (0, 0, 0, 0);
         let slot = self.add_job(Job {
             id: facts.id,
-            order: facts.order,
             created: facts.created,
             due: facts.due,
             body,
-            aside: if plain { None } else { Some(Box::new(aside)) },
+            aside: (aside != Aside::default()).then(|| Box::new(aside)),
             queue,
             priority: facts.priority,
             ttr_s: facts.ttr_s,
-            takes: counters.takes,
             state: if overdue || facts.state == State::Leased { State::Ready } else { facts.state },
         });
         self.next_id = self.next_id.max(facts.id.0 + 1).max(facts.order + 1);

@@ -69,7 +69,7 @@ impl Engine {
         JobFacts {
             id: job.id,
             priority: job.priority,
-            order: job.order,
+            order: job.order(),
             state: if job.state == State::Leased { State::Ready } else { job.state },
             created: job.created,
             due: if delayed { job.due } else { Millis(0) },

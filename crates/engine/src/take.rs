@@ -110,7 +110,7 @@ impl Engine {
         let lease = Lease { id: self.deal_lease(), holder: session };
         let deadline = self.deadline(self.job(slot).ttr_s);
         let job = self.job_mut(slot);
-        job.takes = job.takes.saturating_add(1);
+        job.count(|counters| &mut counters.takes);
         job.due = deadline;
         job.aside().lease = Some(lease);
         let handout = Handout { job: slot, id: job.id, lease: lease.id, body: job.body.clone() };

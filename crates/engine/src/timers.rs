@@ -104,8 +104,7 @@ impl Engine {
     /// The ttr of a leased job is over: it is ready again.
     fn time_out(&mut self, slot: JobSlot, effects: &mut Effects) {
         self.end_lease(slot);
-        let aside = self.job_mut(slot).aside();
-        aside.timeouts = aside.timeouts.saturating_add(1);
+        self.job_mut(slot).count(|counters| &mut counters.timeouts);
         self.timeouts += 1;
         effects.records.push(Record::Count(slot));
         self.return_job(slot, effects);
