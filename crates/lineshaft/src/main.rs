@@ -13,6 +13,10 @@ use clap::Parser;
 
 use cli::{Cli, Command};
 
+/// The system's allocator keeps most of what a backlog took; this one gives it back.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     match run(Cli::parse()) {
         Ok(code) => code,
@@ -34,6 +38,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Peek(arguments)) => commands::peek::run(&arguments),
         Some(Command::Kick(arguments)) => commands::kick::run(&arguments),
         Some(Command::Watch(arguments)) => commands::watch::run(arguments),
+        Some(Command::Bench(arguments)) => bench::run(arguments).map(|()| ExitCode::SUCCESS),
     }
 }
 
