@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 
 /// No reply that is waited for takes longer.
-const REPLY_MAX: Duration = Duration::from_secs(60);
+const REPLY_MAX: Duration = Duration::from_mins(1);
 
 /// One connection.
 #[derive(Debug)]
@@ -108,5 +108,13 @@ impl Client {
         let text = String::from_utf8_lossy(&text);
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
         Ok(line.with_context(|| format!("the statistics have no {name}"))?.trim().parse()?)
+    }
+
+    /// The socket, for a caller that waits on many of them. All replies must have been read.
+    pub(crate) fn into_nonblocking(self) -> anyhow::Result<mio::net::TcpStream> {
+        assert!(self.stream.buffer().is_empty(), "a reply would be lost");
+        let stream = self.stream.into_inner();
+        stream.set_nonblocking(true)?;
+        Ok(mio::net::TcpStream::from_std(stream))
     }
 }

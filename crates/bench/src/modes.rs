@@ -85,7 +85,7 @@ pub(crate) fn trip(args: &TripArgs) -> anyhow::Result<()> {
         meter: &meter,
     })?;
     drop(meter);
-    let mut table = Table::new(&["mode", "trips", "p50", "p90", "p99", "p99.9", "max"]);
+    let mut table = Table::new(1, &["mode", "trips", "p50", "p90", "p99", "p99.9", "max"]);
     let mut cells = vec!["trip".to_owned(), report.trips.to_string()];
     cells.extend(latency_cells(&report.latency));
     table.row(cells);
@@ -101,7 +101,7 @@ pub(crate) fn idle(args: &IdleArgs) -> anyhow::Result<()> {
     let report = idle::run(args.target.address, connections, args.target.server_pid, hold, &meter)?;
     drop(meter);
     let mut table =
-        Table::new(&["mode", "connections", "resident before", "resident after", "bytes each"]);
+        Table::new(1, &["mode", "connections", "resident before", "resident after", "bytes each"]);
     table.row(idle_cells(&report));
     show(&args.target, &report, &table)
 }
@@ -192,19 +192,22 @@ fn show_load(
     load: &LoadArgs,
     report: &LoadReport,
 ) -> anyhow::Result<()> {
-    let mut table = Table::new(&[
-        "mode",
-        "load",
-        "done",
-        "rate",
-        "p50",
-        "p90",
-        "p99",
-        "p99.9",
-        "max",
-        "server CPU",
-        "generator",
-    ]);
+    let mut table = Table::new(
+        1,
+        &[
+            "mode",
+            "load",
+            "done",
+            "rate",
+            "p50",
+            "p90",
+            "p99",
+            "p99.9",
+            "max",
+            "server CPU",
+            "generator",
+        ],
+    );
     let mut cells = vec![
         mode.to_owned(),
         format!("{}×{}", load.connections, load.depth),
@@ -230,7 +233,7 @@ fn latency_cells(latency: &LatencySummary) -> [String; 5] {
 
 fn idle_cells(report: &IdleReport) -> Vec<String> {
     let mebibytes = |bytes: Option<u64>| {
-        bytes.map_or("–".to_owned(), |b| format!("{:.1} MiB", b as f64 / 1048576.0))
+        bytes.map_or("–".to_owned(), |b| format!("{:.1} MiB", b as f64 / 1_048_576.0))
     };
     vec![
         "idle".to_owned(),

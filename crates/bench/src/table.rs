@@ -5,13 +5,19 @@
 #[derive(Debug)]
 pub(crate) struct Table {
     head: Vec<String>,
+    /// How many columns, from the first, hold words and are aligned to the left; figures go to the right.
+    word_columns: usize,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// An empty table.
-    pub(crate) fn new(head: &[&str]) -> Self {
-        Self { head: head.iter().map(ToString::to_string).collect(), rows: Vec::new() }
+    /// An empty table whose first `word_columns` hold words.
+    pub(crate) fn new(word_columns: usize, head: &[&str]) -> Self {
+        Self {
+            head: head.iter().map(ToString::to_string).collect(),
+            word_columns,
+            rows: Vec::new(),
+        }
     }
 
     /// Appends a row.
@@ -20,7 +26,7 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// Columns padded with blanks: the first to the right, all others to the left.
+    /// Columns padded with blanks.
     pub(crate) fn text(&self) -> String {
         let mut widths = vec![0; self.head.len()];
         for row in std::iter::once(&self.head).chain(&self.rows) {
@@ -33,9 +39,13 @@ impl Table {
             let mut line = String::new();
             for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
                 let padding = " ".repeat(width - cell.chars().count());
-                match column {
-                    0 => line.extend([cell, padding.as_str()]),
-                    _ => line.extend(["  ", padding.as_str(), cell]),
+                if column > 0 {
+                    line.push_str("  ");
+                }
+                if column < self.word_columns {
+                    line.extend([cell, padding.as_str()]);
+                } else {
+                    line.extend([padding.as_str(), cell]);
                 }
             }
             text.push_str(line.trim_end());
@@ -44,11 +54,11 @@ impl Table {
         text
     }
 
-    /// A Markdown table; the first `text_columns` are aligned to the left, all others to the right.
-    pub(crate) fn markdown(&self, text_columns: usize) -> String {
+    /// A Markdown table.
+    pub(crate) fn markdown(&self) -> String {
         let mut text = markdown_line(&self.head);
-        let rule =
-            (0..self.head.len()).map(|column| if column < text_columns { "---" } else { "---:" });
+        let rule = (0..self.head.len())
+            .map(|column| if column < self.word_columns { "---" } else { "---:" });
         text.push_str(&markdown_line(&rule.map(String::from).collect::<Vec<_>>()));
         for row in &self.rows {
             text.push_str(&markdown_line(row));
@@ -87,7 +97,7 @@ mod tests {
     use super::*;
 
     fn sample() -> Table {
-        let mut table = Table::new(&["work", "p50", "rate"]);
+        let mut table = Table::new(1, &["work", "p50", "rate"]);
         table.row(vec!["put".into(), "12 µs".into(), "134 k/s".into()]);
         table.row(vec!["take|give".into(), "9 µs".into(), "7 k/s".into()]);
         table
@@ -111,7 +121,7 @@ take|give   9 µs    7 k/s
 | put | 12 µs | 134 k/s |
 | take\\|give | 9 µs | 7 k/s |
 ";
-        assert_eq!(sample().markdown(1), expected);
+        assert_eq!(sample().markdown(), expected);
     }
 
     #[test]

@@ -1,5 +1,203 @@
-//! Side-by-side comparison.
+//! Side-by-side comparison: Lineshaft and its peers in one run, in interleaved rounds, judged against the goals.
+//!
+//! What must stay true: whatever happens, no server and no folder outlives the run; and a figure is never shown
+//! when one of its rounds failed.
+
+mod bare_sync;
+mod document;
+mod lab;
+mod lateness;
+mod memory;
+mod restart;
+mod result;
+mod rows;
+mod server;
+mod work;
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use anyhow::Context;
+
+use self::lab::{Lab, Sizes};
+use self::result::{CellResult, Comparison, Results};
+use self::rows::{Row, Verdict};
+use self::server::Programs;
+use self::work::Cell;
 use crate::args::CompareArgs;
-pub(crate) fn run(_args: &CompareArgs) -> anyhow::Result<()> {
+use crate::machine::Machine;
+use crate::{interrupt, process};
+
+/// Rounds of a quick run; enough for a median that ignores one bad round.
+const QUICK_ROUNDS: u32 = 3;
+
+/// `bench compare`.
+pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<()> {
+    let rows = selected(&args.rows)?;
+    let programs = programs(args)?;
+    let versions = versions(&programs);
+    let scratch = args.scratch.clone().unwrap_or_else(std::env::temp_dir);
+    let machine = Machine::here(&scratch);
+    let sizes = Sizes::new(args)?;
+    let rounds = if args.quick { args.rounds.min(QUICK_ROUNDS) } else { args.rounds };
+    process::pin(programs.generator_cpu)?;
+    let mut lab = Lab::new(programs.clone(), sizes.clone(), &scratch)?;
+    let results = measure_all(&mut lab, &rows, rounds)?;
+    drop(lab);
+    let comparison = Comparison {
+        machine,
+        versions,
+        rounds,
+        quick: args.quick,
+        server_cpu: programs.server_cpu,
+        generator_cpu: programs.generator_cpu,
+        command: command_line(),
+        rows: result::judge(&rows, &results),
+        spreads: result::spreads(&results),
+        sizes,
+    };
+    publish(args, &comparison)
+}
+
+fn publish(args: &CompareArgs, comparison: &Comparison) -> anyhow::Result<()> {
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(comparison)?);
+    } else {
+        print!("{}", document::text(comparison));
+    }
+    if let Some(path) = &args.write {
+        let page = document::markdown(comparison);
+        fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let bad = |verdict| matches!(verdict, Verdict::Below | Verdict::NotMeasured);
+    let below: Vec<&str> =
+        comparison.rows.iter().filter(|row| bad(row.verdict)).map(|row| row.id).collect();
+    anyhow::ensure!(
+        !args.check || below.is_empty(),
+        "below the floor or not measured: {}",
+        below.join(", ")
+    );
     Ok(())
+}
+
+/// The rows to measure: all, or those that were named.
+fn selected(names: &[String]) -> anyhow::Result<Vec<Row>> {
+    let all = rows::all();
+    let ids: BTreeSet<&str> = all.iter().map(|row| row.id).collect();
+    for name in names {
+        let known = ids.iter().any(|id| id.eq_ignore_ascii_case(name));
+        anyhow::ensure!(
+            known,
+            "there is no row {name}; rows: {}",
+            Vec::from_iter(ids.clone()).join(", ")
+        );
+    }
+    let wanted =
+        |row: &Row| names.is_empty() || names.iter().any(|name| row.id.eq_ignore_ascii_case(name));
+    Ok(all.into_iter().filter(wanted).collect())
+}
+
+fn programs(args: &CompareArgs) -> anyhow::Result<Programs> {
+    let allowed = process::allowed_cpus()?;
+    let first = *allowed.first().context("no processor is allowed")?;
+    let server_cpu = args.server_cpu.unwrap_or(first);
+    let other = allowed.iter().copied().find(|&cpu| cpu != server_cpu).unwrap_or(server_cpu);
+    let lineshaft = match &args.lineshaft {
+        Some(path) => path.clone(),
+        None => std::env::current_exe().context("cannot find this program; use --lineshaft")?,
+    };
+    Ok(Programs {
+        lineshaft,
+        beanstalkd: args.beanstalkd.clone(),
+        redis_server: args.redis_server.clone(),
+        server_cpu,
+        generator_cpu: args.generator_cpu.unwrap_or(other),
+    })
+}
+
+fn versions(programs: &Programs) -> Vec<String> {
+    let known = [
+        Programs::version(&programs.lineshaft, "--version"),
+        Programs::version(&programs.beanstalkd, "-v"),
+        Programs::version(&programs.redis_server, "--version"),
+    ];
+    known.into_iter().flatten().collect()
+}
+
+/// Measures every cell that the rows need, round by round. A cell that fails is not tried again.
+fn measure_all(lab: &mut Lab, rows: &[Row], rounds: u32) -> anyhow::Result<Results> {
+    let cells: BTreeSet<Cell> =
+        rows.iter().flat_map(|row| [Some(row.ours), row.theirs]).flatten().collect();
+    let mut results: Results = cells.iter().map(|&cell| (cell, CellResult::default())).collect();
+    for round in 0..rounds {
+        for cell in ordered(&cells, round) {
+            let result = results.get_mut(&cell).expect("every cell has a result");
+            if result.error.is_some() {
+                continue;
+            }
+            lab.meter().show(format!(
+                "round {} of {rounds}: {}, {}",
+                round + 1,
+                cell.work,
+                cell.peer
+            ));
+            match lab.measure(cell) {
+                Ok(sample) => result.samples.push(sample),
+                Err(error) => {
+                    interrupt::check()?;
+                    result.error = Some(format!("{error:#}"));
+                }
+            }
+        }
+    }
+    Ok(results)
+}
+
+/// The cells of a round: work by work, and within a work another server first in each round.
+fn ordered(cells: &BTreeSet<Cell>, round: u32) -> Vec<Cell> {
+    let cells: Vec<Cell> = cells.iter().copied().collect();
+    let mut ordered = Vec::with_capacity(cells.len());
+    for group in cells.chunk_by(|left, right| left.work == right.work) {
+        let mut group = group.to_vec();
+        let turn = round as usize % group.len();
+        group.rotate_left(turn);
+        ordered.extend(group);
+    }
+    ordered
+}
+
+/// The command line as somebody would type it.
+fn command_line() -> String {
+    let mut words = vec!["lineshaft".to_owned(), "bench".to_owned()];
+    words.extend(std::env::args().skip(1).skip_while(|word| word == "bench"));
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::work::{Peer, Work};
+    use super::*;
+
+    #[test]
+    fn rounds_begin_with_different_servers() {
+        let cells = [Peer::Lineshaft, Peer::Beanstalkd].map(|peer| Cell { work: Work::Trip, peer });
+        let cells = BTreeSet::from(cells);
+        let first = |round| ordered(&cells, round)[0].peer;
+        assert_eq!(
+            [first(0), first(1), first(2)],
+            [Peer::Lineshaft, Peer::Beanstalkd, Peer::Lineshaft]
+        );
+        assert_eq!(ordered(&cells, 7).len(), 2);
+    }
+
+    #[test]
+    fn rows_are_selected_by_name() {
+        let ids = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+            selected(&names).map(|rows| rows.iter().map(|row| row.id).collect::<Vec<_>>())
+        };
+        assert_eq!(ids(&["t1", "M4"]).expect("both exist"), ["T1", "M4"]);
+        assert!(ids(&[]).expect("all").len() > 20);
+        assert!(ids(&["T99"]).is_err());
+    }
 }

@@ -1,0 +1,32 @@
+//! The disk alone: append a record to a growing file, sync it, again. No server with one client that waits for
+//! each reply can be faster than this on the same file system.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::work::{Metric, Sample};
+use crate::interrupt;
+
+/// Appends records of `record_bytes` in `folder` for `duration`.
+pub(super) fn run(
+    folder: &Path,
+    record_bytes: usize,
+    duration: Duration,
+) -> anyhow::Result<Sample> {
+    let mut file = File::create(folder.join("bare"))?;
+    let record = vec![b'x'; record_bytes];
+    let start = Instant::now();
+    let mut records: u32 = 0;
+    while start.elapsed() < duration {
+        interrupt::check()?;
+        file.write_all(&record)?;
+        file.sync_data()?;
+        records += 1;
+    }
+    Ok(Sample::from([(
+        Metric::OperationsPerSecond,
+        f64::from(records) / start.elapsed().as_secs_f64(),
+    )]))
+}

@@ -1,0 +1,231 @@
+//! The result for people: a table on the terminal, a page in Markdown.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::result::{Comparison, Outcome};
+use super::rows::Verdict;
+use super::work::Metric;
+use crate::table::{Table, three_digits};
+
+const NONE: &str = "–";
+
+/// The table of the terminal.
+pub(super) fn text(comparison: &Comparison) -> String {
+    let mut text = outcome_table(&comparison.rows).text();
+    for note in notes(comparison) {
+        let _ = write!(text, "\n{note}");
+    }
+    text.push('\n');
+    text
+}
+
+/// The page.
+pub(super) fn markdown(comparison: &Comparison) -> String {
+    let mut page = String::from("# Performance\n\n");
+    page.push_str(
+        "Lineshaft beside the servers it replaces, measured on one machine in one run. The page is written by\n\
+         the command at its end; absolute figures belong to this machine, ratios travel better.\n\n",
+    );
+    page.push_str("## Result\n\n");
+    page.push_str(&outcome_table(&comparison.rows).markdown());
+    page.push_str(
+        "\nA *floor* is the least the project accepts, a *reach* is what it aims at. For a ratio Lineshaft is\n\
+         divided by its peer (D1: the peer by Lineshaft). CPU is the server's processor time for one operation.\n\
+         Lateness counts from the due moment and includes a network round trip.\n",
+    );
+    let notes = notes(comparison);
+    if !notes.is_empty() {
+        page.push('\n');
+        for note in notes {
+            let _ = writeln!(page, "- {note}");
+        }
+    }
+    page.push_str(&machine(comparison));
+    page.push_str(&method(comparison));
+    page.push_str("\n## All measurements\n\nMedian, lowest and highest over the rounds.\n\n");
+    page.push_str(&spread_table(comparison).markdown());
+    page
+}
+
+fn outcome_table(outcomes: &[Outcome]) -> Table {
+    let mut table = Table::new(
+        5,
+        &[
+            "#", "Work", "Measured", "Against", "Verdict", "Ours", "Theirs", "Ratio", "Floor",
+            "Reach", "CPU each",
+        ],
+    );
+    for outcome in outcomes {
+        let metric = outcome.metric;
+        let show = |value: Option<f64>| value.map_or(NONE.to_owned(), |value| metric.show(value));
+        let ratio = outcome.row.goal.is_ratio();
+        let bound = |bound: Option<f64>| match bound {
+            None => NONE.to_owned(),
+            Some(bound) if ratio => format!("{} {bound}×", outcome.row.goal.sign()),
+            Some(bound) => format!("{} {}", outcome.row.goal.sign(), metric.show(bound)),
+        };
+        let plain_ratio =
+            outcome.figure.filter(|_| ratio).or_else(|| Some(outcome.ours? / outcome.theirs?));
+        table.row(vec![
+            outcome.id.to_owned(),
+            outcome.what.clone(),
+            outcome.subject.clone(),
+            outcome.peer.clone(),
+            show_verdict(outcome.verdict).to_owned(),
+            show(outcome.ours),
+            show(outcome.theirs),
+            plain_ratio.filter(|ratio| ratio.is_finite()).map_or(NONE.to_owned(), show_ratio),
+            bound(outcome.floor),
+            bound(outcome.reach),
+            show_cpu(outcome),
+        ]);
+    }
+    table
+}
+
+fn show_ratio(ratio: f64) -> String {
+    format!("{}×", three_digits(ratio))
+}
+
+fn show_verdict(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Reach => "reach",
+        Verdict::Floor => "floor",
+        Verdict::Below => "BELOW",
+        Verdict::Shown => NONE,
+        Verdict::NotMeasured => "not measured",
+    }
+}
+
+fn show_cpu(outcome: &Outcome) -> String {
+    match (outcome.cpu_ours_us, outcome.cpu_theirs_us) {
+        (Some(ours), Some(theirs)) => {
+            format!("{} / {} µs", three_digits(ours), three_digits(theirs))
+        }
+        (Some(ours), None) => format!("{} µs", three_digits(ours)),
+        (None, Some(theirs)) => format!("{NONE} / {} µs", three_digits(theirs)),
+        (None, None) => NONE.to_owned(),
+    }
+}
+
+/// What a reader must know before trusting a figure.
+fn notes(comparison: &Comparison) -> Vec<String> {
+    let mut notes = Vec::new();
+    if comparison.quick {
+        notes.push(
+            "This was a quick run: few rounds, short measurements, small backlogs.".to_owned(),
+        );
+    }
+    if comparison.server_cpu == comparison.generator_cpu {
+        notes.push(
+            "Servers and generator shared one processor: the generator measures itself, too."
+                .to_owned(),
+        );
+    }
+    if comparison.machine.disk_is_memory() {
+        notes.push(
+            "The servers' data lay in memory (tmpfs): durable rows say nothing; use --scratch."
+                .to_owned(),
+        );
+    }
+    for spread in &comparison.spreads {
+        if spread.metric == Metric::GeneratorShare && spread.median > 0.95 {
+            notes.push(format!(
+                "{}, {}: the generator was {} busy, so the server may be faster than shown.",
+                spread.work,
+                spread.peer,
+                spread.metric.show(spread.median)
+            ));
+        }
+    }
+    // The same reason often stands behind many rows: say it once.
+    let mut errors: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for outcome in &comparison.rows {
+        if let Some(error) = &outcome.error {
+            let ids = errors.entry(error).or_default();
+            if ids.last() != Some(&outcome.id) {
+                ids.push(outcome.id);
+            }
+        }
+    }
+    notes.extend(
+        errors
+            .into_iter()
+            .map(|(error, ids)| format!("Not measured ({}): {error}", ids.join(", "))),
+    );
+    notes
+}
+
+fn machine(comparison: &Comparison) -> String {
+    let machine = &comparison.machine;
+    let kind = if machine.is_virtual { "virtual machine" } else { "machine" };
+    let mut text = format!(
+        "\n## Machine\n\n{} {kind}, {} processors, {:.0} GiB of memory, Linux {}, data on {}. Measured on {}.\n",
+        machine.processor,
+        machine.processors,
+        machine.memory_gib,
+        machine.kernel,
+        machine.file_system,
+        machine.date
+    );
+    text.push_str("Versions: ");
+    text.push_str(&comparison.versions.join("; "));
+    text.push_str(".\n");
+    text
+}
+
+fn method(comparison: &Comparison) -> String {
+    let sizes = &comparison.sizes;
+    format!(
+        "\n## Method\n\n\
+         - {rounds} rounds. In each round every measurement is made once on every server, one server after the\n  \
+           other in an order that changes from round to round; the table shows medians of the rounds. Each\n  \
+           measurement begins with a fresh server and an empty folder (restarts apart).\n\
+         - Servers are bound to processor {server}, the load generator to processor {generator}; everything goes\n  \
+           over loopback. Bodies are 100 bytes unless the row says otherwise.\n\
+         - `50×32` means 50 connections with 32 operations in flight on each, closed loop: the next operation is\n  \
+           sent when one has ended. {warm_up:.1} s of warm-up, then {seconds:.1} s are measured.\n\
+         - Takes are pairs of `reserve-with-timeout 0` and `delete`; before them the queue is filled, for at most\n  \
+           {fill_seconds:.1} s or {fill} jobs.\n\
+         - Processor time comes from the scheduler's accounting of all threads of the server (`schedstat`),\n  \
+           memory from the resident size in `smaps_rollup`.\n\
+         - \"append + fdatasync\" is a loop in this program: append 100 bytes to a growing file, sync, again.\n\
+         - Latency: one put at a time, 1,000 a second, to a consumer that already waits in `reserve`.\n\
+         - Timers: {timers} delays of 1 s, {timers} ttr of 2 s on connections that stay silent, {timers} timeouts\n  \
+           of 1 s, all at once; \"busy\" adds 20,000 puts a second. What never comes counts as 5 s late.\n\
+         - Memory: {memory_jobs} jobs, deleted in random order, memory read 3 s later; {idle} connections that\n  \
+           sent one request each.\n\
+         - Restart: {restart_jobs} jobs, SIGKILL, start; the time ends with the first reply, and every job must\n  \
+           be there. The page cache is warm for everybody.\n\n\
+         To repeat it on a machine of yours:\n\n    {command}\n",
+        rounds = comparison.rounds,
+        server = comparison.server_cpu,
+        generator = comparison.generator_cpu,
+        warm_up = sizes.warm_up.as_secs_f64(),
+        seconds = sizes.duration.as_secs_f64(),
+        fill_seconds = 2.0 * (sizes.duration + sizes.warm_up).as_secs_f64(),
+        fill = sizes.fill_jobs,
+        timers = sizes.timers,
+        memory_jobs = sizes.memory_jobs,
+        idle = sizes.idle_connections,
+        restart_jobs = sizes.restart_jobs,
+        command = comparison.command,
+    )
+}
+
+fn spread_table(comparison: &Comparison) -> Table {
+    let mut table = Table::new(3, &["Work", "Server", "Figure", "Median", "Lowest", "Highest"]);
+    for spread in &comparison.spreads {
+        let show = |value| spread.metric.show(value);
+        table.row(vec![
+            spread.work.clone(),
+            spread.peer.clone(),
+            spread.metric.name().to_owned(),
+            show(spread.median),
+            show(spread.lowest),
+            show(spread.highest),
+        ]);
+    }
+    table
+}

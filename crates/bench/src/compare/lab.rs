@@ -1,0 +1,287 @@
+//! Carries out single measurements: starts the server of a cell, loads it, reads the figures, ends it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use tempfile::TempDir;
+
+use super::server::{Programs, Server};
+use super::work::{Cell, Metric, Peer, Sample, Shape, Work};
+use super::{bare_sync, lateness, memory, restart};
+use crate::args::CompareArgs;
+use crate::driver::{Beanstalk, Driver, Redis};
+use crate::load::{self, LoadPlan, LoadReport};
+use crate::meter::Meter;
+use crate::modes::{drivers, put_drivers, take_drivers};
+use crate::process;
+use crate::trip::{self, TripPlan};
+
+/// Bytes in a body, unless a measurement says otherwise.
+const BODY_BYTES: usize = 100;
+/// List of the redis measurements.
+const LIST: &str = "bench";
+/// Upper bound of a run that ends by a count.
+const COUNTED_RUN_MAX: Duration = Duration::from_mins(5);
+
+/// How much of everything.
+#[derive(Clone, Debug)]
+pub(super) struct Sizes {
+    pub(super) duration: Duration,
+    pub(super) warm_up: Duration,
+    pub(super) trip: Duration,
+    /// Most jobs that are put for a take measurement; filling ends earlier when it takes long.
+    pub(super) fill_jobs: u64,
+    pub(super) memory_jobs: u64,
+    pub(super) restart_jobs: u64,
+    pub(super) idle_connections: usize,
+    /// Timers of each kind in a lateness measurement.
+    pub(super) timers: usize,
+}
+
+impl Sizes {
+    /// Sizes for a full or a quick run.
+    pub(super) fn new(args: &CompareArgs) -> anyhow::Result<Self> {
+        let duration = crate::modes::seconds(args.seconds)?;
+        let files = process::raise_file_limit() as usize;
+        let full = Self {
+            duration,
+            warm_up: duration.mul_f64(0.3),
+            trip: duration.mul_f64(2.0),
+            fill_jobs: 3_000_000,
+            memory_jobs: 1_000_000,
+            restart_jobs: 1_000_000,
+            // A server needs some files for itself.
+            idle_connections: 10_000.min(files.saturating_sub(500)),
+            timers: 300,
+        };
+        if !args.quick {
+            return Ok(full);
+        }
+        Ok(Self {
+            duration: duration.mul_f64(0.3),
+            warm_up: duration.mul_f64(0.1),
+            trip: duration.mul_f64(0.5),
+            fill_jobs: 500_000,
+            memory_jobs: 200_000,
+            restart_jobs: 200_000,
+            idle_connections: 3_000.min(full.idle_connections),
+            timers: 100,
+        })
+    }
+}
+
+/// Everything a measurement needs.
+#[derive(Debug)]
+pub(super) struct Lab {
+    pub(super) programs: Programs,
+    pub(super) sizes: Sizes,
+    scratch: TempDir,
+    meter: Meter,
+    /// Folders with full logs, for the restarts of all rounds.
+    logs: BTreeMap<Peer, TempDir>,
+}
+
+impl Lab {
+    /// Prepares a folder for the servers' data; it goes when the lab is dropped.
+    pub(super) fn new(programs: Programs, sizes: Sizes, scratch: &PathBuf) -> anyhow::Result<Self> {
+        let scratch = tempfile::Builder::new()
+            .prefix("lineshaft-bench-")
+            .tempdir_in(scratch)
+            .with_context(|| format!("cannot make a folder in {}", scratch.display()))?;
+        Ok(Self { programs, sizes, scratch, meter: Meter::new(), logs: BTreeMap::new() })
+    }
+
+    pub(super) fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
+    /// Measures a cell once.
+    pub(super) fn measure(&mut self, cell: Cell) -> anyhow::Result<Sample> {
+        match cell.work {
+            Work::BareSync => {
+                let folder = self.folder()?;
+                process::pin(self.programs.server_cpu)?;
+                let sample = bare_sync::run(folder.path(), BODY_BYTES, self.sizes.duration);
+                process::pin(self.programs.generator_cpu)?;
+                return sample;
+            }
+            Work::Restart => return self.restart(cell.peer),
+            _ => {}
+        }
+        let folder = self.folder()?;
+        let mut server = Server::start(&self.programs, cell.peer, folder.path())?;
+        let sample = self.measure_on(cell, &server);
+        // A server that died says why; that helps more than what its client saw.
+        server.check_alive()?;
+        sample
+    }
+
+    fn measure_on(&self, cell: Cell, server: &Server) -> anyhow::Result<Sample> {
+        match cell.work {
+            Work::Put(shape) => self.put(cell.peer, shape, server),
+            Work::Take(shape) => self.take(cell.peer, shape, server),
+            Work::PutWithUse(shape, queues) => self.put_with_use(shape, queues, server),
+            Work::TakeAmong(shape, queues) => {
+                self.make_queues(queues, server)?;
+                self.take(cell.peer, shape, server)
+            }
+            Work::Trip => self.trip(server),
+            Work::Lateness { busy } => lateness::run(self, server, busy),
+            Work::JobMemory => memory::jobs(self, server),
+            Work::IdleConnections => memory::idle_connections(self, server),
+            Work::Restart | Work::BareSync => {
+                unreachable!("measured without a server of this kind")
+            }
+        }
+    }
+
+    fn put(&self, peer: Peer, shape: Shape, server: &Server) -> anyhow::Result<Sample> {
+        let connections = shape.connections as usize;
+        let drivers = match peer {
+            Peer::Redis => drivers(connections, Redis::pushes(LIST, BODY_BYTES), Redis::new),
+            _ => put_drivers("default", connections, BODY_BYTES),
+        };
+        self.throughput(server, drivers, shape)
+    }
+
+    fn take(&self, peer: Peer, shape: Shape, server: &Server) -> anyhow::Result<Sample> {
+        let (fill, connections) = (50, shape.connections as usize);
+        let (puts, takes) = match peer {
+            Peer::Redis => (
+                drivers(fill, Redis::pushes(LIST, BODY_BYTES), Redis::new),
+                drivers(connections, Redis::pops(LIST), Redis::new),
+            ),
+            _ => (put_drivers("default", fill, BODY_BYTES), take_drivers("default", connections)),
+        };
+        // Twice the time that the taking will last: putting is never slower than taking.
+        let whole = self.sizes.duration + self.sizes.warm_up;
+        let bounds = Bounds {
+            count: Some(self.sizes.fill_jobs),
+            duration: whole * 2,
+            warm_up: Duration::ZERO,
+        };
+        self.load(server, puts, 32, bounds)?;
+        self.throughput(server, takes, shape)
+    }
+
+    fn put_with_use(&self, shape: Shape, queues: u32, server: &Server) -> anyhow::Result<Sample> {
+        self.make_queues(queues, server)?;
+        let script = Beanstalk::puts_with_use(BODY_BYTES, queues as usize);
+        self.throughput(
+            server,
+            drivers(shape.connections as usize, script, Beanstalk::script),
+            shape,
+        )
+    }
+
+    /// Makes queues that stay, by a job in each.
+    fn make_queues(&self, queues: u32, server: &Server) -> anyhow::Result<()> {
+        let script = Beanstalk::puts_with_use(BODY_BYTES, queues as usize);
+        self.load(
+            server,
+            drivers(1, script, Beanstalk::script),
+            32,
+            Bounds::exactly(u64::from(queues)),
+        )?;
+        Ok(())
+    }
+
+    fn throughput(
+        &self,
+        server: &Server,
+        drivers: Vec<Box<dyn Driver>>,
+        shape: Shape,
+    ) -> anyhow::Result<Sample> {
+        let bounds =
+            Bounds { count: None, duration: self.sizes.duration, warm_up: self.sizes.warm_up };
+        let report = self.load(server, drivers, shape.depth as usize, bounds)?;
+        anyhow::ensure!(
+            report.finished > 0,
+            "nothing was measured: the queue was empty before the warm-up ended"
+        );
+        Ok(Sample::from([
+            (Metric::OperationsPerSecond, report.rate),
+            (
+                Metric::CpuMicrosPerOperation,
+                report.server_cpu_us.expect("the process number was given"),
+            ),
+            (Metric::GeneratorShare, report.generator_cpu),
+            (Metric::P50Micros, report.latency.p50_us),
+            (Metric::P99Micros, report.latency.p99_us),
+        ]))
+    }
+
+    fn trip(&self, server: &Server) -> anyhow::Result<Sample> {
+        let report = trip::run(&TripPlan {
+            address: server.address,
+            pairs: 1,
+            rate: Some(1000.0),
+            duration: self.sizes.trip,
+            body_bytes: BODY_BYTES,
+            meter: &self.meter,
+        })?;
+        Ok(Sample::from([
+            (Metric::P50Micros, report.latency.p50_us),
+            (Metric::P99Micros, report.latency.p99_us),
+        ]))
+    }
+
+    fn restart(&mut self, peer: Peer) -> anyhow::Result<Sample> {
+        if !self.logs.contains_key(&peer) {
+            let folder = self.folder()?;
+            restart::fill(self, peer, folder.path())?;
+            self.logs.insert(peer, folder);
+        }
+        restart::run(self, peer, self.logs[&peer].path())
+    }
+
+    /// Runs a load; a refused operation is an error.
+    pub(super) fn load(
+        &self,
+        server: &Server,
+        drivers: Vec<Box<dyn Driver>>,
+        depth: usize,
+        bounds: Bounds,
+    ) -> anyhow::Result<LoadReport> {
+        let report = load::run(LoadPlan {
+            address: server.address,
+            drivers,
+            depth,
+            count: bounds.count,
+            duration: bounds.duration,
+            warm_up: bounds.warm_up,
+            rate: None,
+            spin: false,
+            server_pid: Some(server.pid()),
+            meter: &self.meter,
+        })?;
+        if let Some(failure) = &report.failure {
+            anyhow::bail!(
+                "the server refused {} operations, the first with: {failure}",
+                report.failed
+            );
+        }
+        Ok(report)
+    }
+
+    fn folder(&self) -> anyhow::Result<TempDir> {
+        Ok(tempfile::tempdir_in(self.scratch.path())?)
+    }
+}
+
+/// When a load begins to be measured and when it ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    pub(super) count: Option<u64>,
+    pub(super) duration: Duration,
+    pub(super) warm_up: Duration,
+}
+
+impl Bounds {
+    /// Exactly `count` operations.
+    pub(super) fn exactly(count: u64) -> Self {
+        Self { count: Some(count), duration: COUNTED_RUN_MAX, warm_up: Duration::ZERO }
+    }
+}

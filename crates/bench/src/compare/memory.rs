@@ -1,0 +1,97 @@
+//! Memory: what a job holds, what comes back when jobs are gone, what an idle connection holds.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::lab::{Bounds, Lab};
+use super::server::Server;
+use super::work::{Metric, Sample};
+use crate::driver::{Beanstalk, Cursor, Driver, IdSink};
+use crate::{idle, interrupt, process};
+
+const CONNECTIONS: usize = 50;
+const BODY_BYTES: usize = 100;
+/// How long a server gets to give memory back after the last job was deleted.
+const GIVE_BACK: Duration = Duration::from_secs(3);
+
+/// Puts jobs, deletes them in random order, and reads the server's memory before, between and after.
+pub(super) fn jobs(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
+    let count = lab.sizes.memory_jobs;
+    let ids = IdSink::default();
+    // Connections and their buffers are paid for before the first reading.
+    lab.load(server, put_drivers(&ids), 32, Bounds::exactly(1000))?;
+    delete_all(lab, server, &ids)?;
+    interrupt::sleep(Duration::from_millis(500))?;
+    let before = process::resident_bytes(server.pid())?;
+    lab.load(server, put_drivers(&ids), 32, Bounds::exactly(count))?;
+    interrupt::sleep(Duration::from_millis(500))?;
+    let full = process::resident_bytes(server.pid())?;
+    delete_all(lab, server, &ids)?;
+    interrupt::sleep(GIVE_BACK)?;
+    let after = process::resident_bytes(server.pid())?;
+    let held = full.saturating_sub(before) as f64;
+    anyhow::ensure!(held > 0.0, "the server's memory did not grow");
+    Ok(Sample::from([
+        (Metric::BytesPerJob, held / count as f64),
+        (Metric::GivenBack, full.saturating_sub(after) as f64 / held),
+    ]))
+}
+
+fn put_drivers(ids: &IdSink) -> Vec<Box<dyn Driver>> {
+    let script = Rc::new(Beanstalk::puts(BODY_BYTES));
+    (0..CONNECTIONS)
+        .map(|index| {
+            let cursor = Cursor::cycling(Rc::clone(&script), index, CONNECTIONS);
+            Box::new(Beanstalk::put("default", cursor).with_ids(Rc::clone(ids))) as Box<dyn Driver>
+        })
+        .collect()
+}
+
+/// Deletes all jobs whose ids were collected, in an order that is random but the same in every run.
+fn delete_all(lab: &Lab, server: &Server, ids: &IdSink) -> anyhow::Result<()> {
+    let mut ids = std::mem::take(&mut *ids.borrow_mut());
+    shuffle(&mut ids);
+    let script = Rc::new(Beanstalk::deletes(&ids));
+    let drivers = (0..CONNECTIONS)
+        .map(|index| {
+            let cursor = Cursor::once(Rc::clone(&script), index, CONNECTIONS);
+            Box::new(Beanstalk::script(cursor)) as Box<dyn Driver>
+        })
+        .collect();
+    lab.load(server, drivers, 32, Bounds::exactly(ids.len() as u64))?;
+    Ok(())
+}
+
+/// Fisher-Yates with a fixed xorshift sequence.
+fn shuffle(ids: &mut [u64]) {
+    let mut state: u64 = 0x9E37_79B9_7F4A_7C15;
+    for last in (1..ids.len()).rev() {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        ids.swap(last, (state % (last as u64 + 1)) as usize);
+    }
+}
+
+/// Memory of connections that do nothing.
+pub(super) fn idle_connections(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
+    let connections = lab.sizes.idle_connections;
+    let report =
+        idle::run(server.address, connections, Some(server.pid()), Duration::ZERO, lab.meter())?;
+    let bytes = report.bytes_per_connection.expect("the process number was given");
+    Ok(Sample::from([(Metric::BytesPerConnection, bytes)]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shuffling_keeps_every_id() {
+        let mut ids: Vec<u64> = (1..=1000).collect();
+        shuffle(&mut ids);
+        assert_ne!(ids[..10], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+        ids.sort_unstable();
+        assert!(ids.iter().copied().eq(1..=1000));
+    }
+}

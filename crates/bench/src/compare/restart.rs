@@ -1,0 +1,42 @@
+//! Restart: a server with a full log is killed; how long until the next one answers with every job in place.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::lab::{Bounds, Lab};
+use super::server::Server;
+use super::work::{Metric, Peer, Sample};
+use crate::beanstalk_client::Client;
+use crate::modes::put_drivers;
+
+const BODY_BYTES: usize = 20;
+
+/// Fills the log in `folder` once; later rounds restart from the same log.
+pub(super) fn fill(lab: &Lab, peer: Peer, folder: &Path) -> anyhow::Result<()> {
+    let server = Server::start(&lab.programs, peer, folder)?;
+    let drivers = put_drivers("default", 50, BODY_BYTES);
+    lab.load(&server, drivers, 32, Bounds::exactly(lab.sizes.restart_jobs))?;
+    server.kill()
+}
+
+/// Starts a server on the log in `folder`, takes the time to its first reply, and kills it.
+pub(super) fn run(lab: &Lab, peer: Peer, folder: &Path) -> anyhow::Result<Sample> {
+    let start = Instant::now();
+    let mut server = Server::launch(&lab.programs, peer, folder)?;
+    let mut client = loop {
+        // A server may listen before it has read its log: only a reply counts.
+        if let Ok(mut client) = Client::connect(server.address) {
+            client.command("list-tube-used\r\n", "USING")?;
+            break client;
+        }
+        crate::interrupt::check()?;
+        server.check_alive()?;
+        std::thread::sleep(Duration::from_micros(500));
+    };
+    let seconds = start.elapsed().as_secs_f64();
+    let found = client.tube_figure("default", "current-jobs-ready")?;
+    let expected = lab.sizes.restart_jobs;
+    anyhow::ensure!(found == expected, "{found} of {expected} jobs were there after the restart");
+    server.kill()?;
+    Ok(Sample::from([(Metric::Seconds, seconds)]))
+}

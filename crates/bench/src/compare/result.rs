@@ -1,0 +1,211 @@
+//! From samples to an outcome: medians, ratios, verdicts; and the whole as data.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::rows::{Row, Verdict};
+use super::work::{Cell, Metric, Sample};
+use crate::machine::Machine;
+
+/// All samples of a cell, one for each round, or why there is none.
+#[derive(Debug, Default)]
+pub(super) struct CellResult {
+    pub(super) samples: Vec<Sample>,
+    pub(super) error: Option<String>,
+}
+
+impl CellResult {
+    /// The values of one metric over all rounds, ascending.
+    pub(super) fn values(&self, metric: Metric) -> Vec<f64> {
+        let mut values: Vec<f64> =
+            self.samples.iter().filter_map(|sample| sample.get(&metric).copied()).collect();
+        values.sort_by(f64::total_cmp);
+        values
+    }
+
+    /// The middle value of one metric; nothing when a round failed.
+    pub(super) fn median(&self, metric: Metric) -> Option<f64> {
+        if self.error.is_some() { None } else { median(&self.values(metric)) }
+    }
+}
+
+/// The middle of ascending values; the mean of the two middle ones when their number is even.
+pub(super) fn median(ascending: &[f64]) -> Option<f64> {
+    let middle = ascending.len() / 2;
+    match ascending.len() {
+        0 => None,
+        length if length % 2 == 1 => Some(ascending[middle]),
+        _ => Some(f64::midpoint(ascending[middle - 1], ascending[middle])),
+    }
+}
+
+/// Results by cell.
+pub(super) type Results = BTreeMap<Cell, CellResult>;
+
+/// A judged row.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Outcome {
+    pub(super) id: &'static str,
+    pub(super) what: String,
+    pub(super) metric: Metric,
+    /// Who is judged.
+    pub(super) subject: String,
+    pub(super) ours: Option<f64>,
+    /// Whom it is set against; empty when nobody.
+    pub(super) peer: String,
+    pub(super) theirs: Option<f64>,
+    /// What the goal is about: a ratio, or `ours` itself.
+    pub(super) figure: Option<f64>,
+    pub(super) floor: Option<f64>,
+    pub(super) reach: Option<f64>,
+    pub(super) verdict: Verdict,
+    pub(super) cpu_ours_us: Option<f64>,
+    pub(super) cpu_theirs_us: Option<f64>,
+    /// Why something was not measured.
+    pub(super) error: Option<String>,
+    #[serde(skip)]
+    pub(super) row: Row,
+}
+
+/// Judges all rows.
+pub(super) fn judge(rows: &[Row], results: &Results) -> Vec<Outcome> {
+    rows.iter().map(|row| judge_row(row, results)).collect()
+}
+
+fn judge_row(row: &Row, results: &Results) -> Outcome {
+    let median = |cell: Cell, metric| results.get(&cell).and_then(|result| result.median(metric));
+    let error = |cell: Cell| {
+        let error = results.get(&cell)?.error.as_ref()?;
+        Some(format!("{}: {error}", cell.peer))
+    };
+    let ours = median(row.ours, row.metric);
+    let theirs = row.theirs.and_then(|cell| median(cell, row.metric));
+    let figure = row.goal.figure(ours, theirs);
+    let cpu = |cell| median(cell, Metric::CpuMicrosPerOperation);
+    let same_peer = row.theirs.is_some_and(|theirs| theirs.peer == row.ours.peer);
+    let peer = match row.theirs {
+        // A server against itself: what differs is the work.
+        Some(theirs) if same_peer => theirs.work.to_string(),
+        Some(theirs) => theirs.peer.to_string(),
+        None => String::new(),
+    };
+    Outcome {
+        id: row.id,
+        what: row.what.clone(),
+        metric: row.metric,
+        subject: row.ours.peer.to_string(),
+        ours,
+        peer,
+        theirs,
+        figure,
+        floor: row.goal.bounds().map(|(floor, _)| floor),
+        reach: row.goal.bounds().map(|(_, reach)| reach),
+        verdict: row.goal.verdict(figure),
+        cpu_ours_us: cpu(row.ours),
+        cpu_theirs_us: row.theirs.and_then(cpu),
+        error: error(row.ours).or_else(|| row.theirs.and_then(error)),
+        row: row.clone(),
+    }
+}
+
+/// One metric of one cell over all rounds.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Spread {
+    pub(super) work: String,
+    pub(super) peer: String,
+    pub(super) metric: Metric,
+    pub(super) median: f64,
+    pub(super) lowest: f64,
+    pub(super) highest: f64,
+    pub(super) rounds: usize,
+}
+
+/// The spreads of everything that was measured.
+pub(super) fn spreads(results: &Results) -> Vec<Spread> {
+    let mut spreads = Vec::new();
+    for (cell, result) in results {
+        let metrics =
+            result.samples.first().map(|sample| sample.keys().copied().collect::<Vec<_>>());
+        for metric in metrics.unwrap_or_default() {
+            let values = result.values(metric);
+            if let (Some(median), [lowest, ..], [.., highest]) =
+                (median(&values), &values[..], &values[..])
+            {
+                spreads.push(Spread {
+                    work: cell.work.to_string(),
+                    peer: cell.peer.to_string(),
+                    metric,
+                    median,
+                    lowest: *lowest,
+                    highest: *highest,
+                    rounds: values.len(),
+                });
+            }
+        }
+    }
+    spreads
+}
+
+/// Everything, as `--json` prints it.
+#[derive(Debug, Serialize)]
+pub(super) struct Comparison {
+    pub(super) machine: Machine,
+    /// What each program says of its version.
+    pub(super) versions: Vec<String>,
+    pub(super) rounds: u32,
+    pub(super) quick: bool,
+    pub(super) server_cpu: usize,
+    pub(super) generator_cpu: usize,
+    /// The command line that was run.
+    pub(super) command: String,
+    pub(super) rows: Vec<Outcome>,
+    pub(super) spreads: Vec<Spread>,
+    #[serde(skip)]
+    pub(super) sizes: super::lab::Sizes,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rows;
+    use super::*;
+
+    #[test]
+    fn medians_ignore_one_bad_round() {
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[3.0]), Some(3.0));
+        assert_eq!(median(&[1.0, 3.0]), Some(2.0));
+        assert_eq!(median(&[1.0, 100.0, 101.0]), Some(100.0));
+    }
+
+    fn sampled(values: &[f64]) -> CellResult {
+        let samples = values
+            .iter()
+            .map(|&value| Sample::from([(Metric::OperationsPerSecond, value)]))
+            .collect();
+        CellResult { samples, error: None }
+    }
+
+    #[test]
+    fn rows_are_judged_by_the_ratio_of_medians() {
+        let row = rows::all().into_iter().find(|row| row.id == "T1").expect("T1 exists");
+        let mut results = Results::new();
+        results.insert(row.ours, sampled(&[120.0, 130.0, 10.0]));
+        results.insert(row.theirs.expect("T1 has a peer"), sampled(&[100.0, 99.0, 101.0]));
+        let outcome = judge_row(&row, &results);
+        assert_eq!((outcome.ours, outcome.theirs), (Some(120.0), Some(100.0)));
+        assert_eq!((outcome.figure, outcome.verdict), (Some(1.2), Verdict::Floor));
+    }
+
+    #[test]
+    fn an_error_in_one_round_leaves_the_row_unmeasured() {
+        let row = rows::all().into_iter().find(|row| row.id == "T1").expect("T1 exists");
+        let mut results = Results::new();
+        let mut failed = sampled(&[120.0]);
+        failed.error = Some("it ended".to_owned());
+        results.insert(row.ours, failed);
+        let outcome = judge_row(&row, &results);
+        assert_eq!(outcome.verdict, Verdict::NotMeasured);
+        assert_eq!(outcome.error.as_deref(), Some("Lineshaft, memory: it ended"));
+    }
+}

@@ -1,0 +1,318 @@
+//! The goals: which measurements are set against each other, and what is expected of them.
+//!
+//! A *floor* is what must not be undercut, a *reach* is where the project wants to be.
+
+use super::work::{Cell, Metric, Peer, Shape, Work};
+
+/// Queues of the rows that ask what many queues cost.
+const MANY: u32 = 20_000;
+
+/// One line of the result.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    pub(super) id: &'static str,
+    pub(super) what: String,
+    pub(super) metric: Metric,
+    pub(super) ours: Cell,
+    pub(super) theirs: Option<Cell>,
+    pub(super) goal: Goal,
+}
+
+/// What is expected, as (floor, reach).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Goal {
+    /// Ours divided by theirs is at least this.
+    RatioAtLeast(f64, f64),
+    /// Ours divided by theirs is at most this.
+    RatioAtMost(f64, f64),
+    /// Theirs divided by ours is at least this.
+    SpeedUpAtLeast(f64, f64),
+    /// Ours is at most this.
+    AtMost(f64, f64),
+    /// Ours is at least this.
+    AtLeast(f64, f64),
+    /// Shown for comparison only.
+    Shown,
+}
+
+/// How a figure stands to its goal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Verdict {
+    Reach,
+    Floor,
+    Below,
+    Shown,
+    NotMeasured,
+}
+
+impl Goal {
+    /// The figure that the goal is about: a ratio, or ours itself.
+    pub(super) fn figure(self, ours: Option<f64>, theirs: Option<f64>) -> Option<f64> {
+        match self {
+            Goal::RatioAtLeast(..) | Goal::RatioAtMost(..) | Goal::Shown => divide(ours?, theirs?),
+            Goal::SpeedUpAtLeast(..) => divide(theirs?, ours?),
+            Goal::AtMost(..) | Goal::AtLeast(..) => ours,
+        }
+    }
+
+    /// Whether the figure is a ratio (of ours to theirs, or the other way round).
+    pub(super) fn is_ratio(self) -> bool {
+        match self {
+            Goal::RatioAtLeast(..)
+            | Goal::RatioAtMost(..)
+            | Goal::SpeedUpAtLeast(..)
+            | Goal::Shown => true,
+            Goal::AtMost(..) | Goal::AtLeast(..) => false,
+        }
+    }
+
+    /// Floor and reach.
+    pub(super) fn bounds(self) -> Option<(f64, f64)> {
+        match self {
+            Goal::RatioAtLeast(floor, reach)
+            | Goal::RatioAtMost(floor, reach)
+            | Goal::SpeedUpAtLeast(floor, reach)
+            | Goal::AtMost(floor, reach)
+            | Goal::AtLeast(floor, reach) => Some((floor, reach)),
+            Goal::Shown => None,
+        }
+    }
+
+    /// Judges the figure.
+    pub(super) fn verdict(self, figure: Option<f64>) -> Verdict {
+        let Some(figure) = figure else { return Verdict::NotMeasured };
+        let Some((floor, reach)) = self.bounds() else { return Verdict::Shown };
+        let meets = |bound: f64| match self {
+            Goal::RatioAtMost(..) | Goal::AtMost(..) => figure <= bound,
+            Goal::RatioAtLeast(..) | Goal::SpeedUpAtLeast(..) | Goal::AtLeast(..) | Goal::Shown => {
+                figure >= bound
+            }
+        };
+        match (meets(floor), meets(reach)) {
+            (_, true) => Verdict::Reach,
+            (true, false) => Verdict::Floor,
+            (false, false) => Verdict::Below,
+        }
+    }
+
+    /// `≥ 1.05×`, `≤ 250 B`: the sign of the bounds.
+    pub(super) fn sign(self) -> &'static str {
+        match self {
+            Goal::RatioAtMost(..) | Goal::AtMost(..) => "≤",
+            Goal::RatioAtLeast(..) | Goal::SpeedUpAtLeast(..) | Goal::AtLeast(..) => "≥",
+            Goal::Shown => "",
+        }
+    }
+}
+
+fn divide(value: f64, by: f64) -> Option<f64> {
+    (by > 0.0).then(|| value / by)
+}
+
+/// All rows, in the order of the result.
+pub(super) fn all() -> Vec<Row> {
+    let mut rows = throughput();
+    rows.extend(many_queues());
+    rows.extend(latency());
+    rows.extend(memory());
+    rows.push(row(
+        "D1",
+        "restart with 1,000,000 jobs of 20 bytes",
+        Metric::Seconds,
+        cell(Peer::LineshaftDurable, Work::Restart),
+        Some(cell(Peer::BeanstalkdLog, Work::Restart)),
+        Goal::SpeedUpAtLeast(3.0, 10.0),
+    ));
+    rows.push(row(
+        "D5",
+        "CPU per put, 50×1, sync always against memory",
+        Metric::CpuMicrosPerOperation,
+        cell(Peer::LineshaftDurable, Work::Put(shape(50, 1))),
+        Some(cell(Peer::Lineshaft, Work::Put(shape(50, 1)))),
+        Goal::RatioAtMost(2.0, 1.4),
+    ));
+    rows
+}
+
+fn throughput() -> Vec<Row> {
+    use Goal::RatioAtLeast as AtLeast;
+    use Peer::{
+        Beanstalkd, BeanstalkdEachWrite, BeanstalkdLog, Disk, Lineshaft, LineshaftDurable, Redis,
+    };
+    let (single, pipelined) = (shape(50, 1), shape(50, 32));
+    let put = |id, load, ours, theirs, goal| rate(id, Work::Put(load), ours, theirs, goal);
+    let take = |id, load, theirs, goal| rate(id, Work::Take(load), Lineshaft, theirs, goal);
+    let mut lone = rate("T10", Work::Put(shape(1, 1)), LineshaftDurable, Disk, AtLeast(0.6, 0.75));
+    lone.theirs = Some(cell(Disk, Work::BareSync));
+    vec![
+        put("T1", single, Lineshaft, Beanstalkd, AtLeast(1.05, 1.25)),
+        put("T2", pipelined, Lineshaft, Beanstalkd, AtLeast(10.0, 20.0)),
+        take("T3", single, Beanstalkd, AtLeast(1.1, 1.4)),
+        take("T4", pipelined, Beanstalkd, AtLeast(8.0, 14.0)),
+        put("T5", pipelined, Lineshaft, Redis, AtLeast(0.8, 1.2)),
+        take("T5", pipelined, Redis, AtLeast(0.3, 0.6)),
+        put("T6", single, LineshaftDurable, BeanstalkdEachWrite, AtLeast(8.0, 15.0)),
+        put("T7", shape(500, 1), LineshaftDurable, BeanstalkdEachWrite, AtLeast(12.0, 20.0)),
+        put("T8", pipelined, LineshaftDurable, BeanstalkdEachWrite, AtLeast(80.0, 250.0)),
+        put("T9", single, LineshaftDurable, BeanstalkdLog, AtLeast(0.8, 1.2)),
+        lone,
+    ]
+}
+
+/// Many queues against one, each server against itself.
+fn many_queues() -> Vec<Row> {
+    let goal = Goal::RatioAtLeast(0.8, 0.95);
+    let mut rows = Vec::new();
+    for (peer, goal) in [(Peer::Lineshaft, goal), (Peer::Beanstalkd, Goal::Shown)] {
+        for load in [shape(50, 1), shape(50, 32)] {
+            let one = cell(peer, Work::PutWithUse(load, 1));
+            let mut row = rate("T16", Work::PutWithUse(load, MANY), peer, peer, goal);
+            row.theirs = Some(one);
+            rows.push(row);
+        }
+        let load = shape(50, 1);
+        let mut row = rate("T16", Work::TakeAmong(load, MANY), peer, peer, goal);
+        row.theirs = Some(cell(peer, Work::Take(load)));
+        rows.push(row);
+    }
+    rows
+}
+
+fn latency() -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (metric, name) in [(Metric::P50Micros, "p50"), (Metric::P99Micros, "p99")] {
+        rows.push(row(
+            "L1",
+            &format!("put to waiting consumer, quiet server, {name}"),
+            metric,
+            cell(Peer::Lineshaft, Work::Trip),
+            Some(cell(Peer::Beanstalkd, Work::Trip)),
+            Goal::RatioAtMost(1.0, 0.8),
+        ));
+    }
+    for busy in [false, true] {
+        let metrics = [
+            (Metric::DelayLateP99Micros, "delay"),
+            (Metric::TtrLateP99Micros, "ttr on idle connections"),
+            (Metric::TimeoutLateP99Micros, "reserve-with-timeout"),
+        ];
+        for (metric, name) in metrics {
+            let state = if busy { "busy" } else { "idle" };
+            rows.push(row(
+                "L4",
+                &format!("{name}: lateness p99, {state} server"),
+                metric,
+                cell(Peer::Lineshaft, Work::Lateness { busy }),
+                Some(cell(Peer::Beanstalkd, Work::Lateness { busy })),
+                Goal::AtMost(50e3, 5e3),
+            ));
+        }
+    }
+    rows
+}
+
+fn memory() -> Vec<Row> {
+    let against = |id, what, metric, work, goal| {
+        row(id, what, metric, cell(Peer::Lineshaft, work), Some(cell(Peer::Beanstalkd, work)), goal)
+    };
+    vec![
+        against(
+            "M1",
+            "per ready 100-byte job",
+            Metric::BytesPerJob,
+            Work::JobMemory,
+            Goal::AtMost(250.0, 200.0),
+        ),
+        against(
+            "M4",
+            "given back 3 s after deletion in random order",
+            Metric::GivenBack,
+            Work::JobMemory,
+            Goal::AtLeast(0.8, 0.95),
+        ),
+        against(
+            "M5",
+            "per idle connection",
+            Metric::BytesPerConnection,
+            Work::IdleConnections,
+            Goal::AtMost(1500.0, 800.0),
+        ),
+    ]
+}
+
+fn rate(id: &'static str, work: Work, ours: Peer, theirs: Peer, goal: Goal) -> Row {
+    let theirs = Some(cell(theirs, work));
+    row(id, &work.to_string(), Metric::OperationsPerSecond, cell(ours, work), theirs, goal)
+}
+
+fn row(
+    id: &'static str,
+    what: &str,
+    metric: Metric,
+    ours: Cell,
+    theirs: Option<Cell>,
+    goal: Goal,
+) -> Row {
+    Row { id, what: what.to_owned(), metric, ours, theirs, goal }
+}
+
+fn cell(peer: Peer, work: Work) -> Cell {
+    Cell { work, peer }
+}
+
+fn shape(connections: u32, depth: u32) -> Shape {
+    Shape { connections, depth }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn at_least_goals_are_met_from_below() {
+        let goal = Goal::RatioAtLeast(1.05, 1.25);
+        let verdict = |ours, theirs| goal.verdict(goal.figure(Some(ours), Some(theirs)));
+        assert_eq!(verdict(104.0, 100.0), Verdict::Below);
+        assert_eq!(verdict(105.0, 100.0), Verdict::Floor);
+        assert_eq!(verdict(125.0, 100.0), Verdict::Reach);
+    }
+
+    #[test]
+    fn at_most_goals_are_met_from_above() {
+        let goal = Goal::AtMost(250.0, 200.0);
+        assert_eq!(goal.verdict(goal.figure(Some(251.0), None)), Verdict::Below);
+        assert_eq!(goal.verdict(goal.figure(Some(250.0), None)), Verdict::Floor);
+        assert_eq!(goal.verdict(goal.figure(Some(199.0), None)), Verdict::Reach);
+        let goal = Goal::RatioAtMost(1.0, 0.8);
+        assert_eq!(goal.verdict(goal.figure(Some(90.0), Some(100.0))), Verdict::Floor);
+    }
+
+    #[test]
+    fn a_speed_up_is_theirs_divided_by_ours() {
+        let goal = Goal::SpeedUpAtLeast(3.0, 10.0);
+        assert_eq!(goal.figure(Some(0.5), Some(2.0)), Some(4.0));
+        assert_eq!(goal.verdict(Some(4.0)), Verdict::Floor);
+    }
+
+    #[test]
+    fn what_was_not_measured_is_not_judged() {
+        let goal = Goal::RatioAtLeast(1.0, 2.0);
+        assert_eq!(goal.verdict(goal.figure(None, Some(1.0))), Verdict::NotMeasured);
+        assert_eq!(goal.verdict(goal.figure(Some(1.0), None)), Verdict::NotMeasured);
+        assert_eq!(goal.verdict(goal.figure(Some(1.0), Some(0.0))), Verdict::NotMeasured);
+        assert_eq!(Goal::Shown.verdict(Some(1.0)), Verdict::Shown);
+    }
+
+    #[test]
+    fn every_reach_is_at_least_as_hard_as_its_floor() {
+        for row in all() {
+            if let Some((_, reach)) = row.goal.bounds() {
+                assert_eq!(row.goal.verdict(Some(reach)), Verdict::Reach, "{row:?}");
+            }
+            if let Some((floor, _)) = row.goal.bounds() {
+                assert_ne!(row.goal.verdict(Some(floor)), Verdict::Below, "{row:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Starts the servers of a comparison on free loopback ports, bound to their processor, and always ends them.
+
+use std::fs::{self, File};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+
+use super::work::Peer;
+use crate::{interrupt, process};
+
+/// How long a server may take until it accepts a connection.
+const START_MAX: Duration = Duration::from_mins(1);
+
+/// Where the programs are, and which processor is whose.
+#[derive(Clone, Debug)]
+pub(super) struct Programs {
+    pub(super) lineshaft: PathBuf,
+    pub(super) beanstalkd: PathBuf,
+    pub(super) redis_server: PathBuf,
+    pub(super) server_cpu: usize,
+    pub(super) generator_cpu: usize,
+}
+
+/// A running server. Dropping it ends the process with SIGKILL and waits for it.
+#[derive(Debug)]
+pub(super) struct Server {
+    child: Child,
+    pub(super) address: SocketAddr,
+    output: PathBuf,
+}
+
+impl Server {
+    /// Starts `peer` with its data in `folder`, and waits until it accepts connections.
+    pub(super) fn start(programs: &Programs, peer: Peer, folder: &Path) -> anyhow::Result<Self> {
+        let mut server = Self::launch(programs, peer, folder)?;
+        let give_up = Instant::now() + START_MAX;
+        loop {
+            interrupt::check()?;
+            if TcpStream::connect(server.address).is_ok() {
+                return Ok(server);
+            }
+            server.check_alive()?;
+            anyhow::ensure!(Instant::now() < give_up, "{peer} does not accept connections");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Starts `peer` without waiting for it.
+    pub(super) fn launch(programs: &Programs, peer: Peer, folder: &Path) -> anyhow::Result<Self> {
+        let address = free_address()?;
+        let data = folder.join("data");
+        fs::create_dir_all(&data)?;
+        let output = folder.join("output.txt");
+        let file = File::create(&output)?;
+        let mut command = programs.command(peer, address, &data)?;
+        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        // A child inherits the affinity of the thread that starts it, so no helper program is needed to bind it.
+        process::pin(programs.server_cpu)?;
+        let child = command.spawn();
+        process::pin(programs.generator_cpu)?;
+        let child =
+            child.with_context(|| format!("cannot start {}", command.get_program().display()))?;
+        Ok(Self { child, address, output })
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// An error, with the server's last words, when it has ended.
+    pub(super) fn check_alive(&mut self) -> anyhow::Result<()> {
+        let Some(status) = self.child.try_wait()? else { return Ok(()) };
+        let text = fs::read_to_string(&self.output).unwrap_or_default();
+        let tail: Vec<&str> = text.lines().rev().take(3).collect();
+        let words: Vec<&str> = tail.into_iter().rev().collect();
+        anyhow::bail!("the server ended with {status}: {}", words.join(" / "))
+    }
+
+    /// Ends the server as a crash would.
+    pub(super) fn kill(mut self) -> anyhow::Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Both fail only when the process has ended and was waited for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Programs {
+    fn command(&self, peer: Peer, address: SocketAddr, data: &Path) -> anyhow::Result<Command> {
+        let port = address.port().to_string();
+        let mut command = match peer {
+            Peer::Lineshaft | Peer::LineshaftDurable => Command::new(&self.lineshaft),
+            Peer::Beanstalkd | Peer::BeanstalkdLog | Peer::BeanstalkdEachWrite => {
+                Command::new(&self.beanstalkd)
+            }
+            Peer::Redis => Command::new(&self.redis_server),
+            Peer::Disk => anyhow::bail!("the disk is not a server"),
+        };
+        match peer {
+            Peer::Lineshaft => {
+                command
+                    .args(["serve", "--memory", "--only", "--beanstalk"])
+                    .arg(address.to_string());
+            }
+            Peer::LineshaftDurable => {
+                command
+                    .args(["serve", "--sync", "always", "--only", "--beanstalk"])
+                    .arg(address.to_string());
+                command.arg("--data").arg(data);
+            }
+            Peer::Beanstalkd => {
+                command.args(["-l", "127.0.0.1", "-p", &port]);
+            }
+            Peer::BeanstalkdLog => {
+                command.args(["-l", "127.0.0.1", "-p", &port, "-b"]).arg(data);
+            }
+            Peer::BeanstalkdEachWrite => {
+                command.args(["-l", "127.0.0.1", "-p", &port, "-f", "0", "-b"]).arg(data);
+            }
+            Peer::Redis => {
+                command.args([
+                    "--port",
+                    &port,
+                    "--bind",
+                    "127.0.0.1",
+                    "--save",
+                    "",
+                    "--appendonly",
+                    "no",
+                ]);
+                command.arg("--dir").arg(data);
+            }
+            Peer::Disk => {}
+        }
+        Ok(command)
+    }
+
+    /// The version that a program prints, for the record.
+    pub(super) fn version(program: &Path, argument: &str) -> Option<String> {
+        let output = Command::new(program).arg(argument).stdin(Stdio::null()).output().ok()?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let line = text.lines().next()?.trim();
+        (output.status.success() && !line.is_empty()).then(|| line.to_owned())
+    }
+}
+
+/// An address of loopback that nobody listens on now.
+fn free_address() -> anyhow::Result<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}

@@ -1,0 +1,161 @@
+//! What is measured on whom: the vocabulary of a comparison.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Serialize;
+
+/// A server under test, with the settings that matter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Peer {
+    /// Lineshaft without a log.
+    Lineshaft,
+    /// Lineshaft that replies when a job is on stable storage.
+    LineshaftDurable,
+    /// beanstalkd without a log.
+    Beanstalkd,
+    /// beanstalkd with its log, synced at most every 50 ms (its default).
+    BeanstalkdLog,
+    /// beanstalkd with its log, synced at every write.
+    BeanstalkdEachWrite,
+    /// redis-server without persistence.
+    Redis,
+    /// No server: the disk alone.
+    Disk,
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Peer::Lineshaft => "Lineshaft, memory",
+            Peer::LineshaftDurable => "Lineshaft, sync always",
+            Peer::Beanstalkd => "beanstalkd",
+            Peer::BeanstalkdLog => "beanstalkd -b",
+            Peer::BeanstalkdEachWrite => "beanstalkd -b -f 0",
+            Peer::Redis => "redis",
+            Peer::Disk => "append + fdatasync",
+        })
+    }
+}
+
+/// Connections × operations in flight on each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Shape {
+    pub(super) connections: u32,
+    pub(super) depth: u32,
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}×{}", self.connections, self.depth)
+    }
+}
+
+/// A measurement. The order is the order within a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Work {
+    Put(Shape),
+    Take(Shape),
+    /// A `use` before each put, over this many queues that all exist already.
+    PutWithUse(Shape, u32),
+    /// Takes from one queue while this many exist.
+    TakeAmong(Shape, u32),
+    Trip,
+    /// Lateness of delays, ttr expiries and reserve timeouts; on a busy server or not.
+    Lateness {
+        busy: bool,
+    },
+    JobMemory,
+    IdleConnections,
+    Restart,
+    BareSync,
+}
+
+impl fmt::Display for Work {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Work::Put(shape) => write!(formatter, "put, {shape}"),
+            Work::Take(shape) => write!(formatter, "reserve + delete, {shape}"),
+            Work::PutWithUse(shape, queues) => {
+                write!(formatter, "use + put, {shape}, {queues} queues")
+            }
+            Work::TakeAmong(shape, queues) => {
+                write!(formatter, "reserve + delete, {shape}, among {queues} queues")
+            }
+            Work::Trip => formatter.write_str("put to waiting consumer"),
+            Work::Lateness { busy: false } => formatter.write_str("timers, idle server"),
+            Work::Lateness { busy: true } => formatter.write_str("timers, busy server"),
+            Work::JobMemory => formatter.write_str("memory of jobs"),
+            Work::IdleConnections => formatter.write_str("idle connections"),
+            Work::Restart => formatter.write_str("restart"),
+            Work::BareSync => formatter.write_str("one write at a time"),
+        }
+    }
+}
+
+/// One measurement on one server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Cell {
+    /// First, so that cells of one measurement stand side by side in a round.
+    pub(super) work: Work,
+    pub(super) peer: Peer,
+}
+
+/// A figure of a measurement; the name says the unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Metric {
+    OperationsPerSecond,
+    CpuMicrosPerOperation,
+    /// Part of a processor that the generator used.
+    GeneratorShare,
+    P50Micros,
+    P99Micros,
+    DelayLateP99Micros,
+    TtrLateP99Micros,
+    TimeoutLateP99Micros,
+    BytesPerJob,
+    /// Part of the memory of deleted jobs that went back to the system.
+    GivenBack,
+    BytesPerConnection,
+    Seconds,
+}
+
+impl Metric {
+    /// The figure as people read it.
+    pub(super) fn show(self, value: f64) -> String {
+        match self {
+            Metric::OperationsPerSecond => format!("{}/s", crate::table::show_count(value)),
+            Metric::CpuMicrosPerOperation => format!("{} µs", crate::table::three_digits(value)),
+            Metric::P50Micros
+            | Metric::P99Micros
+            | Metric::DelayLateP99Micros
+            | Metric::TtrLateP99Micros
+            | Metric::TimeoutLateP99Micros => crate::latency::show_micros(value),
+            Metric::BytesPerJob | Metric::BytesPerConnection => format!("{value:.0} B"),
+            Metric::GivenBack | Metric::GeneratorShare => format!("{:.0} %", value * 100.0),
+            Metric::Seconds => crate::latency::show_micros(value * 1e6),
+        }
+    }
+
+    /// What the figure is, in words.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Metric::OperationsPerSecond => "rate",
+            Metric::CpuMicrosPerOperation => "server CPU per operation",
+            Metric::GeneratorShare => "generator busy",
+            Metric::P50Micros => "p50",
+            Metric::P99Micros => "p99",
+            Metric::DelayLateP99Micros => "delay, late p99",
+            Metric::TtrLateP99Micros => "ttr, late p99",
+            Metric::TimeoutLateP99Micros => "timeout, late p99",
+            Metric::BytesPerJob => "memory per job",
+            Metric::GivenBack => "given back",
+            Metric::BytesPerConnection => "memory per connection",
+            Metric::Seconds => "time",
+        }
+    }
+}
+
+/// The figures of one measurement.
+pub(super) type Sample = BTreeMap<Metric, f64>;
