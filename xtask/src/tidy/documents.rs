@@ -1,0 +1,223 @@
+//! Documents: links that lead somewhere, two READMEs that say the same, a map without white spots.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Result, ensure};
+
+use super::{Report, Tree};
+
+/// The map stays short enough to be read in one sitting.
+const MAP_LINES_MAX: usize = 400;
+
+pub(super) fn check(tree: &Tree, report: &mut Report) -> Result<()> {
+    for (path, text) in tree.ending(".md") {
+        check_links(tree, path, text, report);
+    }
+    check_twins(tree, report)?;
+    check_map(tree, report)?;
+    check_guide(tree, report)?;
+    check_settings(tree, report)
+}
+
+/// Lines outside of fenced code, with their numbers.
+fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut fenced = false;
+    text.lines().enumerate().filter_map(move |(index, line)| {
+        let is_fence = line.trim_start().starts_with("```");
+        fenced ^= is_fence;
+        (!fenced && !is_fence).then_some((index + 1, line))
+    })
+}
+
+/// Targets of `[text](target)`, with their line.
+fn links(text: &str) -> Vec<(usize, &str)> {
+    let mut found = Vec::new();
+    for (number, line) in prose(text) {
+        for (at, _) in line.match_indices("](") {
+            let rest = &line[at + 2..];
+            if let Some(end) = rest.find(')') {
+                found.push((number, &rest[..end]));
+            }
+        }
+    }
+    found
+}
+
+fn check_links(tree: &Tree, path: &str, text: &str, report: &mut Report) {
+    for (line, target) in links(text) {
+        if target.contains("://") || target.starts_with("mailto:") {
+            continue;
+        }
+        let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+        let file = if file.is_empty() { path.to_owned() } else { resolve(path, file) };
+        if !tree.has(&file) {
+            report.complain(path, line, format!("the link leads nowhere: {target}"));
+        } else if !anchor.is_empty()
+            && let Ok(text) = tree.text(&file)
+            && !anchors(text).contains(anchor)
+        {
+            report.complain(path, line, format!("{file} has no heading for #{anchor}"));
+        }
+    }
+}
+
+/// A link's target as a path from the root.
+fn resolve(from: &str, target: &str) -> String {
+    let mut parts: Vec<&str> = from.split('/').collect();
+    parts.pop();
+    for part in target.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            name => parts.push(name),
+        }
+    }
+    parts.join("/")
+}
+
+fn headings(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    prose(text).filter_map(|(_, line)| {
+        let level = line.bytes().take_while(|byte| *byte == b'#').count();
+        let title = line[level..].strip_prefix(' ')?;
+        (level > 0).then_some((level, title.trim()))
+    })
+}
+
+/// What headings are called in links: lower case, blanks as dashes, no punctuation.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let slug = |title: &str| -> String {
+        let letters = title.chars().flat_map(char::to_lowercase);
+        letters
+            .filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter))
+            .map(|letter| if letter == ' ' { '-' } else { letter })
+            .collect()
+    };
+    headings(text).map(|(_, title)| slug(title)).collect()
+}
+
+/// Both READMEs have the same sections and the same commands.
+fn check_twins(tree: &Tree, report: &mut Report) -> Result<()> {
+    const TWINS: [&str; 2] = ["README.md", "README.zh-CN.md"];
+    let [one, other] = [tree.text(TWINS[0])?, tree.text(TWINS[1])?];
+    let levels = |text| headings(text).map(|(level, _)| level).collect::<Vec<_>>();
+    if levels(one) != levels(other) {
+        report.complain(TWINS[1], 1, "its sections are not those of README.md");
+    }
+    let (one, other) = (code(one), code(other));
+    if let Some((line, text)) = other.iter().find(|(_, text)| !has_text(&one, text)) {
+        report.complain(TWINS[1], *line, format!("README.md has no such code line: {text}"));
+    }
+    if let Some((line, text)) = one.iter().find(|(_, text)| !has_text(&other, text)) {
+        report.complain(TWINS[0], *line, format!("README.zh-CN.md has no such code line: {text}"));
+    }
+    Ok(())
+}
+
+fn has_text(lines: &[(usize, String)], text: &str) -> bool {
+    lines.iter().any(|(_, line)| line == text)
+}
+
+/// Lines of fenced code with their numbers, without comments, which are translated.
+fn code(text: &str) -> Vec<(usize, String)> {
+    let outside: BTreeSet<usize> = prose(text).map(|(number, _)| number).collect();
+    let inside = text.lines().enumerate().map(|(index, line)| (index + 1, line));
+    inside
+        .filter(|(number, line)| !outside.contains(number) && !line.trim_start().starts_with("```"))
+        .map(|(number, line)| (number, without_comment(line).trim().to_owned()))
+        .filter(|(_, line)| !line.is_empty())
+        .collect()
+}
+
+fn without_comment(line: &str) -> &str {
+    let starts = ["# ", "// "].iter().filter_map(|mark| {
+        if line.trim_start().starts_with(mark) { Some(0) } else { line.find(&format!(" {mark}")) }
+    });
+    starts.min().map_or(line, |at| &line[..at])
+}
+
+/// The map names every crate and stays short.
+fn check_map(tree: &Tree, report: &mut Report) -> Result<()> {
+    const MAP: &str = "ARCHITECTURE.md";
+    let map = tree.text(MAP)?;
+    let lines = map.lines().count();
+    if lines > MAP_LINES_MAX {
+        report.complain(MAP, lines, format!("a map of more than {MAP_LINES_MAX} lines"));
+    }
+    for name in tree.crates() {
+        if !map.contains(&format!("`crates/{name}`")) {
+            report.complain(MAP, 1, format!("does not tell of `crates/{name}`"));
+        }
+    }
+    Ok(())
+}
+
+/// Every page of the guide is reached from its first page.
+fn check_guide(tree: &Tree, report: &mut Report) -> Result<()> {
+    const FIRST: &str = "docs/README.md";
+    let linked: BTreeSet<String> = links(tree.text(FIRST)?)
+        .into_iter()
+        .map(|(_, target)| resolve(FIRST, target.split('#').next().unwrap_or(target)))
+        .collect();
+    for (path, _) in tree.ending(".md").filter(|(path, _)| path.starts_with("docs/")) {
+        if path != FIRST && !linked.contains(path) {
+            report.complain(path, 1, format!("{FIRST} does not link to this page"));
+        }
+    }
+    Ok(())
+}
+
+/// The guide explains every setting of the server.
+fn check_settings(tree: &Tree, report: &mut Report) -> Result<()> {
+    const PAGE: &str = "docs/configuration.md";
+    const SOURCE: &str = "crates/server/src/config.rs";
+    let page = tree.text(PAGE)?;
+    let keys = tree.text(SOURCE)?.lines().filter_map(|line| {
+        line.trim().strip_prefix("key: \"").and_then(|rest| rest.strip_suffix("\","))
+    });
+    let mut count = 0;
+    for key in keys {
+        count += 1;
+        if !page.contains(&format!("`{key}`")) {
+            report.complain(PAGE, 1, format!("does not explain `{key}`"));
+        }
+    }
+    ensure!(count > 0, "{SOURCE} has no keys; the check of {PAGE} looks in the wrong place");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link_complaints(text: &str) -> usize {
+        let mut report = Report::default();
+        let tree = Tree::of(&[("docs/a.md", text), ("docs/b.md", "# One `two`, three\n")]);
+        check_links(&tree, "docs/a.md", text, &mut report);
+        report.complaints.len()
+    }
+
+    #[test]
+    fn links_are_followed() {
+        assert_eq!(
+            link_complaints("[b](b.md) [b](../docs/b.md#one-two-three) [w](https://a.b)"),
+            0
+        );
+        assert_eq!(link_complaints("[c](c.md)"), 1);
+        assert_eq!(link_complaints("[b](b.md#four)"), 1);
+        assert_eq!(link_complaints("```\n[c](c.md)\n```\n"), 0);
+    }
+
+    #[test]
+    fn twins_have_the_same_sections_and_commands() {
+        let complaints = |other: &str| {
+            let one = "# A\n```sh\nrun it  # quickly\n```\n";
+            let mut report = Report::default();
+            let tree = Tree::of(&[("README.md", one), ("README.zh-CN.md", other)]);
+            check_twins(&tree, &mut report).expect("both are there");
+            report.complaints.len()
+        };
+        assert_eq!(complaints("# 甲\n```sh\nrun it  # 快\n```\n"), 0);
+        assert_eq!(complaints("# 甲\n## 乙\n```sh\nrun it\n```\n"), 1);
+        assert_eq!(complaints("# 甲\n```sh\nrun that\n```\n"), 2);
+    }
+}

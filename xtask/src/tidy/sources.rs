@@ -1,0 +1,151 @@
+//! Sources: headers, sizes, leftovers, and quirks that name the case which pins them.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result};
+
+use super::{Report, Tree};
+
+/// A file longer than this is split.
+const LINES_MAX: usize = 800;
+/// From here on a file is worth a look.
+const LINES_WORTH_A_LOOK: usize = 400;
+
+/// What is not committed. Written in two pieces, so that this file may hold it.
+const LEFTOVERS: [&str; 5] = [
+    concat!("TO", "DO"),
+    concat!("FIX", "ME"),
+    concat!("dbg", "!("),
+    concat!("todo", "!("),
+    concat!("unimplemented", "!("),
+];
+
+pub(super) fn check(tree: &Tree, report: &mut Report) -> Result<()> {
+    let cases = case_names(tree)?;
+    for (path, text) in tree.ending(".rs") {
+        if !text.starts_with("//!") {
+            report.complain(path, 1, "begin with `//!`: what this file is responsible for");
+        }
+        check_size(path, text, report);
+        check_unwraps(path, text, report);
+        for (index, line) in text.lines().enumerate() {
+            if let Some(leftover) = LEFTOVERS.iter().find(|leftover| line.contains(*leftover)) {
+                report.complain(path, index + 1, format!("finish it or drop it: `{leftover}`"));
+            }
+        }
+        check_quirks(path, text, &cases, report);
+    }
+    for (path, text) in tree.files() {
+        if text.starts_with("#!/usr/bin/env bash") && !text.contains("\nset -euo pipefail\n") {
+            report.complain(path, 1, "a script says `set -euo pipefail` before it does anything");
+        }
+    }
+    Ok(())
+}
+
+fn check_size(path: &str, text: &str, report: &mut Report) {
+    let lines = text.lines().count();
+    if lines > LINES_MAX {
+        report.complain(path, lines, format!("more than {LINES_MAX} lines; split it by duty"));
+    } else if lines > LINES_WORTH_A_LOOK {
+        report.remarks.push(format!("{path} has {lines} lines"));
+    }
+}
+
+/// Clippy says the same, but only of what it compiles on this machine.
+fn check_unwraps(path: &str, text: &str, report: &mut Report) {
+    let is_test_file =
+        ["/tests/", "/benches/", "/fuzz_targets/"].iter().any(|folder| path.contains(folder));
+    if is_test_file || path.ends_with("_tests.rs") || path.ends_with("/tests.rs") {
+        return;
+    }
+    let product = text.lines().take_while(|line| !line.contains("#[cfg(test)]"));
+    for (index, line) in product.enumerate() {
+        let code = line.split("//").next().unwrap_or_default();
+        if code.contains(concat!(".unwrap", "()")) {
+            let what = "no unwrap outside tests; `expect` says why it cannot fail";
+            report.complain(path, index + 1, what);
+        }
+    }
+}
+
+/// The names of all conformance cases.
+fn case_names(tree: &Tree) -> Result<BTreeSet<String>> {
+    let mut names = BTreeSet::new();
+    for (path, text) in tree.ending(".jsonl").filter(|(path, _)| path.starts_with("corpus/")) {
+        for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            let case: serde_json::Value = serde_json::from_str(line)
+                .with_context(|| format!("{path}:{}: not JSON", index + 1))?;
+            if let Some(name) = case["name"].as_str() {
+                names.insert(name.to_owned());
+            }
+        }
+    }
+    Ok(names)
+}
+
+/// A quirk that is kept on purpose names conformance cases that exist.
+fn check_quirks(path: &str, text: &str, cases: &BTreeSet<String>, report: &mut Report) {
+    let lines: Vec<&str> = text.lines().collect();
+    for (index, line) in lines.iter().enumerate() {
+        if !line.trim_start().starts_with("//") || !line.contains(concat!("COM", "PAT(")) {
+            continue;
+        }
+        let comment: Vec<&str> = lines[index..]
+            .iter()
+            .map(|line| line.trim_start())
+            .take_while(|line| line.starts_with("//"))
+            .collect();
+        let comment = comment.join(" ");
+        let mut words =
+            comment.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-');
+        if !words.any(|word| cases.contains(word)) {
+            let what = "a quirk names the case in corpus/ that pins it; this one names none";
+            report.complain(path, index + 1, what);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn complaints(path: &str, text: &str) -> Vec<String> {
+        let mut report = Report::default();
+        let tree = Tree::of(&[(path, text), ("corpus/x/cases.jsonl", "{\"name\": \"a-case\"}\n")]);
+        check(&tree, &mut report).expect("the cases are valid");
+        report.complaints
+    }
+
+    #[test]
+    fn headers_sizes_and_leftovers() {
+        assert!(complaints("a.rs", "//! Duty.\n").is_empty());
+        assert_eq!(complaints("a.rs", "fn main() {}\n").len(), 1);
+        assert_eq!(complaints("a.rs", &format!("//! Duty.\n{}", "\n".repeat(800))).len(), 1);
+        assert_eq!(complaints("a.rs", concat!("//! Duty.\n// TO", "DO more\n")).len(), 1);
+    }
+
+    #[test]
+    fn unwraps_are_for_tests() {
+        let product = concat!("//! Duty.\nfn a() { b().unwrap", "(); }\n");
+        assert_eq!(complaints("crates/a/src/a.rs", product).len(), 1);
+        assert!(complaints("crates/a/tests/a.rs", product).is_empty());
+        let test = concat!("//! Duty.\n#[cfg(test)]\nmod tests { fn a() { b().unwrap", "(); } }\n");
+        assert!(complaints("crates/a/src/a.rs", test).is_empty());
+    }
+
+    #[test]
+    fn quirks_name_their_case() {
+        let quirk = |name| {
+            format!("//! Duty.\n// {}beanstalkd): why; case\n// {name}.\n", concat!("COM", "PAT("))
+        };
+        assert!(complaints("a.rs", &quirk("a-case")).is_empty());
+        assert_eq!(complaints("a.rs", &quirk("no-case")).len(), 1);
+    }
+
+    #[test]
+    fn scripts_stop_at_errors() {
+        assert_eq!(complaints("run", "#!/usr/bin/env bash\necho\n").len(), 1);
+        assert!(complaints("run", "#!/usr/bin/env bash\nset -euo pipefail\necho\n").is_empty());
+    }
+}
