@@ -1,6 +1,38 @@
 //! Sockets, threads, clock, signals and configuration: what the pure crates must not know.
+//!
+//! [`run`] starts everything. Each I/O thread (`io_thread`) owns its connections (`connection`) and
+//! sleeps at its port (`mailbox`) until a socket is ready, the broker has an event for one of its
+//! sessions, or the log has released replies. The first one also serves the broker's timers, and
+//! its runtime runs the tasks beside: accepting (`accept`) and signals (`signals`).
+//!
+//! What must stay true: the broker is never locked during a system call or an `await`; nothing
+//! leaves before the log has released it; an idle connection costs no time and no buffer.
 
+mod accept;
 pub mod address;
+mod clock;
 pub mod config;
 pub mod config_sources;
+mod connection;
+mod error;
+mod housekeeping;
+mod io_thread;
+mod limits;
+mod listen;
+mod listen_file;
+mod logging;
+mod mailbox;
+mod process;
+mod signals;
+mod socket;
+mod start;
+mod systemd;
+mod table;
 mod units;
+
+pub use error::{ServeError, exit};
+pub use listen::{Bound, bind, inherited};
+pub use logging::Logging;
+pub use signals::{Hangup, Reload};
+pub use start::{Setup, Started, bind_configured, run};
+pub use units::{format_bytes, format_duration};

@@ -1,0 +1,103 @@
+//! Accepting: deals new connections out to the I/O threads in turn. Pauses, without spinning, when
+//! there are too many of them or no descriptors left.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, accept_with};
+use tokio::io::unix::AsyncFd;
+
+use crate::address::Address;
+use crate::limits::LiveLimits;
+use crate::listen::Bound;
+use crate::mailbox::{Arrival, Open, Port};
+use crate::socket::watch;
+
+/// How long to wait for a connection to end when there can be no more.
+const PAUSE: Duration = Duration::from_millis(100);
+/// How often a pause is logged.
+const WARNING_PERIOD: Duration = Duration::from_mins(1);
+/// So many connections are accepted before others have their turn.
+const ACCEPTS_MAX: usize = 64;
+
+/// One listening socket at work.
+pub(crate) struct Acceptor {
+    socket: AsyncFd<OwnedFd>,
+    address: Address,
+    open: Arc<Open>,
+    limits: Arc<LiveLimits>,
+    ports: Vec<Arc<Port>>,
+    next_port: usize,
+    warned_at: Option<Instant>,
+}
+
+impl Acceptor {
+    /// To be called inside the runtime that will run it.
+    pub(crate) fn new(
+        bound: Bound,
+        open: Arc<Open>,
+        limits: Arc<LiveLimits>,
+        ports: Vec<Arc<Port>>,
+    ) -> io::Result<Acceptor> {
+        let Bound { socket, address } = bound;
+        let socket = watch(socket)?;
+        Ok(Acceptor { socket, address, open, limits, ports, next_port: 0, warned_at: None })
+    }
+
+    /// Accepts until it is dropped.
+    pub(crate) async fn run(mut self) {
+        loop {
+            if self.limits.is_full() {
+                self.pause("the limit of connections is reached").await;
+                continue;
+            }
+            let mut accepted = 0;
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let failed = loop {
+                if accepted == ACCEPTS_MAX || self.limits.is_full() {
+                    break None;
+                }
+                match accept_with(&self.socket, flags) {
+                    Ok(socket) => self.deal(socket),
+                    Err(error) => break Some(error),
+                }
+                accepted += 1;
+            };
+            match failed {
+                None => tokio::task::yield_now().await,
+                Some(Errno::WOULDBLOCK) => self.wait().await,
+                Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                    self.pause("no more descriptors or memory for connections").await;
+                }
+                // The client was gone before it was accepted, or the network had a fault.
+                Some(error) => tracing::debug!(listener = %self.address, %error, "accept failed"),
+            }
+        }
+    }
+
+    fn deal(&mut self, socket: OwnedFd) {
+        self.limits.opened();
+        tracing::debug!(listener = %self.address, thread = self.next_port, "accept");
+        self.ports[self.next_port].arrive(Arrival { socket, open: self.open.clone() });
+        self.next_port = (self.next_port + 1) % self.ports.len();
+    }
+
+    async fn wait(&self) {
+        // An error means that the runtime ends, and this task with it.
+        if let Ok(mut guard) = self.socket.readable().await {
+            guard.clear_ready();
+        }
+    }
+
+    /// New clients wait in the backlog meanwhile.
+    async fn pause(&mut self, reason: &str) {
+        if self.warned_at.is_none_or(|at| at.elapsed() >= WARNING_PERIOD) {
+            self.warned_at = Some(Instant::now());
+            tracing::warn!(listener = %self.address, "{reason}: new clients have to wait");
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}

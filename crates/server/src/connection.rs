@@ -1,0 +1,316 @@
+//! One connection: its socket, its session, and what waits in both directions. What is done when
+//! is decided by the I/O thread that owns it.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::task::{Context, Poll, Waker};
+
+use broker::{Dialect, Outbox, Position, SessionId, Turn};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, Shutdown};
+use tokio::io::unix::AsyncFd;
+
+/// While more than this waits to be sent, no further commands are executed: a pipeline of cheap
+/// requests for large replies must not fill the memory.
+const OUTBOX_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes are shown to the dialect in pieces of this size, with a look at the outbox in between.
+const PIECE_BYTES: usize = 4 * 1024;
+
+/// A waiting connection whose peer has shut its side is read to the end, to tell a half-close from
+/// a broken connection; but not more than this. (More than the kernel buffers by default.)
+const WAITING_BYTES_MAX: usize = 8 << 20;
+
+/// A larger buffer is given back as soon as it is empty.
+const KEPT_BUFFER_BYTES_MAX: usize = 4 * 1024;
+
+/// How far the connection is on its way from first to last byte.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Phase {
+    /// Commands come and are answered.
+    Open,
+    /// No more commands; the last replies are on their way.
+    Flushing,
+    /// All is said. What the peer still sends is thrown away until it closes too: closing with unread
+    /// bytes would let the kernel throw away our last replies.
+    Lingering,
+}
+
+/// What became of reading.
+pub(crate) enum Read {
+    /// So many bytes.
+    Bytes(usize),
+    /// The peer has ended its side.
+    End,
+    /// Nothing is there now.
+    Nothing,
+}
+
+pub(crate) struct Connection {
+    socket: AsyncFd<OwnedFd>,
+    waker: Waker,
+    pub(crate) session: SessionId,
+    pub(crate) dialect: Box<dyn Dialect>,
+    pub(crate) outbox: Outbox,
+    /// Bytes that the dialect has left: a part of a command, or what came while the session waits.
+    pending: Vec<u8>,
+    pub(crate) phase: Phase,
+    /// When bytes last left, or began to wait, in milliseconds of the clock.
+    pub(crate) progress_at: u64,
+    /// Nothing was learnt about the socket that forbids a read.
+    readable: bool,
+    /// The same for writing.
+    writable: bool,
+    /// The kernel saw the peer's end; there may be bytes before it.
+    peer_ended: bool,
+    /// The end was read.
+    input_ended: bool,
+    /// The dialect was told so.
+    end_told: bool,
+    /// Commands that could be executed wait until replies have left.
+    held_back: bool,
+    // The lists of the I/O thread on which the connection is.
+    pub(crate) in_reads: bool,
+    pub(crate) in_touched: bool,
+    pub(crate) in_held: bool,
+    pub(crate) in_recent: bool,
+    pub(crate) in_leaving: bool,
+    /// Something happened since the last look of housekeeping.
+    pub(crate) active: bool,
+}
+
+impl Connection {
+    pub(crate) fn new(
+        socket: AsyncFd<OwnedFd>,
+        waker: Waker,
+        session: SessionId,
+        dialect: Box<dyn Dialect>,
+    ) -> Connection {
+        Connection {
+            socket,
+            waker,
+            session,
+            dialect,
+            outbox: Outbox::default(),
+            pending: Vec::new(),
+            phase: Phase::Open,
+            progress_at: 0,
+            // The first bytes are often there already.
+            readable: true,
+            writable: true,
+            peer_ended: false,
+            input_ended: false,
+            end_told: false,
+            held_back: false,
+            in_reads: false,
+            in_touched: false,
+            in_held: false,
+            in_recent: false,
+            in_leaving: false,
+            active: true,
+        }
+    }
+
+    /// Learns what the socket has become ready for, and sees to it that the next change is told.
+    pub(crate) fn learn_readiness(&mut self) {
+        let mut context = Context::from_waker(&self.waker);
+        // Ready is taken note of and cleared; only a second look that finds nothing leaves the waker.
+        while !self.peer_ended {
+            match self.socket.poll_read_ready(&mut context) {
+                Poll::Ready(Ok(mut guard)) => {
+                    self.readable = true;
+                    // An end stays ready for ever; nothing newer can come after it.
+                    self.peer_ended = guard.ready().is_read_closed();
+                    guard.clear_ready();
+                }
+                Poll::Ready(Err(_)) => return,
+                Poll::Pending => break,
+            }
+        }
+        self.learn_writable();
+    }
+
+    /// Only asked for when a write did not go through.
+    fn learn_writable(&mut self) {
+        let mut context = Context::from_waker(&self.waker);
+        while !self.writable {
+            match self.socket.poll_write_ready(&mut context) {
+                Poll::Ready(Ok(mut guard)) => {
+                    // A closed side stays ready for ever, and the next write says what is wrong.
+                    self.writable = true;
+                    guard.clear_ready();
+                }
+                Poll::Ready(Err(_)) | Poll::Pending => break,
+            }
+        }
+    }
+
+    /// After a write that did not go through: what the kernel told before is out of date.
+    fn expect_writable(&mut self) {
+        let mut context = Context::from_waker(&self.waker);
+        self.writable = false;
+        while let Poll::Ready(Ok(mut guard)) = self.socket.poll_write_ready(&mut context) {
+            if guard.ready().is_write_closed() {
+                self.writable = true;
+                return;
+            }
+            guard.clear_ready();
+        }
+    }
+
+    /// Whether to read now, as far as this connection is concerned.
+    pub(crate) fn wants_read(&self) -> bool {
+        if !self.readable || self.input_ended {
+            return false;
+        }
+        match self.phase {
+            Phase::Open if self.dialect.wants_input() => self.outbox.len() <= OUTBOX_BYTES_MAX,
+            Phase::Open => self.peer_ended && self.pending.len() < WAITING_BYTES_MAX,
+            Phase::Flushing => false,
+            Phase::Lingering => true,
+        }
+    }
+
+    /// Reads once.
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Read> {
+        let room = buffer.len();
+        match retry(|| rustix::net::recv(&self.socket, &mut *buffer, RecvFlags::DONTWAIT)) {
+            Ok((0, _)) => {
+                self.readable = false;
+                self.input_ended = true;
+                Ok(Read::End)
+            }
+            Ok((count, _)) => {
+                // A read that leaves room has emptied the socket; the next bytes will be told.
+                self.readable = count == room || self.peer_ended;
+                Ok(Read::Bytes(count))
+            }
+            Err(Errno::WOULDBLOCK) => {
+                self.readable = false;
+                Ok(Read::Nothing)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether commands lie here that can be executed now that replies have left.
+    pub(crate) fn has_work(&self) -> bool {
+        self.held_back && self.phase == Phase::Open && self.outbox.len() <= OUTBOX_BYTES_MAX
+    }
+
+    /// Shows the dialect what was pending and what arrived, and the end if it was read.
+    pub(crate) fn feed(&mut self, arrived: &[u8], turn: &mut Turn<'_>) {
+        if self.phase != Phase::Open {
+            return;
+        }
+        self.held_back = false;
+        if self.pending.is_empty() {
+            let used = self.present(arrived, turn);
+            self.pending.extend_from_slice(&arrived[used..]);
+        } else {
+            let mut bytes = std::mem::take(&mut self.pending);
+            bytes.extend_from_slice(arrived);
+            let used = self.present(&bytes, turn);
+            bytes.drain(..used);
+            if !bytes.is_empty() || bytes.capacity() <= KEPT_BUFFER_BYTES_MAX {
+                self.pending = bytes;
+            }
+        }
+        if self.input_ended && !self.end_told && !self.held_back {
+            self.end_told = true;
+            self.dialect.end_of_input(turn, &mut self.outbox);
+            let bytes = std::mem::take(&mut self.pending);
+            let used = self.present(&bytes, turn);
+            self.pending.extend_from_slice(&bytes[used..]);
+        }
+        if self.dialect.finished() {
+            self.phase = Phase::Flushing;
+            self.pending = Vec::new();
+        }
+    }
+
+    /// Shows bytes to the dialect in pieces, and says how many it has dealt with. Holds back the rest
+    /// when too much waits to be sent.
+    fn present(&mut self, bytes: &[u8], turn: &mut Turn<'_>) -> usize {
+        // After the end, what is left of a piece is taken for an unfinished command: show all.
+        let mut piece = if self.end_told { bytes.len() } else { PIECE_BYTES };
+        let mut used = 0;
+        while used < bytes.len() && !self.dialect.finished() {
+            if self.outbox.len() > OUTBOX_BYTES_MAX && !self.end_told {
+                self.held_back = true;
+                break;
+            }
+            let end = bytes.len().min(used + piece);
+            let count = self.dialect.input(&bytes[used..end], turn, &mut self.outbox);
+            used += count;
+            if used < end && (end == bytes.len() || !self.dialect.wants_input()) {
+                break;
+            }
+            if count == 0 {
+                // A command longer than the piece.
+                piece *= 2;
+            }
+        }
+        used
+    }
+
+    /// Sends what may leave. True if bytes left, or nothing had to.
+    pub(crate) fn send(&mut self, released: Position) -> io::Result<bool> {
+        let mut progress = false;
+        while self.writable {
+            let bytes = self.outbox.sendable(released);
+            if bytes.is_empty() {
+                return Ok(true);
+            }
+            let wanted = bytes.len();
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            match retry(|| rustix::net::send(&self.socket, bytes, flags)) {
+                Ok(count) => {
+                    progress = true;
+                    self.outbox.advance(count);
+                    if count < wanted {
+                        self.expect_writable();
+                    }
+                }
+                Err(Errno::WOULDBLOCK) => self.expect_writable(),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(progress)
+    }
+
+    /// Whether replies that may leave wait for a slow reader.
+    pub(crate) fn is_stuck(&self) -> bool {
+        !self.writable && !self.outbox.is_empty()
+    }
+
+    /// Whether the last reply is sent and the session can be closed.
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.phase == Phase::Flushing && self.outbox.is_empty()
+    }
+
+    /// Begins to linger. False if the peer has ended already, so that there is nothing to wait for.
+    pub(crate) fn linger(&mut self) -> bool {
+        self.phase = Phase::Lingering;
+        self.pending = Vec::new();
+        self.outbox.shrink();
+        !self.input_ended && rustix::net::shutdown(&self.socket, Shutdown::Write).is_ok()
+    }
+
+    /// Gives back memory that is kept for the next request.
+    pub(crate) fn shrink(&mut self) {
+        if self.pending.is_empty() {
+            self.pending = Vec::new();
+        }
+        self.outbox.shrink();
+    }
+}
+
+fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            result => return result,
+        }
+    }
+}

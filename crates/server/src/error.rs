@@ -1,0 +1,118 @@
+//! Why a server could not start, or had to end; each kind with an exit code of its own.
+
+use std::io;
+use std::path::PathBuf;
+
+use broker::BrokerError;
+
+use crate::address::Address;
+use crate::config_sources::Mistakes;
+
+/// Why a server could not start, or had to end.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The configuration has mistakes.
+    #[error(transparent)]
+    Config(#[from] Mistakes),
+    /// There is nothing to listen on.
+    #[error("every listener is off; name at least one, for example --beanstalk 127.0.0.1:11300")]
+    NothingToListenOn,
+    /// Somebody listens there already.
+    #[error(
+        "cannot listen on {0}: the address is in use; stop the other server, or choose another address"
+    )]
+    AddressInUse(Address),
+    /// A file that is no socket lies where the socket should be.
+    #[error("cannot listen on {0}: another file is there; move it away, or choose another path")]
+    NotASocket(Address),
+    /// The system forbids to listen there.
+    #[error("cannot listen on {0}: no permission; choose a port from 1024 on, or another user")]
+    ListenForbidden(Address),
+    /// Listening failed in another way.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// Where.
+        address: Address,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A socket that the service manager handed over is of no use.
+    #[error("an inherited socket is of no use: {0}")]
+    Inherited(io::Error),
+    /// The data folder cannot be used.
+    #[error("cannot use the data folder {dir}: {source}")]
+    Folder {
+        /// The folder.
+        dir: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The log cannot be opened.
+    #[error(transparent)]
+    Open(#[from] BrokerError),
+    /// A thread, a runtime or a signal handler could not be had.
+    #[error("cannot {doing}: {source}")]
+    System {
+        /// What was tried.
+        doing: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The log could not be written or synced while the server ran.
+    #[error(
+        "the log failed: {0}; nothing that was not durable has been acknowledged. Look after the disk, then start again"
+    )]
+    LogFailed(log::Failure),
+}
+
+/// Exit codes, as in `sysexits.h` where it has a fitting one.
+pub mod exit {
+    /// The log's content cannot be accepted.
+    pub const DAMAGED_DATA: u8 = 65;
+    /// An address is taken, or cannot be listened on.
+    pub const ADDRESS_UNAVAILABLE: u8 = 69;
+    /// The system lacks a resource.
+    pub const SYSTEM: u8 = 71;
+    /// The disk cannot be read or written.
+    pub const DISK: u8 = 74;
+    /// Another process works in the folder.
+    pub const FOLDER_LOCKED: u8 = 75;
+    /// No permission.
+    pub const NO_PERMISSION: u8 = 77;
+    /// The configuration is wrong.
+    pub const BAD_CONFIGURATION: u8 = 78;
+}
+
+impl ServeError {
+    /// The exit code of the process.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            ServeError::Config(_) | ServeError::NothingToListenOn => exit::BAD_CONFIGURATION,
+            ServeError::AddressInUse(_) | ServeError::NotASocket(_) | ServeError::Inherited(_) => {
+                exit::ADDRESS_UNAVAILABLE
+            }
+            ServeError::ListenForbidden(_) => exit::NO_PERMISSION,
+            ServeError::Listen { source, .. } => code_of(source, exit::ADDRESS_UNAVAILABLE),
+            ServeError::Folder { source, .. } => code_of(source, exit::DISK),
+            ServeError::Open(error) => code_of_open(error),
+            ServeError::System { source, .. } => code_of(source, exit::SYSTEM),
+            ServeError::LogFailed(_) => exit::DISK,
+        }
+    }
+}
+
+fn code_of(error: &io::Error, usual: u8) -> u8 {
+    if error.kind() == io::ErrorKind::PermissionDenied { exit::NO_PERMISSION } else { usual }
+}
+
+fn code_of_open(error: &BrokerError) -> u8 {
+    match error {
+        BrokerError::Log(log::OpenError::Locked { .. }) => exit::FOLDER_LOCKED,
+        BrokerError::Log(log::OpenError::Permission { .. }) => exit::NO_PERMISSION,
+        BrokerError::Log(log::OpenError::Io { .. } | log::OpenError::Full { .. }) => exit::DISK,
+        BrokerError::Log(_) | BrokerError::Meta(_) | BrokerError::Duplicate(_) => {
+            exit::DAMAGED_DATA
+        }
+        BrokerError::Thread(_) => exit::SYSTEM,
+    }
+}

@@ -1,0 +1,117 @@
+//! What an I/O thread does beside serving: memory of quiet connections is given back, readers that
+//! do not read are cut off, peers that do not close are closed; and the thread's own end.
+
+use std::io;
+use std::mem;
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+use broker::Millis;
+use tokio::time::Sleep;
+
+use crate::connection::{Phase, Read};
+use crate::io_thread::IoThread;
+
+/// How often connections that were used lately are looked at.
+const PERIOD_MS: u64 = 1000;
+/// How long a peer that was told the end may take to close.
+const LINGER_MS: u64 = 2000;
+/// A reader that is behind by more than the limit is given this long to take something.
+const GRACE_MS: u64 = 1000;
+/// How long a stopping thread waits for the log and for slow readers.
+const STOP_TIME: Duration = Duration::from_secs(5);
+
+impl IoThread {
+    pub(crate) fn schedule_housekeeping(&mut self) {
+        if self.housekeeping_at.is_none() {
+            self.housekeeping_at = Some(Millis(self.now_ms + PERIOD_MS));
+        }
+    }
+
+    /// Looks after the connections that were used lately, so that idle ones cost nothing.
+    pub(crate) fn housekeep(&mut self) {
+        if self.housekeeping_at.is_none_or(|at| at.0 > self.now_ms) {
+            return;
+        }
+        self.housekeeping_at = None;
+        let limits = self.shared.limits.clone();
+        for place in mem::take(&mut self.recent) {
+            let now_ms = self.now_ms;
+            let Some(connection) = self.connections.get(place) else { continue };
+            let still_ms = now_ms.saturating_sub(connection.progress_at);
+            let unsent_bytes = connection.outbox.len() as u64;
+            if connection.phase == Phase::Lingering {
+                if still_ms >= LINGER_MS {
+                    self.remove(place);
+                    continue;
+                }
+            } else if connection.is_stuck()
+                && (still_ms >= limits.unsent_ms()
+                    || (unsent_bytes > limits.unsent_bytes() && still_ms >= GRACE_MS))
+            {
+                tracing::warn!(connection = place, unsent_bytes, still_ms, "cut off a slow reader");
+                self.abandon(place, &io::ErrorKind::TimedOut.into());
+                continue;
+            }
+            if mem::take(&mut connection.active)
+                || !connection.outbox.is_empty()
+                || connection.phase == Phase::Lingering
+            {
+                self.recent.push(place);
+            } else {
+                connection.in_recent = false;
+                connection.shrink();
+            }
+        }
+        if !self.recent.is_empty() {
+            self.schedule_housekeeping();
+        }
+    }
+
+    /// Sends the replies that are still due, and closes all connections. Sessions are left open at
+    /// the broker: closing one would hand its jobs to another that is about to be closed, and
+    /// count that as an attempt. Leases end with the process anyway.
+    pub(crate) async fn stop(&mut self, mut timer: Pin<&mut Sleep>) {
+        let deadline = Instant::now() + STOP_TIME;
+        for place in self.connections.all() {
+            self.touch(place);
+        }
+        loop {
+            self.now_ms = self.shared.clock.now().0;
+            if self.port.take_released() {
+                self.collect_released();
+            }
+            self.take_ready();
+            self.send();
+            self.forget_word();
+            if self.connections.iter().all(|connection| connection.outbox.is_empty())
+                || Instant::now() >= deadline
+                || self.shared.broker.failure().is_some()
+            {
+                break;
+            }
+            timer.as_mut().reset((Instant::now() + Duration::from_millis(20)).into());
+            timer.as_mut().await;
+        }
+        for place in self.connections.all() {
+            self.drain(place);
+            self.remove(place);
+        }
+    }
+
+    /// Says the end, and empties the socket: closing with unread bytes would let the kernel throw
+    /// away our last replies.
+    fn drain(&mut self, place: u32) {
+        let mut buffer = [0; 4096];
+        let Some(connection) = self.connections.get(place) else { return };
+        if connection.phase == Phase::Lingering || connection.linger() {
+            // Bounded, for a peer that never stops sending.
+            for _ in 0..256 {
+                match connection.read(&mut buffer) {
+                    Ok(Read::Bytes(_)) => {}
+                    Ok(Read::End | Read::Nothing) | Err(_) => break,
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,447 @@
+//! One thread that serves connections: sleeps until something is to be done, then works in rounds:
+//! read from the ready sockets, take a turn of the broker for all that came, send.
+//!
+//! It owns its connections alone. The broker is never locked while a system call is made, and
+//! what is read in a round is bounded, so that no client keeps the others waiting.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::io;
+use std::mem;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use broker::{Broker, Event, Millis, Position, SessionId};
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use tokio::io::unix::AsyncFd;
+use tokio::time::Sleep;
+
+use crate::clock::Clock;
+use crate::connection::{Connection, Phase, Read};
+use crate::limits::LiveLimits;
+use crate::mailbox::{Open, Port, ReadyWaker};
+use crate::socket::watch;
+use crate::table::Table;
+
+/// All that is read before a turn of the broker is taken; it bounds how long a turn takes.
+const ROUND_BYTES: usize = 64 * 1024;
+/// A socket is not read with less room than this: a large body would come in crumbs.
+const READ_BYTES_MIN: usize = 8 * 1024;
+/// A timer that is set for no purpose.
+const LONG: Duration = Duration::from_hours(24);
+
+/// What all I/O threads share.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared {
+    pub(crate) broker: Broker,
+    pub(crate) clock: Clock,
+    pub(crate) limits: Arc<LiveLimits>,
+}
+
+/// Why a thread ended.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Ended {
+    /// It was asked to.
+    Stopped,
+    /// The log takes nothing any more.
+    LogFailed,
+}
+
+/// How a connection comes to its end.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Farewell {
+    /// Everything is said.
+    Polite,
+    /// It broke, or is cut off.
+    Abrupt,
+}
+
+pub(crate) struct IoThread {
+    pub(crate) shared: Shared,
+    pub(crate) port: Arc<Port>,
+    /// The number of `port` at the broker.
+    mailbox: usize,
+    pub(crate) connections: Table,
+    places: HashMap<SessionId, u32, FixedState>,
+    buffer: Box<[u8]>,
+    /// The moment at which this round began, in milliseconds.
+    pub(crate) now_ms: u64,
+    /// Nothing is read before the log has caught up.
+    congested: bool,
+    /// The log takes nothing any more.
+    log_failed: bool,
+    // What is to be done. Places of connections that are gone meanwhile are skipped; a connection
+    // that has taken over the place is looked at for nothing, which does no harm.
+    /// Sockets that became ready.
+    ready: Vec<u32>,
+    /// Connections to be read, in the order in which they became ready.
+    reads: VecDeque<u32>,
+    /// New connections.
+    opening: Vec<(AsyncFd<OwnedFd>, Arc<Open>)>,
+    /// What was read: connection, and its part of the buffer.
+    batch: Vec<(u32, Range<usize>)>,
+    events: Vec<(SessionId, Event)>,
+    /// Connections with commands that were held back until replies had left.
+    resumed: Vec<u32>,
+    /// Connections whose sessions are to be closed.
+    leaving: Vec<(u32, Farewell)>,
+    /// Connections that may have something to send.
+    touched: Vec<u32>,
+    /// Connections whose first unsent reply waits for a log position.
+    held: BinaryHeap<Reverse<(Position, u32)>>,
+    /// Connections that were used lately, for housekeeping.
+    pub(crate) recent: Vec<u32>,
+    pub(crate) housekeeping_at: Option<Millis>,
+}
+
+impl IoThread {
+    pub(crate) fn new(shared: Shared, port: Arc<Port>) -> IoThread {
+        let mailbox = shared.broker.add_mailbox(port.clone());
+        IoThread {
+            shared,
+            port,
+            mailbox,
+            connections: Table::default(),
+            places: HashMap::with_hasher(FixedState::default()),
+            buffer: vec![0; ROUND_BYTES].into_boxed_slice(),
+            now_ms: 0,
+            congested: false,
+            log_failed: false,
+            ready: Vec::new(),
+            reads: VecDeque::new(),
+            opening: Vec::new(),
+            batch: Vec::new(),
+            events: Vec::new(),
+            resumed: Vec::new(),
+            leaving: Vec::new(),
+            touched: Vec::new(),
+            held: BinaryHeap::new(),
+            recent: Vec::new(),
+            housekeeping_at: None,
+        }
+    }
+
+    /// Serves until it is asked to stop, or the log fails. Runs inside a tokio runtime of its own.
+    pub(crate) async fn run(mut self) -> Ended {
+        let mut timer = pin!(tokio::time::sleep(LONG));
+        let mut timer_for = None;
+        loop {
+            let alarm = self.port.alarm();
+            let wanted = [alarm, self.housekeeping_at].into_iter().flatten().min();
+            if wanted != timer_for {
+                timer_for = wanted;
+                self.set_timer(timer.as_mut(), wanted);
+            }
+            self.port.sleep(timer.as_mut(), alarm).await;
+            loop {
+                self.round();
+                if self.log_failed {
+                    return Ended::LogFailed;
+                }
+                if self.port.is_stopping() {
+                    self.stop(timer.as_mut()).await;
+                    return Ended::Stopped;
+                }
+                if !self.has_more() {
+                    break;
+                }
+                // The runtime looks at the sockets meanwhile.
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    fn set_timer(&self, timer: Pin<&mut Sleep>, wanted: Option<Millis>) {
+        let instant = wanted.and_then(|at| self.shared.clock.instant(at));
+        timer.reset(instant.unwrap_or_else(|| Instant::now() + LONG).into());
+    }
+
+    fn has_more(&self) -> bool {
+        (!self.reads.is_empty() && !self.congested) || self.is_alarm_due()
+    }
+
+    fn is_alarm_due(&self) -> bool {
+        self.port.alarm().is_some_and(|at| at <= self.shared.clock.now())
+    }
+
+    fn round(&mut self) {
+        self.now_ms = self.shared.clock.now().0;
+        if self.port.take_released() {
+            self.congested = false;
+            self.log_failed = self.shared.broker.failure().is_some();
+            self.collect_released();
+        }
+        self.take_arrivals();
+        self.take_ready();
+        self.housekeep();
+        self.port.take_events(&mut self.events);
+        self.read();
+        loop {
+            self.take_turns();
+            self.send();
+            if self.leaving.is_empty() && self.resumed.is_empty() {
+                break;
+            }
+        }
+    }
+
+    fn take_arrivals(&mut self) {
+        for arrival in self.port.take_arrivals() {
+            match watch(arrival.socket) {
+                Ok(socket) => self.opening.push((socket, arrival.open)),
+                Err(error) => {
+                    self.shared.limits.closed();
+                    tracing::warn!(%error, "cannot watch a new connection");
+                }
+            }
+        }
+    }
+
+    pub(crate) fn take_ready(&mut self) {
+        let mut ready = mem::take(&mut self.ready);
+        self.port.take_ready(&mut ready);
+        for place in ready.drain(..) {
+            let Some(connection) = self.connections.get(place) else { continue };
+            let was_stuck = connection.is_stuck();
+            connection.learn_readiness();
+            if was_stuck {
+                self.touch(place);
+            }
+            self.enqueue_read(place);
+        }
+        self.ready = ready;
+    }
+
+    fn enqueue_read(&mut self, place: u32) {
+        if let Some(connection) = self.connections.get(place)
+            && !connection.in_reads
+            && connection.wants_read()
+        {
+            connection.in_reads = true;
+            self.reads.push_back(place);
+        }
+    }
+
+    pub(crate) fn touch(&mut self, place: u32) {
+        let Some(connection) = self.connections.get(place) else { return };
+        connection.active = true;
+        if !mem::replace(&mut connection.in_touched, true) {
+            self.touched.push(place);
+        }
+        if !mem::replace(&mut connection.in_recent, true) {
+            self.recent.push(place);
+            self.schedule_housekeeping();
+        }
+    }
+
+    /// Reads each connection that wants it once, as far as the buffer goes.
+    fn read(&mut self) {
+        if !self.reads.is_empty() && self.shared.broker.congested() {
+            self.congested = true;
+            return;
+        }
+        let mut used = 0;
+        for _ in 0..self.reads.len() {
+            if self.buffer.len() - used < READ_BYTES_MIN {
+                break;
+            }
+            let Some(place) = self.reads.pop_front() else { break };
+            let Some(connection) = self.connections.get(place) else { continue };
+            connection.in_reads = false;
+            if !connection.wants_read() {
+                continue;
+            }
+            let is_lingering = connection.phase == Phase::Lingering;
+            match connection.read(&mut self.buffer[used..]) {
+                // What comes after the end is thrown away.
+                Ok(Read::Bytes(_)) if is_lingering => {}
+                Ok(Read::Bytes(count)) => {
+                    self.batch.push((place, used..used + count));
+                    used += count;
+                }
+                Ok(Read::Nothing) => {}
+                Ok(Read::End) | Err(_) if is_lingering => self.remove(place),
+                Ok(Read::End) => self.batch.push((place, used..used)),
+                Err(error) => self.abandon(place, &error),
+            }
+            self.enqueue_read(place);
+        }
+    }
+
+    /// Nothing new is begun any more.
+    pub(crate) fn forget_word(&mut self) {
+        self.port.take_arrivals();
+        self.port.take_events(&mut self.events);
+        self.events.clear();
+        self.reads.clear();
+        self.resumed.clear();
+        for (place, farewell) in mem::take(&mut self.leaving) {
+            if farewell == Farewell::Abrupt {
+                self.remove(place);
+            }
+        }
+    }
+
+    /// The connection is of no use any more.
+    pub(crate) fn abandon(&mut self, place: u32, error: &io::Error) {
+        tracing::debug!(connection = place, %error, "connection lost");
+        self.leave(place, Farewell::Abrupt);
+    }
+
+    pub(crate) fn leave(&mut self, place: u32, farewell: Farewell) {
+        if let Some(connection) = self.connections.get(place)
+            && connection.phase != Phase::Lingering
+            && !mem::replace(&mut connection.in_leaving, true)
+        {
+            self.leaving.push((place, farewell));
+        }
+    }
+
+    /// Lets the broker do all that has come up, and what follows from it on this thread.
+    fn take_turns(&mut self) {
+        let mut is_wanted = self.is_alarm_due();
+        if is_wanted {
+            // The turn does what is due, and sets the next alarm.
+            self.port.clear_alarm();
+        }
+        is_wanted |= !self.opening.is_empty()
+            || !self.batch.is_empty()
+            || !self.events.is_empty()
+            || !self.resumed.is_empty()
+            || !self.leaving.is_empty();
+        while is_wanted {
+            self.take_turn();
+            self.port.take_events(&mut self.events);
+            is_wanted = !self.events.is_empty();
+        }
+    }
+
+    /// One turn. Nothing in here may make a system call.
+    fn take_turn(&mut self) {
+        let broker = self.shared.broker.clone();
+        let mut turn = broker.turn(self.shared.clock.now());
+        for (socket, open) in mem::take(&mut self.opening) {
+            let (session, dialect) = open(&mut turn, self.mailbox);
+            let place = self.connections.insert_with(|place| {
+                let waker = ReadyWaker::waker(&self.port, place);
+                Connection::new(socket, waker, session, dialect)
+            });
+            self.places.insert(session, place);
+            // As if the socket had become ready: its first bytes are often there already.
+            self.ready.push(place);
+        }
+        let mut batch = mem::take(&mut self.batch);
+        for (place, range) in batch.drain(..) {
+            if let Some(connection) = self.connections.get(place) {
+                connection.feed(&self.buffer[range], &mut turn);
+                self.touch(place);
+            }
+        }
+        self.batch = batch;
+        let mut events = mem::take(&mut self.events);
+        for (session, event) in events.drain(..) {
+            // A session that was closed meanwhile needs no news; what was granted went back with it.
+            let Some(&place) = self.places.get(&session) else { continue };
+            let Some(connection) = self.connections.get(place) else { continue };
+            connection.dialect.event(event, &mut turn, &mut connection.outbox);
+            connection.feed(&[], &mut turn);
+            self.touch(place);
+        }
+        self.events = events;
+        for place in mem::take(&mut self.resumed) {
+            if let Some(connection) = self.connections.get(place) {
+                connection.feed(&[], &mut turn);
+                self.touch(place);
+            }
+        }
+        let leaving = mem::take(&mut self.leaving);
+        for (place, _) in &leaving {
+            if let Some(connection) = self.connections.get(*place) {
+                connection.dialect.close(&mut turn);
+                self.places.remove(&connection.session);
+            }
+        }
+        drop(turn);
+        for (place, farewell) in leaving {
+            self.part(place, farewell);
+        }
+        for place in mem::take(&mut self.ready) {
+            if let Some(connection) = self.connections.get(place) {
+                connection.learn_readiness();
+                self.enqueue_read(place);
+            }
+        }
+    }
+
+    /// The session is closed; the socket follows.
+    fn part(&mut self, place: u32, farewell: Farewell) {
+        let now_ms = self.now_ms;
+        let Some(connection) = self.connections.get(place) else { return };
+        tracing::debug!(connection = place, ?farewell, "close");
+        if farewell == Farewell::Polite && connection.linger() {
+            connection.progress_at = now_ms;
+            self.touch(place);
+            self.enqueue_read(place);
+        } else {
+            self.remove(place);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, place: u32) {
+        if self.connections.remove(place).is_some() {
+            self.shared.limits.closed();
+        }
+    }
+
+    /// Connections whose replies the log has released are to be sent to.
+    pub(crate) fn collect_released(&mut self) {
+        let released = self.shared.broker.released();
+        while let Some(Reverse((position, place))) = self.held.peek().copied()
+            && position <= released
+        {
+            self.held.pop();
+            if let Some(connection) = self.connections.get(place) {
+                connection.in_held = false;
+                self.touch(place);
+            }
+        }
+    }
+
+    /// Sends what may leave, one write for each connection unless a large body lies in between.
+    pub(crate) fn send(&mut self) {
+        let released = self.shared.broker.released();
+        let mut touched = mem::take(&mut self.touched);
+        for place in touched.drain(..) {
+            let Some(connection) = self.connections.get(place) else { continue };
+            connection.in_touched = false;
+            if connection.phase == Phase::Lingering {
+                continue;
+            }
+            let was_stuck = connection.is_stuck();
+            match connection.send(released) {
+                Ok(progress) if progress || !was_stuck => connection.progress_at = self.now_ms,
+                Ok(_) => {}
+                Err(error) => {
+                    self.abandon(place, &error);
+                    continue;
+                }
+            }
+            if let Some(position) = connection.outbox.waits_for(released)
+                && !mem::replace(&mut connection.in_held, true)
+            {
+                self.held.push(Reverse((position, place)));
+            }
+            if connection.has_work() {
+                self.resumed.push(place);
+            } else if connection.is_flushed() {
+                self.leave(place, Farewell::Polite);
+            }
+            self.enqueue_read(place);
+        }
+        self.touched = touched;
+    }
+}

@@ -1,0 +1,115 @@
+//! Bounds that a running server can change, and the process's own bound on descriptors.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::config::Limits;
+
+/// Descriptors that connections must leave alone: the log's files, listeners, the runtimes.
+const RESERVED_DESCRIPTORS: usize = 64;
+
+/// The bounds as they are now, shared by all threads.
+#[derive(Debug)]
+pub(crate) struct LiveLimits {
+    connections: AtomicUsize,
+    unsent_bytes: AtomicU64,
+    unsent_ms: AtomicU64,
+    /// How many connections may be open because of the process's descriptors.
+    descriptors: usize,
+    /// Open connections of all threads.
+    open: AtomicUsize,
+}
+
+impl LiveLimits {
+    pub(crate) fn new(limits: &Limits, descriptors: u64) -> LiveLimits {
+        let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
+        let live = LiveLimits {
+            connections: AtomicUsize::default(),
+            unsent_bytes: AtomicU64::default(),
+            unsent_ms: AtomicU64::default(),
+            descriptors: descriptors - RESERVED_DESCRIPTORS.min(descriptors / 2),
+            open: AtomicUsize::default(),
+        };
+        live.set(limits);
+        live
+    }
+
+    pub(crate) fn set(&self, limits: &Limits) {
+        let connections = limits.connections.unwrap_or(usize::MAX).min(self.descriptors);
+        self.connections.store(connections, Ordering::Relaxed);
+        // A reply has its body and its head; the largest one must always be allowed to wait.
+        let one_reply = u64::from(limits.beanstalk_job_bytes) + 4096;
+        self.unsent_bytes.store(limits.unsent_bytes.saturating_add(one_reply), Ordering::Relaxed);
+        let unsent_ms = u64::try_from(limits.unsent_time.as_millis()).unwrap_or(u64::MAX);
+        self.unsent_ms.store(unsent_ms, Ordering::Relaxed);
+    }
+
+    /// How many connections may be open.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// How many bytes of replies may wait for a reader that takes none.
+    pub(crate) fn unsent_bytes(&self) -> u64 {
+        self.unsent_bytes.load(Ordering::Relaxed)
+    }
+
+    /// How long replies may wait for a reader that takes none.
+    pub(crate) fn unsent_ms(&self) -> u64 {
+        self.unsent_ms.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.open.load(Ordering::Relaxed) >= self.connections()
+    }
+
+    pub(crate) fn opened(&self) {
+        self.open.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn closed(&self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Raises the soft limit of open descriptors to the hard one, and says what it is then.
+pub(crate) fn raise_descriptors() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+        if let Err(error) = setrlimit(Resource::Nofile, raised) {
+            tracing::warn!(%error, "cannot raise the limit of open files");
+        }
+    }
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    #[test]
+    fn connections_leave_descriptors_for_the_log() {
+        let mut limits = Config::default().limits;
+        let live = LiveLimits::new(&limits, 1024);
+        assert_eq!(live.connections(), 1024 - 64);
+        limits.connections = Some(1);
+        live.set(&limits);
+        assert!(!live.is_full());
+        live.opened();
+        assert!(live.is_full());
+        live.closed();
+        assert!(!live.is_full());
+        assert_eq!(LiveLimits::new(&Config::default().limits, 20).connections(), 10);
+    }
+
+    #[test]
+    fn one_whole_reply_may_always_wait() {
+        let mut limits = Config::default().limits;
+        limits.unsent_bytes = 0;
+        limits.beanstalk_job_bytes = 1000;
+        assert!(LiveLimits::new(&limits, 100).unsent_bytes() >= 1000);
+    }
+}

@@ -1,0 +1,34 @@
+//! `listen.json` in the data folder: where this server listens, for scripts that used port 0.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::address::Address;
+
+const NAME: &str = "listen.json";
+
+/// The file; removed again when dropped.
+#[derive(Debug)]
+pub(crate) struct ListenFile {
+    path: PathBuf,
+}
+
+impl ListenFile {
+    /// Writes the file so that a reader sees it whole or not at all.
+    pub(crate) fn write(folder: &Path, beanstalk: &[Address]) -> io::Result<ListenFile> {
+        let beanstalk: Vec<String> = beanstalk.iter().map(ToString::to_string).collect();
+        let content = serde_json::json!({ "pid": std::process::id(), "beanstalk": beanstalk });
+        let path = folder.join(NAME);
+        let unfinished = folder.join(format!("{NAME}.new"));
+        std::fs::write(&unfinished, format!("{content:#}\n"))?;
+        std::fs::rename(&unfinished, &path)?;
+        Ok(ListenFile { path })
+    }
+}
+
+impl Drop for ListenFile {
+    fn drop(&mut self) {
+        // A stale file misleads nobody for long: it names a process that is gone.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}

@@ -1,0 +1,191 @@
+//! The port of an I/O thread: where other threads and the readiness of its sockets leave word for
+//! it, and how it sleeps until they do.
+
+use std::future::poll_fn;
+use std::mem;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Poll, Wake, Waker};
+
+use broker::{Dialect, Event, Mailbox, Millis, SessionId, Turn};
+use tokio::time::Sleep;
+
+/// Opens the session of a new connection; each listener has one. The number is that of the mailbox.
+pub(crate) type Open = dyn Fn(&mut Turn<'_>, usize) -> (SessionId, Box<dyn Dialect>) + Send + Sync;
+
+/// A connection that was accepted, for the thread that is to serve it.
+pub(crate) struct Arrival {
+    /// The socket, not blocking.
+    pub(crate) socket: OwnedFd,
+    /// Opens its session.
+    pub(crate) open: Arc<Open>,
+}
+
+/// No alarm is set.
+const NEVER: u64 = u64::MAX;
+
+/// Where others leave word for one I/O thread.
+#[derive(Default)]
+pub(crate) struct Port {
+    /// Wakes the thread; there from its first sleep on.
+    waker: OnceLock<Waker>,
+    /// The thread is awake and will look here before it sleeps, so nobody needs to wake it.
+    awake: AtomicBool,
+    /// Connections whose sockets became ready.
+    ready: Mutex<Vec<u32>>,
+    events: Mutex<Vec<(SessionId, Event)>>,
+    arrivals: Mutex<Vec<Arrival>>,
+    /// The log released further positions.
+    released: AtomicBool,
+    /// When a turn is wanted because of timers, in milliseconds.
+    alarm: Alarm,
+    /// The thread is to flush its connections and end.
+    stop: AtomicBool,
+}
+
+struct Alarm(AtomicU64);
+
+impl Default for Alarm {
+    fn default() -> Alarm {
+        Alarm(AtomicU64::new(NEVER))
+    }
+}
+
+impl std::fmt::Debug for Port {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Port").finish_non_exhaustive()
+    }
+}
+
+/// A list that is never left half changed.
+fn lock<T>(list: &Mutex<T>) -> MutexGuard<'_, T> {
+    list.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Port {
+    /// Word was left: sees to it that the thread looks. Whoever leaves word changes the list first
+    /// and calls this then; whoever sleeps clears `awake` first and looks at the lists then; so one
+    /// of the two sees the other.
+    fn wake(&self) {
+        if !self.awake.swap(true, Ordering::SeqCst)
+            && let Some(waker) = self.waker.get()
+        {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Hands over a new connection.
+    pub(crate) fn arrive(&self, arrival: Arrival) {
+        lock(&self.arrivals).push(arrival);
+        self.wake();
+    }
+
+    /// Asks the thread to flush its connections and end.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
+    }
+
+    /// Moves what was left into empty lists, which take its place.
+    pub(crate) fn take_ready(&self, into: &mut Vec<u32>) {
+        debug_assert!(into.is_empty());
+        mem::swap(&mut *lock(&self.ready), into);
+    }
+
+    pub(crate) fn take_events(&self, into: &mut Vec<(SessionId, Event)>) {
+        debug_assert!(into.is_empty());
+        mem::swap(&mut *lock(&self.events), into);
+    }
+
+    pub(crate) fn take_arrivals(&self) -> Vec<Arrival> {
+        mem::take(&mut *lock(&self.arrivals))
+    }
+
+    pub(crate) fn take_released(&self) -> bool {
+        self.released.swap(false, Ordering::SeqCst)
+    }
+
+    pub(crate) fn alarm(&self) -> Option<Millis> {
+        match self.alarm.0.load(Ordering::SeqCst) {
+            NEVER => None,
+            at => Some(Millis(at)),
+        }
+    }
+
+    /// To be called before the turn that answers the alarm: the broker sets the next one in it.
+    pub(crate) fn clear_alarm(&self) {
+        self.alarm.0.store(NEVER, Ordering::SeqCst);
+    }
+
+    fn has_word(&self, alarm_seen: Option<Millis>) -> bool {
+        self.released.load(Ordering::SeqCst)
+            || self.is_stopping()
+            || self.alarm() != alarm_seen
+            || !lock(&self.ready).is_empty()
+            || !lock(&self.events).is_empty()
+            || !lock(&self.arrivals).is_empty()
+    }
+
+    /// Sleeps until word is left or the timer fires. `alarm_seen` is the alarm for which the timer
+    /// was set.
+    pub(crate) async fn sleep(&self, mut timer: Pin<&mut Sleep>, alarm_seen: Option<Millis>) {
+        poll_fn(|context| {
+            // The task is always the same one, so its first waker is good for ever.
+            self.waker.get_or_init(|| context.waker().clone());
+            self.awake.store(false, Ordering::SeqCst);
+            if self.has_word(alarm_seen) || timer.as_mut().poll(context).is_ready() {
+                self.awake.store(true, Ordering::SeqCst);
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
+    }
+}
+
+impl Mailbox for Port {
+    fn deliver(&self, session: SessionId, event: Event) {
+        lock(&self.events).push((session, event));
+        self.wake();
+    }
+
+    fn released(&self) {
+        self.released.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+
+    fn alarm(&self, at: Millis) {
+        self.alarm.0.store(at.0, Ordering::SeqCst);
+        self.wake();
+    }
+}
+
+/// The waker of one connection: puts its place on the list of those that became ready.
+pub(crate) struct ReadyWaker {
+    port: Arc<Port>,
+    place: u32,
+}
+
+impl ReadyWaker {
+    pub(crate) fn waker(port: &Arc<Port>, place: u32) -> Waker {
+        Waker::from(Arc::new(ReadyWaker { port: port.clone(), place }))
+    }
+}
+
+impl Wake for ReadyWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        lock(&self.port.ready).push(self.place);
+        self.port.wake();
+    }
+}

@@ -1,0 +1,32 @@
+//! The process and the machine, for the statistics of the dialects.
+
+use std::hash::{BuildHasher as _, RandomState};
+
+use beanstalk::{ProcessorTime, ServerInfo};
+use broker::Millis;
+use nix::sys::resource::{UsageWho, getrusage};
+use rustix::system::uname;
+
+/// What the beanstalk dialect shows of us.
+pub(crate) fn info(started: Millis) -> ServerInfo {
+    let machine = uname();
+    ServerInfo {
+        pid: std::process::id(),
+        version: concat!("lineshaft ", env!("CARGO_PKG_VERSION")).to_owned(),
+        hostname: machine.nodename().to_string_lossy().into_owned(),
+        os: machine.version().to_string_lossy().into_owned(),
+        platform: machine.machine().to_string_lossy().into_owned(),
+        // The standard library seeds its hashers from the system's random source.
+        id: RandomState::new().hash_one(std::process::id()),
+        started,
+        processor_time,
+    }
+}
+
+fn processor_time() -> ProcessorTime {
+    let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else { return ProcessorTime::default() };
+    let micros = |time: nix::sys::time::TimeVal| {
+        (time.tv_sec() as u64).saturating_mul(1_000_000) + time.tv_usec() as u64
+    };
+    ProcessorTime { user_us: micros(usage.user_time()), system_us: micros(usage.system_time()) }
+}

@@ -1,0 +1,146 @@
+//! Signals, and what they lead to: a clean stop, a drain, a reload. Also feeds the watchdog.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::AbortHandle;
+
+use crate::config::{Config, SETTINGS};
+use crate::config_sources::Mistakes;
+use crate::io_thread::Shared;
+use crate::logging::Logging;
+use crate::mailbox::Port;
+use crate::systemd;
+
+/// Reads the configuration anew.
+pub type Reload = Box<dyn Fn() -> Result<Config, Mistakes> + Send>;
+
+/// What SIGHUP does.
+pub enum Hangup {
+    /// Takes over what has changed in the configuration.
+    Reload(Reload),
+    /// Stops, like SIGTERM.
+    Stop,
+}
+
+impl std::fmt::Debug for Hangup {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Hangup::Reload(_) => "Reload",
+            Hangup::Stop => "Stop",
+        })
+    }
+}
+
+/// Watches for signals while the server runs.
+pub(crate) struct Control {
+    pub(crate) shared: Shared,
+    pub(crate) config: Config,
+    pub(crate) hangup: Hangup,
+    pub(crate) logging: Option<Logging>,
+    pub(crate) acceptors: Vec<AbortHandle>,
+    pub(crate) ports: Vec<Arc<Port>>,
+}
+
+/// The signals that are handled. Made before the server says that it is ready.
+pub(crate) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+    drain: Signal,
+}
+
+impl Signals {
+    pub(crate) fn new() -> io::Result<Signals> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+            drain: signal(SignalKind::user_defined1())?,
+        })
+    }
+}
+
+impl Control {
+    /// Acts on signals until it is dropped.
+    pub(crate) async fn run(mut self, mut signals: Signals) {
+        let period = systemd::watchdog_period();
+        let mut beat = tokio::time::interval(period.unwrap_or(Duration::from_hours(24)));
+        loop {
+            tokio::select! {
+                _ = signals.terminate.recv() => self.stop("SIGTERM"),
+                _ = signals.interrupt.recv() => self.stop("SIGINT"),
+                _ = signals.hangup.recv() => self.hang_up(),
+                _ = signals.drain.recv() => self.drain(),
+                _ = beat.tick(), if period.is_some() => self.beat(),
+            }
+        }
+    }
+
+    fn stop(&mut self, signal: &str) {
+        tracing::info!(signal, "stopping");
+        systemd::stopping();
+        for acceptor in &self.acceptors {
+            acceptor.abort();
+        }
+        for port in &self.ports {
+            port.stop();
+        }
+    }
+
+    fn drain(&self) {
+        if !self.shared.broker.draining() {
+            tracing::info!("draining: no more jobs are accepted");
+            self.shared.broker.drain();
+        }
+    }
+
+    fn beat(&self) {
+        // A broker that is stuck would make us stuck, and silent.
+        drop(self.shared.broker.turn(self.shared.clock.now()));
+        systemd::alive();
+    }
+
+    fn hang_up(&mut self) {
+        match &self.hangup {
+            Hangup::Stop => self.stop("SIGHUP"),
+            Hangup::Reload(reload) => match reload() {
+                Ok(config) => self.take_over(config),
+                Err(mistakes) => {
+                    tracing::error!("configuration not reloaded, nothing was changed: {mistakes}");
+                }
+            },
+        }
+    }
+
+    /// All or nothing: half a new configuration is what nobody has written.
+    fn take_over(&mut self, config: Config) {
+        let changed = |setting: &&crate::config::Setting| {
+            (setting.show)(&config) != (setting.show)(&self.config)
+        };
+        let fixed: Vec<&str> = SETTINGS
+            .iter()
+            .filter(changed)
+            .filter(|setting| !setting.live)
+            .map(|setting| setting.key)
+            .collect();
+        if !fixed.is_empty() {
+            let keys = fixed.join(", ");
+            tracing::error!(
+                "configuration not reloaded, nothing was changed: {keys} need a restart"
+            );
+            return;
+        }
+        for setting in SETTINGS.iter().filter(changed) {
+            tracing::info!("{} is now {}", setting.key, (setting.show)(&config));
+        }
+        self.shared.limits.set(&config.limits);
+        if let Some(logging) = &self.logging {
+            logging.set_level(config.log.level);
+        }
+        self.config = config;
+        tracing::info!("configuration reloaded");
+    }
+}
