@@ -122,9 +122,12 @@ impl Play {
             bytes = rest;
             let client = &mut self.clients[self.current];
             client.sent_bytes += len;
-            self.world.send(client.connection, fragment);
+            // Whether a second client acts between two commands of the first is a matter of luck,
+            // which must not differ between the two plays.
+            self.world.send_first(client.connection, fragment);
             self.check_memory();
         }
+        self.world.deliver_events();
     }
 
     /// Memory follows what was sent, not what was announced.

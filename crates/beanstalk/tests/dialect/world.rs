@@ -90,12 +90,17 @@ impl World {
 
     /// The client sends, and the server does what follows from it.
     pub(crate) fn send(&mut self, index: usize, bytes: &[u8]) {
+        self.send_first(index, bytes);
+        self.deliver_events();
+    }
+
+    /// The client sends, and nobody else hears of what follows from it before `deliver_events`.
+    pub(crate) fn send_first(&mut self, index: usize, bytes: &[u8]) {
         let connection = &mut self.connections[index];
         assert!(!connection.half_closed, "a client that ended its sending sends nothing");
         if !connection.ended {
             connection.unread.extend_from_slice(bytes);
             self.read(index);
-            self.deliver_events();
         }
     }
 
@@ -204,7 +209,8 @@ impl World {
         }
     }
 
-    fn deliver_events(&mut self) {
+    /// Sessions that waited hear what came of it.
+    pub(crate) fn deliver_events(&mut self) {
         loop {
             let next = self.events.0.lock().expect("no holder panics").pop_front();
             let Some((session, event)) = next else { return };
