@@ -18,7 +18,7 @@ A first round, with the server running in another terminal:
   lineshaft stats                           see what is waiting
   lineshaft work mail --drain -- cat        run a command for each of them
 
-The tools speak the beanstalkd protocol, so they work with any server of that protocol.";
+The tools speak the beanstalkd protocol and work with any server of it.";
 
 /// A durable work queue that speaks beanstalkd, Gearman and Kestrel, with its tools.
 #[derive(Debug, Parser)]
@@ -38,6 +38,9 @@ pub(crate) enum Command {
     Peek(PeekArguments),
     Kick(KickArguments),
     Watch(WatchArguments),
+    /// Measure a server, or compare servers
+    #[command(after_help = BENCH_EXAMPLES)]
+    Bench(bench::BenchArgs),
 }
 
 /// Which server a tool talks to.
@@ -57,13 +60,14 @@ const PUT_EXAMPLES: &str = "\
 Examples:
   lineshaft put mail 'to=ann'                     one job
   lineshaft put mail 'to=ann' 'to=bob'            two jobs
-  ls *.png | lineshaft put resize                 one job for each line
+  ls *.csv | lineshaft put pack                   one job for each line
   lineshaft put --file addresses.txt mail         the same, from a file
   lineshaft put --whole orders < order.json       the whole input as one job
-  lineshaft put --delay 10m --priority 0 mail x   urgent, but not before ten minutes are over
+  lineshaft put --delay 10m --priority 0 mail x   urgent, in ten minutes
   lineshaft put --ids mail x y                    print the new ids
 
-When some lines are refused, they are named by number, all others are in, and the exit code is 1.";
+When lines are refused, they are named by number, all others are in, and the
+exit code is 1.";
 
 /// Put jobs into a queue
 #[derive(Debug, Args)]
@@ -101,35 +105,39 @@ pub(crate) struct PutArguments {
 
 const WORK_EXAMPLES: &str = "\
 Examples:
-  lineshaft work mail -- ./send-mail                      the body is the command's input
-  lineshaft work --jobs 4 resize -- sh -c 'read f; convert \"$f\" -resize 50% \"small/$f\"'
-  lineshaft work urgent mail --drain -- ./send-mail       two queues; stop when both are empty
-  lineshaft work --attempts 0 --backoff 30s mail -- ./send-mail
+  lineshaft work mail -- ./send-mail                  the body is its input
+  lineshaft work urgent mail --drain -- ./send-mail   two queues, till empty
+  lineshaft work mail --attempts 0 --backoff 30s -- ./send-mail
+  lineshaft work pack --jobs 4 -- sh -c 'read -r f; gzip -k \"$f\"'
 
 The command gets the body as its input, and in its environment
   LINESHAFT_JOB_ID    the job's id
   LINESHAFT_QUEUE     the queue it came from
-  LINESHAFT_ATTEMPT   1 the first time, then 2, 3, ... (whichever worker took it)
+  LINESHAFT_ATTEMPT   1 the first time, then 2, 3, ... over all workers
 
 What becomes of the job:
-  exit code 0    it is finished and deleted.
-  anything else  it goes back and waits: 1 s after the first attempt, then 2 s, 4 s, ... up to 1 h.
-                 After --attempts it is buried: see it with `lineshaft peek QUEUE --state buried`,
-                 and give it one more attempt with `lineshaft kick QUEUE`.
-  lost worker    a job whose worker vanished is taken again at once. When that happened --attempts
-                 times, it is buried without being run, so that it cannot kill workers for ever.
+  exit code 0    It is finished and deleted.
+  anything else  It goes back and waits: 1 s after the first attempt, then 2 s,
+                 4 s, ... up to 1 h. After --attempts it is buried. See it with
+                 `lineshaft peek QUEUE --state buried`, and give it one more
+                 attempt with `lineshaft kick QUEUE`.
+  lost worker    A job whose worker vanished is taken again at once. When that
+                 happened --attempts times it is buried without being run, so
+                 that it cannot kill workers for ever.
 
-While the command runs the lease is renewed, so it may take longer than the job's ttr. When the lease
-is lost all the same (the server gave the job to another worker), the command is stopped, because
-the job would be done twice: SIGTERM to it and its children, SIGKILL after --grace.
+While the command runs the lease is renewed, so it may take longer than the
+job's ttr. When the lease is lost all the same (the server gave the job to
+another worker), the command is stopped, because the job would be done twice:
+SIGTERM to it and its children, SIGKILL after --grace.
 
-When the connection breaks, the command goes on and the worker connects anew. If the job is still
-waiting there, it is taken back and nothing is lost; if another worker has it by then, the lease is
-lost, as above. A server that came back without its jobs no longer knows this one: that counts as
-lost, too.
+When the connection breaks, the command goes on and the worker connects anew.
+If the job still waits there, it is taken back and nothing is lost. If another
+worker has it by then, or the server came back without it, the lease is lost,
+as above.
 
-Ctrl-C (or SIGTERM) takes no more jobs and lets the running commands finish. A second one stops the
-commands and gives their jobs back at once, a third one does not wait for --grace.
+Ctrl-C (or SIGTERM, SIGHUP) takes no more jobs and lets the running commands
+finish. A second one stops the commands and gives their jobs back at once, a
+third one does not wait for --grace.
 
 The exit code is 0, or 1 when --drain ended with jobs buried or lost.";
 
@@ -173,7 +181,7 @@ const STATS_EXAMPLES: &str = "\
 Examples:
   lineshaft stats              the server, and a table of its queues
   lineshaft stats mail         everything about one queue
-  lineshaft stats --json | jq '.queues[] | select(.[\"current-jobs-buried\"] > 0) | .name'";
+  lineshaft stats --json | jq '.queues[] | select(.[\"current-jobs-ready\"] > 9)'";
 
 /// Show what the server has
 #[derive(Debug, Args)]
@@ -194,7 +202,7 @@ Examples:
   lineshaft peek mail --state buried     the job that was buried first
   lineshaft peek --id 42 > job.bin       one certain job, wherever it is
 
-The body goes to the output as it is; a line about the job goes to the error output.
+The body goes to the output as it is, a line about the job to the error output.
 The exit code is 1 when there is no such job.";
 
 /// Look at a job without taking it
@@ -224,7 +232,7 @@ Examples:
   lineshaft kick mail --all          all that are buried now
   lineshaft kick --id 42             one certain job, buried or delayed
 
-As in the protocol, a queue's delayed jobs are kicked only when none of its jobs is buried.
+As in the protocol, delayed jobs are kicked only when none is buried.
 The exit code is 1 when there was nothing to kick.";
 
 /// Make buried or delayed jobs ready again
@@ -249,12 +257,22 @@ pub(crate) struct KickArguments {
 
 const WATCH_HELP: &str = "\
 Keys:
-  n r d l b p f    sort by name, ready, delayed, leased, buried, puts/s, finished/s
-                   (the same key again turns the order round)
-  arrows, j k, PageUp PageDown, Home End    scroll
-  q, Esc           quit
+  n r d l b       sort by name, ready, delayed, leased, buried
+  p f             sort by put/s, finished/s
+                  (the same key again turns the order round)
+  arrows, j k, PageUp PageDown, Home End
+                  scroll
+  q, Esc          quit
 
 It only looks. Change things with `lineshaft kick` and the web console.";
+
+const BENCH_EXAMPLES: &str = "\
+Examples:
+  lineshaft bench put --connections 50    how many puts a second
+  lineshaft bench trip                    from a put to a waiting worker
+  lineshaft bench compare --quick         side by side with beanstalkd and redis
+
+Bench puts and takes real jobs: do not point it at a server that has others.";
 
 /// Watch the queues live, in a table
 #[derive(Debug, Args)]
@@ -283,6 +301,9 @@ mod tests {
             let name = subcommand.get_name();
             assert!(subcommand.get_after_help().is_some(), "{name} has no examples");
             assert!(subcommand.get_about().is_some(), "{name} has no description");
+            let help = subcommand.get_after_help().unwrap().to_string();
+            let longest = help.lines().map(|line| line.chars().count()).max();
+            assert!(longest <= Some(80), "the help of {name} is folded in a small terminal");
         }
     }
 }

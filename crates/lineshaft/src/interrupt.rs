@@ -1,10 +1,10 @@
-//! Ctrl-C and SIGTERM, counted: the first asks to stop, later ones insist.
+//! Ctrl-C, SIGTERM and SIGHUP, counted: the first asks to stop, later ones insist.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 /// How often the user asked to stop. Clones count together.
@@ -18,7 +18,7 @@ impl Interrupts {
     /// signal, on a thread of its own, with the new count.
     pub(crate) fn listen(each: impl Fn(usize) + Send + 'static) -> io::Result<Interrupts> {
         let interrupts = Interrupts::default();
-        let mut signals = Signals::new([SIGINT, SIGTERM])?;
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
         let counted = interrupts.clone();
         std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
             for _signal in signals.forever() {

@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: PutArguments) -> Result<ExitCode> {
     let quiet = arguments.quiet;
     Interrupts::listen(move |_count| {
         for_interrupt.show(quiet, started);
-        eprintln!("lineshaft: interrupted; what was still on its way may be in, too");
+        eprintln!("lineshaft: interrupted; what was on its way may be in, too");
         std::process::exit(130);
     })?;
 

@@ -9,6 +9,7 @@ mod process;
 mod slot;
 
 use std::ffi::OsString;
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -169,5 +170,6 @@ pub(crate) fn run(arguments: WorkArguments) -> Result<ExitCode> {
 
 /// One line for the person who watches; the output belongs to the commands.
 fn say(line: &str) {
-    eprintln!("lineshaft: {line}");
+    // Not `eprintln`, which panics when the terminal is gone: the jobs come first.
+    let _ = writeln!(io::stderr(), "lineshaft: {line}");
 }
