@@ -22,6 +22,8 @@ mod committer;
 mod disk;
 mod entry;
 mod error;
+#[cfg(feature = "fault")]
+mod fault;
 mod folder;
 mod format;
 mod lazy;
@@ -39,6 +41,8 @@ mod types;
 pub use crate::committer::{Clock, Committer};
 pub use crate::disk::{Disk, DiskFile, Space};
 pub use crate::error::{Failure, OpenError, ReclaimError};
+#[cfg(feature = "fault")]
+pub use crate::fault::FaultDisk;
 pub use crate::log::{Log, OnProgress, Usage};
 pub use crate::posix::PosixDisk;
 pub use crate::reclaim::{Current, Owner, Slice};

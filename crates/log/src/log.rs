@@ -11,7 +11,7 @@ use crate::error::Failure;
 use crate::format::padded;
 use crate::reclaim::Cursor;
 use crate::segments::Segments;
-use crate::settings::{ID_BLOCK, OPEN_BATCH_BYTES_MAX, Sync};
+use crate::settings::{ID_BLOCK, LAG_MARGIN_BYTES, OPEN_BATCH_BYTES_MAX, Sync};
 use crate::types::{Meta, Position, QueueRef, Target};
 
 /// Bytes that a request may take besides its body: name, meta, options, a group header.
@@ -252,6 +252,14 @@ impl Log {
     pub fn admits_update(&self) -> bool {
         let open = self.open_batch();
         self.available(&open) >= self.segments.segment_bytes + REQUEST_OVERHEAD_BYTES
+    }
+
+    /// The disk has room, but making segments ready does not keep up: clients should be held back until
+    /// `on_progress`, or their puts will be refused as on a full disk.
+    pub fn lags(&self) -> bool {
+        let open = self.open_batch();
+        let margin = LAG_MARGIN_BYTES.min(self.segments.segment_bytes / 8);
+        !self.segments.is_short() && self.available(&open) < self.put_reserve(&open) + margin
     }
 
     /// Bytes that are allocated and not yet spoken for.

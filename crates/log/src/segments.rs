@@ -311,10 +311,15 @@ impl Segments {
         Ok(())
     }
 
-    /// Gives up numbered files that hold nothing of the log, found by recovery.
+    /// Gives up numbered files that hold nothing of the log, found by recovery. Those above the log go from
+    /// the highest down, each surely before the next: a gap would look like a lost segment.
     pub(crate) fn discard_void(&self, numbers: &[u32]) -> Result<(), Failure> {
         let mut state = self.state();
-        for &number in numbers {
+        let head = state.head;
+        for &number in numbers.iter().rev() {
+            if number >= head {
+                self.sync_folder()?;
+            }
             let enough = ahead_of(&state) >= 3 * self.segment_bytes;
             self.discard(&mut state, &segment_name(number), enough)?;
         }

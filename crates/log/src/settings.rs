@@ -44,6 +44,8 @@ pub(crate) const LAZY_MAX_MS: u64 = 1000;
 pub(crate) const SLICE_BYTES: u64 = 256 << 10;
 /// What clients should be held back at: beyond it the batch only adds latency.
 pub(crate) const OPEN_BATCH_BYTES_MAX: u64 = 8 << 20;
+/// What clients that were read already may still append when [`crate::Log::lags`] holds them back.
+pub(crate) const LAG_MARGIN_BYTES: u64 = 4 << 20;
 
 impl Settings {
     /// The segment size to use on a disk of this capacity.

@@ -62,7 +62,7 @@ impl Tail {
         tail.previous_crc = previous.crc;
         tail.first = first;
         tail.look_beyond(&bytes, salt);
-        if let Some(prepared) = folder.segment(last.number + 1) {
+        for prepared in folder.segments.range(last.number + 1..).map(|(_, found)| found) {
             tail.look_at_prepared(prepared, last)?;
         }
         if tail.end < tail.durable {
@@ -119,17 +119,19 @@ pub(crate) fn group_at(bytes: &[u8], salt: u64, number: u32, offset: u64) -> Opt
     GroupHeader::check(rest, salt, Position::new(number, offset))
 }
 
-/// The highest segment whose first group is whole, and its bytes. Only one segment is prepared ahead, so no
-/// more than one may lie above it. None: no group was ever whole.
+/// The highest segment whose first group is whole, and its bytes. At most two may lie above it: one whose first
+/// group was being written, and one prepared ahead. None: no group was ever whole.
 fn last_segment(folder: &Folder) -> Result<Option<(&Found, Vec<u8>)>, OpenError> {
     let mut from_above = folder.segments.values().rev();
     let Some(highest) = from_above.next() else { return Ok(None) };
-    for found in [Some(highest), from_above.next()].into_iter().flatten() {
+    let mut above = highest.number;
+    for found in std::iter::once(highest).chain(from_above).take(3) {
         // Files are headed before they are named: a broken header is damage, and what the file held is unknown.
         let header = found.header()?;
-        if found.number + 1 < highest.number {
+        if found.number + 1 < above {
             return Err(missing(folder, found.number + 1, found.number, highest.number));
         }
+        above = found.number;
         let bytes = found.bytes(header.size)?;
         if group_at(&bytes, header.salt, found.number, HEADER_BYTES).is_some() {
             return Ok(Some((found, bytes)));
@@ -141,7 +143,7 @@ fn last_segment(folder: &Folder) -> Result<Option<(&Found, Vec<u8>)>, OpenError>
 /// The log was made, but its first group was never whole.
 fn nothing_written(folder: &Folder) -> Result<Tail, OpenError> {
     let numbers: Vec<u32> = folder.segments.keys().copied().collect();
-    let Some(found) = folder.segment(1).filter(|_| numbers == [1] || numbers == [1, 2]) else {
+    let Some(found) = folder.segment(1).filter(|_| numbers.len() <= 2) else {
         let lowest = folder.segments.values().next().expect("the folder has segments");
         return Err(lowest.damaged(HEADER_BYTES, "the first group"));
     };
@@ -151,7 +153,7 @@ fn nothing_written(folder: &Folder) -> Result<Tail, OpenError> {
     let bytes = found.bytes(header.size)?;
     tail.look_beyond(&bytes, header.salt);
     tail.bytes = bytes;
-    if let Some(prepared) = folder.segment(2) {
+    for prepared in folder.segments.values().skip(1) {
         tail.look_at_prepared(prepared, found)?;
     }
     if tail.durable > start {

@@ -1,0 +1,538 @@
+//! The simulated disk: in memory, deterministic, and as unkind as a real one may be.
+//!
+//! What it models: a write is in the kernel's cache until a sync of its file; a power failure keeps any subset
+//! of the unsynced 512-byte sectors, each whole, and any subset of the unsynced changes to the folder. A failed
+//! sync leaves sectors that look clean and may not be on the disk. Calls that change something are counted, so
+//! that a test can crash or fail at each of them; reads are counted apart. It can fill up, and bits can be
+//! flipped. What it does not model: sectors torn inside, and latent faults that appear by themselves.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::disk::{Disk, DiskFile, Space};
+
+/// What a power failure never tears.
+const SECTOR_BYTES: usize = 512;
+
+/// A disk in memory. Clones share it.
+#[derive(Clone, Debug)]
+pub struct FaultDisk(Arc<Mutex<State>>);
+
+/// What happens at a chosen call.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+enum Planned {
+    /// Power is lost in the middle of it.
+    Crash,
+    /// It fails (EIO), this once.
+    Fail,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Inode {
+    /// What a read sees.
+    live: Vec<u8>,
+    /// What a power failure leaves.
+    durable: Vec<u8>,
+    /// Sectors that the next sync writes.
+    dirty: BTreeSet<usize>,
+}
+
+/// A change of the folder that is not synced yet.
+#[derive(Clone, Debug)]
+enum FolderChange {
+    Create(String, usize),
+    Rename(String, String),
+    Remove(String),
+}
+
+#[derive(Clone, Debug)]
+struct State {
+    inodes: Vec<Inode>,
+    names: BTreeMap<String, usize>,
+    durable_names: BTreeMap<String, usize>,
+    folder_changes: Vec<FolderChange>,
+    locked: bool,
+    /// Handles of an earlier life do nothing any more.
+    life: u64,
+    powered: bool,
+    calls: u64,
+    reads: u64,
+    planned: Option<(u64, Planned)>,
+    planned_read: Option<u64>,
+    capacity: u64,
+    random: u64,
+}
+
+/// An open file of one life of the process.
+#[derive(Debug)]
+struct FaultFile {
+    disk: FaultDisk,
+    inode: usize,
+    life: u64,
+}
+
+fn power_is_off() -> io::Error {
+    io::Error::other("the simulated power is off")
+}
+
+fn eio() -> io::Error {
+    io::Error::from_raw_os_error(5)
+}
+
+impl FaultDisk {
+    /// An empty disk of so many bytes; all its choices come from the seed.
+    pub fn new(seed: u64, capacity: u64) -> FaultDisk {
+        FaultDisk(Arc::new(Mutex::new(State {
+            inodes: Vec::new(),
+            names: BTreeMap::new(),
+            durable_names: BTreeMap::new(),
+            folder_changes: Vec::new(),
+            locked: false,
+            life: 0,
+            powered: true,
+            calls: 0,
+            reads: 0,
+            planned: None,
+            planned_read: None,
+            capacity,
+            random: seed,
+        })))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An independent disk with the same contents and plans.
+    pub fn fork(&self) -> FaultDisk {
+        FaultDisk(Arc::new(Mutex::new(self.state().clone())))
+    }
+
+    /// Calls so far that change something.
+    pub fn calls(&self) -> u64 {
+        self.state().calls
+    }
+
+    /// Reads so far.
+    pub fn reads(&self) -> u64 {
+        self.state().reads
+    }
+
+    /// Power is lost in the middle of the call with this number (the first is 1). Everything fails from there
+    /// on, until `crash`.
+    pub fn crash_at(&self, call: u64) {
+        self.state().planned = Some((call, Planned::Crash));
+    }
+
+    /// The call with this number fails, once.
+    pub fn fail_at(&self, call: u64) {
+        self.state().planned = Some((call, Planned::Fail));
+    }
+
+    /// The read with this number fails, once.
+    pub fn fail_read_at(&self, read: u64) {
+        self.state().planned_read = Some(read);
+    }
+
+    /// Forgets what was planned.
+    pub fn plan_nothing(&self) {
+        let mut state = self.state();
+        state.planned = None;
+        state.planned_read = None;
+    }
+
+    /// A planned crash has happened.
+    pub fn has_crashed(&self) -> bool {
+        !self.state().powered
+    }
+
+    /// Power is lost, and comes back: unsynced sectors and folder changes survive or not, as the seed says.
+    pub fn crash(&self) {
+        self.state().crash();
+    }
+
+    /// The process ends, and another starts: the kernel's cache stays.
+    pub fn restart(&self) {
+        self.state().begin_life();
+    }
+
+    /// Bytes of the disk from now on.
+    pub fn set_capacity(&self, capacity: u64) {
+        self.state().capacity = capacity;
+    }
+
+    /// Bytes that files take.
+    pub fn used(&self) -> u64 {
+        self.state().used()
+    }
+
+    /// Names of all files.
+    pub fn names(&self) -> Vec<String> {
+        self.state().names.keys().cloned().collect()
+    }
+
+    /// A file's bytes.
+    pub fn bytes(&self, name: &str) -> Option<Vec<u8>> {
+        let state = self.state();
+        state.names.get(name).map(|&inode| state.inodes[inode].live.clone())
+    }
+
+    /// Changes a file behind everybody's back, in the cache and on the disk; makes it if need be.
+    pub fn set_bytes(&self, name: &str, bytes: Vec<u8>) {
+        let mut state = self.state();
+        let inode = Inode { live: bytes.clone(), durable: bytes, dirty: BTreeSet::new() };
+        state.inodes.push(inode);
+        let index = state.inodes.len() - 1;
+        state.names.insert(name.to_owned(), index);
+        state.durable_names.insert(name.to_owned(), index);
+    }
+
+    /// Flips one bit of a file, in the cache and on the disk.
+    pub fn flip_bit(&self, name: &str, bit: u64) {
+        let mut state = self.state();
+        let Some(&inode) = state.names.get(name) else { return };
+        let inode = &mut state.inodes[inode];
+        for image in [&mut inode.live, &mut inode.durable] {
+            if let Some(byte) = image.get_mut((bit / 8) as usize) {
+                *byte ^= 1 << (bit % 8);
+            }
+        }
+    }
+
+    /// Removes a file behind everybody's back.
+    pub fn remove_file(&self, name: &str) {
+        let mut state = self.state();
+        state.names.remove(name);
+        state.durable_names.remove(name);
+    }
+
+    /// Gives a file a second name, as a backup does.
+    pub fn link(&self, from: &str, to: &str) {
+        let mut state = self.state();
+        if let Some(&inode) = state.names.get(from) {
+            state.names.insert(to.to_owned(), inode);
+            state.durable_names.insert(to.to_owned(), inode);
+        }
+    }
+}
+
+impl State {
+    /// Splitmix64.
+    fn random(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    fn coin(&mut self) -> bool {
+        self.random() & 1 == 1
+    }
+
+    fn used(&self) -> u64 {
+        let inodes: BTreeSet<usize> = self.names.values().copied().collect();
+        inodes.iter().map(|&inode| self.inodes[inode].live.len() as u64).sum()
+    }
+
+    /// Counts a call that changes something; says what is planned for it.
+    fn call(&mut self) -> io::Result<Option<Planned>> {
+        if !self.powered {
+            return Err(power_is_off());
+        }
+        self.calls += 1;
+        Ok(self.planned.take_if(|(call, _)| *call == self.calls).map(|(_, planned)| planned))
+    }
+
+    /// A call that takes no part in a plan's details: it fails, or half happens.
+    fn simple_call(&mut self, apply: impl FnOnce(&mut State) -> io::Result<()>) -> io::Result<()> {
+        match self.call()? {
+            None => apply(self),
+            Some(Planned::Fail) => Err(eio()),
+            Some(Planned::Crash) => {
+                if self.coin() {
+                    apply(self)?;
+                }
+                self.powered = false;
+                Err(power_is_off())
+            }
+        }
+    }
+
+    fn begin_life(&mut self) {
+        self.locked = false;
+        self.powered = true;
+        self.life += 1;
+        self.planned = None;
+        self.planned_read = None;
+    }
+
+    fn crash(&mut self) {
+        for index in 0..self.inodes.len() {
+            self.crash_inode(index);
+        }
+        // A journal keeps the order of changes, other file systems need not.
+        let in_order = self.coin();
+        let changes = std::mem::take(&mut self.folder_changes);
+        let keep = self.random() as usize % (changes.len() + 1);
+        for (index, change) in changes.into_iter().enumerate() {
+            if if in_order { index < keep } else { self.coin() } {
+                apply_change(&mut self.durable_names, &change);
+            }
+        }
+        self.names = self.durable_names.clone();
+        self.begin_life();
+    }
+
+    fn crash_inode(&mut self, index: usize) {
+        let dirty = std::mem::take(&mut self.inodes[index].dirty);
+        // Often all or nothing, else any subset.
+        let mode = self.random() % 4;
+        for sector in dirty {
+            let keep = match mode {
+                0 => false,
+                1 => true,
+                _ => self.coin(),
+            };
+            if keep {
+                self.inodes[index].write_back(sector);
+            }
+        }
+        let inode = &mut self.inodes[index];
+        inode.live.clone_from(&inode.durable);
+    }
+}
+
+impl Inode {
+    /// One sector reaches the disk.
+    fn write_back(&mut self, sector: usize) {
+        let start = sector * SECTOR_BYTES;
+        let end = (start + SECTOR_BYTES).min(self.live.len());
+        if start >= end {
+            return;
+        }
+        if self.durable.len() < end {
+            self.durable.resize(end, 0);
+        }
+        self.durable[start..end].copy_from_slice(&self.live[start..end]);
+    }
+
+    fn touch(&mut self, start: usize, end: usize) {
+        self.dirty.extend(start / SECTOR_BYTES..end.div_ceil(SECTOR_BYTES));
+    }
+}
+
+fn apply_change(names: &mut BTreeMap<String, usize>, change: &FolderChange) {
+    match change {
+        FolderChange::Create(name, inode) => {
+            names.insert(name.clone(), *inode);
+        }
+        FolderChange::Rename(from, to) => {
+            if let Some(inode) = names.remove(from) {
+                names.insert(to.clone(), inode);
+            }
+        }
+        FolderChange::Remove(name) => {
+            names.remove(name);
+        }
+    }
+}
+
+impl FaultDisk {
+    fn change(&self, change: FolderChange) -> io::Result<()> {
+        self.state().simple_call(|state| {
+            apply_change(&mut state.names, &change);
+            state.folder_changes.push(change);
+            Ok(())
+        })
+    }
+
+    fn handle(&self, inode: usize) -> Arc<dyn DiskFile> {
+        let life = self.state().life;
+        Arc::new(FaultFile { disk: self.clone(), inode, life })
+    }
+}
+
+impl Disk for FaultDisk {
+    fn folder(&self) -> String {
+        "simulated".into()
+    }
+
+    fn lock(&self) -> io::Result<bool> {
+        let mut state = self.state();
+        let free = !state.locked;
+        state.locked = true;
+        Ok(free)
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let state = self.state();
+        if state.powered { Ok(state.names.keys().cloned().collect()) } else { Err(power_is_off()) }
+    }
+
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        let inode = {
+            let mut state = self.state();
+            if state.names.contains_key(name) {
+                return Err(io::ErrorKind::AlreadyExists.into());
+            }
+            state.inodes.push(Inode::default());
+            state.inodes.len() - 1
+        };
+        self.change(FolderChange::Create(name.to_owned(), inode))?;
+        Ok(self.handle(inode))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        let inode = {
+            let state = self.state();
+            if !state.powered {
+                return Err(power_is_off());
+            }
+            *state.names.get(name).ok_or(io::ErrorKind::NotFound)?
+        };
+        Ok(self.handle(inode))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        if !self.state().names.contains_key(from) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        self.change(FolderChange::Rename(from.to_owned(), to.to_owned()))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        if !self.state().names.contains_key(name) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        self.change(FolderChange::Remove(name.to_owned()))
+    }
+
+    fn sync_folder(&self) -> io::Result<()> {
+        self.state().simple_call(|state| {
+            for change in std::mem::take(&mut state.folder_changes) {
+                apply_change(&mut state.durable_names, &change);
+            }
+            Ok(())
+        })
+    }
+
+    fn space(&self) -> io::Result<Space> {
+        let state = self.state();
+        let free = state.capacity.saturating_sub(state.used());
+        Ok(Space { capacity: state.capacity, free })
+    }
+
+    fn copies_on_write(&self) -> bool {
+        false
+    }
+
+    fn random(&self) -> io::Result<u64> {
+        Ok(self.state().random())
+    }
+}
+
+impl FaultFile {
+    fn state(&self) -> io::Result<MutexGuard<'_, State>> {
+        let state = self.disk.state();
+        if state.life == self.life && state.powered { Ok(state) } else { Err(power_is_off()) }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut state = self.state()?;
+        let planned = state.call()?;
+        let dirty = std::mem::take(&mut state.inodes[self.inode].dirty);
+        for &sector in &dirty {
+            if planned.is_none() || state.coin() {
+                state.inodes[self.inode].write_back(sector);
+            }
+        }
+        match planned {
+            None => {
+                let inode = &mut state.inodes[self.inode];
+                let len = inode.live.len();
+                inode.durable.resize(len, 0);
+                Ok(())
+            }
+            // The sectors look clean from here on, whether they were written or not.
+            Some(Planned::Fail) => Err(eio()),
+            Some(Planned::Crash) => {
+                state.powered = false;
+                Err(power_is_off())
+            }
+        }
+    }
+}
+
+impl DiskFile for FaultFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut state = self.state()?;
+        state.reads += 1;
+        if state.planned_read == Some(state.reads) {
+            return Err(eio());
+        }
+        let live = &state.inodes[self.inode].live;
+        let start = (offset as usize).min(live.len());
+        let n = buffer.len().min(live.len() - start);
+        buffer[..n].copy_from_slice(&live[start..start + n]);
+        Ok(n)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let mut state = self.state()?;
+        let planned = state.call()?;
+        let (start, end) = (offset as usize, offset as usize + bytes.len());
+        let grows = end.saturating_sub(state.inodes[self.inode].live.len()) as u64;
+        if grows > 0 && state.used() + grows > state.capacity {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let inode = &mut state.inodes[self.inode];
+        if inode.live.len() < end {
+            inode.live.resize(end, 0);
+        }
+        // A write that fails may have written a part.
+        let written = if planned == Some(Planned::Fail) { bytes.len() / 2 } else { bytes.len() };
+        inode.live[start..start + written].copy_from_slice(&bytes[..written]);
+        inode.touch(start, start + written);
+        match planned {
+            None => Ok(()),
+            Some(Planned::Fail) => Err(eio()),
+            Some(Planned::Crash) => {
+                state.powered = false;
+                Err(power_is_off())
+            }
+        }
+    }
+
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        let inode = self.inode;
+        self.state()?.simple_call(|state| {
+            let old = state.inodes[inode].live.len() as u64;
+            if state.used() + len.saturating_sub(old) > state.capacity {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            if len > old {
+                state.inodes[inode].live.resize(len as usize, 0);
+            }
+            Ok(())
+        })
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.sync()
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.sync()
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.state()?.inodes[self.inode].live.len() as u64)
+    }
+
+    fn links(&self) -> io::Result<u64> {
+        let state = self.state()?;
+        Ok(state.names.values().filter(|&&inode| inode == self.inode).count() as u64)
+    }
+}

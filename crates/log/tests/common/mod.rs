@@ -1,0 +1,452 @@
+//! A workload over the log on the simulated disk, and the model it is compared with.
+//!
+//! The model keeps every appended change with the position where it ends. After a crash the recovered state
+//! must be the model's at some prefix, at least as long as what was acknowledged.
+#![allow(dead_code, clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lineshaft_log::{
+    Current, FaultDisk, Log, Meta, OpenError, Owner, Position, QueueRef, RecoveryReport, Restored,
+    Settings, Sync, Target,
+};
+
+/// Splitmix64.
+#[derive(Clone, Debug)]
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
+
+/// What must come back of a job.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Job {
+    pub queue: Vec<u8>,
+    pub priority: u32,
+    pub due_ms: u64,
+    pub state: u8,
+    pub options: Vec<u8>,
+    pub body: Vec<u8>,
+}
+
+impl Job {
+    pub fn meta(&self, id: u64) -> Meta<'_> {
+        Meta {
+            id,
+            priority: self.priority,
+            ttr: id as u32 ^ 7,
+            created_ms: id * 3,
+            due_ms: self.due_ms,
+            state: self.state,
+            options: &self.options,
+        }
+    }
+}
+
+pub type Jobs = BTreeMap<u64, Job>;
+pub type Facts = BTreeMap<Vec<u8>, Vec<u8>>;
+
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct State {
+    pub jobs: Jobs,
+    pub facts: Facts,
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Put(u64, Job),
+    Finish(u64),
+    Fact(Vec<u8>, Vec<u8>),
+}
+
+impl State {
+    fn apply(&mut self, change: &Change) {
+        match change {
+            Change::Put(id, job) => {
+                self.jobs.insert(*id, job.clone());
+            }
+            Change::Finish(id) => {
+                self.jobs.remove(id);
+            }
+            Change::Fact(key, value) if value.is_empty() => {
+                self.facts.remove(key);
+            }
+            Change::Fact(key, value) => {
+                self.facts.insert(key.clone(), value.clone());
+            }
+        }
+    }
+}
+
+/// What a recovery gave.
+#[derive(Debug, Default)]
+pub struct Recovered {
+    pub state: State,
+    pub places: BTreeMap<u64, Target>,
+    pub counters: BTreeMap<u64, Vec<u8>>,
+    pub report: RecoveryReport,
+}
+
+pub fn settings(sync: Sync) -> Settings {
+    Settings { segment_bytes: 256 << 10, bytes_max: None, sync }
+}
+
+/// Opens a disk and gathers what lives.
+pub fn recover(
+    disk: &FaultDisk,
+    settings: Settings,
+    now_ms: u64,
+) -> Result<(Log, Recovered), OpenError> {
+    let mut found = Recovered::default();
+    let (log, report) =
+        Log::open(Arc::new(disk.clone()), settings, now_ms, &mut |restored| match restored {
+            Restored::Job { target, queue, meta, counters, body, .. } => {
+                let job = Job {
+                    queue: queue.to_vec(),
+                    priority: meta.priority,
+                    due_ms: meta.due_ms,
+                    state: meta.state,
+                    options: meta.options.to_vec(),
+                    body: body.to_vec(),
+                };
+                assert_eq!((meta.ttr, meta.created_ms), (meta.id as u32 ^ 7, meta.id * 3));
+                assert!(
+                    found.state.jobs.insert(meta.id, job).is_none(),
+                    "job {} came twice",
+                    meta.id
+                );
+                found.places.insert(meta.id, target);
+                if let Some(counters) = counters {
+                    found.counters.insert(meta.id, counters.to_vec());
+                }
+            }
+            Restored::Fact { key, value, .. } => {
+                assert!(found.state.facts.insert(key.to_vec(), value.to_vec()).is_none());
+            }
+        })?;
+    found.report = report;
+    Ok((log, found))
+}
+
+/// The owner of the log's jobs: names queues by number and follows copies.
+struct Book<'a> {
+    state: &'a State,
+    places: &'a mut BTreeMap<u64, Target>,
+    numbers: &'a [Vec<u8>],
+}
+
+impl Owner for Book<'_> {
+    fn current(&mut self, target: Target, id: u64) -> Option<Current<'_>> {
+        assert_eq!(
+            self.places.get(&id),
+            Some(&target),
+            "the log asks for a slot that is not the job's"
+        );
+        let job = self.state.jobs.get(&id)?;
+        let number = self.numbers.iter().position(|name| *name == job.queue)?;
+        let queue = QueueRef { number: number as u32, name: &job.queue };
+        Some(Current { queue, meta: job.meta(id) })
+    }
+
+    fn moved(&mut self, old: Target, new: Target, id: u64, _position: Position) {
+        assert_eq!(self.places.insert(id, new), Some(old));
+    }
+}
+
+/// A log in use.
+pub struct World {
+    pub disk: FaultDisk,
+    pub log: Log,
+    pub random: Random,
+    pub settings: Settings,
+    pub now_ms: u64,
+    /// The state with all changes.
+    pub state: State,
+    places: BTreeMap<u64, Target>,
+    /// The state at the last recovery, and all changes since.
+    base: State,
+    changes: Vec<(Position, Change)>,
+    /// All counters ever told of a job since its last whole meta.
+    counters: BTreeMap<u64, Vec<Vec<u8>>>,
+    numbers: Vec<Vec<u8>>,
+    next_id: u64,
+    /// The highest id that left the process, and one.
+    pub ids_spent: u64,
+    /// Largest body dealt.
+    pub body_bytes_max: u64,
+    /// How many jobs there should be.
+    pub jobs_aim: usize,
+}
+
+impl World {
+    /// Opens a new disk. Err: a planned crash or failure struck.
+    pub fn new(seed: u64, disk: FaultDisk, settings: Settings) -> Result<World, OpenError> {
+        let (log, found) = recover(&disk, settings.clone(), 1_000_000)?;
+        let numbers = (0..6).map(|n| vec![b'a' + n; 1 + n as usize * 3]).collect();
+        Ok(World {
+            disk,
+            log,
+            random: Random(seed),
+            settings,
+            now_ms: 1_000_000,
+            base: found.state.clone(),
+            state: found.state,
+            places: found.places,
+            changes: Vec::new(),
+            counters: BTreeMap::new(),
+            numbers,
+            next_id: found.report.next_id,
+            ids_spent: 1,
+            body_bytes_max: 40_000,
+            jobs_aim: 40,
+        })
+    }
+
+    fn note(&mut self, position: Position, change: Change) {
+        self.state.apply(&change);
+        self.changes.push((position, change));
+    }
+
+    fn some_job(&mut self) -> Option<u64> {
+        if self.state.jobs.is_empty() {
+            return None;
+        }
+        // Often the oldest, as a queue would have it.
+        let n = match self.random.below(3) {
+            0 => 0,
+            _ => self.random.below(self.state.jobs.len() as u64),
+        };
+        self.state.jobs.keys().nth(n as usize).copied()
+    }
+
+    fn some_queue(&mut self) -> usize {
+        self.random.below(self.numbers.len() as u64) as usize
+    }
+
+    fn some_bytes(&mut self, max: u64) -> Vec<u8> {
+        let len = self.random.below(max + 1);
+        let byte = self.random.next() as u8;
+        (0..len).map(|n| byte.wrapping_add((n % 251) as u8)).collect()
+    }
+
+    fn some_job_for(&mut self, queue: usize, body: &[u8]) -> Job {
+        Job {
+            queue: self.numbers[queue].clone(),
+            priority: self.random.next() as u32,
+            due_ms: self.random.next() >> 20,
+            state: self.random.below(4) as u8,
+            options: self.some_bytes(24),
+            body: body.to_vec(),
+        }
+    }
+
+    /// Puts one job or, fanned out, several; false: refused.
+    pub fn put(&mut self) -> bool {
+        let n = if self.random.one_in(6) { 1 + self.random.below(3) } else { 1 };
+        let max = match self.random.below(40) {
+            0 => 400_000.min(self.body_bytes_max * 10),
+            1..10 => 50,
+            _ => self.body_bytes_max,
+        };
+        let body = self.some_bytes(max);
+        if !self.log.admits_put(body.len()) {
+            return false;
+        }
+        if self.next_id + n > self.log.id_limit() {
+            self.log.note_next_id(self.now_ms, self.next_id + n);
+            return false;
+        }
+        let first_id = self.next_id;
+        self.next_id += n;
+        self.ids_spent = self.next_id;
+        self.log.note_next_id(self.now_ms, self.next_id);
+        let queues: Vec<usize> = (0..n).map(|_| self.some_queue()).collect();
+        let jobs: Vec<Job> = queues.iter().map(|&queue| self.some_job_for(queue, &body)).collect();
+        let mut targets = Vec::new();
+        let position = if n == 1 {
+            let queue = QueueRef { number: queues[0] as u32, name: &jobs[0].queue };
+            let (target, position) =
+                self.log.put(self.now_ms, queue, &jobs[0].meta(first_id), &body);
+            targets.push(target);
+            position
+        } else {
+            let metas: Vec<_> = (first_id..)
+                .zip(&jobs)
+                .zip(&queues)
+                .map(|((id, job), &number)| {
+                    (QueueRef { number: number as u32, name: &job.queue }, job.meta(id))
+                })
+                .collect();
+            self.log.put_many(self.now_ms, &metas, &body, &mut targets)
+        };
+        for ((id, job), target) in (first_id..).zip(jobs).zip(targets) {
+            self.places.insert(id, target);
+            self.note(position, Change::Put(id, job));
+        }
+        true
+    }
+
+    fn update(&mut self) {
+        if let Some(id) = self.some_job()
+            && self.log.admits_update()
+        {
+            let queue = self.some_queue();
+            let body = self.state.jobs[&id].body.clone();
+            let job = self.some_job_for(queue, &body);
+            let queue = QueueRef { number: queue as u32, name: &job.queue };
+            let position = self.log.update(self.now_ms, self.places[&id], queue, &job.meta(id));
+            self.counters.remove(&id);
+            self.note(position, Change::Put(id, job));
+        }
+    }
+
+    fn count(&mut self) {
+        if let Some(id) = self.some_job() {
+            let counters = self.some_bytes(20);
+            self.log.count(self.now_ms, self.places[&id], &counters);
+            self.counters.entry(id).or_default().push(counters);
+        }
+    }
+
+    pub fn finish(&mut self, n: u64) {
+        let mut ids = Vec::new();
+        for _ in 0..n {
+            ids.extend(self.some_job().filter(|id| !ids.contains(id)));
+        }
+        let targets: Vec<Target> = ids.iter().filter_map(|id| self.places.remove(id)).collect();
+        if targets.is_empty() {
+            return;
+        }
+        let position = self.log.finish_many(self.now_ms, &targets);
+        for id in ids {
+            self.note(position, Change::Finish(id));
+        }
+    }
+
+    fn fact(&mut self) {
+        let key = vec![b'k', self.random.below(5) as u8];
+        let value = if self.random.one_in(3) { Vec::new() } else { self.some_bytes(60) };
+        let position = self.log.fact(self.now_ms, &key, &value);
+        self.note(position, Change::Fact(key, value));
+    }
+
+    /// A queue's number goes to another name.
+    fn renumber(&mut self) {
+        let (a, b) = (self.some_queue(), self.some_queue());
+        self.log.forget_queue(a as u32);
+        self.log.forget_queue(b as u32);
+        self.numbers.swap(a, b);
+    }
+
+    /// One slice of reclaim, if there is one; true: something was done.
+    pub fn reclaim(&mut self) -> bool {
+        match self.log.reclaim_read() {
+            Ok(Some(slice)) => {
+                let mut book =
+                    Book { state: &self.state, places: &mut self.places, numbers: &self.numbers };
+                self.log.reclaim_copy(self.now_ms, &slice, &mut book).unwrap();
+                true
+            }
+            Ok(None) => false,
+            Err(error) => {
+                assert!(self.disk.has_crashed() || self.log.failure().is_some(), "{error}");
+                false
+            }
+        }
+    }
+
+    /// One random thing; Err: the log failed.
+    pub fn step(&mut self) -> Result<(), ()> {
+        let crowded = self.state.jobs.len() > self.jobs_aim;
+        match self.random.below(32) {
+            0..8 if !crowded => {
+                self.put();
+            }
+            0..8 => self.finish(1),
+            8..12 => self.finish(1),
+            12 => self.finish(3),
+            13 | 14 => self.update(),
+            15 | 16 => self.count(),
+            17 => self.fact(),
+            18 => self.renumber(),
+            19..26 => {
+                self.log.commit_step(self.now_ms).map_err(|_| ())?;
+            }
+            26 | 27 => self.log.prepare_step().map_err(|_| ())?,
+            28 | 29 => {
+                if self.log.reclaim_wanted() || self.random.one_in(3) {
+                    self.reclaim();
+                }
+            }
+            _ => self.now_ms += self.random.below(250),
+        }
+        Ok(())
+    }
+
+    /// Opens again after a crash or a restart, and compares with the model. `acknowledged` is what had been
+    /// told; after a mere restart of the process that is what was written.
+    pub fn reopen(&mut self, acknowledged: Position) -> Result<(), OpenError> {
+        self.now_ms += 1;
+        let (log, found) = recover(&self.disk, self.settings.clone(), self.now_ms)?;
+        self.check(&found, acknowledged);
+        self.log = log;
+        self.base = found.state.clone();
+        self.state = found.state;
+        self.places = found.places;
+        self.changes.clear();
+        self.counters = found.counters.into_iter().map(|(id, bytes)| (id, vec![bytes])).collect();
+        self.next_id = found.report.next_id;
+        Ok(())
+    }
+
+    /// The recovered state is the model's at some prefix, and no id may come twice.
+    pub fn check(&self, found: &Recovered, acknowledged: Position) {
+        assert!(found.report.next_id >= self.ids_spent, "ids could be dealt twice");
+        for (id, counters) in &found.counters {
+            let told = self.counters.get(id).is_some_and(|told| told.contains(counters));
+            // An update that was lost brings the counters before it back; they are not modelled.
+            let updated = self
+                .changes
+                .iter()
+                .any(|(_, change)| matches!(change, Change::Put(put, _) if put == id));
+            assert!(told || updated, "counters of {id} come from nowhere");
+        }
+        let mut state = self.base.clone();
+        let must =
+            self.changes.iter().take_while(|(position, _)| *position <= acknowledged).count();
+        for (_, change) in &self.changes[..must] {
+            state.apply(change);
+        }
+        let mut rest = self.changes[must..].iter().peekable();
+        while state != found.state {
+            let Some((position, change)) = rest.next() else {
+                let ids = |state: &State| state.jobs.keys().copied().collect::<Vec<_>>();
+                panic!(
+                    "no prefix from {acknowledged:?} on gives what came back\nfound {:?}\nwanted at least {:?}",
+                    ids(&found.state),
+                    ids(&state)
+                );
+            };
+            state.apply(change);
+            while let Some((_, change)) = rest.next_if(|(next, _)| next == position) {
+                state.apply(change);
+            }
+        }
+    }
+}

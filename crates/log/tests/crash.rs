@@ -1,0 +1,151 @@
+//! Power failures, restarts and failing calls at every call to the disk, over random workloads.
+//!
+//! A failing seed prints the command that replays it.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use common::{Random, World, recover, settings};
+use lineshaft_log::{FaultDisk, OpenError, Position, Sync};
+
+const DISK_BYTES: u64 = 64 << 20;
+
+fn sync_of(seed: u64) -> Sync {
+    match seed % 3 {
+        0 | 1 if seed % 5 != 0 => Sync::Always,
+        0 | 1 => Sync::Never,
+        _ => Sync::Every(Duration::from_millis(50)),
+    }
+}
+
+/// The seeds to run: those of the environment, or so many.
+fn seeds(count: u64) -> Vec<u64> {
+    match std::env::var("LINESHAFT_SEED") {
+        Ok(seed) => vec![seed.parse().unwrap()],
+        Err(_) => (0..count).collect(),
+    }
+}
+
+fn for_each_seed(test: &str, count: u64, run: impl Fn(u64)) {
+    for seed in seeds(count) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(seed))) {
+            eprintln!(
+                "replay: LINESHAFT_SEED={seed} cargo test -p lineshaft-log --test crash -- {test}"
+            );
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+/// Opens, tolerating that the plan strikes during recovery itself. A power failure there takes what was written
+/// but never durable.
+fn open_until_it_works(world: &mut World, mut acknowledged: Position, random: &mut Random) {
+    let durable = world.log.durable();
+    for attempt in 0.. {
+        assert!(attempt < 50, "recovery never came through");
+        match world.reopen(acknowledged) {
+            Ok(()) => return,
+            Err(error) => {
+                let planned = world.disk.has_crashed()
+                    || matches!(error, OpenError::Failed(_) | OpenError::Io { .. });
+                assert!(planned, "a healthy log was refused: {error}");
+                if world.disk.has_crashed() || random.one_in(2) {
+                    world.disk.crash();
+                    acknowledged = durable;
+                } else {
+                    world.disk.restart();
+                }
+                if attempt < 3 && random.one_in(2) {
+                    world.disk.crash_at(world.disk.calls() + 1 + random.below(8));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_was_acknowledged_survives_power_failures() {
+    for_each_seed("what_was_acknowledged_survives_power_failures", 300, |seed| {
+        let mut random = Random(seed ^ 0xABCD);
+        let disk = FaultDisk::new(seed, DISK_BYTES);
+        let mut world = World::new(seed, disk, settings(sync_of(seed))).unwrap();
+        for _ in 0..8 {
+            let call = world.disk.calls() + 1 + random.below(120);
+            let fails = random.one_in(4);
+            if fails {
+                world.disk.fail_at(call)
+            } else {
+                world.disk.crash_at(call)
+            }
+            let stops_at = 50 + random.below(1500);
+            for _ in 0..stops_at {
+                if world.step().is_err() || world.disk.has_crashed() {
+                    break;
+                }
+            }
+            // The machine or only the process; a kill keeps all that was written.
+            let killed = !world.disk.has_crashed() && random.one_in(3);
+            let acknowledged = if killed { world.log.written() } else { world.log.durable() };
+            if killed {
+                world.disk.restart()
+            } else {
+                world.disk.crash()
+            }
+            if random.one_in(3) {
+                world.disk.crash_at(world.disk.calls() + 1 + random.below(12));
+            }
+            open_until_it_works(&mut world, acknowledged, &mut random);
+            world.disk.plan_nothing();
+        }
+    });
+}
+
+#[test]
+fn every_call_may_be_the_last() {
+    for_each_seed("every_call_may_be_the_last", 4, |seed| {
+        let run = |plan: &dyn Fn(&FaultDisk)| {
+            let disk = FaultDisk::new(seed, DISK_BYTES);
+            plan(&disk);
+            let mut world = match World::new(seed, disk.clone(), settings(sync_of(seed))) {
+                Ok(world) => world,
+                Err(error) => {
+                    disk.crash();
+                    recover(&disk, settings(sync_of(seed)), 1)
+                        .unwrap_or_else(|error| panic!("{error}"));
+                    return Err(error);
+                }
+            };
+            for _ in 0..500 {
+                if world.step().is_err() || world.disk.has_crashed() {
+                    break;
+                }
+            }
+            Ok(world)
+        };
+        let calls = run(&|_| ()).unwrap().disk.calls();
+        assert!(calls > 100, "{calls} calls");
+        for call in 1..=calls {
+            for crash in [true, false] {
+                let plan =
+                    |disk: &FaultDisk| if crash { disk.crash_at(call) } else { disk.fail_at(call) };
+                let Ok(mut world) = run(&plan) else { continue };
+                let (durable, written) = (world.log.durable(), world.log.written());
+                // After a failed sync the process may be started again over the same cache.
+                if crash || call % 2 == 0 {
+                    world.disk.crash()
+                } else {
+                    world.disk.restart()
+                }
+                let acknowledged = if crash || call % 2 == 0 { durable } else { written };
+                world.reopen(acknowledged).unwrap_or_else(|error| panic!("call {call}: {error}"));
+                // And again: the recovery itself rests on what is really on the disk.
+                let durable = world.log.durable();
+                world.disk.crash();
+                world.reopen(durable).unwrap_or_else(|error| panic!("call {call}, again: {error}"));
+            }
+        }
+    });
+}
