@@ -114,6 +114,15 @@ impl Client {
         Ok(text.with_context(|| format!("the connection ended after {line:?}"))?.to_owned())
     }
 
+    /// Reads a body of so many bytes and its end.
+    pub fn read_body(&mut self, body_bytes: usize) -> Result<Vec<u8>> {
+        let mut body = vec![0; body_bytes + 2];
+        self.stream.read_exact(&mut body)?;
+        ensure!(body.ends_with(b"\r\n"), "a body without its end");
+        body.truncate(body_bytes);
+        Ok(body)
+    }
+
     /// Everything until the server ends the connection.
     pub fn read_to_end(&mut self) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
@@ -140,13 +149,5 @@ impl Client {
         };
         let (id, body_bytes) = (id.parse()?, body_bytes.parse()?);
         Ok(Ok(Job { id, body: self.read_body(body_bytes)? }))
-    }
-
-    fn read_body(&mut self, body_bytes: usize) -> Result<Vec<u8>> {
-        let mut body = vec![0; body_bytes + 2];
-        self.stream.read_exact(&mut body)?;
-        ensure!(body.ends_with(b"\r\n"), "a body without its end");
-        body.truncate(body_bytes);
-        Ok(body)
     }
 }

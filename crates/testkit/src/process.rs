@@ -184,6 +184,19 @@ impl Server {
         self.child.id()
     }
 
+    /// Bytes of its memory that are in use.
+    pub fn resident_bytes(&self) -> Result<u64> {
+        let status = printed(Path::new(&format!("/proc/{}/status", self.process_id())));
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kibibytes = line.and_then(|line| line.trim().strip_suffix(" kB"));
+        Ok(kibibytes.context("the process is gone")?.parse::<u64>()? * 1024)
+    }
+
+    /// How many descriptors it has open.
+    pub fn descriptor_count(&self) -> Result<usize> {
+        Ok(std::fs::read_dir(format!("/proc/{}/fd", self.process_id()))?.count())
+    }
+
     /// Its working folder.
     pub fn folder(&self) -> &Path {
         self.folder.path()

@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::Result;
 use testkit::process::Program;
 
-use crate::programs;
+use crate::{programs, settings};
 use pair::{Outcome, Pair};
 use side::Side;
 use steps::Step;
@@ -45,10 +45,9 @@ fn the_original_says_what_the_original_says() -> Result<()> {
 }
 
 fn seeds() -> Box<dyn Iterator<Item = u64>> {
-    let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
-    match number("LINESHAFT_SEED") {
+    match settings::seed_to_repeat() {
         Some(seed) => Box::new(std::iter::once(seed)),
-        None => Box::new(1..=number("LINESHAFT_SEEDS").unwrap_or(SEEDS_DEFAULT)),
+        None => Box::new(1..=settings::seeds(SEEDS_DEFAULT)),
     }
 }
 

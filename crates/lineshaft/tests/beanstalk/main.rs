@@ -5,5 +5,11 @@
 mod clients;
 mod conformance_reference;
 mod conformance_socket;
+mod connections;
+mod crash;
 mod differential;
+mod load;
+mod power_failure;
 mod programs;
+mod settings;
+mod timers;

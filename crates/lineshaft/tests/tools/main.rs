@@ -1,7 +1,5 @@
 //! The command-line tools against a running server: Debian's beanstalkd, so that they are known to
-//! work with any server of the protocol.
-//!
-//! `LINESHAFT_TOOLS_SERVER` names another program that takes beanstalkd's flags.
+//! work with any server of the protocol. With `LINESHAFT_TOOLS_SERVER=lineshaft`, it is Lineshaft.
 
 #![expect(clippy::unwrap_used, reason = "a test may end there")]
 
@@ -12,6 +10,7 @@ mod work;
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -22,14 +21,34 @@ use testkit::client::Client;
 use testkit::process::{Program, Server};
 use testkit::tools;
 
+const LINESHAFT: &str = env!("CARGO_BIN_EXE_lineshaft");
+
+/// The original's program as Debian installs it.
+const BEANSTALKD: &str = "/usr/bin/beanstalkd";
+
 /// How long anything here may take.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// The server that the tools talk to; `None` when it is not installed and the test may be skipped.
+/// The server that the tools talk to, without a log; `None` when it is not installed and the test may
+/// be skipped.
 fn server_program() -> Option<Program> {
-    let chosen = std::env::var("LINESHAFT_TOOLS_SERVER");
-    let path = tools::find_or_skip(chosen.as_deref().unwrap_or("/usr/bin/beanstalkd"))?;
-    Some(Program::like_beanstalkd(path, &[]))
+    if lineshaft_is_chosen() {
+        return Some(Program::serve(LINESHAFT, &["--memory"]));
+    }
+    Some(Program::like_beanstalkd(tools::find_or_skip(BEANSTALKD)?, &[]))
+}
+
+/// The same with a log in `folder`, written before each reply.
+fn durable_server_program(folder: &Path) -> Option<Program> {
+    if lineshaft_is_chosen() {
+        return Some(Program::serve(LINESHAFT, &["--data"]).with(&[folder]));
+    }
+    let program = Program::like_beanstalkd(tools::find_or_skip(BEANSTALKD)?, &["-f", "0", "-b"]);
+    Some(program.with(&[folder]))
+}
+
+fn lineshaft_is_chosen() -> bool {
+    std::env::var_os("LINESHAFT_TOOLS_SERVER").is_some_and(|server| server == "lineshaft")
 }
 
 /// A server and a place for files.
@@ -118,7 +137,7 @@ impl World {
 impl Tool {
     fn start(server: &str, arguments: &[&str]) -> Tool {
         let folder = tempfile::tempdir().unwrap();
-        let child = Command::new(env!("CARGO_BIN_EXE_lineshaft"))
+        let child = Command::new(LINESHAFT)
             .args(arguments)
             .env("LINESHAFT_SERVER", server)
             .stdin(Stdio::piped())

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rustix::process::Signal;
 
-use super::{World, server_program, wait_until};
+use super::{World, durable_server_program, server_program, wait_until};
 
 /// What every job of these tests gives up after.
 const QUICK: [&str; 3] = ["--drain", "--backoff", "0"];
@@ -189,9 +189,8 @@ fn a_job_of_a_server_that_lost_it_is_stopped() {
 
 #[test]
 fn a_job_of_a_restarted_server_is_taken_back() {
-    let Some(program) = server_program() else { return };
     let log = tempfile::tempdir().unwrap();
-    let program = program.with(&["-b".as_ref(), log.path()]).with(&["-f", "0"]);
+    let Some(program) = durable_server_program(log.path()) else { return };
     let mut world = World::with(&program);
     world.run_well(&["put", "mail", "x"], b"");
     let gate = world.path("gate");
@@ -206,4 +205,23 @@ fn a_job_of_a_restarted_server_is_taken_back() {
     let output = tool.wait();
     assert_eq!(output.stdout, "ran\n");
     assert!(output.stderr.contains("1 job done in"), "{output:?}");
+}
+
+#[test]
+fn a_command_is_stopped_when_another_worker_has_its_job() {
+    let Some(world) = World::new() else { return };
+    world.run_well(&["put", "--ttr", "1s", "mail", "x"], b"");
+    let tool = world.start(&work("mail", &[], "sleep 100"));
+    wait_until("a lease", || world.stat("stats", "current-jobs-reserved") == "1");
+    // A machine that hangs: nobody renews the lease.
+    tool.signal(Signal::STOP);
+    let mut other = world.client("mail");
+    let job = other.reserve(20).unwrap();
+    assert!(job.is_some(), "the lease did not end");
+    tool.signal(Signal::CONT);
+    tool.wait_for("job 1 of mail: its lease was lost");
+    tool.signal(Signal::INT);
+    let output = tool.wait();
+    assert!(output.stderr.contains("0 jobs done, 1 lost in"), "{output:?}");
+    assert_eq!(world.stat("stats-job 1", "state"), "reserved", "the other worker still has it");
 }

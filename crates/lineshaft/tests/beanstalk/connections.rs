@@ -1,0 +1,113 @@
+//! Very many connections: as many as the limit on open files allows are opened, used and torn down,
+//! twice; the second time must need nothing that the first one did not leave behind.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::net::sockopt::set_socket_linger;
+use rustix::process::{Resource, getrlimit};
+use testkit::client::Client;
+use testkit::process::{Program, Server};
+
+use crate::programs;
+
+/// Sources of local ports run out at about 28,000 connections to one address.
+const CONNECTIONS_MAX: u64 = 19_000;
+
+/// Descriptors that client and server need for anything else.
+const DESCRIPTORS_SPARE: u64 = 500;
+
+/// Memory that may differ between two identical moments.
+const RESIDENT_BYTES_SLACK: u64 = 6 << 20;
+
+/// How long the server may take to notice that all clients are gone.
+const NOTICE: Duration = Duration::from_secs(30);
+
+#[test]
+fn lineshaft_in_memory_forgets_connections() -> Result<()> {
+    open_and_tear_down(&programs::lineshaft_in_memory())
+}
+
+#[test]
+fn lineshaft_with_a_log_forgets_connections() -> Result<()> {
+    open_and_tear_down(&programs::lineshaft_durable("data"))
+}
+
+fn open_and_tear_down(program: &Program) -> Result<()> {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let count = CONNECTIONS_MAX.min(limit.saturating_sub(DESCRIPTORS_SPARE));
+    let server = program.start()?;
+    storm(&server, count)?;
+    let (resident_bytes, descriptors) = (server.resident_bytes()?, server.descriptor_count()?);
+    storm(&server, count)?;
+    let after = (server.resident_bytes()?, server.descriptor_count()?);
+    println!("{count} connections: {resident_bytes} B, then {} B resident", after.0);
+    ensure!(after.1 == descriptors, "{descriptors} descriptors, then {}", after.1);
+    ensure!(
+        after.0 <= resident_bytes + RESIDENT_BYTES_SLACK,
+        "{resident_bytes} bytes resident after the first time, {} after the second",
+        after.0
+    );
+    Ok(())
+}
+
+/// Opens the connections, lets every one work and then wait for a job, resets them all, and returns when the
+/// server has noticed.
+fn storm(server: &Server, count: u64) -> Result<()> {
+    let mut connections = Vec::new();
+    for number in 0..count {
+        let connection = open(server.address(), number)
+            .with_context(|| format!("connection {number} of {count}"))?;
+        connections.push(connection);
+    }
+    let mut observer = Client::connect(server.address())?;
+    wait_for(&mut observer, "current-waiting", count)?;
+    drop(connections);
+    wait_for(&mut observer, "current-connections", 1)?;
+    let stats = observer.stats("stats")?;
+    for gone in ["current-waiting", "current-workers", "current-producers", "current-jobs-reserved"]
+    {
+        ensure!(stats[gone] == "0", "{gone} is {} when all clients are gone", stats[gone]);
+    }
+    ensure!(stats["current-tubes"] == "1", "{} tubes are left", stats["current-tubes"]);
+    Ok(())
+}
+
+/// A connection that has put and deleted a job in one of a hundred tubes and waits in its own.
+fn open(server: SocketAddr, number: u64) -> Result<TcpStream> {
+    let mut stream = TcpStream::connect(server)?;
+    // Closing resets: no port is held back in the state TIME_WAIT.
+    set_socket_linger(&stream, Some(Duration::ZERO))?;
+    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+    let commands = format!(
+        "use shared-{}\r\nput 0 0 60 5\r\nhello\r\nwatch own-{number}\r\nignore default\r\n",
+        number % 100
+    );
+    stream.write_all(commands.as_bytes())?;
+    let mut replies = Vec::new();
+    let mut buffer = [0; 512];
+    while !replies.ends_with(b"WATCHING 1\r\n") {
+        let count = stream.read(&mut buffer)?;
+        ensure!(count > 0, "the server hung up");
+        replies.extend_from_slice(&buffer[..count]);
+    }
+    let replies = String::from_utf8(replies)?;
+    let id = replies.lines().find_map(|line| line.strip_prefix("INSERTED "));
+    let id = id.with_context(|| format!("no job was put: {replies}"))?;
+    stream.write_all(format!("delete {id}\r\nreserve\r\n").as_bytes())?;
+    Ok(stream)
+}
+
+fn wait_for(observer: &mut Client, key: &str, wanted: u64) -> Result<()> {
+    let started = Instant::now();
+    let wanted = wanted.to_string();
+    while started.elapsed() < NOTICE {
+        if observer.stats("stats")?[key] == wanted {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    bail!("{key} never became {wanted}; it is {}", observer.stats("stats")?[key])
+}

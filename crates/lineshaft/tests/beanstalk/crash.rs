@@ -1,0 +1,55 @@
+//! Kills a server under load, starts it again, and compares what it knows with what it had promised:
+//! everything acknowledged is there, nothing acknowledged as deleted comes back.
+//!
+//! `LINESHAFT_ROUNDS` says how often, `LINESHAFT_SEED` repeats the choices of a run.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use testkit::process::Program;
+use testkit::rng::Rng;
+
+use crate::load::{Load, Promises};
+use crate::{programs, settings};
+
+const ROUNDS_DEFAULT: u64 = 20;
+
+#[test]
+fn what_lineshaft_acknowledged_survives_kill() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let program = programs::lineshaft_durable(folder.path().to_str().context("a text path")?);
+    kill_and_check(&program, settings::rounds(ROUNDS_DEFAULT), Promises::All)
+}
+
+/// Shows that the ledger is right: the original with a log keeps its promises, with one known exception.
+#[test]
+fn what_the_original_acknowledged_survives_kill() -> Result<()> {
+    let Some(program) = programs::reference() else { return Ok(()) };
+    let folder = tempfile::tempdir()?;
+    let program = program.with(&["-b".as_ref(), folder.path()]);
+    kill_and_check(&program, settings::rounds(3), Promises::AllButPlainReleases)
+}
+
+fn kill_and_check(program: &Program, rounds: u64, promises: Promises) -> Result<()> {
+    let seed = settings::seed();
+    let mut rng = Rng::new(seed);
+    let mut load = Load::new(seed);
+    let mut acknowledged = 0;
+    let mut server = program.start()?;
+    for round in 1..=rounds {
+        let time = Duration::from_millis(100 + rng.below(300));
+        let address = server.address();
+        let context = || format!("round {round}; repeat with LINESHAFT_SEED={seed}");
+        acknowledged += load
+            .run_until(address, time, || {
+                server.kill();
+                Ok(())
+            })
+            .with_context(context)?;
+        server = program.start()?;
+        load.check(server.address(), promises).with_context(context)?;
+    }
+    let jobs = load.jobs();
+    println!("{rounds} rounds, {acknowledged} commands acknowledged, {jobs} jobs at the end");
+    Ok(())
+}

@@ -1,0 +1,93 @@
+//! Load with a ledger: clients that change jobs and remember, reply by reply, what the server promised;
+//! and the comparison of those promises with what a restarted server still knows.
+//!
+//! Every client has a tube of its own, so that it knows the exact state of every job in it. Commands go
+//! out in batches: what had no reply when the server died may have happened or not, everything else must
+//! be exactly as promised.
+
+mod check;
+mod model;
+mod worker;
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{ScopedJoinHandle, scope, sleep};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use testkit::rng::Rng;
+
+pub(crate) use check::Promises;
+use worker::Worker;
+
+/// Clients that work at the same time.
+const WORKERS: usize = 8;
+
+/// All clients and what they were promised.
+pub(crate) struct Load {
+    workers: Vec<Worker>,
+}
+
+impl Load {
+    /// Clients whose choices depend on the seed.
+    pub(crate) fn new(seed: u64) -> Load {
+        let mut rng = Rng::new(seed);
+        let worker = |number| Worker::new(format!("ledger-{number}"), Rng::new(rng.next_u64()));
+        Load { workers: (0..WORKERS).map(worker).collect() }
+    }
+
+    /// Works on the server for a time, then calls `end_it`, which must make the server go away. Returns how
+    /// many commands were acknowledged.
+    pub(crate) fn run_until(
+        &mut self,
+        server: SocketAddr,
+        time: Duration,
+        end_it: impl FnOnce() -> Result<()>,
+    ) -> Result<u64> {
+        let ending = AtomicBool::new(false);
+        scope(|scope| {
+            let work = |worker| {
+                let ending = &ending;
+                scope.spawn(move || run_worker(worker, server, ending))
+            };
+            let threads: Vec<_> = self.workers.iter_mut().map(work).collect();
+            sleep(time);
+            ending.store(true, Ordering::SeqCst);
+            end_it()?;
+            let join = |thread: ScopedJoinHandle<'_, Result<u64>>| {
+                thread.join().expect("a client reports errors instead of panicking")
+            };
+            threads.into_iter().map(join).sum()
+        })
+    }
+
+    /// Compares all promises with what the server knows now, and takes over how the unfinished commands
+    /// turned out.
+    pub(crate) fn check(&mut self, server: SocketAddr, promises: Promises) -> Result<()> {
+        let mut strays = check::find_strays(server, &self.workers)?;
+        for worker in &mut self.workers {
+            check::check_worker(worker, server, promises, &mut strays)
+                .with_context(|| format!("tube {}", worker.tube()))?;
+        }
+        ensure!(strays.is_empty(), "jobs that nobody put: {strays:?}");
+        Ok(())
+    }
+
+    /// Jobs that must be there.
+    pub(crate) fn jobs(&self) -> usize {
+        self.workers.iter().map(Worker::job_count).sum()
+    }
+}
+
+/// Works until the server goes away. An end before its time is an error; near its end a server may refuse
+/// what it can no longer store, which is no promise either way.
+fn run_worker(worker: &mut Worker, server: SocketAddr, ending: &AtomicBool) -> Result<u64> {
+    let mut acknowledged = 0;
+    let outcome = worker.run(server, &mut acknowledged);
+    match outcome {
+        Err(_) if ending.load(Ordering::SeqCst) => Ok(acknowledged),
+        Err(worker::Stop::Disconnected) => anyhow::bail!("the server went away by itself"),
+        Err(worker::Stop::Wrong(error)) => Err(error),
+        Ok(never) => match never {},
+    }
+}

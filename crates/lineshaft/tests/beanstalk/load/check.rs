@@ -1,0 +1,152 @@
+//! Compares what clients were promised with what a restarted server knows.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+use anyhow::{Context, Result, bail, ensure};
+use testkit::client::Client;
+
+use super::model::{Command, Job, State};
+use super::worker::Worker;
+
+/// How far beyond the known ids a put without a reply may have got its id.
+const IDS_AHEAD: u64 = 300;
+
+/// What a server keeps over a restart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Promises {
+    /// Everything that was acknowledged.
+    All,
+    /// The original does not log a plain release, so its priority is lost.
+    AllButPlainReleases,
+}
+
+/// Jobs that no client knows the id of: puts that had no reply.
+pub(crate) type Strays = BTreeMap<u64, Job>;
+
+/// Finds the jobs whose put had no reply.
+pub(crate) fn find_strays(server: SocketAddr, workers: &[Worker]) -> Result<Strays> {
+    let known: BTreeSet<u64> = workers
+        .iter()
+        .flat_map(|worker| worker.jobs.keys().chain(&worker.ended))
+        .copied()
+        .collect();
+    let last = known.last().copied().unwrap_or(0);
+    let mut client = Client::connect(server)?;
+    let mut strays = Strays::new();
+    // Ids that a lost put got lie among those of the same moment; older ones were looked at in time.
+    let first = last.saturating_sub(IDS_AHEAD * 4).max(1);
+    for id in (first..=last + IDS_AHEAD).filter(|id| !known.contains(id)) {
+        if let Some(job) = look(&mut client, id)? {
+            strays.insert(id, job);
+        }
+    }
+    Ok(strays)
+}
+
+/// Checks one tube, and corrects the ledger where a command without a reply has happened.
+pub(crate) fn check_worker(
+    worker: &mut Worker,
+    server: SocketAddr,
+    promises: Promises,
+    strays: &mut Strays,
+) -> Result<()> {
+    let mut client = Client::connect(server)?;
+    let unanswered: Vec<Command> = worker.unanswered.drain(..).collect();
+    for id in worker.jobs.keys().copied().collect::<Vec<u64>>() {
+        let found = look(&mut client, id)?;
+        let allowed = allowed_states(&worker.jobs[&id], id, &unanswered);
+        let as_promised = allowed.iter().any(|job| same(job.as_ref(), found.as_ref(), promises));
+        if !as_promised {
+            bail!("job {id}: promised {}, found {}", shown_all(&allowed), shown(found.as_ref()));
+        }
+        match found {
+            Some(job) => drop(worker.jobs.insert(id, job)),
+            None => {
+                worker.jobs.remove(&id);
+                worker.ended.push(id);
+            }
+        }
+    }
+    for id in &worker.ended {
+        let found = look(&mut client, *id)?;
+        ensure!(found.is_none(), "job {id} was deleted and is back: {}", shown(found.as_ref()));
+    }
+    adopt_strays(worker, &unanswered, promises, strays);
+    check_counts(worker, &mut client)
+}
+
+/// All that a job may be: as promised, or as one of the commands without a reply left it.
+fn allowed_states(job: &Job, id: u64, unanswered: &[Command]) -> Vec<Option<Job>> {
+    let mut states = vec![Some(job.clone())];
+    for command in unanswered.iter().filter(|command| command.id() == Some(id)) {
+        let before = states.last().cloned().flatten();
+        states.push(before.and_then(|job| command.applied_to(&job)));
+    }
+    states
+}
+
+/// A put without a reply that has happened all the same is a job like any other from now on.
+fn adopt_strays(
+    worker: &mut Worker,
+    unanswered: &[Command],
+    promises: Promises,
+    strays: &mut Strays,
+) {
+    for command in unanswered {
+        let Command::Put { job } = command else { continue };
+        let mut adopted = strays.iter().filter(|(_, stray)| same(Some(stray), Some(job), promises));
+        if let Some(id) = adopted.next().map(|(id, _)| *id) {
+            let job = strays.remove(&id).expect("it was just found there");
+            worker.jobs.insert(id, job);
+        }
+    }
+}
+
+/// The tube must hold exactly the jobs of the ledger: a job that exists twice shows here.
+fn check_counts(worker: &Worker, client: &mut Client) -> Result<()> {
+    if worker.jobs.is_empty() {
+        return Ok(());
+    }
+    let stats = client.stats(&format!("stats-tube {}", worker.tube()))?;
+    for state in [State::Ready, State::Delayed, State::Buried] {
+        let key = format!("current-jobs-{}", state.word());
+        let promised = worker.jobs.values().filter(|job| job.state == state).count();
+        let got = stats.get(&key).with_context(|| format!("no {key}"))?;
+        ensure!(*got == promised.to_string(), "{key}: promised {promised}, found {got}");
+    }
+    ensure!(stats["current-jobs-reserved"] == "0", "somebody holds a job after a restart");
+    Ok(())
+}
+
+fn same(left: Option<&Job>, right: Option<&Job>, promises: Promises) -> bool {
+    match (left, right) {
+        (Some(left), Some(right)) => {
+            let pri_counts = promises == Promises::All;
+            left.state == right.state
+                && left.body == right.body
+                && (left.pri == right.pri || !pri_counts)
+        }
+        (None, None) => true,
+        (Some(_), None) | (None, Some(_)) => false,
+    }
+}
+
+fn look(client: &mut Client, id: u64) -> Result<Option<Job>> {
+    let Some(found) = client.peek(&format!("peek {id}"))? else { return Ok(None) };
+    let stats = client.stats(&format!("stats-job {id}"))?;
+    let state = [State::Ready, State::Delayed, State::Buried]
+        .into_iter()
+        .find(|state| state.word() == stats["state"])
+        .with_context(|| format!("job {id} is {} after a restart", stats["state"]))?;
+    Ok(Some(Job { pri: stats["pri"].parse()?, state, body: found.body }))
+}
+
+fn shown(job: Option<&Job>) -> String {
+    job.map_or_else(|| "nothing".to_owned(), |job| format!("{job:?}"))
+}
+
+fn shown_all(jobs: &[Option<Job>]) -> String {
+    let shown: Vec<String> = jobs.iter().map(|job| shown(job.as_ref())).collect();
+    shown.join(" or ")
+}

@@ -1,0 +1,155 @@
+//! One client of the load: sends batches of commands and keeps the ledger of its tube.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::convert::Infallible;
+use std::net::SocketAddr;
+
+use anyhow::anyhow;
+use testkit::client::Client;
+use testkit::rng::Rng;
+
+use super::model::{Command, Job, State};
+
+/// From this many jobs on, a client deletes more than it puts.
+const JOBS_MANY: usize = 150;
+
+/// Commands of one batch at most, roughly.
+const BATCH_MAX: u64 = 12;
+
+/// Why a client stopped.
+pub(crate) enum Stop {
+    Disconnected,
+    Wrong(anyhow::Error),
+}
+
+/// A client and what it was promised.
+pub(crate) struct Worker {
+    tube: String,
+    rng: Rng,
+    /// Jobs that exist.
+    pub(super) jobs: BTreeMap<u64, Job>,
+    /// Jobs whose end was acknowledged.
+    pub(super) ended: Vec<u64>,
+    /// Sent and not yet answered, oldest first.
+    pub(super) unanswered: VecDeque<Command>,
+    /// The largest id that the server ever gave this client.
+    last_id: u64,
+    bodies: u64,
+}
+
+impl Worker {
+    pub(crate) fn new(tube: String, rng: Rng) -> Worker {
+        let (jobs, ended, unanswered) = (BTreeMap::new(), Vec::new(), VecDeque::new());
+        Worker { tube, rng, jobs, ended, unanswered, last_id: 0, bodies: 0 }
+    }
+
+    pub(crate) fn tube(&self) -> &str {
+        &self.tube
+    }
+
+    pub(crate) fn job_count(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// Works until something stops it.
+    pub(crate) fn run(
+        &mut self,
+        server: SocketAddr,
+        acknowledged: &mut u64,
+    ) -> Result<Infallible, Stop> {
+        let mut client = Client::on_tube(server, &self.tube).map_err(|_| Stop::Disconnected)?;
+        loop {
+            let batch = self.batch();
+            let bytes: Vec<u8> = batch.iter().flat_map(Command::bytes).collect();
+            self.unanswered.extend(batch);
+            client.send(&bytes).map_err(|_| Stop::Disconnected)?;
+            while let Some(command) = self.unanswered.front() {
+                let reply = client.read_line().map_err(|_| Stop::Disconnected)?;
+                self.acknowledge(&command.clone(), &reply)?;
+                if reply.starts_with("RESERVED") {
+                    read_body(&mut client, &reply)?;
+                }
+                *acknowledged += 1;
+                self.unanswered.pop_front();
+            }
+        }
+    }
+
+    fn acknowledge(&mut self, command: &Command, reply: &str) -> Result<(), Stop> {
+        let mut words = reply.split(' ');
+        if words.next() != Some(command.reply()) {
+            return Err(Stop::Wrong(anyhow!("{command:?} was answered {reply}")));
+        }
+        if let Command::Put { job } = command {
+            let id = words.next().and_then(|id| id.parse::<u64>().ok());
+            let id = id.ok_or_else(|| Stop::Wrong(anyhow!("no id in {reply}")))?;
+            if id <= self.last_id {
+                return Err(Stop::Wrong(anyhow!("the id {id} was given out a second time")));
+            }
+            self.last_id = id;
+            self.jobs.insert(id, job.clone());
+            return Ok(());
+        }
+        let id = command.id().expect("every other command speaks of a job");
+        let changed = command.applied_to(&self.jobs[&id]);
+        match changed {
+            Some(job) => drop(self.jobs.insert(id, job)),
+            None => {
+                self.jobs.remove(&id);
+                self.ended.push(id);
+            }
+        }
+        Ok(())
+    }
+
+    /// The next commands; each job is touched at most once, or taken and given away.
+    fn batch(&mut self) -> Vec<Command> {
+        let mut free: Vec<u64> = self.jobs.keys().copied().collect();
+        let mut batch = Vec::new();
+        for _ in 0..=self.rng.below(BATCH_MAX) {
+            let put = self.rng.below(JOBS_MANY as u64 * 2) >= free.len() as u64;
+            if put || free.is_empty() {
+                batch.push(self.put());
+            } else {
+                let chosen = self.rng.below(free.len() as u64) as usize;
+                let id = free.swap_remove(chosen);
+                self.change(id, &mut batch);
+            }
+        }
+        batch
+    }
+
+    fn put(&mut self) -> Command {
+        self.bodies += 1;
+        let filler_bytes = if self.rng.one_in(50) { 40_000 } else { self.rng.below(400) };
+        let letter = b'a' + self.rng.below(26) as u8;
+        let mut body = format!("{} {} ", self.tube, self.bodies).into_bytes();
+        body.resize(body.len() + filler_bytes as usize, letter);
+        let state = if self.rng.one_in(5) { State::Delayed } else { State::Ready };
+        let pri = self.rng.below(1 << 32) as u32;
+        Command::Put { job: Job { pri, state, body } }
+    }
+
+    fn change(&mut self, id: u64, batch: &mut Vec<Command>) {
+        let pri = self.rng.below(1 << 32) as u32;
+        if self.jobs[&id].state != State::Ready {
+            let kick = self.rng.one_in(2);
+            batch.push(if kick { Command::KickJob { id } } else { Command::Delete { id } });
+            return;
+        }
+        batch.push(Command::Take { id });
+        batch.push(match self.rng.below(6) {
+            0..3 => Command::Delete { id },
+            3 => Command::Release { id, pri, delayed: false },
+            4 => Command::Release { id, pri, delayed: true },
+            _ => Command::Bury { id, pri },
+        });
+    }
+}
+
+/// Reads over the body that follows a `RESERVED <id> <bytes>` line.
+fn read_body(client: &mut Client, reply: &str) -> Result<(), Stop> {
+    let length = reply.rsplit(' ').next().and_then(|length| length.parse().ok());
+    let length = length.ok_or_else(|| Stop::Wrong(anyhow!("no length in {reply}")))?;
+    client.read_body(length).map(drop).map_err(|_| Stop::Disconnected)
+}

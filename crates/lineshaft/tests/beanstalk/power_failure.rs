@@ -1,0 +1,149 @@
+//! Cuts the power under load: the data folder is on a file system of its own, which is told to forget
+//! everything that was not flushed. Then the server is killed, the file system mounted anew, and what a
+//! fresh server knows is compared with what the old one had acknowledged.
+//!
+//! ext4 offers such an end by a system call that is there for exactly this kind of test. It needs a mount,
+//! so the test is skipped where mounting is not allowed. `LINESHAFT_ROUNDS` says how often.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use tempfile::TempDir;
+use testkit::process::Program;
+use testkit::rng::Rng;
+use testkit::tools;
+
+use crate::load::{Load, Promises};
+use crate::{programs, settings};
+
+const ROUNDS_DEFAULT: u64 = 5;
+
+/// Room for some segments of the log; sparse, so it costs what is written.
+const DISK_BYTES: u64 = 1 << 30;
+
+/// Shuts an ext4 file system down at once, its journal not flushed: `EXT4_IOC_SHUTDOWN` with
+/// `EXT4_GOING_FLAGS_NOLOGFLUSH`. In Python, because the call is `unsafe` in Rust.
+const CUT_POWER: &str = "\
+import fcntl, os, struct, sys
+folder = os.open(sys.argv[1], os.O_RDONLY)
+fcntl.ioctl(folder, 0x8004587D, struct.pack('I', 2))";
+
+#[test]
+fn what_lineshaft_acknowledged_survives_a_power_failure() -> Result<()> {
+    let Some(disk) = Disk::new_or_skip()? else { return Ok(()) };
+    let data = disk.mount_point.join("data");
+    let program = programs::lineshaft_durable(data.to_str().context("a text path")?);
+    cut_and_check(&disk, &program, settings::rounds(ROUNDS_DEFAULT), Promises::All)
+}
+
+/// Shows that the rig loses what was not flushed: the original says that it flushes at most every hour.
+#[test]
+fn the_rig_loses_what_was_not_flushed() -> Result<()> {
+    let Some(disk) = Disk::new_or_skip()? else { return Ok(()) };
+    let Some(program) = programs::reference() else { return Ok(()) };
+    let program = program.with(&["-f", "3600000", "-b"]).with(&[&disk.mount_point]);
+    let outcome = cut_and_check(&disk, &program, 1, Promises::AllButPlainReleases);
+    let message = format!("{:#}", outcome.expect_err("something must be lost"));
+    assert!(message.contains("found nothing"), "{message}");
+    Ok(())
+}
+
+fn cut_and_check(disk: &Disk, program: &Program, rounds: u64, promises: Promises) -> Result<()> {
+    let seed = settings::seed();
+    let mut rng = Rng::new(seed);
+    let mut load = Load::new(seed);
+    let mut acknowledged = 0;
+    let mut server = program.start()?;
+    for round in 1..=rounds {
+        let time = Duration::from_millis(200 + rng.below(600));
+        let context = || format!("round {round}; repeat with LINESHAFT_SEED={seed}");
+        let address = server.address();
+        acknowledged += load
+            .run_until(address, time, || {
+                disk.cut_power()?;
+                server.kill();
+                Ok(())
+            })
+            .with_context(context)?;
+        disk.mount_again()?;
+        server = program.start()?;
+        load.check(server.address(), promises).with_context(context)?;
+    }
+    let jobs = load.jobs();
+    println!(
+        "{rounds} power failures, {acknowledged} commands acknowledged, {jobs} jobs at the end"
+    );
+    Ok(())
+}
+
+/// A file system in a file.
+struct Disk {
+    image: PathBuf,
+    mount_point: PathBuf,
+    _folder: TempDir,
+}
+
+impl Disk {
+    /// Makes and mounts one; `None`, with a message, where that is not possible.
+    fn new_or_skip() -> Result<Option<Disk>> {
+        for program in ["mkfs.ext4", "mount", "umount", "python3"] {
+            if tools::find_or_skip(program).is_none() {
+                return Ok(None);
+            }
+        }
+        if !rustix::process::geteuid().is_root() {
+            // Not a tool that could be installed, so never a failure.
+            eprintln!("SKIPPED: only root may mount the file system of this test");
+            return Ok(None);
+        }
+        let folder = tempfile::tempdir()?;
+        let disk = Disk {
+            image: folder.path().join("image"),
+            mount_point: folder.path().join("disk"),
+            _folder: folder,
+        };
+        File::create(&disk.image)?.set_len(DISK_BYTES)?;
+        std::fs::create_dir(&disk.mount_point)?;
+        let image = disk.image.as_path();
+        run("mkfs.ext4", &["-q".as_ref(), "-F".as_ref(), image])?;
+        if let Err(error) = disk.mount() {
+            eprintln!("SKIPPED: mounting is not allowed here: {error:#}");
+            return Ok(None);
+        }
+        Ok(Some(disk))
+    }
+
+    fn mount(&self) -> Result<()> {
+        run("mount", &["-o".as_ref(), "loop".as_ref(), &self.image, &self.mount_point])
+    }
+
+    /// From now on nothing reaches the disk, and what was not flushed is lost.
+    fn cut_power(&self) -> Result<()> {
+        run("python3", &["-c".as_ref(), CUT_POWER.as_ref(), &self.mount_point])
+    }
+
+    fn mount_again(&self) -> Result<()> {
+        run("umount", &[&self.mount_point])?;
+        self.mount()
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // Lazily: after a failure the server may still be there for a moment.
+        if let Err(error) = run("umount", &["-l".as_ref(), &self.mount_point]) {
+            eprintln!("{error:#}");
+        }
+    }
+}
+
+fn run(program: &str, arguments: &[&Path]) -> Result<()> {
+    let Some(path) = tools::find(program) else { bail!("{program} is not installed") };
+    let ended = Command::new(path).args(arguments).stdin(Stdio::null()).output()?;
+    let complaint = String::from_utf8_lossy(&ended.stderr);
+    ensure!(ended.status.success(), "{program}: {}: {complaint}", ended.status);
+    Ok(())
+}

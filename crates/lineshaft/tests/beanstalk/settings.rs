@@ -1,0 +1,29 @@
+//! What the environment says about the length of tests.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// `LINESHAFT_SEED`, when one run is to be repeated.
+pub(crate) fn seed_to_repeat() -> Option<u64> {
+    number("LINESHAFT_SEED")
+}
+
+/// The seed to repeat, or one that changes from run to run.
+pub(crate) fn seed() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let changing = || now.map_or(1, |now| now.as_millis() as u64 % 1_000_000);
+    seed_to_repeat().unwrap_or_else(changing)
+}
+
+/// `LINESHAFT_SEEDS`: how many sequences are played.
+pub(crate) fn seeds(default: u64) -> u64 {
+    number("LINESHAFT_SEEDS").unwrap_or(default)
+}
+
+/// `LINESHAFT_ROUNDS`: how often a server is killed, or a connection storm repeated.
+pub(crate) fn rounds(default: u64) -> u64 {
+    number("LINESHAFT_ROUNDS").unwrap_or(default)
+}
