@@ -168,7 +168,7 @@ impl Broker {
         self.shared
             .log
             .as_ref()
-            .is_some_and(|log| log.open_batch_bytes() >= log.open_batch_bytes_max())
+            .is_some_and(|log| log.open_batch_bytes() >= log.open_batch_bytes_max() || log.lags())
     }
 
     /// Why the log takes nothing any more, if so. Nothing that was not durable before may be

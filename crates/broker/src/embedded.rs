@@ -241,6 +241,15 @@ impl Store {
         self.broker.turn((self.clock.0)())
     }
 
+    /// Waits until the log has caught up, so that it does not refuse what it only has no room for
+    /// at this moment.
+    fn wait_while_congested(&self) {
+        let mut guard = self.post.lock();
+        while self.broker.congested() && self.broker.failure().is_none() {
+            guard = self.post.wait(guard);
+        }
+    }
+
     /// Waits until the log has released what an answer rests on.
     fn settled<T>(&self, answer: Result<(T, Position), Refusal>) -> Result<T, Error> {
         let (value, after) = match answer {
@@ -294,6 +303,7 @@ fn run_timer(broker: &Broker, clock: &SharedClock, post: &Post) {
 impl Session<'_> {
     /// Puts a job into a queue. It is on stable storage when this returns.
     pub fn put(&mut self, queue: &str, job: NewJob, body: &[u8]) -> Result<JobId, Error> {
+        self.store.wait_while_congested();
         let put = {
             let mut turn = self.store.turn();
             turn.use_queue(self.id, queue.as_bytes());

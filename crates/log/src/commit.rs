@@ -82,8 +82,11 @@ impl Log {
         if part.segment != commit.head.number {
             // Only the last segment may ever be torn.
             self.sync_head(commit, now_ms)?;
-            commit.head = self.segments.take(part.segment, part.segment_size)?;
-            self.open_batch().claimed_bytes -= part.segment_size;
+            commit.head = self.segments.take(part.segment, part.segment_size, |publish| {
+                let mut open = self.open_batch();
+                open.claimed_bytes -= part.segment_size;
+                publish();
+            })?;
         }
         let position = Position::new(part.segment, part.start);
         assert!(position >= commit.previous_end, "groups follow each other");

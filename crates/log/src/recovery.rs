@@ -117,14 +117,19 @@ fn create(
     log_id[8..].copy_from_slice(&random()?.to_le_bytes());
     let segments = Segments::new(Arc::clone(&disk), log_id, segment_bytes, settings.bytes_max);
     segments.adopt_spares(&folder.spares)?;
-    let head = segments.take(1, segment_bytes).map_err(|failure| match failure.source.kind() {
-        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => OpenError::Full {
-            folder: name.clone(),
-            doing: format!("{} {}", failure.doing, failure.file),
-            needed: segment_bytes * 4,
-        },
-        _ => OpenError::Failed(failure),
-    })?;
+    let head =
+        segments.take(1, segment_bytes, |publish| publish()).map_err(|failure| {
+            match failure.source.kind() {
+                std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+                    OpenError::Full {
+                        folder: name.clone(),
+                        doing: format!("{} {}", failure.doing, failure.file),
+                        needed: segment_bytes * 4,
+                    }
+                }
+                _ => OpenError::Failed(failure),
+            }
+        })?;
     let end = End { head, position: Position::new(1, HEADER_BYTES), chain: (Position(0), 0) };
     let mut live = Liveness::new(1);
     live.push_segment();

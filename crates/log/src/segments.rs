@@ -198,7 +198,14 @@ impl Segments {
     }
 
     /// The next segment with at least this size becomes the head. Makes one at once if none is ready.
-    pub(crate) fn take(&self, number: u32, size: u64) -> Result<SegmentFile, Failure> {
+    /// `settle` is to call the function it is given, which takes the segment off `ahead_bytes`, in one piece
+    /// with giving up its claim to it: whoever looked in between would find a segment missing.
+    pub(crate) fn take(
+        &self,
+        number: u32,
+        size: u64,
+        settle: impl FnOnce(&dyn Fn()),
+    ) -> Result<SegmentFile, Failure> {
         let mut state = self.state();
         let ready = state.prepared.take_if(|file| file.number == number && file.size >= size);
         let head = if let Some(ready) = ready {
@@ -210,7 +217,7 @@ impl Segments {
         };
         state.head = number;
         state.sizes.insert(number, head.size);
-        self.publish(&state);
+        settle(&|| self.publish(&state));
         Ok(head)
     }
 
