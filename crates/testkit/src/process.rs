@@ -85,13 +85,20 @@ impl Program {
         bail!("somebody took every free port first, {PORT_ATTEMPTS} times")
     }
 
-    /// Starts the program on the port of a server that is gone.
-    pub fn start_again(&self, port: u16) -> Result<Server> {
-        match self.start_on(port) {
-            Ok(server) => Ok(server),
-            Err(Trouble::PortTaken) => self.start(),
+    /// Starts the program without telling it an address, and waits until it accepts connections at this one:
+    /// for programs whose arguments say it in another way.
+    pub fn start_at(&self, address: SocketAddr) -> Result<Server> {
+        let mut server = self.spawn(&[], address)?;
+        match server.wait_until_accepting() {
+            Ok(()) => Ok(server),
+            Err(Trouble::PortTaken) => bail!("{address} is taken"),
             Err(Trouble::Other(error)) => Err(error),
         }
+    }
+
+    /// Starts the program as it is and does not wait for anything.
+    pub fn start_unwatched(&self) -> Result<Server> {
+        self.spawn(&[], local(0))
     }
 
     /// Runs the program without an address, until it ends by itself. Kills it at the time limit.

@@ -10,6 +10,7 @@ mod crash;
 mod differential;
 mod load;
 mod power_failure;
+mod process_level;
 mod programs;
 mod settings;
 mod timers;

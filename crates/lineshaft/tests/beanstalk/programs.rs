@@ -6,7 +6,7 @@ use testkit::process::Program;
 use testkit::tools;
 
 /// The original's binary as Debian installs it.
-const REFERENCE: &str = "/usr/bin/beanstalkd";
+pub(crate) const REFERENCE: &str = "/usr/bin/beanstalkd";
 
 /// Lineshaft's binary. `LINESHAFT_BIN` names another one, such as a release build.
 pub(crate) fn lineshaft_path() -> PathBuf {
