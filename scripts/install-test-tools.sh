@@ -28,7 +28,8 @@ readonly files=(
   /usr/share/php/Pheanstalk/autoload.php:php-pda-pheanstalk
   /usr/share/doc/ruby-beaneater:ruby-beaneater
 )
-readonly cargo_tools=(cargo-nextest cargo-deny cargo-machete)
+# With versions that the pinned compiler builds; a later one that is there already will do.
+readonly cargo_tools=(cargo-nextest@0.9.143 cargo-deny@0.20.2 cargo-machete@0.9.2)
 
 say() { printf 'install-test-tools: %s\n' "$*" >&2; }
 
@@ -123,7 +124,7 @@ install_rust_clients() {
 install_cargo_tools() {
   local tool
   for tool in "${cargo_tools[@]}"; do
-    has_program "$tool" && continue
+    has_program "${tool%@*}" && continue
     say "building $tool, which takes some minutes"
     cargo install --quiet --locked "$tool"
   done
