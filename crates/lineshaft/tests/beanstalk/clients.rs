@@ -16,7 +16,7 @@ use testkit::tools;
 use crate::programs;
 
 /// Generous: interpreters start slowly on a busy machine.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 
 /// A client library and how its script is started.
 struct Script {

@@ -120,10 +120,8 @@ impl Pair {
     fn learn_from_line(&mut self, connection: usize, text: &str, order_number: Option<usize>) {
         let watched = self.watched.entry(connection).or_default();
         match text.split(' ').collect::<Vec<_>>().as_slice() {
+            // An ignored tube still counts as watched, which is the careful side.
             ["watch", tube] => drop(watched.insert((*tube).to_owned())),
-            ["ignore", _] => {
-                // Refused for the last tube; counting it as watched still is the careful side.
-            }
             ["release" | "bury" | "delete", ..] => {
                 if let Some(order_number) = order_number {
                     self.holders.forget(connection, order_number);

@@ -60,13 +60,7 @@ pub(crate) fn check_worker(
         if !as_promised {
             bail!("job {id}: promised {}, found {}", shown_all(&allowed), shown(found.as_ref()));
         }
-        match found {
-            Some(job) => drop(worker.jobs.insert(id, job)),
-            None => {
-                worker.jobs.remove(&id);
-                worker.ended.push(id);
-            }
-        }
+        worker.now_is(id, found);
     }
     for id in &worker.ended {
         let found = look(&mut client, *id)?;

@@ -123,7 +123,7 @@ impl Command {
         let mut job = job.clone();
         match self {
             Command::Put { .. } => {}
-            Command::Take { .. } => job.state = State::Ready,
+            Command::Take { .. } | Command::KickJob { .. } => job.state = State::Ready,
             Command::Delete { .. } => return None,
             Command::Release { pri, delayed, .. } => {
                 job.pri = *pri;
@@ -133,7 +133,6 @@ impl Command {
                 job.pri = *pri;
                 job.state = State::Buried;
             }
-            Command::KickJob { .. } => job.state = State::Ready,
         }
         Some(job)
     }

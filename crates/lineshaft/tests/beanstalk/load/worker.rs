@@ -91,15 +91,18 @@ impl Worker {
             return Ok(());
         }
         let id = command.id().expect("every other command speaks of a job");
-        let changed = command.applied_to(&self.jobs[&id]);
-        match changed {
-            Some(job) => drop(self.jobs.insert(id, job)),
-            None => {
-                self.jobs.remove(&id);
-                self.ended.push(id);
-            }
-        }
+        self.now_is(id, command.applied_to(&self.jobs[&id]));
         Ok(())
+    }
+
+    /// Takes down how a job is now; `None` when it is gone.
+    pub(super) fn now_is(&mut self, id: u64, job: Option<Job>) {
+        if let Some(job) = job {
+            self.jobs.insert(id, job);
+        } else {
+            self.jobs.remove(&id);
+            self.ended.push(id);
+        }
     }
 
     /// The next commands; each job is touched at most once, or taken and given away.

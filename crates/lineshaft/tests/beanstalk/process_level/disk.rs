@@ -50,7 +50,7 @@ fn a_full_disk_refuses_puts_and_nothing_else() -> Result<()> {
     let program = programs::lineshaft_as_beanstalkd().with(&["-b".as_ref(), disk.path()]);
     let server = program.start()?;
     let mut client = Client::on_tube(server.address(), "full")?;
-    let body = [b'f'; 60_000];
+    let body = vec![b'f'; 60_000];
     let mut ids = Vec::new();
     let refusal = loop {
         let reply = client.try_put(0, 0, 600, &body)?;

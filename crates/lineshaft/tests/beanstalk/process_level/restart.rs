@@ -183,7 +183,7 @@ fn a_job_larger_than_a_log_file_is_kept() -> Result<()> {
         let mut rig = Rig::new(program, &["-s", "5000"])?;
         let mut client = rig.client()?;
         let small = client.put(0, 0, 60, b"small")?;
-        let large = client.put(0, 0, 60, &[b'l'; 20_000])?;
+        let large = client.put(0, 0, 60, &vec![b'l'; 20_000])?;
         let mut client = rig.restart()?;
         let body = |client: &mut Client, id: u64| client.peek(&format!("peek {id}"));
         ensure!(body(&mut client, small)?.is_some_and(|job| job.body == b"small"), "small");

@@ -30,7 +30,7 @@ fn a_draining_server_takes_no_jobs_and_serves_those_it_has() -> Result<()> {
 
         let reply = client.try_put(0, 0, 60, b"after")?;
         ensure!(reply == "DRAINING", "{reply}");
-        let reply = client.try_put(0, 0, 60, &[b'x'; 65_536])?;
+        let reply = client.try_put(0, 0, 60, &vec![b'x'; 65_536])?;
         ensure!(reply == "JOB_TOO_BIG", "{reply}");
         client.send(b"put 0 0 60 2\r\nabXY")?;
         let reply = client.read_line()?;
