@@ -34,6 +34,8 @@ pub struct Program {
     path: PathBuf,
     /// Come before the address.
     arguments: Vec<String>,
+    /// Set beside the environment of the test.
+    environment: Vec<(String, String)>,
     address_style: AddressStyle,
 }
 
@@ -61,7 +63,14 @@ impl Program {
 
     fn new(path: impl Into<PathBuf>, arguments: &[&str], address_style: AddressStyle) -> Program {
         let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
-        Program { path: path.into(), arguments, address_style }
+        Program { path: path.into(), arguments, environment: Vec::new(), address_style }
+    }
+
+    /// The same program with a variable in its environment.
+    #[must_use]
+    pub fn with_environment(mut self, name: &str, value: &str) -> Program {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
     }
 
     /// The same program with further arguments.
@@ -138,6 +147,7 @@ impl Program {
         let child = Command::new(&self.path)
             .args(&self.arguments)
             .args(address_arguments)
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .current_dir(folder.path())
             .stdin(Stdio::null())
             .stdout(File::create(folder.path().join("stdout"))?)
@@ -197,6 +207,15 @@ impl Server {
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let kibibytes = line.and_then(|line| line.trim().strip_suffix(" kB"));
         Ok(kibibytes.context("the process is gone")?.parse::<u64>()? * 1024)
+    }
+
+    /// Processor time that it used so far, user and system, in ticks of 10 milliseconds.
+    pub fn processor_ticks(&self) -> Result<u64> {
+        let stat = printed(Path::new(&format!("/proc/{}/stat", self.process_id())));
+        // The name in parentheses may hold anything; user and system time are the 12th and 13th after it.
+        let (_, fields) = stat.rsplit_once(") ").context("the process is gone")?;
+        let field = |number: usize| fields.split(' ').nth(number).context("a field");
+        Ok(field(11)?.parse::<u64>()? + field(12)?.parse::<u64>()?)
     }
 
     /// How many descriptors it has open.

@@ -3,10 +3,12 @@
 //! One binary for all of them: each further one would be linked anew on every change.
 
 mod clients;
+mod clock;
 mod conformance_reference;
 mod conformance_socket;
 mod connections;
 mod crash;
+mod descriptors;
 mod differential;
 mod load;
 mod power_failure;

@@ -1,0 +1,91 @@
+//! The wall clock is set while the server runs: deadlines that are under way must not move with it.
+//! The original's do.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use testkit::client::Client;
+use testkit::process::{Program, Server};
+use testkit::tools;
+
+use crate::programs;
+
+/// Where Debian puts the library, by architecture.
+const LIBRARIES: [&str; 2] = [
+    "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1",
+    "/usr/lib/aarch64-linux-gnu/faketime/libfaketime.so.1",
+];
+
+/// A server whose wall clock the test sets.
+struct Rig {
+    server: Server,
+    clock_file: std::path::PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Rig {
+    fn new_or_skip(program: &Program) -> Result<Option<Rig>> {
+        let Some(library) = LIBRARIES.into_iter().find(|path| Path::new(path).exists()) else {
+            tools::skip("libfaketime is not installed; scripts/install-test-tools.sh installs it");
+            return Ok(None);
+        };
+        let folder = tempfile::tempdir()?;
+        let clock_file = folder.path().join("clock");
+        std::fs::write(&clock_file, "+0")?;
+        let server = program
+            .clone()
+            .with_environment("LD_PRELOAD", library)
+            .with_environment("FAKETIME_TIMESTAMP_FILE", clock_file.to_str().context("text")?)
+            .with_environment("FAKETIME_NO_CACHE", "1")
+            .with_environment("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+            .start()?;
+        Ok(Some(Rig { server, clock_file, _folder: folder }))
+    }
+
+    /// Moves the wall clock, as seen by the server, away from the true time.
+    fn set_clock(&self, offset_s: i64) -> Result<()> {
+        Ok(std::fs::write(&self.clock_file, format!("{offset_s:+}"))?)
+    }
+}
+
+fn ensure_took(started: Instant, seconds: u64, what: &str) -> Result<()> {
+    let took = started.elapsed();
+    let least = Duration::from_secs(seconds) - Duration::from_millis(100);
+    let most = Duration::from_secs(seconds) + Duration::from_millis(1_500);
+    ensure!((least..most).contains(&took), "{what}: after {took:?} instead of {seconds} s");
+    Ok(())
+}
+
+fn deadlines_stay(offset_s: i64) -> Result<()> {
+    let Some(rig) = Rig::new_or_skip(&programs::lineshaft_in_memory())? else { return Ok(()) };
+    let address = rig.server.address();
+    let mut holder = Client::on_tube(address, "leased")?;
+    let mut leased = Client::on_tube(address, "leased")?;
+    let mut delayed = Client::on_tube(address, "delayed")?;
+    let mut empty = Client::on_tube(address, "empty")?;
+
+    delayed.put(0, 3, 60, b"delayed")?;
+    holder.put(0, 0, 3, b"leased")?;
+    holder.reserve(0)?.context("the job just put")?;
+    empty.send(b"reserve-with-timeout 3\r\n")?;
+    let started = Instant::now();
+    rig.set_clock(offset_s)?;
+
+    delayed.reserve(20)?.context("the delayed job")?;
+    ensure_took(started, 3, "a delay")?;
+    leased.reserve(20)?.context("the job taken back")?;
+    ensure_took(started, 3, "a time to run")?;
+    ensure!(empty.read_line()? == "TIMED_OUT", "there is no job");
+    ensure_took(started, 3, "a wait")
+}
+
+#[test]
+fn an_hour_forward_changes_no_deadline() -> Result<()> {
+    deadlines_stay(3_600)
+}
+
+#[test]
+fn an_hour_back_changes_no_deadline() -> Result<()> {
+    deadlines_stay(-3_600)
+}

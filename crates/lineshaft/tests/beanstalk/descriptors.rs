@@ -1,0 +1,46 @@
+//! No descriptor left for a further connection: the server waits until there is one, serves whom it has,
+//! and does not spend its time on trying. The original does.
+
+use std::net::TcpStream;
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use testkit::client::Client;
+use testkit::process::Program;
+
+use crate::programs;
+
+/// Few enough that the system queues those that cannot be accepted.
+const DESCRIPTORS: usize = 100;
+
+/// Processor time of a second in which nothing happens, in ticks of 10 milliseconds.
+const IDLE_TICKS_MAX: u64 = 20;
+
+#[test]
+fn running_out_of_descriptors_stalls_nobody_and_passes() -> Result<()> {
+    let path = programs::lineshaft_path();
+    let path = path.to_str().context("a text path")?;
+    let limited = format!("ulimit -n {DESCRIPTORS}; exec \"$0\" \"$@\"");
+    let program = Program::like_beanstalkd("/bin/sh", &["-c", &limited, path, "beanstalkd"]);
+    let server = program.start()?;
+    let mut early = Client::connect(server.address())?;
+    early.put(0, 0, 60, b"early")?;
+
+    let connect = |_| TcpStream::connect(server.address());
+    let mut crowd: Vec<TcpStream> = (0..DESCRIPTORS * 2).map(connect).collect::<Result<_, _>>()?;
+    sleep(Duration::from_millis(300));
+    let before = server.processor_ticks()?;
+    sleep(Duration::from_secs(1));
+    let spent = server.processor_ticks()? - before;
+    ensure!(spent <= IDLE_TICKS_MAX, "{spent} ticks of processor time in an idle second");
+    early.put(0, 0, 60, b"served all the while")?;
+    let stderr_bytes = server.stderr().len();
+    ensure!(stderr_bytes < 100_000, "{stderr_bytes} bytes of complaints");
+
+    crowd.truncate(10);
+    let mut late = Client::connect(server.address())?;
+    late.set_reply_timeout(Duration::from_secs(10))?;
+    late.put(0, 0, 60, b"late").context("after the crowd has gone")?;
+    Ok(())
+}
