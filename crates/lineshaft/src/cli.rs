@@ -32,6 +32,15 @@ pub(crate) struct Cli {
 /// What the program can do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Serve(ServeArguments),
+    Config(ConfigArguments),
+    /// Serve as beanstalkd does: its flags, its defaults, in memory unless -b names a folder
+    #[command(disable_help_flag = true)]
+    Beanstalkd {
+        /// beanstalkd's own flags; -h lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
     Put(PutArguments),
     Work(WorkArguments),
     Stats(StatsArguments),
@@ -41,6 +50,74 @@ pub(crate) enum Command {
     /// Measure a server, or compare servers
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(bench::BenchArgs),
+}
+
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  lineshaft serve                                     jobs in ./lineshaft-data
+  lineshaft serve --data /var/lib/lineshaft           jobs somewhere else
+  lineshaft serve --memory                            nothing is kept
+  lineshaft serve --sync 50ms                         a power failure may cost 50 ms
+  lineshaft serve --beanstalk 0.0.0.0:11300 --beanstalk unix:/run/lineshaft.sock
+
+Every option has a key in lineshaft.toml and a variable in the environment;
+`lineshaft config show` lists them all. Flags win over the environment, and that
+over the file.
+
+SIGTERM and Ctrl-C stop the server cleanly, SIGUSR1 makes it refuse new jobs,
+SIGHUP takes over changed limits and log level from the file.";
+
+/// Start the server
+#[derive(Debug, Default, Args)]
+#[command(after_help = SERVE_EXAMPLES)]
+pub(crate) struct ServeArguments {
+    /// Where jobs are kept
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<String>,
+    /// Keep nothing: all jobs are lost when the server ends
+    #[arg(long, conflicts_with_all = ["data", "sync"])]
+    pub memory: bool,
+    /// How durable a job is when it is acknowledged: always, never, or a time such as 50ms
+    #[arg(long, value_name = "WHEN")]
+    pub sync: Option<String>,
+    /// Where beanstalk clients connect: HOST:PORT, unix:PATH or off; may be repeated
+    #[arg(long, value_name = "ADDRESS")]
+    pub beanstalk: Vec<String>,
+    /// Switch off every listener that is not named by a flag
+    #[arg(long)]
+    pub only: bool,
+    /// The largest job that beanstalk clients may put: bytes, or 1MiB
+    #[arg(long, value_name = "SIZE")]
+    pub max_job_size: Option<String>,
+    /// How many threads serve connections
+    #[arg(long, value_name = "N")]
+    pub io_threads: Option<String>,
+    /// The configuration file; ./lineshaft.toml if there is one
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// Check the configuration, or show what is in force
+#[derive(Debug, Args)]
+pub(crate) struct ConfigArguments {
+    #[command(subcommand)]
+    pub command: ConfigCommand,
+}
+
+/// What can be done with the configuration.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Say what is wrong with a configuration file, if anything
+    Check {
+        /// The file; ./lineshaft.toml unless named
+        file: Option<PathBuf>,
+    },
+    /// Show every setting, its value, and where that came from
+    Show {
+        /// The configuration file; ./lineshaft.toml if there is one
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+    },
 }
 
 /// Which server a tool talks to.

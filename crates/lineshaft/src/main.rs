@@ -11,13 +11,17 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use cli::{Cli, Command};
+use cli::{Cli, Command, ServeArguments};
 
 /// The system's allocator keeps most of what a backlog took; this one gives it back.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
+    // Not for clap: the original's flags are glued and have no long forms.
+    if let Some(arguments) = commands::beanstalkd::arguments_if_called(std::env::args_os()) {
+        return commands::beanstalkd::run(&arguments);
+    }
     match run(Cli::parse()) {
         Ok(code) => code,
         // Whoever read our output has seen enough, as `head` does.
@@ -31,7 +35,10 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
-        None => anyhow::bail!("the server is not part of this build yet; see `lineshaft --help`"),
+        None => Ok(commands::serve::run(ServeArguments::default())),
+        Some(Command::Serve(arguments)) => Ok(commands::serve::run(arguments)),
+        Some(Command::Config(arguments)) => Ok(commands::config::run(arguments.command)),
+        Some(Command::Beanstalkd { arguments }) => Ok(commands::beanstalkd::run(&arguments)),
         Some(Command::Put(arguments)) => commands::put::run(arguments),
         Some(Command::Work(arguments)) => commands::work::run(arguments),
         Some(Command::Stats(arguments)) => commands::stats::run(&arguments),

@@ -6,7 +6,7 @@ use std::io::IsTerminal as _;
 use tracing::Level;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
-use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
+use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer, Registry, fmt as lines, reload};
 
 use crate::config::{LogFormat, LogOutput};
@@ -23,16 +23,16 @@ impl fmt::Debug for Logging {
 }
 
 impl Logging {
-    /// Installs the output for the whole process; possible once.
-    pub fn install(output: LogOutput) -> Result<Logging, TryInitError> {
+    /// Installs the output for the whole process. `None` if another one is there already.
+    pub fn install(output: LogOutput) -> Option<Logging> {
         let (filter, level) = reload::Layer::new(LevelFilter::from_level(output.level));
         let layer = lines::layer().with_writer(std::io::stderr).with_target(false);
         let layer = match output.format {
             LogFormat::Human => layer.with_ansi(std::io::stderr().is_terminal()).boxed(),
             LogFormat::Json => layer.json().flatten_event(true).with_current_span(false).boxed(),
         };
-        tracing_subscriber::registry().with(filter).with(layer).try_init()?;
-        Ok(Logging { level })
+        tracing_subscriber::registry().with(filter).with(layer).try_init().ok()?;
+        Some(Logging { level })
     }
 
     /// Sets the least important level to be written.

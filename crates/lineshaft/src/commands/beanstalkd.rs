@@ -1,0 +1,191 @@
+//! `lineshaft beanstalkd`, or the program called by that name: takes the original's flags, and
+//! serves with its defaults, so that whatever starts the original can start this instead.
+
+mod binlog;
+mod options;
+mod user;
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::Path;
+use std::process::ExitCode;
+
+use rustix::fs::FlockOperation;
+use server::address::Address;
+use server::config::{Config, Durability};
+use server::{Bound, Hangup, Logging, ServeError, Setup, Started};
+
+use options::{Options, Parsed, USAGE};
+
+use super::serve::end_with_the_first_panic;
+
+/// What the original says; clients and scripts compare it.
+const VERSION: &str = "beanstalkd 1.12";
+
+/// The original's exit codes.
+mod exit {
+    pub(super) const LOG_UNUSABLE: u8 = 1;
+    pub(super) const USAGE: u8 = 5;
+    pub(super) const FOLDER_UNUSABLE: u8 = 10;
+    pub(super) const ADDRESS: u8 = 111;
+}
+
+/// Why the server ended, with an exit code.
+struct Failure {
+    code: u8,
+    message: String,
+}
+
+/// The arguments for this mode, if the program was called in it: by its name, or by the
+/// subcommand.
+pub(crate) fn arguments_if_called(
+    mut arguments: impl Iterator<Item = OsString>,
+) -> Option<Vec<OsString>> {
+    let program = arguments.next()?;
+    if Path::new(&program).file_name().is_some_and(|name| name == "beanstalkd") {
+        return Some(arguments.collect());
+    }
+    (arguments.next()? == "beanstalkd").then(|| arguments.collect())
+}
+
+/// Does what the arguments say.
+pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
+    let (notes, parsed) = options::parse(arguments);
+    for note in notes {
+        complain(&note);
+    }
+    match parsed {
+        Parsed::Help => {
+            eprint!("{USAGE}");
+            ExitCode::SUCCESS
+        }
+        Parsed::Version => {
+            println!("{VERSION}");
+            ExitCode::SUCCESS
+        }
+        Parsed::Wrong(message) => {
+            complain(&message);
+            eprint!("{USAGE}");
+            ExitCode::from(exit::USAGE)
+        }
+        Parsed::Serve(options) => match serve(&options) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failure) => {
+                complain(&failure.message);
+                ExitCode::from(failure.code)
+            }
+        },
+    }
+}
+
+fn complain(message: &str) {
+    eprintln!("beanstalkd: {message}");
+}
+
+/// In the original's order: listen, become the user, then open the log.
+fn serve(options: &Options) -> Result<(), Failure> {
+    let config = configure(options);
+    let logging = Logging::install(config.log);
+    end_with_the_first_panic();
+    let beanstalk = listen(options)?;
+    if let Some(user) = &options.user {
+        user::become_user(user)?;
+    }
+    let _lock = match &options.folder {
+        Some(folder) => Some(prepare_folder(folder)?),
+        None => None,
+    };
+    let setup = Setup { config, beanstalk, logging, hangup: Hangup::Stop };
+    server::run(setup, announce)
+        .map_err(|error| Failure { code: exit_code(&error), message: error.to_string() })
+}
+
+fn configure(options: &Options) -> Config {
+    let mut config = Config::default();
+    config.limits.beanstalk_job_bytes = options.job_bytes_max;
+    config.data.segment_bytes = options.segment_bytes;
+    config.data.sync = Durability::Memory;
+    if let Some(folder) = &options.folder {
+        config.data.dir.clone_from(folder);
+        config.data.sync = options.sync;
+    }
+    config.log.level = match options.verbosity {
+        0 => tracing::Level::WARN,
+        1 => tracing::Level::DEBUG,
+        _ => tracing::Level::TRACE,
+    };
+    config
+}
+
+fn listen(options: &Options) -> Result<Vec<Bound>, Failure> {
+    let failed = |message: String| Failure { code: exit::ADDRESS, message };
+    let mut inherited = server::inherited().map_err(|error| failed(error.to_string()))?;
+    if !inherited.is_empty() {
+        if inherited.len() > 1 {
+            complain("inherited more than one listen fd; ignoring all but the first one.");
+            inherited.truncate(1);
+        }
+        for (flag, value) in [("-p", &options.port), ("-l", &options.address)] {
+            if let Some(value) = value {
+                complain(&format!("inherited listen fd; ignoring option: {flag} {value}"));
+            }
+        }
+        return Ok(inherited);
+    }
+    let address = options.listen_address().map_err(failed)?;
+    server::bind(&address).map_err(|error| failed(error.to_string()))
+}
+
+/// Sees to it that no beanstalkd works in the folder, now or later, and that none has left jobs.
+/// The lock lasts as long as the file is open.
+fn prepare_folder(folder: &Path) -> Result<File, Failure> {
+    let failed = |message: String| Failure { code: exit::FOLDER_UNUSABLE, message };
+    let shown = folder.display();
+    let unusable =
+        |error: std::io::Error| failed(format!("failed to lock wal dir {shown}: {error}"));
+    std::fs::read_dir(folder).map_err(unusable)?;
+    let lock = File::options()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(folder.join("lock"))
+        .map_err(unusable)?;
+    rustix::fs::fcntl_lock(&lock, FlockOperation::NonBlockingLockExclusive)
+        .map_err(|_| failed(format!("failed to lock wal dir {shown}: a beanstalkd works in it")))?;
+    match binlog::file_with_jobs(folder).map_err(unusable)? {
+        None => Ok(lock),
+        Some(file) => Err(Failure {
+            code: exit::LOG_UNUSABLE,
+            message: format!(
+                "{} still holds jobs of the original, and this version cannot import them yet; \
+                 let the original work them off, or choose another folder",
+                file.display()
+            ),
+        }),
+    }
+}
+
+fn announce(started: &Started<'_>) {
+    let addresses: Vec<String> = started.beanstalk.iter().map(Address::to_string).collect();
+    let data = &started.config.data;
+    let kept = match data.sync {
+        Durability::Memory => "in memory".to_owned(),
+        sync => format!("in {}, sync {sync}", data.dir.display()),
+    };
+    complain(&format!(
+        "lineshaft {} on {}, jobs {kept}; SIGUSR1 drains, SIGTERM, SIGINT and SIGHUP stop cleanly",
+        env!("CARGO_PKG_VERSION"),
+        addresses.join(", "),
+    ));
+}
+
+fn exit_code(error: &ServeError) -> u8 {
+    match error {
+        ServeError::Folder { .. } => exit::FOLDER_UNUSABLE,
+        ServeError::Open(_) if error.exit_code() == server::exit::FOLDER_LOCKED => {
+            exit::FOLDER_UNUSABLE
+        }
+        ServeError::Open(_) => exit::LOG_UNUSABLE,
+        other => other.exit_code(),
+    }
+}

@@ -1,0 +1,130 @@
+//! `lineshaft serve`: the server.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use server::address::Address;
+use server::config::{Config, Durability, LogFormat};
+use server::config_sources::{Flag, Sources};
+use server::{Hangup, Logging, ServeError, Setup, Started, format_duration};
+
+use crate::cli::ServeArguments;
+
+/// Serves until a signal ends the server.
+pub(crate) fn run(arguments: ServeArguments) -> ExitCode {
+    match serve(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("lineshaft: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn serve(arguments: ServeArguments) -> Result<(), ServeError> {
+    let sources = sources(arguments);
+    let config = sources.load()?.config;
+    let logging = Logging::install(config.log);
+    end_with_the_first_panic();
+    let inherited = server::inherited()?;
+    let beanstalk =
+        if inherited.is_empty() { server::bind_configured(&config)? } else { inherited };
+    let reload = move || Ok(sources.load()?.config);
+    let hangup = Hangup::Reload(Box::new(reload));
+    server::run(Setup { config, beanstalk, logging, hangup }, announce)
+}
+
+/// A thread that panics was at work on something that is now half done; a server that went on
+/// without it could acknowledge what is not so.
+pub(crate) fn end_with_the_first_panic() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        usual(panic);
+        std::process::abort();
+    }));
+}
+
+fn sources(arguments: ServeArguments) -> Sources {
+    let ServeArguments { data, memory, sync, beanstalk, only, max_job_size, io_threads, config } =
+        arguments;
+    let memory = memory.then(|| "memory".to_owned());
+    let beanstalk = (!beanstalk.is_empty()).then_some(beanstalk);
+    let flags = [
+        ("--data", "data.dir", data.map(|value| vec![value])),
+        ("--memory", "data.sync", memory.map(|value| vec![value])),
+        ("--sync", "data.sync", sync.map(|value| vec![value])),
+        ("--beanstalk", "listen.beanstalk", beanstalk),
+        ("--max-job-size", "limits.beanstalk_job_size", max_job_size.map(|value| vec![value])),
+        ("--io-threads", "io_threads", io_threads.map(|value| vec![value])),
+    ];
+    let flags = flags
+        .into_iter()
+        .filter_map(|(name, key, values)| values.map(|values| Flag { name, key, values }));
+    Sources { flags: flags.collect(), only_named_listeners: only, ..Sources::of_process(config) }
+}
+
+/// Says where the server listens, where the jobs are, and what to try first.
+fn announce(started: &Started<'_>) {
+    let Started { config, beanstalk, recovery } = started;
+    let jobs = recovery.map_or(0, |report| report.jobs);
+    let data = data_line(config, jobs);
+    let addresses: Vec<String> = beanstalk.iter().map(ToString::to_string).collect();
+    let addresses = addresses.join(", ");
+    if let Some(report) = recovery
+        && report.cut_bytes > 0
+    {
+        tracing::warn!(
+            bytes = report.cut_bytes,
+            "cut off a torn write at the end of the log; nothing in it was acknowledged"
+        );
+    }
+    if config.log.format == LogFormat::Json {
+        tracing::info!(beanstalk = addresses, data, jobs, "ready");
+        return;
+    }
+    let text = format!(
+        "lineshaft {} is ready\n  beanstalk  {addresses}\n  data       {data}\n  try        {}\n",
+        env!("CARGO_PKG_VERSION"),
+        example(beanstalk),
+    );
+    // The output may be closed; a server goes on without it.
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+}
+
+fn data_line(config: &Config, jobs: u64) -> String {
+    let sync = config.data.sync;
+    let promise = match sync {
+        Durability::Memory => {
+            return "in memory only: all jobs are lost when the server ends".to_owned();
+        }
+        Durability::Always => "an acknowledged job survives a power failure".to_owned(),
+        Durability::Every(time) => {
+            format!("a power failure costs at most the last {}", format_duration(time))
+        }
+        Durability::Never => "jobs survive the server's end, but not a power failure".to_owned(),
+    };
+    let dir = &config.data.dir;
+    let dir = std::fs::canonicalize(dir).unwrap_or_else(|_| dir.clone());
+    let count = if jobs == 1 { "1 job".to_owned() } else { format!("{jobs} jobs") };
+    format!("{} ({count}), sync {sync}: {promise}", dir.display())
+}
+
+/// A command that works as it stands.
+fn example(beanstalk: &[Address]) -> String {
+    let server = match beanstalk.first() {
+        Some(Address::Tcp { host, port }) => {
+            let host = match host.as_str() {
+                "0.0.0.0" => "127.0.0.1",
+                "::" => "::1",
+                other => other,
+            };
+            Address::Tcp { host: host.to_owned(), port: *port }.to_string()
+        }
+        Some(unix @ Address::Unix(_)) => unix.to_string(),
+        None => String::new(),
+    };
+    if server == "127.0.0.1:11300" {
+        return "lineshaft put hello 'first job'".to_owned();
+    }
+    format!("lineshaft put --server {server} hello 'first job'")
+}
