@@ -3,7 +3,9 @@
 //! One binary for all of them: each further one would be linked anew on every change.
 
 mod conformance;
+mod endings;
 mod fragments;
 mod property;
 mod split;
+mod statistics;
 mod world;

@@ -157,12 +157,7 @@ impl World {
     pub(crate) fn advance_to_next(&mut self, limit: Millis) -> bool {
         let due = self.broker.turn(self.now).next_deadline().filter(|due| *due <= limit);
         self.now = due.unwrap_or(limit).max(self.now);
-        if due.is_some() {
-            while self.broker.turn(self.now).advance() {
-                self.deliver_events();
-            }
-            self.deliver_events();
-        }
+        self.deliver_events();
         due.is_some()
     }
 
@@ -209,20 +204,28 @@ impl World {
         }
     }
 
-    /// Sessions that waited hear what came of it.
+    /// Sessions that waited hear what came of it, and long operations go on.
     pub(crate) fn deliver_events(&mut self) {
         loop {
+            let more_is_due = self.broker.turn(self.now).advance();
             let next = self.events.0.lock().expect("no holder panics").pop_front();
-            let Some((session, event)) = next else { return };
-            let receiver = self.connections.iter().position(|c| c.session.id() == session);
-            let index = receiver.expect("events are for sessions that were opened");
-            let connection = &mut self.connections[index];
-            if !connection.ended {
-                let mut turn = self.broker.turn(self.now);
-                connection.session.event(event, &mut turn, &mut connection.outbox);
-                drop(turn);
-                self.read(index);
+            match next {
+                Some((session, event)) => self.deliver(session, event),
+                None if more_is_due => {}
+                None => return,
             }
+        }
+    }
+
+    fn deliver(&mut self, session: SessionId, event: Event) {
+        let receiver = self.connections.iter().position(|c| c.session.id() == session);
+        let index = receiver.expect("events are for sessions that were opened");
+        let connection = &mut self.connections[index];
+        if !connection.ended {
+            let mut turn = self.broker.turn(self.now);
+            connection.session.event(event, &mut turn, &mut connection.outbox);
+            drop(turn);
+            self.read(index);
         }
     }
 }

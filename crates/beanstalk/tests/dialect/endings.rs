@@ -1,0 +1,121 @@
+//! How connections end, what is refused while the server is drained, and what that does to ids.
+
+use crate::world::World;
+
+#[track_caller]
+fn check(world: &mut World, client: usize, sent: &str, wanted: &str) {
+    let received = world.ask(client, sent.as_bytes());
+    assert_eq!(String::from_utf8_lossy(&received), wanted, "{sent:?}");
+}
+
+#[test]
+fn quit_gives_jobs_back_at_once_and_ends_the_connection() {
+    let mut world = World::new();
+    let (a, b) = (world.connect(), world.connect());
+    check(&mut world, b, "reserve\r\n", "");
+    check(
+        &mut world,
+        a,
+        "use t\r\nwatch t\r\nput 0 0 60 1\r\nx\r\nreserve\r\nquit\r\nstats\r\n",
+        "USING t\r\nWATCHING 2\r\nINSERTED 1\r\nRESERVED 1 1\r\nx\r\n",
+    );
+    assert!(world.has_ended(a));
+    let c = world.connect();
+    check(&mut world, c, "reserve-job 1\r\n", "RESERVED 1 1\r\nx\r\n");
+}
+
+#[test]
+fn a_half_closed_connection_is_answered_to_the_end() {
+    let mut world = World::new();
+    let a = world.connect();
+    check(&mut world, a, "put 0 0 60 1\r\nx\r\nreserve\r\n", "INSERTED 1\r\nRESERVED 1 1\r\nx\r\n");
+    check(&mut world, a, "reserve\r\nreserve-with-timeout 9\r\nlist-tube-used\r\nput 0 0", "");
+    world.half_close(a);
+    assert_eq!(world.take_received(a), b"TIMED_OUT\r\nTIMED_OUT\r\nUSING default\r\n");
+    assert!(world.has_ended(a));
+    let b = world.connect();
+    check(&mut world, b, "peek-ready\r\n", "FOUND 1 1\r\nx\r\n");
+}
+
+#[test]
+fn a_half_closed_connection_that_asked_for_nothing_just_ends() {
+    for left_over in ["", "\r", "list-tube-used", "put 0 0 60 3\r\nab", "put 0 0 60 70000\r\nab"] {
+        let mut world = World::new();
+        let a = world.connect();
+        check(&mut world, a, left_over, "");
+        world.half_close(a);
+        assert!(world.has_ended(a), "{left_over:?}");
+    }
+}
+
+#[test]
+fn a_half_closed_connection_hears_of_a_deadline_rather_than_waiting() {
+    let mut world = World::new();
+    let a = world.connect();
+    check(&mut world, a, "put 0 0 1 1\r\nx\r\nreserve\r\n", "INSERTED 1\r\nRESERVED 1 1\r\nx\r\n");
+    let b = world.connect();
+    check(&mut world, b, "reserve\r\nreserve\r\n", "");
+    world.half_close(b);
+    assert_eq!(world.take_received(b), b"TIMED_OUT\r\nTIMED_OUT\r\n");
+    check(&mut world, a, "reserve\r\n", "DEADLINE_SOON\r\n");
+}
+
+#[test]
+fn a_held_job_wakes_the_waiting_reserve_of_its_holder() {
+    let mut world = World::new();
+    let a = world.connect();
+    check(&mut world, a, "put 0 0 3 1\r\nx\r\nreserve\r\n", "INSERTED 1\r\nRESERVED 1 1\r\nx\r\n");
+    check(&mut world, a, "reserve\r\nlist-tube-used\r\n", "");
+    world.advance(1999);
+    assert_eq!(world.take_received(a), b"");
+    world.advance(1);
+    assert_eq!(world.take_received(a), b"DEADLINE_SOON\r\nUSING default\r\n");
+}
+
+/// Ids are dealt when a body is complete, and used up by puts that come to nothing.
+#[test]
+fn refused_puts_use_up_ids() {
+    let mut world = World::new();
+    let (a, b) = (world.connect(), world.connect());
+    check(&mut world, a, "put 0 0 60 1\r\nabc\r\n", "EXPECTED_CRLF\r\nUNKNOWN_COMMAND\r\n");
+    check(&mut world, a, "put 0 0 60 1\r\nx\r\n", "INSERTED 2\r\n");
+    check(&mut world, a, "put 0 0 60 1 z\r\nput 0 0 x\r\n", "BAD_FORMAT\r\nBAD_FORMAT\r\n");
+    let too_big = format!("put 0 0 60 65536\r\n{}\r\n", "z".repeat(65536));
+    check(&mut world, a, &too_big, "JOB_TOO_BIG\r\n");
+    check(&mut world, a, "put 0 0 60 1\r\nx\r\n", "INSERTED 3\r\n");
+    check(&mut world, b, "put 0 0 60 10\r\nabc", "");
+    check(&mut world, a, "put 0 0 60 1\r\nx\r\n", "INSERTED 4\r\n");
+    world.close(b);
+    check(&mut world, a, "put 0 0 60 1\r\nx\r\n", "INSERTED 6\r\n");
+}
+
+#[test]
+fn a_drained_server_refuses_puts_only() {
+    let mut world = World::new();
+    let a = world.connect();
+    check(&mut world, a, "put 0 0 60 1\r\nx\r\nput 0 0 60 5\r\nhe", "INSERTED 1\r\n");
+    world.broker.drain();
+    check(&mut world, a, "llo\r\n", "DRAINING\r\n");
+    check(&mut world, a, "put 0 0 60 5\r\nhello world\r\n", "EXPECTED_CRLF\r\nUNKNOWN_COMMAND\r\n");
+    let too_big = format!("put 0 0 60 65536\r\n{}\r\n", "z".repeat(65536));
+    check(&mut world, a, &too_big, "JOB_TOO_BIG\r\n");
+    check(&mut world, a, "use t\r\nreserve\r\n", "USING t\r\nRESERVED 1 1\r\nx\r\n");
+    check(&mut world, a, "release 1 0 0\r\n", "RELEASED\r\n");
+    let b = world.connect();
+    let stats = String::from_utf8(world.ask(b, b"stats\r\n")).expect("statistics are text");
+    assert!(stats.contains("\ndraining: true\n") && stats.contains("\ncmd-put: 4\n"), "{stats}");
+}
+
+/// A kick of very many jobs is done in slices; its reply and all that follows come at the end.
+#[test]
+fn a_long_kick_holds_back_what_is_behind_it() {
+    let mut world = World::new();
+    let (a, b) = (world.connect(), world.connect());
+    let puts = "put 0 100 60 0\r\n\r\n".repeat(2500);
+    assert!(world.ask(a, puts.as_bytes()).ends_with(b"INSERTED 2500\r\n"));
+    world.send_first(a, b"kick 3000\r\nkick 1\r\n");
+    assert!(world.waits(a));
+    assert_eq!(world.take_received(a), b"");
+    check(&mut world, b, "list-tube-used\r\n", "USING default\r\n");
+    assert_eq!(world.take_received(a), b"KICKED 2500\r\nKICKED 0\r\n");
+}
