@@ -90,10 +90,16 @@ impl World {
     /// Ends the server without warning and starts it again on the same port.
     fn restart(&mut self, program: &Program) {
         let server = self.server.take().unwrap();
-        let port = server.address().port();
+        let address = server.address();
         server.kill();
-        self.server = Some(program.start_again(port).unwrap());
-        assert_eq!(self.server().address().port(), port, "somebody else took the port");
+        let listener = address.to_string();
+        let program = if lineshaft_is_chosen() {
+            program.clone().with(&["--only", "--beanstalk", &listener])
+        } else {
+            let (host, port) = listener.split_once(':').unwrap();
+            program.clone().with(&["-l", host, "-p", port])
+        };
+        self.server = Some(program.start_at(address).unwrap());
     }
 
     fn client(&self, queue: &str) -> Client {

@@ -62,12 +62,23 @@ pub(crate) fn check_worker(
         }
         worker.now_is(id, found);
     }
-    for id in &worker.ended {
-        let found = look(&mut client, *id)?;
-        ensure!(found.is_none(), "job {id} was deleted and is back: {}", shown(found.as_ref()));
-    }
+    check_ended(worker, &mut client)?;
     adopt_strays(worker, &unanswered, promises, strays);
     check_counts(worker, &mut client)
+}
+
+/// What was deleted must not come back. There are many of these, so the questions go out in batches.
+fn check_ended(worker: &Worker, client: &mut Client) -> Result<()> {
+    const BATCH: usize = 500;
+    for batch in worker.ended.chunks(BATCH) {
+        let questions: String = batch.iter().map(|id| format!("peek {id}\r\n")).collect();
+        client.send(questions.as_bytes())?;
+        for id in batch {
+            let reply = client.read_line()?;
+            ensure!(reply == "NOT_FOUND", "job {id} was deleted and is back: {reply}");
+        }
+    }
+    Ok(())
 }
 
 /// All that a job may be: as promised, or as one of the commands without a reply left it.
