@@ -303,12 +303,8 @@ impl IoThread {
 
     /// Lets the broker do all that has come up, and what follows from it on this thread.
     fn take_turns(&mut self) {
-        let mut is_wanted = self.is_alarm_due();
-        if is_wanted {
-            // The turn does what is due, and sets the next alarm.
-            self.port.clear_alarm();
-        }
-        is_wanted |= !self.opening.is_empty()
+        let mut is_wanted = self.is_alarm_due()
+            || !self.opening.is_empty()
             || !self.batch.is_empty()
             || !self.events.is_empty()
             || !self.resumed.is_empty()
@@ -323,7 +319,15 @@ impl IoThread {
     /// One turn. Nothing in here may make a system call.
     fn take_turn(&mut self) {
         let broker = self.shared.broker.clone();
+        let is_alarm_due = self.is_alarm_due();
+        if is_alarm_due {
+            self.port.clear_alarm();
+        }
         let mut turn = broker.turn(self.shared.clock.now());
+        if is_alarm_due {
+            // Also when a turn before has done all that was due: this has the next alarm set.
+            turn.advance();
+        }
         for (socket, open) in mem::take(&mut self.opening) {
             let (session, dialect) = open(&mut turn, self.mailbox);
             let place = self.connections.insert_with(|place| {
