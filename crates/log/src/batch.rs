@@ -75,10 +75,13 @@ pub(crate) struct Open {
     pub(crate) id_limit: u64,
     /// Newest time seen, wall clock milliseconds; never falls.
     pub(crate) time_ms: u64,
-    /// Bytes of entries appended for clients (not copies), for reclaim's pace.
+    /// Bytes of files used up for clients (entries but not copies, group headers, unused ends of segments), for
+    /// reclaim's pace.
     pub(crate) client_bytes: u64,
-    /// Bytes of segments that were begun here but not yet taken by the committer.
+    /// Bytes of segments that were begun here but not yet taken by the committer: of those that are ready
+    /// ahead, and of those that will be made for one big entry.
     pub(crate) claimed_bytes: u64,
+    pub(crate) claimed_big_bytes: u64,
     pub(crate) closed: bool,
 }
 
@@ -112,6 +115,7 @@ impl Open {
             time_ms: head.time_ms,
             client_bytes: 0,
             claimed_bytes: 0,
+            claimed_big_bytes: 0,
             closed: false,
         }
     }
@@ -148,6 +152,7 @@ impl Open {
     #[cold]
     fn rotate(&mut self, bytes: u64) {
         let segment = self.part.segment + 1;
+        self.client_bytes += self.remaining();
         let needed = (SEGMENT_OVERHEAD + bytes).next_multiple_of(4096);
         let size = self.segment_bytes.max(needed);
         assert!(u32::try_from(size).is_ok(), "an entry is smaller than 4 GiB");
@@ -159,13 +164,27 @@ impl Open {
             self.full.push(full);
         }
         self.names_in_segment = 0;
-        self.claimed_bytes += size;
+        *self.claimed(size) += size;
         self.live.push_segment();
         let (first, id_limit) = (self.first, self.id_limit);
         self.append(Kind::Open, 0, |buffer| {
             buffer.extend_from_slice(&first.to_le_bytes());
             buffer.extend_from_slice(&id_limit.to_le_bytes());
         });
+    }
+
+    /// The count that a segment of this size is claimed in.
+    pub(crate) fn claimed(&mut self, size: u64) -> &mut u64 {
+        if size > self.segment_bytes {
+            &mut self.claimed_big_bytes
+        } else {
+            &mut self.claimed_bytes
+        }
+    }
+
+    /// Bytes that an entry of this size takes with what it leaves unused in the segment.
+    pub(crate) fn cost(&self, bytes: u64) -> u64 {
+        bytes + if self.remaining() < bytes { self.remaining() } else { 0 }
     }
 
     /// Appends one entry, for which `room` has been made; returns where it ends.
@@ -278,6 +297,7 @@ impl Open {
         let fits = self.part.end().offset() <= self.part.segment_size;
         let mark = mark && parts.is_empty() && fits;
         if !self.part.is_empty() || mark {
+            self.client_bytes += GROUP_HEADER_BYTES as u64;
             let end = self.part.end().offset();
             let (segment, size) = (self.part.segment, self.part.segment_size);
             let next = new_part(segment, size, end, self.recycled.take());

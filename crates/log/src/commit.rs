@@ -84,9 +84,10 @@ impl Log {
             self.sync_head(commit, now_ms)?;
             commit.head = self.segments.take(part.segment, part.segment_size, |publish| {
                 let mut open = self.open_batch();
-                open.claimed_bytes -= part.segment_size;
+                *open.claimed(part.segment_size) -= part.segment_size;
                 publish();
             })?;
+            self.segments.allocate_ahead(self.ahead_wanted());
         }
         let position = Position::new(part.segment, part.start);
         assert!(position >= commit.previous_end, "groups follow each other");
@@ -181,9 +182,8 @@ impl Log {
     }
 
     /// Fills up the reserve without making the next segment ready: quick enough for the start.
-    pub(crate) fn allocate_reserve(&self) -> Result<(), Failure> {
-        let wanted = Wanted { ahead_bytes: self.ahead_wanted(), durable: self.durable() };
-        self.segments.allocate_ahead(wanted).map_err(|failure| self.fail(failure))
+    pub(crate) fn allocate_reserve(&self) {
+        self.segments.allocate_ahead(self.ahead_wanted());
     }
 
     /// `prepare_step` has something to do.

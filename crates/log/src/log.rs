@@ -15,7 +15,7 @@ use crate::settings::{ID_BLOCK, LAG_MARGIN_BYTES, OPEN_BATCH_BYTES_MAX, Sync};
 use crate::types::{Meta, Position, QueueRef, Target};
 
 /// Bytes that a request may take besides its body: name, meta, options, a group header.
-const REQUEST_OVERHEAD_BYTES: u64 = 16 << 10;
+pub(crate) const REQUEST_OVERHEAD_BYTES: u64 = 16 << 10;
 
 /// A thread that can be woken cheaply.
 #[derive(Debug, Default)]
@@ -234,18 +234,24 @@ impl Log {
         self.committer.wake();
     }
 
-    /// A put of a body of this length will not touch what is kept for finishes and reclaim. To be asked before
-    /// anything is changed for the request.
+    /// A put of a body of this length will not touch what is kept for finishes and reclaim, or the disk has
+    /// room to make up for it at once. To be asked before anything is changed for the request.
     pub fn admits_put(&self, body_len: usize) -> bool {
         let bytes = body_len as u64 + REQUEST_OVERHEAD_BYTES;
-        let open = self.open_batch();
-        let reserve = self.put_reserve(&open);
-        if bytes < self.segments.segment_bytes / 2 {
-            return self.available(&open) >= reserve + bytes;
+        let segment = self.segments.segment_bytes;
+        let (left, reserve, big) = {
+            let open = self.open_batch();
+            let left = self.available(&open).saturating_sub(open.cost(bytes));
+            (left, self.put_reserve(&open), open.claimed_big_bytes)
+        };
+        // A big entry gets a segment of its own size, which is made when its group is written.
+        let own = if bytes + REQUEST_OVERHEAD_BYTES > segment { bytes } else { 0 };
+        if own == 0 && left >= reserve {
+            return true;
         }
-        // It may need a segment of its own size, which is made when the group is written.
-        drop(open);
-        self.segments.has_room_for(reserve + bytes)
+        (own > 0 || left >= segment)
+            && !self.segments.is_short()
+            && self.segments.has_room_for(reserve + segment + big + own)
     }
 
     /// An update will not touch what is kept for reclaim.

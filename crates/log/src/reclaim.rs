@@ -14,7 +14,7 @@ use crate::error::ReclaimError;
 use crate::format::{
     GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES, SegmentHeader, get_u32, padded,
 };
-use crate::log::Log;
+use crate::log::{Log, REQUEST_OVERHEAD_BYTES};
 use crate::segments::segment_name;
 use crate::settings::SLICE_BYTES;
 use crate::types::{Meta, Position, QueueRef, Target};
@@ -80,6 +80,8 @@ pub(crate) struct Cursor {
     /// Bytes scanned, and clients' bytes appended, since the threshold was passed.
     scanned_bytes: u64,
     client_bytes_before: u64,
+    /// Copying stopped with so many bytes available, which were too few; it waits for more.
+    starved_at: Option<u64>,
 }
 
 impl Log {
@@ -87,12 +89,16 @@ impl Log {
     /// segment, and 2.2 bytes were not yet scanned for each byte that clients appended. When the log is far
     /// too big, or the disk is full, it does not wait for clients.
     pub fn reclaim_wanted(&self) -> bool {
-        let (first, live_bytes, client_bytes, dead) = {
+        let (first, live_bytes, client_bytes, dead, available) = {
             let open = self.open_batch();
-            (open.first, open.live_bytes(), open.client_bytes, open.live.live_in(open.first) == 0)
+            let dead = open.live.live_in(open.first) == 0;
+            (open.first, open.live_bytes(), open.client_bytes, dead, self.available(&open))
         };
         let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
         if cursor.stopped || self.failure().is_some() || first >= self.written().segment() {
+            return false;
+        }
+        if !dead && cursor.starved_at.is_some_and(|starved_at| available <= starved_at) {
             return false;
         }
         let data_bytes = self.segments.kept_bytes();
@@ -195,10 +201,20 @@ impl Log {
         }
         open.time_ms = open.time_ms.max(now_ms);
         let mut appended = 0;
+        cursor.starved_at = None;
         for candidate in &slice.candidates {
-            let copied = copy_entry(&mut open, slice, candidate, owner);
-            cursor.stopped = copied.is_err();
-            appended += copied?;
+            match self.copy_entry(&mut open, slice, candidate, owner) {
+                Ok(Some(bytes)) => appended += bytes,
+                // What was copied so far will be found dead when the slice is read again.
+                Ok(None) => {
+                    cursor.starved_at = Some(self.available(&open));
+                    return Ok(appended);
+                }
+                Err(error) => {
+                    cursor.stopped = true;
+                    return Err(error);
+                }
+            }
         }
         cursor.place = slice.next;
         cursor.scanned_bytes += slice.scanned_bytes;
@@ -322,57 +338,75 @@ impl Walk<'_> {
     }
 }
 
-/// Copies the live slots of one entry, with one body; returns the bytes appended.
-fn copy_entry(
-    open: &mut Open,
-    slice: &Slice,
-    candidate: &Candidate,
-    owner: &mut dyn Owner,
-) -> Result<u64, ReclaimError> {
-    let entry = Entry::parse(&slice.bytes[candidate.start..]).expect("the entry was read before");
-    let mut slots: Vec<(Target, u64)> = Vec::new();
-    let mut slot = candidate.first_slot;
-    let body = entry.for_each_slot(|stored| {
-        let target = Target { segment: slice.segment, slot };
-        if open.live.is_live(target) {
-            slots.push((target, stored.meta.id));
+impl Log {
+    /// Copies the live slots of one entry, with one body; returns the bytes appended. None: there is no room, as
+    /// some must be left for finishes.
+    fn copy_entry(
+        &self,
+        open: &mut Open,
+        slice: &Slice,
+        candidate: &Candidate,
+        owner: &mut dyn Owner,
+    ) -> Result<Option<u64>, ReclaimError> {
+        let entry =
+            Entry::parse(&slice.bytes[candidate.start..]).expect("the entry was read before");
+        let mut slots: Vec<(Target, u64)> = Vec::new();
+        let mut slot = candidate.first_slot;
+        let body = entry.for_each_slot(|stored| {
+            let target = Target { segment: slice.segment, slot };
+            if open.live.is_live(target) {
+                slots.push((target, stored.meta.id));
+            }
+            slot += 1;
+        });
+        let body =
+            body.ok_or_else(|| damaged(slice.segment, slice.next.offset, "an entry's contents"))?;
+        if slots.is_empty() {
+            return Ok(Some(0));
         }
-        slot += 1;
-    });
-    let body =
-        body.ok_or_else(|| damaged(slice.segment, slice.next.offset, "an entry's contents"))?;
-    if slots.is_empty() {
-        return Ok(0);
+        let mut names = 0;
+        let mut payload = body.len();
+        for &(target, id) in &slots {
+            let current = owner
+                .current(target, id)
+                .ok_or_else(|| ReclaimError::NoOwner { id, file: segment_name(slice.segment) })?;
+            names += name_bytes(current.queue.name);
+            payload += 8 + META_BYTES + current.meta.options.len();
+        }
+        let bytes = padded(ENTRY_HEAD_BYTES + payload) as u64;
+        if !self.has_room_to_copy(open, bytes + names) {
+            return Ok(None);
+        }
+        open.room(bytes + names);
+        let mut metas = Vec::with_capacity(payload - body.len());
+        for &(target, id) in &slots {
+            let current = owner.current(target, id).expect("the owner knew it a moment ago");
+            let queue = open.queue(current.queue);
+            metas.extend_from_slice(&target.to_u64().to_le_bytes());
+            write_meta(&mut metas, queue, &current.meta);
+        }
+        let n = slots.len() as u16;
+        let position = open.append(Kind::Copy, n, |buffer| {
+            buffer.extend_from_slice(&metas);
+            buffer.extend_from_slice(body);
+        });
+        for &(old, id) in &slots {
+            assert!(open.live.kill(old), "a copied slot lived");
+            // The meta came with newer counters.
+            open.lazy.remove(old);
+            let new = open.slot(bytes / slots.len() as u64);
+            owner.moved(old, new, id, position);
+        }
+        Ok(Some(bytes))
     }
-    let mut names = 0;
-    let mut payload = body.len();
-    for &(target, id) in &slots {
-        let current = owner
-            .current(target, id)
-            .ok_or_else(|| ReclaimError::NoOwner { id, file: segment_name(slice.segment) })?;
-        names += name_bytes(current.queue.name);
-        payload += 8 + META_BYTES + current.meta.options.len();
+
+    fn has_room_to_copy(&self, open: &Open, bytes: u64) -> bool {
+        let segment = self.segments.segment_bytes;
+        if bytes + REQUEST_OVERHEAD_BYTES > segment {
+            return self
+                .segments
+                .has_room_for(bytes + REQUEST_OVERHEAD_BYTES + open.claimed_big_bytes);
+        }
+        self.available(open) >= open.cost(bytes) + segment / 2
     }
-    let bytes = padded(ENTRY_HEAD_BYTES + payload) as u64;
-    open.room(bytes + names);
-    let mut metas = Vec::with_capacity(payload - body.len());
-    for &(target, id) in &slots {
-        let current = owner.current(target, id).expect("the owner knew it a moment ago");
-        let queue = open.queue(current.queue);
-        metas.extend_from_slice(&target.to_u64().to_le_bytes());
-        write_meta(&mut metas, queue, &current.meta);
-    }
-    let n = slots.len() as u16;
-    let position = open.append(Kind::Copy, n, |buffer| {
-        buffer.extend_from_slice(&metas);
-        buffer.extend_from_slice(body);
-    });
-    for &(old, id) in &slots {
-        assert!(open.live.kill(old), "a copied slot lived");
-        // The meta came with newer counters.
-        open.lazy.remove(old);
-        let new = open.slot(bytes / slots.len() as u64);
-        owner.moved(old, new, id, position);
-    }
-    Ok(bytes)
 }

@@ -117,19 +117,14 @@ fn create(
     log_id[8..].copy_from_slice(&random()?.to_le_bytes());
     let segments = Segments::new(Arc::clone(&disk), log_id, segment_bytes, settings.bytes_max);
     segments.adopt_spares(&folder.spares)?;
-    let head =
-        segments.take(1, segment_bytes, |publish| publish()).map_err(|failure| {
-            match failure.source.kind() {
-                std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-                    OpenError::Full {
-                        folder: name.clone(),
-                        doing: format!("{} {}", failure.doing, failure.file),
-                        needed: segment_bytes * 4,
-                    }
-                }
-                _ => OpenError::Failed(failure),
-            }
-        })?;
+    let head = segments.take_first().map_err(|failure| match failure.source.kind() {
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => OpenError::Full {
+            folder: name.clone(),
+            doing: format!("{} {}", failure.doing, failure.file),
+            needed: segment_bytes * 4,
+        },
+        _ => OpenError::Failed(failure),
+    })?;
     let end = End { head, position: Position::new(1, HEADER_BYTES), chain: (Position(0), 0) };
     let mut live = Liveness::new(1);
     live.push_segment();
@@ -179,7 +174,8 @@ fn start(
     let log = Log::new(settings.sync, open, commit, segments, next_id);
     log.durable.store(end.chain.0.0, Ordering::Release);
     log.commit_and_sync(now_ms)?;
+    log.segments.name_first()?;
     log.raise_id_limit(next_id + ID_BLOCK);
-    log.allocate_reserve()?;
+    log.allocate_reserve();
     Ok(log)
 }

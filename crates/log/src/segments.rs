@@ -53,6 +53,8 @@ struct State {
     /// The next segment, ready to be written.
     prepared: Option<SegmentFile>,
     spares: Vec<Spare>,
+    /// The file that will become the first segment of a new log.
+    unnamed: Option<String>,
     spare_counter: u64,
     /// The segment that the committer writes.
     head: u32,
@@ -115,6 +117,7 @@ impl Segments {
         let state = State {
             prepared: None,
             spares: Vec::new(),
+            unnamed: None,
             spare_counter: 0,
             head: 0,
             sizes: BTreeMap::new(),
@@ -221,6 +224,34 @@ impl Segments {
         Ok(head)
     }
 
+    /// The first segment of a new log. It gets its name only when its first group is durable (`name_first`), so
+    /// that a numbered file without a whole first group is never the log's beginning.
+    pub(crate) fn take_first(&self) -> Result<SegmentFile, Failure> {
+        let mut state = self.state();
+        let spare = match state.spares.pop() {
+            Some(spare) => spare,
+            None => self.allocate(&mut state, self.segment_bytes)?,
+        };
+        let head = self.dress(&spare, 1)?;
+        state.unnamed = Some(spare.name);
+        state.head = 1;
+        state.sizes.insert(1, head.size);
+        self.publish(&state);
+        Ok(head)
+    }
+
+    /// Gives the first segment its name.
+    pub(crate) fn name_first(&self) -> Result<(), Failure> {
+        let Some(name) = self.state().unnamed.take() else { return Ok(()) };
+        self.name(&name, 1)?;
+        self.sync_folder()
+    }
+
+    fn name(&self, spare: &str, number: u32) -> Result<(), Failure> {
+        let renamed = self.disk.rename(spare, &segment_name(number));
+        renamed.map_err(|error| Failure::new("rename", spare, error))
+    }
+
     /// One step of the background work: frees what may be freed, makes the next segment ready, fills up the
     /// reserve. A full disk or a spoiled spare is no error: it is tried again at the next call.
     pub(crate) fn prepare(&self, wanted: Wanted) -> Result<(), Failure> {
@@ -239,20 +270,18 @@ impl Segments {
             }
             self.publish(&state);
         }
-        self.fill_reserve(&mut state, wanted);
+        self.fill_reserve(&mut state, wanted.ahead_bytes);
         Ok(())
     }
 
-    /// The part of `prepare` that writes nothing.
-    pub(crate) fn allocate_ahead(&self, wanted: Wanted) -> Result<(), Failure> {
-        let mut state = self.state();
-        self.fill_reserve(&mut state, wanted);
-        self.sync_folder()
+    /// The part of `prepare` that writes nothing, and so is quick.
+    pub(crate) fn allocate_ahead(&self, ahead_bytes: u64) {
+        self.fill_reserve(&mut self.state(), ahead_bytes);
     }
 
-    fn fill_reserve(&self, state: &mut State, wanted: Wanted) {
+    fn fill_reserve(&self, state: &mut State, ahead_bytes: u64) {
         let mut short = false;
-        while ahead_of(state) < wanted.ahead_bytes {
+        while ahead_of(state) < ahead_bytes {
             // No room, most likely; whatever it is, the next call tries again.
             let Ok(spare) = self.allocate(state, self.segment_bytes) else {
                 short = true;
@@ -342,7 +371,8 @@ impl Segments {
             Some(index) => state.spares.swap_remove(index),
             None => self.allocate(state, size).map_err(MakeError::Spoiled)?,
         };
-        match self.dress(&spare, number) {
+        let dressed = self.dress(&spare, number);
+        match dressed.and_then(|file| self.name(&spare.name, number).map(|()| file)) {
             Ok(file) => {
                 self.sync_folder().map_err(MakeError::Fatal)?;
                 Ok(file)
@@ -354,7 +384,7 @@ impl Segments {
         }
     }
 
-    /// Zeros, header, sync, name.
+    /// Zeros, header, sync.
     fn dress(&self, spare: &Spare, number: u32) -> Result<SegmentFile, Failure> {
         let name = &spare.name;
         let fail = |doing| move |error| Failure::new(doing, name, error);
@@ -372,7 +402,6 @@ impl Segments {
         let header = SegmentHeader { log_id: self.log_id, number, size: spare.size, salt };
         file.write_at(&header.encode(), 0).map_err(fail("write the header of"))?;
         file.sync_all().map_err(fail("sync"))?;
-        self.disk.rename(name, &segment_name(number)).map_err(fail("rename"))?;
         Ok(SegmentFile { number, size: spare.size, salt, file })
     }
 

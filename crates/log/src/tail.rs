@@ -35,9 +35,7 @@ impl Tail {
     }
 
     pub(crate) fn find(folder: &Folder) -> Result<Tail, OpenError> {
-        let Some((last, bytes)) = last_segment(folder)? else {
-            return nothing_written(folder);
-        };
+        let (last, bytes) = last_segment(folder)?;
         let salt = last.header()?.salt;
         let mut tail = Tail { last: last.number, ..Tail::default() };
         let mut offset = HEADER_BYTES;
@@ -120,12 +118,12 @@ pub(crate) fn group_at(bytes: &[u8], salt: u64, number: u32, offset: u64) -> Opt
 }
 
 /// The highest segment whose first group is whole, and its bytes. At most two may lie above it: one whose first
-/// group was being written, and one prepared ahead. None: no group was ever whole.
-fn last_segment(folder: &Folder) -> Result<Option<(&Found, Vec<u8>)>, OpenError> {
-    let mut from_above = folder.segments.values().rev();
-    let Some(highest) = from_above.next() else { return Ok(None) };
+/// group was being written, and one prepared ahead.
+fn last_segment(folder: &Folder) -> Result<(&Found, Vec<u8>), OpenError> {
+    let from_above: Vec<&Found> = folder.segments.values().rev().take(3).collect();
+    let highest = from_above[0];
     let mut above = highest.number;
-    for found in std::iter::once(highest).chain(from_above).take(3) {
+    for &found in &from_above {
         // Files are headed before they are named: a broken header is damage, and what the file held is unknown.
         let header = found.header()?;
         if found.number + 1 < above {
@@ -134,32 +132,12 @@ fn last_segment(folder: &Folder) -> Result<Option<(&Found, Vec<u8>)>, OpenError>
         above = found.number;
         let bytes = found.bytes(header.size)?;
         if group_at(&bytes, header.salt, found.number, HEADER_BYTES).is_some() {
-            return Ok(Some((found, bytes)));
+            return Ok((found, bytes));
         }
     }
-    Ok(None)
-}
-
-/// The log was made, but its first group was never whole.
-fn nothing_written(folder: &Folder) -> Result<Tail, OpenError> {
-    let numbers: Vec<u32> = folder.segments.keys().copied().collect();
-    let Some(found) = folder.segment(1).filter(|_| numbers.len() <= 2) else {
-        let lowest = folder.segments.values().next().expect("the folder has segments");
-        return Err(lowest.damaged(HEADER_BYTES, "the first group"));
-    };
-    let start = Position::new(1, HEADER_BYTES);
-    let mut tail = Tail { first: 1, last: 1, end: start, durable: Position(0), ..Tail::default() };
-    let header = found.header()?;
-    let bytes = found.bytes(header.size)?;
-    tail.look_beyond(&bytes, header.salt);
-    tail.bytes = bytes;
-    for prepared in folder.segments.values().skip(1) {
-        tail.look_at_prepared(prepared, found)?;
-    }
-    if tail.durable > start {
-        return Err(found.damaged(HEADER_BYTES, "the first group"));
-    }
-    Ok(tail)
+    // The first segment is named when its first group is durable, and later ones when their predecessor's was.
+    let lowest = from_above[from_above.len() - 1];
+    Err(lowest.damaged(HEADER_BYTES, "the first group"))
 }
 
 /// The greatest lowest-segment that OPEN and TRIM entries name; 0: none does.

@@ -2,7 +2,7 @@
 //!
 //! The model keeps every appended change with the position where it ends. After a crash the recovered state
 //! must be the model's at some prefix, at least as long as what was acknowledged.
-#![allow(dead_code, clippy::unwrap_used)]
+#![allow(dead_code, unreachable_pub, missing_debug_implementations, clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -337,6 +337,14 @@ impl World {
         for id in ids {
             self.note(position, Change::Finish(id));
         }
+    }
+
+    /// The job that came last goes first.
+    pub fn finish_newest(&mut self) {
+        let Some(&id) = self.state.jobs.keys().next_back() else { return };
+        let target = self.places.remove(&id).unwrap();
+        let position = self.log.finish(self.now_ms, target);
+        self.note(position, Change::Finish(id));
     }
 
     fn fact(&mut self) {

@@ -1,0 +1,293 @@
+//! Damage of every kind to a small log: what comes back is exact, or the start is refused; only the last group,
+//! before anything says that it was durable, may be cut like a torn write.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{Recovered, State, recover, settings};
+use lineshaft_log::{FaultDisk, Meta, OpenError, QueueRef, Sync, Target};
+
+const FIRST: &str = "0000000001.seg";
+const HEADER_BYTES: usize = 4096;
+const QUEUE: QueueRef<'static> = QueueRef { number: 0, name: b"mails" };
+
+fn plain_meta(id: u64) -> Meta<'static> {
+    Meta {
+        id,
+        priority: 1,
+        ttr: id as u32 ^ 7,
+        created_ms: id * 3,
+        due_ms: 0,
+        state: 0,
+        options: b"o",
+    }
+}
+
+/// A log with every kind of entry; `closed`: stopped cleanly. Returns the disk, the state before the last
+/// group, the whole state, and where the last group with entries starts and the log ends.
+struct Small {
+    disk: FaultDisk,
+    before_last: State,
+    whole: State,
+    last_group: usize,
+    /// The end of what any later group says was durable.
+    durable: usize,
+    end: usize,
+    next_id: u64,
+}
+
+fn small(closed: bool) -> Small {
+    let disk = FaultDisk::new(1, 64 << 20);
+    let (log, _) = recover(&disk, settings(Sync::Always), 1000).unwrap();
+    let meta = |id: u64| Meta {
+        id,
+        priority: 1,
+        ttr: id as u32 ^ 7,
+        created_ms: id * 3,
+        due_ms: 0,
+        state: 0,
+        options: b"o",
+    };
+    let put = |id: u64| log.put(1000, QUEUE, &meta(id), b"a body").0;
+    let targets: Vec<Target> = (1..4).map(put).collect();
+    log.commit_step(1000).unwrap();
+    log.count(1000, targets[1], b"counted");
+    log.update(1000, targets[0], QueueRef { number: 1, name: b"other" }, &meta(1));
+    log.fact(1000, b"key", b"value");
+    log.commit_step(1000).unwrap();
+    log.finish(1000, targets[2]);
+    log.commit_step(1000).unwrap();
+    log.commit_step(1100).unwrap();
+    let before = disk.fork();
+    before.restart();
+    let before_last = recover(&before, settings(Sync::Always), 1100).unwrap().1.state;
+    let last_group = log.written().offset() as usize;
+    let durable = log.durable().offset() as usize;
+    put(4);
+    log.fact(1000, b"key", b"");
+    log.commit_step(1101).unwrap();
+    if closed {
+        log.close(1102, 9).unwrap();
+    }
+    let end = log.written().offset() as usize;
+    disk.restart();
+    let found = recover(&disk.fork(), settings(Sync::Always), 1200).unwrap().1;
+    Small {
+        disk,
+        before_last,
+        whole: found.state,
+        last_group,
+        durable,
+        end,
+        next_id: found.report.next_id,
+    }
+}
+
+impl Small {
+    /// Opens a changed copy; Ok: true when the last group was cut.
+    fn outcome(&self, what: &str, change: impl FnOnce(&FaultDisk)) -> Result<bool, OpenError> {
+        let disk = self.disk.fork();
+        change(&disk);
+        let (_, found): (_, Recovered) = recover(&disk, settings(Sync::Always), 1200)?;
+        if found.state == self.whole {
+            return Ok(false);
+        }
+        assert!(found.state == self.before_last, "{what}: another state came back");
+        Ok(true)
+    }
+
+    fn with_bytes(&self, what: &str, change: impl FnOnce(&mut Vec<u8>)) -> Result<bool, OpenError> {
+        self.outcome(what, |disk| {
+            let mut bytes = disk.bytes(FIRST).unwrap();
+            change(&mut bytes);
+            disk.set_bytes(FIRST, bytes);
+        })
+    }
+}
+
+#[test]
+fn every_flipped_bit_is_seen() {
+    for closed in [false, true] {
+        let small = small(closed);
+        assert_ne!(small.before_last, small.whole);
+        let header = (0..HEADER_BYTES).filter(|at| *at < 64 || at % 61 == 0);
+        for byte in header.chain(HEADER_BYTES..small.end + 64) {
+            for bit in 0..8 {
+                let what = format!("byte {byte} bit {bit} closed {closed}");
+                let result =
+                    small.outcome(&what, |disk| disk.flip_bit(FIRST, byte as u64 * 8 + bit));
+                match result {
+                    Ok(false) => assert!(byte >= small.durable, "{what}: was not seen"),
+                    Ok(true) => {
+                        // The mark before it says no more than the group itself.
+                        let in_last = (small.durable..small.end).contains(&byte);
+                        assert!(in_last && !closed, "{what}: more than a torn write was cut");
+                    }
+                    Err(OpenError::Damaged { .. } | OpenError::Format { .. }) => {
+                        assert!(byte < small.end, "{what}: bytes beyond the end do no harm");
+                    }
+                    Err(error) => panic!("{what}: {error}"),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_tail_lost_at_any_byte_is_cut_or_refused() {
+    let small = small(false);
+    for at in HEADER_BYTES..=small.end {
+        // A write that never reached the disk, or lost bytes in the middle.
+        let end = if at < small.durable { small.last_group } else { usize::MAX };
+        let what = format!("zeros from {at}");
+        let result = small.with_bytes(&what, |bytes| {
+            let end = end.min(bytes.len());
+            bytes[at..end].fill(0);
+        });
+        match result {
+            // The last bytes of an entry may be padding, which is zero anyway.
+            Ok(cut) => assert!(at + 8 > small.durable && (cut || at + 8 > small.end), "{what}"),
+            Err(error) => {
+                assert!(matches!(error, OpenError::Damaged { .. }), "{what}: {error}");
+                assert!(at < small.durable, "{what}: a torn write was refused");
+            }
+        }
+    }
+    for len in (0..small.end + 100).chain([100_000, (256 << 10) - 1]) {
+        let what = format!("cut to {len}");
+        let result = small.with_bytes(&what, |bytes| bytes.truncate(len));
+        assert!(matches!(result, Err(OpenError::Damaged { .. })), "{what}: {result:?}");
+    }
+}
+
+#[test]
+fn misplaced_bytes_are_seen() {
+    let small = small(true);
+    // Every piece written 8, 64 or 512 bytes from its place, over whatever was there.
+    for from in (HEADER_BYTES..small.end).step_by(8) {
+        for distance in [8_usize, 64, 512] {
+            for to in [from + distance, from.saturating_sub(distance)] {
+                if to < HEADER_BYTES {
+                    continue;
+                }
+                let what = format!("bytes of {from} at {to}");
+                let result = small.with_bytes(&what, |bytes| {
+                    let piece = bytes[from..from + 64].to_vec();
+                    bytes[to..to + 64].copy_from_slice(&piece);
+                });
+                match result {
+                    Ok(cut) => assert!(!cut, "{what}: durable entries were cut"),
+                    Err(error) => {
+                        assert!(matches!(error, OpenError::Damaged { .. }), "{what}: {error}")
+                    }
+                }
+            }
+        }
+    }
+    // A segment under another number.
+    let result = small.outcome("doubled", |disk| {
+        disk.set_bytes("0000000002.seg", disk.bytes(FIRST).unwrap());
+    });
+    assert!(matches!(result, Err(OpenError::Damaged { .. })), "{result:?}");
+}
+
+#[test]
+fn a_stale_sector_is_seen() {
+    let disk = FaultDisk::new(2, 64 << 20);
+    let (log, _) = recover(&disk, settings(Sync::Always), 1000).unwrap();
+    let mut ages = Vec::new();
+    for id in 1..60 {
+        ages.push(disk.bytes(FIRST).unwrap());
+        log.put(1000, QUEUE, &plain_meta(id), &vec![id as u8; id as usize * 3]);
+        log.commit_step(1000).unwrap();
+    }
+    log.close(1000, 60).unwrap();
+    // The sector of the final mark is the only one of which nothing later tells.
+    let last_sector = (log.written().offset() as usize - 56) / 512;
+    disk.restart();
+    for sector in HEADER_BYTES / 512..last_sector {
+        let range = sector * 512..sector * 512 + 512;
+        for age in &ages {
+            let disk = disk.fork();
+            let mut bytes = disk.bytes(FIRST).unwrap();
+            if bytes[range.clone()] == age[range.clone()] {
+                continue;
+            }
+            bytes[range.clone()].copy_from_slice(&age[range.clone()]);
+            disk.set_bytes(FIRST, bytes);
+            let result = recover(&disk, settings(Sync::Always), 1000).map(|_| ());
+            assert!(
+                matches!(result, Err(OpenError::Damaged { .. })),
+                "sector {sector}: {result:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn recovery_twice_gives_the_same() {
+    for closed in [false, true] {
+        let small = small(closed);
+        let again = || recover(&small.disk.fork(), settings(Sync::Always), 1200).unwrap().1;
+        let (one, two) = (again(), again());
+        assert_eq!((&one.state, &one.places, &one.report), (&two.state, &two.places, &two.report));
+        let disk = small.disk.fork();
+        drop(recover(&disk, settings(Sync::Always), 1200).unwrap());
+        disk.restart();
+        let three = recover(&disk, settings(Sync::Always), 1300).unwrap().1;
+        assert_eq!((&one.state, &one.places), (&three.state, &three.places));
+        assert!(three.report.next_id > one.report.next_id, "ids go on");
+        assert_eq!(one.report.next_id, small.next_id);
+        assert_eq!(one.report.next_id == 9, closed);
+    }
+}
+
+#[test]
+fn files_that_do_not_belong_are_named() {
+    let small = small(true);
+    let other = FaultDisk::new(99, 64 << 20);
+    drop(recover(&other, settings(Sync::Always), 1000).unwrap());
+    let foreign = other.bytes(FIRST).unwrap();
+
+    let mut bytes = foreign.clone();
+    bytes[28..32].copy_from_slice(&2_u32.to_le_bytes());
+    let crc = crc32fast::hash(&bytes[..48]);
+    bytes[48..52].copy_from_slice(&crc.to_le_bytes());
+    let result = small.outcome("foreign", |disk| disk.set_bytes("0000000002.seg", bytes));
+    assert!(matches!(result, Err(OpenError::ForeignLog { .. })), "{result:?}");
+
+    let result = small.with_bytes("format", |bytes| {
+        bytes[8..12].copy_from_slice(&9_u32.to_le_bytes());
+        let crc = crc32fast::hash(&bytes[..48]);
+        bytes[48..52].copy_from_slice(&crc.to_le_bytes());
+    });
+    assert!(matches!(result, Err(OpenError::Format { found: 9, .. })), "{result:?}");
+}
+
+#[test]
+fn a_missing_segment_is_named() {
+    let disk = FaultDisk::new(3, 64 << 20);
+    let (log, _) = recover(&disk, settings(Sync::Always), 1000).unwrap();
+    let meta = |id: u64| Meta {
+        id,
+        priority: 1,
+        ttr: id as u32 ^ 7,
+        created_ms: id * 3,
+        due_ms: 0,
+        state: 0,
+        options: b"",
+    };
+    for id in 1..=12 {
+        log.put(1000, QUEUE, &meta(id), &[1; 100_000]);
+        log.commit_step(1000).unwrap();
+    }
+    let last = log.written().segment();
+    assert!(last >= 5);
+    disk.restart();
+    for number in 1..last {
+        let disk = disk.fork();
+        disk.remove_file(&format!("{number:010}.seg"));
+        let error = recover(&disk, settings(Sync::Always), 1000).unwrap_err();
+        assert!(matches!(error, OpenError::MissingSegment { .. }), "{number}: {error}");
+    }
+}

@@ -1,0 +1,172 @@
+//! Reclaim keeps the log small, and a full disk stops puts, nothing else.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{Random, World, settings};
+use lineshaft_log::{FaultDisk, Settings, Sync};
+
+const SEGMENT: u64 = 256 << 10;
+
+/// Lets the log work until it has nothing to do; checks the bound.
+fn settle(world: &mut World) {
+    for _ in 0..10_000 {
+        world.log.commit_step(world.now_ms).unwrap();
+        world.log.prepare_step().unwrap();
+        if !world.log.reclaim_wanted() || !world.reclaim() {
+            return;
+        }
+    }
+    panic!("reclaim never ends");
+}
+
+/// Bytes that were ever appended.
+fn appended(world: &World) -> u64 {
+    let written = world.log.written();
+    u64::from(written.segment()) * SEGMENT + written.offset()
+}
+
+fn check_bound(world: &World, when: &str) {
+    let usage = world.log.usage();
+    let files = usage.data_bytes + usage.ahead_bytes;
+    assert!(files <= 2 * usage.live_bytes + 4 * SEGMENT, "{when}: {usage:?}");
+    assert!(world.disk.used() <= files + 4096, "{when}: stray files {:?}", world.disk.names());
+}
+
+#[test]
+fn files_stay_near_what_lives() {
+    // (jobs kept, jobs that pass through per step of reclaim, largest body)
+    for (backlog, body_bytes_max) in [(0, 40_000), (100, 20_000), (2000, 1000), (400, 8000)] {
+        let disk = FaultDisk::new(5, 1 << 30);
+        let mut world = World::new(7, disk, settings(Sync::Never)).unwrap();
+        world.body_bytes_max = body_bytes_max;
+        while world.state.jobs.len() < backlog {
+            world.put();
+            settle(&mut world);
+        }
+        let before = appended(&world);
+        let mut client_bytes = 0;
+        for n in 0..6000 {
+            // Static backlog under fast traffic: a new job comes and goes at once.
+            if !world.put() {
+                panic!("a put was refused on a disk that is not full");
+            }
+            client_bytes += world.state.jobs.values().next_back().unwrap().body.len() as u64 + 150;
+            world.finish_newest();
+            world.log.commit_step(world.now_ms).unwrap();
+            world.log.prepare_step().unwrap();
+            if n % 10 == 0 {
+                settle(&mut world);
+                check_bound(&world, &format!("backlog {backlog} step {n}"));
+            }
+        }
+        let ratio = (appended(&world) - before) as f64 / client_bytes as f64;
+        assert!(ratio < 2.5, "backlog {backlog}: {ratio} bytes written per byte of clients");
+        println!("backlog {backlog}: {ratio:.2} written per client's byte");
+        while !world.state.jobs.is_empty() {
+            world.finish(1);
+        }
+        settle(&mut world);
+        check_bound(&world, "empty");
+    }
+}
+
+#[test]
+fn any_mixture_stays_in_bounds() {
+    for seed in 0..20 {
+        let disk = FaultDisk::new(seed, 1 << 30);
+        let mut world = World::new(seed, disk, settings(Sync::Never)).unwrap();
+        let mut random = Random(seed);
+        for _ in 0..40 {
+            world.jobs_aim = random.below(150) as usize;
+            world.body_bytes_max = 1 + random.below(60_000);
+            for _ in 0..40 {
+                world.step().unwrap();
+            }
+            settle(&mut world);
+            check_bound(&world, &format!("seed {seed}"));
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_puts_and_heals() {
+    for seed in 0..30 {
+        let limited = seed % 2 == 1;
+        let disk = FaultDisk::new(seed, if limited { 1 << 30 } else { 4 << 20 });
+        let bytes_max = limited.then_some(4 << 20);
+        let settings = Settings { bytes_max, ..settings(Sync::Always) };
+        let mut world = World::new(seed, disk, settings).unwrap();
+        world.jobs_aim = usize::MAX;
+        world.body_bytes_max = 1 + (seed * 3511) % 50_000;
+        for round in 0..3 {
+            let mut refused = 0;
+            for n in 0..200_000 {
+                assert!(n < 199_999, "seed {seed}: the disk never got full");
+                refused = if world.put() { 0 } else { refused + 1 };
+                world.log.commit_step(world.now_ms).unwrap();
+                world.log.prepare_step().unwrap();
+                if world.log.reclaim_wanted() {
+                    world.reclaim();
+                }
+                if refused > 50 {
+                    break;
+                }
+            }
+            assert!(world.disk.used() <= 4 << 20, "seed {seed}");
+            assert!(world.state.jobs.len() > 3, "seed {seed}: nothing fits");
+            // Each finish alone in its group is the worst use of the reserve.
+            let mut random = Random(seed + round);
+            let keep = random.below(10) as usize;
+            if round == 1 {
+                let durable = world.log.durable();
+                world.disk.crash();
+                world.reopen(durable).unwrap();
+            }
+            while world.state.jobs.len() > keep {
+                world.finish(1);
+                world.log.commit_step(world.now_ms).unwrap();
+                world.log.prepare_step().unwrap();
+                if world.log.reclaim_wanted() {
+                    world.reclaim();
+                }
+            }
+            settle(&mut world);
+            assert!(
+                world.log.admits_put(100),
+                "seed {seed} round {round}: {:?}",
+                world.log.usage()
+            );
+        }
+        let durable = world.log.durable();
+        world.disk.crash();
+        world.reopen(durable).unwrap();
+    }
+}
+
+#[test]
+fn a_backup_keeps_its_files() {
+    let disk = FaultDisk::new(1, 1 << 30);
+    let mut world = World::new(1, disk, settings(Sync::Always)).unwrap();
+    while world.log.written().segment() < 4 {
+        world.put();
+        settle(&mut world);
+    }
+    let held: Vec<(String, Vec<u8>)> = (1..4)
+        .map(|number| format!("{number:010}.seg"))
+        .filter_map(|name| Some((name.clone(), world.disk.bytes(&name)?)))
+        .collect();
+    assert!(!held.is_empty());
+    for (name, _) in &held {
+        world.disk.link(name, &format!("backup-{name}"));
+    }
+    for _ in 0..2000 {
+        world.put();
+        world.finish(1);
+        settle(&mut world);
+    }
+    assert!(!world.disk.names().contains(&held[0].0), "the log has gone on");
+    for (name, bytes) in held {
+        assert!(world.disk.bytes(&format!("backup-{name}")) == Some(bytes), "{name} was written");
+    }
+}
