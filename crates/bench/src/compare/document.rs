@@ -185,7 +185,8 @@ fn method(comparison: &Comparison) -> String {
          - Servers are bound to processor {server}, the load generator to processor {generator}; everything goes\n  \
            over loopback. Bodies are 100 bytes unless the row says otherwise.\n\
          - `50×32` means 50 connections with 32 operations in flight on each, closed loop: the next operation is\n  \
-           sent when one has ended. {warm_up:.1} s of warm-up, then {seconds:.1} s are measured.\n\
+           sent when one has ended. {warm_up:.1} s of warm-up, then {seconds:.1} s are measured, or longer, until\n  \
+           two operations have ended for each in flight.\n\
          - Takes are pairs of `reserve-with-timeout 0` and `delete`; before them the queue is filled, for at most\n  \
            {fill_seconds:.1} s or {fill} jobs.\n\
          - Processor time comes from the scheduler's accounting of all threads of the server (`schedstat`),\n  \
@@ -228,4 +229,76 @@ fn spread_table(comparison: &Comparison) -> Table {
         ]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::lab::Sizes;
+    use super::super::result::{CellResult, Results, judge, spreads};
+    use super::super::rows;
+    use super::super::work::Sample;
+    use super::*;
+    use crate::machine::Machine;
+
+    fn sample(rate: f64, cpu: f64, generator: f64) -> CellResult {
+        let sample = Sample::from([
+            (Metric::OperationsPerSecond, rate),
+            (Metric::CpuMicrosPerOperation, cpu),
+            (Metric::GeneratorShare, generator),
+        ]);
+        CellResult { samples: vec![sample], error: None }
+    }
+
+    /// T2 measured, M5 failed.
+    fn comparison() -> Comparison {
+        let mut rows = rows::all();
+        rows.retain(|row| matches!(row.id, "T2" | "M5"));
+        let mut results = Results::new();
+        results.insert(rows[0].ours, sample(2_720_000.0, 0.3, 0.97));
+        results.insert(rows[0].theirs.expect("T2 has a peer"), sample(136_000.0, 7.3, 0.3));
+        results.insert(
+            rows[1].ours,
+            CellResult { error: Some("it ended".to_owned()), ..CellResult::default() },
+        );
+        Comparison {
+            machine: Machine::here(Path::new("/")),
+            versions: vec!["beanstalkd 1.12".to_owned()],
+            rounds: 5,
+            quick: false,
+            server_cpu: 0,
+            generator_cpu: 1,
+            command: "lineshaft bench compare".to_owned(),
+            rows: judge(&rows, &results),
+            spreads: spreads(&results),
+            sizes: Sizes::full(std::time::Duration::from_secs(1)),
+        }
+    }
+
+    #[test]
+    fn the_page_shows_figures_bounds_and_verdicts() {
+        let page = markdown(&comparison());
+        let row = "| T2 | put, 50×32 | Lineshaft, memory | beanstalkd | reach | 2.72 M/s | 136 k/s | 20.0× \
+                   | ≥ 10× | ≥ 20× | 0.30 / 7.30 µs |";
+        assert!(page.contains(row), "{page}");
+        assert!(page.contains(
+            "| M5 | per idle connection | Lineshaft, memory | beanstalkd | not measured | – |"
+        ));
+        assert!(page.contains("- Not measured (M5): Lineshaft, memory: it ended"), "{page}");
+        assert!(page.contains("the generator was 97 % busy"), "{page}");
+        assert!(page.contains("    lineshaft bench compare\n"));
+    }
+
+    #[test]
+    fn json_names_every_figure() {
+        let json = serde_json::to_value(comparison()).expect("plain data");
+        let row = &json["rows"][0];
+        assert_eq!(row["id"], "T2");
+        assert_eq!(row["metric"], "operations_per_second");
+        assert_eq!(row["figure"], 20.0);
+        assert_eq!(row["verdict"], "reach");
+        assert_eq!(json["rows"][1]["verdict"], "not_measured");
+        assert_eq!(json["spreads"][0]["rounds"], 1);
+    }
 }

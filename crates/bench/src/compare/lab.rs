@@ -41,11 +41,10 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    /// Sizes for a full or a quick run.
-    pub(super) fn new(args: &CompareArgs) -> anyhow::Result<Self> {
-        let duration = crate::modes::seconds(args.seconds)?;
+    /// Sizes of a full run.
+    pub(super) fn full(duration: Duration) -> Self {
         let files = process::raise_file_limit() as usize;
-        let full = Self {
+        Self {
             duration,
             warm_up: duration.mul_f64(0.3),
             trip: duration.mul_f64(2.0),
@@ -55,7 +54,13 @@ impl Sizes {
             // A server needs some files for itself.
             idle_connections: 10_000.min(files.saturating_sub(500)),
             timers: 300,
-        };
+        }
+    }
+
+    /// Sizes for a full or a quick run.
+    pub(super) fn new(args: &CompareArgs) -> anyhow::Result<Self> {
+        let duration = crate::modes::seconds(args.seconds)?;
+        let full = Self::full(duration);
         if !args.quick {
             return Ok(full);
         }
@@ -157,11 +162,7 @@ impl Lab {
         };
         // Twice the time that the taking will last: putting is never slower than taking.
         let whole = self.sizes.duration + self.sizes.warm_up;
-        let bounds = Bounds {
-            count: Some(self.sizes.fill_jobs),
-            duration: whole * 2,
-            warm_up: Duration::ZERO,
-        };
+        let bounds = Bounds { duration: whole * 2, ..Bounds::exactly(self.sizes.fill_jobs) };
         self.load(server, puts, 32, bounds)?;
         self.throughput(server, takes, shape)
     }
@@ -194,8 +195,10 @@ impl Lab {
         drivers: Vec<Box<dyn Driver>>,
         shape: Shape,
     ) -> anyhow::Result<Sample> {
-        let bounds =
-            Bounds { count: None, duration: self.sizes.duration, warm_up: self.sizes.warm_up };
+        // A server that syncs each write needs seconds to answer 500 connections once: measure it twice round.
+        let least = 2 * u64::from(shape.connections) * u64::from(shape.depth);
+        let Sizes { duration, warm_up, .. } = self.sizes;
+        let bounds = Bounds { count: None, duration, least, warm_up };
         let report = self.load(server, drivers, shape.depth as usize, bounds)?;
         anyhow::ensure!(
             report.finished > 0,
@@ -251,6 +254,7 @@ impl Lab {
             depth,
             count: bounds.count,
             duration: bounds.duration,
+            least: bounds.least,
             warm_up: bounds.warm_up,
             rate: None,
             spin: false,
@@ -276,12 +280,13 @@ impl Lab {
 pub(super) struct Bounds {
     pub(super) count: Option<u64>,
     pub(super) duration: Duration,
+    pub(super) least: u64,
     pub(super) warm_up: Duration,
 }
 
 impl Bounds {
     /// Exactly `count` operations.
     pub(super) fn exactly(count: u64) -> Self {
-        Self { count: Some(count), duration: COUNTED_RUN_MAX, warm_up: Duration::ZERO }
+        Self { count: Some(count), duration: COUNTED_RUN_MAX, least: 0, warm_up: Duration::ZERO }
     }
 }

@@ -65,6 +65,7 @@ fn make_busy(address: SocketAddr) -> anyhow::Result<()> {
         depth: 8,
         count: None,
         duration: SPREAD + Duration::from_secs(u64::from(TTR_S)) + Duration::from_millis(500),
+        least: 0,
         warm_up: Duration::ZERO,
         rate: Some(BUSY_RATE),
         // Spinning would take the processor from the threads that measure.

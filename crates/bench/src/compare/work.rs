@@ -76,6 +76,7 @@ impl fmt::Display for Work {
         match self {
             Work::Put(shape) => write!(formatter, "put, {shape}"),
             Work::Take(shape) => write!(formatter, "reserve + delete, {shape}"),
+            Work::PutWithUse(shape, 1) => write!(formatter, "use + put, {shape}, one queue"),
             Work::PutWithUse(shape, queues) => {
                 write!(formatter, "use + put, {shape}, {queues} queues")
             }

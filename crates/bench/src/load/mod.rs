@@ -30,6 +30,8 @@ const SCRATCH_BYTES: usize = 256 * 1024;
 const BEAT: Duration = Duration::from_millis(200);
 /// How long the end of a run waits for operations that are still in flight.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
+/// How much longer than planned a run may last on a server that is slow to answer.
+const EXTENSION_MAX: Duration = Duration::from_secs(10);
 
 /// What to do.
 pub(crate) struct LoadPlan<'a> {
@@ -41,6 +43,8 @@ pub(crate) struct LoadPlan<'a> {
     /// Measured operations; the run ends with whichever of the two comes first.
     pub(crate) count: Option<u64>,
     pub(crate) duration: Duration,
+    /// A run that ends by its duration goes on, for `EXTENSION_MAX` at most, until this many operations have ended.
+    pub(crate) least: u64,
     pub(crate) warm_up: Duration,
     /// Open loop at this many operations a second.
     pub(crate) rate: Option<f64>,
@@ -75,6 +79,7 @@ struct LoadLoop<'a> {
     allowance: u64,
     count: Option<u64>,
     duration: Duration,
+    least: u64,
     warm_up: Duration,
     phase: Phase,
     began: Instant,
@@ -116,6 +121,7 @@ impl<'a> LoadLoop<'a> {
             allowance: u64::MAX,
             count: plan.count,
             duration: plan.duration,
+            least: plan.least,
             warm_up: plan.warm_up,
             phase: Phase::WarmUp,
             began: now,
@@ -165,8 +171,11 @@ impl<'a> LoadLoop<'a> {
         match self.phase {
             Phase::WarmUp if now >= self.phase_end => self.start_measuring(now)?,
             Phase::Measure => {
-                let counted = self.count.is_some_and(|count| self.measurement.ended() >= count);
-                if counted || self.ran_empty || now >= self.phase_end {
+                let ended = self.measurement.ended();
+                let counted = self.count.is_some_and(|count| ended >= count);
+                let timed = now >= self.phase_end
+                    && (ended >= self.least || now >= self.phase_end + EXTENSION_MAX);
+                if counted || timed || self.ran_empty {
                     self.measurement.finish(now)?;
                     self.allowance = 0;
                     self.phase = Phase::Drain;
@@ -205,7 +214,10 @@ impl<'a> LoadLoop<'a> {
     /// How long to wait for events.
     fn wait(&self, now: Instant) -> Duration {
         let until = |instant: Instant| instant.saturating_duration_since(now);
-        let mut wait = until(self.next_beat).min(until(self.phase_end));
+        let mut wait = until(self.next_beat);
+        if now < self.phase_end {
+            wait = wait.min(until(self.phase_end));
+        }
         if self.phase == Phase::Drain {
             // In flight may reach 0 without an event.
             wait = wait.min(Duration::from_millis(1));

@@ -52,6 +52,7 @@ fn plan(address: SocketAddr, drivers: Vec<Box<dyn Driver>>, meter: &Meter) -> Lo
         depth: 4,
         count: Some(1000),
         duration: Duration::from_secs(20),
+        least: 0,
         warm_up: Duration::ZERO,
         rate: None,
         spin: false,
@@ -84,6 +85,19 @@ fn an_open_loop_keeps_to_its_rate() {
     let report = run(plan).expect("the load runs");
     // Never more than what fell due; fewer only when the machine stood still.
     assert!((1..=501).contains(&report.finished), "{report:?}");
+    thread.join().expect("the server ends with its clients");
+}
+
+#[test]
+fn a_timed_run_goes_on_until_enough_has_ended() {
+    let (address, thread) = server(2, false);
+    let meter = Meter::hidden();
+    let mut plan = plan(address, put_drivers("default", 2, 1), &meter);
+    plan.count = None;
+    plan.duration = Duration::ZERO;
+    plan.least = 100;
+    let report = run(plan).expect("the load runs");
+    assert!(report.finished >= 100, "{report:?}");
     thread.join().expect("the server ends with its clients");
 }
 
