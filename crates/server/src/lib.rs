@@ -23,6 +23,8 @@ mod listen_file;
 mod logging;
 mod mailbox;
 mod process;
+#[cfg(test)]
+mod serving_tests;
 mod signals;
 mod socket;
 mod start;

@@ -147,7 +147,7 @@ fn open_broker(data: &Data) -> Result<(Broker, Clock, Option<RecoveryReport>), S
     Ok((broker, clock, Some(report)))
 }
 
-fn open_beanstalk(config: &Config, started: Millis) -> Arc<Open> {
+pub(crate) fn open_beanstalk(config: &Config, started: Millis) -> Arc<Open> {
     let listener = Arc::new(beanstalk::Listener {
         server: beanstalk::Server::new(process::info(started)),
         max_job_size: config.limits.beanstalk_job_bytes,

@@ -1,0 +1,428 @@
+//! Tests of serving with real sockets, on I/O threads of their own in this process. What needs a
+//! process (signals, limits of descriptors, inherited sockets) is tested with the program.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use broker::{Broker, Millis, Options};
+use log::{Disk, FaultDisk, PosixDisk, Settings};
+use tokio::runtime::Builder;
+use tokio::task::coop::unconstrained;
+
+use crate::accept::Acceptor;
+use crate::address::Address;
+use crate::clock::Clock;
+use crate::config::{Config, Limits};
+use crate::io_thread::{Ended, IoThread, Shared};
+use crate::limits::LiveLimits;
+use crate::listen::bind;
+use crate::mailbox::Port;
+use crate::start::open_beanstalk;
+
+/// How long anything here may take.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Threads that serve, until dropped.
+struct Serving {
+    address: Address,
+    broker: Broker,
+    ports: Vec<Arc<Port>>,
+    threads: Vec<JoinHandle<Ended>>,
+    _folder: tempfile::TempDir,
+}
+
+struct Plan {
+    limits: Limits,
+    threads: usize,
+    disk: Option<Arc<dyn Disk>>,
+    is_unix: bool,
+}
+
+impl Default for Plan {
+    fn default() -> Plan {
+        Plan { limits: Config::default().limits, threads: 1, disk: None, is_unix: false }
+    }
+}
+
+impl Plan {
+    fn serve(self) -> Serving {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = Clock::start(Millis(0));
+        let broker = match self.disk {
+            None => Broker::memory(clock.now()),
+            Some(disk) => {
+                let settings = Settings { segment_bytes: 1 << 20, ..Settings::default() };
+                let clock = Some(Arc::new(move || clock.now()) as broker::Clock);
+                let options = Options { disk, log: settings, clock };
+                Broker::open(options, Millis(0)).unwrap().0
+            }
+        };
+        let limits = Arc::new(LiveLimits::new(&self.limits, 1024));
+        let shared = Shared { broker: broker.clone(), clock, limits: limits.clone() };
+        let ports: Vec<Arc<Port>> = (0..self.threads).map(|_| Arc::default()).collect();
+        let wanted = if self.is_unix {
+            Address::Unix(folder.path().join("socket"))
+        } else {
+            Address::Tcp { host: "127.0.0.1".into(), port: 0 }
+        };
+        let bound = bind(&wanted).unwrap().remove(0);
+        let address = bound.address.clone();
+        let config = Config { limits: self.limits, ..Config::default() };
+        let open = open_beanstalk(&config, clock.now());
+        let mut listening = Some((bound, open));
+        let threads = ports.iter().map(|port| {
+            let thread = IoThread::new(shared.clone(), port.clone());
+            let listening = listening.take();
+            let (limits, ports) = (limits.clone(), ports.clone());
+            std::thread::spawn(move || {
+                let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+                let _inside = runtime.enter();
+                if let Some((bound, open)) = listening {
+                    let acceptor = Acceptor::new(bound, open, limits, ports).unwrap();
+                    runtime.spawn(acceptor.run());
+                }
+                runtime.block_on(unconstrained(thread.run()))
+            })
+        });
+        let threads = threads.collect();
+        Serving { address, broker, ports, threads, _folder: folder }
+    }
+}
+
+impl Serving {
+    fn client(&self) -> Client {
+        let Address::Tcp { host, port } = &self.address else { panic!("not a tcp socket") };
+        let stream = TcpStream::connect((host.as_str(), *port)).unwrap();
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Client { stream }
+    }
+
+    /// Ends the threads, and says why they ended.
+    fn stop(&mut self) -> Vec<Ended> {
+        for port in &self.ports {
+            port.stop();
+        }
+        self.threads.drain(..).map(|thread| thread.join().unwrap()).collect()
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.stop();
+        let _ = self.broker.close(self.broker.last_time());
+    }
+}
+
+struct Client {
+    stream: TcpStream,
+}
+
+impl Client {
+    fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).unwrap();
+    }
+
+    fn expect(&mut self, reply: impl AsRef<[u8]>) {
+        let mut got = vec![0; reply.as_ref().len()];
+        self.stream.read_exact(&mut got).unwrap();
+        assert_eq!(String::from_utf8_lossy(&got), String::from_utf8_lossy(reply.as_ref()));
+    }
+
+    fn expect_end(&mut self) {
+        let mut rest = Vec::new();
+        self.stream.read_to_end(&mut rest).unwrap();
+        assert_eq!(String::from_utf8_lossy(&rest), "");
+    }
+
+    fn end_sending(&self) {
+        self.stream.shutdown(Shutdown::Write).unwrap();
+    }
+
+    /// Nothing comes for a while.
+    fn expect_silence(&mut self) {
+        self.stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        let error = self.stream.read(&mut [0]).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+        self.stream.set_read_timeout(Some(LIMIT)).unwrap();
+    }
+}
+
+fn put(body: &[u8]) -> Vec<u8> {
+    let mut command = format!("put 0 0 60 {}\r\n", body.len()).into_bytes();
+    command.extend(body);
+    command.extend(b"\r\n");
+    command
+}
+
+fn limits(change: impl FnOnce(&mut Limits)) -> Plan {
+    let mut plan = Plan::default();
+    change(&mut plan.limits);
+    plan
+}
+
+/// Looks again and again until it is so.
+fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < LIMIT, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn commands_are_answered_in_order() {
+    let serving = Plan::default().serve();
+    let mut client = serving.client();
+    client.send(b"use a\r\nput 0 0 60 1\r\nx\r\nlist-tube-used\r\nwatch a\r\nreserve\r\n");
+    client.expect("USING a\r\nINSERTED 1\r\nUSING a\r\nWATCHING 2\r\nRESERVED 1 1\r\nx\r\n");
+}
+
+#[test]
+fn a_unix_socket_serves_too() {
+    let serving = Plan { is_unix: true, ..Plan::default() }.serve();
+    let Address::Unix(path) = &serving.address else { panic!("not a unix socket") };
+    let mut stream = UnixStream::connect(path).unwrap();
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    stream.write_all(b"list-tube-used\r\nquit\r\n").unwrap();
+    let mut replies = String::new();
+    stream.read_to_string(&mut replies).unwrap();
+    assert_eq!(replies, "USING default\r\n");
+}
+
+#[test]
+fn commands_may_come_byte_by_byte() {
+    let serving = Plan::default().serve();
+    let mut client = serving.client();
+    for byte in put(b"hello") {
+        client.send([byte]);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    client.expect("INSERTED 1\r\n");
+}
+
+#[test]
+fn a_large_body_passes_in_both_directions() {
+    let size = 20 << 20;
+    let serving = limits(|limits| limits.beanstalk_job_bytes = size).serve();
+    let mut client = serving.client();
+    let body: Vec<u8> = (0..size).map(|index| (index % 251) as u8).collect();
+    client.send(put(&body));
+    client.expect("INSERTED 1\r\n");
+    client.send("reserve\r\n");
+    client.expect(format!("RESERVED 1 {size}\r\n"));
+    client.expect([body.as_slice(), b"\r\n"].concat());
+}
+
+#[test]
+fn a_half_closed_connection_gets_its_replies_and_then_the_end() {
+    let serving = Plan::default().serve();
+    let mut client = serving.client();
+    client.send(put(b"x"));
+    client.end_sending();
+    client.expect("INSERTED 1\r\n");
+    client.expect_end();
+    let mut cut_short = serving.client();
+    cut_short.send(b"put 0 0 60 10\r\nabc");
+    cut_short.end_sending();
+    cut_short.expect_end();
+}
+
+#[test]
+fn a_half_close_ends_the_waiting_and_runs_what_was_sent_behind() {
+    let serving = Plan::default().serve();
+    let mut client = serving.client();
+    client.send(b"reserve\r\nlist-tube-used\r\n");
+    client.expect_silence();
+    client.send(b"reserve\r\nuse x\r\n");
+    client.end_sending();
+    client.expect("TIMED_OUT\r\nUSING default\r\nTIMED_OUT\r\nUSING x\r\n");
+    client.expect_end();
+}
+
+#[test]
+fn a_broken_connection_gives_its_job_to_whoever_waits() {
+    let serving = Plan::default().serve();
+    let (mut holder, mut waiter) = (serving.client(), serving.client());
+    holder.send(put(b"x"));
+    holder.send("reserve\r\n");
+    holder.expect("INSERTED 1\r\nRESERVED 1 1\r\nx\r\n");
+    waiter.send("reserve\r\n");
+    waiter.expect_silence();
+    drop(holder);
+    waiter.expect("RESERVED 1 1\r\nx\r\n");
+}
+
+#[test]
+fn a_waiting_connection_that_breaks_is_noticed() {
+    let serving = Plan::default().serve();
+    let mut waiter = serving.client();
+    waiter.send("reserve\r\nlist-tubes\r\n");
+    waiter.expect_silence();
+    let waiting = || serving.broker.turn(Millis(0)).totals().waiting_sessions;
+    assert_eq!(waiting(), 1);
+    drop(waiter);
+    eventually("the session is closed", || waiting() == 0);
+}
+
+#[test]
+fn replies_before_quit_arrive_although_more_was_sent() {
+    let serving = Plan::default().serve();
+    for _ in 0..20 {
+        let mut client = serving.client();
+        client.send("list-tube-used\r\nquit\r\n");
+        client.send([b'x'; 100_000]);
+        client.expect("USING default\r\n");
+        client.expect_end();
+    }
+}
+
+#[test]
+fn a_put_on_one_thread_wakes_a_waiter_on_another() {
+    let serving = Plan { threads: 3, ..Plan::default() }.serve();
+    let mut waiters: Vec<Client> = (0..6).map(|_| serving.client()).collect();
+    let mut producer = serving.client();
+    for waiter in &mut waiters {
+        waiter.send("reserve\r\n");
+    }
+    let waiting = || serving.broker.turn(Millis(0)).totals().waiting_sessions;
+    eventually("all of them wait", || waiting() == 6);
+    for _ in 0..6 {
+        producer.send(put(b"x"));
+    }
+    for waiter in &mut waiters {
+        let mut line = [0; 17];
+        waiter.stream.read_exact(&mut line).unwrap();
+        assert!(line.starts_with(b"RESERVED "), "{line:?}");
+    }
+}
+
+#[test]
+fn timers_run_while_all_connections_are_idle() {
+    let serving = Plan { threads: 2, ..Plan::default() }.serve();
+    let (mut holder, mut waiter) = (serving.client(), serving.client());
+    holder.send("put 0 0 1 1\r\nx\r\nreserve\r\n");
+    holder.expect("INSERTED 1\r\nRESERVED 1 1\r\nx\r\n");
+    let started = Instant::now();
+    waiter.send("reserve\r\n");
+    waiter.expect("RESERVED 1 1\r\nx\r\n");
+    let waited = started.elapsed();
+    assert!(waited > Duration::from_millis(900) && waited < Duration::from_secs(5), "{waited:?}");
+}
+
+#[test]
+fn a_timer_for_nothing_does_not_lose_the_next_one() {
+    let serving = Plan::default().serve();
+    let (mut client, mut hasty) = (serving.client(), serving.client());
+    client.send("put 0 2 60 1\r\nx\r\n");
+    client.expect("INSERTED 1\r\n");
+    // The first deadline vanishes with its connection; the second one must come all the same.
+    hasty.send("reserve-with-timeout 1\r\n");
+    hasty.expect_silence();
+    drop(hasty);
+    client.send("reserve-with-timeout 10\r\n");
+    client.expect("RESERVED 1 1\r\nx\r\n");
+}
+
+#[test]
+fn many_large_replies_reach_a_reader_that_comes_late() {
+    let serving = Plan::default().serve();
+    let mut client = serving.client();
+    let body = vec![b'b'; 60_000];
+    client.send(put(&body));
+    client.expect("INSERTED 1\r\n");
+    let count = 500;
+    client.send("peek 1\r\n".repeat(count) + "use last\r\n");
+    std::thread::sleep(Duration::from_millis(200));
+    for _ in 0..count {
+        client.expect("FOUND 1 60000\r\n");
+        client.expect([body.as_slice(), b"\r\n"].concat());
+    }
+    client.expect("USING last\r\n");
+}
+
+#[test]
+fn a_reader_that_takes_nothing_is_cut_off_and_disturbs_nobody() {
+    let serving = limits(|limits| limits.unsent_time = Duration::from_millis(500)).serve();
+    let (mut stuck, mut other) = (serving.client(), serving.client());
+    stuck.send(put(&vec![b'b'; 60_000]));
+    stuck.expect("INSERTED 1\r\n");
+    stuck.send("peek 1\r\n".repeat(1000));
+    let sessions = || serving.broker.turn(Millis(0)).totals().sessions;
+    let started = Instant::now();
+    while sessions() > 1 {
+        let before = Instant::now();
+        other.send("list-tube-used\r\n");
+        other.expect("USING default\r\n");
+        assert!(before.elapsed() < Duration::from_secs(2));
+        assert!(started.elapsed() < LIMIT, "the stuck reader is still there");
+    }
+    let mut rest = Vec::new();
+    let _ = stuck.stream.read_to_end(&mut rest);
+    assert!(rest.len() < 60_000 * 1000, "all replies came");
+}
+
+#[test]
+fn a_reader_that_is_too_far_behind_is_cut_off_sooner() {
+    let serving = limits(|limits| limits.unsent_bytes = 100_000).serve();
+    let mut stuck = serving.client();
+    stuck.send(put(&vec![b'b'; 60_000]));
+    stuck.expect("INSERTED 1\r\n");
+    stuck.send("peek 1\r\n".repeat(1000));
+    let sessions = || serving.broker.turn(Millis(0)).totals().sessions;
+    eventually("it is cut off", || sessions() == 0);
+}
+
+#[test]
+fn beyond_the_limit_a_client_waits_until_another_goes() {
+    let serving = limits(|limits| limits.connections = Some(2)).serve();
+    let mut clients: Vec<Client> = (0..3).map(|_| serving.client()).collect();
+    for client in &mut clients {
+        client.send("list-tube-used\r\n");
+    }
+    clients[0].expect("USING default\r\n");
+    clients[1].expect("USING default\r\n");
+    clients[2].expect_silence();
+    drop(clients.remove(0));
+    clients[1].expect("USING default\r\n");
+}
+
+#[test]
+fn a_stop_sends_the_replies_that_the_log_still_holds_back() {
+    for _ in 0..10 {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = Arc::new(PosixDisk::new(folder.path()).unwrap());
+        let mut serving = Plan { disk: Some(disk), ..Plan::default() }.serve();
+        let mut client = serving.client();
+        client.send(put(b"x").repeat(100));
+        let puts = || serving.broker.turn(Millis(0)).totals().puts;
+        eventually("the puts are under way", || puts() > 0);
+        let executed = puts();
+        assert_eq!(serving.stop(), [Ended::Stopped]);
+        let mut replies = String::new();
+        client.stream.read_to_string(&mut replies).unwrap();
+        assert!(replies.matches("INSERTED ").count() as u64 >= executed, "{replies}");
+    }
+}
+
+#[test]
+fn a_failed_log_ends_the_threads_without_a_false_reply() {
+    let disk = FaultDisk::new(1, 64 << 20);
+    let plan = Plan { disk: Some(Arc::new(disk.clone())), threads: 2, ..Plan::default() };
+    let mut serving = plan.serve();
+    let mut client = serving.client();
+    client.send(put(b"x"));
+    client.expect("INSERTED 1\r\n");
+    disk.fail_at(disk.calls() + 1);
+    client.send(put(b"y"));
+    client.expect_end();
+    let threads = std::mem::take(&mut serving.threads);
+    for thread in threads {
+        assert_eq!(thread.join().unwrap(), Ended::LogFailed);
+    }
+    assert!(serving.broker.failure().is_some());
+}
