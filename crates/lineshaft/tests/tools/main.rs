@@ -1,5 +1,5 @@
-//! The command-line tools against a running server: Debian's beanstalkd, so that they are known to
-//! work with any server of the protocol. With `LINESHAFT_TOOLS_SERVER=lineshaft`, it is Lineshaft.
+//! The command-line tools against a running server: each test is done with Lineshaft, and again with
+//! Debian's beanstalkd, because the tools have to work with any server of the protocol.
 
 #![expect(clippy::unwrap_used, reason = "a test may end there")]
 
@@ -10,7 +10,6 @@ mod work;
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -29,30 +28,17 @@ const BEANSTALKD: &str = "/usr/bin/beanstalkd";
 /// How long anything here may take.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// The server that the tools talk to, without a log; `None` when it is not installed and the test may
-/// be skipped.
-fn server_program() -> Option<Program> {
-    if lineshaft_is_chosen() {
-        return Some(Program::serve(LINESHAFT, &["--memory"]));
-    }
-    Some(Program::like_beanstalkd(tools::find_or_skip(BEANSTALKD)?, &[]))
-}
-
-/// The same with a log in `folder`, written before each reply.
-fn durable_server_program(folder: &Path) -> Option<Program> {
-    if lineshaft_is_chosen() {
-        return Some(Program::serve(LINESHAFT, &["--data"]).with(&[folder]));
-    }
-    let program = Program::like_beanstalkd(tools::find_or_skip(BEANSTALKD)?, &["-f", "0", "-b"]);
-    Some(program.with(&[folder]))
-}
-
-fn lineshaft_is_chosen() -> bool {
-    std::env::var_os("LINESHAFT_TOOLS_SERVER").is_some_and(|server| server == "lineshaft")
+/// What the tools talk to.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Lineshaft,
+    Beanstalkd,
 }
 
 /// A server and a place for files.
 struct World {
+    kind: Kind,
+    program: Program,
     /// `None` only while it is started anew.
     server: Option<Server>,
     folder: TempDir,
@@ -73,14 +59,32 @@ struct Output {
 }
 
 impl World {
-    /// `None` when there is no server to test with.
-    fn new() -> Option<World> {
-        Some(World::with(&server_program()?))
+    /// One world for each server that is installed, which keeps its jobs in memory.
+    fn each() -> impl Iterator<Item = World> {
+        [Kind::Lineshaft, Kind::Beanstalkd].into_iter().filter_map(|kind| World::new(kind, false))
     }
 
-    fn with(program: &Program) -> World {
+    /// The same with a log that is written before each reply.
+    fn each_durable() -> impl Iterator<Item = World> {
+        [Kind::Lineshaft, Kind::Beanstalkd].into_iter().filter_map(|kind| World::new(kind, true))
+    }
+
+    fn new(kind: Kind, durable: bool) -> Option<World> {
+        let folder = tempfile::tempdir().unwrap();
+        let log = tempfile::tempdir_in(folder.path()).unwrap().keep();
+        let program = match (kind, durable) {
+            (Kind::Lineshaft, false) => Program::serve(LINESHAFT, &["--memory"]),
+            (Kind::Lineshaft, true) => Program::serve(LINESHAFT, &["--data"]).with(&[&log]),
+            (Kind::Beanstalkd, _) => {
+                let path = tools::find_or_skip(BEANSTALKD)?;
+                let program = Program::like_beanstalkd(path, &[]);
+                if durable { program.with(&["-f", "0", "-b"]).with(&[&log]) } else { program }
+            }
+        };
+        // Shown when the test fails.
+        eprintln!("against {kind:?}:");
         let server = Some(program.start().unwrap());
-        World { server, folder: tempfile::tempdir().unwrap() }
+        Some(World { kind, program, server, folder })
     }
 
     fn server(&self) -> &Server {
@@ -88,16 +92,16 @@ impl World {
     }
 
     /// Ends the server without warning and starts it again on the same port.
-    fn restart(&mut self, program: &Program) {
+    fn restart(&mut self) {
         let server = self.server.take().unwrap();
         let address = server.address();
         server.kill();
         let listener = address.to_string();
-        let program = if lineshaft_is_chosen() {
-            program.clone().with(&["--only", "--beanstalk", &listener])
-        } else {
-            let (host, port) = listener.split_once(':').unwrap();
-            program.clone().with(&["-l", host, "-p", port])
+        let (host, port) = listener.split_once(':').unwrap();
+        let program = self.program.clone();
+        let program = match self.kind {
+            Kind::Lineshaft => program.with(&["--only", "--beanstalk", &listener]),
+            Kind::Beanstalkd => program.with(&["-l", host, "-p", port]),
         };
         self.server = Some(program.start_at(address).unwrap());
     }

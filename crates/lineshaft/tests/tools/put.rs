@@ -19,100 +19,108 @@ fn bodies(world: &World, queue: &str) -> Vec<String> {
 
 #[test]
 fn each_argument_is_a_job() {
-    let Some(world) = World::new() else { return };
-    let output = world.run_well(&["put", "mail", "to=ann", "", "to=bob"], b"");
-    assert!(output.stderr.starts_with("3 jobs put into mail (ids 1…3) in 0."), "{output:?}");
-    assert_eq!(output.stdout, "");
-    assert_eq!(bodies(&world, "mail"), ["to=ann", "", "to=bob"]);
-    let output = world.run_well(&["put", "--ids", "--quiet", "mail", "x", "y"], b"");
-    assert_eq!((output.stdout.as_str(), output.stderr.as_str()), ("4\n5\n", ""));
+    for world in World::each() {
+        let output = world.run_well(&["put", "mail", "to=ann", "", "to=bob"], b"");
+        assert!(output.stderr.starts_with("3 jobs put into mail (ids 1…3) in 0."), "{output:?}");
+        assert_eq!(output.stdout, "");
+        assert_eq!(bodies(&world, "mail"), ["to=ann", "", "to=bob"]);
+        let output = world.run_well(&["put", "--ids", "--quiet", "mail", "x", "y"], b"");
+        assert_eq!((output.stdout.as_str(), output.stderr.as_str()), ("4\n5\n", ""));
+    }
 }
 
 #[test]
 fn each_line_is_a_job() {
-    let Some(world) = World::new() else { return };
-    world.run_well(&["put", "mail"], b"one\n\ntwo words\r\nlast");
-    assert_eq!(bodies(&world, "mail"), ["one", "", "two words\r", "last"]);
-    world.run_well(&["put", "none"], b"");
-    assert_eq!(bodies(&world, "none"), [""; 0]);
+    for world in World::each() {
+        world.run_well(&["put", "mail"], b"one\n\ntwo words\r\nlast");
+        assert_eq!(bodies(&world, "mail"), ["one", "", "two words\r", "last"]);
+        world.run_well(&["put", "none"], b"");
+        assert_eq!(bodies(&world, "none"), [""; 0]);
+    }
 }
 
 #[test]
 fn many_lines_go_through_the_window_in_order() {
-    let Some(world) = World::new() else { return };
-    let numbers: Vec<String> = (1..=5_000).map(|number| number.to_string()).collect();
-    let input = format!("line {}\n", numbers.join("\nline "));
-    let output = world.run_well(&["put", "--ids", "mail"], input.as_bytes());
-    assert!(output.stderr.starts_with("5,000 jobs put into mail (ids 1…5000)"), "{output:?}");
-    assert_eq!(output.stdout, numbers.join("\n") + "\n");
-    assert_eq!(world.client("mail").reserve(0).unwrap().unwrap().body, b"line 1");
+    for world in World::each() {
+        let numbers: Vec<String> = (1..=5_000).map(|number| number.to_string()).collect();
+        let input = format!("line {}\n", numbers.join("\nline "));
+        let output = world.run_well(&["put", "--ids", "mail"], input.as_bytes());
+        assert!(output.stderr.starts_with("5,000 jobs put into mail (ids 1…5000)"), "{output:?}");
+        assert_eq!(output.stdout, numbers.join("\n") + "\n");
+        assert_eq!(world.client("mail").reserve(0).unwrap().unwrap().body, b"line 1");
+    }
 }
 
 #[test]
 fn a_whole_input_is_one_job() {
-    let Some(world) = World::new() else { return };
-    world.run_well(&["put", "--whole", "orders"], b"{\n  \"id\": 7\n}\n");
-    assert_eq!(bodies(&world, "orders"), ["{\n  \"id\": 7\n}\n"]);
-    let file = world.path("addresses.txt");
-    std::fs::write(&file, "ann\nbob\n").unwrap();
-    world.run_well(&["put", "--file", &file, "mail"], b"");
-    assert_eq!(bodies(&world, "mail"), ["ann", "bob"]);
-    world.run_well(&["put", "--whole", "--file", &file, "whole"], b"");
-    assert_eq!(bodies(&world, "whole"), ["ann\nbob\n"]);
+    for world in World::each() {
+        world.run_well(&["put", "--whole", "orders"], b"{\n  \"id\": 7\n}\n");
+        assert_eq!(bodies(&world, "orders"), ["{\n  \"id\": 7\n}\n"]);
+        let file = world.path("addresses.txt");
+        std::fs::write(&file, "ann\nbob\n").unwrap();
+        world.run_well(&["put", "--file", &file, "mail"], b"");
+        assert_eq!(bodies(&world, "mail"), ["ann", "bob"]);
+        world.run_well(&["put", "--whole", "--file", &file, "whole"], b"");
+        assert_eq!(bodies(&world, "whole"), ["ann\nbob\n"]);
+    }
 }
 
 #[test]
 fn jobs_get_the_chosen_schedule() {
-    let Some(world) = World::new() else { return };
-    world.run_well(&["put", "--priority", "7", "--delay", "1h", "--ttr", "2m", "q", "x"], b"");
-    world.run_well(&["put", "q", "x"], b"");
-    let values = |id: u64| {
-        ["pri", "delay", "ttr", "state"].map(|key| world.stat(&format!("stats-job {id}"), key))
-    };
-    assert_eq!(values(1), ["7", "3600", "120", "delayed"]);
-    assert_eq!(values(2), ["1024", "0", "60", "ready"]);
+    for world in World::each() {
+        world.run_well(&["put", "--priority", "7", "--delay", "1h", "--ttr", "2m", "q", "x"], b"");
+        world.run_well(&["put", "q", "x"], b"");
+        let values = |id: u64| {
+            ["pri", "delay", "ttr", "state"].map(|key| world.stat(&format!("stats-job {id}"), key))
+        };
+        assert_eq!(values(1), ["7", "3600", "120", "delayed"]);
+        assert_eq!(values(2), ["1024", "0", "60", "ready"]);
+    }
 }
 
 #[test]
 fn a_line_is_put_before_the_next_one_is_there() {
-    let Some(world) = World::new() else { return };
-    let mut tool = world.start(&["put", "--ids", "log"]);
-    let mut input = tool.child.stdin.take().unwrap();
-    for ids in ["1\n", "1\n2\n", "1\n2\n3\n"] {
-        input.write_all(b"something happened\n").unwrap();
-        wait_until("the id", || tool.printed("stdout") == ids);
+    for world in World::each() {
+        let mut tool = world.start(&["put", "--ids", "log"]);
+        let mut input = tool.child.stdin.take().unwrap();
+        for ids in ["1\n", "1\n2\n", "1\n2\n3\n"] {
+            input.write_all(b"something happened\n").unwrap();
+            wait_until("the id", || tool.printed("stdout") == ids);
+        }
+        drop(input);
+        assert!(tool.wait().status.success());
     }
-    drop(input);
-    assert!(tool.wait().status.success());
 }
 
 #[test]
 fn a_line_over_the_limit_is_named_and_the_others_are_in() {
-    let Some(world) = World::new() else { return };
-    let big = "x".repeat(70_000);
-    let input = format!("one\n{big}\nthree\n");
-    let output = world.run(&["put", "--ids", "mail"], input.as_bytes());
-    assert_eq!(output.status.code(), Some(1));
-    assert!(output.stderr.contains("2 jobs put into mail (ids 1…2)"), "{output:?}");
-    assert!(
-        output.stderr.contains("line 2 refused: 70,000 bytes is more than the 65,535 bytes"),
-        "{output:?}"
-    );
-    assert_eq!(output.stdout, "1\n\n2\n");
-    assert_eq!(bodies(&world, "mail"), ["one", "three"]);
+    for world in World::each() {
+        let big = "x".repeat(70_000);
+        let input = format!("one\n{big}\nthree\n");
+        let output = world.run(&["put", "--ids", "mail"], input.as_bytes());
+        assert_eq!(output.status.code(), Some(1));
+        assert!(output.stderr.contains("2 jobs put into mail (ids 1…2)"), "{output:?}");
+        assert!(
+            output.stderr.contains("line 2 refused: 70,000 bytes is more than the 65,535 bytes"),
+            "{output:?}"
+        );
+        assert_eq!(output.stdout, "1\n\n2\n");
+        assert_eq!(bodies(&world, "mail"), ["one", "three"]);
+    }
 }
 
 #[test]
 fn a_draining_server_is_named() {
-    let Some(world) = World::new() else { return };
-    world.server().signal(Signal::USR1).unwrap();
-    wait_until("draining", || world.stat("stats", "draining") == "true");
-    let output = world.run(&["put", "mail", "x", "y"], b"");
-    assert_eq!(output.status.code(), Some(1));
-    assert!(output.stderr.contains("0 jobs put into mail"), "{output:?}");
-    assert!(output.stderr.contains("refused: the server is draining"), "{output:?}");
-    let stats = world.run_well(&["stats"], b"");
-    assert!(stats.stdout.contains("draining"), "{stats:?}");
+    for world in World::each() {
+        world.server().signal(Signal::USR1).unwrap();
+        wait_until("draining", || world.stat("stats", "draining") == "true");
+        let output = world.run(&["put", "mail", "x", "y"], b"");
+        assert_eq!(output.status.code(), Some(1));
+        assert!(output.stderr.contains("0 jobs put into mail"), "{output:?}");
+        assert!(output.stderr.contains("refused: the server is draining"), "{output:?}");
+        let stats = world.run_well(&["stats"], b"");
+        assert!(stats.stdout.contains("draining"), "{stats:?}");
+    }
 }
 
 #[test]
@@ -148,10 +156,11 @@ fn another_kind_of_server_is_recognised() {
 
 #[test]
 fn impossible_queue_names_are_refused() {
-    let Some(world) = World::new() else { return };
-    let spaces = world.run(&["put", "my mail", "x"], b"");
-    assert!(spaces.stderr.contains("`my mail` cannot be a queue's name"), "{spaces:?}");
-    let odd = world.run(&["put", "-q", "--", "a:b", "x"], b"");
-    assert!(odd.stderr.contains("the server does not take the queue name `a:b`"), "{odd:?}");
-    assert_eq!(odd.status.code(), Some(1));
+    for world in World::each() {
+        let spaces = world.run(&["put", "my mail", "x"], b"");
+        assert!(spaces.stderr.contains("`my mail` cannot be a queue's name"), "{spaces:?}");
+        let odd = world.run(&["put", "-q", "--", "a:b", "x"], b"");
+        assert!(odd.stderr.contains("the server does not take the queue name `a:b`"), "{odd:?}");
+        assert_eq!(odd.status.code(), Some(1));
+    }
 }

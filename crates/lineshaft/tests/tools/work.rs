@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rustix::process::Signal;
 
-use super::{World, durable_server_program, server_program, wait_until};
+use super::{World, wait_until};
 
 /// What every job of these tests gives up after.
 const QUICK: [&str; 3] = ["--drain", "--backoff", "0"];
@@ -18,212 +18,227 @@ fn work<'a>(queue: &'a str, options: &[&'a str], command: &'a str) -> Vec<&'a st
 
 #[test]
 fn the_command_gets_the_job_and_finishes_it() {
-    let Some(world) = World::new() else { return };
-    world.run_well(&["put", "mail", "to=ann", "to=bob"], b"");
-    let command = "echo $(cat) $LINESHAFT_JOB_ID $LINESHAFT_QUEUE $LINESHAFT_ATTEMPT";
-    let output = world.run_well(&work("mail", &["--drain"], command), b"");
-    assert_eq!(output.stdout, "to=ann 1 mail 1\nto=bob 2 mail 1\n");
-    assert!(output.stderr.starts_with("lineshaft: 2 jobs done in "), "{output:?}");
-    assert_eq!(world.stat("stats", "current-jobs-ready"), "0");
+    for world in World::each() {
+        world.run_well(&["put", "mail", "to=ann", "to=bob"], b"");
+        let command = "echo $(cat) $LINESHAFT_JOB_ID $LINESHAFT_QUEUE $LINESHAFT_ATTEMPT";
+        let output = world.run_well(&work("mail", &["--drain"], command), b"");
+        assert_eq!(output.stdout, "to=ann 1 mail 1\nto=bob 2 mail 1\n");
+        assert!(output.stderr.starts_with("lineshaft: 2 jobs done in "), "{output:?}");
+        assert_eq!(world.stat("stats", "current-jobs-ready"), "0");
+    }
 }
 
 #[test]
 fn several_queues_are_served() {
-    let Some(world) = World::new() else { return };
-    world.run_well(&["put", "a", "x"], b"");
-    world.run_well(&["put", "b", "y"], b"");
-    world.run_well(&["put", "default", "z"], b"");
-    let command = "echo $LINESHAFT_QUEUE";
-    let output = world.run_well(&["work", "a", "b", "--drain", "--", "sh", "-c", command], b"");
-    assert_eq!(output.stdout, "a\nb\n");
-    assert_eq!(world.stat("stats-tube default", "current-jobs-ready"), "1");
+    for world in World::each() {
+        world.run_well(&["put", "a", "x"], b"");
+        world.run_well(&["put", "b", "y"], b"");
+        world.run_well(&["put", "default", "z"], b"");
+        let command = "echo $LINESHAFT_QUEUE";
+        let output = world.run_well(&["work", "a", "b", "--drain", "--", "sh", "-c", command], b"");
+        assert_eq!(output.stdout, "a\nb\n");
+        assert_eq!(world.stat("stats-tube default", "current-jobs-ready"), "1");
+    }
 }
 
 #[test]
 fn a_failing_job_is_tried_again_and_then_buried() {
-    let Some(world) = World::new() else { return };
-    world.run_well(&["put", "--priority", "9", "mail", "x"], b"");
-    let options = [&QUICK[..], &["--attempts", "3"]].concat();
-    let output = world.run(&work("mail", &options, "echo $LINESHAFT_ATTEMPT; exit 3"), b"");
-    assert_eq!(output.status.code(), Some(1));
-    assert_eq!(output.stdout, "1\n2\n3\n");
-    for line in [
-        "job 1 of mail: exit code 3, attempt 1 of 3; next one in 0 s\n",
-        "job 1 of mail: exit code 3, attempt 3 of 3; buried\n",
-        "lineshaft: 0 jobs done, 2 given back, 1 buried in ",
-    ] {
-        assert!(output.stderr.contains(line), "{output:?}");
-    }
-    let values = ["state", "pri"].map(|key| world.stat("stats-job 1", key));
-    assert_eq!(values, ["buried", "9"]);
+    for world in World::each() {
+        world.run_well(&["put", "--priority", "9", "mail", "x"], b"");
+        let options = [&QUICK[..], &["--attempts", "3"]].concat();
+        let output = world.run(&work("mail", &options, "echo $LINESHAFT_ATTEMPT; exit 3"), b"");
+        assert_eq!(output.status.code(), Some(1));
+        assert_eq!(output.stdout, "1\n2\n3\n");
+        for line in [
+            "job 1 of mail: exit code 3, attempt 1 of 3; next one in 0 s\n",
+            "job 1 of mail: exit code 3, attempt 3 of 3; buried\n",
+            "lineshaft: 0 jobs done, 2 given back, 1 buried in ",
+        ] {
+            assert!(output.stderr.contains(line), "{output:?}");
+        }
+        let values = ["state", "pri"].map(|key| world.stat("stats-job 1", key));
+        assert_eq!(values, ["buried", "9"]);
 
-    world.run_well(&["kick", "mail"], b"");
-    let output = world.run(&work("mail", &options, "kill -9 $$"), b"");
-    assert!(output.stderr.contains("killed by signal 9, attempt 4 of 3; buried"), "{output:?}");
+        world.run_well(&["kick", "mail"], b"");
+        let output = world.run(&work("mail", &options, "kill -9 $$"), b"");
+        assert!(output.stderr.contains("killed by signal 9, attempt 4 of 3; buried"), "{output:?}");
+    }
 }
 
 #[test]
 fn draining_waits_for_the_next_attempt() {
-    let Some(world) = World::new() else { return };
-    world.run_well(&["put", "mail", "x"], b"");
-    let options = ["--drain", "--backoff", "1s", "--jobs", "2"];
-    let output = world.run_well(&work("mail", &options, "[ $LINESHAFT_ATTEMPT = 2 ]"), b"");
-    assert!(output.stderr.contains("1 job done, 1 given back"), "{output:?}");
+    for world in World::each() {
+        world.run_well(&["put", "mail", "x"], b"");
+        let options = ["--drain", "--backoff", "1s", "--jobs", "2"];
+        let output = world.run_well(&work("mail", &options, "[ $LINESHAFT_ATTEMPT = 2 ]"), b"");
+        assert!(output.stderr.contains("1 job done, 1 given back"), "{output:?}");
+    }
 }
 
 #[test]
 fn commands_run_at_the_same_time() {
-    let Some(world) = World::new() else { return };
-    world.run_well(&["put", "mail", "1", "2", "3", "4"], b"");
-    let folder = world.path("");
-    // Each waits until all four have begun.
-    let command = format!(
-        "touch {folder}/$LINESHAFT_JOB_ID; \
+    for world in World::each() {
+        world.run_well(&["put", "mail", "1", "2", "3", "4"], b"");
+        let folder = world.path("started");
+        std::fs::create_dir(&folder).unwrap();
+        // Each waits until all four have begun.
+        let command = format!(
+            "touch {folder}/$LINESHAFT_JOB_ID; \
          while [ $(ls {folder} | wc -l) -lt 4 ]; do sleep 0.02; done"
-    );
-    world.run_well(&work("mail", &["--drain", "--jobs", "4"], &command), b"");
+        );
+        world.run_well(&work("mail", &["--drain", "--jobs", "4"], &command), b"");
+    }
 }
 
 #[test]
 fn the_lease_is_renewed_while_the_command_runs() {
-    let Some(world) = World::new() else { return };
-    world.run_well(&["put", "--ttr", "1s", "mail", "x"], b"");
-    let output = world.run_well(&work("mail", &["--drain"], "sleep 2.5; echo end"), b"");
-    assert_eq!(output.stdout, "end\n");
-    assert!(output.stderr.starts_with("lineshaft: 1 job done"), "{output:?}");
+    for world in World::each() {
+        world.run_well(&["put", "--ttr", "1s", "mail", "x"], b"");
+        let output = world.run_well(&work("mail", &["--drain"], "sleep 2.5; echo end"), b"");
+        assert_eq!(output.stdout, "end\n");
+        assert!(output.stderr.starts_with("lineshaft: 1 job done"), "{output:?}");
+    }
 }
 
 #[test]
 fn the_first_ctrl_c_finishes_what_runs() {
-    let Some(world) = World::new() else { return };
-    world.run_well(&["put", "mail", "x", "y"], b"");
-    let gate = world.path("gate");
-    let command = format!("while [ ! -e {gate} ]; do sleep 0.02; done");
-    let tool = world.start(&work("mail", &[], &command));
-    wait_until("a lease", || world.stat("stats", "current-jobs-reserved") == "1");
-    tool.signal(Signal::INT);
-    tool.wait_for("stopping when the running commands end");
-    std::fs::write(&gate, "").unwrap();
-    let output = tool.wait();
-    assert!(output.status.success(), "{output:?}");
-    assert!(output.stderr.contains("1 job done in"), "{output:?}");
-    assert_eq!(world.stat("stats-tube mail", "current-jobs-ready"), "1");
+    for world in World::each() {
+        world.run_well(&["put", "mail", "x", "y"], b"");
+        let gate = world.path("gate");
+        let command = format!("while [ ! -e {gate} ]; do sleep 0.02; done");
+        let tool = world.start(&work("mail", &[], &command));
+        wait_until("a lease", || world.stat("stats", "current-jobs-reserved") == "1");
+        tool.signal(Signal::INT);
+        tool.wait_for("stopping when the running commands end");
+        std::fs::write(&gate, "").unwrap();
+        let output = tool.wait();
+        assert!(output.status.success(), "{output:?}");
+        assert!(output.stderr.contains("1 job done in"), "{output:?}");
+        assert_eq!(world.stat("stats-tube mail", "current-jobs-ready"), "1");
+    }
 }
 
 #[test]
 fn an_idle_worker_stops_at_once() {
-    let Some(world) = World::new() else { return };
-    let tool = world.start(&work("mail", &["--jobs", "3"], "true"));
-    wait_until("three waiting", || world.stat("stats", "current-waiting") == "3");
-    tool.signal(Signal::TERM);
-    let output = tool.wait();
-    assert!(output.status.success(), "{output:?}");
-    assert!(output.stderr.contains("0 jobs done in"), "{output:?}");
+    for world in World::each() {
+        let tool = world.start(&work("mail", &["--jobs", "3"], "true"));
+        wait_until("three waiting", || world.stat("stats", "current-waiting") == "3");
+        tool.signal(Signal::TERM);
+        let output = tool.wait();
+        assert!(output.status.success(), "{output:?}");
+        assert!(output.stderr.contains("0 jobs done in"), "{output:?}");
+    }
 }
 
 #[test]
 fn the_second_ctrl_c_gives_the_job_back() {
-    let Some(world) = World::new() else { return };
-    world.run_well(&["put", "mail", "x"], b"");
-    let pid_file = world.path("pid");
-    // A child of the command must end with it.
-    let command =
-        format!("sleep 100 & echo $! > {pid_file}.new; mv {pid_file}.new {pid_file}; wait");
-    let tool = world.start(&work("mail", &[], &command));
-    wait_until("the command", || Path::new(&pid_file).exists());
-    tool.signal(Signal::INT);
-    tool.wait_for("again to stop them");
-    tool.signal(Signal::INT);
-    let output = tool.wait();
-    assert!(output.stderr.contains("job 1 of mail: stopped and given back"), "{output:?}");
-    let values = ["state", "releases"].map(|key| world.stat("stats-job 1", key));
-    assert_eq!(values, ["ready", "1"]);
-    let child = std::fs::read_to_string(pid_file).unwrap();
-    let process = format!("/proc/{}", child.trim());
-    wait_until("the command's child to end", || !Path::new(&process).exists());
+    for world in World::each() {
+        world.run_well(&["put", "mail", "x"], b"");
+        let pid_file = world.path("pid");
+        // A child of the command must end with it.
+        let command =
+            format!("sleep 100 & echo $! > {pid_file}.new; mv {pid_file}.new {pid_file}; wait");
+        let tool = world.start(&work("mail", &[], &command));
+        wait_until("the command", || Path::new(&pid_file).exists());
+        tool.signal(Signal::INT);
+        tool.wait_for("again to stop them");
+        tool.signal(Signal::INT);
+        let output = tool.wait();
+        assert!(output.stderr.contains("job 1 of mail: stopped and given back"), "{output:?}");
+        let values = ["state", "releases"].map(|key| world.stat("stats-job 1", key));
+        assert_eq!(values, ["ready", "1"]);
+        let child = std::fs::read_to_string(pid_file).unwrap();
+        let process = format!("/proc/{}", child.trim());
+        wait_until("the command's child to end", || !Path::new(&process).exists());
+    }
 }
 
 #[test]
 fn a_command_that_cannot_run_stops_the_work() {
-    let Some(world) = World::new() else { return };
-    world.run_well(&["put", "mail", "x"], b"");
-    let output = world.run(&["work", "mail", "--", "/no/such/program"], b"");
-    assert_eq!(output.status.code(), Some(1));
-    assert!(output.stderr.contains("cannot run `/no/such/program`: No such file"), "{output:?}");
-    assert_eq!(world.stat("stats-job 1", "state"), "ready");
+    for world in World::each() {
+        world.run_well(&["put", "mail", "x"], b"");
+        let output = world.run(&["work", "mail", "--", "/no/such/program"], b"");
+        assert_eq!(output.status.code(), Some(1));
+        assert!(
+            output.stderr.contains("cannot run `/no/such/program`: No such file"),
+            "{output:?}"
+        );
+        assert_eq!(world.stat("stats-job 1", "state"), "ready");
+    }
 }
 
 #[test]
 fn a_job_that_kills_its_workers_is_buried() {
-    let Some(world) = World::new() else { return };
-    world.run_well(&["put", "mail", "x"], b"");
-    for _ in 0..3 {
-        // The connection ends while it holds the job.
-        wait_until("the job", || world.client("mail").reserve(0).unwrap().is_some());
+    for world in World::each() {
+        world.run_well(&["put", "mail", "x"], b"");
+        for _ in 0..3 {
+            // The connection ends while it holds the job.
+            wait_until("the job", || world.client("mail").reserve(0).unwrap().is_some());
+        }
+        wait_until("the job to be back", || world.stat("stats-job 1", "state") == "ready");
+        let output = world.run(&work("mail", &["--drain", "--attempts", "3"], "echo ran"), b"");
+        assert_eq!((output.status.code(), output.stdout.as_str()), (Some(1), ""), "{output:?}");
+        assert!(output.stderr.contains("its workers vanished too often; buried"), "{output:?}");
+        assert_eq!(world.stat("stats-job 1", "state"), "buried");
     }
-    wait_until("the job to be back", || world.stat("stats-job 1", "state") == "ready");
-    let output = world.run(&work("mail", &["--drain", "--attempts", "3"], "echo ran"), b"");
-    assert_eq!((output.status.code(), output.stdout.as_str()), (Some(1), ""), "{output:?}");
-    assert!(output.stderr.contains("its workers vanished too often; buried"), "{output:?}");
-    assert_eq!(world.stat("stats-job 1", "state"), "buried");
 }
 
 #[test]
 fn a_job_of_a_server_that_lost_it_is_stopped() {
-    let Some(mut world) = World::new() else { return };
-    let program = server_program().unwrap();
-    world.run_well(&["put", "mail", "x"], b"");
-    let tool = world.start(&work("mail", &[], "sleep 100"));
-    wait_until("a lease", || world.stat("stats", "current-jobs-reserved") == "1");
-    world.restart(&program);
-    tool.wait_for("job 1 of mail: its lease was lost");
-    // The worker itself goes on.
-    world.run_well(&["put", "mail", "y"], b"");
-    wait_until("the next lease", || world.stat("stats", "current-jobs-reserved") == "1");
-    tool.signal(Signal::INT);
-    tool.wait_for("again to stop them");
-    tool.signal(Signal::INT);
-    let output = tool.wait();
-    assert!(output.stderr.contains("0 jobs done, 1 given back, 1 lost"), "{output:?}");
+    for mut world in World::each() {
+        world.run_well(&["put", "mail", "x"], b"");
+        let tool = world.start(&work("mail", &[], "sleep 100"));
+        wait_until("a lease", || world.stat("stats", "current-jobs-reserved") == "1");
+        world.restart();
+        tool.wait_for("job 1 of mail: its lease was lost");
+        // The worker itself goes on.
+        world.run_well(&["put", "mail", "y"], b"");
+        wait_until("the next lease", || world.stat("stats", "current-jobs-reserved") == "1");
+        tool.signal(Signal::INT);
+        tool.wait_for("again to stop them");
+        tool.signal(Signal::INT);
+        let output = tool.wait();
+        assert!(output.stderr.contains("0 jobs done, 1 given back, 1 lost"), "{output:?}");
+    }
 }
 
 #[test]
 fn a_job_of_a_restarted_server_is_taken_back() {
-    let log = tempfile::tempdir().unwrap();
-    let Some(program) = durable_server_program(log.path()) else { return };
-    let mut world = World::with(&program);
-    world.run_well(&["put", "mail", "x"], b"");
-    let gate = world.path("gate");
-    let command = format!("while [ ! -e {gate} ]; do sleep 0.02; done; echo ran");
-    let tool = world.start(&work("mail", &[], &command));
-    wait_until("a lease", || world.stat("stats", "current-jobs-reserved") == "1");
-    world.restart(&program);
-    tool.wait_for("connected anew and took it back");
-    std::fs::write(&gate, "").unwrap();
-    wait_until("the job to be finished", || world.stat("stats-job 1", "state").is_empty());
-    tool.signal(Signal::INT);
-    let output = tool.wait();
-    assert_eq!(output.stdout, "ran\n");
-    assert!(output.stderr.contains("1 job done in"), "{output:?}");
+    for mut world in World::each_durable() {
+        world.run_well(&["put", "mail", "x"], b"");
+        let gate = world.path("gate");
+        let command = format!("while [ ! -e {gate} ]; do sleep 0.02; done; echo ran");
+        let tool = world.start(&work("mail", &[], &command));
+        wait_until("a lease", || world.stat("stats", "current-jobs-reserved") == "1");
+        world.restart();
+        tool.wait_for("connected anew and took it back");
+        std::fs::write(&gate, "").unwrap();
+        wait_until("the job to be finished", || world.stat("stats-job 1", "state").is_empty());
+        tool.signal(Signal::INT);
+        let output = tool.wait();
+        assert_eq!(output.stdout, "ran\n");
+        assert!(output.stderr.contains("1 job done in"), "{output:?}");
+    }
 }
 
 #[test]
 fn a_command_is_stopped_when_another_worker_has_its_job() {
-    let Some(world) = World::new() else { return };
-    world.run_well(&["put", "--ttr", "1s", "mail", "x"], b"");
-    let tool = world.start(&work("mail", &[], "sleep 100"));
-    wait_until("a lease", || world.stat("stats", "current-jobs-reserved") == "1");
-    // A machine that hangs: nobody renews the lease.
-    tool.signal(Signal::STOP);
-    let mut other = world.client("mail");
-    let job = other.reserve(20).unwrap();
-    assert!(job.is_some(), "the lease did not end");
-    // So that it does not come back here, however slow this machine is.
-    other.expect("bury 1 0", "BURIED").unwrap();
-    tool.signal(Signal::CONT);
-    tool.wait_for("job 1 of mail: its lease was lost");
-    tool.signal(Signal::INT);
-    let output = tool.wait();
-    assert!(output.stderr.contains("0 jobs done, 1 lost in"), "{output:?}");
-    assert_eq!(world.stat("stats-job 1", "state"), "buried", "as the other worker left it");
+    for world in World::each() {
+        world.run_well(&["put", "--ttr", "1s", "mail", "x"], b"");
+        let tool = world.start(&work("mail", &[], "sleep 100"));
+        wait_until("a lease", || world.stat("stats", "current-jobs-reserved") == "1");
+        // A machine that hangs: nobody renews the lease.
+        tool.signal(Signal::STOP);
+        let mut other = world.client("mail");
+        let job = other.reserve(20).unwrap();
+        assert!(job.is_some(), "the lease did not end");
+        // So that it does not come back here, however slow this machine is.
+        other.expect("bury 1 0", "BURIED").unwrap();
+        tool.signal(Signal::CONT);
+        tool.wait_for("job 1 of mail: its lease was lost");
+        tool.signal(Signal::INT);
+        let output = tool.wait();
+        assert!(output.stderr.contains("0 jobs done, 1 lost in"), "{output:?}");
+        assert_eq!(world.stat("stats-job 1", "state"), "buried", "as the other worker left it");
+    }
 }

@@ -251,9 +251,12 @@ impl<'a> Slot<'a> {
             Verdict::Retry { delay_seconds } => {
                 let next = format!("next one in {}", text::seconds(delay_seconds.into()));
                 let word = LastWord::GiveBack(Schedule { priority, delay_seconds });
-                let due = Instant::now() + Duration::from_secs(delay_seconds.into()) + TICK;
-                let mut retries_due = self.shared.retries_due();
-                *retries_due = due.max(*retries_due);
+                if delay_seconds > 0 {
+                    // A little late rather than early, when the job would not be there yet.
+                    let due = Instant::now() + Duration::from_secs(delay_seconds.into()) + TICK;
+                    let mut retries_due = self.shared.retries_due();
+                    *retries_due = due.max(*retries_due);
+                }
                 (word, &self.shared.totals.given_back, next)
             }
         };
