@@ -16,6 +16,7 @@ pub(super) fn check(tree: &Tree, report: &mut Report) -> Result<()> {
     check_twins(tree, report)?;
     check_map(tree, report)?;
     check_guide(tree, report)?;
+    check_promises(tree, report)?;
     check_settings(tree, report)
 }
 
@@ -161,6 +162,23 @@ fn check_guide(tree: &Tree, report: &mut Report) -> Result<()> {
     for (path, _) in tree.ending(".md").filter(|(path, _)| path.starts_with("docs/")) {
         if path != FIRST && !linked.contains(path) {
             report.complain(path, 1, format!("{FIRST} does not link to this page"));
+        }
+    }
+    Ok(())
+}
+
+/// The tests that the page of promises names are there.
+fn check_promises(tree: &Tree, report: &mut Report) -> Result<()> {
+    const PAGE: &str = "docs/reliability.md";
+    for (number, line) in prose(tree.text(PAGE)?) {
+        let quoted = line.split('`').skip(1).step_by(2);
+        let is_name =
+            |text: &str| text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+        for name in quoted.filter(|text| text.contains('_') && is_name(text)) {
+            let definition = format!("fn {name}(");
+            if !tree.ending(".rs").any(|(_, text)| text.contains(&definition)) {
+                report.complain(PAGE, number, format!("there is no test `{name}`"));
+            }
         }
     }
     Ok(())
