@@ -198,7 +198,12 @@ impl Turn<'_> {
 
     /// Takes this ready, delayed or buried job, from any queue, paused or not.
     pub fn take_job(&mut self, session: SessionId, id: JobId) -> Result<Grant, Refusal> {
-        let core = &mut *self.core;
+        let state = self.core.engine.job_status(id).map(|status| status.facts.state);
+        let core = match state {
+            // That it is not set aside any more must last, and so needs room.
+            Ok(State::Delayed | State::Buried) => self.core_for_update()?,
+            Ok(State::Ready | State::Leased) | Err(NotFound) => &mut *self.core,
+        };
         let taken = core.engine.take_job(session, id, &mut core.effects);
         core.settle();
         match taken {

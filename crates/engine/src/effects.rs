@@ -9,7 +9,7 @@ use crate::job::Body;
 pub enum Record {
     /// A new job: all of [`crate::Engine::facts`] and its body.
     Put(JobSlot),
-    /// A job's facts changed (given back, buried, kicked).
+    /// A job's facts changed (given back, buried, kicked, taken while it was set aside).
     Update(JobSlot),
     /// Only a job's counters changed (taken, timed out). Nobody waits for this to be durable.
     Count(JobSlot),

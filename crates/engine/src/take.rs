@@ -97,11 +97,18 @@ impl Engine {
         effects: &mut Effects,
     ) -> Result<Handout, NotFound> {
         let slot = self.slot(id)?;
-        if self.job(slot).state == State::Leased {
+        let state = self.job(slot).state;
+        if state == State::Leased {
             return Err(NotFound);
         }
         self.delist(slot);
-        Ok(self.hand_out(slot, session, effects))
+        let handout = self.hand_out(slot, session, effects);
+        if state != State::Ready {
+            // It is not delayed or buried any more, whatever becomes of the lease; without this a
+            // restart would set aside again what was seen ready.
+            effects.records.push(Record::Update(slot));
+        }
+        Ok(handout)
     }
 
     /// Leases a job that is in no list to a session.

@@ -364,6 +364,8 @@ fn records_tell_what_must_last() {
     world.taken(session);
     world.bury(session, id);
     assert_eq!(world.records(), [Record::Count(slot), Record::Update(slot)]);
+    world.act(|engine, effects| engine.take_job(session, id, effects)).expect("it is buried");
+    assert_eq!(world.records(), [Record::Count(slot), Record::Update(slot)]);
     world.finish(session, id);
     assert_eq!(world.records(), [Record::Finish(slot, queue)]);
 }
