@@ -105,6 +105,7 @@ impl FaultDisk {
     }
 
     /// An independent disk with the same contents and plans.
+    #[must_use]
     pub fn fork(&self) -> FaultDisk {
         FaultDisk(Arc::new(Mutex::new(self.state().clone())))
     }

@@ -77,8 +77,9 @@ pub(crate) struct Cursor {
     place: Place,
     /// It met damage: this segment and all after it stay.
     stopped: bool,
-    /// Bytes scanned, and clients' bytes appended, since the threshold was passed.
-    scanned_bytes: u64,
+    /// Bytes that may be scanned: 2.2 for each that clients appended. It may run into debt by a slice, and is
+    /// not saved up while there is nothing to do.
+    credit_bytes: i64,
     client_bytes_before: u64,
     /// Copying stopped with so many bytes available, which were too few; it waits for more.
     starved_at: Option<u64>,
@@ -102,18 +103,18 @@ impl Log {
             return false;
         }
         let data_bytes = self.segments.kept_bytes();
-        let exceeds =
-            |tenths: u64| data_bytes > live_bytes * tenths / 10 + self.segments.segment_bytes;
+        let segment = self.segments.segment_bytes;
+        let exceeds = |tenths: u64| data_bytes > live_bytes * tenths / 10 + segment;
+        let new_client_bytes = client_bytes - cursor.client_bytes_before;
+        cursor.client_bytes_before = client_bytes;
+        cursor.credit_bytes += (new_client_bytes * 22 / 10) as i64;
+        if !exceeds(14) {
+            cursor.credit_bytes = cursor.credit_bytes.min(0);
+        }
         if self.segments.is_short() && exceeds(11) || exceeds(20) {
             return true;
         }
-        if !exceeds(14) {
-            cursor.scanned_bytes = 0;
-            cursor.client_bytes_before = client_bytes;
-            return false;
-        }
-        let client_bytes = client_bytes - cursor.client_bytes_before;
-        dead || cursor.scanned_bytes <= client_bytes * 22 / 10
+        exceeds(14) && (dead || cursor.credit_bytes >= 0)
     }
 
     /// Reads the next piece of the oldest segment. To be called without the owner's lock. None: the log has
@@ -217,7 +218,7 @@ impl Log {
             }
         }
         cursor.place = slice.next;
-        cursor.scanned_bytes += slice.scanned_bytes;
+        cursor.credit_bytes -= slice.scanned_bytes as i64;
         if slice.last {
             if open.live.live_in(slice.segment) > 0 {
                 cursor.stopped = true;

@@ -178,7 +178,7 @@ fn misplaced_bytes_are_seen() {
                 match result {
                     Ok(cut) => assert!(!cut, "{what}: durable entries were cut"),
                     Err(error) => {
-                        assert!(matches!(error, OpenError::Damaged { .. }), "{what}: {error}")
+                        assert!(matches!(error, OpenError::Damaged { .. }), "{what}: {error}");
                     }
                 }
             }
@@ -278,7 +278,7 @@ fn a_missing_segment_is_named() {
         options: b"",
     };
     for id in 1..=12 {
-        log.put(1000, QUEUE, &meta(id), &[1; 100_000]);
+        log.put(1000, QUEUE, &meta(id), &vec![1; 100_000]);
         log.commit_step(1000).unwrap();
     }
     let last = log.written().segment();

@@ -192,6 +192,8 @@ pub struct World {
     pub body_bytes_max: u64,
     /// How many jobs there should be.
     pub jobs_aim: usize,
+    /// Only single puts, no body far larger than the rest.
+    pub plain: bool,
 }
 
 impl World {
@@ -215,6 +217,7 @@ impl World {
             ids_spent: 1,
             body_bytes_max: 40_000,
             jobs_aim: 40,
+            plain: false,
         })
     }
 
@@ -258,8 +261,10 @@ impl World {
 
     /// Puts one job or, fanned out, several; false: refused.
     pub fn put(&mut self) -> bool {
-        let n = if self.random.one_in(6) { 1 + self.random.below(3) } else { 1 };
+        let fans_out = self.random.one_in(6) && !self.plain;
+        let n = if fans_out { 1 + self.random.below(3) } else { 1 };
         let max = match self.random.below(40) {
+            _ if self.plain => self.body_bytes_max,
             0 => 400_000.min(self.body_bytes_max * 10),
             1..10 => 50,
             _ => self.body_bytes_max,
@@ -386,8 +391,7 @@ impl World {
             0..8 if !crowded => {
                 self.put();
             }
-            0..8 => self.finish(1),
-            8..12 => self.finish(1),
+            0..12 => self.finish(1),
             12 => self.finish(3),
             13 | 14 => self.update(),
             15 | 16 => self.count(),

@@ -1,0 +1,100 @@
+//! The committer's threads on the real disk.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use lineshaft_log::{Committer, Log, Meta, Position, PosixDisk, QueueRef, Settings, Sync};
+
+const QUEUE: QueueRef<'static> = QueueRef { number: 0, name: b"default" };
+const WAIT: Duration = Duration::from_secs(20);
+
+fn meta(id: u64) -> Meta<'static> {
+    Meta { id, priority: 0, ttr: 60, created_ms: 1, due_ms: 0, state: 0, options: b"" }
+}
+
+struct Running {
+    log: Arc<Log>,
+    committer: Committer,
+    progress: mpsc::Receiver<()>,
+}
+
+fn run(folder: &std::path::Path, sync: Sync) -> Running {
+    let disk = Arc::new(PosixDisk::new(folder).unwrap());
+    let settings = Settings { segment_bytes: 256 << 10, bytes_max: None, sync };
+    let log = Arc::new(Log::open(disk, settings, 1, &mut |_| ()).unwrap().0);
+    let (tell, progress) = mpsc::channel();
+    let tell = Mutex::new(tell);
+    let start = Instant::now();
+    let committer = Committer::spawn(
+        Arc::clone(&log),
+        Arc::new(move || 1 + start.elapsed().as_millis() as u64),
+        Arc::new(move || {
+            // Nobody listens at the end.
+            let _ = tell.lock().unwrap().send(());
+        }),
+    )
+    .unwrap();
+    Running { log, committer, progress }
+}
+
+impl Running {
+    /// Waits for news until the condition holds.
+    fn wait(&self, mut until: impl FnMut(&Log) -> bool) {
+        let limit = Instant::now() + WAIT;
+        while !until(&self.log) {
+            assert!(Instant::now() < limit, "nothing happened: {:?}", self.log);
+            // The helper's work is not news to owners; so look again after a while.
+            let _ = self.progress.recv_timeout(Duration::from_millis(50));
+        }
+    }
+}
+
+#[test]
+fn appends_become_durable_without_help() {
+    let folder = tempfile::tempdir().unwrap();
+    for sync in [Sync::Always, Sync::Every(Duration::from_millis(30)), Sync::Never] {
+        let running = run(folder.path(), sync);
+        let mut last = Position(0);
+        for id in 1..=3000 {
+            running.wait(|log| log.admits_put(200) && !log.lags());
+            last = running.log.put(1, QUEUE, &meta(id), &[1; 200]).1;
+            if id % 100 == 0 {
+                running.log.wake();
+            }
+        }
+        running.wait(|log| log.released() >= last);
+        if sync == Sync::Never {
+            running.log.want_durable(last);
+        }
+        running.wait(|log| log.durable() >= last);
+        assert!(running.log.failure().is_none());
+        running.committer.stop();
+        running.log.close(1, 3001).unwrap();
+    }
+}
+
+#[test]
+fn a_count_alone_is_written_within_a_second_or_two() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = run(folder.path(), Sync::Always);
+    let (target, position) = running.log.put(1, QUEUE, &meta(1), b"body");
+    running.log.wake();
+    running.wait(|log| log.durable() >= position);
+    running.log.count(1, target, b"taken once");
+    running.log.wake();
+    // A mark may come first, but a mark is not synced.
+    running.wait(|log| log.durable().0 > position.0 + 56);
+}
+
+#[test]
+fn idle_writes_a_mark_and_then_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = run(folder.path(), Sync::Always);
+    let position = running.log.put(1, QUEUE, &meta(1), b"body").1;
+    running.log.wake();
+    running.wait(|log| log.written().0 == position.0 + 56);
+    assert_eq!(running.log.durable(), position);
+    assert_eq!(running.log.next_step_ms(), None);
+}
