@@ -1,1 +1,34 @@
-//! Whole-system simulation on a simulated disk and clock.
+//! Whole-system simulation: the broker and its log, beanstalkd sessions, clients, network, disk
+//! and clock in one thread, driven by one seed, beside a model that says what must be seen.
+//!
+//! A run takes random steps: clients write, bytes arrive in pieces, replies leave, time passes, the
+//! log commits, prepares and reclaims; power fails, calls of the disk fail, the disk fills up.
+//! Every reply is compared with the model's. After each restart the recovered jobs must be those
+//! of some prefix of what happened that contains all that anybody was told. In the end the trouble
+//! stops, and everything that is left must be delivered and ended.
+//!
+//! The same seed makes the same run, bit for bit. `cargo run -p lineshaft-sim -- SEED --trace`
+//! tells its story.
+
+mod finale;
+mod link;
+mod lives;
+mod mailbox;
+mod model;
+mod plan;
+mod rng;
+mod runner;
+mod sabotage;
+mod steps;
+mod storage;
+mod trace;
+mod trouble;
+mod workload;
+mod world;
+
+pub use runner::{Broken, Options, run, run_many};
+pub use sabotage::Sabotage;
+pub use world::Summary;
+
+/// What a step leads to: a broken promise is told in words.
+type Checked = Result<(), String>;

@@ -1,0 +1,154 @@
+//! One simulated connection: a client, two half-connections that keep bytes for a while, and the
+//! server's side with its session and outbox.
+
+use std::collections::VecDeque;
+
+use beanstalk::Session;
+use broker::{Body, Outbox, Position, SessionId};
+
+use crate::model::{Need, Place};
+use crate::workload::Client;
+
+/// Bytes that the server's socket takes before the client reads.
+const SOCKET_BYTES_MAX: usize = 8 * 1024;
+
+/// Longer replies are handed over in a part that is shared instead of copied.
+const SHARED_BYTES_MIN: usize = 17 * 1024;
+
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) number: u64,
+    pub(crate) client: Client,
+    pub(crate) session: Session,
+    pub(crate) id: SessionId,
+    /// The session is open in the broker and in the model.
+    pub(crate) is_open: bool,
+    /// Presented to the session and left by it.
+    pub(crate) inbox: Vec<u8>,
+    /// The session could go on with the inbox since an event came.
+    pub(crate) inbox_is_due: bool,
+    pub(crate) to_server: VecDeque<u8>,
+    pub(crate) client_ended: bool,
+    pub(crate) end_was_seen: bool,
+    pub(crate) outbox: Outbox,
+    /// Bytes in the outbox as they must leave, and where each reply begins and what it rests on.
+    expected: VecDeque<u8>,
+    rests: VecDeque<(u64, Need)>,
+    entered: u64,
+    left: u64,
+    to_client: VecDeque<u8>,
+}
+
+/// What a session answered to one call, with the positions its replies wait for.
+#[derive(Debug, Default)]
+pub(crate) struct Answer {
+    pieces: Vec<(Position, Vec<u8>)>,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Answer {
+    /// Empties an outbox that a session was given for one call.
+    pub(crate) fn from(mut outbox: Outbox) -> Self {
+        let mut answer = Self::default();
+        let mut after = Position::default();
+        loop {
+            let piece = outbox.sendable(after).to_vec();
+            if piece.is_empty() {
+                match outbox.waits_for(after) {
+                    Some(later) => after = later,
+                    None => break,
+                }
+            } else {
+                outbox.advance(piece.len());
+                answer.bytes.extend_from_slice(&piece);
+                answer.pieces.push((after, piece));
+            }
+        }
+        assert!(outbox.is_empty(), "bytes that wait for nothing can leave");
+        answer
+    }
+}
+
+impl Link {
+    pub(crate) fn new(number: u64, client: Client, session: Session) -> Self {
+        let id = session.id();
+        Self {
+            number,
+            client,
+            session,
+            id,
+            is_open: true,
+            inbox: Vec::new(),
+            inbox_is_due: false,
+            to_server: VecDeque::new(),
+            client_ended: false,
+            end_was_seen: false,
+            outbox: Outbox::default(),
+            expected: VecDeque::new(),
+            rests: VecDeque::new(),
+            entered: 0,
+            left: 0,
+            to_client: VecDeque::new(),
+        }
+    }
+
+    /// The low half of a session's number is its place in the engine's table.
+    pub(crate) fn place(&self) -> Place {
+        self.id.0 as Place
+    }
+
+    /// Puts what was checked into the outbox that the connection has for all its life.
+    pub(crate) fn accept(&mut self, answer: &Answer, replies: &[(usize, Need)]) {
+        for (after, bytes) in &answer.pieces {
+            if bytes.len() >= SHARED_BYTES_MIN {
+                let (head, rest) = bytes.split_at(7);
+                let (body, tail) = rest.split_at(rest.len() - 2);
+                self.outbox.reply_with_body(*after, head, &Body::from(body), tail);
+            } else {
+                self.outbox.reply(*after, bytes);
+            }
+            self.expected.extend(bytes);
+        }
+        for (len, need) in replies {
+            self.rests.push_back((self.entered, *need));
+            self.entered += *len as u64;
+        }
+    }
+
+    /// Moves up to `max` bytes from the outbox to the socket. Returns them, and the largest part
+    /// of the history that one of the replies among them rests on.
+    pub(crate) fn send(
+        &mut self,
+        released: Position,
+        max: usize,
+    ) -> Result<(Vec<u8>, Need), String> {
+        let room = SOCKET_BYTES_MAX.saturating_sub(self.to_client.len()).min(max);
+        let free = self.outbox.sendable(released);
+        let bytes = free[..free.len().min(room)].to_vec();
+        self.outbox.advance(bytes.len());
+        if !self.expected.drain(..bytes.len()).eq(bytes.iter().copied()) {
+            return Err(format!("connection {}: the outbox changed its bytes", self.number));
+        }
+        self.left += bytes.len() as u64;
+        self.to_client.extend(&bytes);
+        let mut need = 0;
+        while let Some((start, rests_on)) = self.rests.front()
+            && *start < self.left
+        {
+            need = need.max(*rests_on);
+            self.rests.pop_front();
+        }
+        Ok((bytes, need))
+    }
+
+    /// Bytes that the client takes from its socket.
+    pub(crate) fn receive(&mut self, max: usize) -> Vec<u8> {
+        let count = self.to_client.len().min(max);
+        self.to_client.drain(..count).collect()
+    }
+
+    /// Whether everything that the server said has reached the client.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.outbox.is_empty() && self.to_client.is_empty()
+    }
+}

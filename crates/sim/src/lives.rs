@@ -1,0 +1,215 @@
+//! The end of one process and the beginning of the next: crashes, clean stops, recovery, and
+//! whether what was recovered is what was promised.
+
+use std::collections::BTreeMap;
+
+use broker::{Broker, Millis};
+
+use crate::model::{Image, Model, Recovered, Setting};
+use crate::plan::Storage;
+use crate::storage::Death;
+use crate::world::{Process, World};
+use crate::{Checked, Sabotage};
+
+/// The wall clock may be wrong by so much when a process starts.
+const CLOCK_STEP_MS: u64 = 3_600_000;
+
+/// Crashes in a row during recovery.
+const RECOVERY_CRASHES_MAX: u64 = 3;
+
+impl World {
+    /// The process dies, and another one starts.
+    pub(crate) fn die(&mut self, death: Death) -> Checked {
+        self.trace.note(format_args!("{death:?}"));
+        let death = self.end_disk(death);
+        self.model.history.require(self.cellar.survives(death));
+        self.sabotage_tail();
+        // Sessions do not say good-bye, nor does the broker.
+        self.links.clear();
+        self.start_again()
+    }
+
+    /// Power that was lost by plan makes a power loss of any death.
+    fn end_disk(&mut self, death: Death) -> Death {
+        let disk = &self.cellar.disk;
+        if death == Death::PowerLoss || disk.has_crashed() {
+            disk.crash();
+            Death::PowerLoss
+        } else {
+            disk.restart();
+            Death::Killed
+        }
+    }
+
+    /// Sabotage: the newest bytes of the newest segments are lost, though they were synced.
+    fn sabotage_tail(&mut self) {
+        if self.options.sabotage != Sabotage::LostTail {
+            return;
+        }
+        for name in self.cellar.disk.names() {
+            let Some(mut bytes) = self.cellar.disk.bytes(&name) else { continue };
+            if name.ends_with(".seg")
+                && let Some(end) = bytes.iter().rposition(|byte| *byte != 0)
+                && end > 8192
+            {
+                bytes[end - 2000..].fill(0);
+                self.cellar.disk.set_bytes(&name, bytes);
+            }
+        }
+    }
+
+    /// Everybody is sent away, what they were told becomes durable, and another process starts.
+    pub(crate) fn stop_cleanly(&mut self) -> Checked {
+        self.trace.note(format_args!("clean stop"));
+        while !self.links.is_empty() {
+            self.disconnect(0)?;
+        }
+        let closed = self.process.broker.close(Millis(self.now));
+        self.model.history.end_group();
+        match closed {
+            Ok(()) => {
+                let end = self.model.history.newest();
+                self.cellar.told(end);
+                let next = self.model.next_number();
+                let disturbed = self.summary.crashed_recoveries;
+                let death = if self.rng.coin() { Death::Killed } else { Death::PowerLoss };
+                // A clean stop is durable whatever `sync` says.
+                self.model.history.require(end);
+                self.end_disk(death);
+                self.start_again()?;
+                // An opening that did not come to its end may have used up ids.
+                let undisturbed = self.summary.crashed_recoveries == disturbed;
+                if self.model.next_id != next && undisturbed && !self.options.is_sabotaged() {
+                    return Err(format!(
+                        "ids go on at {} after a clean stop, not at {next}",
+                        self.model.next_id
+                    ));
+                }
+                Ok(())
+            }
+            Err(failure) if self.cellar.was_disturbed() => {
+                self.trace.note(format_args!("the stop fails: {failure}"));
+                self.die(Death::PowerLoss)
+            }
+            Err(failure) => Err(format!("a clean stop failed: {failure}")),
+        }
+    }
+
+    fn start_again(&mut self) -> Checked {
+        self.summary.restarts += 1;
+        self.cellar.undisturb();
+        let Storage::Durable(sync) = self.plan.storage else {
+            return Err("memory does not outlive a process".into());
+        };
+        // Time goes on while nobody serves, and the wall clock may be set meanwhile.
+        let wall = match self.rng.below(4) {
+            0 => self.now + self.rng.below(2 * CLOCK_STEP_MS) - CLOCK_STEP_MS,
+            _ => self.now + self.rng.below(3000),
+        };
+        let crashes = if self.rng.one_in(3) { self.rng.between(1, RECOVERY_CRASHES_MAX) } else { 0 };
+        for attempt in 0.. {
+            if attempt < crashes {
+                self.model.expect_shortage();
+                let call = self.cellar.disk.calls() + self.rng.between(1, 30);
+                if self.rng.one_in(3) {
+                    self.cellar.disk.fail_at(call);
+                } else {
+                    self.cellar.disk.crash_at(call);
+                }
+            }
+            let opened = Broker::open(self.cellar.options(sync), Millis(wall));
+            match opened {
+                Ok((broker, report)) => {
+                    self.trace.note(format_args!("recovered {report:?}"));
+                    self.cellar.disk.plan_nothing();
+                    if self.cellar.disk.has_crashed() {
+                        // Power went away in a step of the opening that may fail.
+                        drop(broker);
+                        self.cellar.disk.crash();
+                        self.summary.crashed_recoveries += 1;
+                        continue;
+                    }
+                    return self.begin(broker, wall, report.next_id);
+                }
+                Err(error) if attempt < crashes => {
+                    self.trace.note(format_args!("recovery fails: {error}"));
+                    self.summary.crashed_recoveries += 1;
+                    let death = if self.rng.coin() { Death::Killed } else { Death::PowerLoss };
+                    self.end_disk(death);
+                }
+                Err(error) => return Err(format!("recovery is refused: {error}")),
+            }
+        }
+        unreachable!("the last attempt is not disturbed")
+    }
+
+    /// A new process serves: what it found must be what the old one promised.
+    fn begin(&mut self, broker: Broker, wall: u64, next_id: u64) -> Checked {
+        let now = wall.max(broker.last_time().0);
+        self.now = now;
+        self.process = Process::new(broker.clone(), self.plan.max_job_size, now);
+        let mut turn = broker.turn(Millis(now));
+        while turn.advance() {}
+        let mut images = BTreeMap::new();
+        for id in 1..self.model.next_id {
+            if let Some(image) = Image::seen(&turn, id) {
+                images.insert(id, image);
+            }
+        }
+        let totals = turn.totals();
+        let total = totals.ready + totals.delayed + totals.buried + totals.leased;
+        if total != images.len() as u64 || totals.leased > 0 {
+            return Err(format!(
+                "{total} jobs were recovered, {} of them held, but only {} were ever put",
+                totals.leased,
+                images.len()
+            ));
+        }
+        turn.check_invariants();
+        let tubes = turn.queue_names().map(|name| String::from_utf8_lossy(name).into()).collect();
+        drop(turn);
+        let end = self.model.history.explain(&images, now)?;
+        self.summary.recovered_jobs += total;
+        self.summary.lost_changes += (self.model.history.len() - end) as u64;
+        self.trace.note(format_args!(
+            "of {} changes {end} survived, {} were required; {total} jobs",
+            self.model.history.len(),
+            self.model.history.required(),
+        ));
+        let newest = images.keys().next_back().copied().unwrap_or(0);
+        let next_id = next_id.max(newest + 1);
+        if next_id < self.model.next_id {
+            return Err(format!("id {next_id} is dealt again after a restart"));
+        }
+        let setting = Setting { started: now, ..self.model.setting.clone() };
+        self.model.restart(now, setting, Recovered { images, next_id, tubes });
+        self.cellar.begin();
+        self.gather_first_letters()
+    }
+
+    fn gather_first_letters(&mut self) -> Checked {
+        self.ring()?;
+        self.check_deeply()
+    }
+
+    /// Compares every job of the model with the broker's.
+    pub(crate) fn compare_jobs(&self, turn: &broker::Turn<'_>) -> Checked {
+        for (id, job) in &self.model.jobs {
+            let expected = Image::of(job);
+            match Image::seen(turn, *id) {
+                Some(seen) if seen == expected => {}
+                seen => {
+                    return Err(format!("job {id} is {seen:?}\n  the model says {expected:?}"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Model {
+    /// The name of the first tube that still has jobs.
+    pub(crate) fn tube_with_jobs(&self) -> Option<String> {
+        self.jobs.values().next().map(|job| job.tube.to_string())
+    }
+}

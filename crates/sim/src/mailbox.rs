@@ -1,0 +1,39 @@
+//! Where the broker leaves events for the simulated connections.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use broker::{Event, Mailbox, Millis, SessionId};
+
+/// What one simulated I/O thread was told.
+#[derive(Debug, Default)]
+pub(crate) struct Letters {
+    pub(crate) events: VecDeque<(SessionId, Event)>,
+    pub(crate) alarm: Option<Millis>,
+    /// Held replies may leave.
+    pub(crate) released: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Letterbox(Mutex<Letters>);
+
+impl Letterbox {
+    pub(crate) fn open(&self) -> MutexGuard<'_, Letters> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Mailbox for Letterbox {
+    fn deliver(&self, session: SessionId, event: Event) {
+        self.open().events.push_back((session, event));
+    }
+
+    fn released(&self) {
+        self.open().released = true;
+    }
+
+    fn alarm(&self, at: Millis) {
+        let mut letters = self.open();
+        letters.alarm = Some(letters.alarm.map_or(at, |known| known.min(at)));
+    }
+}

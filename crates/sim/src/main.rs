@@ -1,0 +1,65 @@
+//! `lineshaft-sim SEED [--steps N] [--trace]` replays one seed;
+//! `lineshaft-sim --seeds N [--from S] [--steps N] [--threads N]` runs many.
+
+use std::process::ExitCode;
+
+use lineshaft_sim::{Options, run, run_many};
+
+const USAGE: &str = "usage: lineshaft-sim SEED [--steps N] [--trace]
+       lineshaft-sim --seeds N [--from S] [--steps N] [--threads N]";
+
+fn main() -> ExitCode {
+    match Request::read(std::env::args().skip(1)) {
+        Some(request) => request.serve(),
+        None => {
+            eprintln!("{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+struct Request {
+    first: u64,
+    seeds: Option<u64>,
+    threads: u64,
+    options: Options,
+}
+
+impl Request {
+    fn read(mut arguments: impl Iterator<Item = String>) -> Option<Self> {
+        let mut request = Self { first: 0, seeds: None, threads: 2, options: Options::default() };
+        let mut seed = None;
+        while let Some(argument) = arguments.next() {
+            let mut number = || arguments.next()?.parse::<u64>().ok();
+            match argument.as_str() {
+                "--trace" => request.options.trace = true,
+                "--steps" => request.options.steps = number()?,
+                "--seeds" => request.seeds = Some(number()?),
+                "--from" => request.first = number()?,
+                "--threads" => request.threads = number()?.max(1),
+                text => seed = Some(text.parse().ok()?),
+            }
+        }
+        if let Some(seed) = seed {
+            request.first = seed;
+        }
+        (seed.is_some() != request.seeds.is_some()).then_some(request)
+    }
+
+    fn serve(self) -> ExitCode {
+        let ran = match self.seeds {
+            Some(count) => run_many(self.first, count, self.threads, self.options),
+            None => run(self.first, self.options),
+        };
+        match ran {
+            Ok(summary) => {
+                println!("{summary:#?}");
+                ExitCode::SUCCESS
+            }
+            Err(broken) => {
+                println!("{broken}");
+                ExitCode::FAILURE
+            }
+        }
+    }
+}

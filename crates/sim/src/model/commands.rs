@@ -1,0 +1,257 @@
+//! What each command does and answers (spec beanstalkd 3).
+
+use super::jobs::NoJob;
+use super::session::{Expected, Observed};
+use super::wire::{Command, is_name};
+use super::{Job, Model, Need, Place, Reading, State};
+
+impl Model {
+    pub(super) fn execute(
+        &mut self,
+        place: Place,
+        command: Command,
+        observed: &mut Observed<'_>,
+    ) -> Result<(), String> {
+        if let Some(counter) = counter(&command) {
+            self.count(counter);
+        }
+        let used = self.conn(place).used.clone();
+        // Requests that add to the log may be refused while it has no room; nothing changes then.
+        let refusal = match &command {
+            Command::Release { .. } | Command::Kick(_) | Command::KickJob(_) => "OUT_OF_MEMORY",
+            Command::ReserveJob(_) => "OUT_OF_MEMORY",
+            Command::Bury { .. } => "INTERNAL_ERROR",
+            _ => "",
+        };
+        if self.is_refused(refusal, observed)? {
+            return Ok(());
+        }
+        let reply = match command {
+            Command::Unknown => Expected::line("UNKNOWN_COMMAND", 0),
+            Command::Bad => Expected::line("BAD_FORMAT", 0),
+            Command::Put { size, .. } if size > self.setting.max_job_size => {
+                self.conn(place).reading = Reading::Skip(u64::from(size) + 2);
+                return Ok(());
+            }
+            Command::Put { garbage: true, .. } => Expected::line("BAD_FORMAT", 0),
+            Command::Put { pri, delay, ttr, size, .. } => {
+                let conn = self.conn(place);
+                conn.is_producer = true;
+                conn.reading = Reading::Body { pri, delay, ttr, size: size as usize };
+                return Ok(());
+            }
+            Command::Use(name) => self.use_tube(place, &name),
+            Command::Watch(name) => self.watch(place, &name),
+            Command::Ignore(name) => self.ignore(place, &name),
+            Command::Reserve => match self.reserve(place, None) {
+                Some(reply) => reply,
+                None => return Ok(()),
+            },
+            Command::ReserveWithTimeout(seconds) => {
+                match self.reserve(place, u32::try_from(seconds).ok()) {
+                    Some(reply) => reply,
+                    None => return Ok(()),
+                }
+            }
+            Command::ReserveJob(id) => match self.reserve_job(place, id) {
+                Ok(reply) => {
+                    self.conn(place).is_worker = true;
+                    reply
+                }
+                Err(need) => Expected::line("NOT_FOUND", need),
+            },
+            Command::Delete(id) => outcome("DELETED", self.delete(place, id)),
+            Command::Release { id, pri, delay } => {
+                outcome("RELEASED", self.release(place, id, pri, delay))
+            }
+            Command::Bury { id, pri } => outcome("BURIED", self.bury(place, id, pri)),
+            Command::Touch(id) => outcome("TOUCHED", self.touch(place, id)),
+            Command::KickJob(id) => outcome("KICKED", self.kick_job(id)),
+            Command::Kick(bound) => {
+                let count = self.kick(&used, bound);
+                Expected::line(&format!("KICKED {count}"), self.history.tube_need(&used))
+            }
+            Command::Peek(id) => self.found(Some(id), self.denial(id)),
+            Command::PeekReady => {
+                let first = self.first(place, |id, job| {
+                    (job.state == State::Ready).then_some((u64::from(job.pri), id))
+                });
+                self.found(first, self.history.tube_need(&used))
+            }
+            Command::PeekDelayed => {
+                let first = self.first(place, |id, job| match job.state {
+                    State::Delayed { due } => Some((due, id)),
+                    _ => None,
+                });
+                self.found(first, self.history.tube_need(&used))
+            }
+            Command::PeekBuried => {
+                let first = self.first(place, |id, job| match job.state {
+                    State::Buried { order } => Some((order, id)),
+                    _ => None,
+                });
+                self.found(first, self.history.tube_need(&used))
+            }
+            Command::StatsJob(id) => match self.jobs.get(&id) {
+                Some(job) => Expected::lines(self.stats_job_text(id), job.need),
+                None => Expected::line("NOT_FOUND", self.denial(id)),
+            },
+            Command::StatsTube(name) if self.tubes.contains_key(name.as_str()) => {
+                Expected::lines(self.stats_tube_text(&name), 0)
+            }
+            Command::StatsTube(_) => Expected::line("NOT_FOUND", 0),
+            Command::Stats => Expected::lines(self.stats_text(), 0),
+            Command::ListTubes => {
+                let names = self.tubes_by_age();
+                Expected::lines(Self::list_text(names.iter().map(|name| &**name)), 0)
+            }
+            Command::ListTubesWatched => {
+                let names = &self.conn(place).watched;
+                Expected::lines(Self::list_text(names.iter().map(|name| &**name)), 0)
+            }
+            Command::ListTubeUsed => Expected::line(&format!("USING {used}"), 0),
+            Command::PauseTube { name, .. } if !is_name(&name) => Expected::line("BAD_FORMAT", 0),
+            Command::PauseTube { name, seconds } => {
+                let word = if self.pause(&name, seconds) { "PAUSED" } else { "NOT_FOUND" };
+                Expected::line(word, 0)
+            }
+            Command::Quit => {
+                self.close_conn(place);
+                return Ok(());
+            }
+        };
+        observed.take(&reply)
+    }
+
+    fn is_refused(&mut self, word: &str, observed: &mut Observed<'_>) -> Result<bool, String> {
+        let refused = !word.is_empty() && observed.is_next(word);
+        if refused {
+            if !self.may_refuse {
+                return Err(format!("{word} although the disk has room"));
+            }
+            self.refusals += 1;
+            observed.take(&Expected::line(word, 0))?;
+        }
+        Ok(refused)
+    }
+
+    /// The body of a put is here, `whole` with the two bytes that end it.
+    pub(super) fn finish_put(
+        &mut self,
+        place: Place,
+        job: Job,
+        whole: &[u8],
+        observed: &mut Observed<'_>,
+    ) -> Result<(), String> {
+        if !whole.ends_with(b"\r\n") {
+            self.next_id += 1;
+            return observed.take(&Expected::line("EXPECTED_CRLF", 0));
+        }
+        if self.is_refused("OUT_OF_MEMORY", observed)? {
+            self.next_id += 1;
+            return Ok(());
+        }
+        let tube = self.conn(place).used.clone();
+        let id = self.put(&tube, job);
+        // The job may have gone to this very connection's neighbours already, but not away.
+        let need = self.jobs[&id].need;
+        observed.take(&Expected::line(&format!("INSERTED {id}"), need))
+    }
+
+    fn use_tube(&mut self, place: Place, name: &str) -> Expected {
+        let next = self.create_tube(name);
+        let last = std::mem::replace(&mut self.conn(place).used, next);
+        self.drop_tube_if_unwanted(&last);
+        Expected::line(&format!("USING {name}"), 0)
+    }
+
+    fn watch(&mut self, place: Place, name: &str) -> Expected {
+        let name = self.create_tube(name);
+        let watched = &mut self.conn(place).watched;
+        if !watched.contains(&name) {
+            watched.push(name);
+        }
+        Expected::line(&format!("WATCHING {}", watched.len()), 0)
+    }
+
+    fn ignore(&mut self, place: Place, name: &str) -> Expected {
+        let watched = &mut self.conn(place).watched;
+        if let Some(index) = watched.iter().position(|tube| &**tube == name) {
+            if watched.len() == 1 {
+                return Expected::line("NOT_IGNORED", 0);
+            }
+            let tube = watched.remove(index);
+            self.drop_tube_if_unwanted(&tube);
+        }
+        Expected::line(&format!("WATCHING {}", self.conn(place).watched.len()), 0)
+    }
+
+    /// The reply, or none yet.
+    fn reserve(&mut self, place: Place, seconds: Option<u32>) -> Option<Expected> {
+        let conn = self.conn(place);
+        conn.is_worker = true;
+        // A half-closed connection does not wait.
+        let seconds = if conn.input_ended { Some(0) } else { seconds };
+        match self.take(place, seconds) {
+            Ok(reply) => Some(reply),
+            Err(NoJob::TimedOut) => {
+                Some(Expected::line("TIMED_OUT", self.denial_of_watched(place)))
+            }
+            Err(NoJob::DeadlineSoon) => Some(Expected::line("DEADLINE_SOON", 0)),
+            Err(NoJob::Waiting) => None,
+        }
+    }
+
+    fn first(&self, place: Place, key: impl Fn(u64, &Job) -> Option<(u64, u64)>) -> Option<u64> {
+        let used = &self.conns[&place].used;
+        let in_tube = self.jobs.iter().filter(|(_, job)| job.tube == *used);
+        in_tube.filter_map(|(id, job)| key(*id, job)).min().map(|(_, id)| id)
+    }
+
+    fn found(&self, id: Option<u64>, denial: Need) -> Expected {
+        match id.and_then(|id| Some((id, self.jobs.get(&id)?))) {
+            Some((id, job)) => Expected::with_body("FOUND", id, &job.body, job.need),
+            None => Expected::line("NOT_FOUND", denial),
+        }
+    }
+}
+
+fn outcome(done: &str, outcome: Result<Need, Need>) -> Expected {
+    match outcome {
+        Ok(need) => Expected::line(done, need),
+        Err(need) => Expected::line("NOT_FOUND", need),
+    }
+}
+
+/// What `stats` counts a command as (spec beanstalkd 5.2).
+fn counter(command: &Command) -> Option<&'static str> {
+    Some(match command {
+        Command::Put { .. } => "put",
+        Command::Use(_) => "use",
+        Command::Watch(_) => "watch",
+        Command::Ignore(_) => "ignore",
+        Command::Reserve => "reserve",
+        Command::ReserveWithTimeout(_) => "reserve-with-timeout",
+        Command::Delete(_) => "delete",
+        Command::Release { .. } => "release",
+        Command::Bury { .. } => "bury",
+        Command::Touch(_) => "touch",
+        Command::Peek(_) => "peek",
+        Command::PeekReady => "peek-ready",
+        Command::PeekDelayed => "peek-delayed",
+        Command::PeekBuried => "peek-buried",
+        Command::Kick(_) => "kick",
+        Command::StatsJob(_) => "stats-job",
+        Command::StatsTube(_) => "stats-tube",
+        Command::Stats => "stats",
+        Command::ListTubes => "list-tubes",
+        Command::ListTubeUsed => "list-tube-used",
+        Command::ListTubesWatched => "list-tubes-watched",
+        Command::PauseTube { .. } => "pause-tube",
+        Command::Unknown
+        | Command::Bad
+        | Command::ReserveJob(_)
+        | Command::KickJob(_)
+        | Command::Quit => return None,
+    })
+}

@@ -1,0 +1,242 @@
+//! The model's side of a connection: from bytes to commands, and replies against what was seen.
+
+use std::collections::VecDeque;
+
+use super::wire;
+use super::{Conn, Model, Need, Place, Reading};
+
+/// A reply as it must be, and what it rests on.
+#[derive(Clone, Debug)]
+pub(crate) struct Expected {
+    text: Text,
+    need: Need,
+}
+
+#[derive(Clone, Debug)]
+enum Text {
+    Exact(Vec<u8>),
+    /// The lines of an `OK` reply; a value of `*` may be any number.
+    Lines(String),
+}
+
+impl Expected {
+    pub(super) fn line(text: &str, need: Need) -> Self {
+        Self { text: Text::Exact(format!("{text}\r\n").into_bytes()), need }
+    }
+
+    pub(super) fn lines(text: String, need: Need) -> Self {
+        Self { text: Text::Lines(text), need }
+    }
+
+    pub(super) fn with_body(word: &str, id: u64, body: &[u8], need: Need) -> Self {
+        let mut text = format!("{word} {id} {}\r\n", body.len()).into_bytes();
+        text.extend_from_slice(body);
+        text.extend_from_slice(b"\r\n");
+        Self { text: Text::Exact(text), need }
+    }
+}
+
+/// What the real thing answered to one batch of input.
+#[derive(Debug)]
+pub(crate) struct Observed<'a> {
+    bytes: &'a [u8],
+    /// The length of each reply that was recognised, and what it rests on.
+    pub(crate) replies: Vec<(usize, Need)>,
+}
+
+impl<'a> Observed<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, replies: Vec::new() }
+    }
+
+    pub(super) fn is_next(&self, text: &str) -> bool {
+        self.bytes.starts_with(text.as_bytes())
+    }
+
+    /// The next reply must be this one.
+    pub(super) fn take(&mut self, expected: &Expected) -> Result<(), String> {
+        let len = match &expected.text {
+            Text::Exact(text) if self.bytes.starts_with(text) => text.len(),
+            Text::Exact(text) => return Err(mismatch(text, self.bytes)),
+            Text::Lines(text) => {
+                matching_lines(text, self.bytes).ok_or_else(|| mismatch(text.as_bytes(), self.bytes))?
+            }
+        };
+        self.bytes = &self.bytes[len..];
+        self.replies.push((len, expected.need));
+        Ok(())
+    }
+
+    /// Nothing may be left over.
+    pub(crate) fn end(&self) -> Result<(), String> {
+        if self.bytes.is_empty() { Ok(()) } else { Err(mismatch(b"", self.bytes)) }
+    }
+}
+
+fn mismatch(expected: &[u8], seen: &[u8]) -> String {
+    let seen = &seen[..seen.len().min(expected.len() + 200)];
+    format!(
+        "expected the reply \"{}\"\n     but it begins with \"{}\"",
+        expected.escape_ascii(),
+        seen.escape_ascii()
+    )
+}
+
+/// The length of an `OK` reply at the front of `seen` that has these lines.
+fn matching_lines(expected: &str, seen: &[u8]) -> Option<usize> {
+    let head_end = seen.windows(2).position(|pair| pair == b"\r\n")?;
+    let head = std::str::from_utf8(&seen[..head_end]).ok()?;
+    let len: usize = head.strip_prefix("OK ")?.parse().ok()?;
+    let text = std::str::from_utf8(seen.get(head_end + 2..head_end + 2 + len)?).ok()?;
+    let end = head_end + 2 + len;
+    let ends_well = seen.get(end..end + 2)? == b"\r\n" && text.ends_with('\n');
+    let same = |expected: &str, seen: &str| match expected.strip_suffix('*') {
+        Some(key) => seen.strip_prefix(key).is_some_and(|value| value.parse::<u64>().is_ok()),
+        None => seen == expected,
+    };
+    let same_lines = text.lines().count() == expected.lines().count()
+        && expected.lines().zip(text.lines()).all(|(expected, seen)| same(expected, seen));
+    (ends_well && same_lines).then_some(end + 2)
+}
+
+impl Model {
+    pub(crate) fn open_conn(&mut self, place: Place) {
+        let default = self.create_tube("default");
+        self.count("connections");
+        let conn = Conn {
+            buffer: VecDeque::new(),
+            reading: Reading::Line,
+            used: default.clone(),
+            watched: vec![default],
+            waiting: None,
+            event: None,
+            is_producer: false,
+            is_worker: false,
+            input_ended: false,
+        };
+        let before = self.conns.insert(place, conn);
+        assert!(before.is_none(), "a session's place is its own while it is open");
+    }
+
+    /// Bytes were presented to the session; what it answered must be this.
+    pub(crate) fn input(
+        &mut self,
+        place: Place,
+        bytes: &[u8],
+        observed: &mut Observed<'_>,
+    ) -> Result<(), String> {
+        self.conn(place).buffer.extend(bytes);
+        while self.is_reading(place) && self.step(place, observed)? {}
+        self.end_if_drained(place);
+        Ok(())
+    }
+
+    fn is_reading(&self, place: Place) -> bool {
+        self.conns.get(&place).is_some_and(Conn::is_idle)
+    }
+
+    /// Deals with one line or body, if it is complete.
+    fn step(&mut self, place: Place, observed: &mut Observed<'_>) -> Result<bool, String> {
+        let conn = self.conn(place);
+        match conn.reading {
+            Reading::Line => {
+                let Some(line) = conn.take_line() else { return Ok(false) };
+                let command = if line.len() > 222 { wire::Command::Bad } else { wire::parse(&line) };
+                self.execute(place, command, observed)?;
+            }
+            Reading::Skip(left) => {
+                let count = left.min(conn.buffer.len() as u64);
+                conn.buffer.drain(..count as usize);
+                if count < left {
+                    conn.reading = Reading::Skip(left - count);
+                    return Ok(false);
+                }
+                conn.reading = Reading::Line;
+                observed.take(&Expected::line("JOB_TOO_BIG", 0))?;
+            }
+            Reading::Body { pri, delay, ttr, size } => {
+                if conn.buffer.len() < size + 2 {
+                    return Ok(false);
+                }
+                let body: Vec<u8> = conn.buffer.drain(..size + 2).collect();
+                conn.reading = Reading::Line;
+                self.finish_put(place, Model::new_job(pri, delay, ttr, &body[..size]), &body, observed)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// The event that the connection waited for was handed to the session.
+    pub(crate) fn event(&mut self, place: Place, observed: &mut Observed<'_>) -> Result<(), String> {
+        let reply = self.conn(place).event.take().ok_or("an event came that nothing asked for")?;
+        observed.take(&reply)?;
+        self.end_if_drained(place);
+        Ok(())
+    }
+
+    /// The peer sends no more.
+    pub(crate) fn end_of_input(
+        &mut self,
+        place: Place,
+        observed: &mut Observed<'_>,
+    ) -> Result<(), String> {
+        let denial = self.denial_of_watched(place);
+        let conn = self.conn(place);
+        conn.input_ended = true;
+        if conn.waiting.take().is_some() {
+            observed.take(&Expected::line("TIMED_OUT", denial))?;
+        } else if conn.is_idle() {
+            // The beginning of something that will never be complete.
+            self.close_conn(place);
+            return Ok(());
+        }
+        self.end_if_drained(place);
+        Ok(())
+    }
+
+    /// A connection whose peer sends no more ends when it has nothing more to do.
+    fn end_if_drained(&mut self, place: Place) {
+        let Some(conn) = self.conns.get(&place) else { return };
+        // While it reads, what is in the buffer is incomplete; otherwise it will be read later.
+        let is_drained = conn.buffer.is_empty();
+        if conn.input_ended && conn.is_idle() && is_drained {
+            self.close_conn(place);
+        }
+    }
+
+    /// What is left after the last input is of no use when the peer sends no more.
+    pub(crate) fn is_open(&self, place: Place) -> bool {
+        self.conns.contains_key(&place)
+    }
+
+    /// The connection is gone: what it holds goes back, counted as nothing.
+    pub(crate) fn close_conn(&mut self, place: Place) {
+        let held = self.held(place);
+        let Some(conn) = self.conns.remove(&place) else { return };
+        if let Reading::Body { .. } = conn.reading {
+            self.next_id += 1;
+        }
+        for (_, id) in held {
+            self.offer(id);
+        }
+        self.drop_tube_if_unwanted(&conn.used);
+        for tube in &conn.watched {
+            self.drop_tube_if_unwanted(tube);
+        }
+    }
+}
+
+impl Conn {
+    /// Neither waits nor has an answer on its way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.waiting.is_none() && self.event.is_none()
+    }
+
+    fn take_line(&mut self) -> Option<Vec<u8>> {
+        let bytes = self.buffer.make_contiguous();
+        let end = bytes.windows(2).position(|pair| pair == b"\r\n")?;
+        let line: Vec<u8> = self.buffer.drain(..end).collect();
+        self.buffer.drain(..2);
+        Some(line)
+    }
+}

@@ -1,0 +1,110 @@
+//! What kind of run a seed makes: how many clients, how hard the disk's life is, what is frequent.
+
+use std::time::Duration;
+
+use log::Sync;
+
+use crate::rng::Rng;
+
+/// How the run's broker keeps its jobs.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Storage {
+    Memory,
+    Durable(Sync),
+}
+
+/// The frequencies of steps; only their proportions matter.
+#[derive(Clone, Debug)]
+pub(crate) struct Weights {
+    pub(crate) connect: u64,
+    pub(crate) write: u64,
+    pub(crate) deliver: u64,
+    pub(crate) event: u64,
+    pub(crate) send: u64,
+    pub(crate) read: u64,
+    pub(crate) wait: u64,
+    pub(crate) half_close: u64,
+    pub(crate) disconnect: u64,
+    pub(crate) commit: u64,
+    pub(crate) prepare: u64,
+    pub(crate) reclaim: u64,
+    pub(crate) kill: u64,
+    pub(crate) power: u64,
+    pub(crate) clean_stop: u64,
+    /// Power fails, or a call fails, at some call to come.
+    pub(crate) plan_crash: u64,
+    pub(crate) plan_failure: u64,
+    pub(crate) fill_disk: u64,
+    pub(crate) empty_disk: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) storage: Storage,
+    pub(crate) clients_max: u64,
+    pub(crate) tubes: u64,
+    pub(crate) max_job_size: u32,
+    /// Bodies are mostly below this.
+    pub(crate) body_bytes: u64,
+    /// Commands that a client may write in one step.
+    pub(crate) pipeline: u64,
+    /// Clients write nonsense now and then.
+    pub(crate) garbage: bool,
+    pub(crate) weights: Weights,
+}
+
+impl Plan {
+    pub(crate) fn new(rng: &mut Rng) -> Self {
+        let storage = match rng.below(10) {
+            0..2 => Storage::Memory,
+            2..8 => Storage::Durable(Sync::Always),
+            8 => Storage::Durable(Sync::Every(Duration::from_millis(rng.between(1, 200)))),
+            _ => Storage::Durable(Sync::Never),
+        };
+        let heavy = rng.one_in(3);
+        let max_job_size = *rng.pick(&[100, 65_535, 65_535, 65_535, 400_000]);
+        Self {
+            storage,
+            clients_max: rng.between(1, 8),
+            tubes: rng.between(1, 4),
+            max_job_size,
+            body_bytes: if heavy { 12_000 } else { *rng.pick(&[1, 20, 300, 2000]) },
+            pipeline: *rng.pick(&[1, 3, 12]),
+            garbage: rng.one_in(3),
+            weights: Weights::new(storage, rng),
+        }
+    }
+}
+
+impl Weights {
+    fn new(storage: Storage, rng: &mut Rng) -> Self {
+        let durable = storage != Storage::Memory;
+        // Each kind of trouble is absent from some runs, so that it cannot hide the others.
+        let mut trouble = |weight: u64| if durable && rng.coin() { weight } else { 0 };
+        let (kill, power, clean_stop) = (trouble(2), trouble(3), trouble(1));
+        let (plan_crash, plan_failure) = (trouble(4), trouble(2));
+        let fill_disk = trouble(1) * u64::from(rng.one_in(3));
+        let log = u64::from(durable);
+        Self {
+            connect: 20,
+            write: *rng.pick(&[60, 120, 200]),
+            deliver: 150,
+            event: 60,
+            send: 100,
+            read: 80,
+            wait: *rng.pick(&[20, 60]),
+            half_close: *rng.pick(&[0, 4]),
+            disconnect: *rng.pick(&[1, 6]),
+            commit: log * *rng.pick(&[10, 40, 150]),
+            prepare: log * *rng.pick(&[5, 30]),
+            reclaim: log * *rng.pick(&[0, 20, 100]),
+            kill,
+            power,
+            clean_stop,
+            plan_crash,
+            plan_failure,
+            fill_disk,
+            empty_disk: fill_disk * 3,
+        }
+    }
+}

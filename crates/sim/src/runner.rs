@@ -1,0 +1,128 @@
+//! Runs one seed, or many of them on several threads.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::Sabotage;
+use crate::world::{Summary, World};
+
+/// How a run is made.
+#[derive(Copy, Clone, Debug)]
+pub struct Options {
+    /// Random steps before the finale.
+    pub steps: u64,
+    /// Prints the story.
+    pub trace: bool,
+    /// A promise to break.
+    pub sabotage: Sabotage,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { steps: 600, trace: false, sabotage: Sabotage::None }
+    }
+}
+
+/// A promise was broken.
+#[derive(Clone, Debug)]
+pub struct Broken {
+    /// The seed of the run.
+    pub seed: u64,
+    /// Its steps, as asked for.
+    pub steps: u64,
+    /// What was wrong.
+    pub problem: String,
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, steps, problem } = self;
+        write!(
+            f,
+            "seed {seed}: {problem}\nreplay it with: \
+             cargo run -p lineshaft-sim -- {seed} --steps {steps} --trace"
+        )
+    }
+}
+
+/// Makes the run of one seed.
+pub fn run(seed: u64, options: Options) -> Result<Summary, Broken> {
+    let broken = |problem| Broken { seed, steps: options.steps, problem };
+    // A panic of the engine's own assertions is a broken promise like any other. The world is not
+    // looked at again after it.
+    let ran = catch_unwind(AssertUnwindSafe(|| {
+        let mut world = World::new(seed, options)?;
+        world.run(options.steps)?;
+        world.finish()?;
+        world.summary.hash = world.trace.hash();
+        world.summary.refusals = world.model.refusals;
+        Ok(world.summary)
+    }));
+    match ran {
+        Ok(result) => result.map_err(broken),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+            Err(broken(format!("panic: {}", text.unwrap_or_default())))
+        }
+    }
+}
+
+/// Makes the runs of `count` seeds from `first` on, on so many threads; stops at the first broken
+/// promise. The sum of what the runs did.
+pub fn run_many(first: u64, count: u64, threads: u64, options: Options) -> Result<Summary, Broken> {
+    let next = AtomicU64::new(0);
+    let sum = Mutex::new(Ok(Summary::default()));
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    if index >= count {
+                        return;
+                    }
+                    let ran = run(first.wrapping_add(index), options);
+                    let mut sum = sum.lock().expect("no thread panics while it adds up");
+                    match (&mut *sum, ran) {
+                        (Ok(sum), Ok(summary)) => sum.add(&summary),
+                        (Ok(_), Err(broken)) => *sum = Err(broken),
+                        (Err(_), _) => {}
+                    }
+                    if sum.is_err() {
+                        next.store(count, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    sum.into_inner().expect("no thread panics while it adds up")
+}
+
+impl Summary {
+    fn add(&mut self, other: &Self) {
+        let Self {
+            steps,
+            replies,
+            restarts,
+            crashed_recoveries,
+            failures,
+            reclaimed,
+            refusals,
+            recovered_jobs,
+            lost_changes,
+            hash,
+        } = other;
+        self.steps += steps;
+        self.replies += replies;
+        self.restarts += restarts;
+        self.crashed_recoveries += crashed_recoveries;
+        self.failures += failures;
+        self.reclaimed += reclaimed;
+        self.refusals += refusals;
+        self.recovered_jobs += recovered_jobs;
+        self.lost_changes += lost_changes;
+        self.hash ^= hash;
+    }
+}

@@ -1,0 +1,155 @@
+//! Which step the world takes next.
+
+use crate::Checked;
+use crate::storage::Death;
+use crate::workload::Client;
+use crate::world::World;
+
+/// Every so many steps everything is compared.
+const STEPS_BETWEEN_DEEP_CHECKS: u64 = 64;
+
+#[derive(Copy, Clone, Debug)]
+pub(crate) enum Step {
+    Connect,
+    Write,
+    Deliver,
+    Event,
+    Send,
+    Read,
+    Wait,
+    HalfClose,
+    Disconnect,
+    Commit,
+    Prepare,
+    Reclaim,
+    Die(Death),
+    CleanStop,
+    PlanCrash,
+    PlanFailure,
+    FillDisk,
+    EmptyDisk,
+}
+
+impl World {
+    /// Takes so many random steps.
+    pub(crate) fn run(&mut self, steps: u64) -> Checked {
+        for _ in 0..steps {
+            self.summary.steps += 1;
+            self.step()?;
+            if self.summary.steps.is_multiple_of(STEPS_BETWEEN_DEEP_CHECKS) {
+                self.check_deeply()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn step(&mut self) -> Checked {
+        let weights = &self.plan.weights;
+        let step = self.rng.weighted(&[
+            (weights.connect, Step::Connect),
+            (weights.write, Step::Write),
+            (weights.deliver, Step::Deliver),
+            (weights.event, Step::Event),
+            (weights.send, Step::Send),
+            (weights.read, Step::Read),
+            (weights.wait, Step::Wait),
+            (weights.half_close, Step::HalfClose),
+            (weights.disconnect, Step::Disconnect),
+            (weights.commit, Step::Commit),
+            (weights.prepare, Step::Prepare),
+            (weights.reclaim, Step::Reclaim),
+            (weights.kill, Step::Die(Death::Killed)),
+            (weights.power, Step::Die(Death::PowerLoss)),
+            (weights.clean_stop, Step::CleanStop),
+            (weights.plan_crash, Step::PlanCrash),
+            (weights.plan_failure, Step::PlanFailure),
+            (weights.fill_disk, Step::FillDisk),
+            (weights.empty_disk, Step::EmptyDisk),
+        ]);
+        self.take(step)?;
+        self.close_finished()
+    }
+
+    /// One of the steps in which the log takes no part.
+    pub(crate) fn any_client_step(&mut self) -> Checked {
+        let step = *self.rng.pick(&[Step::Write, Step::Deliver, Step::Event, Step::Send, Step::Read]);
+        self.take(step)
+    }
+
+    fn take(&mut self, step: Step) -> Checked {
+        match step {
+            Step::Connect => {
+                if (self.links.len() as u64) < self.plan.clients_max {
+                    let client = Client::new(&mut self.rng);
+                    self.connect(client)?;
+                }
+            }
+            Step::Deliver => self.deliver_to_some()?,
+            Step::Event => {
+                if self.has_events() {
+                    let mailbox = self.rng.index(2);
+                    self.with_turn(|world, turn| world.deliver_event(mailbox, turn))?;
+                }
+            }
+            Step::Wait => {
+                let millis = match self.rng.below(10) {
+                    0 => self.rng.below(3000),
+                    1 => 1000,
+                    2 => 0,
+                    _ => self.rng.below(40),
+                };
+                self.pass_time(millis)?;
+            }
+            Step::Commit => self.commit()?,
+            Step::Prepare => self.prepare()?,
+            Step::Reclaim => drop(self.reclaim()?),
+            Step::Die(death) => self.die(death)?,
+            Step::CleanStop => self.stop_cleanly()?,
+            Step::PlanCrash | Step::PlanFailure => self.plan_trouble(step),
+            Step::FillDisk => self.fill_disk(),
+            Step::EmptyDisk => self.empty_disk(),
+            Step::Write | Step::Send | Step::Read | Step::HalfClose | Step::Disconnect => {
+                if !self.links.is_empty() {
+                    let index = self.rng.index(self.links.len());
+                    self.take_at_link(step, index)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn take_at_link(&mut self, step: Step, index: usize) -> Checked {
+        match step {
+            Step::Write => self.client_writes(index),
+            Step::Send => {
+                let max = *self.rng.pick(&[1, 7, 1000, 100_000]);
+                self.send(index, max)?;
+            }
+            Step::Read => {
+                if !self.links[index].client.is_slow || self.rng.one_in(5) {
+                    let max = *self.rng.pick(&[1, 30, 5000, 100_000]);
+                    self.client_reads(index, max);
+                }
+            }
+            Step::HalfClose => self.links[index].client_ended = true,
+            _ => self.disconnect(index)?,
+        }
+        Ok(())
+    }
+
+    /// Bytes arrive on one or several connections; one turn serves them all.
+    fn deliver_to_some(&mut self) -> Checked {
+        if self.links.is_empty() {
+            return Ok(());
+        }
+        let count = self.rng.between(1, 3).min(self.links.len() as u64);
+        self.with_turn(|world, turn| {
+            for _ in 0..count {
+                let index = world.rng.index(world.links.len());
+                let max = *world.rng.pick(&[1, 2, 10, 100, 5000, 100_000, 100_000]);
+                world.deliver(index, max, turn)?;
+            }
+            Ok(())
+        })
+    }
+}

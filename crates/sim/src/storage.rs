@@ -1,0 +1,234 @@
+//! The broker's log in the simulated world: its disk, the steps that threads would take, and how
+//! much of what happened must have survived.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use broker::{Broker, Millis, Position};
+use log::{FaultDisk, Settings, Sync};
+
+use crate::model::{Image, Need, Shelf};
+use crate::plan::{Plan, Storage};
+use crate::world::World;
+use crate::{Checked, Options, Sabotage};
+
+/// Bytes of the simulated disk, unless it is being filled up.
+pub(crate) const DISK_BYTES: u64 = 48 << 20;
+
+#[derive(Debug)]
+pub(crate) struct Cellar {
+    pub(crate) disk: FaultDisk,
+    pub(crate) storage: Storage,
+    sabotage: Sabotage,
+    /// What clients were told rests on so much of the history.
+    told: Need,
+    /// So much of it was synced.
+    durable: Need,
+    /// Ends of the history that were written but not synced, and when they were.
+    written: VecDeque<(u64, Need)>,
+    pub(crate) is_full: bool,
+    /// Trouble was planned for a call of the disk.
+    pub(crate) is_disturbed: bool,
+}
+
+/// How a process ends without being asked.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Death {
+    /// The kernel lives on, with what was written.
+    Killed,
+    /// Only what was synced is certain.
+    PowerLoss,
+}
+
+impl Cellar {
+    pub(crate) fn new(seed: u64, plan: &Plan, options: &Options) -> Self {
+        Self {
+            disk: FaultDisk::new(seed, DISK_BYTES),
+            storage: plan.storage,
+            sabotage: options.sabotage,
+            told: 0,
+            durable: 0,
+            written: VecDeque::new(),
+            is_full: false,
+            is_disturbed: false,
+        }
+    }
+
+    pub(crate) fn first_broker(&mut self, now: u64) -> Result<Broker, String> {
+        match self.storage {
+            Storage::Memory => Ok(Broker::memory(Millis(now))),
+            Storage::Durable(sync) => {
+                let options = self.options(sync);
+                let (broker, _) = Broker::open(options, Millis(now))
+                    .map_err(|error| format!("an empty disk was refused: {error}"))?;
+                Ok(broker)
+            }
+        }
+    }
+
+    pub(crate) fn options(&self, sync: Sync) -> broker::Options {
+        let disk: Arc<dyn log::Disk> = match self.sabotage {
+            Sabotage::LyingSync => Arc::new(crate::sabotage::LyingDisk(self.disk.clone())),
+            Sabotage::None | Sabotage::EarlyReplies | Sabotage::LostTail => {
+                Arc::new(self.disk.clone())
+            }
+        };
+        let log = Settings { segment_bytes: 1, bytes_max: None, sync };
+        broker::Options { disk, log, clock: None }
+    }
+
+    /// Up to where replies may leave.
+    pub(crate) fn released(&self, broker: &Broker) -> Position {
+        match self.sabotage {
+            Sabotage::EarlyReplies => Position(u64::MAX),
+            Sabotage::None | Sabotage::LyingSync | Sabotage::LostTail => broker.released(),
+        }
+    }
+
+    /// A reply that rests on so much left the process.
+    pub(crate) fn told(&mut self, need: Need) {
+        self.told = self.told.max(need);
+    }
+
+    /// What must have survived. A kernel that lives on has all that was written; otherwise only
+    /// what was synced is certain, and with `Always` nobody was told more.
+    pub(crate) fn survives(&self, death: Death) -> Need {
+        match (death, self.storage) {
+            (Death::PowerLoss, Storage::Durable(Sync::Every(_) | Sync::Never)) => self.durable,
+            (Death::PowerLoss | Death::Killed, _) => self.told.max(self.durable),
+        }
+    }
+
+    /// A new process knows all that it found to be durable.
+    pub(crate) fn begin(&mut self) {
+        self.told = 0;
+        self.durable = 0;
+        self.written.clear();
+    }
+
+    fn committed(&mut self, now: u64, end: Need, committed: log::Committed) -> Checked {
+        // A mark is written without a sync; it holds nothing of the history.
+        let before = self.written.back().map_or(self.durable, |(_, end)| *end);
+        if committed.wrote && end > before {
+            self.written.push_back((now, end));
+        }
+        if committed.synced {
+            self.durable = end;
+            self.written.clear();
+        }
+        let Storage::Durable(sync) = self.storage else { return Ok(()) };
+        let Some((since, _)) = self.written.front() else { return Ok(()) };
+        let late = match sync {
+            Sync::Always => true,
+            Sync::Every(period) => Duration::from_millis(now - since) >= period,
+            Sync::Never => false,
+        };
+        if late { Err(format!("what was written at {since} is not synced at {now}")) } else { Ok(()) }
+    }
+}
+
+impl World {
+    pub(crate) fn is_durable(&self) -> bool {
+        self.plan.storage != Storage::Memory
+    }
+
+    /// One round of the committer.
+    pub(crate) fn commit(&mut self) -> Checked {
+        let before = self.process.broker.released();
+        let done = self.process.broker.commit_step(Millis(self.now));
+        self.model.history.end_group();
+        self.trace.note(format_args!("commit {done:?} disk {}", self.cellar.disk.calls()));
+        if self.is_durable()
+            && let Ok(committed) = done
+        {
+            let end = self.model.history.newest();
+            self.cellar.committed(self.now, end, committed)?;
+        }
+        let told = self.process.mailboxes.iter().all(|mailbox| std::mem::take(&mut mailbox.open().released));
+        if done.is_ok() && self.process.broker.released() > before && !told {
+            return Err("replies were released and nobody was told".into());
+        }
+        self.look_for_failure()
+    }
+
+    pub(crate) fn prepare(&mut self) -> Checked {
+        let done = self.process.broker.prepare_step();
+        self.trace.note(format_args!("prepare {done:?} disk {}", self.cellar.disk.calls()));
+        if done.is_ok() && !self.cellar.is_full && !self.cellar.was_disturbed() {
+            // Whatever was refused for want of room is admitted again.
+            self.model.may_refuse = false;
+        }
+        self.look_for_failure()
+    }
+
+    /// Copies one slice of the oldest segment, if the log wants it; whether it did.
+    pub(crate) fn reclaim(&mut self) -> Result<bool, String> {
+        // The copy takes a turn of its own, at this moment.
+        self.ring()?;
+        let done = self.process.broker.reclaim_step(Millis(self.now));
+        self.trace.note(format_args!("reclaim {done:?}"));
+        let copied = done.map_err(|error| format!("reclaim: {error}"))?;
+        self.summary.reclaimed += u64::from(copied);
+        self.look_for_failure()?;
+        Ok(copied)
+    }
+
+    /// A log that failed must have been made to fail; the process ends then.
+    fn look_for_failure(&mut self) -> Checked {
+        if self.is_durable() && self.cellar.disk.has_crashed() {
+            return self.die(Death::PowerLoss);
+        }
+        let Some(failure) = self.process.broker.failure() else { return Ok(()) };
+        if !self.cellar.was_disturbed() {
+            return Err(format!("the log failed by itself: {failure}"));
+        }
+        self.summary.failures += 1;
+        // Nothing leaves any more but what was released before. Some steps may follow before the
+        // process is gone.
+        let released = self.cellar.released(&self.process.broker);
+        for _ in 0..self.rng.below(4) {
+            self.any_client_step()?;
+        }
+        self.process.broker.commit_step(Millis(self.now)).expect_err("a failure is final");
+        if self.cellar.released(&self.process.broker) != released {
+            return Err("replies were released after the log had failed".into());
+        }
+        let death = match self.rng.below(2) {
+            0 => Death::Killed,
+            _ => Death::PowerLoss,
+        };
+        self.die(death)
+    }
+}
+
+impl Image {
+    /// A job as the broker shows it.
+    pub(crate) fn seen(turn: &broker::Turn<'_>, id: u64) -> Option<Self> {
+        let (status, _) = turn.job_status(broker::JobId(id)).ok()?;
+        let (peeked, _) = turn.peek(broker::JobId(id)).ok()?;
+        let facts = status.facts;
+        assert_eq!((facts.id.0, facts.order), (id, id), "a job is numbered as it was put");
+        let counters = facts.counters;
+        Some(Self {
+            tube: String::from_utf8_lossy(turn.queue_name(status.queue)).into(),
+            pri: facts.priority,
+            delay: facts.delay_s,
+            ttr: facts.ttr_s,
+            created: facts.created.0,
+            body: peeked.body.as_ref().into(),
+            shelf: match facts.state {
+                broker::State::Ready | broker::State::Leased => Shelf::Ready,
+                broker::State::Delayed => Shelf::Delayed { due: facts.due.0 },
+                broker::State::Buried => Shelf::Buried { order: facts.buried_order },
+            },
+            counts: crate::model::Counts {
+                reserves: counters.takes,
+                timeouts: counters.timeouts,
+                releases: counters.releases,
+                buries: counters.buries,
+                kicks: counters.kicks,
+            },
+        })
+    }
+}

@@ -1,0 +1,73 @@
+//! What the world does to the disk.
+
+use crate::Checked;
+use crate::steps::Step;
+use crate::storage::Cellar;
+use crate::world::World;
+
+/// How many calls ahead trouble is planned.
+const CALLS_AHEAD_MAX: u64 = 40;
+
+/// Bytes of the disk beyond what is used when it is called full.
+const LAST_BYTES_MAX: u64 = 300_000;
+
+/// With nothing in it the log keeps this many segments of the least size: the one that is written,
+/// the next, and the reserve for reclaim and for ends of jobs.
+const SEGMENTS_OF_EMPTY_LOG_MAX: u64 = 6;
+const SEGMENT_BYTES: u64 = 256 << 10;
+
+impl World {
+    /// Power fails, or a call fails, at some call to come.
+    pub(crate) fn plan_trouble(&mut self, step: Step) {
+        let call = self.cellar.disk.calls() + self.rng.between(1, CALLS_AHEAD_MAX);
+        self.trace.note(format_args!("{step:?} at disk call {call}"));
+        self.cellar.is_disturbed = true;
+        // A segment that could not be made ready is one that cannot be filled, for a while.
+        self.model.expect_shortage();
+        match step {
+            Step::PlanFailure => self.cellar.disk.fail_at(call),
+            _ => self.cellar.disk.crash_at(call),
+        }
+    }
+
+    /// Others take nearly all that is left of the disk.
+    pub(crate) fn fill_disk(&mut self) {
+        let capacity = self.cellar.disk.used() + self.rng.below(LAST_BYTES_MAX);
+        self.trace.note(format_args!("the disk is full at {capacity}"));
+        self.cellar.disk.set_capacity(capacity);
+        self.cellar.is_full = true;
+        self.model.expect_shortage();
+    }
+
+    /// There is room again. Requests may be refused until the log has noticed.
+    pub(crate) fn empty_disk(&mut self) {
+        if self.cellar.is_full {
+            self.trace.note(format_args!("the disk has room"));
+            self.cellar.disk.set_capacity(crate::storage::DISK_BYTES);
+            self.cellar.is_full = false;
+        }
+    }
+
+    pub(crate) fn check_disk_use(&self) -> Checked {
+        let used = self.cellar.disk.used();
+        let bound = SEGMENTS_OF_EMPTY_LOG_MAX * SEGMENT_BYTES;
+        if used <= bound {
+            Ok(())
+        } else {
+            let files = self.cellar.disk.names();
+            Err(format!("an empty log takes {used} bytes, more than {bound}: {files:?}"))
+        }
+    }
+}
+
+impl Cellar {
+    /// A new process begins, and no trouble is planned for it.
+    pub(crate) fn undisturb(&mut self) {
+        self.is_disturbed = false;
+    }
+
+    /// Whether a failure of the log is our doing.
+    pub(crate) fn was_disturbed(&self) -> bool {
+        self.is_disturbed
+    }
+}

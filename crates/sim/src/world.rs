@@ -1,0 +1,433 @@
+//! The world: one broker, its simulated connections, its clock, and the model beside it.
+//!
+//! There are no threads: the world takes one random step after the other, so the order of all that
+//! happens is known, and the model can be told the same in the same order.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use beanstalk::{Listener, ProcessorTime, Server, ServerInfo, Session};
+use broker::{Broker, Dialect, Event, Millis, Outbox, SessionId, Turn};
+
+use crate::link::{Answer, Link};
+use crate::mailbox::Letterbox;
+use crate::model::{Model, Observed, Setting};
+use crate::plan::{Plan, Storage};
+use crate::rng::Rng;
+use crate::storage::Cellar;
+use crate::trace::Trace;
+use crate::workload::{Client, Known};
+use crate::{Checked, Options};
+
+/// The wall clock when the simulated world begins: 2026, some Thursday.
+const EPOCH_MS: u64 = 1_790_000_000_000;
+
+/// I/O threads that the world pretends to have.
+const MAILBOXES: usize = 2;
+
+/// Bytes that wait for a slow client before the server stops reading from it.
+const OUTBOX_BYTES_MAX: usize = 64 * 1024;
+
+/// Bytes that a client has under way before it stops writing.
+const UNDER_WAY_BYTES_MAX: usize = 64 * 1024;
+
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) rng: Rng,
+    pub(crate) plan: Plan,
+    pub(crate) options: Options,
+    pub(crate) trace: Trace,
+    /// The server's clock: the wall clock at its start, carried on monotonically.
+    pub(crate) now: u64,
+    pub(crate) process: Process,
+    pub(crate) model: Model,
+    /// What the log's owner has seen of it.
+    pub(crate) cellar: Cellar,
+    pub(crate) links: Vec<Link>,
+    pub(crate) known: Known,
+    links_made: u64,
+    pub(crate) summary: Summary,
+}
+
+/// One life of the server.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) broker: Broker,
+    listener: Arc<Listener>,
+    pub(crate) mailboxes: Vec<Arc<Letterbox>>,
+    events: Vec<VecDeque<(SessionId, Event)>>,
+    /// When the server's timer rings.
+    alarm: Option<u64>,
+}
+
+/// What a run did, to see that it did something.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub struct Summary {
+    /// Steps taken.
+    pub steps: u64,
+    /// Replies that reached clients.
+    pub replies: u64,
+    /// Starts after a crash or a stop.
+    pub restarts: u64,
+    /// Crashes in the middle of a recovery.
+    pub crashed_recoveries: u64,
+    /// Calls of the disk that failed.
+    pub failures: u64,
+    /// Slices copied by reclaim.
+    pub reclaimed: u64,
+    /// Requests that a full disk refused.
+    pub refusals: u64,
+    /// Jobs that were there after restarts.
+    pub recovered_jobs: u64,
+    /// Changes that a restart lost, none of which anybody was told of.
+    pub lost_changes: u64,
+    /// Hash of the whole story.
+    pub hash: u64,
+}
+
+impl Process {
+    pub(crate) fn new(broker: Broker, max_job_size: u32, now: u64) -> Self {
+        let server = Server::new(ServerInfo {
+            pid: 1,
+            version: "sim".into(),
+            hostname: "host".into(),
+            os: "os".into(),
+            platform: "platform".into(),
+            id: 1,
+            started: Millis(now),
+            processor_time: ProcessorTime::default,
+        });
+        let mailboxes: Vec<_> = (0..MAILBOXES).map(|_| Arc::new(Letterbox::default())).collect();
+        for (index, mailbox) in mailboxes.iter().enumerate() {
+            let number = broker.add_mailbox(mailbox.clone());
+            assert_eq!(number, index, "mailboxes are numbered as they come");
+        }
+        Self {
+            broker,
+            listener: Arc::new(Listener { server, max_job_size }),
+            mailboxes,
+            events: vec![VecDeque::new(); MAILBOXES],
+            alarm: None,
+        }
+    }
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, options: Options) -> Result<Self, String> {
+        let mut rng = Rng::new(seed);
+        let plan = Plan::new(&mut rng);
+        let mut trace = Trace::new(options.trace);
+        let now = EPOCH_MS + rng.below(100_000);
+        trace.note(format_args!("{plan:?}"));
+        let setting = Setting {
+            max_job_size: plan.max_job_size,
+            in_memory: plan.storage == Storage::Memory,
+            started: now,
+        };
+        let mut cellar = Cellar::new(rng.next_u64(), &plan, &options);
+        let broker = cellar.first_broker(now)?;
+        Ok(Self {
+            process: Process::new(broker, plan.max_job_size, now),
+            model: Model::new(now, setting),
+            cellar,
+            rng,
+            plan,
+            options,
+            trace,
+            now,
+            links: Vec::new(),
+            known: Known::default(),
+            links_made: 0,
+            summary: Summary::default(),
+        })
+    }
+
+    // --- Turns ---
+
+    /// Takes one turn of the broker at this moment, and checks what is left behind.
+    pub(crate) fn with_turn<T>(
+        &mut self,
+        act: impl FnOnce(&mut World, &mut Turn<'_>) -> Result<T, String>,
+    ) -> Result<T, String> {
+        let broker = self.process.broker.clone();
+        let mut turn = broker.turn(Millis(self.now));
+        self.model.advance(self.now);
+        let done = act(self, &mut turn)?;
+        self.check_totals(&turn)?;
+        drop(turn);
+        self.gather_letters()?;
+        Ok(done)
+    }
+
+    fn check_totals(&self, turn: &Turn<'_>) -> Checked {
+        let totals = turn.totals();
+        let seen = [totals.ready, totals.delayed, totals.leased, totals.buried];
+        let expected = self.model.census();
+        if seen != expected {
+            return Err(format!(
+                "ready, delayed, reserved, buried jobs are {seen:?}, the model says {expected:?}"
+            ));
+        }
+        let seen = (totals.queues, totals.sessions);
+        let expected = (self.model.tubes.len() as u64, self.model.conns.len() as u64);
+        if seen != expected {
+            return Err(format!("queues and sessions are {seen:?}, the model says {expected:?}"));
+        }
+        Ok(())
+    }
+
+    /// After a turn: the events of each open session are those that the model expects, and the
+    /// alarm rings in time for whatever happens next.
+    fn gather_letters(&mut self) -> Checked {
+        let process = &mut self.process;
+        for (mailbox, events) in process.mailboxes.iter().zip(&mut process.events) {
+            let mut letters = mailbox.open();
+            events.append(&mut letters.events);
+            if let Some(Millis(at)) = letters.alarm.take() {
+                process.alarm = Some(process.alarm.map_or(at, |known| known.min(at)));
+            }
+        }
+        for link in self.links.iter().filter(|link| link.is_open) {
+            let seen = process.events.iter().flatten().filter(|(id, _)| *id == link.id).count();
+            let expected = usize::from(self.model.conns[&link.place()].event.is_some());
+            if seen != expected {
+                return Err(format!(
+                    "connection {} has {seen} events under way, the model says {expected}",
+                    link.number
+                ));
+            }
+        }
+        let next = self.model.next_moment(self.now);
+        let rings = |moment| process.alarm.is_some_and(|alarm| alarm <= moment);
+        match next {
+            Some(moment) if !rings(moment) => Err(format!(
+                "something is due at {moment}, but the alarm is set to {:?}",
+                process.alarm
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    // --- Time ---
+
+    /// Time moves on by so many milliseconds. What is due on the way happens when it is due, or a
+    /// little late, but nothing is overtaken by what is due later: then the model could not tell
+    /// what must come first.
+    pub(crate) fn pass_time(&mut self, millis: u64) -> Checked {
+        let target = self.now + millis;
+        loop {
+            let alarm = self.process.alarm.filter(|alarm| *alarm <= target);
+            let moment = self.model.next_moment(self.now).filter(|moment| *moment <= target);
+            let Some(next) = alarm.into_iter().chain(moment).min() else { break };
+            let next = next.max(self.now);
+            let latest = self.model.next_moment(next).unwrap_or(u64::MAX).min(target + 1) - 1;
+            self.now = match self.rng.below(4) {
+                0 => self.rng.between(next, latest.max(next)),
+                _ => next,
+            };
+            self.trace.now = self.now - EPOCH_MS.min(self.now);
+            self.ring()?;
+        }
+        self.now = target.max(self.now);
+        self.trace.now = self.now - EPOCH_MS.min(self.now);
+        Ok(())
+    }
+
+    /// The server's timer rings, or the server finds that it should have.
+    pub(crate) fn ring(&mut self) -> Checked {
+        if self.process.alarm.is_some_and(|alarm| alarm <= self.now) {
+            self.process.alarm = None;
+        }
+        self.trace.note(format_args!("advance"));
+        for _ in 0..100 {
+            let more = self.with_turn(|_, turn| Ok(turn.advance()))?;
+            if !more {
+                return Ok(());
+            }
+        }
+        Err("the broker always has more to do".into())
+    }
+
+    // --- Connections ---
+
+    pub(crate) fn connect(&mut self, client: Client) -> Checked {
+        let mailbox = self.rng.index(MAILBOXES);
+        let number = self.links_made;
+        self.links_made += 1;
+        self.trace.note(format_args!("connection {number} opens: {client:?}"));
+        self.with_turn(|world, turn| {
+            let session = Session::new(world.process.listener.clone(), turn, mailbox);
+            let link = Link::new(number, client, session);
+            world.model.open_conn(link.place());
+            world.links.push(link);
+            Ok(())
+        })
+    }
+
+    pub(crate) fn client_writes(&mut self, index: usize) {
+        let link = &mut self.links[index];
+        if link.client_ended || link.to_server.len() > UNDER_WAY_BYTES_MAX {
+            return;
+        }
+        let bytes = link.client.write(&self.plan, &self.known, &mut self.rng);
+        self.trace.bytes(format_args!("{} <", link.number), &bytes);
+        link.to_server.extend(bytes);
+    }
+
+    /// Whether the server reads from this connection now.
+    pub(crate) fn is_read_from(&self, index: usize) -> bool {
+        let link = &self.links[index];
+        let held_back = self.process.broker.congested() || link.outbox.len() > OUTBOX_BYTES_MAX;
+        link.is_open && link.session.wants_input() && !held_back
+    }
+
+    /// Up to so many bytes that are under way arrive and are presented to the session, or the end
+    /// of all bytes does.
+    pub(crate) fn deliver(&mut self, index: usize, max: usize, turn: &mut Turn<'_>) -> Checked {
+        let reads = self.is_read_from(index);
+        let link = &mut self.links[index];
+        if !link.is_open {
+            return Ok(());
+        }
+        let count = if reads { link.to_server.len().min(max) } else { 0 };
+        let bytes: Vec<u8> = link.to_server.drain(..count).collect();
+        if !bytes.is_empty() || link.inbox_is_due {
+            self.present(index, &bytes, turn)?;
+        }
+        let link = &mut self.links[index];
+        let ends = link.client_ended && link.to_server.is_empty() && !link.end_was_seen;
+        if ends && link.is_open && !link.inbox_is_due {
+            link.end_was_seen = true;
+            let number = link.number;
+            self.trace.note(format_args!("{number} sees the end"));
+            self.call(index, turn, |session, turn, outbox| session.end_of_input(turn, outbox), Model::end_of_input)?;
+        }
+        Ok(())
+    }
+
+    fn present(&mut self, index: usize, bytes: &[u8], turn: &mut Turn<'_>) -> Checked {
+        let link = &mut self.links[index];
+        self.trace.note(format_args!("{} is read {}", link.number, bytes.len()));
+        link.inbox_is_due = false;
+        link.inbox.extend_from_slice(bytes);
+        let inbox = std::mem::take(&mut link.inbox);
+        let mut used = 0;
+        self.call(
+            index,
+            turn,
+            |session, turn, outbox| used = session.input(&inbox, turn, outbox),
+            |model, place, observed| model.input(place, bytes, observed),
+        )?;
+        self.links[index].inbox = inbox[used..].to_vec();
+        Ok(())
+    }
+
+    /// Lets session and model do the same, and compares what they say.
+    fn call(
+        &mut self,
+        index: usize,
+        turn: &mut Turn<'_>,
+        real: impl FnOnce(&mut Session, &mut Turn<'_>, &mut Outbox),
+        model: impl FnOnce(&mut Model, u32, &mut Observed<'_>) -> Checked,
+    ) -> Checked {
+        let link = &mut self.links[index];
+        let (place, number) = (link.place(), link.number);
+        let mut outbox = Outbox::default();
+        real(&mut link.session, turn, &mut outbox);
+        let answer = Answer::from(outbox);
+        if !answer.bytes.is_empty() {
+            self.trace.bytes(format_args!("{number} >"), &answer.bytes);
+        }
+        let mut observed = Observed::new(&answer.bytes);
+        model(&mut self.model, place, &mut observed)
+            .and_then(|()| observed.end())
+            .map_err(|error| format!("connection {number}: {error}"))?;
+        let link = &mut self.links[index];
+        link.accept(&answer, &observed.replies);
+        link.is_open = !link.session.finished();
+        if link.is_open != self.model.is_open(place) {
+            return Err(format!("connection {number} is open: {}; not so the model", link.is_open));
+        }
+        if link.is_open && !link.end_was_seen {
+            let idle = self.model.conns[&place].is_idle();
+            if link.session.wants_input() != idle {
+                return Err(format!("connection {number} is read from: {}, not {idle}", !idle));
+            }
+        }
+        Ok(())
+    }
+
+    /// The oldest event in a mailbox reaches its session.
+    pub(crate) fn deliver_event(&mut self, mailbox: usize, turn: &mut Turn<'_>) -> Checked {
+        let Some((id, event)) = self.process.events[mailbox].pop_front() else { return Ok(()) };
+        let Some(index) = self.links.iter().position(|link| link.id == id && link.is_open) else {
+            return Ok(());
+        };
+        self.trace.note(format_args!("{} has an event", self.links[index].number));
+        let event = |session: &mut Session, turn: &mut Turn<'_>, outbox: &mut Outbox| {
+            session.event(event, turn, outbox);
+        };
+        self.call(index, turn, event, Model::event)?;
+        let link = &mut self.links[index];
+        link.inbox_is_due = !link.inbox.is_empty();
+        if link.is_open && link.inbox_is_due && self.rng.coin() {
+            self.present(index, &[], turn)?;
+        }
+        Ok(())
+    }
+
+    /// Some bytes leave the outbox, if the log has released them.
+    pub(crate) fn send(&mut self, index: usize, max: usize) -> Result<bool, String> {
+        let released = self.cellar.released(&self.process.broker);
+        let link = &mut self.links[index];
+        let (bytes, need) = link.send(released, max)?;
+        if bytes.is_empty() {
+            return Ok(false);
+        }
+        self.trace.bytes(format_args!("{} leaves", link.number), &bytes);
+        self.cellar.told(need);
+        Ok(true)
+    }
+
+    /// A client reads; the whole replies that it has then.
+    pub(crate) fn client_reads(&mut self, index: usize, max: usize) -> Vec<Vec<u8>> {
+        let link = &mut self.links[index];
+        let bytes = link.receive(max);
+        let replies = link.client.read(&bytes, &mut self.known);
+        self.summary.replies += replies.len() as u64;
+        replies
+    }
+
+    /// The connection is gone at once, with all that is under way.
+    pub(crate) fn disconnect(&mut self, index: usize) -> Checked {
+        let mut link = self.links.swap_remove(index);
+        self.trace.note(format_args!("{} is gone", link.number));
+        self.with_turn(|world, turn| {
+            link.session.close(turn);
+            if link.is_open {
+                world.model.close_conn(link.place());
+            }
+            Ok(())
+        })
+    }
+
+    /// Closes connections that have nothing more to say.
+    pub(crate) fn close_finished(&mut self) -> Checked {
+        while let Some(index) = self.links.iter().position(|link| !link.is_open && link.is_quiet()) {
+            self.disconnect(index)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn has_events(&self) -> bool {
+        self.process.events.iter().any(|events| !events.is_empty())
+    }
+
+    /// Walks everything in engine and model.
+    pub(crate) fn check_deeply(&mut self) -> Checked {
+        self.with_turn(|world, turn| {
+            turn.check_invariants();
+            world.compare_jobs(turn)
+        })
+    }
+}
