@@ -1,0 +1,60 @@
+//! `lineshaft config`, and what SIGHUP takes over.
+
+use rustix::process::Signal;
+
+use crate::running::{Running, command, finish};
+
+#[test]
+fn check_says_ok_or_what_is_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("lineshaft.toml");
+    std::fs::write(&file, "io_threads = 2\n").unwrap();
+    let finished = finish(command(folder.path(), &["config", "check"]));
+    assert_eq!(String::from_utf8_lossy(&finished.stdout), "lineshaft.toml: ok\n");
+    std::fs::write(&file, "io_threads = 0\nio_thread = 1\n").unwrap();
+    let finished = finish(command(folder.path(), &["config", "check", "lineshaft.toml"]));
+    assert_eq!(finished.status.code(), Some(78));
+    assert_eq!(
+        String::from_utf8_lossy(&finished.stderr),
+        "lineshaft.toml:1: io_threads: `0` is not a number from 1 to 64\n\
+         lineshaft.toml:2: unknown key `io_thread`; did you mean `io_threads`?\n"
+    );
+}
+
+#[test]
+fn show_says_where_each_value_came_from() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("lineshaft.toml"), "io_threads = 2\n").unwrap();
+    let mut showing = command(folder.path(), &["config", "show"]);
+    showing.env("LINESHAFT_DATA_SYNC", "50ms");
+    let shown = String::from_utf8(finish(showing).stdout).unwrap();
+    let has = |line: &str, origin: &str| {
+        shown.lines().any(|shown| shown.starts_with(line) && shown.ends_with(origin))
+    };
+    assert!(has("io_threads = 2 ", "# lineshaft.toml:1"), "{shown}");
+    assert!(has("sync = \"50ms\" ", "# environment LINESHAFT_DATA_SYNC"), "{shown}");
+    assert!(has("beanstalk = \"127.0.0.1:11300\" ", "# default"), "{shown}");
+}
+
+#[test]
+fn sighup_takes_over_all_or_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("lineshaft.toml");
+    std::fs::write(&file, "[limits]\nconnections = 5\n").unwrap();
+    let arguments = ["serve", "--memory", "--beanstalk", "127.0.0.1:0"];
+    let server = Running::start(folder.path(), &arguments);
+
+    std::fs::write(&file, "[limits]\nconnections = 6\n[log]\nlevel = \"debug\"\n").unwrap();
+    server.signal(Signal::HUP);
+    server.wait_for_stderr("configuration reloaded");
+    assert!(server.stderr().contains("limits.connections is now 6"), "{}", server.stderr());
+
+    std::fs::write(&file, "io_threads = 7\n[limits]\nconnections = 8\n").unwrap();
+    server.signal(Signal::HUP);
+    server.wait_for_stderr("nothing was changed: io_threads need a restart");
+
+    std::fs::write(&file, "[limits]\nconnections = 0\n").unwrap();
+    server.signal(Signal::HUP);
+    server.wait_for_stderr("is not a number from 1 on");
+    assert!(!server.stderr().contains("connections is now 8"));
+}

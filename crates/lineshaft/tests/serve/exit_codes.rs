@@ -1,0 +1,88 @@
+//! Each kind of failed start has its exit code, and a line that says what to do.
+
+use std::net::TcpListener;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use super::ask;
+use crate::running::{Running, command, finish};
+
+/// The exit code, and what was said.
+fn failed(folder: &Path, arguments: &[&str]) -> (i32, String) {
+    let finished = finish(command(folder, arguments));
+    let stderr = String::from_utf8_lossy(&finished.stderr).into_owned();
+    assert_eq!(
+        stderr.lines().filter(|line| line.starts_with("lineshaft: ")).count(),
+        1,
+        "{stderr}"
+    );
+    (finished.status.code().expect("it ended by itself"), stderr)
+}
+
+#[test]
+fn a_taken_port() {
+    let folder = tempfile::tempdir().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let (code, said) = failed(folder.path(), &["serve", "--memory", "--beanstalk", &address]);
+    assert_eq!(code, 69, "{said}");
+    assert!(said.contains(&format!("{address}: the address is in use")), "{said}");
+}
+
+#[test]
+fn a_folder_in_which_another_server_works() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["serve", "--data", "d", "--beanstalk", "127.0.0.1:0"];
+    let _first = Running::start(folder.path(), &arguments);
+    let (code, said) = failed(folder.path(), &arguments);
+    assert_eq!(code, 75, "{said}");
+    assert!(said.contains("locked by another process"), "{said}");
+}
+
+#[test]
+fn a_wrong_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("lineshaft.toml"), "[data]\nsnyc = \"never\"\n").unwrap();
+    let (code, said) = failed(folder.path(), &["serve"]);
+    assert_eq!(code, 78, "{said}");
+    let expected = "lineshaft.toml:2: unknown key `data.snyc`; did you mean `data.sync`?";
+    assert!(said.contains(expected), "{said}");
+    let (code, said) = failed(folder.path(), &["serve", "--config", "missing.toml"]);
+    assert_eq!(code, 78, "{said}");
+}
+
+#[test]
+fn a_wrong_flag() {
+    let folder = tempfile::tempdir().unwrap();
+    let (code, said) = failed(folder.path(), &["serve", "--sync", "sometimes"]);
+    assert_eq!(code, 78, "{said}");
+    assert!(said.contains("--sync: data.sync: `sometimes` is not"), "{said}");
+}
+
+#[test]
+fn a_damaged_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["serve", "--data", "d", "--beanstalk", "127.0.0.1:0"];
+    let mut server = Running::start(folder.path(), &arguments);
+    let body = "b".repeat(1000);
+    let request = format!("put 0 0 60 1000\r\n{body}\r\n").repeat(10);
+    ask(&server.address(), &request);
+    server.signal(rustix::process::Signal::TERM);
+    server.wait();
+    let segment = folder.path().join("d/0000000001.seg");
+    let file = std::fs::File::options().write(true).open(&segment).unwrap();
+    file.write_all_at(b"damage", 6000).unwrap();
+    let (code, said) = failed(folder.path(), &arguments);
+    assert_eq!(code, 65, "{said}");
+    assert!(said.contains("0000000001.seg"), "{said}");
+}
+
+#[test]
+fn a_data_folder_that_is_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("f"), "").unwrap();
+    let arguments = ["serve", "--data", "f", "--beanstalk", "127.0.0.1:0"];
+    let (code, said) = failed(folder.path(), &arguments);
+    assert_eq!(code, 74, "{said}");
+    assert!(said.contains("data folder f"), "{said}");
+}

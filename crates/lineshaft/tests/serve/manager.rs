@@ -1,0 +1,53 @@
+//! What a service manager such as systemd sees: sockets handed over, readiness, life signs.
+
+use std::net::TcpListener;
+use std::os::unix::net::UnixDatagram;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use super::ask;
+use crate::running::{Running, command, wait_for};
+
+#[test]
+fn readiness_life_signs_and_the_end_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut starting = command(folder.path(), &["serve", "--memory", "--beanstalk", "127.0.0.1:0"]);
+    starting.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "100000");
+    let mut server = Running::spawn(starting);
+    let told = || {
+        let mut message = [0; 1000];
+        let len = manager.recv(&mut message).unwrap();
+        String::from_utf8_lossy(&message[..len]).trim().to_owned()
+    };
+    assert_eq!(told(), "READY=1");
+    assert_eq!(told(), "WATCHDOG=1");
+    assert_eq!(told(), "WATCHDOG=1");
+    server.signal(Signal::TERM);
+    wait_for("the end", || (told() == "STOPPING=1").then_some(()));
+    assert_eq!(server.wait().code(), Some(0));
+}
+
+#[test]
+fn a_socket_that_was_handed_over_takes_the_place_of_the_configured_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let serve = command(folder.path(), &["serve", "--memory"]);
+    // The shell moves the socket to the agreed descriptor and tells the number of the process.
+    let mut shell = Command::new("sh");
+    shell
+        .arg("-c")
+        .arg("exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" \"$@\"")
+        .arg(serve.get_program())
+        .args(serve.get_args())
+        .current_dir(folder.path())
+        .stdin(Stdio::from(std::os::fd::OwnedFd::from(listener)));
+    let mut server = Running::spawn(shell);
+    assert_eq!(server.address(), address);
+    assert_eq!(ask(&address, "list-tube-used\r\n"), "USING default\r\n");
+}

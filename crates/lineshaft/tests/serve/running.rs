@@ -1,0 +1,107 @@
+//! A server process whose address is read from what it says; it ends with its value.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// How long anything here may take.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// The program, in a folder of its own and without the environment's settings.
+pub(crate) fn command(folder: &Path, arguments: &[&str]) -> Command {
+    let built = || PathBuf::from(env!("CARGO_BIN_EXE_lineshaft"));
+    let program = std::env::var_os("LINESHAFT_BIN").map_or_else(built, PathBuf::from);
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(folder).stdin(Stdio::null());
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("LINESHAFT_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+/// Runs it to its end, for starts that are expected to fail.
+pub(crate) fn finish(mut command: Command) -> Output {
+    command.output().unwrap()
+}
+
+/// Looks again and again until there is something.
+pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(started.elapsed() < LIMIT, "{what} did not come");
+        sleep(Duration::from_millis(5));
+    }
+}
+
+pub(crate) struct Running {
+    child: Child,
+    output: tempfile::TempDir,
+}
+
+impl Running {
+    /// Starts it and waits until it is ready.
+    pub(crate) fn start(folder: &Path, arguments: &[&str]) -> Running {
+        let mut running = Running::spawn(command(folder, arguments));
+        running.address();
+        running
+    }
+
+    pub(crate) fn spawn(mut command: Command) -> Running {
+        let output = tempfile::tempdir().unwrap();
+        command.stdout(File::create(output.path().join("stdout")).unwrap());
+        command.stderr(File::create(output.path().join("stderr")).unwrap());
+        Running { child: command.spawn().unwrap(), output }
+    }
+
+    /// The address of its first TCP listener, once it is ready.
+    pub(crate) fn address(&mut self) -> String {
+        wait_for("the address", || {
+            assert!(self.child.try_wait().unwrap().is_none(), "it ended: {}", self.stderr());
+            let stdout = self.stdout();
+            let line = stdout.lines().find_map(|line| line.trim().strip_prefix("beanstalk"))?;
+            // The last line must be whole, too.
+            stdout.ends_with('\n').then(|| line.split(',').next().unwrap().trim().to_owned())
+        })
+    }
+
+    pub(crate) fn process_id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn stdout(&self) -> String {
+        std::fs::read_to_string(self.output.path().join("stdout")).unwrap()
+    }
+
+    pub(crate) fn stderr(&self) -> String {
+        std::fs::read_to_string(self.output.path().join("stderr")).unwrap()
+    }
+
+    pub(crate) fn wait_for_stderr(&self, text: &str) {
+        wait_for(text, || self.stderr().contains(text).then_some(()));
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        wait_for("the end of the server", || self.child.try_wait().unwrap())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Both fail only when it is gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
