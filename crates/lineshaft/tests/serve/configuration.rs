@@ -55,6 +55,6 @@ fn sighup_takes_over_all_or_nothing() {
 
     std::fs::write(&file, "[limits]\nconnections = 0\n").unwrap();
     server.signal(Signal::HUP);
-    server.wait_for_stderr("is not a number from 1 on");
+    server.wait_for_stderr("limits.connections: `0` is not");
     assert!(!server.stderr().contains("connections is now 8"));
 }
