@@ -188,7 +188,8 @@ impl Log {
 
     /// `prepare_step` has something to do.
     pub(crate) fn prepare_wanted(&self) -> bool {
-        self.segments.ahead_bytes() < self.ahead_wanted()
+        !self.segments.is_ready()
+            || self.segments.ahead_bytes() < self.ahead_wanted()
             || self.segments.next_trim().is_some_and(|trim| trim <= self.durable())
     }
 

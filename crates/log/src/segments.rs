@@ -79,6 +79,8 @@ pub(crate) struct Segments {
     data_bytes: AtomicU64,
     /// The last attempt to allocate found no room.
     short: AtomicBool,
+    /// The next segment is prepared.
+    ready: AtomicBool,
 }
 
 /// Why a file could not be made.
@@ -132,6 +134,7 @@ impl Segments {
             ahead_bytes: AtomicU64::new(0),
             data_bytes: AtomicU64::new(0),
             short: AtomicBool::new(false),
+            ready: AtomicBool::new(false),
         }
     }
 
@@ -189,6 +192,11 @@ impl Segments {
         let taken = self.ahead_bytes() + self.data_bytes();
         self.bytes_max.is_none_or(|max| taken + bytes <= max)
             && self.disk.space().is_ok_and(|space| space.free >= bytes)
+    }
+
+    /// The next segment needs no more work than a write.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Acquire)
     }
 
     pub(crate) fn is_short(&self) -> bool {
@@ -309,6 +317,7 @@ impl Segments {
 
     fn publish(&self, state: &State) {
         self.ahead_bytes.store(ahead_of(state), Ordering::Release);
+        self.ready.store(state.prepared.is_some(), Ordering::Release);
         self.data_bytes.store(state.sizes.values().sum(), Ordering::Release);
     }
 

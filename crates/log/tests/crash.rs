@@ -68,7 +68,7 @@ fn open_until_it_works(world: &mut World, mut acknowledged: Position, random: &m
 
 #[test]
 fn what_was_acknowledged_survives_power_failures() {
-    for_each_seed("what_was_acknowledged_survives_power_failures", 300, |seed| {
+    for_each_seed("what_was_acknowledged_survives_power_failures", 200, |seed| {
         let mut random = Random(seed ^ 0xABCD);
         let disk = FaultDisk::new(seed, DISK_BYTES);
         let mut world = World::new(seed, disk, settings(sync_of(seed))).unwrap();
@@ -101,6 +101,28 @@ fn what_was_acknowledged_survives_power_failures() {
             world.disk.plan_nothing();
         }
     });
+}
+
+#[test]
+fn a_period_loses_no_more_than_itself() {
+    let period = Duration::from_millis(50);
+    let disk = FaultDisk::new(1, DISK_BYTES);
+    let mut world = World::new(1, disk, settings(Sync::Every(period))).unwrap();
+    let mut written = Vec::new();
+    for _ in 0..3000 {
+        world.put();
+        world.finish(1);
+        world.log.commit_step(world.now_ms).unwrap();
+        world.log.prepare_step().unwrap();
+        assert_eq!(world.log.released(), world.log.written());
+        written.push((world.now_ms, world.log.written()));
+        world.now_ms += world.random.below(9);
+        if world.log.next_step_ms().is_some_and(|due_ms| due_ms <= world.now_ms) {
+            world.log.commit_step(world.now_ms).unwrap();
+        }
+        let old = written.iter().rev().find(|(at_ms, _)| at_ms + 50 <= world.now_ms);
+        assert!(old.is_none_or(|&(_, position)| world.log.durable() >= position));
+    }
 }
 
 #[test]

@@ -243,6 +243,23 @@ fn recovery_twice_gives_the_same() {
 }
 
 #[test]
+fn a_failing_read_stops_the_start_and_nothing_else() {
+    let small = small(true);
+    let disk = small.disk.fork();
+    drop(recover(&disk, settings(Sync::Always), 1200).unwrap());
+    let reads = disk.reads();
+    for read in small.disk.reads() + 1..=reads {
+        let disk = small.disk.fork();
+        disk.fail_read_at(read);
+        let error = recover(&disk, settings(Sync::Always), 1200).unwrap_err();
+        assert!(matches!(error, OpenError::Io { .. }), "read {read}: {error}");
+        disk.restart();
+        let found = recover(&disk, settings(Sync::Always), 1200).unwrap().1;
+        assert_eq!((&found.state, found.report.next_id), (&small.whole, small.next_id));
+    }
+}
+
+#[test]
 fn files_that_do_not_belong_are_named() {
     let small = small(true);
     let other = FaultDisk::new(99, 64 << 20);

@@ -147,6 +147,43 @@ fn a_full_disk_refuses_puts_and_heals() {
 }
 
 #[test]
+fn a_damaged_segment_stops_reclaim_and_loses_nothing() {
+    for fails in [true, false] {
+        let disk = FaultDisk::new(1, 1 << 30);
+        let mut world = World::new(1, disk, settings(Sync::Always)).unwrap();
+        while world.log.written().segment() < 3 {
+            world.put();
+            world.log.commit_step(world.now_ms).unwrap();
+            world.log.prepare_step().unwrap();
+        }
+        if fails {
+            world.disk.fail_read_at(world.disk.reads() + 2);
+        } else {
+            world.disk.flip_bit("0000000001.seg", 100_000);
+        }
+        let mut failed = false;
+        for _ in 0..50 {
+            match world.log.reclaim_read() {
+                Ok(None) => break,
+                Ok(Some(_)) => world.reclaim_once(),
+                Err(_) => failed = true,
+            }
+        }
+        assert!(failed && !world.log.reclaim_wanted() && world.log.failure().is_none());
+        let name = "0000000001.seg".to_owned();
+        assert!(world.disk.names().contains(&name), "the segment is kept");
+        world.put();
+        world.finish(2);
+        world.log.commit_step(world.now_ms).unwrap();
+        if fails {
+            let durable = world.log.durable();
+            world.disk.crash();
+            world.reopen(durable).unwrap();
+        }
+    }
+}
+
+#[test]
 fn a_backup_keeps_its_files() {
     let disk = FaultDisk::new(1, 1 << 30);
     let mut world = World::new(1, disk, settings(Sync::Always)).unwrap();

@@ -367,6 +367,15 @@ impl World {
         self.numbers.swap(a, b);
     }
 
+    /// One slice of reclaim, failing or not.
+    pub fn reclaim_once(&mut self) {
+        if let Ok(Some(slice)) = self.log.reclaim_read() {
+            let mut book =
+                Book { state: &self.state, places: &mut self.places, numbers: &self.numbers };
+            self.log.reclaim_copy(self.now_ms, &slice, &mut book).unwrap();
+        }
+    }
+
     /// One slice of reclaim, if there is one; true: something was done.
     pub fn reclaim(&mut self) -> bool {
         match self.log.reclaim_read() {
