@@ -4,10 +4,10 @@
 //! from a clock, and hash maps are looked into but never walked.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::hash::BuildHasher;
 
 use foldhash::fast::FixedState;
-use hashbrown::HashMap;
+use hashbrown::HashTable;
 
 use crate::chores::Chore;
 use crate::effects::{Effects, Record};
@@ -23,6 +23,11 @@ use crate::timers::TimerKey;
 
 /// The name of the queue that always exists (spec beanstalkd 6).
 pub const DEFAULT_QUEUE: &[u8] = b"default";
+
+/// The same for the same name in every process.
+fn hash(name: &[u8]) -> u64 {
+    FixedState::default().hash_one(name)
+}
 
 /// There is no such job, or it is not in a state, or not in the hands, that the request needs.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -41,8 +46,8 @@ pub struct Engine {
     pub(crate) next_buried: u64,
 
     pub(crate) queues: Slab<Queue>,
-    /// Looked into, never walked: its order is not ours.
-    pub(crate) names: HashMap<Arc<[u8]>, QueueId, FixedState>,
+    /// Looked into, never walked: its order is not ours. The names themselves are in the queues.
+    pub(crate) names: HashTable<QueueId>,
     /// Queues from the oldest on.
     pub(crate) by_age: BTreeMap<u64, QueueId>,
     pub(crate) next_age_rank: u64,
@@ -73,7 +78,7 @@ impl Engine {
             next_lease: first_id.max(1),
             next_buried: 1,
             queues: Slab::default(),
-            names: HashMap::with_hasher(FixedState::default()),
+            names: HashTable::new(),
             by_age: BTreeMap::new(),
             next_age_rank: 0,
             sessions: Slab::default(),
@@ -272,7 +277,8 @@ impl Engine {
 
     /// The queue of this name, if it exists.
     pub fn queue_id(&self, name: &[u8]) -> Option<QueueId> {
-        self.names.get(name).copied()
+        let found = self.names.find(hash(name), |id| &*self.queue(*id).name == name);
+        found.copied()
     }
 
     pub(crate) fn queue_or_create(&mut self, name: &[u8]) -> QueueId {
@@ -280,11 +286,13 @@ impl Engine {
             return id;
         }
         assert!(name.len() <= QUEUE_NAME_BYTES_MAX, "the dialect checks names");
-        let name: Arc<[u8]> = name.into();
         let age_rank = self.next_age_rank;
         self.next_age_rank += 1;
-        let id = QueueId(self.queues.insert(Queue::new(name.clone(), age_rank)));
-        self.names.insert(name, id);
+        let id = QueueId(self.queues.insert(Queue::new(name, age_rank)));
+        let queues = &self.queues;
+        self.names.insert_unique(hash(name), id, |id| {
+            hash(&queues.get(id.0).expect("the table names queues that exist").name)
+        });
         self.by_age.insert(age_rank, id);
         id
     }
@@ -295,7 +303,9 @@ impl Engine {
             return;
         }
         let queue = self.queues.remove(id.0).expect("a queue that was just looked at");
-        self.names.remove(&queue.name);
+        if let Ok(entry) = self.names.find_entry(hash(&queue.name), |named| *named == id) {
+            entry.remove();
+        }
         self.by_age.remove(&queue.age_rank);
         if let Some(at) = queue.timer {
             self.timers.remove((at, TimerKey::Queue(id.0)));

@@ -16,14 +16,18 @@ const RUN_LEN_JOINED_MAX: usize = 48;
 /// Keys in order, each with the place of what it stands for.
 #[derive(Debug)]
 pub(crate) struct Ordered<K> {
-    /// By a key that is not above the run's first and above every key of the run before.
+    /// The run with the highest keys. Most keys arrive in ascending order, and most queues are
+    /// short: then this is all there is. Empty only if nothing is there.
+    last: VecDeque<(K, u32)>,
+    /// The runs below it, by a key that is not above the run's first and above every key of the
+    /// run before.
     runs: BTreeMap<K, VecDeque<(K, u32)>>,
     len: usize,
 }
 
 impl<K> Default for Ordered<K> {
     fn default() -> Self {
-        Self { runs: BTreeMap::new(), len: 0 }
+        Self { last: VecDeque::new(), runs: BTreeMap::new(), len: 0 }
     }
 }
 
@@ -37,46 +41,61 @@ impl<K: Ord + Copy> Ordered<K> {
     }
 
     pub(crate) fn first(&self) -> Option<(K, u32)> {
+        if self.runs.is_empty() {
+            return self.last.front().copied();
+        }
         self.runs.first_key_value().and_then(|(_, run)| run.front().copied())
     }
 
     /// All entries in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (K, u32)> {
-        self.runs.values().flatten().copied()
+        self.runs.values().flatten().chain(&self.last).copied()
     }
 
     pub(crate) fn pop_first(&mut self) -> Option<(K, u32)> {
-        let mut entry = self.runs.first_entry()?;
-        let first = entry.get_mut().pop_front();
-        if entry.get().is_empty() {
-            entry.remove();
-        }
-        self.len -= 1;
+        let first = match self.runs.first_entry() {
+            Some(mut entry) => {
+                let first = entry.get_mut().pop_front();
+                if entry.get().is_empty() {
+                    entry.remove();
+                }
+                first
+            }
+            None => self.last.pop_front(),
+        };
+        self.len -= usize::from(first.is_some());
+        self.give_back_room();
         first
     }
 
     /// Adds a key that is not there yet.
     pub(crate) fn insert(&mut self, key: K, place: u32) {
         self.len += 1;
-        if let Some(mut last) = self.runs.last_entry() {
-            let run = last.get_mut();
-            if run.back().is_some_and(|back| back.0 < key) {
-                if run.len() < RUN_LEN_MAX {
-                    run.push_back((key, place));
-                } else {
-                    self.runs.insert(key, VecDeque::from([(key, place)]));
-                }
-                return;
+        if self.last.back().is_none_or(|back| back.0 < key) {
+            if self.last.len() == RUN_LEN_MAX {
+                let full = std::mem::take(&mut self.last);
+                let fence = full.front().expect("a full run has a first entry").0;
+                self.runs.insert(fence, full);
             }
+            self.last.push_back((key, place));
+        } else if self.runs.is_empty() || self.last.front().is_some_and(|front| front.0 < key) {
+            insert_sorted(&mut self.last, key, place);
+            if self.last.len() > RUN_LEN_MAX {
+                let upper = self.last.split_off(RUN_LEN_MAX / 2);
+                let lower = std::mem::replace(&mut self.last, upper);
+                let fence = lower.front().expect("the lower half of a full run").0;
+                self.runs.insert(fence, lower);
+            }
+        } else {
+            self.insert_below(key, place);
         }
-        let Some(fence) = self.fence_for(key) else {
-            self.runs.insert(key, VecDeque::from([(key, place)]));
-            return;
-        };
+    }
+
+    /// Adds a key that belongs into one of the lower runs.
+    fn insert_below(&mut self, key: K, place: u32) {
+        let fence = self.fence_for(key);
         let run = self.runs.get_mut(&fence).expect("the fence was just found");
-        let at = run.partition_point(|entry| entry.0 < key);
-        debug_assert!(run.get(at).is_none_or(|entry| entry.0 != key));
-        run.insert(at, (key, place));
+        insert_sorted(run, key, place);
         if run.len() > RUN_LEN_MAX {
             let upper = run.split_off(RUN_LEN_MAX / 2);
             let upper_fence = upper.front().expect("the upper half of a full run").0;
@@ -84,39 +103,72 @@ impl<K: Ord + Copy> Ordered<K> {
         }
     }
 
-    /// The fence of the run where `key` belongs. A key below all fences lowers the first.
-    fn fence_for(&mut self, key: K) -> Option<K> {
+    /// The fence of the lower run where `key` belongs. A key below all fences lowers the first.
+    fn fence_for(&mut self, key: K) -> K {
         if let Some((&fence, _)) = self.runs.range(..=key).next_back() {
-            return Some(fence);
+            return fence;
         }
-        let (_, run) = self.runs.pop_first()?;
+        let (_, run) = self.runs.pop_first().expect("the caller saw that there are lower runs");
         self.runs.insert(key, run);
-        Some(key)
+        key
     }
 
     pub(crate) fn remove(&mut self, key: K) -> Option<u32> {
-        let (&fence, run) = self.runs.range_mut(..=key).next_back()?;
-        let at = run.binary_search_by(|entry| entry.0.cmp(&key)).ok()?;
-        let place = run.remove(at).expect("the place was just found").1;
-        self.len -= 1;
-        if run.is_empty() {
-            self.runs.remove(&fence);
-        } else if run.len() < RUN_LEN_LOW {
-            self.join_with_next(fence);
+        let in_last = self.last.front().is_some_and(|front| front.0 <= key);
+        let place = if in_last {
+            remove_sorted(&mut self.last, key)?
+        } else {
+            let (&fence, run) = self.runs.range_mut(..=key).next_back()?;
+            let place = remove_sorted(run, key)?;
+            if run.is_empty() {
+                self.runs.remove(&fence);
+            } else if run.len() < RUN_LEN_LOW {
+                self.join_with_next(fence);
+            }
+            place
+        };
+        if self.last.is_empty()
+            && let Some((_, run)) = self.runs.pop_last()
+        {
+            self.last = run;
         }
+        self.len -= 1;
+        self.give_back_room();
         Some(place)
+    }
+
+    /// Many queues that were busy once must not keep a full run's room each.
+    fn give_back_room(&mut self) {
+        if self.len == 0 && self.last.capacity() > RUN_LEN_LOW {
+            self.last = VecDeque::new();
+        }
     }
 
     /// Keeps sparse survivors from holding a run each.
     fn join_with_next(&mut self, fence: K) {
         let mut pair = self.runs.range_mut(fence..);
         let Some((_, run)) = pair.next() else { return };
-        let Some((&next_fence, next)) = pair.next() else { return };
-        if run.len() + next.len() <= RUN_LEN_JOINED_MAX {
-            run.append(next);
-            self.runs.remove(&next_fence);
+        if let Some((&next_fence, next)) = pair.next() {
+            if run.len() + next.len() <= RUN_LEN_JOINED_MAX {
+                run.append(next);
+                self.runs.remove(&next_fence);
+            }
+        } else if run.len() + self.last.len() <= RUN_LEN_JOINED_MAX {
+            run.append(&mut self.last);
+            self.last = self.runs.remove(&fence).expect("it was just there");
         }
     }
+}
+
+fn insert_sorted<K: Ord + Copy>(run: &mut VecDeque<(K, u32)>, key: K, place: u32) {
+    let at = run.partition_point(|entry| entry.0 < key);
+    debug_assert!(run.get(at).is_none_or(|entry| entry.0 != key));
+    run.insert(at, (key, place));
+}
+
+fn remove_sorted<K: Ord + Copy>(run: &mut VecDeque<(K, u32)>, key: K) -> Option<u32> {
+    let at = run.binary_search_by(|entry| entry.0.cmp(&key)).ok()?;
+    run.remove(at).map(|entry| entry.1)
 }
 
 #[cfg(test)]
@@ -186,6 +238,6 @@ mod tests {
         for key in 0..6400u32 {
             ordered.insert(key, key);
         }
-        assert_eq!(ordered.runs.len(), 100);
+        assert_eq!(ordered.runs.len(), 99, "and the last one apart");
     }
 }

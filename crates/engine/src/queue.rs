@@ -1,7 +1,5 @@
 //! A queue: its jobs by state, who waits for them, and why it exists.
 
-use std::sync::Arc;
-
 use crate::ids::Millis;
 use crate::job::State;
 use crate::ordered::Ordered;
@@ -60,53 +58,52 @@ pub(crate) struct Pause {
     pub(crate) seconds: u32,
 }
 
+/// What a put touches comes first: with many thousand queues in use each cache line counts.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Queue {
-    pub(crate) name: Arc<[u8]>,
-    /// Grows with every queue made; lists are in this order.
-    pub(crate) age_rank: u64,
-    /// Exists without jobs or users.
-    pub(crate) kept: bool,
-
-    pub(crate) ready: Ordered<ReadyKey>,
-    /// By (due, id).
-    pub(crate) delayed: Ordered<(Millis, u64)>,
-    /// By the order of burying.
-    pub(crate) buried: Ordered<u64>,
-    pub(crate) counts: Counts,
-
+    pub(crate) name: Box<[u8]>,
     /// Sessions whose puts go here.
     pub(crate) users: u32,
     /// Sessions that take from here.
     pub(crate) watchers: u32,
+    pub(crate) puts: u64,
+    pub(crate) counts: Counts,
+    pub(crate) ready: Ordered<ReadyKey>,
     /// Sessions that wait here, by their ticket: first come, first served.
     pub(crate) waiters: Ordered<u64>,
-
     pub(crate) pause: Option<Pause>,
+
+    /// By (due, id).
+    pub(crate) delayed: Ordered<(Millis, u64)>,
+    /// By the order of burying.
+    pub(crate) buried: Ordered<u64>,
     /// When the engine looks at this queue next. Never later than needed, sometimes earlier.
     pub(crate) timer: Option<Millis>,
-
-    pub(crate) puts: u64,
+    /// Grows with every queue made; lists are in this order.
+    pub(crate) age_rank: u64,
+    /// Exists without jobs or users.
+    pub(crate) kept: bool,
     pub(crate) finishes: u64,
     pub(crate) pauses: u64,
 }
 
 impl Queue {
-    pub(crate) fn new(name: Arc<[u8]>, age_rank: u64) -> Self {
+    pub(crate) fn new(name: &[u8], age_rank: u64) -> Self {
         Self {
-            name,
-            age_rank,
-            kept: false,
-            ready: Ordered::default(),
-            delayed: Ordered::default(),
-            buried: Ordered::default(),
-            counts: Counts::default(),
+            name: name.into(),
             users: 0,
             watchers: 0,
+            puts: 0,
+            counts: Counts::default(),
+            ready: Ordered::default(),
             waiters: Ordered::default(),
             pause: None,
+            delayed: Ordered::default(),
+            buried: Ordered::default(),
             timer: None,
-            puts: 0,
+            age_rank,
+            kept: false,
             finishes: 0,
             pauses: 0,
         }
@@ -114,7 +111,7 @@ impl Queue {
 
     /// Whether anything keeps the queue in existence (spec beanstalkd 6).
     pub(crate) fn is_wanted(&self) -> bool {
-        self.kept || self.users > 0 || self.watchers > 0 || self.counts.total() > 0
+        self.users > 0 || self.watchers > 0 || self.counts.total() > 0 || self.kept
     }
 
     /// Whether a take may be served from here.
