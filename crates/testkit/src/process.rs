@@ -61,6 +61,12 @@ impl Program {
         program
     }
 
+    /// The same under another program that starts it, such as a tracer: `arguments` name Lineshaft, its
+    /// subcommand and all that comes before `--beanstalk`.
+    pub fn serve_under(path: impl Into<PathBuf>, arguments: &[&str]) -> Program {
+        Program::new(path, arguments, AddressStyle::Listener)
+    }
+
     fn new(path: impl Into<PathBuf>, arguments: &[&str], address_style: AddressStyle) -> Program {
         let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
         Program { path: path.into(), arguments, environment: Vec::new(), address_style }

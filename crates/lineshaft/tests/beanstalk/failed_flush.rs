@@ -1,0 +1,89 @@
+//! The disk refuses to flush, once, at every point of a short life: nothing may be acknowledged after it,
+//! the server ends with exit code 74, and a fresh one knows everything that was acknowledged.
+//!
+//! Trying the flush again would be wrong: the system may have dropped what could not be written, and the
+//! second call would succeed without it.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use testkit::client::Client;
+use testkit::process::{Program, Server};
+use testkit::tools;
+
+use crate::programs;
+
+/// Exit code of a server whose disk failed.
+const EXIT_DISK: i32 = 74;
+
+/// The n-th flush fails, for n up to this: some happen at the start, most are those of single changes.
+const FLUSHES: usize = 12;
+
+/// Flushes of changes are fewer than changes: some changes may share one.
+const CHANGES_MAX: usize = 2_000;
+
+#[test]
+fn nothing_is_acknowledged_after_a_failed_flush() -> Result<()> {
+    let Some(strace) = tools::find_or_skip("strace") else { return Ok(()) };
+    let mut acknowledged = 0;
+    for number in 1..=FLUSHES {
+        acknowledged +=
+            fail_flush(&strace, number).with_context(|| format!("flush {number} failed"))?;
+    }
+    ensure!(acknowledged > 0, "all of these flushes belong to the start: nothing was tested");
+    Ok(())
+}
+
+/// Returns how many changes were acknowledged before the flush failed.
+fn fail_flush(strace: &Path, number: usize) -> Result<usize> {
+    let folder = tempfile::tempdir()?;
+    let data = folder.path().join("data");
+    let data = data.to_str().context("a text path")?;
+    let lineshaft = programs::lineshaft_path();
+    let lineshaft = lineshaft.to_str().context("a text path")?;
+    let inject = format!("inject=fsync,fdatasync:error=EIO:when={number}");
+    // -D: the server is our child, not the tracer, so that it can be ended like any other.
+    let traced = ["-D", "-f", "-o", "/dev/null", "-e", "trace=fsync,fdatasync", "-e", &inject];
+    let serve = [lineshaft, "serve", "--data", data];
+    let program = Program::serve_under(strace, &[&traced[..], &serve[..]].concat());
+    // A flush of the start fails the start, before or after it listens; nobody was promised anything.
+    let Ok(mut server) = program.start() else { return Ok(0) };
+    let (ids, deleted) = change_until_the_end(&server)?;
+    let acknowledged = ids.len() + deleted.len();
+    let status = server.wait()?;
+    let wanted =
+        if acknowledged == 0 { !status.success() } else { status.code() == Some(EXIT_DISK) };
+    ensure!(wanted, "{acknowledged} changes, then {status}: {}", server.stderr());
+
+    let server = programs::lineshaft_durable(data).start()?;
+    let mut client = Client::connect(server.address())?;
+    for id in ids {
+        let job = client.peek(&format!("peek {id}"))?;
+        ensure!(job.is_some(), "job {id} was acknowledged and is gone");
+    }
+    for id in deleted {
+        let job = client.peek(&format!("peek {id}"))?;
+        ensure!(job.is_none(), "job {id} was deleted and is back");
+    }
+    Ok(acknowledged)
+}
+
+/// Puts and deletes until the server hangs up. Returns the jobs that were put and not deleted, and those
+/// that were, both as acknowledged; the one whose delete had no reply is in neither list.
+fn change_until_the_end(server: &Server) -> Result<(Vec<u64>, Vec<u64>)> {
+    let mut client = Client::connect(server.address())?;
+    let (mut ids, mut deleted) = (Vec::new(), Vec::new());
+    for number in 0..CHANGES_MAX {
+        let Ok(id) = client.put(0, 0, 60, b"acknowledged") else { return Ok((ids, deleted)) };
+        ids.push(id);
+        if number % 3 == 0 {
+            let id = ids.swap_remove(ids.len() / 2);
+            let Ok(reply) = client.command(&format!("delete {id}")) else {
+                return Ok((ids, deleted));
+            };
+            ensure!(reply == "DELETED", "delete: {reply}");
+            deleted.push(id);
+        }
+    }
+    anyhow::bail!("the server went on although a flush had failed")
+}

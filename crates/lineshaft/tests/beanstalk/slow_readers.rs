@@ -1,0 +1,69 @@
+//! Clients that ask for much and read nothing: they cost neither the others' time nor memory without end.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use testkit::client::Client;
+use testkit::process::Program;
+
+use crate::programs;
+
+const READERS: usize = 300;
+
+/// Questions of each reader; their replies would fill several gigabytes.
+const QUESTIONS: usize = 300;
+
+const BODY_BYTES: usize = 60_000;
+
+/// Far below what the replies would take, far above what a server needs.
+const RESIDENT_BYTES_MAX: u64 = 300 << 20;
+
+/// How long another client waits for its replies at most: generous, because other tests run beside this one.
+const OTHERS_WAIT_MAX: Duration = Duration::from_secs(5);
+
+#[test]
+fn stuck_readers_cost_the_original_nothing() -> Result<()> {
+    programs::reference().map_or(Ok(()), |program| readers_get_stuck(&program))
+}
+
+#[test]
+fn stuck_readers_cost_lineshaft_in_memory_nothing() -> Result<()> {
+    readers_get_stuck(&programs::lineshaft_in_memory())
+}
+
+#[test]
+fn stuck_readers_cost_lineshaft_with_a_log_nothing() -> Result<()> {
+    readers_get_stuck(&programs::lineshaft_durable("data"))
+}
+
+fn readers_get_stuck(program: &Program) -> Result<()> {
+    let server = program.start()?;
+    let mut other = Client::on_tube(server.address(), "others")?;
+    let id = other.put(0, 0, 60, &vec![b'b'; BODY_BYTES])?;
+    let questions = format!("peek {id}\r\n").repeat(QUESTIONS);
+    let mut stuck = Vec::new();
+    for _ in 0..READERS {
+        let mut reader = TcpStream::connect(server.address())?;
+        reader.set_write_timeout(Some(Duration::from_secs(5)))?;
+        // A server that has cut this reader off already is right, too.
+        if reader.write_all(questions.as_bytes()).is_ok() {
+            stuck.push(reader);
+        }
+    }
+    // Filling everybody's socket buffer takes its time, once.
+    other.expect("list-tube-used", "USING others")?;
+    let started = Instant::now();
+    let another = other.put(0, 0, 60, b"not stuck")?;
+    other.expect(&format!("delete {another}"), "DELETED")?;
+    other.expect("list-tube-used", "USING others")?;
+    let waited = started.elapsed();
+    ensure!(waited < OTHERS_WAIT_MAX, "another client waited for {waited:?}");
+    let resident_bytes = server.resident_bytes()?;
+    ensure!(resident_bytes < RESIDENT_BYTES_MAX, "{resident_bytes} bytes resident");
+    println!("{waited:?} for another client, {resident_bytes} bytes resident");
+
+    drop(stuck);
+    other.expect(&format!("delete {id}"), "DELETED")
+}
