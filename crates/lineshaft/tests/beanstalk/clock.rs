@@ -51,8 +51,10 @@ impl Rig {
 
 fn ensure_took(started: Instant, seconds: u64, what: &str) -> Result<()> {
     let took = started.elapsed();
-    let least = Duration::from_secs(seconds) - Duration::from_millis(100);
-    let most = Duration::from_secs(seconds) + Duration::from_millis(1_500);
+    let (least, most) = (
+        Duration::from_millis(seconds * 1_000 - 100),
+        Duration::from_millis(seconds * 1_000 + 1_500),
+    );
     ensure!((least..most).contains(&took), "{what}: after {took:?} instead of {seconds} s");
     Ok(())
 }

@@ -71,8 +71,8 @@ pub(crate) fn check_worker(
 fn check_ended(worker: &Worker, client: &mut Client) -> Result<()> {
     const BATCH: usize = 500;
     for batch in worker.ended.chunks(BATCH) {
-        let questions: String = batch.iter().map(|id| format!("peek {id}\r\n")).collect();
-        client.send(questions.as_bytes())?;
+        let questions: Vec<String> = batch.iter().map(|id| format!("peek {id}\r\n")).collect();
+        client.send(questions.concat().as_bytes())?;
         for id in batch {
             let reply = client.read_line()?;
             ensure!(reply == "NOT_FOUND", "job {id} was deleted and is back: {reply}");
