@@ -58,6 +58,28 @@ pub(crate) fn pin(cpu: usize) -> anyhow::Result<()> {
     sched_setaffinity(None, &set).with_context(|| format!("cannot use processor {cpu}"))
 }
 
+/// Gives the calling thread, and what it starts from now on, a priority from -20 (first) to 19.
+pub(crate) fn set_nice(nice: i32) -> anyhow::Result<()> {
+    rustix::process::setpriority_process(None, nice).context("cannot change the priority")
+}
+
+/// Time that a processor has been busy, with whatever, since the machine started. Ticks of 10 ms.
+pub(crate) fn processor_busy(cpu: usize) -> anyhow::Result<Duration> {
+    let text = fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
+    let ticks =
+        busy_ticks(&text, cpu).with_context(|| format!("/proc/stat has no processor {cpu}"))?;
+    Ok(Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second().max(1)))
+}
+
+/// User, nice, system, interrupts and stolen time; not idle and not waiting for a disk.
+fn busy_ticks(stat: &str, cpu: usize) -> Option<u64> {
+    let name = format!("cpu{cpu}");
+    let line = stat.lines().find(|line| line.split(' ').next() == Some(&name))?;
+    let ticks: Vec<u64> =
+        line.split(' ').skip(1).take(8).filter_map(|word| word.parse().ok()).collect();
+    (ticks.len() == 8).then(|| ticks.iter().sum::<u64>() - ticks[3] - ticks[4])
+}
+
 /// Raises the limit of open files as far as allowed; children inherit it. Returns the limit.
 pub(crate) fn raise_file_limit() -> u64 {
     let limit = getrlimit(Resource::Nofile);
@@ -75,6 +97,18 @@ mod tests {
         let smaps = "5581-7ffe ---p 00000000 00:00 0 [rollup]\nRss:    1234 kB\nPss:  1 kB\n";
         assert_eq!(resident_in(smaps), Some(1234 * 1024));
         assert_eq!(resident_in(""), None);
+    }
+
+    #[test]
+    fn busy_time_leaves_out_idling() {
+        let stat =
+            "cpu  9 9 9 9 9 9 9 9 0 0\ncpu1 1 2 3 1000 500 4 5 6 0 0\ncpu10 7 7 7 7 7 7 7 7 0 0\n";
+        assert_eq!(busy_ticks(stat, 1), Some(21));
+        assert_eq!(busy_ticks(stat, 0), None);
+        assert!(
+            processor_busy(allowed_cpus().expect("readable")[0]).expect("readable")
+                > Duration::ZERO
+        );
     }
 
     #[test]

@@ -139,6 +139,7 @@ fn notes(comparison: &Comparison) -> Vec<String> {
             ));
         }
     }
+    notes.extend(disturbance(comparison));
     // The same reason often stands behind many rows: say it once.
     let mut errors: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for outcome in &comparison.rows {
@@ -155,6 +156,24 @@ fn notes(comparison: &Comparison) -> Vec<String> {
             .map(|(error, ids)| format!("Not measured ({}): {error}", ids.join(", "))),
     );
     notes
+}
+
+/// How much other programs took of the servers' processor, when that is enough to move figures.
+fn disturbance(comparison: &Comparison) -> Option<String> {
+    const DISTURBED: f64 = 0.1;
+    let shares =
+        || comparison.spreads.iter().filter(|spread| spread.metric == Metric::ForeignShare);
+    let disturbed = shares().filter(|spread| spread.median > DISTURBED).count();
+    let worst = shares().map(|spread| spread.highest).fold(0.0, f64::max);
+    (disturbed > 0).then(|| {
+        format!(
+            "Other programs took more than {} of the servers' processor in {disturbed} of {} throughput \
+             measurements (at worst {}): their rates are too low; CPU times and ratios suffer less.",
+            Metric::ForeignShare.show(DISTURBED),
+            shares().count(),
+            Metric::ForeignShare.show(worst),
+        )
+    })
 }
 
 fn machine(comparison: &Comparison) -> String {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use tempfile::TempDir;
@@ -199,7 +199,9 @@ impl Lab {
         let least = 2 * u64::from(shape.connections) * u64::from(shape.depth);
         let Sizes { duration, warm_up, .. } = self.sizes;
         let bounds = Bounds { count: None, duration, least, warm_up };
+        let (start, before) = (Instant::now(), self.foreign_time(server)?);
         let report = self.load(server, drivers, shape.depth as usize, bounds)?;
+        let foreign = self.foreign_time(server)?.saturating_sub(before);
         anyhow::ensure!(
             report.finished > 0,
             "nothing was measured: the queue was empty before the warm-up ended"
@@ -211,9 +213,16 @@ impl Lab {
                 report.server_cpu_us.expect("the process number was given"),
             ),
             (Metric::GeneratorShare, report.generator_cpu),
+            (Metric::ForeignShare, foreign.as_secs_f64() / start.elapsed().as_secs_f64()),
             (Metric::P50Micros, report.latency.p50_us),
             (Metric::P99Micros, report.latency.p99_us),
         ]))
+    }
+
+    /// Time that the server's processor gave to others.
+    fn foreign_time(&self, server: &Server) -> anyhow::Result<Duration> {
+        let busy = process::processor_busy(self.programs.server_cpu)?;
+        Ok(busy.saturating_sub(process::cpu_time(server.pid())?))
     }
 
     fn trip(&self, server: &Server) -> anyhow::Result<Sample> {

@@ -110,6 +110,8 @@ pub(super) enum Metric {
     CpuMicrosPerOperation,
     /// Part of a processor that the generator used.
     GeneratorShare,
+    /// Part of the server's processor that neither the server nor idling took.
+    ForeignShare,
     P50Micros,
     P99Micros,
     DelayLateP99Micros,
@@ -134,7 +136,9 @@ impl Metric {
             | Metric::TtrLateP99Micros
             | Metric::TimeoutLateP99Micros => crate::latency::show_micros(value),
             Metric::BytesPerJob | Metric::BytesPerConnection => format!("{value:.0} B"),
-            Metric::GivenBack | Metric::GeneratorShare => format!("{:.0} %", value * 100.0),
+            Metric::GivenBack | Metric::GeneratorShare | Metric::ForeignShare => {
+                format!("{:.0} %", value * 100.0)
+            }
             Metric::Seconds => crate::latency::show_micros(value * 1e6),
         }
     }
@@ -145,6 +149,7 @@ impl Metric {
             Metric::OperationsPerSecond => "rate",
             Metric::CpuMicrosPerOperation => "server CPU per operation",
             Metric::GeneratorShare => "generator busy",
+            Metric::ForeignShare => "processor lost to others",
             Metric::P50Micros => "p50",
             Metric::P99Micros => "p99",
             Metric::DelayLateP99Micros => "delay, late p99",
