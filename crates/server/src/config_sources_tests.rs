@@ -186,3 +186,20 @@ fn a_missing_file_is_a_mistake() {
     let sources = Sources { file: Some("/no/such/file.toml".into()), ..Sources::default() };
     assert!(sources.load().unwrap_err().to_string().starts_with("/no/such/file.toml: cannot read"));
 }
+
+/// Each key of the example is commented out, since the defaults are right for most; so it is read as
+/// if they were not.
+#[test]
+fn the_example_file_has_every_key_with_its_default() {
+    let example = include_str!("../../../packaging/lineshaft.toml");
+    let is_prose = |line: &str| line.starts_with("# ") || line == "#";
+    let lines: Vec<&str> = example.lines().filter(|line| !is_prose(line)).collect();
+    let (_folder, sources) = Folder::with(&lines.join("\n").replace("\n#", "\n"));
+    let effective = sources.load().unwrap();
+    for setting in &SETTINGS {
+        let origin = effective.origin(setting.key);
+        assert!(matches!(origin, Origin::File(..)), "{} is missing", setting.key);
+    }
+    let io_threads = Config::default().io_threads;
+    assert_eq!(Config { io_threads, ..effective.config }, Config::default());
+}

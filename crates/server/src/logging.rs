@@ -26,7 +26,11 @@ impl Logging {
     /// Installs the output for the whole process. `None` if another one is there already.
     pub fn install(output: LogOutput) -> Option<Logging> {
         let (filter, level) = reload::Layer::new(LevelFilter::from_level(output.level));
-        let layer = lines::layer().with_writer(std::io::stderr).with_target(false);
+        // When the error output is closed, complaining about that there would panic.
+        let layer = lines::layer()
+            .with_writer(std::io::stderr)
+            .with_target(false)
+            .log_internal_errors(false);
         let layer = match output.format {
             LogFormat::Human => layer.with_ansi(std::io::stderr().is_terminal()).boxed(),
             LogFormat::Json => layer.json().flatten_event(true).with_current_span(false).boxed(),

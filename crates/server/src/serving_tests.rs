@@ -275,7 +275,7 @@ fn replies_before_quit_arrive_although_more_was_sent() {
     for _ in 0..20 {
         let mut client = serving.client();
         client.send("list-tube-used\r\nquit\r\n");
-        client.send([b'x'; 100_000]);
+        client.send(vec![b'x'; 100_000]);
         client.expect("USING default\r\n");
         client.expect_end();
     }

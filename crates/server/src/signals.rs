@@ -1,6 +1,6 @@
 //! Signals, and what they lead to: a clean stop, a drain, a reload. Also feeds the watchdog.
 
-use std::io;
+use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,6 +42,8 @@ pub(crate) struct Control {
     pub(crate) logging: Option<Logging>,
     pub(crate) acceptors: Vec<AbortHandle>,
     pub(crate) ports: Vec<Arc<Port>>,
+    /// The server was started in a terminal.
+    pub(crate) has_terminal: bool,
 }
 
 /// The signals that are handled. Made before the server says that it is ready.
@@ -50,6 +52,11 @@ pub(crate) struct Signals {
     interrupt: Signal,
     hangup: Signal,
     drain: Signal,
+}
+
+/// Whether the error output is a terminal that is still there.
+pub(crate) fn is_in_terminal() -> bool {
+    io::stderr().is_terminal()
 }
 
 impl Signals {
@@ -106,6 +113,8 @@ impl Control {
     fn hang_up(&mut self) {
         match &self.hangup {
             Hangup::Stop => self.stop("SIGHUP"),
+            // The signal's first meaning: whoever started us there is gone.
+            Hangup::Reload(_) if self.has_terminal && !is_in_terminal() => self.stop("SIGHUP"),
             Hangup::Reload(reload) => match reload() {
                 Ok(config) => self.take_over(config),
                 Err(mistakes) => {

@@ -22,7 +22,7 @@ use crate::listen_file::ListenFile;
 use crate::logging::Logging;
 use crate::mailbox::{Open, Port};
 use crate::process;
-use crate::signals::{Control, Hangup, Signals};
+use crate::signals::{Control, Hangup, Signals, is_in_terminal};
 use crate::systemd;
 
 /// All that a server needs.
@@ -90,7 +90,15 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     };
     announce(&Started { config: &config, beanstalk: &addresses, recovery: recovery.as_ref() });
     systemd::ready();
-    let control = Control { shared, config, hangup, logging, acceptors, ports: ports.clone() };
+    let control = Control {
+        shared,
+        config,
+        hangup,
+        logging,
+        acceptors,
+        ports: ports.clone(),
+        has_terminal: is_in_terminal(),
+    };
     runtime.spawn(control.run(signals));
     // Its rounds are bounded by themselves, and see all sockets at once.
     let ended = runtime.block_on(unconstrained(first.run()));

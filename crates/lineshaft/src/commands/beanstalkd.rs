@@ -7,6 +7,7 @@ mod user;
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -78,8 +79,9 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
     }
 }
 
+/// The error output may be closed; a server goes on without it.
 fn complain(message: &str) {
-    eprintln!("beanstalkd: {message}");
+    let _ = writeln!(std::io::stderr(), "beanstalkd: {message}");
 }
 
 /// In the original's order: listen, become the user, then open the log.
