@@ -182,10 +182,6 @@ pub struct CompareArgs {
     /// Processor of the generator.
     #[arg(long, value_name = "CPU")]
     pub generator_cpu: Option<usize>,
-    /// Priority of servers and generator, -20 (first) to 19; below 0 needs privileges. On a machine that others use
-    /// at the same time, -15 makes a comparison far less noisy.
-    #[arg(long, value_name = "NICE", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(-20..20))]
-    pub nice: Option<i32>,
     /// Folder for the servers' data, on the disk to be measured. A folder is made below it and removed at the end.
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,

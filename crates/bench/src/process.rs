@@ -58,11 +58,6 @@ pub(crate) fn pin(cpu: usize) -> anyhow::Result<()> {
     sched_setaffinity(None, &set).with_context(|| format!("cannot use processor {cpu}"))
 }
 
-/// Gives the calling thread, and what it starts from now on, a priority from -20 (first) to 19.
-pub(crate) fn set_nice(nice: i32) -> anyhow::Result<()> {
-    rustix::process::setpriority_process(None, nice).context("cannot change the priority")
-}
-
 /// Time that a processor has been busy, with whatever, since the machine started. Ticks of 10 ms.
 pub(crate) fn processor_busy(cpu: usize) -> anyhow::Result<Duration> {
     let text = fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;

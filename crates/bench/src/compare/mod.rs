@@ -41,9 +41,6 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<()> {
     let sizes = Sizes::new(args)?;
     let rounds = if args.quick { args.rounds.min(QUICK_ROUNDS) } else { args.rounds };
     process::pin(programs.generator_cpu)?;
-    if let Some(nice) = args.nice {
-        process::set_nice(nice)?;
-    }
     let mut lab = Lab::new(programs.clone(), sizes.clone(), &scratch)?;
     let results = measure_all(&mut lab, &rows, rounds)?;
     drop(lab);
