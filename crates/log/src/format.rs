@@ -168,3 +168,37 @@ impl GroupHeader {
         Position(self.position.0 + GROUP_HEADER_BYTES as u64 + u64::from(self.len))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_passes_only_in_its_life_and_place() {
+        let mut bytes = vec![0; GROUP_HEADER_BYTES + 16];
+        let position = Position::new(3, 8192);
+        let header = GroupHeader {
+            crc: 0,
+            len: 16,
+            count: 1,
+            position,
+            durable: position,
+            previous_end: position,
+            previous_crc: 7,
+            time_ms: 9,
+        };
+        let crc = header.seal(&mut bytes, 1234);
+        assert_eq!(GroupHeader::check(&bytes, 1234, position), Some(GroupHeader { crc, ..header }));
+        assert_eq!(GroupHeader::check(&bytes, 1235, position), None, "another life of the file");
+        for place in [Position::new(2, 8192), Position::new(3, 8200)] {
+            assert_eq!(GroupHeader::check(&bytes, 1234, place), None, "another place");
+        }
+        assert_eq!(GroupHeader::check(&bytes[..bytes.len() - 1], 1234, position), None);
+    }
+
+    #[test]
+    fn a_segment_header_comes_back() {
+        let header = SegmentHeader { log_id: [5; 16], number: 77, size: 1 << 18, salt: 99 };
+        assert_eq!(SegmentHeader::decode(&header.encode()), Ok(header));
+    }
+}

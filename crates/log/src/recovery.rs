@@ -22,7 +22,7 @@ use crate::tail::Tail;
 use crate::types::{Position, RecoveryReport, Restored};
 
 /// Bytes of segments that are kept in memory between the two passes instead of being read again.
-const KEPT_BYTES_MAX: u64 = 512 << 20;
+const KEPT_BYTES_MAX: u64 = 128 << 20;
 
 /// Where the log goes on.
 struct End {

@@ -59,6 +59,7 @@ fn what_was_appended_comes_back() {
         let (updated, _) = log.put(1000, QUEUE, &meta(3), b"updated");
         log.count(1000, kept, b"counted");
         log.count(1000, gone, b"counted");
+        log.count(1000, updated, b"older than the update");
         log.finish(1001, gone);
         let other = QueueRef { number: 4, name: b"other" };
         log.update(1001, updated, other, &Meta { priority: 9, options: b"", ..meta(3) });

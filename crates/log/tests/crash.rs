@@ -125,6 +125,22 @@ fn a_period_loses_no_more_than_itself() {
     }
 }
 
+/// A failed write or sync is final: nothing is published, written or retried afterwards.
+fn check_that_it_stays_failed(world: &mut World) {
+    let before =
+        (world.log.written(), world.log.durable(), world.log.id_limit(), world.disk.calls());
+    assert!(world.log.failure().is_some());
+    for _ in 0..3 {
+        world.put();
+        assert!(world.log.commit_step(world.now_ms).is_err());
+        assert!(world.log.prepare_step().is_err());
+        world.now_ms += 2000;
+    }
+    let after =
+        (world.log.written(), world.log.durable(), world.log.id_limit(), world.disk.calls());
+    assert_eq!(before, after);
+}
+
 #[test]
 fn every_call_may_be_the_last() {
     for_each_seed("every_call_may_be_the_last", 2, |seed| {
@@ -141,7 +157,11 @@ fn every_call_may_be_the_last() {
                 }
             };
             for _ in 0..500 {
-                if world.step().is_err() || world.disk.has_crashed() {
+                if world.step().is_err() {
+                    check_that_it_stays_failed(&mut world);
+                    break;
+                }
+                if world.disk.has_crashed() {
                     break;
                 }
             }

@@ -225,6 +225,33 @@ fn a_stale_sector_is_seen() {
 }
 
 #[test]
+fn a_group_left_over_beyond_a_torn_one_never_counts() {
+    let disk = FaultDisk::new(2, 64 << 20);
+    let (log, _) = recover(&disk, settings(Sync::Never), 1000).unwrap();
+    let put = |id: u64| log.put(1000, QUEUE, &plain_meta(id), b"a body").0;
+    let targets: Vec<Target> = (1..4).map(put).collect();
+    log.commit_step(1000).unwrap();
+    // Two groups that no sync covers: the first is torn, the second reached the disk.
+    log.finish(1000, targets[0]);
+    let start = log.written().offset() as usize;
+    log.commit_step(1000).unwrap();
+    let end = log.written().offset() as usize;
+    log.finish(1000, targets[1]);
+    log.commit_step(1000).unwrap();
+    disk.restart();
+    let mut bytes = disk.bytes(FIRST).unwrap();
+    bytes[start..end].fill(0);
+    disk.set_bytes(FIRST, bytes);
+    let (log, found) = recover(&disk, settings(Sync::Never), 2000).unwrap();
+    assert_eq!((found.state.jobs.len(), found.report.cut_groups), (3, 1));
+    // What recovery appended ends exactly where the second group starts.
+    assert_eq!(log.written().offset() as usize, end);
+    disk.crash();
+    let (_, again) = recover(&disk, settings(Sync::Never), 3000).unwrap();
+    assert_eq!(again.state, found.state);
+}
+
+#[test]
 fn recovery_twice_gives_the_same() {
     for closed in [false, true] {
         let small = small(closed);

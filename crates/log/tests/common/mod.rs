@@ -359,8 +359,10 @@ impl World {
         self.note(position, Change::Fact(key, value));
     }
 
-    /// A queue's number goes to another name.
+    /// Ids go to jobs that are never logged; and a queue's number goes to another name.
     fn renumber(&mut self) {
+        self.next_id += self.random.below(400_000);
+        self.log.note_next_id(self.now_ms, self.next_id);
         let (a, b) = (self.some_queue(), self.some_queue());
         self.log.forget_queue(a as u32);
         self.log.forget_queue(b as u32);
