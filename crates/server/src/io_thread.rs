@@ -4,6 +4,9 @@
 //! It owns its connections alone. The broker is never locked while a system call is made, and
 //! what is read in a round is bounded, so that no client keeps the others waiting.
 
+mod housekeeping;
+mod turns;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::io;
@@ -21,9 +24,9 @@ use tokio::io::unix::AsyncFd;
 use tokio::time::Sleep;
 
 use crate::clock::Clock;
-use crate::connection::{Connection, Phase, Read};
+use crate::connection::{Phase, Read};
 use crate::limits::LiveLimits;
-use crate::mailbox::{Open, Port, ReadyWaker};
+use crate::mailbox::{Open, Port};
 use crate::socket::watch;
 use crate::table::Table;
 
@@ -53,7 +56,7 @@ pub(crate) enum Ended {
 
 /// How a connection comes to its end.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Farewell {
+enum Farewell {
     /// Everything is said.
     Polite,
     /// It broke, or is cut off.
@@ -61,15 +64,15 @@ pub(crate) enum Farewell {
 }
 
 pub(crate) struct IoThread {
-    pub(crate) shared: Shared,
-    pub(crate) port: Arc<Port>,
+    shared: Shared,
+    port: Arc<Port>,
     /// The number of `port` at the broker.
     mailbox: usize,
-    pub(crate) connections: Table,
+    connections: Table,
     places: HashMap<SessionId, u32, FixedState>,
     buffer: Box<[u8]>,
     /// The moment at which this round began, in milliseconds.
-    pub(crate) now_ms: u64,
+    now_ms: u64,
     /// Nothing is read before the log has caught up.
     congested: bool,
     /// The log takes nothing any more.
@@ -94,8 +97,8 @@ pub(crate) struct IoThread {
     /// Connections whose first unsent reply waits for a log position.
     held: BinaryHeap<Reverse<(Position, u32)>>,
     /// Connections that were used lately, for housekeeping.
-    pub(crate) recent: Vec<u32>,
-    pub(crate) housekeeping_at: Option<Millis>,
+    recent: Vec<u32>,
+    housekeeping_at: Option<Millis>,
 }
 
 impl IoThread {
@@ -201,7 +204,7 @@ impl IoThread {
         }
     }
 
-    pub(crate) fn take_ready(&mut self) {
+    fn take_ready(&mut self) {
         let mut ready = mem::take(&mut self.ready);
         self.port.take_ready(&mut ready);
         for place in ready.drain(..) {
@@ -226,7 +229,7 @@ impl IoThread {
         }
     }
 
-    pub(crate) fn touch(&mut self, place: u32) {
+    fn touch(&mut self, place: u32) {
         let Some(connection) = self.connections.get(place) else { return };
         connection.active = true;
         if !mem::replace(&mut connection.in_touched, true) {
@@ -273,7 +276,7 @@ impl IoThread {
     }
 
     /// Nothing new is begun any more.
-    pub(crate) fn forget_word(&mut self) {
+    fn forget_word(&mut self) {
         self.port.take_arrivals();
         self.port.take_events(&mut self.events);
         self.events.clear();
@@ -287,12 +290,12 @@ impl IoThread {
     }
 
     /// The connection is of no use any more.
-    pub(crate) fn abandon(&mut self, place: u32, error: &io::Error) {
+    fn abandon(&mut self, place: u32, error: &io::Error) {
         tracing::debug!(connection = place, %error, "connection lost");
         self.leave(place, Farewell::Abrupt);
     }
 
-    pub(crate) fn leave(&mut self, place: u32, farewell: Farewell) {
+    fn leave(&mut self, place: u32, farewell: Farewell) {
         if let Some(connection) = self.connections.get(place)
             && connection.phase != Phase::Lingering
             && !mem::replace(&mut connection.in_leaving, true)
@@ -301,108 +304,14 @@ impl IoThread {
         }
     }
 
-    /// Lets the broker do all that has come up, and what follows from it on this thread.
-    fn take_turns(&mut self) {
-        let mut is_wanted = self.is_alarm_due()
-            || !self.opening.is_empty()
-            || !self.batch.is_empty()
-            || !self.events.is_empty()
-            || !self.resumed.is_empty()
-            || !self.leaving.is_empty();
-        while is_wanted {
-            self.take_turn();
-            self.port.take_events(&mut self.events);
-            is_wanted = !self.events.is_empty();
-        }
-    }
-
-    /// One turn. Nothing in here may make a system call.
-    fn take_turn(&mut self) {
-        let broker = self.shared.broker.clone();
-        let is_alarm_due = self.is_alarm_due();
-        if is_alarm_due {
-            self.port.clear_alarm();
-        }
-        let mut turn = broker.turn(self.shared.clock.now());
-        if is_alarm_due {
-            // Also when a turn before has done all that was due: this has the next alarm set.
-            turn.advance();
-        }
-        for (socket, open) in mem::take(&mut self.opening) {
-            let (session, dialect) = open(&mut turn, self.mailbox);
-            let place = self.connections.insert_with(|place| {
-                let waker = ReadyWaker::waker(&self.port, place);
-                Connection::new(socket, waker, session, dialect)
-            });
-            self.places.insert(session, place);
-            // As if the socket had become ready: its first bytes are often there already.
-            self.ready.push(place);
-        }
-        let mut batch = mem::take(&mut self.batch);
-        for (place, range) in batch.drain(..) {
-            if let Some(connection) = self.connections.get(place) {
-                connection.feed(&self.buffer[range], &mut turn);
-                self.touch(place);
-            }
-        }
-        self.batch = batch;
-        let mut events = mem::take(&mut self.events);
-        for (session, event) in events.drain(..) {
-            // A session that was closed meanwhile needs no news; what was granted went back with it.
-            let Some(&place) = self.places.get(&session) else { continue };
-            let Some(connection) = self.connections.get(place) else { continue };
-            connection.dialect.event(event, &mut turn, &mut connection.outbox);
-            connection.feed(&[], &mut turn);
-            self.touch(place);
-        }
-        self.events = events;
-        for place in mem::take(&mut self.resumed) {
-            if let Some(connection) = self.connections.get(place) {
-                connection.feed(&[], &mut turn);
-                self.touch(place);
-            }
-        }
-        let leaving = mem::take(&mut self.leaving);
-        for (place, _) in &leaving {
-            if let Some(connection) = self.connections.get(*place) {
-                connection.dialect.close(&mut turn);
-                self.places.remove(&connection.session);
-            }
-        }
-        drop(turn);
-        for (place, farewell) in leaving {
-            self.part(place, farewell);
-        }
-        for place in mem::take(&mut self.ready) {
-            if let Some(connection) = self.connections.get(place) {
-                connection.learn_readiness();
-                self.enqueue_read(place);
-            }
-        }
-    }
-
-    /// The session is closed; the socket follows.
-    fn part(&mut self, place: u32, farewell: Farewell) {
-        let now_ms = self.now_ms;
-        let Some(connection) = self.connections.get(place) else { return };
-        tracing::debug!(connection = place, ?farewell, "close");
-        if farewell == Farewell::Polite && connection.linger() {
-            connection.progress_at = now_ms;
-            self.touch(place);
-            self.enqueue_read(place);
-        } else {
-            self.remove(place);
-        }
-    }
-
-    pub(crate) fn remove(&mut self, place: u32) {
+    fn remove(&mut self, place: u32) {
         if self.connections.remove(place).is_some() {
             self.shared.limits.closed();
         }
     }
 
     /// Connections whose replies the log has released are to be sent to.
-    pub(crate) fn collect_released(&mut self) {
+    fn collect_released(&mut self) {
         let released = self.shared.broker.released();
         while let Some(Reverse((position, place))) = self.held.peek().copied()
             && position <= released
@@ -416,7 +325,7 @@ impl IoThread {
     }
 
     /// Sends what may leave, one write for each connection unless a large body lies in between.
-    pub(crate) fn send(&mut self) {
+    fn send(&mut self) {
         let released = self.shared.broker.released();
         let mut touched = mem::take(&mut self.touched);
         for place in touched.drain(..) {

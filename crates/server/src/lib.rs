@@ -15,7 +15,6 @@ pub mod config;
 pub mod config_sources;
 mod connection;
 mod error;
-mod housekeeping;
 mod io_thread;
 mod limits;
 mod listen;

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use broker::Millis;
 use tokio::time::Sleep;
 
+use super::IoThread;
 use crate::connection::{Phase, Read};
-use crate::io_thread::IoThread;
 
 /// How often connections that were used lately are looked at.
 const PERIOD_MS: u64 = 1000;
@@ -22,14 +22,14 @@ const GRACE_MS: u64 = 1000;
 const STOP_TIME: Duration = Duration::from_secs(5);
 
 impl IoThread {
-    pub(crate) fn schedule_housekeeping(&mut self) {
+    pub(super) fn schedule_housekeeping(&mut self) {
         if self.housekeeping_at.is_none() {
             self.housekeeping_at = Some(Millis(self.now_ms + PERIOD_MS));
         }
     }
 
     /// Looks after the connections that were used lately, so that idle ones cost nothing.
-    pub(crate) fn housekeep(&mut self) {
+    pub(super) fn housekeep(&mut self) {
         if self.housekeeping_at.is_none_or(|at| at.0 > self.now_ms) {
             return;
         }
@@ -71,7 +71,7 @@ impl IoThread {
     /// Sends the replies that are still due, and closes all connections. Sessions are left open at
     /// the broker: closing one would hand its jobs to another that is about to be closed, and
     /// count that as an attempt. Leases end with the process anyway.
-    pub(crate) async fn stop(&mut self, mut timer: Pin<&mut Sleep>) {
+    pub(super) async fn stop(&mut self, mut timer: Pin<&mut Sleep>) {
         let deadline = Instant::now() + STOP_TIME;
         for place in self.connections.all() {
             self.touch(place);

@@ -1,0 +1,125 @@
+//! The turns of the broker that an I/O thread takes, and what follows from them. Nothing between the
+//! beginning of a turn and its end may make a system call.
+
+use std::mem;
+
+use broker::Turn;
+
+use super::{Farewell, IoThread};
+use crate::connection::Connection;
+use crate::mailbox::ReadyWaker;
+
+impl IoThread {
+    /// Lets the broker do all that has come up, and what follows from it on this thread.
+    pub(super) fn take_turns(&mut self) {
+        let mut is_wanted = self.is_alarm_due()
+            || !self.opening.is_empty()
+            || !self.batch.is_empty()
+            || !self.events.is_empty()
+            || !self.resumed.is_empty()
+            || !self.leaving.is_empty();
+        while is_wanted {
+            self.take_turn();
+            self.port.take_events(&mut self.events);
+            is_wanted = !self.events.is_empty();
+        }
+    }
+
+    fn take_turn(&mut self) {
+        let broker = self.shared.broker.clone();
+        let is_alarm_due = self.is_alarm_due();
+        if is_alarm_due {
+            self.port.clear_alarm();
+        }
+        let mut turn = broker.turn(self.shared.clock.now());
+        if is_alarm_due {
+            // Also when a turn before has done all that was due: this has the next alarm set.
+            turn.advance();
+        }
+        self.open_sessions(&mut turn);
+        self.feed(&mut turn);
+        self.tell_events(&mut turn);
+        let leaving = self.close_sessions(&mut turn);
+        drop(turn);
+        for (place, farewell) in leaving {
+            self.part(place, farewell);
+        }
+        // New connections: their first bytes are often there already.
+        for place in mem::take(&mut self.ready) {
+            if let Some(connection) = self.connections.get(place) {
+                connection.learn_readiness();
+                self.enqueue_read(place);
+            }
+        }
+    }
+
+    fn open_sessions(&mut self, turn: &mut Turn<'_>) {
+        for (socket, open) in mem::take(&mut self.opening) {
+            let (session, dialect) = open(turn, self.mailbox);
+            let place = self.connections.insert_with(|place| {
+                let waker = ReadyWaker::waker(&self.port, place);
+                Connection::new(socket, waker, session, dialect)
+            });
+            self.places.insert(session, place);
+            self.ready.push(place);
+        }
+    }
+
+    /// Shows the dialects what was read, and what they had to leave before.
+    fn feed(&mut self, turn: &mut Turn<'_>) {
+        let mut batch = mem::take(&mut self.batch);
+        for (place, range) in batch.drain(..) {
+            if let Some(connection) = self.connections.get(place) {
+                connection.feed(&self.buffer[range], turn);
+                self.touch(place);
+            }
+        }
+        self.batch = batch;
+        let mut resumed = mem::take(&mut self.resumed);
+        for place in resumed.drain(..) {
+            if let Some(connection) = self.connections.get(place) {
+                connection.feed(&[], turn);
+                self.touch(place);
+            }
+        }
+        self.resumed = resumed;
+    }
+
+    fn tell_events(&mut self, turn: &mut Turn<'_>) {
+        let mut events = mem::take(&mut self.events);
+        for (session, event) in events.drain(..) {
+            // A session that was closed meanwhile needs no news; what was granted went back with it.
+            let Some(&place) = self.places.get(&session) else { continue };
+            let Some(connection) = self.connections.get(place) else { continue };
+            connection.dialect.event(event, turn, &mut connection.outbox);
+            connection.feed(&[], turn);
+            self.touch(place);
+        }
+        self.events = events;
+    }
+
+    fn close_sessions(&mut self, turn: &mut Turn<'_>) -> Vec<(u32, Farewell)> {
+        let leaving = mem::take(&mut self.leaving);
+        for (place, _) in &leaving {
+            if let Some(connection) = self.connections.get(*place) {
+                connection.dialect.close(turn);
+                self.places.remove(&connection.session);
+            }
+        }
+        leaving
+    }
+
+    /// The session is closed; the socket follows.
+    fn part(&mut self, place: u32, farewell: Farewell) {
+        let now_ms = self.now_ms;
+        let Some(connection) = self.connections.get(place) else { return };
+        tracing::debug!(connection = place, ?farewell, "close");
+        if farewell == Farewell::Polite && connection.linger() {
+            connection.progress_at = now_ms;
+            self.touch(place);
+            self.enqueue_read(place);
+        } else {
+            self.remove(place);
+        }
+    }
+}
