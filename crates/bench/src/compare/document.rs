@@ -85,7 +85,7 @@ fn outcome_table(outcomes: &[Outcome]) -> Table {
 }
 
 fn show_ratio(ratio: f64) -> String {
-    format!("{}×", three_digits(ratio))
+    if ratio < 0.01 { "< 0.01×".to_owned() } else { format!("{}×", three_digits(ratio)) }
 }
 
 fn show_verdict(verdict: Verdict) -> &'static str {
