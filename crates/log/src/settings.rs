@@ -32,6 +32,8 @@ impl Default for Settings {
 
 /// Smallest segment: below it headers and chains weigh too much.
 pub(crate) const SEGMENT_BYTES_MIN: u64 = 256 << 10;
+/// Simulations that ask for less rotate and reclaim more often in the same time.
+const SEGMENT_BYTES_MIN_SIMULATED: u64 = 64 << 10;
 /// Largest setting; an entry too big for it gets a segment of its own.
 pub(crate) const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 /// Ids are reserved in blocks of this many.
@@ -51,7 +53,9 @@ impl Settings {
     /// The segment size to use on a disk of this capacity.
     pub(crate) fn segment_bytes_on(&self, capacity: u64) -> u64 {
         let room = self.bytes_max.unwrap_or(u64::MAX).min(capacity) / 16;
-        let size = self.segment_bytes.min(room).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
+        let asked_least = self.segment_bytes.clamp(SEGMENT_BYTES_MIN_SIMULATED, SEGMENT_BYTES_MIN);
+        let least = if cfg!(feature = "fault") { asked_least } else { SEGMENT_BYTES_MIN };
+        let size = self.segment_bytes.min(room).clamp(least, SEGMENT_BYTES_MAX);
         size / 4096 * 4096
     }
 }

@@ -7,7 +7,7 @@ use broker::{Broker, Millis};
 
 use crate::model::{Image, Model, Recovered, Setting};
 use crate::plan::Storage;
-use crate::storage::Death;
+use crate::storage::{Death, SEGMENT_BYTES};
 use crate::world::{Process, World};
 use crate::{Checked, Sabotage};
 
@@ -22,11 +22,10 @@ impl World {
     pub(crate) fn die(&mut self, death: Death) -> Checked {
         self.trace.note(format_args!("{death:?}"));
         let death = self.end_disk(death);
-        self.model.history.require(self.cellar.survives(death));
         self.sabotage_tail();
         // Sessions do not say good-bye, nor does the broker.
         self.links.clear();
-        self.start_again()
+        self.start_again(death)
     }
 
     /// Power that was lost by plan makes a power loss of any death.
@@ -75,8 +74,8 @@ impl World {
                 let death = if self.rng.coin() { Death::Killed } else { Death::PowerLoss };
                 // A clean stop is durable whatever `sync` says.
                 self.model.history.require(end);
-                self.end_disk(death);
-                self.start_again()?;
+                let death = self.end_disk(death);
+                self.start_again(death)?;
                 // An opening that did not come to its end may have used up ids.
                 let undisturbed = self.summary.crashed_recoveries == disturbed;
                 if self.model.next_id != next && undisturbed && !self.options.is_sabotaged() {
@@ -95,7 +94,9 @@ impl World {
         }
     }
 
-    fn start_again(&mut self) -> Checked {
+    /// Another process starts, after some that did not come far. If power was lost once, only
+    /// what was synced is certain.
+    fn start_again(&mut self, mut worst: Death) -> Checked {
         self.summary.restarts += 1;
         self.cellar.undisturb();
         let Storage::Durable(sync) = self.plan.storage else {
@@ -117,7 +118,9 @@ impl World {
                     self.cellar.disk.crash_at(call);
                 }
             }
-            let opened = Broker::open(self.cellar.options(sync), Millis(wall));
+            let segment_bytes = *self.rng.pick(&SEGMENT_BYTES);
+            let options = self.cellar.options(sync, segment_bytes);
+            let opened = Broker::open(options, Millis(wall));
             match opened {
                 Ok((broker, report)) => {
                     self.trace.note(format_args!("recovered {report:?}"));
@@ -125,17 +128,20 @@ impl World {
                     if self.cellar.disk.has_crashed() {
                         // Power went away in a step of the opening that may fail.
                         drop(broker);
-                        self.cellar.disk.crash();
+                        worst = self.end_disk(Death::PowerLoss);
                         self.summary.crashed_recoveries += 1;
                         continue;
                     }
+                    self.model.history.require(self.cellar.survives(worst));
                     return self.begin(broker, wall, report.next_id);
                 }
                 Err(error) if attempt < crashes => {
                     self.trace.note(format_args!("recovery fails: {error}"));
                     self.summary.crashed_recoveries += 1;
                     let death = if self.rng.coin() { Death::Killed } else { Death::PowerLoss };
-                    self.end_disk(death);
+                    if self.end_disk(death) == Death::PowerLoss {
+                        worst = Death::PowerLoss;
+                    }
                 }
                 Err(error) => return Err(format!("recovery is refused: {error}")),
             }

@@ -16,6 +16,9 @@ use crate::{Checked, Options, Sabotage};
 /// Bytes of the simulated disk, unless it is being filled up.
 pub(crate) const DISK_BYTES: u64 = 48 << 20;
 
+/// Sizes of segments: small, so that there are many.
+pub(crate) const SEGMENT_BYTES: [u64; 4] = [64 << 10, 64 << 10, 100 << 10, 256 << 10];
+
 #[derive(Debug)]
 pub(crate) struct Cellar {
     pub(crate) disk: FaultDisk,
@@ -27,6 +30,8 @@ pub(crate) struct Cellar {
     durable: Need,
     /// Ends of the history that were written but not synced, and when they were.
     written: VecDeque<(u64, Need)>,
+    /// The segment that was written last. Before another one is begun it is synced to its end.
+    segment: u32,
     pub(crate) is_full: bool,
     /// Trouble was planned for a call of the disk.
     pub(crate) is_disturbed: bool,
@@ -50,6 +55,7 @@ impl Cellar {
             told: 0,
             durable: 0,
             written: VecDeque::new(),
+            segment: 0,
             is_full: false,
             is_disturbed: false,
         }
@@ -59,7 +65,7 @@ impl Cellar {
         match self.storage {
             Storage::Memory => Ok(Broker::memory(Millis(now))),
             Storage::Durable(sync) => {
-                let options = self.options(sync);
+                let options = self.options(sync, SEGMENT_BYTES[0]);
                 let (broker, _) = Broker::open(options, Millis(now))
                     .map_err(|error| format!("an empty disk was refused: {error}"))?;
                 Ok(broker)
@@ -67,14 +73,15 @@ impl Cellar {
         }
     }
 
-    pub(crate) fn options(&self, sync: Sync) -> broker::Options {
+    /// How a process that starts now keeps its log. Segments may get another size each time.
+    pub(crate) fn options(&self, sync: Sync, segment_bytes: u64) -> broker::Options {
         let disk: Arc<dyn log::Disk> = match self.sabotage {
             Sabotage::LyingSync => Arc::new(crate::sabotage::LyingDisk(self.disk.clone())),
             Sabotage::None | Sabotage::EarlyReplies | Sabotage::LostTail => {
                 Arc::new(self.disk.clone())
             }
         };
-        let log = Settings { segment_bytes: 1, bytes_max: None, sync };
+        let log = Settings { segment_bytes, bytes_max: None, sync };
         broker::Options { disk, log, clock: None }
     }
 
@@ -107,7 +114,18 @@ impl Cellar {
         self.written.clear();
     }
 
-    fn committed(&mut self, now: u64, end: Need, committed: log::Committed) -> Checked {
+    fn committed(
+        &mut self,
+        now: u64,
+        end: Need,
+        committed: log::Committed,
+        released: Position,
+    ) -> Checked {
+        let segment = (released.0 >> 32) as u32;
+        if std::mem::replace(&mut self.segment, segment) != segment {
+            self.durable = self.written.back().map_or(self.durable, |(_, end)| *end);
+            self.written.clear();
+        }
         // A mark is written without a sync; it holds nothing of the history.
         let before = self.written.back().map_or(self.durable, |(_, end)| *end);
         if committed.wrote && end > before {
@@ -143,7 +161,8 @@ impl World {
             && let Ok(committed) = done
         {
             let end = self.model.history.newest();
-            self.cellar.committed(self.now, end, committed)?;
+            let released = self.process.broker.released();
+            self.cellar.committed(self.now, end, committed, released)?;
         }
         let told = self.process.mailboxes.iter().all(|mailbox| std::mem::take(&mut mailbox.open().released));
         if done.is_ok() && self.process.broker.released() > before && !told {

@@ -2,7 +2,7 @@
 
 use crate::Checked;
 use crate::steps::Step;
-use crate::storage::Cellar;
+use crate::storage::{Cellar, SEGMENT_BYTES};
 use crate::world::World;
 
 /// How many calls ahead trouble is planned.
@@ -14,7 +14,6 @@ const LAST_BYTES_MAX: u64 = 300_000;
 /// With nothing in it the log keeps this many segments of the least size: the one that is written,
 /// the next, and the reserve for reclaim and for ends of jobs.
 const SEGMENTS_OF_EMPTY_LOG_MAX: u64 = 6;
-const SEGMENT_BYTES: u64 = 256 << 10;
 
 impl World {
     /// Power fails, or a call fails, at some call to come.
@@ -50,7 +49,7 @@ impl World {
 
     pub(crate) fn check_disk_use(&self) -> Checked {
         let used = self.cellar.disk.used();
-        let bound = SEGMENTS_OF_EMPTY_LOG_MAX * SEGMENT_BYTES;
+        let bound = SEGMENTS_OF_EMPTY_LOG_MAX * SEGMENT_BYTES[3];
         if used <= bound {
             Ok(())
         } else {
