@@ -58,7 +58,7 @@ fn check_size(path: &str, text: &str, report: &mut Report) {
 /// Clippy says the same, but only of what it compiles on this machine.
 fn check_unwraps(path: &str, text: &str, report: &mut Report) {
     let is_test_file =
-        ["/tests/", "/benches/", "/fuzz_targets/"].iter().any(|folder| path.contains(folder));
+        ["/tests/", "/examples/", "/fuzz_targets/"].iter().any(|folder| path.contains(folder));
     if is_test_file || path.ends_with("_tests.rs") || path.ends_with("/tests.rs") {
         return;
     }
