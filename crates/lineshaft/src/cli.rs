@@ -23,7 +23,7 @@ A first round, with the server running in another terminal:
 
 The tools speak the beanstalkd protocol and work with any server of it.";
 
-/// A durable work queue that speaks beanstalkd, Gearman and Kestrel, with its tools.
+/// A durable work queue that speaks the beanstalkd protocol, with its tools.
 #[derive(Debug, Parser)]
 #[command(name = "lineshaft", version, after_help = AFTER_HELP)]
 pub(crate) struct Cli {
