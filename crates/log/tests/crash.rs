@@ -125,6 +125,29 @@ fn a_period_loses_no_more_than_itself() {
     }
 }
 
+#[test]
+fn an_id_limit_counts_only_when_it_is_durable() {
+    // A step writes two segments, and the limit lies in the second: whichever call fails, ids wait.
+    let mut failures = 0;
+    for call in 1..10 {
+        let disk = FaultDisk::new(1, DISK_BYTES);
+        let mut world = World::new(1, disk, settings(Sync::Always)).unwrap();
+        world.log.prepare_step().unwrap();
+        world.plain = true;
+        for _ in 0..15 {
+            world.put();
+        }
+        let limit = world.log.id_limit();
+        world.log.note_next_id(world.now_ms, limit);
+        world.disk.fail_at(world.disk.calls() + call);
+        // A spare that cannot be made stops nothing.
+        let failed = world.log.commit_step(world.now_ms).is_err();
+        assert_eq!(failed, world.log.id_limit() == limit, "call {call}");
+        failures += u32::from(failed);
+    }
+    assert!(failures >= 4, "two writes and two syncs");
+}
+
 /// A failed write or sync is final: nothing is published, written or retried afterwards.
 fn check_that_it_stays_failed(world: &mut World) {
     let before =
