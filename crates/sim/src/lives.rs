@@ -107,7 +107,8 @@ impl World {
             0 => self.now + self.rng.below(2 * CLOCK_STEP_MS) - CLOCK_STEP_MS,
             _ => self.now + self.rng.below(3000),
         };
-        let crashes = if self.rng.one_in(3) { self.rng.between(1, RECOVERY_CRASHES_MAX) } else { 0 };
+        let crashes =
+            if self.rng.one_in(3) { self.rng.between(1, RECOVERY_CRASHES_MAX) } else { 0 };
         for attempt in 0.. {
             if attempt < crashes {
                 self.model.expect_shortage();
@@ -157,7 +158,7 @@ impl World {
         let mut turn = broker.turn(Millis(now));
         while turn.advance() {}
         let mut images = BTreeMap::new();
-        for id in 1..self.model.next_id {
+        for id in self.model.history.ids() {
             if let Some(image) = Image::seen(&turn, id) {
                 images.insert(id, image);
             }

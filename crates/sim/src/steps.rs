@@ -76,7 +76,8 @@ impl World {
 
     /// One of the steps in which the log takes no part.
     pub(crate) fn any_client_step(&mut self) -> Checked {
-        let step = *self.rng.pick(&[Step::Write, Step::Deliver, Step::Event, Step::Send, Step::Read]);
+        let step =
+            *self.rng.pick(&[Step::Write, Step::Deliver, Step::Event, Step::Send, Step::Read]);
         self.take(step)
     }
 

@@ -142,7 +142,11 @@ impl Cellar {
             Sync::Every(period) => Duration::from_millis(now - since) >= period,
             Sync::Never => false,
         };
-        if late { Err(format!("what was written at {since} is not synced at {now}")) } else { Ok(()) }
+        if late {
+            Err(format!("what was written at {since} is not synced at {now}"))
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -164,7 +168,11 @@ impl World {
             let released = self.process.broker.released();
             self.cellar.committed(self.now, end, committed, released)?;
         }
-        let told = self.process.mailboxes.iter().all(|mailbox| std::mem::take(&mut mailbox.open().released));
+        let told = self
+            .process
+            .mailboxes
+            .iter()
+            .all(|mailbox| std::mem::take(&mut mailbox.open().released));
         if done.is_ok() && self.process.broker.released() > before && !told {
             return Err("replies were released and nobody was told".into());
         }

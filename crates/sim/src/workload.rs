@@ -55,7 +55,13 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) fn new(rng: &mut Rng) -> Self {
         Self {
-            habit: *rng.pick(&[Habit::Producer, Habit::Worker, Habit::Worker, Habit::Admin, Habit::Anything]),
+            habit: *rng.pick(&[
+                Habit::Producer,
+                Habit::Worker,
+                Habit::Worker,
+                Habit::Admin,
+                Habit::Anything,
+            ]),
             is_slow: rng.one_in(6),
             held: Vec::new(),
             unread: Vec::new(),
@@ -105,7 +111,9 @@ impl Client {
 
     fn command(&mut self, bytes: &mut Vec<u8>, plan: &Plan, known: &Known, rng: &mut Rng) {
         let kinds: &[(u64, &str)] = match self.habit {
-            Habit::Producer => &[(60, "put"), (4, "use"), (2, "delete"), (1, "stats-job"), (1, "quit")],
+            Habit::Producer => {
+                &[(60, "put"), (4, "use"), (2, "delete"), (1, "stats-job"), (1, "quit")]
+            }
             Habit::Worker => &[
                 (40, "reserve-with-timeout"),
                 (8, "reserve"),

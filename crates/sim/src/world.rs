@@ -300,7 +300,12 @@ impl World {
             link.end_was_seen = true;
             let number = link.number;
             self.trace.note(format_args!("{number} sees the end"));
-            self.call(index, turn, |session, turn, outbox| session.end_of_input(turn, outbox), Model::end_of_input)?;
+            self.call(
+                index,
+                turn,
+                |session, turn, outbox| session.end_of_input(turn, outbox),
+                Model::end_of_input,
+            )?;
         }
         Ok(())
     }
@@ -413,7 +418,8 @@ impl World {
 
     /// Closes connections that have nothing more to say.
     pub(crate) fn close_finished(&mut self) -> Checked {
-        while let Some(index) = self.links.iter().position(|link| !link.is_open && link.is_quiet()) {
+        while let Some(index) = self.links.iter().position(|link| !link.is_open && link.is_quiet())
+        {
             self.disconnect(index)?;
         }
         Ok(())

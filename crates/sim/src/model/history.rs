@@ -135,13 +135,18 @@ impl History {
         self.ends.get(&id).copied().unwrap_or(0)
     }
 
-    /// All that happened so far.
+    /// Changes so far.
     pub(crate) fn len(&self) -> Need {
         self.records.len()
     }
 
     pub(crate) fn required(&self) -> Need {
         self.required
+    }
+
+    /// Every job of this process, living or not.
+    pub(crate) fn ids(&self) -> BTreeSet<u64> {
+        self.base.keys().copied().chain(self.records.iter().map(Record::id)).collect()
     }
 
     /// A reply that rests on so much was told to somebody, or so much was made durable.
@@ -169,8 +174,7 @@ impl History {
             _ => true,
         };
         let ids: BTreeSet<u64> = images.keys().chain(found.keys()).copied().collect();
-        let mut wrong: BTreeSet<u64> =
-            ids.into_iter().filter(|id| differs(&images, *id)).collect();
+        let mut wrong: BTreeSet<u64> = ids.into_iter().filter(|id| differs(&images, *id)).collect();
         let mut nearest = (wrong.len(), self.required, wrong.clone());
         let mut counts_problem = None;
         for end in self.required..=self.records.len() {
@@ -178,7 +182,11 @@ impl History {
                 let record = &self.records[end - 1];
                 apply(&mut images, record);
                 let id = record.id();
-                if differs(&images, id) { wrong.insert(id) } else { wrong.remove(&id) };
+                if differs(&images, id) {
+                    wrong.insert(id)
+                } else {
+                    wrong.remove(&id)
+                };
             }
             if wrong.is_empty() {
                 match self.check_counts(found, end) {

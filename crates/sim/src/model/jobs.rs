@@ -114,7 +114,8 @@ impl Model {
         let watched = self.conn(place).watched.clone();
         let open: Vec<_> = watched.into_iter().filter(|tube| !self.is_paused(tube)).collect();
         let ready = self.jobs.iter().filter(|(_, job)| job.state == State::Ready);
-        let best = ready.filter(|(_, job)| open.contains(&job.tube)).map(|(id, job)| (job.pri, *id));
+        let best =
+            ready.filter(|(_, job)| open.contains(&job.tube)).map(|(id, job)| (job.pri, *id));
         if let Some((_, id)) = best.min() {
             return Ok(self.reserve_now(place, id));
         }

@@ -120,7 +120,12 @@ pub(crate) struct Conn {
 #[derive(Debug)]
 enum Reading {
     Line,
-    Body { pri: u32, delay: u32, ttr: u32, size: usize },
+    Body {
+        pri: u32,
+        delay: u32,
+        ttr: u32,
+        size: usize,
+    },
     /// A body that is too big.
     Skip(u64),
 }

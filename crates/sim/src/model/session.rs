@@ -58,9 +58,8 @@ impl<'a> Observed<'a> {
         let len = match &expected.text {
             Text::Exact(text) if self.bytes.starts_with(text) => text.len(),
             Text::Exact(text) => return Err(mismatch(text, self.bytes)),
-            Text::Lines(text) => {
-                matching_lines(text, self.bytes).ok_or_else(|| mismatch(text.as_bytes(), self.bytes))?
-            }
+            Text::Lines(text) => matching_lines(text, self.bytes)
+                .ok_or_else(|| mismatch(text.as_bytes(), self.bytes))?,
         };
         self.bytes = &self.bytes[len..];
         self.replies.push((len, expected.need));
@@ -141,7 +140,8 @@ impl Model {
         match conn.reading {
             Reading::Line => {
                 let Some(line) = conn.take_line() else { return Ok(false) };
-                let command = if line.len() > 222 { wire::Command::Bad } else { wire::parse(&line) };
+                let command =
+                    if line.len() > 222 { wire::Command::Bad } else { wire::parse(&line) };
                 self.execute(place, command, observed)?;
             }
             Reading::Skip(left) => {
@@ -160,14 +160,23 @@ impl Model {
                 }
                 let body: Vec<u8> = conn.buffer.drain(..size + 2).collect();
                 conn.reading = Reading::Line;
-                self.finish_put(place, Model::new_job(pri, delay, ttr, &body[..size]), &body, observed)?;
+                self.finish_put(
+                    place,
+                    Model::new_job(pri, delay, ttr, &body[..size]),
+                    &body,
+                    observed,
+                )?;
             }
         }
         Ok(true)
     }
 
     /// The event that the connection waited for was handed to the session.
-    pub(crate) fn event(&mut self, place: Place, observed: &mut Observed<'_>) -> Result<(), String> {
+    pub(crate) fn event(
+        &mut self,
+        place: Place,
+        observed: &mut Observed<'_>,
+    ) -> Result<(), String> {
         let reply = self.conn(place).event.take().ok_or("an event came that nothing asked for")?;
         observed.take(&reply)?;
         self.end_if_drained(place);

@@ -133,7 +133,8 @@ impl Model {
         text.push_str("pid: 1\nversion: \"sim\"\nrusage-utime: 0.000000\n");
         writeln!(text, "rusage-stime: 0.000000\nuptime: {uptime}").expect("strings take all");
         let unknown = if self.setting.in_memory { "0" } else { "*" };
-        for key in ["oldest-index", "current-index", "records-migrated", "records-written", "max-size"]
+        for key in
+            ["oldest-index", "current-index", "records-migrated", "records-written", "max-size"]
         {
             writeln!(text, "binlog-{key}: {unknown}").expect("strings take all");
         }

@@ -6,7 +6,13 @@
 pub(crate) enum Command {
     Unknown,
     Bad,
-    Put { pri: u32, delay: u32, ttr: u32, size: u32, garbage: bool },
+    Put {
+        pri: u32,
+        delay: u32,
+        ttr: u32,
+        size: u32,
+        garbage: bool,
+    },
     Use(String),
     Watch(String),
     Ignore(String),
@@ -15,8 +21,15 @@ pub(crate) enum Command {
     ReserveWithTimeout(i64),
     ReserveJob(u64),
     Delete(u64),
-    Release { id: u64, pri: u32, delay: u32 },
-    Bury { id: u64, pri: u32 },
+    Release {
+        id: u64,
+        pri: u32,
+        delay: u32,
+    },
+    Bury {
+        id: u64,
+        pri: u32,
+    },
     Touch(u64),
     Peek(u64),
     PeekReady,
@@ -30,7 +43,10 @@ pub(crate) enum Command {
     ListTubes,
     ListTubeUsed,
     ListTubesWatched,
-    PauseTube { name: String, seconds: u32 },
+    PauseTube {
+        name: String,
+        seconds: u32,
+    },
     Quit,
 }
 
@@ -177,9 +193,6 @@ mod tests {
         assert_eq!(parse(b"reserve-with-timeout abc"), Command::ReserveWithTimeout(0));
         assert_eq!(parse(b"quitx"), Command::Quit);
         assert_eq!(parse(b"quit\0"), Command::Bad);
-        assert_eq!(
-            parse(b"pause-tubea 5"),
-            Command::PauseTube { name: "a".into(), seconds: 5 }
-        );
+        assert_eq!(parse(b"pause-tubea 5"), Command::PauseTube { name: "a".into(), seconds: 5 });
     }
 }

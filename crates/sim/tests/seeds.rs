@@ -1,0 +1,73 @@
+//! Thousands of short runs, and proof that the oracle can fail.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use lineshaft_sim::{Options, Sabotage, run, run_many};
+
+/// Seeds that are the same on every machine.
+const FIXED_SEEDS: u64 = 6000;
+
+/// Seeds that nobody has seen before.
+const FRESH_SEEDS: u64 = 2000;
+
+/// Runs within which each kind of sabotage must be noticed.
+const SABOTAGED_SEEDS: u64 = 300;
+
+#[test]
+fn fixed_seeds_keep_every_promise() {
+    let summary =
+        run_many(0, FIXED_SEEDS, 2, Options::default()).unwrap_or_else(|broken| panic!("{broken}"));
+    // A simulation in which nothing happens proves nothing.
+    assert!(summary.restarts > FIXED_SEEDS, "{summary:?}");
+    assert!(summary.crashed_recoveries > FIXED_SEEDS / 20, "{summary:?}");
+    assert!(summary.failures > FIXED_SEEDS / 50, "{summary:?}");
+    assert!(summary.reclaimed > FIXED_SEEDS / 5, "{summary:?}");
+    assert!(summary.refusals > FIXED_SEEDS / 20, "{summary:?}");
+    assert!(summary.lost_changes > FIXED_SEEDS, "{summary:?}");
+    assert!(summary.recovered_jobs > FIXED_SEEDS * 5, "{summary:?}");
+}
+
+#[test]
+fn fresh_seeds_keep_every_promise() {
+    // Set it to run the same ones again.
+    let base = std::env::var("LINESHAFT_SIM_SEED").ok().and_then(|seed| seed.parse().ok());
+    let base: u64 = base.unwrap_or_else(|| {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        since.map_or(0, |since| since.as_millis() as u64) << 16
+    });
+    println!("seeds from LINESHAFT_SIM_SEED={base}");
+    if let Err(broken) = run_many(base, FRESH_SEEDS, 2, Options::default()) {
+        panic!("{broken}");
+    }
+}
+
+#[test]
+fn the_same_seed_makes_the_same_run() {
+    for seed in 0..60 {
+        let once = run(seed, Options::default()).unwrap_or_else(|broken| panic!("{broken}"));
+        let again = run(seed, Options::default()).unwrap_or_else(|broken| panic!("{broken}"));
+        assert_eq!(once, again, "seed {seed}");
+    }
+}
+
+fn assert_is_noticed(sabotage: Sabotage, words: &str) {
+    let options = Options { sabotage, ..Options::default() };
+    let noticed = (0..SABOTAGED_SEEDS).find_map(|seed| run(seed, options).err());
+    let broken = noticed.unwrap_or_else(|| panic!("{sabotage:?} was never noticed"));
+    assert!(broken.problem.contains(words), "{broken}");
+}
+
+#[test]
+fn replies_that_leave_too_early_are_noticed() {
+    assert_is_noticed(Sabotage::EarlyReplies, "no prefix");
+}
+
+#[test]
+fn a_disk_that_lies_about_its_syncs_is_noticed() {
+    assert_is_noticed(Sabotage::LyingSync, "");
+}
+
+#[test]
+fn a_lost_end_of_the_log_is_noticed() {
+    assert_is_noticed(Sabotage::LostTail, "");
+}
