@@ -10,15 +10,15 @@ use testkit::process::Program;
 
 use crate::programs;
 
-const READERS: usize = 300;
+const READERS: usize = 100;
 
-/// Questions of each reader; their replies would fill several gigabytes.
-const QUESTIONS: usize = 300;
+/// Questions of each reader; their replies would fill more than a gigabyte.
+const QUESTIONS: usize = 200;
 
 const BODY_BYTES: usize = 60_000;
 
 /// Far below what the replies would take, far above what a server needs.
-const RESIDENT_BYTES_MAX: u64 = 300 << 20;
+const RESIDENT_BYTES_MAX: u64 = 150 << 20;
 
 /// How long another client waits for its replies at most: generous, because other tests run beside this one.
 const OTHERS_WAIT_MAX: Duration = Duration::from_secs(5);

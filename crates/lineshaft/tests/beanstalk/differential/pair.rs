@@ -57,8 +57,12 @@ impl Pair {
 
     /// Plays the steps. An error means that the harness failed, not that the servers differ.
     pub(crate) fn play(mut self, steps: &[Step]) -> Result<Outcome> {
-        for step in steps {
-            let difference = self.step(step).with_context(|| format!("at {step:?}"))?;
+        let mut rest = steps;
+        while !rest.is_empty() {
+            let length = packet_length(rest);
+            let (packet, later) = rest.split_at(length);
+            rest = later;
+            let difference = self.packet(packet).with_context(|| format!("at {packet:?}"))?;
             if difference.is_some() {
                 return Ok(Outcome { difference, transcript: self.transcript });
             }
@@ -66,54 +70,48 @@ impl Pair {
         Ok(Outcome { difference: None, transcript: self.transcript })
     }
 
-    /// Plays one step, unless it would lead where the servers differ on purpose.
-    fn step(&mut self, step: &Step) -> Result<Option<String>> {
-        let connection = step.connection;
-        match &step.action {
-            Action::Reconnect => {
-                self.transcript.say(&format!("{connection}: {}", step.action));
-                self.reconnect(connection)?;
+    /// Plays steps of one connection at once, unless that would lead where the servers differ on purpose.
+    fn packet(&mut self, steps: &[Step]) -> Result<Option<String>> {
+        let connection = steps[0].connection;
+        if let Action::Reconnect = steps[0].action {
+            self.transcript.say(&format!("{connection}: {}", steps[0].action));
+            self.reconnect(connection)?;
+            return self.compare_waiters();
+        }
+        // A connection that waits says nothing more until it is served.
+        if self.waiting.contains(&connection) {
+            return Ok(None);
+        }
+        let (mut to_original, mut to_subject) = (Vec::new(), Vec::new());
+        let mut answered = Vec::new();
+        for step in steps {
+            let waits = matches!(step.action, Action::Wait);
+            if waits && self.would_share_a_tube(connection) {
+                continue;
             }
-            // A connection that waits says nothing more until it is served.
-            _ if self.waiting.contains(&connection) => return Ok(None),
-            Action::Wait => {
-                if self.would_share_a_tube(connection) {
-                    return Ok(None);
-                }
-                self.transcript.say(&format!("{connection}: {}", step.action));
-                self.send(connection, b"reserve\r\n", b"reserve\r\n")?;
+            let order_number = self.resolve(connection, &step.action);
+            let job = order_number.map_or_else(|| "unknown".to_owned(), |n| format!("#{n}"));
+            let line = step.action.to_string().replace("{job}", &job);
+            self.transcript.say(&format!("{connection}: {line}"));
+            to_original.extend(bytes(&step.action, &self.original, order_number));
+            to_subject.extend(bytes(&step.action, &self.subject, order_number));
+            if waits {
                 self.waiting.insert(connection);
+            } else {
+                answered.push((step, order_number));
             }
-            Action::Put { pri, delay_s, ttr_s, body } => {
-                self.transcript.say(&format!("{connection}: {}", step.action));
-                let bytes = format!("put {pri} {delay_s} {ttr_s} {}\r\n{body}\r\n", body.len());
-                self.send(connection, bytes.as_bytes(), bytes.as_bytes())?;
-                if let Some(difference) = self.compare_replies(connection)? {
-                    return Ok(Some(difference));
-                }
+        }
+        self.original.send(connection, &to_original)?;
+        self.subject.send(connection, &to_subject)?;
+        for (step, order_number) in answered {
+            if let Some(difference) = self.compare_replies(connection)? {
+                return Ok(Some(difference));
             }
-            Action::Line { text, job } => {
-                if let Some(difference) = self.line(connection, text, *job)? {
-                    return Ok(Some(difference));
-                }
+            if let Action::Line { text, .. } = &step.action {
+                self.learn_from_line(connection, text, order_number);
             }
         }
         self.compare_waiters()
-    }
-
-    fn line(&mut self, connection: usize, text: &str, job: JobReference) -> Result<Option<String>> {
-        let order_number = self.resolve(connection, job);
-        let shown_id = order_number.map_or_else(|| "unknown".to_owned(), |n| format!("#{n}"));
-        self.transcript.say(&format!("{connection}: {}", text.replace("{job}", &shown_id)));
-        let bytes = |side: &Side| {
-            let id = order_number.map_or(UNKNOWN_ID, |number| side.id(number));
-            format!("{}\r\n", text.replace("{job}", &id.to_string())).into_bytes()
-        };
-        let (to_original, to_subject) = (bytes(&self.original), bytes(&self.subject));
-        self.send(connection, &to_original, &to_subject)?;
-        let difference = self.compare_replies(connection)?;
-        self.learn_from_line(connection, text, order_number);
-        Ok(difference)
     }
 
     /// Keeps track of what the line changed, if it was accepted. Being wrong here costs only variety.
@@ -131,8 +129,10 @@ impl Pair {
         }
     }
 
-    fn resolve(&self, connection: usize, job: JobReference) -> Option<usize> {
-        match job {
+    /// The job that an action speaks of, by its order number.
+    fn resolve(&self, connection: usize, action: &Action) -> Option<usize> {
+        let Action::Line { job, .. } = action else { return None };
+        match *job {
             JobReference::Held(choice) => {
                 self.holders.held(connection, choice).or_else(|| self.recent(choice))
             }
@@ -163,11 +163,6 @@ impl Pair {
         self.holders.forget_all(connection);
         self.original.reconnect(connection)?;
         self.subject.reconnect(connection)
-    }
-
-    fn send(&mut self, connection: usize, to_original: &[u8], to_subject: &[u8]) -> Result<()> {
-        self.original.send(connection, to_original)?;
-        self.subject.send(connection, to_subject)
     }
 
     /// Compares the next reply of a connection, which both servers owe.
@@ -205,4 +200,27 @@ impl Pair {
         }
         Ok(None)
     }
+}
+
+/// How many of the first steps go out in one packet: at least one.
+fn packet_length(steps: &[Step]) -> usize {
+    let joined = |pair: &[Step]| {
+        let next_can_follow = !matches!(pair[1].action, Action::Reconnect);
+        pair[0].goes_with_next() && pair[0].connection == pair[1].connection && next_can_follow
+    };
+    1 + steps.windows(2).take_while(|pair| joined(pair)).count()
+}
+
+/// What is sent to one of the servers for an action.
+fn bytes(action: &Action, side: &Side, order_number: Option<usize>) -> Vec<u8> {
+    let id = || order_number.map_or(UNKNOWN_ID, |number| side.id(number)).to_string();
+    let text = match action {
+        Action::Line { text, .. } => format!("{}\r\n", text.replace("{job}", &id())),
+        Action::Put { pri, delay_s, ttr_s, body } => {
+            format!("put {pri} {delay_s} {ttr_s} {}\r\n{body}\r\n", body.len())
+        }
+        Action::Wait => "reserve\r\n".to_owned(),
+        Action::Reconnect => String::new(),
+    };
+    text.into_bytes()
 }

@@ -23,6 +23,21 @@ pub(crate) struct Step {
     /// Number of the connection.
     pub(crate) connection: usize,
     pub(crate) action: Action,
+    /// Goes out in one packet with the step that follows, if that is of the same connection.
+    pub(crate) with_next: bool,
+}
+
+impl Step {
+    /// Whether another step may follow in the same packet. Not after a pause: the original ends one a moment
+    /// after its reply. Nor after a reserve, which may wait.
+    pub(crate) fn goes_with_next(&self) -> bool {
+        let line = match &self.action {
+            Action::Line { text, .. } => text.as_str(),
+            Action::Put { .. } => "put",
+            Action::Wait | Action::Reconnect => return false,
+        };
+        self.with_next && !line.starts_with("pause-tube")
+    }
 }
 
 /// What a client does.
@@ -72,16 +87,21 @@ pub(crate) fn generate(seed: u64) -> Vec<Step> {
         steps.push(line(connection, format!("use {tube}")));
         steps.push(line(connection, format!("watch {tube}")));
     }
+    let mut connection = 0;
     for _ in 0..STEPS {
-        let connection = rng.below(CONNECTIONS as u64) as usize;
+        if !steps.last().is_some_and(Step::goes_with_next) {
+            connection = rng.below(CONNECTIONS as u64) as usize;
+        }
+        let with_next = rng.one_in(3);
         let action = action(&mut rng);
-        steps.push(Step { connection, action });
+        steps.push(Step { connection, action, with_next });
     }
     steps
 }
 
 fn line(connection: usize, text: String) -> Step {
-    Step { connection, action: Action::Line { text, job: JobReference::Unknown } }
+    let action = Action::Line { text, job: JobReference::Unknown };
+    Step { connection, action, with_next: false }
 }
 
 fn action(rng: &mut Rng) -> Action {
@@ -98,8 +118,8 @@ fn action(rng: &mut Rng) -> Action {
 fn put(rng: &mut Rng) -> Action {
     let pri = *rng.pick(&[0, 1, 1, 5, 1023, 1024, u32::MAX]);
     // Nothing becomes due during a sequence: the two servers' clocks are not compared.
+    let ttr_s = 1_000;
     let delay_s = *rng.pick(&[0, 0, 0, 0, 1_000, 2_000]);
-    let ttr_s = *rng.pick(&[100, 1_000]);
     let length = rng.below(BODY_BYTES_MAX);
     let body = (0..length).map(|_| char::from(b'a' + rng.below(26) as u8)).collect();
     Action::Put { pri, delay_s, ttr_s, body }
