@@ -117,10 +117,8 @@ impl Ledger {
                 self.note_queue(queue, after);
             }
             Record::QueueGone(queue) => {
-                self.gone = self.gone.max(self.after_queue(queue));
+                self.gone = self.after_queue(queue);
                 log.forget_queue(queue.0);
-                let gone = self.gone;
-                self.note_queue(queue, gone);
             }
         }
     }
@@ -145,7 +143,10 @@ impl Ledger {
 
     /// What a denial about this queue waits for.
     pub(crate) fn after_queue(&self, queue: QueueId) -> Position {
-        self.queues.get(queue.0 as usize).copied().unwrap_or_default()
+        let last = self.queues.get(queue.0 as usize).copied().unwrap_or_default();
+        // A queue that came again need not have its old number, so every denial waits for those
+        // that vanished. It costs at most the wait for the group that is being written.
+        last.max(self.gone)
     }
 
     /// What a denial about all of these queues waits for.
