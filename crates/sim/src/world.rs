@@ -240,7 +240,13 @@ impl World {
         }
         self.trace.note(format_args!("advance"));
         for _ in 0..100 {
-            let more = self.with_turn(|_, turn| Ok(turn.advance()))?;
+            let more = self.with_turn(|world, turn| {
+                world.model.advance(world.now);
+                Ok(turn.advance())
+            })?;
+            if more != self.model.has_chores() {
+                return Err(format!("the broker has more to do: {more}, not so the model"));
+            }
             if !more {
                 return Ok(());
             }

@@ -67,10 +67,12 @@ impl Model {
             Command::Bury { id, pri } => outcome("BURIED", self.bury(place, id, pri)),
             Command::Touch(id) => outcome("TOUCHED", self.touch(place, id)),
             Command::KickJob(id) => outcome("KICKED", self.kick_job(id)),
-            Command::Kick(bound) => {
-                let count = self.kick(&used, bound);
-                Expected::line(&format!("KICKED {count}"), self.history.tube_need(&used))
-            }
+            Command::Kick(bound) => match self.kick(place, bound) {
+                Some(count) => {
+                    Expected::line(&format!("KICKED {count}"), self.history.tube_need(&used))
+                }
+                None => return Ok(()),
+            },
             Command::Peek(id) => self.found(Some(id), self.denial(id)),
             Command::PeekReady => {
                 let first = self.first(place, |id, job| {
@@ -146,6 +148,10 @@ impl Model {
         if !whole.ends_with(b"\r\n") {
             self.next_id += 1;
             return observed.take(&Expected::line("EXPECTED_CRLF", 0));
+        }
+        if self.is_draining {
+            self.next_id += 1;
+            return observed.take(&Expected::line("DRAINING", 0));
         }
         if self.is_refused("OUT_OF_MEMORY", observed)? {
             self.next_id += 1;

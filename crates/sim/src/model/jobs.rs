@@ -90,7 +90,8 @@ impl Model {
     }
 
     /// Hands a job out; the reply that tells it.
-    pub(super) fn reserve_now(&mut self, by: Place, id: u64) -> Expected {
+    pub(super) fn reserve_now(&mut self, place: Place, id: u64) -> Expected {
+        let by = self.conn(place).serial;
         let lease = self.next_lease;
         self.next_lease += 1;
         let now = self.now;
@@ -134,11 +135,12 @@ impl Model {
 
     /// The ids that a connection holds with their deadlines, in the order in which they end.
     pub(super) fn held(&self, place: Place) -> Vec<(u64, u64)> {
+        let Some(serial) = self.conns.get(&place).map(|conn| conn.serial) else { return Vec::new() };
         let mut held: Vec<_> = self
             .jobs
             .iter()
             .filter_map(|(id, job)| match job.state {
-                State::Reserved { by, deadline, lease } if by == place => {
+                State::Reserved { by, deadline, lease } if by == serial => {
                     Some((deadline, lease, *id))
                 }
                 _ => None,
@@ -154,7 +156,8 @@ impl Model {
 
     fn is_holder(&self, place: Place, id: u64) -> bool {
         let state = self.jobs.get(&id).map(|job| job.state);
-        matches!(state, Some(State::Reserved { by, .. }) if by == place)
+        let serial = self.conns[&place].serial;
+        matches!(state, Some(State::Reserved { by, .. }) if by == serial)
     }
 
     /// What a denial about this job rests on.
@@ -171,7 +174,8 @@ impl Model {
 
     pub(super) fn delete(&mut self, place: Place, id: u64) -> Result<Need, Need> {
         let state = self.jobs.get(&id).map(|job| job.state);
-        let held_by_other = matches!(state, Some(State::Reserved { by, .. }) if by != place);
+        let serial = self.conn(place).serial;
+        let held_by_other = matches!(state, Some(State::Reserved { by, .. }) if by != serial);
         if state.is_none() || held_by_other {
             return Err(self.denial(id));
         }
@@ -245,31 +249,6 @@ impl Model {
             }
             _ => Err(self.denial(id)),
         }
-    }
-
-    /// Kicks buried jobs of a tube, or delayed ones if none is buried; how many.
-    pub(super) fn kick(&mut self, tube: &Name, bound: u32) -> usize {
-        let in_tube = || self.jobs.iter().filter(|(_, job)| job.tube == *tube);
-        let mut chosen: Vec<(u64, u64)> = in_tube()
-            .filter_map(|(id, job)| match job.state {
-                State::Buried { order } => Some((order, *id)),
-                _ => None,
-            })
-            .collect();
-        if chosen.is_empty() {
-            chosen = in_tube()
-                .filter_map(|(id, job)| match job.state {
-                    State::Delayed { due } => Some((due, *id)),
-                    _ => None,
-                })
-                .collect();
-        }
-        chosen.sort_unstable();
-        chosen.truncate(bound as usize);
-        for (_, id) in &chosen {
-            self.kick_job(*id).expect("a buried or delayed job can be kicked");
-        }
-        chosen.len()
     }
 
     pub(super) fn pause(&mut self, name: &str, seconds: u32) -> bool {

@@ -7,6 +7,7 @@
 //! Where several things happen in the same millisecond the protocol leaves their order open; the
 //! model follows the engine, which looks at queues by place and then at sessions by place.
 
+mod chores;
 mod commands;
 mod history;
 mod jobs;
@@ -19,6 +20,7 @@ mod wire;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
+use chores::Chore;
 pub(crate) use history::{Counts, History, Image, Shelf};
 pub(crate) use restart::Recovered;
 pub(crate) use session::{Expected, Observed};
@@ -28,6 +30,9 @@ pub(crate) type Name = Rc<str>;
 
 /// The place of a connection's session, which tells connections apart while they are open.
 pub(crate) type Place = u32;
+
+/// A connection of all times; places are used again.
+type Serial = u64;
 
 /// How many records must survive for a reply to be true.
 pub(crate) type Need = usize;
@@ -53,6 +58,7 @@ pub(crate) struct Model {
     next_lease: u64,
     next_buried: u64,
     next_ticket: u64,
+    next_serial: u64,
     next_age: u64,
     pub(crate) jobs: BTreeMap<u64, Job>,
     pub(crate) tubes: BTreeMap<Name, Tube>,
@@ -61,6 +67,9 @@ pub(crate) struct Model {
     counters: BTreeMap<&'static str, u64>,
     puts: u64,
     timeouts: u64,
+    chores: VecDeque<Chore>,
+    /// Puts are refused.
+    pub(crate) is_draining: bool,
     pub(crate) history: History,
 }
 
@@ -82,7 +91,7 @@ pub(crate) struct Job {
 pub(crate) enum State {
     Ready,
     Delayed { due: u64 },
-    Reserved { by: Place, deadline: u64, lease: u64 },
+    Reserved { by: Serial, deadline: u64, lease: u64 },
     Buried { order: u64 },
 }
 
@@ -104,12 +113,15 @@ struct Pause {
 
 #[derive(Debug)]
 pub(crate) struct Conn {
+    serial: Serial,
     /// Bytes that arrived and are not dealt with.
     pub(crate) buffer: VecDeque<u8>,
     reading: Reading,
     used: Name,
     watched: Vec<Name>,
     pub(crate) waiting: Option<Wait>,
+    /// Its long kick is not done yet.
+    is_kicking: bool,
     /// The answer to what it waited for, on its way.
     pub(crate) event: Option<Expected>,
     is_producer: bool,
@@ -148,6 +160,7 @@ impl Model {
             next_lease: 1,
             next_buried: 1,
             next_ticket: 0,
+            next_serial: 0,
             next_age: 0,
             jobs: BTreeMap::new(),
             tubes: BTreeMap::new(),
@@ -156,6 +169,8 @@ impl Model {
             counters: BTreeMap::new(),
             puts: 0,
             timeouts: 0,
+            chores: VecDeque::new(),
+            is_draining: false,
             history: History::default(),
         };
         model.create_tube("default");

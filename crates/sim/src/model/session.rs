@@ -102,12 +102,16 @@ impl Model {
     pub(crate) fn open_conn(&mut self, place: Place) {
         let default = self.create_tube("default");
         self.count("connections");
+        let serial = self.next_serial;
+        self.next_serial += 1;
         let conn = Conn {
+            serial,
             buffer: VecDeque::new(),
             reading: Reading::Line,
             used: default.clone(),
             watched: vec![default],
             waiting: None,
+            is_kicking: false,
             event: None,
             is_producer: false,
             is_worker: false,
@@ -225,9 +229,7 @@ impl Model {
         if let Reading::Body { .. } = conn.reading {
             self.next_id += 1;
         }
-        for (_, id) in held {
-            self.offer(id);
-        }
+        self.give_back(held.into_iter().map(|(_, id)| id).collect());
         self.drop_tube_if_unwanted(&conn.used);
         for tube in &conn.watched {
             self.drop_tube_if_unwanted(tube);
@@ -238,7 +240,7 @@ impl Model {
 impl Conn {
     /// Neither waits nor has an answer on its way.
     pub(crate) fn is_idle(&self) -> bool {
-        self.waiting.is_none() && self.event.is_none()
+        self.waiting.is_none() && self.event.is_none() && !self.is_kicking
     }
 
     fn take_line(&mut self) -> Option<Vec<u8>> {

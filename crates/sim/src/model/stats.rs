@@ -138,7 +138,8 @@ impl Model {
         {
             writeln!(text, "binlog-{key}: {unknown}").expect("strings take all");
         }
-        text.push_str("draining: false\nid: 0000000000000001\n");
+        writeln!(text, "draining: {}", self.is_draining).expect("strings take all");
+        text.push_str("id: 0000000000000001\n");
         text.push_str("hostname: host\nos: os\nplatform: platform\n");
         text
     }

@@ -1,5 +1,7 @@
 //! What happens by itself in the model when time has moved on.
 
+use std::collections::BTreeSet;
+
 use super::history::Record;
 use super::{Expected, Model, Need, Place, State};
 
@@ -31,6 +33,7 @@ impl Model {
         for place in places {
             self.look_at_conn(place);
         }
+        self.do_a_chore();
     }
 
     fn look_at_conn(&mut self, place: Place) {
@@ -72,9 +75,11 @@ impl Model {
 
     /// The next moment after `after` at which something happens by itself.
     pub(crate) fn next_moment(&self, after: u64) -> Option<u64> {
+        let serials: BTreeSet<_> = self.conns.values().map(|conn| conn.serial).collect();
         let jobs = self.jobs.values().filter_map(|job| match job.state {
             State::Delayed { due } => Some(due),
-            State::Reserved { deadline, .. } => Some(deadline),
+            // A holder that is gone has no deadlines any more, only a chore that gives back.
+            State::Reserved { deadline, by, .. } => serials.contains(&by).then_some(deadline),
             State::Ready | State::Buried { .. } => None,
         });
         let pauses = self.tubes.values().filter_map(|tube| tube.pause).map(|pause| pause.until);

@@ -1,0 +1,108 @@
+//! Long operations of the model, which go in slices: others are served in between.
+
+use super::session::Expected;
+use super::{Model, Name, Place, Serial, State};
+
+/// Jobs of a slice; the protocol says nothing of it, so the model follows the engine.
+const SLICE_JOBS: usize = 1000;
+
+#[derive(Debug)]
+pub(super) enum Chore {
+    /// A connection is gone; these jobs of its are still to be given back.
+    Return(Vec<u64>),
+    Kick { place: Place, serial: Serial, tube: Name, buried: bool, left: usize, kicked: usize },
+}
+
+impl Model {
+    /// Kicks up to `bound` jobs; how many, or `None` if it takes longer.
+    pub(super) fn kick(&mut self, place: Place, bound: u32) -> Option<usize> {
+        let conn = self.conn(place);
+        let (serial, tube) = (conn.serial, conn.used.clone());
+        let buried = !self.buried_in(&tube).is_empty();
+        let left = bound as usize;
+        let chore = Chore::Kick { place, serial, tube, buried, left, kicked: 0 };
+        match self.slice(chore) {
+            (Some(chore), _) => {
+                self.chores.push_back(chore);
+                self.conn(place).is_kicking = true;
+                None
+            }
+            (None, kicked) => Some(kicked),
+        }
+    }
+
+    /// Gives jobs back whose holder is gone.
+    pub(super) fn give_back(&mut self, ids: Vec<u64>) {
+        if let (Some(chore), _) = self.slice(Chore::Return(ids)) {
+            self.chores.push_back(chore);
+        }
+    }
+
+    /// Works a slice off the oldest chore.
+    pub(super) fn do_a_chore(&mut self) {
+        let Some(chore) = self.chores.pop_front() else { return };
+        let asked_by = match &chore {
+            Chore::Return(_) => None,
+            Chore::Kick { place, serial, tube, .. } => {
+                if self.conns.get(place).is_none_or(|conn| conn.serial != *serial) {
+                    return;
+                }
+                Some((*place, tube.clone()))
+            }
+        };
+        match (self.slice(chore), asked_by) {
+            ((Some(chore), _), _) => self.chores.push_back(chore),
+            ((None, kicked), Some((place, tube))) => {
+                let need = self.history.tube_need(&tube);
+                let conn = self.conn(place);
+                conn.is_kicking = false;
+                conn.event = Some(Expected::line(&format!("KICKED {kicked}"), need));
+            }
+            ((None, _), None) => {}
+        }
+    }
+
+    pub(crate) fn has_chores(&self) -> bool {
+        !self.chores.is_empty()
+    }
+
+    /// One slice; what is left to do, and how much was kicked in all.
+    fn slice(&mut self, chore: Chore) -> (Option<Chore>, usize) {
+        match chore {
+            Chore::Return(mut ids) => {
+                let rest = ids.split_off(ids.len().min(SLICE_JOBS));
+                for id in ids {
+                    self.offer(id);
+                }
+                ((!rest.is_empty()).then_some(Chore::Return(rest)), 0)
+            }
+            Chore::Kick { place, serial, tube, buried, left, kicked } => {
+                let mut chosen = if buried { self.buried_in(&tube) } else { self.delayed_in(&tube) };
+                chosen.sort_unstable();
+                chosen.truncate(left.min(SLICE_JOBS));
+                for (_, id) in &chosen {
+                    self.kick_job(*id).expect("a buried or delayed job can be kicked");
+                }
+                let (left, kicked) = (left - chosen.len(), kicked + chosen.len());
+                let goes_on = chosen.len() == SLICE_JOBS && left > 0;
+                let chore = Chore::Kick { place, serial, tube, buried, left, kicked };
+                (goes_on.then_some(chore), kicked)
+            }
+        }
+    }
+
+    fn buried_in(&self, tube: &Name) -> Vec<(u64, u64)> {
+        let key = |state| if let State::Buried { order } = state { Some(order) } else { None };
+        self.in_tube(tube, key)
+    }
+
+    fn delayed_in(&self, tube: &Name) -> Vec<(u64, u64)> {
+        let key = |state| if let State::Delayed { due } = state { Some(due) } else { None };
+        self.in_tube(tube, key)
+    }
+
+    fn in_tube(&self, tube: &Name, key: fn(State) -> Option<u64>) -> Vec<(u64, u64)> {
+        let jobs = self.jobs.iter().filter(|(_, job)| job.tube == *tube);
+        jobs.filter_map(|(id, job)| Some((key(job.state)?, *id))).collect()
+    }
+}
