@@ -311,12 +311,15 @@ impl Core {
     fn restore(&mut self, restored: Restored<'_>) -> Result<(), BrokerError> {
         match restored {
             Restored::Job { target, position, queue, meta, counters, body } => {
-                let facts = meta::facts(&meta, counters)?;
-                let slot = self.engine.restore(queue, &facts, body.into())?;
+                let (facts, tags) = meta::facts(&meta, counters)?;
+                let slot = self.engine.restore(queue, &facts, tags, body.into())?;
                 self.ledger.places.set(slot, Place { target, after: position });
             }
-            // No facts are written yet; a newer version's are kept by the log as they are.
-            Restored::Fact { .. } => {}
+            Restored::Fact { key, value, .. } => {
+                if let Some((name, facts)) = meta::read_queue_fact(key, value) {
+                    self.engine.restore_queue(name, facts);
+                }
+            }
         }
         Ok(())
     }

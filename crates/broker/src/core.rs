@@ -72,6 +72,13 @@ impl Core {
                     Event::TimedOut(self.ledger.after_queues(self.engine.watched(session)))
                 }
                 Happening::DeadlineSoon => Event::DeadlineSoon,
+                Happening::WorkToDo => Event::WorkToDo,
+                Happening::News { id, news } => {
+                    // Only the end of a durable job is in the log; its entry was written above.
+                    let ends = news.is_end() && self.engine.slot(id).is_err();
+                    let after = if ends { self.ledger.after_ended() } else { Position::default() };
+                    Event::News { id, news, after }
+                }
                 Happening::Kicked(queue, count) => {
                     Event::Kicked(count, self.ledger.after_queue(queue))
                 }
@@ -91,7 +98,7 @@ impl Ledger {
                 let facts = engine.facts(slot);
                 let (number, queue) = queue_ref(engine, slot);
                 let body = engine.body(slot);
-                let options = Options::of(&facts);
+                let options = Options::of(&facts, engine.tags(slot));
                 let (target, after) = log.put(now, queue, &options.meta(&facts), body);
                 self.places.set(slot, Place { target, after });
                 self.note_queue(number, after);
@@ -100,8 +107,12 @@ impl Ledger {
                 let facts = engine.facts(slot);
                 let (number, queue) = queue_ref(engine, slot);
                 let place = self.places.get_mut(slot).expect("a logged job has its place");
-                place.after =
-                    log.update(now, place.target, queue, &Options::of(&facts).meta(&facts));
+                place.after = log.update(
+                    now,
+                    place.target,
+                    queue,
+                    &Options::of(&facts, engine.tags(slot)).meta(&facts),
+                );
                 let after = place.after;
                 self.note_queue(number, after);
             }
@@ -114,6 +125,12 @@ impl Ledger {
                 let place = self.places.remove(slot).expect("a logged job has its place");
                 self.ended = log.finish(now, place.target);
                 let after = self.ended;
+                self.note_queue(queue, after);
+            }
+            Record::QueueFacts(queue) => {
+                let (key, value) =
+                    meta::queue_fact(engine.queue_name(queue), engine.queue_facts(queue));
+                let after = log.fact(now, &key, &value);
                 self.note_queue(queue, after);
             }
             Record::QueueGone(queue) => {
@@ -183,7 +200,7 @@ impl Owner for Mover<'_> {
     fn current(&mut self, target: Target, id: u64) -> Option<Current<'_>> {
         let slot = self.slot(target, id)?;
         let facts = self.engine.facts(slot);
-        self.options = Options::of(&facts);
+        self.options = Options::of(&facts, self.engine.tags(slot));
         let (_, queue) = queue_ref(self.engine, slot);
         Some(Current { queue, meta: self.options.meta(&facts) })
     }

@@ -337,7 +337,8 @@ impl Session<'_> {
                 self.store.settled(Ok((Some(job), grant.after)))
             }
             Event::TimedOut(after) => self.store.settled(Ok((None, after))),
-            Event::DeadlineSoon | Event::Kicked(..) => Ok(None),
+            Event::DeadlineSoon => Ok(None),
+            other => unreachable!("a session that takes waits for nothing else: {other:?}"),
         }
     }
 

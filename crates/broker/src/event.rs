@@ -1,6 +1,6 @@
 //! What the broker tells a session that waited, and the way it reaches the thread that owns it.
 
-use engine::{Body, JobId, LeaseId, Millis, SessionId};
+use engine::{Body, JobId, LeaseId, Millis, News, SessionId};
 use log::Position;
 
 /// A job handed out.
@@ -16,7 +16,8 @@ pub struct Grant {
     pub after: Position,
 }
 
-/// The answer to something a session waited for. A session waits for one thing at a time.
+/// What a session is told that it did not ask for in the same turn. It waits for at most one thing
+/// at a time; news of jobs and wake-ups come besides.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// A job for a waiting take.
@@ -25,6 +26,17 @@ pub enum Event {
     TimedOut(Position),
     /// A job that the waiting session holds is close to its deadline.
     DeadlineSoon,
+    /// A sleeping worker may find a job now.
+    WorkToDo,
+    /// News of a job that the session watches. Its telling waits for the position.
+    News {
+        /// The job.
+        id: JobId,
+        /// What happened.
+        news: News,
+        /// The end of a durable job is told when it is durable too.
+        after: Position,
+    },
     /// A long kick is done: so many jobs. The reply waits for the position.
     Kicked(u64, Position),
 }

@@ -19,15 +19,17 @@ mod outbox;
 mod places;
 mod reclaimer;
 mod turn;
+mod work;
 
 pub use broker::{Broker, BrokerError, Clock, Options};
 pub use dialect::Dialect;
 pub use engine::{
-    Body, Counters, JobFacts, JobId, JobStatus, LeaseId, Millis, NewJob, Patience, QueueId,
-    QueueStats, SessionId, State, Totals,
+    Band, Body, Counters, GrabOrder, JobFacts, JobId, JobStatus, LeaseId, Millis, NewJob, News,
+    Outlook, Patience, QueueFacts, QueueId, QueueStats, SessionId, State, Submit, Tags, Totals,
 };
 pub use event::{Event, Grant, Mailbox};
 pub use log::{Position, Settings, Sync};
 pub use meta::UnknownMeta;
 pub use outbox::Outbox;
 pub use turn::{Kick, LogStats, Peeked, Refusal, Take, Turn};
+pub use work::{Grabbed, SubmitRefusal};

@@ -4,18 +4,23 @@
 //! says which fields follow, then the fields in the order of the bits, little-endian. A plain job
 //! has none.
 
-use engine::{Counters, JobFacts, JobId, Millis, State};
+use engine::{Counters, JobFacts, JobId, Millis, QueueFacts, State, Tags};
 use log::Meta;
 
 const DELAY: u8 = 1;
 const COUNTERS: u8 = 1 << 1;
 const ORDER: u8 = 1 << 2;
 const BURIED_ORDER: u8 = 1 << 3;
+/// Submitted for its outcome: a length byte and the key, a length byte and the reducer.
+const TAGS: u8 = 1 << 4;
 
-const COUNTERS_LEN: usize = 20;
+const COUNTERS_LEN: usize = 24;
+
+/// Longest key or reducer (spec gearman 1.2 ends at 64).
+const TAG_LEN_MAX: usize = 255;
 
 /// Longest options: all fields.
-const OPTIONS_LEN_MAX: usize = 1 + 4 + COUNTERS_LEN + 8 + 8;
+const OPTIONS_LEN_MAX: usize = 1 + 4 + COUNTERS_LEN + 8 + 8 + 2 * (1 + TAG_LEN_MAX);
 
 /// A meta that this version cannot have written.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -41,7 +46,7 @@ impl Options {
         Self { bytes: [0; OPTIONS_LEN_MAX], len: 1 }
     }
 
-    pub(crate) fn of(facts: &JobFacts) -> Self {
+    pub(crate) fn of(facts: &JobFacts, tags: Option<Tags<'_>>) -> Self {
         let mut options = Self::none();
         if facts.delay_s != 0 {
             options.field(DELAY, &facts.delay_s.to_le_bytes());
@@ -54,6 +59,13 @@ impl Options {
         }
         if facts.buried_order != 0 {
             options.field(BURIED_ORDER, &facts.buried_order.to_le_bytes());
+        }
+        if let Some(Tags { unique, reducer }) = tags {
+            for tag in [unique, reducer] {
+                assert!(tag.len() <= TAG_LEN_MAX, "the dialect checks keys and reducers");
+                options.field(TAGS, &[tag.len() as u8]);
+                options.field(TAGS, tag);
+            }
         }
         options
     }
@@ -84,17 +96,47 @@ impl Options {
 
 /// The payload of an entry that only changes counters.
 pub(crate) fn counters_bytes(counters: &Counters) -> [u8; COUNTERS_LEN] {
-    let Counters { takes, timeouts, releases, buries, kicks } = *counters;
+    let Counters { takes, timeouts, releases, buries, kicks, failures } = *counters;
     let mut bytes = [0; COUNTERS_LEN];
-    for (place, count) in bytes.chunks_exact_mut(4).zip([takes, timeouts, releases, buries, kicks])
+    for (place, count) in
+        bytes.chunks_exact_mut(4).zip([takes, timeouts, releases, buries, kicks, failures])
     {
         place.copy_from_slice(&count.to_le_bytes());
     }
     bytes
 }
 
-/// The facts that a meta and a newer counters payload tell.
-pub(crate) fn facts(meta: &Meta<'_>, newer: Option<&[u8]>) -> Result<JobFacts, UnknownMeta> {
+/// The key of the log's fact about a queue: this and the name.
+const QUEUE_KEY: &[u8] = b"queue/";
+
+/// The log's key and value for what is kept of a queue. An empty value removes it.
+pub(crate) fn queue_fact(name: &[u8], facts: QueueFacts) -> (Vec<u8>, Vec<u8>) {
+    let key = [QUEUE_KEY, name].concat();
+    if facts == QueueFacts::default() {
+        return (key, Vec::new());
+    }
+    let mut value = vec![u8::from(facts.kept)];
+    for limit in facts.limits {
+        value.extend_from_slice(&limit.to_le_bytes());
+    }
+    (key, value)
+}
+
+/// The queue that a fact of the log is about, and what it tells; `None` for facts of newer
+/// versions, which are left alone.
+pub(crate) fn read_queue_fact<'a>(key: &'a [u8], value: &[u8]) -> Option<(&'a [u8], QueueFacts)> {
+    let name = key.strip_prefix(QUEUE_KEY)?;
+    let (&kept, limits) = value.split_first()?;
+    let limits: &[u8; 12] = limits.try_into().ok()?;
+    let limit = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| limits[at * 4 + byte]));
+    Some((name, QueueFacts { kept: kept != 0, limits: [limit(0), limit(1), limit(2)] }))
+}
+
+/// The facts and tags that a meta and a newer counters payload tell.
+pub(crate) fn facts<'a>(
+    meta: &Meta<'a>,
+    newer: Option<&[u8]>,
+) -> Result<(JobFacts, Option<Tags<'a>>), UnknownMeta> {
     let unknown = |what| UnknownMeta { id: meta.id, what };
     let state = match meta.state {
         1 => State::Ready,
@@ -115,17 +157,23 @@ pub(crate) fn facts(meta: &Meta<'_>, newer: Option<&[u8]>) -> Result<JobFacts, U
         delay_s: 0,
         counters: Counters::default(),
     };
+    let mut tags = None;
     if let Some((&fields, rest)) = meta.options.split_first() {
-        read_options(&mut facts, fields, rest).ok_or_else(|| unknown("field"))?;
+        tags = read_options(&mut facts, fields, rest).ok_or_else(|| unknown("field"))?;
     }
     if let Some(bytes) = newer {
         facts.counters = counters(bytes).ok_or_else(|| unknown("counter"))?;
     }
-    Ok(facts)
+    Ok((facts, tags))
 }
 
-fn read_options(facts: &mut JobFacts, fields: u8, mut rest: &[u8]) -> Option<()> {
-    if fields & !(DELAY | COUNTERS | ORDER | BURIED_ORDER) != 0 {
+#[allow(clippy::option_option)] // Outside: whether it could be read; inside: whether it has tags.
+fn read_options<'a>(
+    facts: &mut JobFacts,
+    fields: u8,
+    mut rest: &'a [u8],
+) -> Option<Option<Tags<'a>>> {
+    if fields & !(DELAY | COUNTERS | ORDER | BURIED_ORDER | TAGS) != 0 {
         return None;
     }
     let mut take = |len: usize| {
@@ -145,7 +193,14 @@ fn read_options(facts: &mut JobFacts, fields: u8, mut rest: &[u8]) -> Option<()>
     if fields & BURIED_ORDER != 0 {
         facts.buried_order = u64::from_le_bytes(take(8)?.try_into().ok()?);
     }
-    rest.is_empty().then_some(())
+    let mut tags = None;
+    if fields & TAGS != 0 {
+        let len = usize::from(*take(1)?.first()?);
+        let unique = take(len)?;
+        let len = usize::from(*take(1)?.first()?);
+        tags = Some(Tags { unique, reducer: take(len)? });
+    }
+    rest.is_empty().then_some(tags)
 }
 
 fn counters(bytes: &[u8]) -> Option<Counters> {
@@ -153,13 +208,14 @@ fn counters(bytes: &[u8]) -> Option<Counters> {
     let mut counts = bytes
         .chunks_exact(4)
         .map(|count| u32::from_le_bytes(count.try_into().expect("chunks of four bytes")));
-    let mut next = || counts.next().expect("the payload holds five counts");
+    let mut next = || counts.next().expect("the payload holds six counts");
     Some(Counters {
         takes: next(),
         timeouts: next(),
         releases: next(),
         buries: next(),
         kicks: next(),
+        failures: next(),
     })
 }
 
@@ -183,19 +239,26 @@ mod tests {
     }
 
     fn round_trip(facts_in: &JobFacts, newer: Option<&[u8]>) -> JobFacts {
-        let options = Options::of(facts_in);
-        facts(&options.meta(facts_in), newer).expect("what was just written")
+        let tags = Tags { unique: b"key", reducer: b"" };
+        for tags in [None, Some(tags)] {
+            let options = Options::of(facts_in, tags);
+            let (_, read) = facts(&options.meta(facts_in), newer).expect("what was just written");
+            assert_eq!(read, tags);
+        }
+        let options = Options::of(facts_in, None);
+        facts(&options.meta(facts_in), newer).expect("what was just written").0
     }
 
     #[test]
     fn a_plain_job_has_no_options() {
-        assert!(Options::of(&plain()).bytes().is_empty());
+        assert!(Options::of(&plain(), None).bytes().is_empty());
         assert_eq!(round_trip(&plain(), None), plain());
     }
 
     #[test]
     fn all_fields_come_back() {
-        let counters = Counters { takes: 1, timeouts: 2, releases: 3, buries: 4, kicks: 5 };
+        let counters =
+            Counters { takes: 1, timeouts: 2, releases: 3, buries: 4, kicks: 5, failures: 6 };
         let full = JobFacts {
             order: 9,
             state: State::Buried,
@@ -206,7 +269,7 @@ mod tests {
             ..plain()
         };
         assert_eq!(round_trip(&full, None), full);
-        let newer = Counters { takes: 6, ..counters };
+        let newer = Counters { takes: 7, ..counters };
         let read = round_trip(&full, Some(&counters_bytes(&newer)));
         assert_eq!(read, JobFacts { counters: newer, ..full });
     }

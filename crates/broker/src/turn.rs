@@ -4,8 +4,8 @@
 use std::sync::MutexGuard;
 
 use engine::{
-    Body, JobId, JobSlot, JobStatus, Millis, NewJob, NotFound, Patience, QueueId, QueueStats,
-    SessionId, State, Totals,
+    Body, JobId, JobSlot, JobStatus, Manner, Millis, NewJob, NotFound, Patience, QueueId,
+    QueueStats, SessionId, State, Totals,
 };
 use log::Position;
 
@@ -82,14 +82,6 @@ pub struct LogStats {
     pub segment_bytes: u64,
 }
 
-/// What a denial of a request for this job waits for.
-fn denial(core: &Core, id: JobId) -> Refusal {
-    Refusal::NotFound(match core.engine.slot(id) {
-        Ok(slot) => core.ledger.after_job(slot),
-        Err(NotFound) => core.ledger.after_ended(),
-    })
-}
-
 impl Turn<'_> {
     /// The moment of this turn.
     pub fn now(&self) -> Millis {
@@ -116,7 +108,7 @@ impl Turn<'_> {
     /// Opens a session whose events go to this mailbox (the number that
     /// [`crate::Broker::add_mailbox`] gave). It uses and watches the queue `default`.
     pub fn open_session(&mut self, mailbox: usize) -> SessionId {
-        self.core.engine.open_session(mailbox as u32)
+        self.core.engine.open_session(mailbox as u32, Manner::KeepsPlace)
     }
 
     /// Ends a session: it waits no more, and every job that it holds is given back.
@@ -208,7 +200,7 @@ impl Turn<'_> {
         core.settle();
         match taken {
             Ok(handout) => Ok(core.grant(handout)),
-            Err(NotFound) => Err(denial(core, id)),
+            Err(NotFound) => Err(core.denial(id)),
         }
     }
 
@@ -225,7 +217,7 @@ impl Turn<'_> {
         let core = &mut *self.core;
         let finished = core.engine.finish(session, id, &mut core.effects);
         core.settle();
-        finished.map(|_| core.ledger.after_ended()).map_err(|NotFound| denial(core, id))
+        finished.map(|_| core.ledger.after_ended()).map_err(|NotFound| core.denial(id))
     }
 
     /// Gives back a job that this session holds: ready, or delayed if `delay_s` is not 0.
@@ -284,7 +276,7 @@ impl Turn<'_> {
 
     /// A job in any state.
     pub fn peek(&self, id: JobId) -> Result<(Peeked, Position), Refusal> {
-        let slot = self.core.engine.slot(id).map_err(|NotFound| denial(&self.core, id))?;
+        let slot = self.core.engine.slot(id).map_err(|NotFound| self.core.denial(id))?;
         Ok(self.look(slot))
     }
 
@@ -322,7 +314,7 @@ impl Turn<'_> {
     /// A job's numbers.
     pub fn job_status(&self, id: JobId) -> Result<(JobStatus, Position), Refusal> {
         let core = &*self.core;
-        let status = core.engine.job_status(id).map_err(|NotFound| denial(core, id))?;
+        let status = core.engine.job_status(id).map_err(|NotFound| core.denial(id))?;
         let after = core
             .engine
             .slot(id)
@@ -385,7 +377,15 @@ impl Turn<'_> {
 }
 
 impl Core {
-    fn grant(&self, handout: engine::Handout) -> Grant {
+    /// What a denial of a request for this job waits for.
+    pub(crate) fn denial(&self, id: JobId) -> Refusal {
+        Refusal::NotFound(match self.engine.slot(id) {
+            Ok(slot) => self.ledger.after_job(slot),
+            Err(NotFound) => self.ledger.after_ended(),
+        })
+    }
+
+    pub(crate) fn grant(&self, handout: engine::Handout) -> Grant {
         let engine::Handout { job, id, lease, body } = handout;
         Grant { id, lease, body, after: self.ledger.after_job(job) }
     }
@@ -397,7 +397,7 @@ impl Core {
     ) -> Result<Position, Refusal> {
         match slot {
             Ok(slot) => Ok(self.ledger.after_job(slot)),
-            Err(NotFound) => Err(denial(self, id)),
+            Err(NotFound) => Err(self.denial(id)),
         }
     }
 }

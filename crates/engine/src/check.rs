@@ -1,7 +1,7 @@
 //! The invariants of the engine, checked by walking all of it: for tests and the simulator.
 
 use crate::engine::Engine;
-use crate::ids::JobSlot;
+use crate::ids::{JobSlot, QueueId};
 use crate::job::State;
 use crate::queue::Counts;
 use crate::session::Waiting;
@@ -52,6 +52,11 @@ impl Engine {
             total.delayed += counts.delayed;
             total.leased += counts.leased;
             total.buried += counts.buried;
+            for (sum, band) in total.bands.iter_mut().zip(counts.bands) {
+                *sum += band;
+            }
+            let supplies = queue.workers > 0 && !queue.ready.is_empty();
+            assert_eq!(self.supplying.contains(&QueueId(place)), supplies);
             if let Some(moment) = queue.next_moment() {
                 assert!(queue.timer.is_some_and(|at| at <= moment), "a queue is looked at in time");
             }

@@ -5,13 +5,13 @@ use crate::engine::Engine;
 use crate::ids::{JobSlot, Millis, QueueId, SessionId};
 use crate::limits::SLICE_JOBS_MAX;
 use crate::ordered::Ordered;
-use crate::session::Waiting;
+use crate::session::{Manner, Waiting};
 
 /// A long operation and how far it is.
 #[derive(Debug)]
 pub(crate) enum Chore {
     /// The jobs that a closed session held go back to their queues.
-    Return { leases: Ordered<(Millis, u64)> },
+    Return { leases: Ordered<(Millis, u64)>, manner: Manner },
     /// A kick of many jobs.
     Kick { session: SessionId, queue: QueueId, buried: bool, left: u64, kicked: u64 },
 }
@@ -64,7 +64,7 @@ impl Engine {
     /// Does one slice of a chore; true if something is left.
     pub(crate) fn step(&mut self, chore: &mut Chore, effects: &mut Effects) -> bool {
         match chore {
-            Chore::Return { leases } => self.return_slice(leases, effects),
+            Chore::Return { leases, manner } => self.return_slice(leases, *manner, effects),
             Chore::Kick { queue, buried, left, kicked, .. } => {
                 let slice = (*left).min(SLICE_JOBS_MAX as u64);
                 let done = self.kick_slice(*queue, *buried, slice, effects);
@@ -89,15 +89,25 @@ impl Engine {
         max
     }
 
-    fn return_slice(&mut self, leases: &mut Ordered<(Millis, u64)>, effects: &mut Effects) -> bool {
+    fn return_slice(
+        &mut self,
+        leases: &mut Ordered<(Millis, u64)>,
+        manner: Manner,
+        effects: &mut Effects,
+    ) -> bool {
         for _ in 0..SLICE_JOBS_MAX {
-            let Some(((_, lease), slot)) = leases.pop_first() else { return false };
+            let next = match manner {
+                Manner::KeepsPlace => leases.pop_first(),
+                // The newest one goes back first (spec gearman 4.3).
+                Manner::ToTheTail => leases.pop_last(),
+            };
+            let Some(((_, lease), slot)) = next else { return false };
             // While the chore waited for its turn nobody else could end this lease: the holder is
             // gone and its timer with it.
             let slot = JobSlot(slot);
             debug_assert_eq!(self.job(slot).lease().map(|held| held.id.0), Some(lease));
             self.end_lease(slot);
-            self.return_job(slot, effects);
+            self.lost(slot, manner, effects);
         }
         !leases.is_empty()
     }

@@ -13,6 +13,8 @@ pub enum Record {
     Update(JobSlot),
     /// Only a job's counters changed (taken, timed out). Nobody waits for this to be durable.
     Count(JobSlot),
+    /// What is kept of a queue apart from its jobs changed: [`crate::Engine::queue_facts`].
+    QueueFacts(QueueId),
     /// A job of this queue ended. Its place may be used again by the next record.
     Finish(JobSlot, QueueId),
     /// A queue vanished; its number may be used again. Not for the log, but for tables beside it.
@@ -37,8 +39,44 @@ pub enum Happening {
     TimedOut,
     /// A job that it holds is close to its deadline.
     DeadlineSoon,
+    /// A job that it may take waits; it was asleep.
+    WorkToDo,
+    /// News of a job that it watches.
+    News {
+        /// The job.
+        id: JobId,
+        /// What happened.
+        news: News,
+    },
     /// Its long kick is done: so many jobs of this queue.
     Kicked(QueueId, u64),
+}
+
+/// What the watchers of a job hear.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum News {
+    /// A part of the result.
+    Data(Body),
+    /// A warning.
+    Warning(Body),
+    /// Progress, in the worker's own words.
+    Progress(Body),
+    /// The end: the result.
+    Complete(Body),
+    /// The end: it failed.
+    Fail,
+    /// The end: it failed, and this is why.
+    Exception(Body),
+}
+
+impl News {
+    /// Whether the job is over.
+    pub fn is_end(&self) -> bool {
+        match self {
+            Self::Data(_) | Self::Warning(_) | Self::Progress(_) => false,
+            Self::Complete(_) | Self::Fail | Self::Exception(_) => true,
+        }
+    }
 }
 
 /// Outputs of the engine, gathered by the caller over one or more requests.

@@ -3,14 +3,15 @@
 //! Everything here is deterministic. Time comes in through [`Engine::set_time`]; nothing is read
 //! from a clock, and hash maps are looked into but never walked.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::BuildHasher;
+use std::num::NonZeroU64;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 
 use crate::chores::Chore;
-use crate::effects::{Effects, Record};
+use crate::effects::{Effects, News, Record};
 use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
 use crate::index::IdIndex;
 use crate::job::{Body, Job, NewJob, State};
@@ -25,7 +26,7 @@ use crate::timers::TimerKey;
 pub const DEFAULT_QUEUE: &[u8] = b"default";
 
 /// The same for the same name in every process.
-fn hash(name: &[u8]) -> u64 {
+pub(crate) fn hash(name: &[u8]) -> u64 {
     FixedState::default().hash_one(name)
 }
 
@@ -60,6 +61,13 @@ pub struct Engine {
     pub(crate) timers: Ordered<(Millis, TimerKey)>,
     pub(crate) chores: VecDeque<Chore>,
 
+    /// Queues that have both ready jobs and workers.
+    pub(crate) supplying: BTreeSet<QueueId>,
+    /// Submitted jobs by their key.
+    pub(crate) uniques: HashTable<u32>,
+    pub(crate) attempts_max: u32,
+    pub(crate) wake_max: u32,
+
     pub(crate) counts: Counts,
     pub(crate) waiting_sessions: u64,
     pub(crate) puts: u64,
@@ -86,6 +94,10 @@ impl Engine {
             next_ticket: 1,
             timers: Ordered::default(),
             chores: VecDeque::new(),
+            supplying: BTreeSet::new(),
+            uniques: HashTable::new(),
+            attempts_max: 0,
+            wake_max: 0,
             counts: Counts::default(),
             waiting_sessions: 0,
             puts: 0,
@@ -134,6 +146,7 @@ impl Engine {
             priority: job.priority,
             ttr_s: job.ttr_s,
             state: State::Delayed,
+            durable: true,
         };
         if job.delay_s > 0 {
             new.aside().delay_s = job.delay_s;
@@ -144,7 +157,7 @@ impl Engine {
         let slot = self.add_job(new);
         self.queue_mut(queue).puts += 1;
         self.puts += 1;
-        effects.records.push(Record::Put(slot));
+        self.note(Record::Put(slot), effects);
         match state {
             State::Ready => self.offer(slot, effects),
             State::Delayed | State::Leased | State::Buried => self.enlist(slot),
@@ -157,7 +170,7 @@ impl Engine {
         self.deal_id();
     }
 
-    fn deal_id(&mut self) -> JobId {
+    pub(crate) fn deal_id(&mut self) -> JobId {
         let id = self.next_id;
         assert!(id <= JOB_ID_MAX, "job ids are used up");
         self.next_id += 1;
@@ -178,7 +191,8 @@ impl Engine {
         }
         let queue = self.job(slot).queue;
         self.queue_mut(queue).finishes += 1;
-        self.remove_job(slot, effects);
+        // Whoever watches a job that another dialect deletes hears that it is done.
+        self.end_job(slot, &News::Complete(Body::from(Vec::new())), effects);
         Ok(queue)
     }
 
@@ -200,9 +214,13 @@ impl Engine {
         job.due = due;
         job.aside().delay_s = delay_s;
         job.count(|counters| &mut counters.releases);
+        if self.is_abandoned(slot) {
+            self.remove_job(slot, effects);
+            return Ok(slot);
+        }
         let next = if delay_s > 0 { State::Delayed } else { State::Ready };
         self.change_state(slot, next);
-        effects.records.push(Record::Update(slot));
+        self.note(Record::Update(slot), effects);
         match next {
             State::Ready => self.offer(slot, effects),
             State::Delayed | State::Leased | State::Buried => self.enlist(slot),
@@ -219,6 +237,13 @@ impl Engine {
         effects: &mut Effects,
     ) -> Result<JobSlot, NotFound> {
         let slot = self.held(session, id)?;
+        // Whoever watches a job that another dialect sets aside hears that it failed.
+        self.tell_end(slot, &News::Fail, effects);
+        if self.is_abandoned(slot) {
+            self.remove_job(slot, effects);
+            return Ok(slot);
+        }
+        self.remove_unique(slot);
         self.end_lease(slot);
         self.set_priority(slot, priority);
         let buried_order = self.next_buried;
@@ -227,7 +252,7 @@ impl Engine {
         job.aside().buried_order = buried_order;
         job.count(|counters| &mut counters.buries);
         self.change_state(slot, State::Buried);
-        effects.records.push(Record::Update(slot));
+        self.note(Record::Update(slot), effects);
         self.enlist(slot);
         Ok(slot)
     }
@@ -248,7 +273,7 @@ impl Engine {
     pub(crate) fn kick_delisted(&mut self, slot: JobSlot, effects: &mut Effects) {
         self.job_mut(slot).count(|counters| &mut counters.kicks);
         self.change_state(slot, State::Ready);
-        effects.records.push(Record::Update(slot));
+        self.note(Record::Update(slot), effects);
         self.offer(slot, effects);
     }
 
@@ -279,6 +304,14 @@ impl Engine {
     pub fn queue_id(&self, name: &[u8]) -> Option<QueueId> {
         let found = self.names.find(hash(name), |id| &*self.queue(*id).name == name);
         found.copied()
+    }
+
+    /// The queue exists from now on, until it is dropped.
+    pub(crate) fn keep(&mut self, id: QueueId, effects: &mut Effects) {
+        if !self.queue(id).kept {
+            self.queue_mut(id).kept = true;
+            effects.records.push(Record::QueueFacts(id));
+        }
     }
 
     pub(crate) fn queue_or_create(&mut self, name: &[u8]) -> QueueId {
@@ -325,8 +358,10 @@ impl Engine {
         JobSlot(slot)
     }
 
-    fn remove_job(&mut self, slot: JobSlot, effects: &mut Effects) {
+    pub(crate) fn remove_job(&mut self, slot: JobSlot, effects: &mut Effects) {
+        self.remove_unique(slot);
         match self.job(slot).state {
+            State::Leased if self.job(slot).lease().is_none() => {}
             State::Leased => self.end_lease(slot),
             State::Ready | State::Delayed | State::Buried => self.delist(slot),
         }
@@ -334,8 +369,29 @@ impl Engine {
         self.ids.remove(job.id.0);
         self.queue_mut(job.queue).counts.remove(job.state, job.priority);
         self.counts.remove(job.state, job.priority);
-        effects.records.push(Record::Finish(slot, job.queue));
+        if job.durable {
+            effects.records.push(Record::Finish(slot, job.queue));
+        }
         self.drop_if_unwanted(job.queue, effects);
+    }
+
+    /// A fact about a job for the log, if the job is to be there.
+    pub(crate) fn note(&self, record: Record, effects: &mut Effects) {
+        let durable = match record {
+            Record::Put(slot) | Record::Update(slot) | Record::Count(slot) => {
+                self.job(slot).durable
+            }
+            Record::Finish(..) | Record::QueueFacts(_) | Record::QueueGone(_) => true,
+        };
+        if durable {
+            effects.records.push(record);
+        }
+    }
+
+    /// Gives a job that is in no list the last place among those of its priority.
+    pub(crate) fn move_to_tail(&mut self, slot: JobSlot) {
+        let order = self.deal_id();
+        self.job_mut(slot).aside().order = NonZeroU64::new(order.0);
     }
 
     /// Sets the state and keeps the counts. Lists are the caller's business.
@@ -363,7 +419,12 @@ impl Engine {
         let job = self.jobs.get(slot.0).expect("the caller holds a live slot");
         let queue = self.queues.get_mut(job.queue.0).expect("a job's queue exists");
         match job.state {
-            State::Ready => queue.ready.insert(job.ready_key(), slot.0),
+            State::Ready => {
+                queue.ready.insert(job.ready_key(), slot.0);
+                if queue.workers > 0 {
+                    self.supplying.insert(job.queue);
+                }
+            }
             State::Buried => queue.buried.insert(job.buried_order(), slot.0),
             State::Leased => unreachable!("a leased job is in no list"),
             State::Delayed => {
@@ -384,6 +445,9 @@ impl Engine {
             State::Leased => unreachable!("a leased job is in no list"),
         };
         assert_eq!(found, Some(slot.0), "a job is in the list of its state");
+        if queue.workers > 0 && queue.ready.is_empty() {
+            self.supplying.remove(&job.queue);
+        }
     }
 
     /// Ends the hand-out of a leased job; its state is the caller's business.

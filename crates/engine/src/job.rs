@@ -53,6 +53,9 @@ pub struct Counters {
     pub buries: u32,
     /// Times it was kicked.
     pub kicks: u32,
+    /// Times a holder lost it: its time was over, it went away, or it could not do the job after
+    /// all.
+    pub failures: u32,
 }
 
 /// What a producer says of a new job, besides its body.
@@ -112,6 +115,15 @@ pub struct JobStatus {
     pub body_len: usize,
 }
 
+/// What the log keeps of a job, besides its facts, if it was submitted for its outcome.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub struct Tags<'a> {
+    /// Its key; empty for none, `-` for the body.
+    pub unique: &'a [u8],
+    /// A name that only some workers see.
+    pub reducer: &'a [u8],
+}
+
 /// A job as the engine holds it. Kept small: there may be a hundred million.
 #[derive(Debug)]
 pub(crate) struct Job {
@@ -125,6 +137,8 @@ pub(crate) struct Job {
     pub(crate) priority: u32,
     pub(crate) ttr_s: u32,
     pub(crate) state: State,
+    /// It outlives its watchers, and the process if there is a log. Can only become true.
+    pub(crate) durable: bool,
 }
 
 /// What a job does not need that was put and never taken, as most of a long queue.
@@ -136,6 +150,18 @@ pub(crate) struct Aside {
     pub(crate) order: Option<NonZeroU64>,
     pub(crate) buried_order: u64,
     pub(crate) lease: Option<Lease>,
+    pub(crate) submitted: Option<Box<Submission>>,
+}
+
+/// What comes with a job that was submitted for its outcome.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Submission {
+    pub(crate) unique: Box<[u8]>,
+    pub(crate) reducer: Box<[u8]>,
+    /// Sessions that wait for the outcome, as often as they attached.
+    pub(crate) watchers: Vec<SessionId>,
+    pub(crate) numerator: u32,
+    pub(crate) denominator: u32,
 }
 
 /// A hand-out: who holds the job.
@@ -143,6 +169,8 @@ pub(crate) struct Aside {
 pub(crate) struct Lease {
     pub(crate) id: LeaseId,
     pub(crate) holder: SessionId,
+    /// The holder's own time limit, which nothing extends.
+    pub(crate) until: Millis,
 }
 
 impl Job {
@@ -169,6 +197,31 @@ impl Job {
 
     pub(crate) fn counters(&self) -> Counters {
         self.aside.as_ref().map_or_else(Counters::default, |aside| aside.counters)
+    }
+
+    pub(crate) fn submitted(&mut self) -> &mut Submission {
+        self.aside().submitted.get_or_insert_default()
+    }
+
+    fn submission(&self) -> Option<&Submission> {
+        self.aside.as_ref().and_then(|aside| aside.submitted.as_deref())
+    }
+
+    pub(crate) fn tags(&self) -> Option<Tags<'_>> {
+        self.submission()
+            .map(|submission| Tags { unique: &submission.unique, reducer: &submission.reducer })
+    }
+
+    pub(crate) fn is_submitted(&self) -> bool {
+        self.submission().is_some()
+    }
+
+    pub(crate) fn unique(&self) -> &[u8] {
+        self.submission().map_or(&[], |submission| &submission.unique)
+    }
+
+    pub(crate) fn watchers(&self) -> &[SessionId] {
+        self.submission().map_or(&[], |submission| &submission.watchers)
     }
 
     /// Counts one more of something that happened to the job.

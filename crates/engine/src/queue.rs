@@ -7,6 +7,9 @@ use crate::ordered::Ordered;
 /// beanstalkd calls ready jobs with a priority below this urgent (spec beanstalkd 5.1).
 pub(crate) const URGENT_BELOW: u32 = 1024;
 
+/// Gearman calls jobs with a priority above this low.
+const LOW_ABOVE: u32 = 1 << 31;
+
 /// The order of ready jobs: rank (the priority, wider so that policies can refine it), then the
 /// order number.
 pub(crate) type ReadyKey = (u64, u64);
@@ -19,6 +22,30 @@ pub(crate) struct Counts {
     pub(crate) delayed: u64,
     pub(crate) leased: u64,
     pub(crate) buried: u64,
+    /// Ready and delayed jobs by band of urgency.
+    pub(crate) bands: [u64; 3],
+}
+
+/// Gearman's three priorities, as bands of the priorities of all dialects.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum Band {
+    /// Below 1024.
+    High,
+    /// All others.
+    Normal,
+    /// Above 2^31.
+    Low,
+}
+
+impl Band {
+    /// The band of a priority.
+    pub fn of(priority: u32) -> Self {
+        match priority {
+            0..URGENT_BELOW => Self::High,
+            URGENT_BELOW..=LOW_ABOVE => Self::Normal,
+            _ => Self::Low,
+        }
+    }
 }
 
 impl Counts {
@@ -28,15 +55,25 @@ impl Counts {
 
     pub(crate) fn add(&mut self, state: State, priority: u32) {
         *self.of(state) += 1;
-        if state == State::Ready && priority < URGENT_BELOW {
-            self.urgent += 1;
+        match state {
+            State::Ready => {
+                self.urgent += u64::from(priority < URGENT_BELOW);
+                self.bands[Band::of(priority) as usize] += 1;
+            }
+            State::Delayed => self.bands[Band::of(priority) as usize] += 1,
+            State::Leased | State::Buried => {}
         }
     }
 
     pub(crate) fn remove(&mut self, state: State, priority: u32) {
         *self.of(state) -= 1;
-        if state == State::Ready && priority < URGENT_BELOW {
-            self.urgent -= 1;
+        match state {
+            State::Ready => {
+                self.urgent -= u64::from(priority < URGENT_BELOW);
+                self.bands[Band::of(priority) as usize] -= 1;
+            }
+            State::Delayed => self.bands[Band::of(priority) as usize] -= 1,
+            State::Leased | State::Buried => {}
         }
     }
 
@@ -48,6 +85,15 @@ impl Counts {
             State::Buried => &mut self.buried,
         }
     }
+}
+
+/// What the log keeps of a queue apart from its jobs.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub struct QueueFacts {
+    /// It exists without jobs or users.
+    pub kept: bool,
+    /// Most unfinished jobs at which a submit of each [`Band`] is still accepted; 0 for no limit.
+    pub limits: [u32; 3],
 }
 
 /// A queue on hold: its ready jobs are not handed out before `until`.
@@ -72,6 +118,10 @@ pub(crate) struct Queue {
     pub(crate) ready: Ordered<ReadyKey>,
     /// Sessions that wait here, by their ticket: first come, first served.
     pub(crate) waiters: Ordered<u64>,
+    /// Registrations of workers.
+    pub(crate) workers: u32,
+    /// Sessions that may be asleep and want to be woken, by ticket.
+    pub(crate) sleepers: Ordered<u64>,
     pub(crate) pause: Option<Pause>,
 
     /// By (due, id).
@@ -84,6 +134,8 @@ pub(crate) struct Queue {
     pub(crate) age_rank: u64,
     /// Exists without jobs or users.
     pub(crate) kept: bool,
+    /// Most unfinished jobs at which a submit of each band is still accepted; 0 for no limit.
+    pub(crate) limits: [u32; 3],
     pub(crate) finishes: u64,
     pub(crate) pauses: u64,
 }
@@ -98,12 +150,15 @@ impl Queue {
             counts: Counts::default(),
             ready: Ordered::default(),
             waiters: Ordered::default(),
+            workers: 0,
+            sleepers: Ordered::default(),
             pause: None,
             delayed: Ordered::default(),
             buried: Ordered::default(),
             timer: None,
             age_rank,
             kept: false,
+            limits: [0; 3],
             finishes: 0,
             pauses: 0,
         }
@@ -111,7 +166,11 @@ impl Queue {
 
     /// Whether anything keeps the queue in existence (spec beanstalkd 6).
     pub(crate) fn is_wanted(&self) -> bool {
-        self.users > 0 || self.watchers > 0 || self.counts.total() > 0 || self.kept
+        self.users > 0
+            || self.watchers > 0
+            || self.counts.total() > 0
+            || self.kept
+            || self.workers > 0
     }
 
     /// Whether a take may be served from here.

@@ -4,7 +4,8 @@ use std::num::NonZeroU64;
 
 use crate::engine::Engine;
 use crate::ids::JobSlot;
-use crate::job::{Aside, Body, Job, JobFacts, State};
+use crate::job::{Aside, Body, Job, JobFacts, State, Submission, Tags};
+use crate::queue::QueueFacts;
 
 /// A job that the log gave twice, or an id that was to be new: the log is not one that this
 /// program wrote.
@@ -18,6 +19,7 @@ impl Engine {
         &mut self,
         queue: &[u8],
         facts: &JobFacts,
+        tags: Option<Tags<'_>>,
         body: Body,
     ) -> Result<JobSlot, Duplicate> {
         if self.ids.get(facts.id.0).is_some() {
@@ -25,12 +27,17 @@ impl Engine {
         }
         let queue = self.queue_or_create(queue);
         let overdue = facts.state == State::Delayed && facts.due <= self.now;
+        let submitted = tags.map(|Tags { unique, reducer }| {
+            let (unique, reducer) = (unique.into(), reducer.into());
+            Box::new(Submission { unique, reducer, ..Submission::default() })
+        });
         let aside = Aside {
             delay_s: facts.delay_s,
             counters: facts.counters,
             order: NonZeroU64::new(facts.order).filter(|order| order.get() != facts.id.0),
             buried_order: facts.buried_order,
             lease: None,
+            submitted,
         };
         let slot = self.add_job(Job {
             id: facts.id,
@@ -42,12 +49,24 @@ impl Engine {
             priority: facts.priority,
             ttr_s: facts.ttr_s,
             state: if overdue || facts.state == State::Leased { State::Ready } else { facts.state },
+            durable: true,
         });
+        if facts.state != State::Buried {
+            self.add_unique(slot);
+        }
         self.next_id = self.next_id.max(facts.id.0 + 1).max(facts.order + 1);
         self.next_lease = self.next_lease.max(self.next_id);
         self.next_buried = self.next_buried.max(facts.buried_order + 1);
         self.enlist(slot);
         Ok(slot)
+    }
+
+    /// Enters a queue as the log kept it.
+    pub fn restore_queue(&mut self, name: &[u8], facts: QueueFacts) {
+        let id = self.queue_or_create(name);
+        let queue = self.queue_mut(id);
+        queue.kept |= facts.kept;
+        queue.limits = facts.limits;
     }
 
     /// Numbers below this were given out before.

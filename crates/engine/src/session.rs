@@ -1,11 +1,24 @@
 //! A session: what one connection uses, watches, holds and waits for.
 
-use crate::ids::{Millis, QueueId};
+use std::collections::BTreeSet;
+
+use crate::ids::{JobId, Millis, QueueId};
 use crate::ordered::Ordered;
+use crate::workers::Worker;
 
 /// A waiting take is told that a held job is close to its deadline this long before it
 /// (spec beanstalkd 3, reserve).
 pub(crate) const DEADLINE_MARGIN_MS: u64 = 1000;
+
+/// Where the jobs of a session go when it loses them.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub enum Manner {
+    /// To the place they came from, as in beanstalkd and Kestrel.
+    #[default]
+    KeepsPlace,
+    /// Behind all others of their priority, as in Gearman.
+    ToTheTail,
+}
 
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -20,6 +33,10 @@ pub(crate) struct Session {
     /// Held jobs by (deadline, lease number).
     pub(crate) leases: Ordered<(Millis, u64)>,
     pub(crate) waiting: Option<Waiting>,
+    pub(crate) manner: Manner,
+    /// Unfinished jobs whose outcome it waits for.
+    pub(crate) watching: BTreeSet<JobId>,
+    pub(crate) worker: Option<Box<Worker>>,
     /// When the engine looks at this session next. Never later than needed, sometimes earlier.
     pub(crate) timer: Option<Millis>,
 }

@@ -1,11 +1,13 @@
 //! Sessions: opening, closing, and the queues they use and watch.
 
+use std::collections::BTreeSet;
+
 use crate::chores::Chore;
 use crate::effects::Effects;
 use crate::engine::{DEFAULT_QUEUE, Engine};
 use crate::ids::{QueueId, SessionId};
 use crate::ordered::Ordered;
-use crate::session::{Session, Waiting};
+use crate::session::{Manner, Session, Waiting};
 use crate::timers::TimerKey;
 
 /// The place and the generation that a session number is made of.
@@ -16,7 +18,7 @@ fn split(session: SessionId) -> (u32, u32) {
 impl Engine {
     /// Opens a session that uses and watches the queue `default`. `mailbox` is the caller's own
     /// mark; see [`Engine::mailbox`].
-    pub fn open_session(&mut self, mailbox: u32) -> SessionId {
+    pub fn open_session(&mut self, mailbox: u32, manner: Manner) -> SessionId {
         let generation = self.next_generation;
         // After 2^32 sessions the numbers of the first ones come again, in other places mostly.
         self.next_generation = self.next_generation.checked_add(1).unwrap_or(1);
@@ -31,6 +33,9 @@ impl Engine {
             watched: vec![default],
             leases: Ordered::default(),
             waiting: None,
+            manner,
+            watching: BTreeSet::new(),
+            worker: None,
             timer: None,
         });
         SessionId(u64::from(generation) << 32 | u64::from(place))
@@ -40,6 +45,8 @@ impl Engine {
     /// else keeps them. Counted as nothing in the jobs (spec beanstalkd 4).
     pub fn close_session(&mut self, session: SessionId, effects: &mut Effects) {
         self.stop_waiting(session);
+        self.retire_worker(session);
+        self.detach_all(session, effects);
         let (place, _) = split(session);
         self.session(session);
         let Some(closed) = self.sessions.remove(place) else { return };
@@ -50,7 +57,7 @@ impl Engine {
         for queue in &closed.watched {
             self.queue_mut(*queue).watchers -= 1;
         }
-        let mut returned = Chore::Return { leases: closed.leases };
+        let mut returned = Chore::Return { leases: closed.leases, manner: closed.manner };
         if self.step(&mut returned, effects) {
             self.chores.push_back(returned);
         }

@@ -2,7 +2,8 @@
 
 use crate::engine::{Engine, NotFound};
 use crate::ids::{JobId, JobSlot, Millis, QueueId, SessionId};
-use crate::job::{Body, JobFacts, JobStatus, State};
+use crate::job::{Body, JobFacts, JobStatus, State, Tags};
+use crate::queue::QueueFacts;
 use crate::session::NEVER;
 
 /// Numbers of one queue.
@@ -28,6 +29,10 @@ pub struct QueueStats {
     pub waiters: u64,
     /// Jobs finished on request.
     pub finishes: u64,
+    /// Ready and delayed jobs by [`crate::Band`].
+    pub bands: [u64; 3],
+    /// Registrations of workers.
+    pub workers: u64,
     /// Times it was paused.
     pub pauses: u64,
     /// Seconds of the running pause as asked for, else 0.
@@ -78,6 +83,28 @@ impl Engine {
             delay_s: job.aside.as_ref().map_or(0, |aside| aside.delay_s),
             counters: job.counters(),
         }
+    }
+
+    /// What else the log keeps of a job that was submitted for its outcome.
+    pub fn tags(&self, slot: JobSlot) -> Option<Tags<'_>> {
+        self.job(slot).tags()
+    }
+
+    /// Whether a job outlives its watchers.
+    pub fn is_durable(&self, slot: JobSlot) -> bool {
+        self.job(slot).durable
+    }
+
+    /// What the log keeps of a queue apart from its jobs.
+    pub fn queue_facts(&self, queue: QueueId) -> QueueFacts {
+        let queue = self.queue(queue);
+        QueueFacts { kept: queue.kept, limits: queue.limits }
+    }
+
+    /// All jobs that were submitted for their outcome, in no order that means anything.
+    pub fn submitted_jobs(&self) -> impl Iterator<Item = JobSlot> {
+        let jobs = self.jobs.iter().filter(|(_, job)| job.is_submitted());
+        jobs.map(|(slot, _)| JobSlot(slot))
     }
 
     /// The queue of a job.
@@ -146,6 +173,8 @@ impl Engine {
             watchers: u64::from(queue.watchers),
             waiters: queue.waiters.len() as u64,
             finishes: queue.finishes,
+            bands: queue.counts.bands,
+            workers: u64::from(queue.workers),
             pauses: queue.pauses,
             pause_s: pause.map_or(0, |pause| pause.seconds),
             pause_left_ms: pause.map_or(0, |pause| pause.until.since(self.now)),

@@ -50,7 +50,7 @@ impl Engine {
         debug_assert!(!self.is_waiting(session));
         if let Some(slot) = self.best_watched(session) {
             self.delist(slot);
-            return Take::Granted(self.hand_out(slot, session, effects));
+            return Take::Granted(self.hand_out(slot, session, None, effects));
         }
         if self.session(session).margin_begins().is_some_and(|margin| margin <= self.now) {
             return Take::DeadlineSoon;
@@ -102,20 +102,28 @@ impl Engine {
             return Err(NotFound);
         }
         self.delist(slot);
-        let handout = self.hand_out(slot, session, effects);
+        let handout = self.hand_out(slot, session, None, effects);
         if state != State::Ready {
             // It is not delayed or buried any more, whatever becomes of the lease; without this a
             // restart would set aside again what was seen ready.
-            effects.records.push(Record::Update(slot));
+            self.note(Record::Update(slot), effects);
         }
         Ok(handout)
     }
 
     /// Leases a job that is in no list to a session.
-    fn hand_out(&mut self, slot: JobSlot, session: SessionId, effects: &mut Effects) -> Handout {
+    /// The earlier of its ttr and the holder's own limit ends it.
+    pub(crate) fn hand_out(
+        &mut self,
+        slot: JobSlot,
+        session: SessionId,
+        limit_ms: Option<u64>,
+        effects: &mut Effects,
+    ) -> Handout {
         self.change_state(slot, State::Leased);
-        let lease = Lease { id: self.deal_lease(), holder: session };
-        let deadline = self.deadline(self.job(slot).ttr_s);
+        let until = limit_ms.map_or(NEVER, |limit| Millis(self.now.0.saturating_add(limit)));
+        let lease = Lease { id: self.deal_lease(), holder: session, until };
+        let deadline = self.deadline(self.job(slot).ttr_s).min(until);
         let job = self.job_mut(slot);
         job.count(|counters| &mut counters.takes);
         job.due = deadline;
@@ -123,7 +131,7 @@ impl Engine {
         let handout = Handout { job: slot, id: job.id, lease: lease.id, body: job.body.clone() };
         self.open_mut(session).leases.insert((deadline, lease.id.0), slot.0);
         self.arm_session(Self::place_of(session));
-        effects.records.push(Record::Count(slot));
+        self.note(Record::Count(slot), effects);
         handout
     }
 
@@ -134,14 +142,20 @@ impl Engine {
             Some((_, place)) if !queue.is_paused(self.now) => {
                 self.hand_to_waiter(slot, place, effects);
             }
-            Some(_) | None => self.enlist(slot),
+            Some(_) | None => {
+                let queue = self.job(slot).queue;
+                self.enlist(slot);
+                if !self.queue(queue).is_paused(self.now) {
+                    self.wake_sleepers(queue, effects);
+                }
+            }
         }
     }
 
     fn hand_to_waiter(&mut self, slot: JobSlot, place: u32, effects: &mut Effects) {
         let session = self.session_at(place);
         self.stop_waiting(session);
-        let Handout { job, id, lease, body } = self.hand_out(slot, session, effects);
+        let Handout { job, id, lease, body } = self.hand_out(slot, session, None, effects);
         effects.happenings.push((session, Happening::Granted { job, id, lease, body }));
     }
 
@@ -149,8 +163,11 @@ impl Engine {
     pub(crate) fn serve_waiters(&mut self, id: QueueId, effects: &mut Effects) {
         loop {
             let queue = self.queue_mut(id);
-            let Some((_, place)) = queue.waiters.first() else { return };
-            let Some((_, slot)) = queue.ready.pop_first() else { return };
+            let Some((_, slot)) = queue.ready.first() else { return };
+            let Some((_, place)) = queue.waiters.first() else {
+                return self.wake_sleepers(id, effects);
+            };
+            self.delist(JobSlot(slot));
             self.hand_to_waiter(JobSlot(slot), place, effects);
         }
     }
@@ -158,21 +175,19 @@ impl Engine {
     /// Starts the ttr of a job that this session holds anew.
     pub fn touch(&mut self, session: SessionId, id: JobId) -> Result<JobSlot, NotFound> {
         let slot = self.held(session, id)?;
-        let job = self.job(slot);
-        let lease = job.lease().expect("a held job has a lease");
-        let (before, deadline) = (job.due, self.deadline(job.ttr_s));
-        self.job_mut(slot).due = deadline;
-        let leases = &mut self.open_mut(session).leases;
-        leases.remove((before, lease.id.0));
-        leases.insert((deadline, lease.id.0), slot.0);
-        self.arm_session(Self::place_of(session));
+        self.renew_deadline(slot);
         Ok(slot)
     }
 
-    /// Gives a leased job back because its holder cannot: same priority, ready at once. Its lease
-    /// is ended already.
-    pub(crate) fn return_job(&mut self, slot: JobSlot, effects: &mut Effects) {
-        self.change_state(slot, State::Ready);
-        self.offer(slot, effects);
+    /// Starts the ttr of a leased job anew, within its holder's own limit.
+    pub(crate) fn renew_deadline(&mut self, slot: JobSlot) {
+        let job = self.job(slot);
+        let lease = job.lease().expect("a held job has a lease");
+        let (before, deadline) = (job.due, self.deadline(job.ttr_s).min(lease.until));
+        self.job_mut(slot).due = deadline;
+        let leases = &mut self.open_mut(lease.holder).leases;
+        leases.remove((before, lease.id.0));
+        leases.insert((deadline, lease.id.0), slot.0);
+        self.arm_session(Self::place_of(lease.holder));
     }
 }

@@ -1,6 +1,6 @@
 //! What happens by itself when time has moved on: due jobs, deadlines, patience, pauses.
 
-use crate::effects::{Effects, Happening, Record};
+use crate::effects::{Effects, Happening};
 use crate::engine::Engine;
 use crate::ids::{JobSlot, Millis, QueueId};
 use crate::job::State;
@@ -103,11 +103,9 @@ impl Engine {
 
     /// The ttr of a leased job is over: it is ready again.
     fn time_out(&mut self, slot: JobSlot, effects: &mut Effects) {
-        self.end_lease(slot);
         self.job_mut(slot).count(|counters| &mut counters.timeouts);
         self.timeouts += 1;
-        effects.records.push(Record::Count(slot));
-        self.return_job(slot, effects);
+        self.lose(slot, effects);
     }
 
     /// Sees to it that a queue is looked at in time.

@@ -1,93 +1,10 @@
 //! What the engine does with jobs, queues and sessions, request by request.
 
-use engine::{
-    Effects, Engine, Handout, Happening, JobId, Kick, Millis, NewJob, Patience, Record, SessionId,
-    State, Take,
+use lineshaft_engine::{
+    Engine, JobId, Kick, Millis, NewJob, Patience, Record, SessionId, State, Take,
 };
-use lineshaft_engine as engine;
 
-const START: Millis = Millis(1_000_000);
-
-/// An engine with its outputs, checked after every request.
-struct World {
-    engine: Engine,
-    effects: Effects,
-}
-
-impl World {
-    fn new() -> Self {
-        Self { engine: Engine::new(START, 1), effects: Effects::default() }
-    }
-
-    fn open(&mut self) -> SessionId {
-        self.engine.open_session(0)
-    }
-
-    fn act<T>(&mut self, act: impl FnOnce(&mut Engine, &mut Effects) -> T) -> T {
-        let result = act(&mut self.engine, &mut self.effects);
-        self.engine.check_invariants();
-        result
-    }
-
-    fn put(&mut self, session: SessionId, priority: u32, delay_s: u32, ttr_s: u32) -> JobId {
-        let job = NewJob { priority, delay_s, ttr_s };
-        self.act(|engine, effects| engine.put(session, job, b"body"[..].into(), effects).0)
-    }
-
-    fn take(&mut self, session: SessionId, patience: Patience) -> Take {
-        self.act(|engine, effects| engine.take(session, patience, effects))
-    }
-
-    fn taken(&mut self, session: SessionId) -> JobId {
-        match self.take(session, Patience::None) {
-            Take::Granted(Handout { id, .. }) => id,
-            other => panic!("wanted a job, got {other:?}"),
-        }
-    }
-
-    fn release(&mut self, session: SessionId, id: JobId, priority: u32, delay_s: u32) -> bool {
-        self.act(|engine, effects| engine.give_back(session, id, priority, delay_s, effects))
-            .is_ok()
-    }
-
-    fn bury(&mut self, session: SessionId, id: JobId) -> bool {
-        self.act(|engine, effects| engine.bury(session, id, 0, effects)).is_ok()
-    }
-
-    fn finish(&mut self, session: SessionId, id: JobId) -> bool {
-        self.act(|engine, effects| engine.finish(session, id, effects)).is_ok()
-    }
-
-    fn close(&mut self, session: SessionId) {
-        self.act(|engine, effects| engine.close_session(session, effects));
-    }
-
-    /// Lets time pass, and does all that is due.
-    fn pass(&mut self, millis: u64) {
-        let now = Millis(self.engine.now().0 + millis);
-        self.engine.set_time(now);
-        while self.act(Engine::advance) {}
-    }
-
-    fn state(&self, id: JobId) -> Option<State> {
-        self.engine.job_status(id).ok().map(|status| status.facts.state)
-    }
-
-    fn happenings(&mut self) -> Vec<(SessionId, String)> {
-        let happenings = std::mem::take(&mut self.effects.happenings);
-        let name = |happening| match happening {
-            Happening::Granted { id, .. } => format!("granted {id}"),
-            Happening::TimedOut => "timed out".into(),
-            Happening::DeadlineSoon => "deadline soon".into(),
-            Happening::Kicked(_, count) => format!("kicked {count}"),
-        };
-        happenings.into_iter().map(|(session, happening)| (session, name(happening))).collect()
-    }
-
-    fn records(&mut self) -> Vec<Record> {
-        std::mem::take(&mut self.effects.records)
-    }
-}
+use crate::world::{START, World};
 
 /// Brings a job into a state; its holder if it has one.
 fn job_in(world: &mut World, state: State) -> (JobId, SessionId) {
@@ -391,12 +308,12 @@ fn restored_jobs_are_as_they_were() {
     let mut again = World::new();
     for job in &all {
         let body = b"body"[..].into();
-        again.act(|e, _| e.restore(b"default", job, body)).expect("not there yet");
+        again.act(|e, _| e.restore(b"default", job, None, body)).expect("not there yet");
     }
     for job in &all {
         assert_eq!(facts(&again, job.id), *job);
     }
-    assert!(again.act(|e, _| e.restore(b"default", &all[0], b""[..].into())).is_err());
+    assert!(again.act(|e, _| e.restore(b"default", &all[0], None, b""[..].into())).is_err());
     let session = again.open();
     assert_eq!(again.act(|e, fx| e.kick(session, 1, fx)), Kick::Done(1));
     assert_eq!(again.state(buried[1]), Some(State::Ready), "first buried, first kicked");

@@ -1,0 +1,207 @@
+//! The requests of a [`Turn`] that Gearman makes: workers that register, grab and sleep; jobs that
+//! are submitted for their outcome.
+
+use engine::{
+    GrabOrder, JobId, Manner, News, NotFound, Outlook, QueueFull, QueueId, SessionId, Submit, Tags,
+};
+use log::Position;
+
+use crate::{Body, Grant, Refusal, Turn};
+
+/// A job that a worker was given.
+#[derive(Debug)]
+pub struct Grabbed<'a> {
+    /// The hand-out.
+    pub grant: Grant,
+    /// The queue it comes from.
+    pub queue: &'a [u8],
+    /// What it was submitted with; empty for a job of another dialect.
+    pub tags: Tags<'a>,
+}
+
+/// Why a job was not submitted.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum SubmitRefusal {
+    /// The queue has as many jobs as it may have.
+    #[error("the queue is full")]
+    QueueFull,
+    /// The log has no room for it.
+    #[error("the log has no room")]
+    LogFull,
+}
+
+impl Turn<'_> {
+    /// Opens a session whose lost jobs go behind all others of their priority.
+    pub fn open_worker_session(&mut self, mailbox: usize) -> SessionId {
+        self.core.engine.open_session(mailbox as u32, Manner::ToTheTail)
+    }
+
+    // --- Workers ---
+
+    /// The session can work on jobs of this queue, at most so long on each.
+    pub fn register(&mut self, session: SessionId, queue: &[u8], limit_ms: Option<u64>) {
+        let core = &mut *self.core;
+        core.engine.register(session, queue, limit_ms, &mut core.effects);
+        core.settle();
+    }
+
+    /// It cannot any more; jobs of the queue that it holds are given back.
+    pub fn unregister(&mut self, session: SessionId, queue: &[u8]) {
+        let core = &mut *self.core;
+        core.engine.unregister(session, queue, &mut core.effects);
+        core.settle();
+    }
+
+    /// The same for all of its queues.
+    pub fn unregister_all(&mut self, session: SessionId) {
+        let core = &mut *self.core;
+        core.engine.unregister_all(session, &mut core.effects);
+        core.settle();
+    }
+
+    /// Names of the queues that a session is registered for, newest first, as often as it
+    /// registered.
+    pub fn registrations(&self, session: SessionId) -> impl Iterator<Item = &[u8]> {
+        let engine = &self.core.engine;
+        engine.registrations(session).map(|queue| engine.queue_name(queue))
+    }
+
+    /// The next job for a worker, if there is one; it is awake from now on.
+    pub fn grab(&mut self, session: SessionId, order: GrabOrder) -> Option<Grabbed<'_>> {
+        let core = &mut *self.core;
+        let grabbed = core.engine.grab(session, order, &mut core.effects);
+        core.settle();
+        let handout = grabbed?;
+        let slot = handout.job;
+        let grant = core.grant(handout);
+        let queue = core.engine.queue_name(core.engine.queue_of(slot));
+        let tags = core.engine.tags(slot).unwrap_or_default();
+        Some(Grabbed { grant, queue, tags })
+    }
+
+    /// A worker has nothing to do. True: it sleeps, [`crate::Event::WorkToDo`] will come. False:
+    /// there is work for it.
+    pub fn sleep(&mut self, session: SessionId) -> bool {
+        self.core.engine.sleep(session)
+    }
+
+    /// Passes data or a warning of a job's worker on to its watchers.
+    pub fn report(&mut self, session: SessionId, id: JobId, news: &News) -> Result<(), Refusal> {
+        let core = &mut *self.core;
+        let reported = core.engine.report(session, id, news, &mut core.effects);
+        core.settle();
+        reported.map_err(|NotFound| core.denial(id))
+    }
+
+    /// Notes a job's progress, and passes the worker's words on to its watchers.
+    pub fn progress(
+        &mut self,
+        session: SessionId,
+        id: JobId,
+        progress: (u32, u32),
+        words: &Body,
+    ) -> Result<(), Refusal> {
+        let core = &mut *self.core;
+        let noted = core.engine.progress(session, id, progress, words, &mut core.effects);
+        core.settle();
+        noted.map_err(|NotFound| core.denial(id))
+    }
+
+    /// A worker is done with a job; `news` is what its watchers hear.
+    pub fn complete(&mut self, session: SessionId, id: JobId, news: &News) -> Result<(), Refusal> {
+        let core = &mut *self.core;
+        let completed = core.engine.complete(session, id, news, &mut core.effects);
+        core.settle();
+        completed.map(|_| ()).map_err(|NotFound| core.denial(id))
+    }
+
+    /// A worker failed at a job: one that was submitted ends, one of another dialect is buried.
+    pub fn fail(&mut self, session: SessionId, id: JobId, news: &News) -> Result<(), Refusal> {
+        let core = &mut *self.core;
+        let failed = core.engine.fail(session, id, news, &mut core.effects);
+        core.settle();
+        failed.map_err(|NotFound| core.denial(id))
+    }
+
+    // --- Clients ---
+
+    /// Submits a job, or joins an equal one that is unfinished.
+    pub fn submit(
+        &mut self,
+        session: SessionId,
+        queue: &[u8],
+        submit: Submit<'_>,
+    ) -> Result<(JobId, Position), SubmitRefusal> {
+        let core = &mut *self.core;
+        let full = |log: &log::Log| !log.admits_put(submit.body.len());
+        if !submit.foreground && core.ledger.log.as_deref().is_some_and(full) {
+            return Err(SubmitRefusal::LogFull);
+        }
+        let submitted = core.engine.submit(session, queue, submit, &mut core.effects);
+        core.settle();
+        let submitted = submitted.map_err(|QueueFull| SubmitRefusal::QueueFull)?;
+        Ok((submitted.id, core.ledger.after_job(submitted.job)))
+    }
+
+    /// What is known of a job. Its end is known when it is durable.
+    pub fn outlook(&self, id: JobId) -> Result<Outlook, Refusal> {
+        self.core.engine.outlook(id).map_err(|NotFound| self.core.denial(id))
+    }
+
+    /// The unfinished job with this key, in any queue.
+    pub fn find_key(&self, unique: &[u8]) -> Option<JobId> {
+        self.core.engine.find_key(unique)
+    }
+
+    /// Ends a job on an operator's request; its watchers hear that it failed.
+    pub fn cancel(&mut self, id: JobId) -> Result<Position, Refusal> {
+        let core = &mut *self.core;
+        let cancelled = core.engine.cancel(id, &mut core.effects);
+        core.settle();
+        cancelled.map(|_| core.ledger.after_ended()).map_err(|NotFound| core.denial(id))
+    }
+
+    // --- Queues ---
+
+    /// The queue exists from now on.
+    pub fn create_queue(&mut self, name: &[u8]) -> Position {
+        let core = &mut *self.core;
+        core.engine.create_queue(name, &mut core.effects);
+        core.settle();
+        self.after_named(name)
+    }
+
+    /// Removes a queue and its jobs. False: it has workers, or jobs in somebody's hands.
+    pub fn drop_queue(&mut self, name: &[u8]) -> Result<(bool, Position), Refusal> {
+        let core = &mut *self.core;
+        let dropped = core.engine.drop_queue(name, &mut core.effects);
+        core.settle();
+        let after = core.ledger.after_ended();
+        dropped.map(|dropped| (dropped, after)).map_err(|NotFound| Refusal::NotFound(after))
+    }
+
+    /// Limits the unfinished jobs of a queue by [`engine::Band`]; 0 for no limit.
+    pub fn limit_queue(&mut self, name: &[u8], limits: [u32; 3]) -> Result<Position, Refusal> {
+        let core = &mut *self.core;
+        let limited = core.engine.limit_queue(name, limits, &mut core.effects);
+        core.settle();
+        let after = self.after_named(name);
+        limited.map(|()| after).map_err(|NotFound| Refusal::NotFound(after))
+    }
+
+    fn after_named(&self, name: &[u8]) -> Position {
+        let queue: Option<QueueId> = self.core.engine.queue_id(name);
+        queue.map_or(Position::default(), |queue| self.core.ledger.after_queue(queue))
+    }
+
+    /// All jobs that were submitted for their outcome: number, tags, failed attempts, and whether
+    /// they are durable.
+    pub fn submitted_jobs(&self) -> impl Iterator<Item = (JobId, Tags<'_>, u32, bool)> {
+        let engine = &self.core.engine;
+        engine.submitted_jobs().map(|slot| {
+            let failures = engine.facts(slot).counters.failures;
+            let tags = engine.tags(slot).unwrap_or_default();
+            (engine.id_of(slot), tags, failures, engine.is_durable(slot))
+        })
+    }
+}

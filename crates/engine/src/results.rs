@@ -1,0 +1,211 @@
+//! Results: sessions that wait for the outcome of jobs, progress on the way, and the end.
+//!
+//! Gearman's foreground jobs have *watchers*. A job is *durable* when somebody was promised that
+//! it outlives them (every beanstalkd put, a background submit); being durable can only begin,
+//! never end. A job that is neither durable nor watched ends when it is abandoned, given back or
+//! set aside.
+
+use crate::effects::{Effects, Happening, News, Record};
+use crate::engine::{Engine, NotFound};
+use crate::ids::{JobId, JobSlot, SessionId};
+use crate::job::{Body, State};
+use crate::session::Manner;
+
+/// What is known of a job's outcome so far.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub struct Outlook {
+    /// It is in somebody's hands.
+    pub running: bool,
+    /// Progress as the worker told it last.
+    pub numerator: u32,
+    /// Of how much.
+    pub denominator: u32,
+    /// How many watchers it has; one that attached twice counts twice.
+    pub watchers: usize,
+}
+
+impl Engine {
+    /// Attaches a watcher to a job.
+    pub(crate) fn attach(&mut self, slot: JobSlot, watcher: SessionId) {
+        let id = self.job(slot).id;
+        self.job_mut(slot).submitted().watchers.push(watcher);
+        self.open_mut(watcher).watching.insert(id);
+    }
+
+    /// A session that ends watches nothing any more.
+    pub(crate) fn detach_all(&mut self, watcher: SessionId, effects: &mut Effects) {
+        let watching = std::mem::take(&mut self.open_mut(watcher).watching);
+        for id in watching {
+            let Ok(slot) = self.slot(id) else { continue };
+            let watchers = &mut self.job_mut(slot).submitted().watchers;
+            watchers.retain(|other| *other != watcher);
+            // Nobody will ever hear of it. What already runs is not taken from its worker.
+            if self.is_abandoned(slot) && self.job(slot).state != State::Leased {
+                self.remove_job(slot, effects);
+            }
+        }
+    }
+
+    pub(crate) fn is_abandoned(&self, slot: JobSlot) -> bool {
+        let job = self.job(slot);
+        !job.durable && job.watchers().is_empty()
+    }
+
+    /// Tells all watchers.
+    fn tell(&self, slot: JobSlot, news: &News, effects: &mut Effects) {
+        let job = self.job(slot);
+        for watcher in job.watchers() {
+            effects.happenings.push((*watcher, Happening::News { id: job.id, news: news.clone() }));
+        }
+    }
+
+    /// The last news for all watchers; they watch this job no more.
+    pub(crate) fn tell_end(&mut self, slot: JobSlot, news: &News, effects: &mut Effects) {
+        if self.job(slot).watchers().is_empty() {
+            return;
+        }
+        self.tell(slot, news, effects);
+        let id = self.job(slot).id;
+        for watcher in std::mem::take(&mut self.job_mut(slot).submitted().watchers) {
+            if let Some(session) = self.session_mut(watcher) {
+                session.watching.remove(&id);
+            }
+        }
+    }
+
+    /// Ends a job with news for its watchers. The record comes first, so that what the news waits
+    /// for is known when it is taken over.
+    pub(crate) fn end_job(&mut self, slot: JobSlot, news: &News, effects: &mut Effects) {
+        self.tell_end(slot, news, effects);
+        self.remove_job(slot, effects);
+    }
+
+    /// Passes data or a warning of the worker on to all watchers.
+    pub fn report(
+        &mut self,
+        session: SessionId,
+        id: JobId,
+        news: &News,
+        effects: &mut Effects,
+    ) -> Result<(), NotFound> {
+        let slot = self.held(session, id)?;
+        self.tell(slot, news, effects);
+        self.extend(slot);
+        Ok(())
+    }
+
+    /// Notes progress, and passes the worker's own words on to all watchers.
+    pub fn progress(
+        &mut self,
+        session: SessionId,
+        id: JobId,
+        (numerator, denominator): (u32, u32),
+        words: &Body,
+        effects: &mut Effects,
+    ) -> Result<(), NotFound> {
+        let slot = self.held(session, id)?;
+        let submitted = self.job_mut(slot).submitted();
+        submitted.numerator = numerator;
+        submitted.denominator = denominator;
+        self.tell(slot, &News::Progress(words.clone()), effects);
+        self.extend(slot);
+        Ok(())
+    }
+
+    /// A worker that is heard of keeps a job whose ttr came with the put.
+    fn extend(&mut self, slot: JobSlot) {
+        if self.job(slot).ttr_s > 0 {
+            self.renew_deadline(slot);
+        }
+    }
+
+    /// The worker is done with a job that it holds; `news` is what its watchers hear. Whether the
+    /// job was durable, so that the news has to wait for its end to be so.
+    pub fn complete(
+        &mut self,
+        session: SessionId,
+        id: JobId,
+        news: &News,
+        effects: &mut Effects,
+    ) -> Result<bool, NotFound> {
+        let slot = self.held(session, id)?;
+        let durable = self.job(slot).durable;
+        self.end_job(slot, news, effects);
+        Ok(durable)
+    }
+
+    /// The worker failed at a job that it holds. One that was submitted for its outcome ends; one
+    /// that another dialect put is set aside, as its own workers would do.
+    pub fn fail(
+        &mut self,
+        session: SessionId,
+        id: JobId,
+        news: &News,
+        effects: &mut Effects,
+    ) -> Result<(), NotFound> {
+        let slot = self.held(session, id)?;
+        if self.job(slot).is_submitted() {
+            self.end_job(slot, news, effects);
+        } else {
+            self.tell_end(slot, news, effects);
+            let priority = self.job(slot).priority;
+            self.bury(session, id, priority, effects)?;
+        }
+        Ok(())
+    }
+
+    /// What is known of a job.
+    pub fn outlook(&self, id: JobId) -> Result<Outlook, NotFound> {
+        let slot = self.slot(id)?;
+        let job = self.job(slot);
+        let submitted = job.aside.as_ref().and_then(|aside| aside.submitted.as_ref());
+        Ok(Outlook {
+            running: job.state == State::Leased,
+            numerator: submitted.map_or(0, |submitted| submitted.numerator),
+            denominator: submitted.map_or(0, |submitted| submitted.denominator),
+            watchers: job.watchers().len(),
+        })
+    }
+
+    /// The holder of a job has lost it: one failed attempt more.
+    pub(crate) fn lose(&mut self, slot: JobSlot, effects: &mut Effects) {
+        let holder = self.job(slot).lease().map(|lease| lease.holder);
+        let manner = holder.and_then(|holder| self.find_session(holder)).map(|held| held.manner);
+        self.end_lease(slot);
+        self.lost(slot, manner.unwrap_or_default(), effects);
+    }
+
+    /// A job whose lease is ended, because its holder lost it, goes back to its queue; or it ends,
+    /// if nobody cares any more or it has had its attempts.
+    pub(crate) fn lost(&mut self, slot: JobSlot, manner: Manner, effects: &mut Effects) {
+        let attempts_max = self.attempts_max;
+        let job = self.job_mut(slot);
+        job.count(|counters| &mut counters.failures);
+        let exhausted =
+            attempts_max > 0 && job.is_submitted() && job.counters().failures >= attempts_max;
+        if let Some(submitted) = job.aside().submitted.as_mut() {
+            submitted.numerator = 0;
+            submitted.denominator = 0;
+        }
+        if exhausted {
+            self.end_job(slot, &News::Fail, effects);
+        } else if self.is_abandoned(slot) {
+            self.remove_job(slot, effects);
+        } else {
+            match manner {
+                Manner::KeepsPlace => self.note(Record::Count(slot), effects),
+                Manner::ToTheTail => {
+                    self.move_to_tail(slot);
+                    self.note(Record::Update(slot), effects);
+                }
+            }
+            self.change_state(slot, State::Ready);
+            self.offer(slot, effects);
+        }
+    }
+
+    /// Submitted jobs end after so many failed attempts; 0 for no limit.
+    pub fn set_attempts_max(&mut self, attempts_max: u32) {
+        self.attempts_max = attempts_max;
+    }
+}

@@ -1,0 +1,264 @@
+//! Workers as Gearman knows them: sessions that register for queues, ask for a job when they want
+//! one, and sleep until they are woken.
+//!
+//! A job goes to a waiter (see `take.rs`) first; sleepers hear only of a job that stayed ready.
+//! Whether there is work for a session is one question with one answer, [`Engine::has_work`]: a
+//! wake-up that it would not confirm keeps workers spinning, one that is missed loses them.
+
+use std::collections::BTreeMap;
+
+use crate::effects::{Effects, Happening};
+use crate::engine::Engine;
+use crate::ids::{JobSlot, QueueId, SessionId};
+use crate::take::Handout;
+
+/// Shortest time limit of a registration (spec gearman 4.8).
+const LIMIT_MS_MIN: u64 = 1000;
+
+/// In which order a worker's queues are asked for a job.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum GrabOrder {
+    /// The newest registration first.
+    NewestFirst,
+    /// The same, but a queue that could supply a job goes to the end of the line.
+    RoundRobin,
+}
+
+/// What a session that works has registered for.
+#[derive(Debug, Default)]
+pub(crate) struct Worker {
+    /// By the rank of the registration; the highest is asked first.
+    by_rank: BTreeMap<i64, Registration>,
+    by_queue: BTreeMap<QueueId, Known>,
+    /// Queues of `by_queue` that do not list this session among their sleepers.
+    unlisted: Vec<QueueId>,
+    asleep: bool,
+    next_rank: i64,
+    last_rank: i64,
+}
+
+#[derive(Copy, Clone, Debug)]
+struct Registration {
+    queue: QueueId,
+    limit_ms: Option<u64>,
+}
+
+#[derive(Copy, Clone, Debug)]
+struct Known {
+    /// The rank of the newest registration for the queue.
+    newest: i64,
+    /// Registering twice counts twice (spec gearman 3, `CAN_DO`).
+    records: u32,
+    /// The place in the queue's list of sleepers. A session stays listed when it wakes up, so that
+    /// sleeping again costs nothing; whoever walks the list drops those who are awake.
+    listed: Option<u64>,
+}
+
+impl Engine {
+    /// This session can work on jobs of this queue, for at most so many milliseconds each. The
+    /// queue is kept from now on.
+    pub fn register(
+        &mut self,
+        session: SessionId,
+        name: &[u8],
+        limit_ms: Option<u64>,
+        effects: &mut Effects,
+    ) {
+        let queue = self.queue_or_create(name);
+        self.keep(queue, effects);
+        let limit_ms = limit_ms.map(|limit| limit.max(LIMIT_MS_MIN));
+        let worker = self.open_mut(session).worker.get_or_insert_default();
+        worker.next_rank += 1;
+        let rank = worker.next_rank;
+        worker.by_rank.insert(rank, Registration { queue, limit_ms });
+        let known = worker.by_queue.entry(queue).or_insert_with(|| {
+            worker.unlisted.push(queue);
+            Known { newest: rank, records: 0, listed: None }
+        });
+        known.newest = rank;
+        known.records += 1;
+        let asleep = worker.asleep;
+        let queue_mut = self.queue_mut(queue);
+        queue_mut.workers += 1;
+        if !queue_mut.ready.is_empty() {
+            self.supplying.insert(queue);
+        }
+        if asleep && !self.fall_asleep(session) {
+            self.wake(session, effects);
+        }
+    }
+
+    /// This session cannot work on jobs of this queue any more. Those that it holds are given back.
+    pub fn unregister(&mut self, session: SessionId, name: &[u8], effects: &mut Effects) {
+        if let Some(queue) = self.queue_id(name) {
+            self.unregister_from(session, queue, effects);
+        }
+    }
+
+    /// The same for all of its queues.
+    pub fn unregister_all(&mut self, session: SessionId, effects: &mut Effects) {
+        for queue in self.registered_queues(session) {
+            self.unregister_from(session, queue, effects);
+        }
+    }
+
+    fn registered_queues(&self, session: SessionId) -> Vec<QueueId> {
+        let worker = self.session(session).worker.as_ref();
+        worker.map_or_else(Vec::new, |worker| worker.by_queue.keys().copied().collect())
+    }
+
+    fn unregister_from(&mut self, session: SessionId, queue: QueueId, effects: &mut Effects) {
+        self.forget_registrations(session, queue);
+        // The newest one goes back first, as when the worker is lost (spec gearman 4.3).
+        let leases = self.session(session).leases.iter();
+        let of_queue = leases.map(|(_, slot)| JobSlot(slot));
+        let mut held: Vec<JobSlot> =
+            of_queue.filter(|slot| self.job(*slot).queue == queue).collect();
+        held.sort_by_key(|slot| self.job(*slot).lease().map(|lease| lease.id));
+        for slot in held.into_iter().rev() {
+            self.lose(slot, effects);
+        }
+    }
+
+    /// Takes a session's registrations for one queue out of all tables.
+    fn forget_registrations(&mut self, session: SessionId, queue: QueueId) {
+        let Some(worker) = self.open_mut(session).worker.as_mut() else { return };
+        let Some(known) = worker.by_queue.remove(&queue) else { return };
+        if known.records == 1 {
+            worker.by_rank.remove(&known.newest);
+        } else {
+            worker.by_rank.retain(|_, registration| registration.queue != queue);
+        }
+        worker.unlisted.retain(|unlisted| *unlisted != queue);
+        let queue_mut = self.queue_mut(queue);
+        queue_mut.workers -= known.records;
+        if let Some(ticket) = known.listed {
+            queue_mut.sleepers.remove(ticket);
+        }
+        if queue_mut.workers == 0 {
+            self.supplying.remove(&queue);
+        }
+    }
+
+    /// A session that ends works no more. Its jobs are the caller's business.
+    pub(crate) fn retire_worker(&mut self, session: SessionId) {
+        for queue in self.registered_queues(session) {
+            self.forget_registrations(session, queue);
+        }
+    }
+
+    /// Whether a grab of this session would get a job now.
+    pub fn has_work(&self, session: SessionId) -> bool {
+        self.next_supplier(session).is_some()
+    }
+
+    /// The registration whose queue supplies the next job: the one with the highest rank. Goes
+    /// through the session's queues, or through all that have jobs, whichever are fewer.
+    fn next_supplier(&self, session: SessionId) -> Option<(i64, Registration)> {
+        let worker = self.session(session).worker.as_ref()?;
+        let serves = |queue: QueueId| self.queue(queue).can_serve(self.now);
+        if self.supplying.len() < worker.by_rank.len() {
+            let ranks = self.supplying.iter().filter(|queue| serves(**queue));
+            let best = ranks.filter_map(|queue| worker.by_queue.get(queue)).map(|k| k.newest).max();
+            best.and_then(|rank| worker.by_rank.get(&rank).map(|found| (rank, *found)))
+        } else {
+            let mut ranks = worker.by_rank.iter().rev();
+            ranks.find(|(_, found)| serves(found.queue)).map(|(rank, found)| (*rank, *found))
+        }
+    }
+
+    /// Takes the next job for a worker, if there is one. It is awake from now on.
+    pub fn grab(
+        &mut self,
+        session: SessionId,
+        order: GrabOrder,
+        effects: &mut Effects,
+    ) -> Option<Handout> {
+        if let Some(worker) = self.open_mut(session).worker.as_mut() {
+            worker.asleep = false;
+        }
+        let (rank, registration) = self.next_supplier(session)?;
+        if order == GrabOrder::RoundRobin {
+            self.move_to_end(session, rank);
+        }
+        let (_, slot) = self.queue(registration.queue).ready.first()?;
+        self.delist(JobSlot(slot));
+        Some(self.hand_out(JobSlot(slot), session, registration.limit_ms, effects))
+    }
+
+    fn move_to_end(&mut self, session: SessionId, rank: i64) {
+        let Some(worker) = self.open_mut(session).worker.as_mut() else { return };
+        let Some(registration) = worker.by_rank.remove(&rank) else { return };
+        worker.last_rank -= 1;
+        worker.by_rank.insert(worker.last_rank, registration);
+        let ranks = worker.by_rank.iter().rev();
+        let newest = ranks.filter(|(_, other)| other.queue == registration.queue).map(|(r, _)| *r);
+        if let (Some(known), Some(newest)) =
+            (worker.by_queue.get_mut(&registration.queue), newest.into_iter().next())
+        {
+            known.newest = newest;
+        }
+    }
+
+    /// A worker has nothing to do: true if it sleeps from now on and will be woken, false if there
+    /// is work for it already.
+    pub fn sleep(&mut self, session: SessionId) -> bool {
+        self.fall_asleep(session)
+    }
+
+    fn fall_asleep(&mut self, session: SessionId) -> bool {
+        if self.has_work(session) {
+            return false;
+        }
+        let worker = self.open_mut(session).worker.get_or_insert_default();
+        worker.asleep = true;
+        let unlisted = std::mem::take(&mut worker.unlisted);
+        for queue in unlisted {
+            let ticket = self.next_ticket;
+            self.next_ticket += 1;
+            self.queue_mut(queue).sleepers.insert(ticket, Self::place_of(session));
+            let worker = self.open_mut(session).worker.as_mut().expect("it falls asleep");
+            let known = worker.by_queue.get_mut(&queue).expect("only known queues are unlisted");
+            known.listed = Some(ticket);
+        }
+        true
+    }
+
+    /// A queue has a ready job that nobody waited for: wakes who sleeps, in the order in which
+    /// they fell asleep, up to the number set by [`Engine::set_wake_max`].
+    pub(crate) fn wake_sleepers(&mut self, queue: QueueId, effects: &mut Effects) {
+        let mut woken = 0;
+        while self.wake_max == 0 || woken < self.wake_max {
+            let Some((_, place)) = self.queue_mut(queue).sleepers.pop_first() else { return };
+            let session = self.session_at(place);
+            let worker = self.open_mut(session).worker.as_mut().expect("sleepers are workers");
+            if let Some(known) = worker.by_queue.get_mut(&queue) {
+                known.listed = None;
+                worker.unlisted.push(queue);
+            }
+            if worker.asleep {
+                woken += 1;
+                self.wake(session, effects);
+            }
+        }
+    }
+
+    fn wake(&mut self, session: SessionId, effects: &mut Effects) {
+        if let Some(worker) = self.open_mut(session).worker.as_mut() {
+            worker.asleep = false;
+        }
+        effects.happenings.push((session, Happening::WorkToDo));
+    }
+
+    /// How many sleepers one job wakes; 0 for all.
+    pub fn set_wake_max(&mut self, wake_max: u32) {
+        self.wake_max = wake_max;
+    }
+
+    /// The queues that a session is registered for, newest first, as often as it registered.
+    pub fn registrations(&self, session: SessionId) -> impl Iterator<Item = QueueId> {
+        let worker = self.find_session(session).and_then(|session| session.worker.as_ref());
+        let ranks = worker.into_iter().flat_map(|worker| worker.by_rank.values().rev());
+        ranks.map(|registration| registration.queue)
+    }
+}

@@ -1,0 +1,5 @@
+//! The engine, tested through its public interface.
+
+mod semantics;
+mod work;
+mod world;

@@ -1,0 +1,394 @@
+//! Workers that register, grab and sleep; jobs that are submitted for their outcome.
+
+use lineshaft_engine::{
+    Body, GrabOrder, JobId, Manner, Millis, News, NotFound, Outlook, Patience, QueueFull, Record,
+    SessionId, State, Submit, Take,
+};
+
+use crate::world::World;
+
+const BACKGROUND: bool = false;
+const FOREGROUND: bool = true;
+
+fn body(bytes: &[u8]) -> Body {
+    bytes.into()
+}
+
+impl World {
+    fn worker(&mut self, queues: &[&str]) -> SessionId {
+        let session = self.engine.open_session(0, Manner::ToTheTail);
+        for queue in queues {
+            self.act(|e, fx| e.register(session, queue.as_bytes(), None, fx));
+        }
+        session
+    }
+
+    fn try_submit(
+        &mut self,
+        client: SessionId,
+        queue: &str,
+        unique: &str,
+        foreground: bool,
+        priority: u32,
+    ) -> Result<JobId, QueueFull> {
+        let submit = Submit {
+            priority,
+            due: None,
+            unique: unique.as_bytes(),
+            reducer: b"",
+            body: body(b"work"),
+            foreground,
+        };
+        self.act(|e, fx| e.submit(client, queue.as_bytes(), submit, fx)).map(|done| done.id)
+    }
+
+    fn submit(&mut self, client: SessionId, queue: &str, foreground: bool) -> JobId {
+        self.try_submit(client, queue, "", foreground, 1024).expect("no limit is set")
+    }
+
+    fn grab(&mut self, worker: SessionId) -> Option<JobId> {
+        self.act(|e, fx| e.grab(worker, GrabOrder::NewestFirst, fx)).map(|handout| handout.id)
+    }
+
+    fn grab_all(&mut self, worker: SessionId, order: GrabOrder) -> Vec<JobId> {
+        std::iter::from_fn(|| self.act(|e, fx| e.grab(worker, order, fx)).map(|job| job.id))
+            .collect()
+    }
+
+    fn complete(&mut self, worker: SessionId, id: JobId, result: &[u8]) -> Result<bool, NotFound> {
+        let news = News::Complete(body(result));
+        self.act(|e, fx| e.complete(worker, id, &news, fx))
+    }
+
+    fn sleep(&mut self, worker: SessionId) -> bool {
+        self.act(|e, _| e.sleep(worker))
+    }
+
+    fn woken(&mut self) -> Vec<SessionId> {
+        let happenings = self.happenings().into_iter();
+        happenings.filter(|(_, what)| what == "work to do").map(|(who, _)| who).collect()
+    }
+}
+
+#[test]
+fn a_foreground_job_goes_to_a_worker_and_its_outcome_to_the_client() {
+    let mut world = World::new();
+    let client = world.open();
+    let worker = world.worker(&["reverse"]);
+    let id = world.submit(client, "reverse", FOREGROUND);
+    assert_eq!(world.grab(worker), Some(id));
+    let data = News::Data(body(b"half"));
+    world.act(|e, fx| e.report(worker, id, &data, fx)).expect("held");
+    world.act(|e, fx| e.progress(worker, id, (1, 2), &body(b"1 of 2"), fx)).expect("held");
+    let outlook = Outlook { running: true, numerator: 1, denominator: 2, watchers: 1 };
+    assert_eq!(world.engine.outlook(id), Ok(outlook));
+    assert_eq!(world.complete(worker, id, b"krow"), Ok(false));
+    let told: Vec<String> = world.happenings().into_iter().map(|(_, what)| what).collect();
+    assert_eq!(told.len(), 3, "data, progress, the end: {told:?}");
+    assert!(told[2].contains("Complete"));
+    assert!(world.records().iter().all(|record| matches!(record, Record::QueueFacts(_))));
+    assert_eq!(world.complete(worker, id, b""), Err(NotFound), "a job ends once");
+}
+
+#[test]
+fn the_newest_registration_supplies_first_and_round_robin_takes_turns() {
+    for (order, expected) in
+        [(GrabOrder::NewestFirst, [5, 6, 3, 4, 1, 2]), (GrabOrder::RoundRobin, [5, 3, 1, 6, 4, 2])]
+    {
+        let mut world = World::new();
+        let client = world.open();
+        let worker = world.worker(&["a", "b", "c"]);
+        for queue in ["a", "a", "b", "b", "c", "c"] {
+            world.submit(client, queue, BACKGROUND);
+        }
+        assert_eq!(world.grab_all(worker, order), expected.map(JobId), "{order:?}");
+    }
+}
+
+#[test]
+fn a_worker_with_many_queues_finds_the_few_that_have_jobs() {
+    let mut world = World::new();
+    let client = world.open();
+    let names: Vec<String> = (0..500).map(|n| format!("q{n}")).collect();
+    let worker = world.worker(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    let ids = [7, 400, 20].map(|n: usize| world.submit(client, &names[n], BACKGROUND));
+    let grabbed = world.grab_all(worker, GrabOrder::NewestFirst);
+    assert_eq!(grabbed, [ids[1], ids[2], ids[0]]);
+    assert!(world.sleep(worker));
+}
+
+#[test]
+fn a_sleeper_is_woken_once_by_a_job_that_stays_ready() {
+    let mut world = World::new();
+    let client = world.open();
+    let worker = world.worker(&["q", "r"]);
+    assert!(world.sleep(worker));
+    world.submit(client, "other", BACKGROUND);
+    assert!(world.woken().is_empty());
+    world.submit(client, "q", BACKGROUND);
+    world.submit(client, "r", BACKGROUND);
+    assert_eq!(world.woken(), [worker], "one wake-up until it asks");
+    assert!(!world.sleep(worker), "there is work");
+    assert_eq!(world.grab_all(worker, GrabOrder::NewestFirst).len(), 2);
+    assert!(world.sleep(worker));
+    world.submit(client, "q", BACKGROUND);
+    assert_eq!(world.woken(), [worker]);
+}
+
+#[test]
+fn a_job_that_a_waiter_takes_wakes_nobody() {
+    let mut world = World::new();
+    let client = world.open();
+    let worker = world.worker(&["default"]);
+    assert!(world.sleep(worker));
+    let waiter = world.open();
+    world.take(waiter, Patience::Endless);
+    world.submit(client, "default", BACKGROUND);
+    assert!(world.woken().is_empty());
+    world.close(waiter);
+    assert_eq!(world.woken(), [worker], "it came back, and nobody waits");
+}
+
+#[test]
+fn due_jobs_unpaused_queues_and_new_registrations_wake_sleepers() {
+    let mut world = World::new();
+    let client = world.open();
+    let worker = world.worker(&["q"]);
+    assert!(world.sleep(worker));
+    let due = Some(Millis(world.engine.now().0 + 5000));
+    let submit =
+        Submit { priority: 0, due, unique: b"", reducer: b"", body: body(b""), foreground: false };
+    world.act(|e, fx| e.submit(client, b"q", submit, fx)).expect("no limit is set");
+    assert!(world.woken().is_empty());
+    world.pass(5000);
+    assert_eq!(world.woken(), [worker]);
+
+    world.act(|e, fx| e.pause(b"q", 10, fx)).expect("it exists");
+    assert!(world.sleep(worker), "a paused queue supplies nothing");
+    world.pass(10_000);
+    assert_eq!(world.woken(), [worker]);
+
+    assert!(world.grab(worker).is_some());
+    assert!(world.sleep(worker));
+    world.submit(client, "new", BACKGROUND);
+    world.act(|e, fx| e.register(worker, b"new", None, fx));
+    assert_eq!(world.woken(), [worker]);
+}
+
+#[test]
+fn one_job_wakes_no_more_workers_than_it_may() {
+    let mut world = World::new();
+    let client = world.open();
+    let workers: Vec<SessionId> = (0..3).map(|_| world.worker(&["q"])).collect();
+    world.engine.set_wake_max(1);
+    for &worker in &workers {
+        assert!(world.sleep(worker));
+    }
+    for &worker in &workers {
+        world.submit(client, "q", BACKGROUND);
+        assert_eq!(world.woken(), [worker]);
+    }
+}
+
+#[test]
+fn equal_keys_join_and_every_client_hears_of_the_end() {
+    let mut world = World::new();
+    let (first, second) = (world.open(), world.open());
+    let worker = world.worker(&["q", "r"]);
+    let submit = |world: &mut World, client, queue, key, foreground| {
+        world.try_submit(client, queue, key, foreground, 1024).expect("no limit is set")
+    };
+    let id = submit(&mut world, first, "q", "k", FOREGROUND);
+    assert_eq!(submit(&mut world, second, "q", "k", FOREGROUND), id);
+    assert_eq!(submit(&mut world, second, "q", "k", FOREGROUND), id);
+    assert_ne!(submit(&mut world, second, "r", "k", BACKGROUND), id, "keys are per queue");
+    assert_eq!(world.engine.find_key(b"k"), Some(id));
+    world.act(|e, fx| e.unregister(worker, b"r", fx));
+    assert_eq!(world.grab(worker), Some(id));
+    world.happenings();
+    world.complete(worker, id, b"").expect("held");
+    let told: Vec<SessionId> = world.happenings().into_iter().map(|(who, _)| who).collect();
+    assert_eq!(told, [first, second, second]);
+    assert_ne!(submit(&mut world, first, "q", "k", FOREGROUND), id, "the key is free again");
+
+    let by_body = submit(&mut world, first, "q", "-", BACKGROUND);
+    assert_eq!(submit(&mut world, first, "q", "-", BACKGROUND), by_body);
+    assert_eq!(world.engine.find_key(b"-"), None);
+}
+
+#[test]
+fn a_job_with_a_promise_outlives_its_clients_and_one_without_does_not() {
+    let mut world = World::new();
+    let worker = world.worker(&["q"]);
+    let submit = |world: &mut World, client, foreground| {
+        world.try_submit(client, "q", "k", foreground, 1024).expect("no limit is set")
+    };
+    // Only watched: gone with its client.
+    let client = world.open();
+    let id = submit(&mut world, client, FOREGROUND);
+    world.close(client);
+    assert_eq!(world.state(id), None);
+    // Promised first, watched later; and the other way round.
+    for order in [[BACKGROUND, FOREGROUND], [FOREGROUND, BACKGROUND]] {
+        let client = world.open();
+        world.records();
+        let id = submit(&mut world, client, order[0]);
+        assert_eq!(submit(&mut world, client, order[1]), id);
+        let puts = world.records().into_iter().filter(|r| matches!(r, Record::Put(_))).count();
+        assert_eq!(puts, 1, "it is put down when it is promised");
+        world.close(client);
+        assert_eq!(world.grab(worker), Some(id));
+        assert_eq!(world.complete(worker, id, b""), Ok(true));
+    }
+    // Running when its client leaves: it goes on, but is not tried again.
+    let client = world.open();
+    let id = submit(&mut world, client, FOREGROUND);
+    world.grab(worker);
+    world.close(client);
+    assert_eq!(world.state(id), Some(State::Leased));
+    world.close(worker);
+    assert_eq!(world.state(id), None);
+}
+
+#[test]
+fn a_lost_worker_s_jobs_go_to_the_tail_the_newest_first() {
+    let mut world = World::new();
+    let client = world.open();
+    let lost = world.worker(&["q"]);
+    let ids: Vec<JobId> = (0..3).map(|_| world.submit(client, "q", BACKGROUND)).collect();
+    assert_eq!([world.grab(lost), world.grab(lost)], [Some(ids[0]), Some(ids[1])]);
+    world.close(lost);
+    let worker = world.worker(&["q"]);
+    let order = world.grab_all(worker, GrabOrder::NewestFirst);
+    assert_eq!(order, [ids[2], ids[1], ids[0]]);
+    let failures = world.engine.job_status(ids[0]).expect("it exists").facts.counters.failures;
+    assert_eq!(failures, 1);
+}
+
+#[test]
+fn a_worker_that_cannot_any_more_gives_back_what_it_holds_of_that_queue() {
+    let mut world = World::new();
+    let client = world.open();
+    let worker = world.worker(&["q", "r"]);
+    let q = world.submit(client, "q", BACKGROUND);
+    let r = world.submit(client, "r", BACKGROUND);
+    world.grab_all(worker, GrabOrder::NewestFirst);
+    world.act(|e, fx| e.unregister(worker, b"q", fx));
+    assert_eq!((world.state(q), world.state(r)), (Some(State::Ready), Some(State::Leased)));
+    assert_eq!(world.complete(worker, q, b""), Err(NotFound));
+    world.act(|e, fx| e.unregister_all(worker, fx));
+    assert_eq!(world.state(r), Some(State::Ready));
+    assert_eq!(world.grab(worker), None);
+}
+
+#[test]
+fn a_limit_of_the_registration_takes_the_job_back() {
+    let mut world = World::new();
+    let client = world.open();
+    let worker = world.worker(&[]);
+    world.act(|e, fx| e.register(worker, b"q", Some(10), fx));
+    let id = world.submit(client, "q", FOREGROUND);
+    world.grab(worker);
+    world.pass(999);
+    world.act(|e, fx| e.progress(worker, id, (1, 2), &body(b""), fx)).expect("held");
+    assert_eq!(world.state(id), Some(State::Leased), "a second at least");
+    world.pass(1);
+    assert_eq!(world.state(id), Some(State::Ready), "and progress does not extend it");
+    assert_eq!(world.engine.outlook(id).expect("it exists").denominator, 0);
+}
+
+#[test]
+fn a_job_fails_when_it_has_had_its_attempts() {
+    let mut world = World::new();
+    let client = world.open();
+    world.engine.set_attempts_max(2);
+    let id = world.submit(client, "q", FOREGROUND);
+    for _ in 0..2 {
+        let worker = world.worker(&["q"]);
+        assert_eq!(world.grab(worker), Some(id));
+        world.close(worker);
+    }
+    assert_eq!(world.state(id), None);
+    assert!(world.happenings().iter().any(|(who, what)| *who == client && what.contains("Fail")));
+}
+
+#[test]
+fn limits_count_all_unfinished_jobs_but_hold_for_one_band() {
+    let mut world = World::new();
+    let client = world.open();
+    let worker = world.worker(&["q"]);
+    world.act(|e, fx| e.limit_queue(b"q", [3, 2, 1], fx)).expect("it exists");
+    let submit =
+        |world: &mut World, key, priority| world.try_submit(client, "q", key, BACKGROUND, priority);
+    let first = submit(&mut world, "k", 1024).expect("the first");
+    world.grab(worker);
+    assert_eq!(submit(&mut world, "", u32::MAX), Err(QueueFull), "running ones count");
+    submit(&mut world, "", 1024).expect("below the limit");
+    assert_eq!(submit(&mut world, "", 1024), Err(QueueFull));
+    assert_eq!(submit(&mut world, "k", 1024), Ok(first), "joining adds nothing");
+    submit(&mut world, "", 0).expect("another limit");
+    assert_eq!(submit(&mut world, "", 0), Err(QueueFull));
+    let bands = world.engine.queue_stats(world.engine.queue_id(b"q").expect("kept")).bands;
+    assert_eq!(bands, [1, 1, 0], "only what waits");
+}
+
+#[test]
+fn a_dropped_queue_takes_its_jobs_with_it_unless_somebody_works() {
+    let mut world = World::new();
+    let client = world.open();
+    let worker = world.worker(&["q"]);
+    let id = world.submit(client, "q", FOREGROUND);
+    assert_eq!(world.act(|e, fx| e.drop_queue(b"q", fx)), Ok(false));
+    world.act(|e, fx| e.unregister_all(worker, fx));
+    world.happenings();
+    assert_eq!(world.act(|e, fx| e.drop_queue(b"q", fx)), Ok(true));
+    assert_eq!(world.happenings(), [(client, format!("{id}: Fail"))]);
+    assert!(world.engine.queue_id(b"q").is_none());
+    assert_eq!(world.act(|e, fx| e.drop_queue(b"q", fx)), Err(NotFound));
+}
+
+#[test]
+fn jobs_cross_between_dialects() {
+    let mut world = World::new();
+    let (client, tube_user) = (world.open(), world.open());
+    let worker = world.worker(&["default"]);
+    // Put as a tube's job, done by a worker; one that fails is buried.
+    let ids = [0, 1].map(|_| world.put(tube_user, 5, 0, 60));
+    assert_eq!(world.grab(worker), Some(ids[0]));
+    assert_eq!(world.complete(worker, ids[0], b"ignored"), Ok(true));
+    assert_eq!(world.grab(worker), Some(ids[1]));
+    world.pass(59_000);
+    world.act(|e, fx| e.report(worker, ids[1], &News::Data(body(b"")), fx)).expect("held");
+    world.pass(59_000);
+    assert_eq!(world.state(ids[1]), Some(State::Leased), "being heard of extends its ttr");
+    world.act(|e, fx| e.fail(worker, ids[1], &News::Fail, fx)).expect("held");
+    assert_eq!(world.state(ids[1]), Some(State::Buried));
+    // Submitted with a client waiting, deleted or buried by a tube's worker.
+    world.act(|e, fx| e.unregister_all(worker, fx));
+    for (deleted, told) in [(true, "Complete"), (false, "Fail")] {
+        let id = world.submit(client, "default", FOREGROUND);
+        assert!(matches!(world.take(tube_user, Patience::None), Take::Granted(_)));
+        let done = if deleted { world.finish(tube_user, id) } else { world.bury(tube_user, id) };
+        assert!(done);
+        let happenings = world.happenings();
+        assert!(happenings.iter().any(|(who, what)| *who == client && what.contains(told)));
+        assert_eq!(world.state(id), None, "nobody was promised that it lasts");
+    }
+}
+
+#[test]
+fn a_cancelled_job_is_gone_and_its_clients_know() {
+    let mut world = World::new();
+    let client = world.open();
+    let worker = world.worker(&["q"]);
+    let (queued, running) =
+        (world.submit(client, "q", FOREGROUND), world.submit(client, "q", FOREGROUND));
+    assert_eq!(world.grab(worker), Some(queued));
+    for id in [queued, running] {
+        world.happenings();
+        world.act(|e, fx| e.cancel(id, fx)).expect("it exists");
+        assert_eq!(world.happenings(), [(client, format!("{id}: Fail"))]);
+    }
+    assert_eq!(world.complete(worker, queued, b""), Err(NotFound));
+    assert_eq!(world.grab(worker), None);
+}

@@ -1,0 +1,103 @@
+//! An engine under test: requests made briefly, invariants checked after each.
+
+use lineshaft_engine::{
+    Effects, Engine, Handout, Happening, JobId, Manner, Millis, NewJob, Patience, Record,
+    SessionId, State, Take,
+};
+
+pub(crate) const START: Millis = Millis(1_000_000);
+
+/// An engine with its outputs, checked after every request.
+pub(crate) struct World {
+    pub(crate) engine: Engine,
+    pub(crate) effects: Effects,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self { engine: Engine::new(START, 1), effects: Effects::default() }
+    }
+
+    pub(crate) fn open(&mut self) -> SessionId {
+        self.engine.open_session(0, Manner::KeepsPlace)
+    }
+
+    pub(crate) fn act<T>(&mut self, act: impl FnOnce(&mut Engine, &mut Effects) -> T) -> T {
+        let result = act(&mut self.engine, &mut self.effects);
+        self.engine.check_invariants();
+        result
+    }
+
+    pub(crate) fn put(
+        &mut self,
+        session: SessionId,
+        priority: u32,
+        delay_s: u32,
+        ttr_s: u32,
+    ) -> JobId {
+        let job = NewJob { priority, delay_s, ttr_s };
+        self.act(|engine, effects| engine.put(session, job, b"body"[..].into(), effects).0)
+    }
+
+    pub(crate) fn take(&mut self, session: SessionId, patience: Patience) -> Take {
+        self.act(|engine, effects| engine.take(session, patience, effects))
+    }
+
+    pub(crate) fn taken(&mut self, session: SessionId) -> JobId {
+        match self.take(session, Patience::None) {
+            Take::Granted(Handout { id, .. }) => id,
+            other => panic!("wanted a job, got {other:?}"),
+        }
+    }
+
+    pub(crate) fn release(
+        &mut self,
+        session: SessionId,
+        id: JobId,
+        priority: u32,
+        delay_s: u32,
+    ) -> bool {
+        self.act(|engine, effects| engine.give_back(session, id, priority, delay_s, effects))
+            .is_ok()
+    }
+
+    pub(crate) fn bury(&mut self, session: SessionId, id: JobId) -> bool {
+        self.act(|engine, effects| engine.bury(session, id, 0, effects)).is_ok()
+    }
+
+    pub(crate) fn finish(&mut self, session: SessionId, id: JobId) -> bool {
+        self.act(|engine, effects| engine.finish(session, id, effects)).is_ok()
+    }
+
+    pub(crate) fn close(&mut self, session: SessionId) {
+        self.act(|engine, effects| engine.close_session(session, effects));
+    }
+
+    /// Lets time pass, and does all that is due.
+    pub(crate) fn pass(&mut self, millis: u64) {
+        let now = Millis(self.engine.now().0 + millis);
+        self.engine.set_time(now);
+        while self.act(Engine::advance) {}
+    }
+
+    pub(crate) fn state(&self, id: JobId) -> Option<State> {
+        self.engine.job_status(id).ok().map(|status| status.facts.state)
+    }
+
+    pub(crate) fn happenings(&mut self) -> Vec<(SessionId, String)> {
+        let happenings = std::mem::take(&mut self.effects.happenings);
+        let name = |happening| match happening {
+            Happening::Granted { id, .. } => format!("granted {id}"),
+            Happening::TimedOut => "timed out".into(),
+            Happening::DeadlineSoon => "deadline soon".into(),
+            Happening::Kicked(_, count) => format!("kicked {count}"),
+            Happening::WorkToDo => "work to do".into(),
+            Happening::News { id, news } => format!("{id}: {news:?}"),
+        };
+        happenings.into_iter().map(|(session, happening)| (session, name(happening))).collect()
+    }
+
+    pub(crate) fn records(&mut self) -> Vec<Record> {
+        std::mem::take(&mut self.effects.records)
+    }
+}
