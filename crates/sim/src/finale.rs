@@ -1,6 +1,7 @@
 //! The end of a run: all trouble stops, and everything that is left must be delivered and ended
 //! within a bounded number of steps.
 
+use crate::storage::Death;
 use crate::workload::Client;
 use crate::world::World;
 use crate::{Checked, Options};
@@ -16,8 +17,14 @@ impl World {
         self.trace.note(format_args!("finale"));
         self.cellar.disk.plan_nothing();
         self.empty_disk();
-        if self.cellar.disk.has_crashed() || self.process.broker.failure().is_some() {
-            self.die(crate::storage::Death::PowerLoss)?;
+        if self.is_durable() {
+            match self.rng.below(3) {
+                0 => self.die(Death::PowerLoss)?,
+                1 => self.stop_cleanly()?,
+                // Reclaim does not go on in this life once a segment could not be read.
+                _ if self.cellar.was_disturbed() => self.die(Death::Killed)?,
+                _ => {}
+            }
         }
         while !self.links.is_empty() {
             self.disconnect(0)?;
@@ -26,7 +33,8 @@ impl World {
         self.model.may_refuse = false;
         let client = Client::new(&mut self.rng);
         self.connect(client)?;
-        self.expect("put 0 0 1 1\r\nx\r\n", "INSERTED")?;
+        let admitted = if self.model.is_draining { "DRAINING" } else { "INSERTED" };
+        self.expect("put 0 0 1 1\r\nx\r\n", admitted)?;
         // Everything in every state becomes ready, and is taken and ended.
         while let Some(tube) = self.model.tube_with_jobs() {
             self.expect(&format!("watch {tube}\r\n"), "WATCHING")?;

@@ -7,7 +7,7 @@ use broker::{Broker, Millis};
 
 use crate::model::{Image, Model, Recovered, Setting};
 use crate::plan::Storage;
-use crate::storage::{Death, SEGMENT_BYTES};
+use crate::storage::Death;
 use crate::world::{Process, World};
 use crate::{Checked, Sabotage};
 
@@ -113,14 +113,20 @@ impl World {
             if attempt < crashes {
                 self.model.expect_shortage();
                 let call = self.cellar.disk.calls() + self.rng.between(1, 30);
-                if self.rng.one_in(3) {
-                    self.cellar.disk.fail_at(call);
-                } else {
-                    self.cellar.disk.crash_at(call);
+                match self.rng.below(6) {
+                    0 | 1 => self.cellar.disk.fail_at(call),
+                    2 => {
+                        let read = self.cellar.disk.reads() + self.rng.between(1, 10);
+                        self.cellar.disk.fail_read_at(read);
+                    }
+                    _ => self.cellar.disk.crash_at(call),
                 }
             }
-            let segment_bytes = *self.rng.pick(&SEGMENT_BYTES);
-            let options = self.cellar.options(sync, segment_bytes);
+            if !self.cellar.is_full {
+                // The reserve of a full disk is of no use to a log that wants other segments.
+                self.cellar.segment_bytes = *self.rng.pick(self.plan.segment_bytes);
+            }
+            let options = self.cellar.options(sync);
             let opened = Broker::open(options, Millis(wall));
             match opened {
                 Ok((broker, report)) => {

@@ -6,6 +6,9 @@ use log::Sync;
 
 use crate::rng::Rng;
 
+/// The largest segments of a simulation: small, so that there are many.
+pub(crate) const SEGMENT_BYTES_MAX: u64 = 256 << 10;
+
 /// How the run's broker keeps its jobs.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Storage {
@@ -36,6 +39,8 @@ pub(crate) struct Weights {
     pub(crate) plan_failure: u64,
     pub(crate) fill_disk: u64,
     pub(crate) empty_disk: u64,
+    pub(crate) plan_read_failure: u64,
+    pub(crate) drain: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -50,6 +55,10 @@ pub(crate) struct Plan {
     pub(crate) pipeline: u64,
     /// Clients write nonsense now and then.
     pub(crate) garbage: bool,
+    /// There are thousands of jobs, so that some operations take several turns.
+    pub(crate) crowd: bool,
+    /// Sizes of segments, one of which each process gets.
+    pub(crate) segment_bytes: &'static [u64],
     pub(crate) weights: Weights,
 }
 
@@ -63,7 +72,7 @@ impl Plan {
         };
         let heavy = rng.one_in(3);
         let max_job_size = *rng.pick(&[100, 65_535, 65_535, 65_535, 400_000]);
-        Self {
+        let plan = Self {
             storage,
             clients_max: rng.between(1, 8),
             tubes: rng.between(1, 4),
@@ -71,7 +80,24 @@ impl Plan {
             body_bytes: if heavy { 12_000 } else { *rng.pick(&[1, 20, 300, 2000]) },
             pipeline: *rng.pick(&[1, 3, 12]),
             garbage: rng.one_in(3),
+            crowd: false,
+            segment_bytes: &[64 << 10, 64 << 10, 100 << 10, SEGMENT_BYTES_MAX],
             weights: Weights::new(storage, rng),
+        };
+        if rng.one_in(50) { plan.crowded() } else { plan }
+    }
+
+    fn crowded(self) -> Self {
+        let commit = self.weights.commit * 10;
+        Self {
+            crowd: true,
+            clients_max: 3,
+            max_job_size: 65_535,
+            body_bytes: 20,
+            // A small command may make an entry many times its size.
+            segment_bytes: &[SEGMENT_BYTES_MAX],
+            weights: Weights { commit, ..self.weights },
+            ..self
         }
     }
 }
@@ -83,7 +109,9 @@ impl Weights {
         let mut trouble = |weight: u64| if durable && rng.coin() { weight } else { 0 };
         let (kill, power, clean_stop) = (trouble(2), trouble(3), trouble(1));
         let (plan_crash, plan_failure) = (trouble(4), trouble(2));
-        let fill_disk = trouble(1) * u64::from(rng.one_in(3));
+        let (plan_read_failure, fill_disk) = (trouble(2), trouble(1));
+        let plan_read_failure = plan_read_failure * u64::from(rng.one_in(3));
+        let fill_disk = fill_disk * u64::from(rng.one_in(3));
         let log = u64::from(durable);
         Self {
             connect: 20,
@@ -105,6 +133,8 @@ impl Weights {
             plan_failure,
             fill_disk,
             empty_disk: fill_disk * 3,
+            plan_read_failure,
+            drain: u64::from(rng.one_in(5)),
         }
     }
 }

@@ -30,8 +30,10 @@ pub(crate) enum Step {
     CleanStop,
     PlanCrash,
     PlanFailure,
+    PlanReadFailure,
     FillDisk,
     EmptyDisk,
+    Drain,
 }
 
 impl World {
@@ -69,6 +71,8 @@ impl World {
             (weights.plan_failure, Step::PlanFailure),
             (weights.fill_disk, Step::FillDisk),
             (weights.empty_disk, Step::EmptyDisk),
+            (weights.plan_read_failure, Step::PlanReadFailure),
+            (weights.drain, Step::Drain),
         ]);
         self.take(step)?;
         self.close_finished()
@@ -110,7 +114,12 @@ impl World {
             Step::Reclaim => drop(self.reclaim()?),
             Step::Die(death) => self.die(death)?,
             Step::CleanStop => self.stop_cleanly()?,
-            Step::PlanCrash | Step::PlanFailure => self.plan_trouble(step),
+            Step::PlanCrash | Step::PlanFailure | Step::PlanReadFailure => self.plan_trouble(step),
+            Step::Drain => {
+                self.trace.note(format_args!("drain"));
+                self.process.broker.drain();
+                self.model.is_draining = true;
+            }
             Step::FillDisk => self.fill_disk(),
             Step::EmptyDisk => self.empty_disk(),
             Step::Write | Step::Send | Step::Read | Step::HalfClose | Step::Disconnect => {

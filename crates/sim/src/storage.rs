@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use broker::{Broker, Millis, Position};
-use log::{FaultDisk, Settings, Sync};
+use log::{FaultDisk, ReclaimError, Settings, Sync};
 
 use crate::model::{Image, Need, Shelf};
 use crate::plan::{Plan, Storage};
@@ -15,9 +15,6 @@ use crate::{Checked, Options, Sabotage};
 
 /// Bytes of the simulated disk, unless it is being filled up.
 pub(crate) const DISK_BYTES: u64 = 48 << 20;
-
-/// Sizes of segments: small, so that there are many.
-pub(crate) const SEGMENT_BYTES: [u64; 4] = [64 << 10, 64 << 10, 100 << 10, 256 << 10];
 
 #[derive(Debug)]
 pub(crate) struct Cellar {
@@ -32,6 +29,8 @@ pub(crate) struct Cellar {
     written: VecDeque<(u64, Need)>,
     /// The segment that was written last. Before another one is begun it is synced to its end.
     segment: u32,
+    /// The size that segments have in this life.
+    pub(crate) segment_bytes: u64,
     pub(crate) is_full: bool,
     /// Trouble was planned for a call of the disk.
     pub(crate) is_disturbed: bool,
@@ -56,6 +55,7 @@ impl Cellar {
             durable: 0,
             written: VecDeque::new(),
             segment: 0,
+            segment_bytes: plan.segment_bytes[0],
             is_full: false,
             is_disturbed: false,
         }
@@ -65,7 +65,7 @@ impl Cellar {
         match self.storage {
             Storage::Memory => Ok(Broker::memory(Millis(now))),
             Storage::Durable(sync) => {
-                let options = self.options(sync, SEGMENT_BYTES[0]);
+                let options = self.options(sync);
                 let (broker, _) = Broker::open(options, Millis(now))
                     .map_err(|error| format!("an empty disk was refused: {error}"))?;
                 Ok(broker)
@@ -73,15 +73,15 @@ impl Cellar {
         }
     }
 
-    /// How a process that starts now keeps its log. Segments may get another size each time.
-    pub(crate) fn options(&self, sync: Sync, segment_bytes: u64) -> broker::Options {
+    /// How a process that starts now keeps its log.
+    pub(crate) fn options(&self, sync: Sync) -> broker::Options {
         let disk: Arc<dyn log::Disk> = match self.sabotage {
             Sabotage::LyingSync => Arc::new(crate::sabotage::LyingDisk(self.disk.clone())),
             Sabotage::None | Sabotage::EarlyReplies | Sabotage::LostTail => {
                 Arc::new(self.disk.clone())
             }
         };
-        let log = Settings { segment_bytes, bytes_max: None, sync };
+        let log = Settings { segment_bytes: self.segment_bytes, bytes_max: None, sync };
         broker::Options { disk, log, clock: None }
     }
 
@@ -195,7 +195,12 @@ impl World {
         self.ring()?;
         let done = self.process.broker.reclaim_step(Millis(self.now));
         self.trace.note(format_args!("reclaim {done:?}"));
-        let copied = done.map_err(|error| format!("reclaim: {error}"))?;
+        let copied = match done {
+            Ok(copied) => copied,
+            // A segment that cannot be read is kept, and service goes on.
+            Err(ReclaimError::Read { .. }) if self.cellar.was_disturbed() => false,
+            Err(error) => return Err(format!("reclaim: {error}")),
+        };
         self.summary.reclaimed += u64::from(copied);
         self.look_for_failure()?;
         Ok(copied)

@@ -1,12 +1,15 @@
 //! What the world does to the disk.
 
 use crate::Checked;
+use crate::plan::SEGMENT_BYTES_MAX;
 use crate::steps::Step;
-use crate::storage::{Cellar, SEGMENT_BYTES};
+use crate::storage::Cellar;
 use crate::world::World;
 
 /// How many calls ahead trouble is planned.
 const CALLS_AHEAD_MAX: u64 = 40;
+
+const READS_AHEAD_MAX: u64 = 4;
 
 /// Bytes of the disk beyond what is used when it is called full.
 const LAST_BYTES_MAX: u64 = 300_000;
@@ -25,6 +28,10 @@ impl World {
         self.model.expect_shortage();
         match step {
             Step::PlanFailure => self.cellar.disk.fail_at(call),
+            Step::PlanReadFailure => {
+                let read = self.cellar.disk.reads() + self.rng.between(1, READS_AHEAD_MAX);
+                self.cellar.disk.fail_read_at(read);
+            }
             _ => self.cellar.disk.crash_at(call),
         }
     }
@@ -49,7 +56,7 @@ impl World {
 
     pub(crate) fn check_disk_use(&self) -> Checked {
         let used = self.cellar.disk.used();
-        let bound = SEGMENTS_OF_EMPTY_LOG_MAX * SEGMENT_BYTES[3];
+        let bound = SEGMENTS_OF_EMPTY_LOG_MAX * SEGMENT_BYTES_MAX;
         if used <= bound {
             Ok(())
         } else {

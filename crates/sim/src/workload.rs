@@ -99,6 +99,10 @@ impl Client {
     /// Some bytes to send: whole commands, but the world may cut them anywhere.
     pub(crate) fn write(&mut self, plan: &Plan, known: &Known, rng: &mut Rng) -> Vec<u8> {
         let mut bytes = Vec::new();
+        if plan.crowd && rng.coin() {
+            self.crowd(&mut bytes, rng);
+            return bytes;
+        }
         for _ in 0..rng.between(1, plan.pipeline) {
             if plan.garbage && rng.one_in(25) {
                 garbage(&mut bytes, rng);
@@ -107,6 +111,23 @@ impl Client {
             }
         }
         bytes
+    }
+
+    /// Hundreds of the same command.
+    fn crowd(&mut self, bytes: &mut Vec<u8>, rng: &mut Rng) {
+        let count = rng.between(1, 400);
+        match rng.below(6) {
+            // Never due, so that all of them do not come due in one moment.
+            0 => bytes.extend(b"put 5 4294967295 4294967295 1\r\nx\r\n".repeat(count as usize)),
+            1 => bytes.extend(b"put 5 0 4294967295 1\r\nx\r\n".repeat(count as usize)),
+            2 | 3 => bytes.extend(b"reserve-with-timeout 0\r\n".repeat(count as usize)),
+            4 => {
+                for id in self.held.split_off(self.held.len().saturating_sub(count as usize)) {
+                    bytes.extend(format!("bury {id} 5\r\n").as_bytes());
+                }
+            }
+            _ => bytes.extend(b"kick 100000\r\n"),
+        }
     }
 
     fn command(&mut self, bytes: &mut Vec<u8>, plan: &Plan, known: &Known, rng: &mut Rng) {

@@ -10,7 +10,14 @@ const SLICE_JOBS: usize = 1000;
 pub(super) enum Chore {
     /// A connection is gone; these jobs of its are still to be given back.
     Return(Vec<u64>),
-    Kick { place: Place, serial: Serial, tube: Name, buried: bool, left: usize, kicked: usize },
+    Kick {
+        place: Place,
+        serial: Serial,
+        tube: Name,
+        buried: bool,
+        left: usize,
+        kicked: usize,
+    },
 }
 
 impl Model {
@@ -77,7 +84,8 @@ impl Model {
                 ((!rest.is_empty()).then_some(Chore::Return(rest)), 0)
             }
             Chore::Kick { place, serial, tube, buried, left, kicked } => {
-                let mut chosen = if buried { self.buried_in(&tube) } else { self.delayed_in(&tube) };
+                let mut chosen =
+                    if buried { self.buried_in(&tube) } else { self.delayed_in(&tube) };
                 chosen.sort_unstable();
                 chosen.truncate(left.min(SLICE_JOBS));
                 for (_, id) in &chosen {

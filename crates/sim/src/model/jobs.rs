@@ -135,7 +135,9 @@ impl Model {
 
     /// The ids that a connection holds with their deadlines, in the order in which they end.
     pub(super) fn held(&self, place: Place) -> Vec<(u64, u64)> {
-        let Some(serial) = self.conns.get(&place).map(|conn| conn.serial) else { return Vec::new() };
+        let Some(serial) = self.conns.get(&place).map(|conn| conn.serial) else {
+            return Vec::new();
+        };
         let mut held: Vec<_> = self
             .jobs
             .iter()
