@@ -19,8 +19,8 @@ const CONNECTIONS_MAX: u64 = 19_000;
 /// Descriptors that client and server need for anything else.
 const DESCRIPTORS_SPARE: u64 = 500;
 
-/// Memory that may differ between two identical moments: a hundred bytes for each connection.
-const RESIDENT_BYTES_SLACK: u64 = 2 << 20;
+/// Memory that may differ between two identical moments: about fifty bytes for each connection.
+const RESIDENT_BYTES_SLACK: u64 = 1 << 20;
 
 /// How often the connections are opened again, until memory is as before.
 const FURTHER_STORMS_MAX: usize = 4;
@@ -49,14 +49,13 @@ fn open_and_tear_down(program: &Program) -> Result<()> {
     storm(&server, &mut observer, count)?;
     let descriptors = server.descriptor_count()?;
     let mut resident_bytes = vec![server.resident_bytes()?];
-    for _ in 0..FURTHER_STORMS_MAX {
+    for number in 1..=FURTHER_STORMS_MAX {
         storm(&server, &mut observer, count)?;
         let after = server.descriptor_count()?;
         ensure!(after == descriptors, "{descriptors} descriptors, then {after}");
-        let least = resident_bytes.iter().copied().min().unwrap_or_default();
         resident_bytes.push(server.resident_bytes()?);
         // An allocator gives memory back in its own time; but what is lost is lost every time.
-        if resident_bytes.last() <= Some(&(least + RESIDENT_BYTES_SLACK)) {
+        if resident_bytes[number] <= resident_bytes[number - 1] + RESIDENT_BYTES_SLACK {
             println!("{count} connections each time, then resident: {resident_bytes:?}");
             return Ok(());
         }
