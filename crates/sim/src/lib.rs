@@ -15,6 +15,7 @@ mod link;
 mod lives;
 mod mailbox;
 mod model;
+mod network;
 mod plan;
 mod rng;
 mod runner;

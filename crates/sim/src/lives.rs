@@ -47,7 +47,7 @@ impl World {
         }
         for name in self.cellar.disk.names() {
             let Some(mut bytes) = self.cellar.disk.bytes(&name) else { continue };
-            if name.ends_with(".seg")
+            if name.strip_suffix(".seg").is_some()
                 && let Some(end) = bytes.iter().rposition(|byte| *byte != 0)
                 && end > 8192
             {

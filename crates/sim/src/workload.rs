@@ -42,6 +42,72 @@ enum Habit {
     Anything,
 }
 
+impl Habit {
+    /// Its commands and how frequent they are.
+    fn kinds(self) -> &'static [(u64, &'static str)] {
+        match self {
+            Habit::Producer => {
+                &[(60, "put"), (4, "use"), (2, "delete"), (1, "stats-job"), (1, "quit")]
+            }
+            Habit::Worker => &[
+                (40, "reserve-with-timeout"),
+                (8, "reserve"),
+                (4, "reserve-job"),
+                (30, "delete"),
+                (12, "release"),
+                (10, "bury"),
+                (8, "touch"),
+                (4, "watch"),
+                (3, "ignore"),
+                (3, "stats-job"),
+            ],
+            Habit::Admin => &[
+                (6, "peek"),
+                (5, "peek-ready"),
+                (5, "peek-delayed"),
+                (5, "peek-buried"),
+                (8, "kick"),
+                (8, "kick-job"),
+                (4, "pause-tube"),
+                (3, "stats"),
+                (5, "stats-job"),
+                (5, "stats-tube"),
+                (3, "list-tubes"),
+                (2, "list-tube-used"),
+                (2, "list-tubes-watched"),
+                (6, "use"),
+                (8, "delete"),
+                (6, "put"),
+            ],
+            Habit::Anything => &[
+                (20, "put"),
+                (10, "reserve-with-timeout"),
+                (2, "reserve"),
+                (4, "reserve-job"),
+                (10, "delete"),
+                (6, "release"),
+                (6, "bury"),
+                (3, "touch"),
+                (4, "kick"),
+                (4, "kick-job"),
+                (2, "peek"),
+                (2, "peek-ready"),
+                (2, "peek-buried"),
+                (2, "peek-delayed"),
+                (2, "pause-tube"),
+                (1, "stats"),
+                (2, "stats-tube"),
+                (2, "stats-job"),
+                (3, "use"),
+                (3, "watch"),
+                (2, "ignore"),
+                (1, "list-tubes"),
+                (1, "quit"),
+            ],
+        }
+    }
+}
+
 /// One client: its habits, what it holds as far as it knows, and the reply it is reading.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -131,67 +197,7 @@ impl Client {
     }
 
     fn command(&mut self, bytes: &mut Vec<u8>, plan: &Plan, known: &Known, rng: &mut Rng) {
-        let kinds: &[(u64, &str)] = match self.habit {
-            Habit::Producer => {
-                &[(60, "put"), (4, "use"), (2, "delete"), (1, "stats-job"), (1, "quit")]
-            }
-            Habit::Worker => &[
-                (40, "reserve-with-timeout"),
-                (8, "reserve"),
-                (4, "reserve-job"),
-                (30, "delete"),
-                (12, "release"),
-                (10, "bury"),
-                (8, "touch"),
-                (4, "watch"),
-                (3, "ignore"),
-                (3, "stats-job"),
-            ],
-            Habit::Admin => &[
-                (6, "peek"),
-                (5, "peek-ready"),
-                (5, "peek-delayed"),
-                (5, "peek-buried"),
-                (8, "kick"),
-                (8, "kick-job"),
-                (4, "pause-tube"),
-                (3, "stats"),
-                (5, "stats-job"),
-                (5, "stats-tube"),
-                (3, "list-tubes"),
-                (2, "list-tube-used"),
-                (2, "list-tubes-watched"),
-                (6, "use"),
-                (8, "delete"),
-                (6, "put"),
-            ],
-            Habit::Anything => &[
-                (20, "put"),
-                (10, "reserve-with-timeout"),
-                (2, "reserve"),
-                (4, "reserve-job"),
-                (10, "delete"),
-                (6, "release"),
-                (6, "bury"),
-                (3, "touch"),
-                (4, "kick"),
-                (4, "kick-job"),
-                (2, "peek"),
-                (2, "peek-ready"),
-                (2, "peek-buried"),
-                (2, "peek-delayed"),
-                (2, "pause-tube"),
-                (1, "stats"),
-                (2, "stats-tube"),
-                (2, "stats-job"),
-                (3, "use"),
-                (3, "watch"),
-                (2, "ignore"),
-                (1, "list-tubes"),
-                (1, "quit"),
-            ],
-        };
-        let kind = rng.weighted(kinds);
+        let kind = rng.weighted(self.habit.kinds());
         if kind == "put" {
             put(bytes, plan, rng);
             return;

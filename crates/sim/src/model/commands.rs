@@ -3,7 +3,7 @@
 use super::jobs::NoJob;
 use super::session::{Expected, Observed};
 use super::wire::{Command, is_name};
-use super::{Job, Model, Need, Place, Reading, State};
+use super::{Job, Model, Name, Need, Place, Reading, State};
 
 impl Model {
     pub(super) fn execute(
@@ -16,24 +16,16 @@ impl Model {
             self.count(counter);
         }
         let used = self.conn(place).used.clone();
-        // Requests that add to the log may be refused while it has no room; nothing changes then.
-        let refusal = match &command {
-            Command::Release { .. } | Command::Kick(_) | Command::KickJob(_) => "OUT_OF_MEMORY",
-            Command::ReserveJob(_) => "OUT_OF_MEMORY",
-            Command::Bury { .. } => "INTERNAL_ERROR",
-            _ => "",
-        };
-        if self.is_refused(refusal, observed)? {
+        if self.is_refused(refusal(&command), observed)? {
             return Ok(());
         }
         let reply = match command {
             Command::Unknown => Expected::line("UNKNOWN_COMMAND", 0),
-            Command::Bad => Expected::line("BAD_FORMAT", 0),
             Command::Put { size, .. } if size > self.setting.max_job_size => {
                 self.conn(place).reading = Reading::Skip(u64::from(size) + 2);
                 return Ok(());
             }
-            Command::Put { garbage: true, .. } => Expected::line("BAD_FORMAT", 0),
+            Command::Bad | Command::Put { garbage: true, .. } => Expected::line("BAD_FORMAT", 0),
             Command::Put { pri, delay, ttr, size, .. } => {
                 let conn = self.conn(place);
                 conn.is_producer = true;
@@ -73,26 +65,43 @@ impl Model {
                 }
                 None => return Ok(()),
             },
+            Command::PauseTube { name, .. } if !is_name(&name) => Expected::line("BAD_FORMAT", 0),
+            Command::PauseTube { name, seconds } => {
+                let word = if self.pause(&name, seconds) { "PAUSED" } else { "NOT_FOUND" };
+                Expected::line(word, 0)
+            }
+            Command::Quit => {
+                self.close_conn(place);
+                return Ok(());
+            }
+            command => self.look(place, &used, command),
+        };
+        observed.take(&reply)
+    }
+
+    /// Commands that change nothing.
+    fn look(&self, place: Place, used: &Name, command: Command) -> Expected {
+        match command {
             Command::Peek(id) => self.found(Some(id), self.denial(id)),
             Command::PeekReady => {
                 let first = self.first(place, |id, job| {
                     (job.state == State::Ready).then_some((u64::from(job.pri), id))
                 });
-                self.found(first, self.history.tube_need(&used))
+                self.found(first, self.history.tube_need(used))
             }
             Command::PeekDelayed => {
                 let first = self.first(place, |id, job| match job.state {
                     State::Delayed { due } => Some((due, id)),
                     _ => None,
                 });
-                self.found(first, self.history.tube_need(&used))
+                self.found(first, self.history.tube_need(used))
             }
             Command::PeekBuried => {
                 let first = self.first(place, |id, job| match job.state {
                     State::Buried { order } => Some((order, id)),
                     _ => None,
                 });
-                self.found(first, self.history.tube_need(&used))
+                self.found(first, self.history.tube_need(used))
             }
             Command::StatsJob(id) => match self.jobs.get(&id) {
                 Some(job) => Expected::lines(self.stats_job_text(id), job.need),
@@ -108,21 +117,12 @@ impl Model {
                 Expected::lines(Self::list_text(names.iter().map(|name| &**name)), 0)
             }
             Command::ListTubesWatched => {
-                let names = &self.conn(place).watched;
+                let names = &self.conns[&place].watched;
                 Expected::lines(Self::list_text(names.iter().map(|name| &**name)), 0)
             }
             Command::ListTubeUsed => Expected::line(&format!("USING {used}"), 0),
-            Command::PauseTube { name, .. } if !is_name(&name) => Expected::line("BAD_FORMAT", 0),
-            Command::PauseTube { name, seconds } => {
-                let word = if self.pause(&name, seconds) { "PAUSED" } else { "NOT_FOUND" };
-                Expected::line(word, 0)
-            }
-            Command::Quit => {
-                self.close_conn(place);
-                return Ok(());
-            }
-        };
-        observed.take(&reply)
+            _ => unreachable!("all other commands are executed elsewhere"),
+        }
     }
 
     fn is_refused(&mut self, word: &str, observed: &mut Observed<'_>) -> Result<bool, String> {
@@ -226,6 +226,18 @@ fn outcome(done: &str, outcome: Result<Need, Need>) -> Expected {
     match outcome {
         Ok(need) => Expected::line(done, need),
         Err(need) => Expected::line("NOT_FOUND", need),
+    }
+}
+
+/// What a request that adds to the log is told while the log has no room; nothing changes then.
+fn refusal(command: &Command) -> &'static str {
+    match command {
+        Command::Release { .. }
+        | Command::Kick(_)
+        | Command::KickJob(_)
+        | Command::ReserveJob(_) => "OUT_OF_MEMORY",
+        Command::Bury { .. } => "INTERNAL_ERROR",
+        _ => "",
     }
 }
 

@@ -8,6 +8,7 @@
 //! group that is written. So they may lag behind the prefix, but by less than one group.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
 use std::rc::Rc;
 
 use super::{Job, Name, Need, State};
@@ -267,13 +268,12 @@ impl History {
             self.records.len()
         );
         for id in wrong.iter().take(5) {
-            text.push_str(&format!(
-                "\n  job {id}: expected {}\n    found {}",
-                brief(images.get(id)),
-                brief(found.get(id))
-            ));
+            let (image, found) = (brief(images.get(id)), brief(found.get(id)));
+            write!(text, "\n  job {id}: expected {image}\n    found {found}")
+                .expect("strings take all");
             for (index, record) in self.records.iter().enumerate().filter(|(_, r)| r.id() == *id) {
-                text.push_str(&format!("\n    record {}: {}", index + 1, record.brief()));
+                write!(text, "\n    record {}: {}", index + 1, record.brief())
+                    .expect("strings take all");
             }
         }
         text

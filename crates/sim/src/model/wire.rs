@@ -50,40 +50,44 @@ pub(crate) enum Command {
     Quit,
 }
 
+/// What begins like this is read by this function. Longer prefixes come first.
+type Row = (&'static str, fn(&str) -> Option<Command>);
+
+const TABLE: [Row; 25] = [
+    ("put ", put),
+    ("peek-ready", |rest| alone(rest, Command::PeekReady)),
+    ("peek-delayed", |rest| alone(rest, Command::PeekDelayed)),
+    ("peek-buried", |rest| alone(rest, Command::PeekBuried)),
+    ("peek ", |rest| id(rest).map(Command::Peek)),
+    ("reserve-with-timeout ", |rest| c_number(rest, true).map(Command::ReserveWithTimeout)),
+    ("reserve-job ", |rest| id(rest).map(Command::ReserveJob)),
+    ("reserve", |rest| alone(rest, Command::Reserve)),
+    ("delete ", |rest| id(rest).map(Command::Delete)),
+    ("release ", release),
+    ("bury ", bury),
+    ("kick-job ", |rest| id(rest).map(Command::KickJob)),
+    ("kick ", |rest| c_number(rest, false).map(|bound| Command::Kick(bound as u32))),
+    ("touch ", |rest| id(rest).map(Command::Touch)),
+    ("stats-job ", |rest| id(rest).map(Command::StatsJob)),
+    ("stats-tube ", |rest| name(rest).map(Command::StatsTube)),
+    ("stats", |rest| alone(rest, Command::Stats)),
+    ("use ", |rest| name(rest).map(Command::Use)),
+    ("watch ", |rest| name(rest).map(Command::Watch)),
+    ("ignore ", |rest| name(rest).map(Command::Ignore)),
+    ("list-tubes-watched", |rest| alone(rest, Command::ListTubesWatched)),
+    ("list-tube-used", |rest| alone(rest, Command::ListTubeUsed)),
+    ("list-tubes", |rest| alone(rest, Command::ListTubes)),
+    ("quit", |_| Some(Command::Quit)),
+    ("pause-tube", pause),
+];
+
 /// Understands the text of a line, which has no CR LF.
 pub(crate) fn parse(line: &[u8]) -> Command {
     if line.contains(&0) {
         return Command::Bad;
     }
     let line = String::from_utf8_lossy(line);
-    let table: &[(&str, fn(&str) -> Option<Command>)] = &[
-        ("put ", put),
-        ("peek-ready", |rest| alone(rest, Command::PeekReady)),
-        ("peek-delayed", |rest| alone(rest, Command::PeekDelayed)),
-        ("peek-buried", |rest| alone(rest, Command::PeekBuried)),
-        ("peek ", |rest| id(rest).map(Command::Peek)),
-        ("reserve-with-timeout ", |rest| c_number(rest, true).map(Command::ReserveWithTimeout)),
-        ("reserve-job ", |rest| id(rest).map(Command::ReserveJob)),
-        ("reserve", |rest| alone(rest, Command::Reserve)),
-        ("delete ", |rest| id(rest).map(Command::Delete)),
-        ("release ", release),
-        ("bury ", bury),
-        ("kick-job ", |rest| id(rest).map(Command::KickJob)),
-        ("kick ", |rest| c_number(rest, false).map(|bound| Command::Kick(bound as u32))),
-        ("touch ", |rest| id(rest).map(Command::Touch)),
-        ("stats-job ", |rest| id(rest).map(Command::StatsJob)),
-        ("stats-tube ", |rest| name(rest).map(Command::StatsTube)),
-        ("stats", |rest| alone(rest, Command::Stats)),
-        ("use ", |rest| name(rest).map(Command::Use)),
-        ("watch ", |rest| name(rest).map(Command::Watch)),
-        ("ignore ", |rest| name(rest).map(Command::Ignore)),
-        ("list-tubes-watched", |rest| alone(rest, Command::ListTubesWatched)),
-        ("list-tube-used", |rest| alone(rest, Command::ListTubeUsed)),
-        ("list-tubes", |rest| alone(rest, Command::ListTubes)),
-        ("quit", |_| Some(Command::Quit)),
-        ("pause-tube", pause),
-    ];
-    for (prefix, read) in table {
+    for (prefix, read) in TABLE {
         if let Some(rest) = line.strip_prefix(prefix) {
             return read(rest).unwrap_or(Command::Bad);
         }

@@ -1,0 +1,193 @@
+//! The simulated connections of the world: bytes under way, sessions and their outboxes, events,
+//! and the comparison of every call with the model.
+
+use beanstalk::Session;
+use broker::{Dialect, Outbox, Turn};
+
+use crate::Checked;
+use crate::link::{Answer, Link};
+use crate::model::{Model, Observed};
+use crate::workload::Client;
+use crate::world::{MAILBOXES, World};
+
+/// Bytes that wait for a slow client before the server stops reading from it.
+const OUTBOX_BYTES_MAX: usize = 64 * 1024;
+
+/// Bytes that a client has under way before it stops writing.
+const UNDER_WAY_BYTES_MAX: usize = 64 * 1024;
+
+impl World {
+    pub(crate) fn connect(&mut self, client: Client) -> Checked {
+        let mailbox = self.rng.index(MAILBOXES);
+        let number = self.links_made;
+        self.links_made += 1;
+        self.trace.note(format_args!("connection {number} opens: {client:?}"));
+        self.with_turn(|world, turn| {
+            let session = Session::new(world.process.listener.clone(), turn, mailbox);
+            let link = Link::new(number, client, session);
+            world.model.open_conn(link.place());
+            world.links.push(link);
+            Ok(())
+        })
+    }
+
+    pub(crate) fn client_writes(&mut self, index: usize) {
+        let link = &mut self.links[index];
+        if link.client_ended || link.to_server.len() > UNDER_WAY_BYTES_MAX {
+            return;
+        }
+        let bytes = link.client.write(&self.plan, &self.known, &mut self.rng);
+        self.trace.bytes(format_args!("{} <", link.number), &bytes);
+        link.to_server.extend(bytes);
+    }
+
+    /// Whether the server reads from this connection now.
+    pub(crate) fn is_read_from(&self, index: usize) -> bool {
+        let link = &self.links[index];
+        let held_back = self.process.broker.congested() || link.outbox.len() > OUTBOX_BYTES_MAX;
+        link.is_open && link.session.wants_input() && !held_back
+    }
+
+    /// Up to so many bytes that are under way arrive and are presented to the session, or the end
+    /// of all bytes does.
+    pub(crate) fn deliver(&mut self, index: usize, max: usize, turn: &mut Turn<'_>) -> Checked {
+        let reads = self.is_read_from(index);
+        let link = &mut self.links[index];
+        if !link.is_open {
+            return Ok(());
+        }
+        let count = if reads { link.to_server.len().min(max) } else { 0 };
+        let bytes: Vec<u8> = link.to_server.drain(..count).collect();
+        if !bytes.is_empty() || link.inbox_is_due {
+            self.present(index, &bytes, turn)?;
+        }
+        let link = &mut self.links[index];
+        let ends = link.client_ended && link.to_server.is_empty() && !link.end_was_seen;
+        if ends && link.is_open && !link.inbox_is_due {
+            link.end_was_seen = true;
+            let number = link.number;
+            self.trace.note(format_args!("{number} sees the end"));
+            self.call(index, turn, Session::end_of_input, Model::end_of_input)?;
+        }
+        Ok(())
+    }
+
+    fn present(&mut self, index: usize, bytes: &[u8], turn: &mut Turn<'_>) -> Checked {
+        let link = &mut self.links[index];
+        self.trace.note(format_args!("{} is read {}", link.number, bytes.len()));
+        link.inbox_is_due = false;
+        link.inbox.extend_from_slice(bytes);
+        let inbox = std::mem::take(&mut link.inbox);
+        let mut used = 0;
+        self.call(
+            index,
+            turn,
+            |session, turn, outbox| used = session.input(&inbox, turn, outbox),
+            |model, place, observed| model.input(place, bytes, observed),
+        )?;
+        self.links[index].inbox = inbox[used..].to_vec();
+        Ok(())
+    }
+
+    /// Lets session and model do the same, and compares what they say.
+    fn call(
+        &mut self,
+        index: usize,
+        turn: &mut Turn<'_>,
+        real: impl FnOnce(&mut Session, &mut Turn<'_>, &mut Outbox),
+        model: impl FnOnce(&mut Model, u32, &mut Observed<'_>) -> Checked,
+    ) -> Checked {
+        let link = &mut self.links[index];
+        let (place, number) = (link.place(), link.number);
+        let mut outbox = Outbox::default();
+        real(&mut link.session, turn, &mut outbox);
+        let answer = Answer::from(outbox);
+        if !answer.bytes.is_empty() {
+            self.trace.bytes(format_args!("{number} >"), &answer.bytes);
+        }
+        let mut observed = Observed::new(&answer.bytes);
+        model(&mut self.model, place, &mut observed)
+            .and_then(|()| observed.end())
+            .map_err(|error| format!("connection {number}: {error}"))?;
+        let link = &mut self.links[index];
+        link.accept(&answer, &observed.replies);
+        link.is_open = !link.session.finished();
+        if link.is_open != self.model.is_open(place) {
+            return Err(format!("connection {number} is open: {}; not so the model", link.is_open));
+        }
+        if link.is_open && !link.end_was_seen {
+            let idle = self.model.conns[&place].is_idle();
+            if link.session.wants_input() != idle {
+                return Err(format!("connection {number} is read from: {}, not {idle}", !idle));
+            }
+        }
+        Ok(())
+    }
+
+    /// The oldest event in a mailbox reaches its session.
+    pub(crate) fn deliver_event(&mut self, mailbox: usize, turn: &mut Turn<'_>) -> Checked {
+        let Some((id, event)) = self.process.events[mailbox].pop_front() else { return Ok(()) };
+        let Some(index) = self.links.iter().position(|link| link.id == id && link.is_open) else {
+            return Ok(());
+        };
+        self.trace.note(format_args!("{} has an event", self.links[index].number));
+        let event = |session: &mut Session, turn: &mut Turn<'_>, outbox: &mut Outbox| {
+            session.event(event, turn, outbox);
+        };
+        self.call(index, turn, event, Model::event)?;
+        let link = &mut self.links[index];
+        link.inbox_is_due = !link.inbox.is_empty();
+        if link.is_open && link.inbox_is_due && self.rng.coin() {
+            self.present(index, &[], turn)?;
+        }
+        Ok(())
+    }
+
+    /// Some bytes leave the outbox, if the log has released them.
+    pub(crate) fn send(&mut self, index: usize, max: usize) -> Result<bool, String> {
+        let released = self.cellar.released(&self.process.broker);
+        let link = &mut self.links[index];
+        let (bytes, need) = link.send(released, max)?;
+        if bytes.is_empty() {
+            return Ok(false);
+        }
+        self.trace.bytes(format_args!("{} leaves", link.number), &bytes);
+        self.cellar.told(need);
+        Ok(true)
+    }
+
+    /// A client reads; the whole replies that it has then.
+    pub(crate) fn client_reads(&mut self, index: usize, max: usize) -> Vec<Vec<u8>> {
+        let link = &mut self.links[index];
+        let bytes = link.receive(max);
+        let replies = link.client.read(&bytes, &mut self.known);
+        self.summary.replies += replies.len() as u64;
+        replies
+    }
+
+    /// The connection is gone at once, with all that is under way.
+    pub(crate) fn disconnect(&mut self, index: usize) -> Checked {
+        let mut link = self.links.swap_remove(index);
+        self.trace.note(format_args!("{} is gone", link.number));
+        self.with_turn(|world, turn| {
+            link.session.close(turn);
+            if link.is_open {
+                world.model.close_conn(link.place());
+            }
+            Ok(())
+        })
+    }
+
+    /// Closes connections that have nothing more to say.
+    pub(crate) fn close_finished(&mut self) -> Checked {
+        while let Some(index) = self.links.iter().position(|link| !link.is_open && link.is_quiet())
+        {
+            self.disconnect(index)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn has_events(&self) -> bool {
+        self.process.events.iter().any(|events| !events.is_empty())
+    }
+}
