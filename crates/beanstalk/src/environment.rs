@@ -21,6 +21,8 @@ pub struct ServerInfo {
     pub platform: String,
     /// Drawn at random when the process starts; shown as 16 hexadecimal digits.
     pub id: u64,
+    /// The setting for the size of a log file in bytes, which is shown without a log too.
+    pub segment_bytes: u64,
     /// When the process started, in the broker's time.
     pub started: Millis,
     /// Asks the system how much processor time was used so far.

@@ -144,7 +144,7 @@ pub(crate) fn server(listener: &Listener, turn: &Turn<'_>) -> Vec<u8> {
     text.number("binlog-current-index", log.current_segment);
     text.number("binlog-records-migrated", log.records_copied);
     text.number("binlog-records-written", log.records_written);
-    text.number("binlog-max-size", log.segment_bytes);
+    text.number("binlog-max-size", info.segment_bytes);
     text.word("draining", if turn.draining() { "true" } else { "false" });
     text.word("id", &format!("{:016x}", info.id));
     text.name("hostname", info.hostname.as_bytes());

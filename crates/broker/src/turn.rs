@@ -78,8 +78,6 @@ pub struct LogStats {
     pub records_copied: u64,
     /// Entries written in this process, copies included.
     pub records_written: u64,
-    /// Size of a segment in bytes.
-    pub segment_bytes: u64,
 }
 
 impl Turn<'_> {
@@ -354,7 +352,13 @@ impl Turn<'_> {
     /// Numbers of the log; zeros if everything is in memory only.
     pub fn log_stats(&self) -> LogStats {
         let Some(log) = &self.core.ledger.log else { return LogStats::default() };
-        LogStats { current_segment: (log.written().0 >> 32) as u32, ..LogStats::default() }
+        let usage = log.usage();
+        LogStats {
+            oldest_segment: usage.first_segment,
+            current_segment: usage.last_segment,
+            records_copied: usage.copies,
+            records_written: usage.entries,
+        }
     }
 
     /// Whether puts are to be refused because the server is being emptied.

@@ -82,6 +82,9 @@ pub(crate) struct Open {
     /// ahead, and of those that will be made for one big entry.
     pub(crate) claimed_bytes: u64,
     pub(crate) claimed_big_bytes: u64,
+    /// Entries appended since the log was opened, and how many of them are reclaim's copies.
+    pub(crate) entries: u64,
+    pub(crate) copies: u64,
     pub(crate) closed: bool,
 }
 
@@ -116,6 +119,8 @@ impl Open {
             client_bytes: 0,
             claimed_bytes: 0,
             claimed_big_bytes: 0,
+            entries: 0,
+            copies: 0,
             closed: false,
         }
     }
@@ -123,6 +128,11 @@ impl Open {
     /// Bytes of live entries, with what an index of them takes.
     pub(crate) fn live_bytes(&self) -> u64 {
         self.live.live_bytes() + self.fact_bytes + self.facts.len() as u64 * INDEX_BYTES
+    }
+
+    /// The segment that is being filled.
+    pub(crate) fn segment(&self) -> u32 {
+        self.part.segment
     }
 
     /// Bytes left in the segment that is being filled.
@@ -194,6 +204,8 @@ impl Open {
         n: u16,
         write: impl FnOnce(&mut Vec<u8>),
     ) -> Position {
+        self.entries += 1;
+        self.copies += u64::from(kind == Kind::Copy);
         let buffer = &mut self.part.bytes;
         let start = begin_entry(buffer, kind, n);
         write(buffer);

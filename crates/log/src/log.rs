@@ -372,11 +372,15 @@ impl Log {
         }
     }
 
-    /// Bytes of live entries, of segment files that hold entries, and of files prepared ahead.
+    /// How much disk the log takes, and what was written.
     pub fn usage(&self) -> Usage {
-        let live_bytes = self.open_batch().live_bytes();
+        let open = self.open_batch();
         Usage {
-            live_bytes,
+            live_bytes: open.live_bytes(),
+            first_segment: open.first,
+            last_segment: open.segment(),
+            entries: open.entries,
+            copies: open.copies,
             data_bytes: self.segments.data_bytes(),
             ahead_bytes: self.segments.ahead_bytes(),
             short: self.segments.is_short(),
@@ -384,9 +388,17 @@ impl Log {
     }
 }
 
-/// How much disk a log takes.
+/// How much disk a log takes, and what was written to it.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct Usage {
+    /// The oldest segment that is still needed.
+    pub first_segment: u32,
+    /// The segment that is appended to.
+    pub last_segment: u32,
+    /// Entries appended since the log was opened.
+    pub entries: u64,
+    /// How many of them are reclaim's copies.
+    pub copies: u64,
     /// Bytes of entries that live, with 24 each for their index.
     pub live_bytes: u64,
     /// Bytes of the segments that hold the log, the last one included.

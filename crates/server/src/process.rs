@@ -8,7 +8,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use rustix::system::uname;
 
 /// What the beanstalk dialect shows of us.
-pub(crate) fn info(started: Millis) -> ServerInfo {
+pub(crate) fn info(started: Millis, segment_bytes: u64) -> ServerInfo {
     let machine = uname();
     ServerInfo {
         pid: std::process::id(),
@@ -18,6 +18,7 @@ pub(crate) fn info(started: Millis) -> ServerInfo {
         platform: machine.machine().to_string_lossy().into_owned(),
         // The standard library seeds its hashers from the system's random source.
         id: RandomState::new().hash_one(std::process::id()),
+        segment_bytes,
         started,
         processor_time,
     }

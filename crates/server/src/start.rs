@@ -157,7 +157,7 @@ fn open_broker(data: &Data) -> Result<(Broker, Clock, Option<RecoveryReport>), S
 
 pub(crate) fn open_beanstalk(config: &Config, started: Millis) -> Arc<Open> {
     let listener = Arc::new(beanstalk::Listener {
-        server: beanstalk::Server::new(process::info(started)),
+        server: beanstalk::Server::new(process::info(started, config.data.segment_bytes)),
         max_job_size: config.limits.beanstalk_job_bytes,
     });
     Arc::new(move |turn, mailbox| {

@@ -90,7 +90,7 @@ fn stats_of_a_fresh_server() {
          current-workers: 0\ncurrent-waiting: 0\ntotal-connections: 1\npid: 4711\n\
          version: \"lineshaft 0.1.0\"\nrusage-utime: 0.012679\nrusage-stime: 3.000001\nuptime: 2\n\
          binlog-oldest-index: 0\nbinlog-current-index: 0\nbinlog-records-migrated: 0\n\
-         binlog-records-written: 0\nbinlog-max-size: 0\ndraining: false\nid: 000000000000feed\n\
+         binlog-records-written: 0\nbinlog-max-size: 10485760\ndraining: false\nid: 000000000000feed\n\
          hostname: vm\nos: \"#1 SMP\"\nplatform: x86_64\n",
     );
 }

@@ -62,6 +62,7 @@ impl World {
             os: "#1 SMP".to_owned(),
             platform: "x86_64".to_owned(),
             id: 0xfeed,
+            segment_bytes: 10_485_760,
             started: START,
             processor_time: || ProcessorTime { user_us: 12_679, system_us: 3_000_001 },
         };
