@@ -9,12 +9,11 @@ const USAGE: &str = "usage: lineshaft-sim SEED [--steps N] [--trace]
        lineshaft-sim --seeds N [--from S] [--steps N] [--threads N]";
 
 fn main() -> ExitCode {
-    match Request::read(std::env::args().skip(1)) {
-        Some(request) => request.serve(),
-        None => {
-            eprintln!("{USAGE}");
-            ExitCode::from(2)
-        }
+    if let Some(request) = Request::read(std::env::args().skip(1)) {
+        request.serve()
+    } else {
+        eprintln!("{USAGE}");
+        ExitCode::from(2)
     }
 }
 
