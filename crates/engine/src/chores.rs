@@ -1,5 +1,7 @@
 //! Operations that touch many jobs, done in slices so that nobody waits for the whole of them.
 
+use std::collections::BinaryHeap;
+
 use crate::effects::{Effects, Happening};
 use crate::engine::Engine;
 use crate::ids::{JobSlot, Millis, QueueId, SessionId};
@@ -10,8 +12,9 @@ use crate::session::{Manner, Waiting};
 /// A long operation and how far it is.
 #[derive(Debug)]
 pub(crate) enum Chore {
-    /// The jobs that a closed session held go back to their queues.
-    Return { leases: Ordered<(Millis, u64)>, manner: Manner },
+    /// The jobs that a closed session held go back to their queues, those with the highest number
+    /// first.
+    Return { held: BinaryHeap<(u64, JobSlot)>, manner: Manner },
     /// A kick of many jobs.
     Kick { session: SessionId, queue: QueueId, buried: bool, left: u64, kicked: u64 },
 }
@@ -64,7 +67,7 @@ impl Engine {
     /// Does one slice of a chore; true if something is left.
     pub(crate) fn step(&mut self, chore: &mut Chore, effects: &mut Effects) -> bool {
         match chore {
-            Chore::Return { leases, manner } => self.return_slice(leases, *manner, effects),
+            Chore::Return { held, manner } => self.return_slice(held, *manner, effects),
             Chore::Kick { queue, buried, left, kicked, .. } => {
                 let slice = (*left).min(SLICE_JOBS_MAX as u64);
                 let done = self.kick_slice(*queue, *buried, slice, effects);
@@ -91,24 +94,30 @@ impl Engine {
 
     fn return_slice(
         &mut self,
-        leases: &mut Ordered<(Millis, u64)>,
+        held: &mut BinaryHeap<(u64, JobSlot)>,
         manner: Manner,
         effects: &mut Effects,
     ) -> bool {
         for _ in 0..SLICE_JOBS_MAX {
-            let next = match manner {
-                Manner::KeepsPlace => leases.pop_first(),
-                // The newest one goes back first (spec gearman 4.3).
-                Manner::ToTheTail => leases.pop_last(),
-            };
-            let Some(((_, lease), slot)) = next else { return false };
+            let Some((_, slot)) = held.pop() else { return false };
             // While the chore waited for its turn nobody else could end this lease: the holder is
             // gone and its timer with it.
-            let slot = JobSlot(slot);
-            debug_assert_eq!(self.job(slot).lease().map(|held| held.id.0), Some(lease));
             self.end_lease(slot);
             self.lost(slot, manner, effects);
         }
-        !leases.is_empty()
+        !held.is_empty()
+    }
+}
+
+impl Chore {
+    /// The return of these leases: the oldest first where jobs keep their place, so that waiters
+    /// get them as they were handed out; the newest first where they go to the tail (spec gearman
+    /// 4.3).
+    pub(crate) fn return_of(leases: &Ordered<(Millis, u64)>, manner: Manner) -> Self {
+        let numbered = leases.iter().map(|((_, lease), slot)| match manner {
+            Manner::KeepsPlace => (!lease, JobSlot(slot)),
+            Manner::ToTheTail => (lease, JobSlot(slot)),
+        });
+        Self::Return { held: numbered.collect(), manner }
     }
 }

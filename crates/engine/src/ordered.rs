@@ -68,12 +68,6 @@ impl<K: Ord + Copy> Ordered<K> {
         first
     }
 
-    pub(crate) fn pop_last(&mut self) -> Option<(K, u32)> {
-        let last = self.last.back().copied()?;
-        self.remove(last.0);
-        Some(last)
-    }
-
     /// Adds a key that is not there yet.
     pub(crate) fn insert(&mut self, key: K, place: u32) {
         self.len += 1;

@@ -57,7 +57,7 @@ impl Engine {
         for queue in &closed.watched {
             self.queue_mut(*queue).watchers -= 1;
         }
-        let mut returned = Chore::Return { leases: closed.leases, manner: closed.manner };
+        let mut returned = Chore::return_of(&closed.leases, closed.manner);
         if self.step(&mut returned, effects) {
             self.chores.push_back(returned);
         }

@@ -189,6 +189,23 @@ fn a_closed_session_gives_back_all_it_held_and_counts_nothing() {
 }
 
 #[test]
+fn a_closed_session_s_jobs_reach_waiters_in_the_order_they_were_taken() {
+    let mut world = World::new();
+    let holder = world.open();
+    let ids = [1000, 100, 500].map(|ttr_s| world.put(holder, 0, 0, ttr_s));
+    for _ in &ids {
+        world.taken(holder);
+    }
+    let waiters = [world.open(), world.open(), world.open()];
+    for waiter in waiters {
+        world.take(waiter, Patience::Endless);
+    }
+    world.close(holder);
+    let granted: Vec<String> = world.happenings().into_iter().map(|(_, what)| what).collect();
+    assert_eq!(granted, ids.map(|id| format!("granted {id}")), "not by their deadlines");
+}
+
+#[test]
 fn a_long_kick_goes_in_slices_and_tells_the_sum() {
     let mut world = World::new();
     let session = world.open();

@@ -135,21 +135,29 @@ impl Model {
 
     /// The ids that a connection holds with their deadlines, in the order in which they end.
     pub(super) fn held(&self, place: Place) -> Vec<(u64, u64)> {
+        let mut held = self.leases_of(place);
+        held.sort_unstable();
+        held.into_iter().map(|(deadline, _, id)| (deadline, id)).collect()
+    }
+
+    /// The ids that a connection holds, in the order in which it reserved them.
+    pub(super) fn held_as_taken(&self, place: Place) -> Vec<u64> {
+        let mut held = self.leases_of(place);
+        held.sort_unstable_by_key(|(_, lease, _)| *lease);
+        held.into_iter().map(|(_, _, id)| id).collect()
+    }
+
+    /// Deadline, lease number and id of all that a connection holds.
+    fn leases_of(&self, place: Place) -> Vec<(u64, u64, u64)> {
         let Some(serial) = self.conns.get(&place).map(|conn| conn.serial) else {
             return Vec::new();
         };
-        let mut held: Vec<_> = self
-            .jobs
-            .iter()
-            .filter_map(|(id, job)| match job.state {
-                State::Reserved { by, deadline, lease } if by == serial => {
-                    Some((deadline, lease, *id))
-                }
-                _ => None,
-            })
-            .collect();
-        held.sort_unstable();
-        held.into_iter().map(|(deadline, _, id)| (deadline, id)).collect()
+        let jobs = self.jobs.iter();
+        jobs.filter_map(|(id, job)| match job.state {
+            State::Reserved { by, deadline, lease } if by == serial => Some((deadline, lease, *id)),
+            _ => None,
+        })
+        .collect()
     }
 
     pub(super) fn first_deadline(&self, place: Place) -> Option<u64> {

@@ -224,12 +224,12 @@ impl Model {
 
     /// The connection is gone: what it holds goes back, counted as nothing.
     pub(crate) fn close_conn(&mut self, place: Place) {
-        let held = self.held(place);
+        let held = self.held_as_taken(place);
         let Some(conn) = self.conns.remove(&place) else { return };
         if let Reading::Body { .. } = conn.reading {
             self.next_id += 1;
         }
-        self.give_back(held.into_iter().map(|(_, id)| id).collect());
+        self.give_back(held);
         self.drop_tube_if_unwanted(&conn.used);
         for tube in &conn.watched {
             self.drop_tube_if_unwanted(tube);

@@ -118,7 +118,7 @@ fn action(rng: &mut Rng) -> Action {
 fn put(rng: &mut Rng) -> Action {
     let pri = *rng.pick(&[0, 1, 1, 5, 1023, 1024, u32::MAX]);
     // Nothing becomes due during a sequence: the two servers' clocks are not compared.
-    let ttr_s = 1_000;
+    let ttr_s = *rng.pick(&[100, 1_000]);
     let delay_s = *rng.pick(&[0, 0, 0, 0, 1_000, 2_000]);
     let length = rng.below(BODY_BYTES_MAX);
     let body = (0..length).map(|_| char::from(b'a' + rng.below(26) as u8)).collect();
