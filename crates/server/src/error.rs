@@ -109,7 +109,10 @@ fn code_of_open(error: &BrokerError) -> u8 {
     match error {
         BrokerError::Log(log::OpenError::Locked { .. }) => exit::FOLDER_LOCKED,
         BrokerError::Log(log::OpenError::Permission { .. }) => exit::NO_PERMISSION,
-        BrokerError::Log(log::OpenError::Io { .. } | log::OpenError::Full { .. }) => exit::DISK,
+        // A write or sync that fails at the start is as final as one later.
+        BrokerError::Log(
+            log::OpenError::Io { .. } | log::OpenError::Full { .. } | log::OpenError::Failed(_),
+        ) => exit::DISK,
         BrokerError::Log(_) | BrokerError::Meta(_) | BrokerError::Duplicate(_) => {
             exit::DAMAGED_DATA
         }
