@@ -2,6 +2,7 @@
 //!
 //! - [`case`], [`runner`], [`suite`]: conformance cases from `corpus/`, played over a [`wire`].
 //! - [`process`], [`port`], [`tools`]: servers under test, and what a machine may lack.
+//! - [`gearman`]: the same for Gearman, whose cases speak of packets.
 //! - [`client`], [`rng`]: a beanstalk client and seeded random numbers.
 //!
 //! Nothing here is part of the product; only tests depend on it.
@@ -9,6 +10,7 @@
 pub mod block;
 pub mod case;
 pub mod client;
+pub mod gearman;
 pub mod port;
 pub mod process;
 pub mod rng;

@@ -39,13 +39,17 @@ pub struct Program {
     address_style: AddressStyle,
 }
 
-/// How a program takes the address of its beanstalk listener.
+/// How a program takes the address of the listener under test.
 #[derive(Debug, Clone, Copy)]
 enum AddressStyle {
     /// `-l HOST -p PORT`.
     HostAndPort,
     /// `--only --beanstalk HOST:PORT`.
     Listener,
+    /// `-L HOST -p PORT`.
+    ListenAndPort,
+    /// `--only --gearman HOST:PORT`.
+    GearmanListener,
 }
 
 impl Program {
@@ -65,6 +69,16 @@ impl Program {
     /// subcommand and all that comes before `--beanstalk`.
     pub fn serve_under(path: impl Into<PathBuf>, arguments: &[&str]) -> Program {
         Program::new(path, arguments, AddressStyle::Listener)
+    }
+
+    /// The original gearmand, or anything that takes its flags: `path arguments… -L HOST -p PORT`.
+    pub fn like_gearmand(path: impl Into<PathBuf>, arguments: &[&str]) -> Program {
+        Program::new(path, arguments, AddressStyle::ListenAndPort)
+    }
+
+    /// Lineshaft's `serve` with nothing but a Gearman listener.
+    pub fn serve_gearman(path: impl Into<PathBuf>, arguments: &[&str]) -> Program {
+        Program::new(path, &["serve"], AddressStyle::GearmanListener).with(arguments)
     }
 
     fn new(path: impl Into<PathBuf>, arguments: &[&str], address_style: AddressStyle) -> Program {
@@ -144,6 +158,12 @@ impl Program {
             }
             AddressStyle::Listener => {
                 vec!["--only".into(), "--beanstalk".into(), format!("{host}:{port}")]
+            }
+            AddressStyle::ListenAndPort => {
+                vec!["-L".into(), host.to_string(), "-p".into(), port.to_string()]
+            }
+            AddressStyle::GearmanListener => {
+                vec!["--only".into(), "--gearman".into(), format!("{host}:{port}")]
             }
         }
     }

@@ -53,11 +53,18 @@ impl Variables {
         filled
     }
 
-    /// The text of `{placeholder}`: `rep:X:N`, `name+N` or `name`.
+    /// The text of `{placeholder}`: `rep:X:N` or `X*N`, `name+N`, `name-N` or `name`.
     fn value_of(&self, placeholder: &str, show: fn(&str) -> String) -> Option<String> {
         if let Some(repetition) = placeholder.strip_prefix("rep:") {
             let (character, count) = repetition.split_once(':')?;
             return Some(character.repeat(count.parse().ok()?));
+        }
+        if let Some((character, count)) = placeholder.split_once('*') {
+            return Some(character.repeat(count.parse().ok()?));
+        }
+        if let Some((name, less)) = placeholder.split_once('-') {
+            let number: u64 = self.get(name)?.parse().ok()?;
+            return Some(number.checked_sub(less.parse().ok()?)?.to_string());
         }
         if let Some((name, more)) = placeholder.split_once('+') {
             let number: u64 = self.get(name)?.parse().ok()?;
@@ -99,6 +106,7 @@ mod tests {
         variables.set("tube", "t.1".into());
         variables.set("id1", "41".into());
         assert_eq!(variables.fill("use {tube}2 {rep:x:3} {id1+1}"), "use t.12 xxx 42");
+        assert_eq!(variables.fill("{id1-1} {x*3}"), "40 xxx");
         assert_eq!(variables.fill("use a{b\r\n{nobody}"), "use a{b\r\n{nobody}");
         assert_eq!(variables.fill_pattern("{tube}\\d{6}"), "t\\.1\\d{6}");
     }

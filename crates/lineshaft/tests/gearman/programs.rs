@@ -1,0 +1,44 @@
+//! The programs under test: Lineshaft as it was just built, and Debian's gearmand.
+
+use std::path::PathBuf;
+
+use testkit::process::Program;
+use testkit::tools;
+
+/// The original's binary as Debian installs it.
+const REFERENCE: &str = "/usr/sbin/gearmand";
+
+/// Whether `lineshaft serve` has a Gearman listener. While it has none, only the original is tested.
+const SERVED: bool = false;
+
+/// `lineshaft serve` with nothing but a Gearman listener, in memory and with a log; empty while it has no such
+/// listener. The names are for failure messages.
+pub(crate) fn lineshaft() -> Vec<(&'static str, Program)> {
+    if !SERVED {
+        return Vec::new();
+    }
+    vec![("in memory", lineshaft_in_memory()), ("with a log", lineshaft_durable("data"))]
+}
+
+/// `lineshaft serve --memory` with a Gearman listener.
+pub(crate) fn lineshaft_in_memory() -> Program {
+    Program::serve_gearman(lineshaft_path(), &["--memory"])
+}
+
+/// `lineshaft serve` with its data in `folder` of the server's own, and a Gearman listener.
+pub(crate) fn lineshaft_durable(folder: &str) -> Program {
+    Program::serve_gearman(lineshaft_path(), &["--data", folder])
+}
+
+/// The original; `None` when it is not installed and the test may be skipped.
+pub(crate) fn reference() -> Option<Program> {
+    let path = tools::find_or_skip(REFERENCE)?;
+    // It runs in a folder of its own, where the file with its process id goes, and it complains on stderr.
+    Some(Program::like_gearmand(path, &["-l", "stderr", "-P", "gearmand.pid"]))
+}
+
+/// Lineshaft's binary. `LINESHAFT_BIN` names another one, such as a release build.
+fn lineshaft_path() -> PathBuf {
+    let built = || env!("CARGO_BIN_EXE_lineshaft").into();
+    std::env::var_os("LINESHAFT_BIN").map_or_else(built, PathBuf::from)
+}

@@ -1,0 +1,16 @@
+//! The conformance cases against the original: they must describe what it does, not what we think.
+
+use anyhow::Result;
+use testkit::gearman::case::read_cases;
+use testkit::gearman::suite;
+
+use crate::programs;
+
+#[test]
+fn the_original_passes_every_case() -> Result<()> {
+    let Some(program) = programs::reference() else { return Ok(()) };
+    let server = program.start()?;
+    let cases = read_cases("cases.jsonl")?;
+    suite::play(&cases, "c", server.address(), |_| true).assert_all_passed();
+    Ok(())
+}

@@ -1,0 +1,284 @@
+//! Plays one Gearman case over a wire and says precisely where it went wrong.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, bail, ensure};
+use regex::bytes::{Regex, RegexBuilder};
+
+use super::case::{Case, Magic, Matcher, PacketPattern, PacketText, Step, Tests};
+use super::packet::{Packet, REQUEST, RESPONSE};
+use crate::text::{Variables, latin1_bytes, latin1_text, shown};
+use crate::wire::{ConnectionId, Received, Wire};
+
+/// How long a step waits for what it expects.
+const PATIENCE_MS: u64 = 4_000;
+
+/// What a case needs to know from outside.
+#[derive(Debug, Clone)]
+pub struct Surroundings {
+    /// Distinguishes the case's functions and unique keys from those of every other case on the same
+    /// server; at most 50 letters, digits and dashes.
+    pub tag: String,
+    /// Unix time, in milliseconds, at which the wire's clock showed zero: for `{now+N}`.
+    pub unix_ms_at_zero: u64,
+}
+
+/// Plays `case` with fresh connections, and hangs up all of them whatever the outcome.
+pub fn run_case(wire: &mut dyn Wire, case: &Case, surroundings: &Surroundings) -> Result<()> {
+    let mut variables = Variables::default();
+    for (name, letter) in [("func", 'f'), ("func2", 'g'), ("func3", 'h'), ("uniq", 'u')] {
+        variables.set(name, format!("{letter}_{}", surroundings.tag));
+    }
+    let unix_ms_at_zero = surroundings.unix_ms_at_zero;
+    let mut run = Run { wire, variables, connections: BTreeMap::new(), unix_ms_at_zero };
+    let outcome = run.play(case);
+    for connection in run.connections.values() {
+        run.wire.close(connection.id);
+    }
+    outcome
+}
+
+/// A case being played.
+struct Run<'a> {
+    wire: &'a mut dyn Wire,
+    variables: Variables,
+    connections: BTreeMap<String, Connection>,
+    unix_ms_at_zero: u64,
+}
+
+/// A named connection of a case.
+struct Connection {
+    id: ConnectionId,
+    /// Arrived, and not yet expected by a step.
+    unread: Vec<u8>,
+    ended: bool,
+}
+
+impl Run<'_> {
+    fn play(&mut self, case: &Case) -> Result<()> {
+        for (index, step) in case.steps.iter().enumerate() {
+            self.step(step).with_context(|| format!("step {} {}", index + 1, summary(step)))?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, step: &Step) -> Result<()> {
+        if step.sleep_ms > 0 {
+            self.wire.advance(step.sleep_ms);
+        }
+        let unix_ms = self.unix_ms_at_zero + self.wire.now_ms();
+        self.variables.set("now", (unix_ms / 1_000).to_string());
+        let Some(name) = &step.conn else { return Ok(()) };
+        if !self.connections.contains_key(name) {
+            let id = self.wire.connect()?;
+            let fresh = Connection { id, unread: Vec::new(), ended: false };
+            self.connections.insert(name.clone(), fresh);
+        }
+        // Taken out for the step, so that the variables can change meanwhile.
+        let mut connection = self.connections.remove(name).expect("it was just made sure of");
+        let outcome = self.step_on(&mut connection, step);
+        if step.close && outcome.is_ok() {
+            self.wire.close(connection.id);
+        } else {
+            self.connections.insert(name.clone(), connection);
+        }
+        outcome
+    }
+
+    fn step_on(&mut self, connection: &mut Connection, step: &Step) -> Result<()> {
+        self.send(connection, step)?;
+        let deadline_ms = self.wire.now_ms() + PATIENCE_MS;
+        if let Some(wanted) = &step.expect_packet {
+            self.expect_packet(connection, wanted, deadline_ms)?;
+        }
+        if let Some(pattern) = &step.expect_text_regex {
+            self.expect_text(connection, pattern, deadline_ms)?;
+        }
+        if let Some(quiet_ms) = step.expect_nothing_ms {
+            let quiet_until_ms = self.wire.now_ms() + quiet_ms;
+            connection.fill_until(self.wire, quiet_until_ms, |c| !c.unread.is_empty());
+            ensure!(!connection.ended, "wanted silence, but the server hung up");
+            ensure!(
+                connection.unread.is_empty(),
+                "wanted silence, got {}",
+                shown(&connection.unread)
+            );
+        }
+        if step.expect_close {
+            connection.fill_until(self.wire, deadline_ms, |_| false);
+            ensure!(connection.ended, "wanted the server to hang up, it did not");
+            let no_bytes = step.discard || connection.unread.is_empty();
+            ensure!(no_bytes, "wanted only an end, got {}", shown(&connection.unread));
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, connection: &mut Connection, step: &Step) -> Result<()> {
+        let mut bytes = Vec::new();
+        if let Some(PacketText(magic, kind, arguments)) = &step.send_packet {
+            let fill = |argument: &String| latin1_bytes(&self.variables.fill(argument));
+            let arguments: Vec<Vec<u8>> = arguments.iter().map(fill).collect();
+            let packet = Packet { magic: magic.bytes(), kind: *kind, body: arguments.join(&0) };
+            bytes.extend(packet.bytes());
+        }
+        if let Some(text) = &step.send {
+            bytes.extend(latin1_bytes(&self.variables.fill(text)));
+        }
+        if let Some(digits) = &step.send_hex {
+            bytes.extend(bytes_of_hex(digits)?);
+        }
+        // A server may hang up before it has read everything; then a later step says whether it may.
+        if !bytes.is_empty() && self.wire.send(connection.id, &bytes).is_err() {
+            connection.ended = true;
+        }
+        Ok(())
+    }
+
+    fn expect_packet(
+        &mut self,
+        connection: &mut Connection,
+        wanted: &PacketPattern,
+        deadline_ms: u64,
+    ) -> Result<()> {
+        let PacketPattern(magic, kind, matchers) = wanted;
+        let packet = loop {
+            if let Some(packet) = Packet::take(&mut connection.unread) {
+                break packet;
+            }
+            let length_before = connection.unread.len();
+            connection.fill_until(self.wire, deadline_ms, |c| c.unread.len() > length_before);
+            if connection.unread.len() == length_before {
+                bail!("wanted a packet, got {}", connection.shown());
+            }
+        };
+        let body = shown(&packet.body);
+        ensure!(packet.magic == magic.bytes(), "wrong magic {:?}, body {body}", packet.magic);
+        ensure!(packet.kind == *kind, "wanted type {kind}, got {}, body {body}", packet.kind);
+        if matchers.is_empty() {
+            ensure!(packet.body.is_empty(), "wanted an empty body, got {body}");
+        }
+        let arguments = packet.arguments(matchers.len());
+        ensure!(
+            arguments.len() == matchers.len(),
+            "wanted {} arguments, got {body}",
+            matchers.len()
+        );
+        for (index, (matcher, argument)) in matchers.iter().zip(arguments).enumerate() {
+            self.match_argument(matcher, argument)
+                .with_context(|| format!("argument {index} of {body}"))?;
+        }
+        Ok(())
+    }
+
+    fn match_argument(&mut self, matcher: &Matcher, argument: &[u8]) -> Result<()> {
+        let Tests { regex, same_as, not_same_as, capture } = match matcher {
+            Matcher::Text(text) => {
+                let wanted = latin1_bytes(&self.variables.fill(text));
+                ensure!(wanted == argument, "wanted {}, got {}", shown(&wanted), shown(argument));
+                return Ok(());
+            }
+            Matcher::Tests(tests) => tests,
+        };
+        let text = latin1_text(argument);
+        if let Some(regex) = regex {
+            let pattern = pattern(&format!("^(?:{})$", self.variables.fill_pattern(regex)))?;
+            ensure!(pattern.is_match(argument), "wanted /{regex}/, got {}", shown(argument));
+        }
+        if let Some(name) = same_as {
+            let wanted = self.variables.get(name);
+            ensure!(wanted == Some(&text), "wanted {name} = {wanted:?}, got {}", shown(argument));
+        }
+        if let Some(name) = not_same_as {
+            let unwanted = self.variables.get(name) == Some(&text);
+            ensure!(!unwanted, "wanted other than {name}, got {}", shown(argument));
+        }
+        if let Some(name) = capture {
+            self.variables.set(name, text);
+        }
+        Ok(())
+    }
+
+    fn expect_text(
+        &mut self,
+        connection: &mut Connection,
+        wanted: &str,
+        deadline_ms: u64,
+    ) -> Result<()> {
+        let pattern = pattern(&format!("^(?:{})", self.variables.fill_pattern(wanted)))?;
+        connection.fill_until(self.wire, deadline_ms, |c| pattern.is_match(&c.unread));
+        let Some(groups) = pattern.captures(&connection.unread) else {
+            bail!("wanted /{pattern}/, got {}", connection.shown());
+        };
+        for name in pattern.capture_names().flatten() {
+            if let Some(group) = groups.name(name) {
+                self.variables.set(name, latin1_text(group.as_bytes()));
+            }
+        }
+        let matched_bytes = groups.get(0).expect("group 0 is the whole match").end();
+        connection.unread.drain(..matched_bytes);
+        Ok(())
+    }
+}
+
+impl Connection {
+    /// Reads until `enough`, the end of the connection or the deadline.
+    fn fill_until(
+        &mut self,
+        wire: &mut dyn Wire,
+        deadline_ms: u64,
+        enough: impl Fn(&Connection) -> bool,
+    ) {
+        while !self.ended && !enough(self) {
+            let left_ms = deadline_ms.saturating_sub(wire.now_ms());
+            match wire.receive(self.id, left_ms) {
+                Received::Bytes(bytes) => self.unread.extend_from_slice(&bytes),
+                Received::End => self.ended = true,
+                Received::Nothing if left_ms == 0 => return,
+                Received::Nothing => {}
+            }
+        }
+    }
+
+    /// What has arrived, for failure messages.
+    fn shown(&self) -> String {
+        let ending = if self.ended { " and the end of the connection" } else { "" };
+        format!("{}{ending}", shown(&self.unread))
+    }
+}
+
+impl Magic {
+    fn bytes(self) -> [u8; 4] {
+        match self {
+            Magic::Req => REQUEST,
+            Magic::Res => RESPONSE,
+        }
+    }
+}
+
+/// A pattern over bytes, in which a dot matches any byte.
+fn pattern(pattern: &str) -> Result<Regex> {
+    RegexBuilder::new(pattern)
+        .unicode(false)
+        .dot_matches_new_line(true)
+        .build()
+        .with_context(|| format!("the pattern {pattern}"))
+}
+
+fn bytes_of_hex(digits: &str) -> Result<Vec<u8>> {
+    ensure!(digits.is_ascii() && digits.len().is_multiple_of(2), "odd digits {digits}");
+    let byte = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).context("digits");
+    (0..digits.len()).step_by(2).map(byte).collect()
+}
+
+/// The acting part of a step, for failure messages.
+fn summary(step: &Step) -> String {
+    let conn = step.conn.as_deref().unwrap_or("-");
+    match (&step.send_packet, &step.send, &step.expect_packet) {
+        (Some(PacketText(_, kind, arguments)), ..) => {
+            format!("({conn} sends packet {kind} {})", shown(arguments.join("\0").as_bytes()))
+        }
+        (_, Some(text), _) => format!("({conn} sends {})", shown(text.as_bytes())),
+        (.., Some(PacketPattern(_, kind, _))) => format!("({conn} expects packet {kind})"),
+        _ => format!("({conn})"),
+    }
+}

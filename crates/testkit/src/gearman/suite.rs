@@ -1,0 +1,58 @@
+//! Plays many Gearman cases side by side against one server and gathers every failure.
+
+use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::case::Case;
+use super::runner::{Surroundings, run_case};
+use crate::socket::SocketWire;
+use crate::suite::Outcome;
+use crate::wire::Wire;
+
+/// Cases that wait take no processor time, so many more than the machine has cores run at once.
+const CASES_AT_ONCE: usize = 16;
+
+/// Plays all cases that `choose` names against the server at `address`. On one server, every call needs
+/// a `name` of its own, of at most 20 letters: the cases' functions and keys hold it.
+///
+/// The environment variable `LINESHAFT_CASE` narrows the choice to names that contain its value.
+pub fn play(
+    cases: &[Case],
+    name: &str,
+    address: SocketAddr,
+    choose: impl Fn(&Case) -> bool,
+) -> Outcome {
+    let narrowed = std::env::var("LINESHAFT_CASE").unwrap_or_default();
+    let chosen: Vec<(usize, &Case)> = cases
+        .iter()
+        .enumerate()
+        .filter(|(_, case)| choose(case) && case.name.contains(&narrowed))
+        .collect();
+    let next = AtomicUsize::new(0);
+    let failures = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..CASES_AT_ONCE.min(chosen.len()) {
+            scope.spawn(|| {
+                while let Some(&(index, case)) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if let Err(reason) = play_one(case, format!("{name}{index}"), address) {
+                        let mut failures = failures.lock().expect("no holder panics");
+                        failures.push((case.name.clone(), reason));
+                    }
+                }
+            });
+        }
+    });
+    let mut failures = failures.into_inner().expect("no holder panicked");
+    failures.sort();
+    Outcome { played: chosen.len(), failures }
+}
+
+fn play_one(case: &Case, tag: String, address: SocketAddr) -> Result<(), String> {
+    let mut wire = SocketWire::new(address);
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is set");
+    let unix_ms_at_zero = unix.as_millis() as u64 - wire.now_ms();
+    let surroundings = Surroundings { tag, unix_ms_at_zero };
+    run_case(&mut wire, case, &surroundings).map_err(|error| format!("{error:#}"))
+}
