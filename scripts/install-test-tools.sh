@@ -10,6 +10,7 @@ set -euo pipefail
 
 cd "$(dirname "$0")/.."
 readonly clients=crates/lineshaft/tests/clients/beanstalk
+readonly gearman_clients=crates/lineshaft/tests/clients/gearman
 readonly tools=target/test-tools
 
 # program:package, looked up by program because that is what the tests start.
@@ -22,11 +23,17 @@ readonly programs=(
   faketime:faketime           # moves the clock
   mkfs.ext4:e2fsprogs         # file systems of the power-failure test
   python3:python3
+  gearmand:gearman-job-server # the original, for comparisons
+  gearman:gearman-tools
+  cc:gcc                      # builds the test's program on libgearman
 )
 # file:package, for packages without a program.
 readonly files=(
   /usr/share/php/Pheanstalk/autoload.php:php-pda-pheanstalk
   /usr/share/doc/ruby-beaneater:ruby-beaneater
+  /usr/include/libgearman/gearman.h:libgearman-dev
+  /usr/share/doc/php-gearman:php-gearman
+  /usr/share/perl5/Gearman/Client.pm:libgearman-client-perl
 )
 # With versions that the pinned compiler builds; a later one that is there already will do.
 readonly cargo_tools=(cargo-nextest@0.9.143 cargo-deny@0.20.2 cargo-machete@0.9.2)
@@ -80,7 +87,7 @@ install_packages() {
   local package
   for package in "${packages[@]}"; do
     case $package in
-      beanstalkd | redis-server) stop_service "$package" ;;
+      beanstalkd | redis-server | gearman-job-server) stop_service "$package" ;;
     esac
   done
 }
@@ -92,24 +99,27 @@ up_to_date() {
   [[ -f $stamp && $(cat "$@" | sha256sum) == $(<"$stamp") ]]
 }
 
+# The first argument is the folder that names the clients, the second the one that gets them.
 install_python_clients() {
-  local wanted=$clients/python/requirements.txt stamp=$tools/python/.installed
+  local wanted=$1/python/requirements.txt target=$2/python
+  local stamp=$target/.installed
   ! up_to_date "$stamp" "$wanted" || return 0
-  say "installing Python clients"
-  rm -rf "$tools/python"
-  python3 -m venv "$tools/python"
-  "$tools/python/bin/pip" install --quiet --disable-pip-version-check --requirement "$wanted"
+  say "installing Python clients of $1"
+  rm -rf "$target"
+  python3 -m venv "$target"
+  "$target/bin/pip" install --quiet --disable-pip-version-check --requirement "$wanted"
   sha256sum <"$wanted" >"$stamp"
 }
 
 install_node_clients() {
-  local wanted=("$clients/node/package.json" "$clients/node/package-lock.json") stamp=$tools/node/.installed
+  local wanted=("$1/node/package.json" "$1/node/package-lock.json") target=$2/node
+  local stamp=$target/.installed
   ! up_to_date "$stamp" "${wanted[@]}" || return 0
-  say "installing Node clients"
-  rm -rf "$tools/node"
-  mkdir -p "$tools/node"
-  cp "${wanted[@]}" "$tools/node/"
-  (cd "$tools/node" && npm ci --silent --no-audit --no-fund --ignore-scripts --omit=optional)
+  say "installing Node clients of $1"
+  rm -rf "$target"
+  mkdir -p "$target"
+  cp "${wanted[@]}" "$target/"
+  (cd "$target" && npm ci --silent --no-audit --no-fund --ignore-scripts --omit=optional)
   cat "${wanted[@]}" | sha256sum >"$stamp"
 }
 
@@ -141,8 +151,10 @@ main() {
       ;;
   esac
   install_packages
-  install_python_clients
-  install_node_clients
+  install_python_clients "$clients" "$tools"
+  install_node_clients "$clients" "$tools"
+  install_python_clients "$gearman_clients" "$tools/gearman"
+  install_node_clients "$gearman_clients" "$tools/gearman"
   install_rust_clients
   [[ $with_cargo_tools == no ]] || install_cargo_tools
 }
