@@ -1,5 +1,7 @@
 //! A queue: its jobs by state, who waits for them, and why it exists.
 
+use smallvec::SmallVec;
+
 use crate::ids::Millis;
 use crate::job::State;
 use crate::ordered::Ordered;
@@ -108,7 +110,7 @@ pub(crate) struct Pause {
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Queue {
-    pub(crate) name: Box<[u8]>,
+    pub(crate) name: SmallVec<[u8; 24]>,
     /// Sessions whose puts go here.
     pub(crate) users: u32,
     /// Sessions that take from here.
@@ -143,7 +145,7 @@ pub(crate) struct Queue {
 impl Queue {
     pub(crate) fn new(name: &[u8], age_rank: u64) -> Self {
         Self {
-            name: name.into(),
+            name: SmallVec::from_slice(name),
             users: 0,
             watchers: 0,
             puts: 0,

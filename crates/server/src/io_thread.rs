@@ -328,7 +328,9 @@ impl IoThread {
     fn send(&mut self) {
         let released = self.shared.broker.released();
         let mut touched = mem::take(&mut self.touched);
-        for place in touched.drain(..) {
+        // Who was touched last goes first: a consumer that waited for the job, before the producer
+        // who only waits to hear that it was put.
+        for place in touched.drain(..).rev() {
             let Some(connection) = self.connections.get(place) else { continue };
             connection.in_touched = false;
             if connection.phase == Phase::Lingering {
