@@ -224,7 +224,8 @@ mod tests {
         terminal.draw(|frame| view.draw(frame)).unwrap();
         let buffer = terminal.backend().buffer();
         let width = usize::from(buffer.area.width);
-        let symbols: Vec<&str> = buffer.content().iter().map(|cell| cell.symbol()).collect();
+        let symbols: Vec<&str> =
+            buffer.content().iter().map(ratatui::buffer::Cell::symbol).collect();
         symbols.chunks(width).map(|line| line.concat().trim_end().to_owned()).collect()
     }
 
