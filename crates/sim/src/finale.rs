@@ -31,6 +31,7 @@ impl World {
         }
         self.settle_log()?;
         self.model.may_refuse = false;
+        self.check_disk_use()?;
         let client = Client::new(&mut self.rng);
         self.connect(client)?;
         let admitted = if self.model.is_draining { "DRAINING" } else { "INSERTED" };
@@ -50,11 +51,8 @@ impl World {
             }
         }
         self.check_deeply()?;
-        if self.is_durable() {
-            self.settle_log()?;
-            self.check_disk_use()?;
-        }
-        Ok(())
+        self.settle_log()?;
+        self.check_disk_use()
     }
 
     fn expect(&mut self, command: &str, word: &str) -> Checked {

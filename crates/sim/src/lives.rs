@@ -124,7 +124,8 @@ impl World {
             }
             if !self.cellar.is_full {
                 // The reserve of a full disk is of no use to a log that wants other segments.
-                self.cellar.segment_bytes = *self.rng.pick(self.plan.segment_bytes);
+                let segment_bytes = *self.rng.pick(self.plan.segment_bytes);
+                self.cellar.set_segment_bytes(segment_bytes);
             }
             let options = self.cellar.options(sync);
             let opened = Broker::open(options, Millis(wall));

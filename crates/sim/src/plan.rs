@@ -75,7 +75,7 @@ impl Plan {
         let plan = Self {
             storage,
             clients_max: rng.between(1, 8),
-            tubes: rng.between(1, 4),
+            tubes: rng.between(1, 6),
             max_job_size,
             body_bytes: if heavy { 12_000 } else { *rng.pick(&[1, 20, 300, 2000]) },
             pipeline: *rng.pick(&[1, 3, 12]),

@@ -31,6 +31,8 @@ pub(crate) struct Cellar {
     segment: u32,
     /// The size that segments have in this life.
     pub(crate) segment_bytes: u64,
+    /// The largest of all lives: files keep their sizes.
+    pub(crate) segment_bytes_max: u64,
     pub(crate) is_full: bool,
     /// Trouble was planned for a call of the disk.
     pub(crate) is_disturbed: bool,
@@ -56,6 +58,7 @@ impl Cellar {
             written: VecDeque::new(),
             segment: 0,
             segment_bytes: plan.segment_bytes[0],
+            segment_bytes_max: plan.segment_bytes[0],
             is_full: false,
             is_disturbed: false,
         }

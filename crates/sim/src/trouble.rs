@@ -1,7 +1,7 @@
 //! What the world does to the disk.
 
 use crate::Checked;
-use crate::plan::SEGMENT_BYTES_MAX;
+use crate::model::Job;
 use crate::steps::Step;
 use crate::storage::Cellar;
 use crate::world::World;
@@ -14,9 +14,12 @@ const READS_AHEAD_MAX: u64 = 4;
 /// Bytes of the disk beyond what is used when it is called full.
 const LAST_BYTES_MAX: u64 = 300_000;
 
-/// With nothing in it the log keeps this many segments of the least size: the one that is written,
-/// the next, and the reserve for reclaim and for ends of jobs.
-const SEGMENTS_OF_EMPTY_LOG_MAX: u64 = 6;
+/// Besides twice what lives, the log has the segment that is written, the next, and the reserve
+/// for reclaim and for ends of jobs.
+const SEGMENTS_BESIDES_LIVE_MAX: u64 = 5;
+
+/// What a job's entry and index take besides its body, at most.
+const ENTRY_OVERHEAD_BYTES_MAX: u64 = 200;
 
 impl World {
     /// Power fails, or a call fails, at some call to come.
@@ -54,19 +57,33 @@ impl World {
         }
     }
 
+    /// After reclaim has done all that it wants to: files are bounded by what lives.
     pub(crate) fn check_disk_use(&self) -> Checked {
+        let live = |job: &Job| job.body.len() as u64 + ENTRY_OVERHEAD_BYTES_MAX;
+        let live_bytes: u64 = self.model.jobs.values().map(live).sum();
         let used = self.cellar.disk.used();
-        let bound = SEGMENTS_OF_EMPTY_LOG_MAX * SEGMENT_BYTES_MAX;
+        let biggest = u64::from(self.plan.max_job_size) + ENTRY_OVERHEAD_BYTES_MAX;
+        // An entry that is too big for a segment has one of its own, which may be the newest.
+        let own = if biggest > self.cellar.segment_bytes_max / 2 { 2 * biggest } else { 0 };
+        let bound = own
+            + 2 * live_bytes
+            + live_bytes / 16
+            + SEGMENTS_BESIDES_LIVE_MAX * self.cellar.segment_bytes_max;
         if used <= bound {
             Ok(())
         } else {
             let files = self.cellar.disk.names();
-            Err(format!("an empty log takes {used} bytes, more than {bound}: {files:?}"))
+            Err(format!("{live_bytes} live bytes take {used}, more than {bound}: {files:?}"))
         }
     }
 }
 
 impl Cellar {
+    pub(crate) fn set_segment_bytes(&mut self, bytes: u64) {
+        self.segment_bytes = bytes;
+        self.segment_bytes_max = self.segment_bytes_max.max(bytes);
+    }
+
     /// A new process begins, and no trouble is planned for it.
     pub(crate) fn undisturb(&mut self) {
         self.is_disturbed = false;

@@ -39,6 +39,8 @@ enum Habit {
     Producer,
     Worker,
     Admin,
+    /// Goes from tube to tube, so that tubes vanish and come again.
+    Wanderer,
     Anything,
 }
 
@@ -78,6 +80,20 @@ impl Habit {
                 (6, "use"),
                 (8, "delete"),
                 (6, "put"),
+            ],
+            Habit::Wanderer => &[
+                (14, "use"),
+                (8, "watch"),
+                (8, "ignore"),
+                (10, "put"),
+                (14, "delete"),
+                (6, "peek-ready"),
+                (3, "peek-delayed"),
+                (3, "peek-buried"),
+                (6, "kick"),
+                (10, "reserve-with-timeout"),
+                (4, "stats-tube"),
+                (2, "list-tubes"),
             ],
             Habit::Anything => &[
                 (20, "put"),
@@ -126,6 +142,7 @@ impl Client {
                 Habit::Worker,
                 Habit::Worker,
                 Habit::Admin,
+                Habit::Wanderer,
                 Habit::Anything,
             ]),
             is_slow: rng.one_in(6),
@@ -236,7 +253,7 @@ impl Client {
 }
 
 fn tube(plan: &Plan, rng: &mut Rng) -> &'static str {
-    let names = ["default", "a", "b-2", "(c)"];
+    let names = ["default", "a", "b-2", "(c)", "d/e", "f.$;+_"];
     names[rng.below(plan.tubes) as usize]
 }
 
