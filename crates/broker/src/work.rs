@@ -2,7 +2,8 @@
 //! are submitted for their outcome.
 
 use engine::{
-    GrabOrder, JobId, Manner, News, NotFound, Outlook, QueueFull, QueueId, SessionId, Submit, Tags,
+    GrabOrder, JobId, Manner, News, NotFound, Outlook, QueueFacts, QueueFull, QueueId, SessionId,
+    Submit, Tags,
 };
 use log::Position;
 
@@ -189,6 +190,12 @@ impl Turn<'_> {
         limited.map(|()| after).map_err(|NotFound| Refusal::NotFound(after))
     }
 
+    /// Whether the queue of this name is kept, and its limits; if it exists.
+    pub fn queue_facts(&self, name: &[u8]) -> Option<QueueFacts> {
+        let engine = &self.core.engine;
+        engine.queue_id(name).map(|queue| engine.queue_facts(queue))
+    }
+
     fn after_named(&self, name: &[u8]) -> Position {
         let queue: Option<QueueId> = self.core.engine.queue_id(name);
         queue.map_or(Position::default(), |queue| self.core.ledger.after_queue(queue))
@@ -203,5 +210,17 @@ impl Turn<'_> {
             let tags = engine.tags(slot).unwrap_or_default();
             (engine.id_of(slot), tags, failures, engine.is_durable(slot))
         })
+    }
+
+    // --- Settings ---
+
+    /// How many sleeping workers one job wakes; 0, as at the start, for all.
+    pub fn set_wake_max(&mut self, wake_max: u32) {
+        self.core.engine.set_wake_max(wake_max);
+    }
+
+    /// Submitted jobs fail after so many lost attempts; 0, as at the start, for never.
+    pub fn set_attempts_max(&mut self, attempts_max: u32) {
+        self.core.engine.set_attempts_max(attempts_max);
     }
 }

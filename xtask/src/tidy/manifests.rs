@@ -9,11 +9,12 @@ use super::{Report, Tree};
 
 /// Which of the house's crates each crate may name in `[dependencies]`. Development dependencies are
 /// free: tests may use what they like.
-const LAYERS: [(&str, &[&str]); 9] = [
+const LAYERS: [(&str, &[&str]); 10] = [
     ("engine", &[]),
     ("log", &[]),
     ("broker", &["engine", "log"]),
     ("beanstalk", &["broker"]),
+    ("gearman", &["broker"]),
     ("server", &["beanstalk", "broker", "log"]),
     ("lineshaft", &["server", "broker", "log", "bench"]),
     ("bench", &[]),
@@ -22,7 +23,7 @@ const LAYERS: [(&str, &[&str]); 9] = [
 ];
 
 /// Crates without clock, threads, sockets, files and randomness: same inputs, same outputs.
-const PURE: [&str; 2] = ["engine", "beanstalk"];
+const PURE: [&str; 3] = ["engine", "beanstalk", "gearman"];
 
 /// What a pure crate has no use for, development dependencies included.
 const IMPURE: [&str; 11] = [

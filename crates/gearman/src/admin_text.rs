@@ -1,0 +1,165 @@
+//! The text commands, which people and monitoring send (spec gearman 5). Some replies end in LF, some
+//! in CR LF, as in the original.
+
+use broker::{Outbox, Position, Refusal, Turn};
+
+use crate::commands::{after, visible};
+use crate::listings;
+use crate::number::leading_integer;
+use crate::reply::AT_ONCE;
+use crate::session::Session;
+
+/// Most words of a line; a further one ends the connection.
+const WORDS_MAX: usize = 5;
+
+const OK: &[u8] = b"OK\r\n";
+const UNKNOWN_JOB: &[u8] = b"ERR UNKNOWN_JOB\r\n";
+const UNKNOWN_ERROR: &[u8] = b"ERR UNKNOWN_ERROR\r\n";
+const UNKNOWN_SHOW_ARGUMENTS: &[u8] = b"ERR UNKNOWN_SHOW_ARGUMENTS\r\n";
+const FUNCTION_IN_USE: &[u8] = b"ERR there are still connected workers or executing clients\r\n";
+const FUNCTION_NOT_FOUND: &[u8] = b"ERR function not found\r\n";
+
+/// A reply, and what it waits for.
+type Answer = (Position, Vec<u8>);
+
+impl Session {
+    /// Deals with a line, without its end.
+    pub(crate) fn execute_line(&mut self, line: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        let words = words(line);
+        if words.len() > WORDS_MAX {
+            return self.end(turn);
+        }
+        let (after, text) = self.answer(&words, turn);
+        outbox.reply(after, &text);
+    }
+
+    fn answer(&self, words: &[&[u8]], turn: &mut Turn<'_>) -> Answer {
+        let [command, arguments @ ..] = words else { return (AT_ONCE, unknown_command(b"")) };
+        let options = &self.server.options;
+        let text = match &command.to_ascii_lowercase()[..] {
+            b"version" => format!("OK {}\n", options.version).into_bytes(),
+            b"getpid" => format!("OK {}\n", options.pid).into_bytes(),
+            b"verbose" => format!("OK {}\n", options.verbosity).into_bytes(),
+            b"workers" => listings::workers(&self.server.connections(), turn),
+            b"status" => listings::status(turn),
+            b"prioritystatus" => listings::priority_status(turn),
+            b"show" => self.show(arguments, turn),
+            b"maxqueue" => return max_queue(arguments, turn),
+            b"create" => return create(arguments, turn),
+            b"drop" => return drop_function(arguments, turn),
+            b"cancel" => return self.cancel(arguments, turn),
+            _ => unknown_command(command),
+        };
+        (AT_ONCE, text)
+    }
+
+    fn show(&self, arguments: &[&[u8]], turn: &Turn<'_>) -> Vec<u8> {
+        let is = |word: &[u8], wanted: &str| word.eq_ignore_ascii_case(wanted.as_bytes());
+        match arguments {
+            [] => unknown_command(b"show"),
+            [jobs] if is(jobs, "jobs") => listings::jobs(&self.server.prefix, turn),
+            [unique, jobs] if is(unique, "unique") && is(jobs, "jobs") => {
+                listings::unique_jobs(turn)
+            }
+            _ => UNKNOWN_SHOW_ARGUMENTS.to_vec(),
+        }
+    }
+
+    /// The job is gone at once, also from the hands of a worker, and its clients with it. (The
+    /// original keeps it until a worker comes to it or ends it.)
+    fn cancel(&self, arguments: &[&[u8]], turn: &mut Turn<'_>) -> Answer {
+        let [what, handle, more @ ..] = arguments else {
+            return (AT_ONCE, unknown_command(b"cancel"));
+        };
+        if !what.eq_ignore_ascii_case(b"job") || !more.is_empty() {
+            return (AT_ONCE, UNKNOWN_ERROR.to_vec());
+        }
+        let Some(id) = self.server.prefix.parse(handle) else {
+            return (AT_ONCE, UNKNOWN_JOB.to_vec());
+        };
+        match turn.cancel(id) {
+            Ok(after) => (after, OK.to_vec()),
+            Err(refusal) => (after(refusal), UNKNOWN_JOB.to_vec()),
+        }
+    }
+}
+
+/// Splits a line at spaces. A line that begins with one has an empty first word.
+fn words(line: &[u8]) -> Vec<&[u8]> {
+    let mut parts = line.split(|byte| *byte == b' ');
+    let first = parts.next().unwrap_or_default();
+    let others = parts.filter(|word| !word.is_empty());
+    // One more than allowed is enough to see that there are too many.
+    [first].into_iter().chain(others).map(visible).take(WORDS_MAX + 1).collect()
+}
+
+fn unknown_command(command: &[u8]) -> Vec<u8> {
+    [&b"ERR UNKNOWN_COMMAND Unknown+server+command"[..], command, b"\r\n"].concat()
+}
+
+fn incomplete(command: &str) -> Answer {
+    let text = "An+incomplete+set+of+arguments+was+sent+to+this+command+";
+    (AT_ONCE, format!("ERR INVALID_ARGUMENTS {text}{command}\r\n").into_bytes())
+}
+
+/// The name in `function NAME`. Further words are not ignored here.
+fn function_name<'a>(arguments: &[&'a [u8]]) -> Option<&'a [u8]> {
+    match arguments {
+        [what, name] if what.eq_ignore_ascii_case(b"function") => Some(name),
+        _ => None,
+    }
+}
+
+/// One number limits all priorities; of two, the third is not limited.
+fn max_queue(arguments: &[&[u8]], turn: &mut Turn<'_>) -> Answer {
+    let limit = |text: &&[u8]| u32::try_from(leading_integer(text).max(0)).unwrap_or(u32::MAX);
+    let (function, limits) = match arguments {
+        [] => return incomplete("maxqueue"),
+        [function] => (function, [0; 3]),
+        [function, all] => (function, [limit(all); 3]),
+        [function, high, normal] => (function, [limit(high), limit(normal), 0]),
+        [function, high, normal, low, ..] => (function, [limit(high), limit(normal), limit(low)]),
+    };
+    match turn.limit_queue(function, limits) {
+        Ok(after) | Err(Refusal::NotFound(after)) => (after, OK.to_vec()),
+        Err(Refusal::Full) => (AT_ONCE, OK.to_vec()),
+    }
+}
+
+fn create(arguments: &[&[u8]], turn: &mut Turn<'_>) -> Answer {
+    let Some(name) = function_name(arguments) else { return incomplete("create") };
+    (turn.create_queue(name), OK.to_vec())
+}
+
+/// Queued jobs go with the function, and their clients hear that they failed. (The original leaves
+/// them where nobody finds them.)
+fn drop_function(arguments: &[&[u8]], turn: &mut Turn<'_>) -> Answer {
+    let Some(name) = function_name(arguments) else { return incomplete("drop") };
+    let Some(found) = listings::find_function(name, turn) else {
+        return (AT_ONCE, FUNCTION_NOT_FOUND.to_vec());
+    };
+    match turn.drop_queue(&found) {
+        Ok((true, after)) => (after, OK.to_vec()),
+        Ok((false, _)) => (AT_ONCE, FUNCTION_IN_USE.to_vec()),
+        Err(refusal) => (after(refusal), FUNCTION_NOT_FOUND.to_vec()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_split_at_spaces_only() {
+        let shown = |line: &str| {
+            let words = words(line.as_bytes());
+            words.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(shown("status"), ["status"]);
+        assert_eq!(shown("a  b\tc  "), ["a", "b\tc"]);
+        assert_eq!(shown(" status"), ["", "status"]);
+        assert_eq!(shown(""), [""]);
+        assert_eq!(shown("a\0b c\0"), ["a", "c"]);
+        assert_eq!(shown("1 2 3 4 5 6 7").len(), 6);
+    }
+}

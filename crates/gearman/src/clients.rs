@@ -1,0 +1,167 @@
+//! What clients say: submitting jobs, and asking how they stand.
+
+use broker::{Body, Millis, Outbox, Outlook, Position, Submit, SubmitRefusal, Turn};
+
+use crate::commands::after;
+use crate::handle::HANDLE_BYTES_MAX;
+use crate::number::leading_integer;
+use crate::packet::{Arguments, Kind};
+use crate::reply::{self, AT_ONCE};
+use crate::session::Session;
+
+/// Gearman's three priorities among those of all dialects; [`broker::Band`] reads them back.
+pub(crate) const HIGH: u32 = 512;
+pub(crate) const NORMAL: u32 = 1024;
+pub(crate) const LOW: u32 = 3 << 30;
+
+/// Longest key or reducer of a job (spec gearman 1.2).
+const UNIQUE_BYTES_MAX: usize = 64;
+
+/// Longest key that can be asked for.
+const UNIQUE_ASKED_BYTES_MAX: usize = 63;
+
+/// The end of the year 9999. Later than this is not meant, and would not be lived to see; but it
+/// must not be taken for never.
+const DUE_MAX: Millis = Millis(253_402_300_799_000);
+
+/// Whether the client waits for the outcome.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Manner {
+    Foreground,
+    Background,
+}
+
+impl Session {
+    /// The plain kinds, whose arguments are function, key and workload.
+    pub(crate) fn submit(
+        &mut self,
+        priority: u32,
+        manner: Manner,
+        arguments: &Arguments<'_>,
+        turn: &mut Turn<'_>,
+        outbox: &mut Outbox,
+    ) {
+        let [function, unique, workload, ..] = *arguments;
+        let submit = Submit {
+            priority,
+            due: None,
+            unique,
+            reducer: b"",
+            body: Body::from(workload),
+            foreground: manner == Manner::Foreground,
+        };
+        self.submit_job(function, submit, turn, outbox);
+    }
+
+    /// A time in the past, or none that can be read, is now. One beyond 64 bits: no reply, no job.
+    pub(crate) fn submit_epoch(
+        &mut self,
+        arguments: &Arguments<'_>,
+        turn: &mut Turn<'_>,
+        outbox: &mut Outbox,
+    ) {
+        let [function, unique, seconds, workload, ..] = *arguments;
+        let Ok(seconds) = i64::try_from(leading_integer(seconds)) else { return };
+        let due = Millis(u64::try_from(seconds).unwrap_or(0).saturating_mul(1000)).min(DUE_MAX);
+        let submit = Submit {
+            priority: NORMAL,
+            due: Some(due),
+            unique,
+            reducer: b"",
+            body: Body::from(workload),
+            foreground: false,
+        };
+        self.submit_job(function, submit, turn, outbox);
+    }
+
+    /// The fourth argument, which no client fills, is ignored.
+    pub(crate) fn submit_reduce(
+        &mut self,
+        manner: Manner,
+        arguments: &Arguments<'_>,
+        turn: &mut Turn<'_>,
+        outbox: &mut Outbox,
+    ) {
+        let [function, unique, reducer, _, workload, ..] = *arguments;
+        let submit = Submit {
+            priority: NORMAL,
+            due: None,
+            unique,
+            reducer,
+            body: Body::from(workload),
+            foreground: manner == Manner::Foreground,
+        };
+        self.submit_job(function, submit, turn, outbox);
+    }
+
+    fn submit_job(
+        &mut self,
+        function: &[u8],
+        submit: Submit<'_>,
+        turn: &mut Turn<'_>,
+        outbox: &mut Outbox,
+    ) {
+        if submit.unique.len() > UNIQUE_BYTES_MAX || submit.reducer.len() > UNIQUE_BYTES_MAX {
+            return reply::fail(outbox, AT_ONCE, reply::UNIQUE_TOO_LARGE);
+        }
+        // The original goes on accepting jobs while it waits for the last one to end. Here draining
+        // means the same for the clients of all dialects: what is there is finished, nothing new
+        // is taken; a submit that would join an unfinished job is no exception.
+        if turn.draining() {
+            return reply::fail(outbox, AT_ONCE, reply::DRAINING);
+        }
+        match turn.submit(self.id, function, submit) {
+            Ok((id, after)) => {
+                let handle = self.server.prefix.handle(id);
+                reply::send(outbox, after, Kind::JobCreated, &[&handle]);
+            }
+            Err(SubmitRefusal::QueueFull) => reply::fail(outbox, AT_ONCE, reply::QUEUE_FULL),
+            Err(SubmitRefusal::LogFull) => reply::fail(outbox, AT_ONCE, reply::QUEUE_ERROR),
+        }
+    }
+
+    pub(crate) fn get_status(&mut self, handle: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        // COMPAT(gearmand): no reply to what is too long for a handle; case
+        // get-status-of-a-long-handle-is-not-answered.
+        if handle.len() > HANDLE_BYTES_MAX {
+            return;
+        }
+        let outlook = match self.server.prefix.parse(handle) {
+            Some(id) => turn.outlook(id).map_err(after),
+            None => Err(AT_ONCE),
+        };
+        let (after, [known, running, numerator, denominator, _]) = figures(outlook);
+        let arguments = [handle, &known, &running, &numerator, &denominator];
+        reply::send(outbox, after, Kind::StatusRes, &arguments);
+    }
+}
+
+/// `GET_STATUS_UNIQUE`: any job with this key, whatever its function.
+pub(crate) fn get_status_unique(unique: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
+    // COMPAT(gearmand): no reply, although a submit may have a key that is one byte longer;
+    // case get-status-unique-of-a-long-key-is-not-answered.
+    if unique.len() > UNIQUE_ASKED_BYTES_MAX {
+        return;
+    }
+    let outlook = match turn.find_key(unique).filter(|_| !unique.is_empty()) {
+        Some(id) => turn.outlook(id).map_err(after),
+        None => Err(AT_ONCE),
+    };
+    let (after, [known, running, numerator, denominator, clients]) = figures(outlook);
+    let arguments = [unique, &known, &running, &numerator, &denominator, &clients];
+    reply::send(outbox, after, Kind::StatusResUnique, &arguments);
+}
+
+/// What is known of a job, as status packets tell it: known, running, numerator, denominator and
+/// clients. All zeros, at the given position, if it is not known.
+fn figures(outlook: Result<Outlook, Position>) -> (Position, [Vec<u8>; 5]) {
+    let text = |number: u64| number.to_string().into_bytes();
+    match outlook {
+        Ok(Outlook { running, numerator, denominator, watchers }) => {
+            let running = u64::from(running);
+            let numbers = [1, running, numerator.into(), denominator.into(), watchers as u64];
+            (AT_ONCE, numbers.map(text))
+        }
+        Err(after) => (after, [0; 5].map(text)),
+    }
+}

@@ -1,0 +1,27 @@
+//! The Gearman dialect: bytes to requests and outcomes to bytes, without I/O.
+//!
+//! A [`Session`] is one connection. Whoever owns the socket hands it the bytes that came in and a
+//! turn of the broker; replies go to the connection's outbox.
+//!
+//! - `packet`: kinds of packets, headers, arguments. `handle`, `number`: what arguments say.
+//! - `session`: what the next bytes are, events, and the end of a connection.
+//! - `commands`, `workers`, `clients`: what each packet does. `reply`: what it answers.
+//! - `admin_text`, `listings`: the text commands.
+//! - `environment`: what all sessions share.
+//!
+//! It knows no clock, socket, file or thread, nor the other dialects.
+
+mod admin_text;
+mod clients;
+mod commands;
+mod environment;
+mod handle;
+mod listings;
+mod number;
+mod packet;
+mod reply;
+mod session;
+mod workers;
+
+pub use environment::{PACKET_BYTES_MAX_DEFAULT, Server, ServerOptions};
+pub use session::Session;

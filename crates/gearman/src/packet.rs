@@ -1,0 +1,274 @@
+//! Binary packets: their kinds, their header, and how a body is split into arguments.
+
+/// Bytes before the body: magic, kind, length of the body.
+pub(crate) const HEADER_BYTES: usize = 12;
+
+/// Header and arguments, data at the end not counted (spec gearman 1.1).
+pub(crate) const ARGUMENT_AREA_BYTES_MAX: usize = 8192;
+
+/// What of it is left for the arguments.
+const ARGUMENTS_BYTES_MAX: usize = ARGUMENT_AREA_BYTES_MAX - HEADER_BYTES;
+
+const MAGIC_REQUEST: [u8; 4] = *b"\0REQ";
+const MAGIC_RESPONSE: [u8; 4] = *b"\0RES";
+
+/// Most arguments that a packet has (`SubmitJobSched`).
+const ARGUMENTS_MAX: usize = 8;
+
+/// The arguments of a packet, in their order; empty beyond those that it has.
+pub(crate) type Arguments<'a> = [&'a [u8]; ARGUMENTS_MAX];
+
+/// A kind of packet, by its number.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+#[repr(u32)]
+pub(crate) enum Kind {
+    CanDo = 1,
+    CantDo = 2,
+    ResetAbilities = 3,
+    PreSleep = 4,
+    Unused = 5,
+    Noop = 6,
+    SubmitJob = 7,
+    JobCreated = 8,
+    GrabJob = 9,
+    NoJob = 10,
+    JobAssign = 11,
+    WorkStatus = 12,
+    WorkComplete = 13,
+    WorkFail = 14,
+    GetStatus = 15,
+    EchoReq = 16,
+    EchoRes = 17,
+    SubmitJobBg = 18,
+    Error = 19,
+    StatusRes = 20,
+    SubmitJobHigh = 21,
+    SetClientId = 22,
+    CanDoTimeout = 23,
+    AllYours = 24,
+    WorkException = 25,
+    OptionReq = 26,
+    OptionRes = 27,
+    WorkData = 28,
+    WorkWarning = 29,
+    GrabJobUniq = 30,
+    JobAssignUniq = 31,
+    SubmitJobHighBg = 32,
+    SubmitJobLow = 33,
+    SubmitJobLowBg = 34,
+    SubmitJobSched = 35,
+    SubmitJobEpoch = 36,
+    SubmitReduceJob = 37,
+    SubmitReduceJobBg = 38,
+    GrabJobAll = 39,
+    JobAssignAll = 40,
+    GetStatusUnique = 41,
+    StatusResUnique = 42,
+}
+
+/// What stands at the end of a packet.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+enum Ending {
+    /// The last argument is like the others.
+    Plain,
+    /// The last argument is data of any length.
+    Data,
+}
+
+use Ending::{Data, Plain};
+
+/// All kinds from number 1 on, with the number of their arguments (spec gearman 2).
+const KINDS: [(Kind, usize, Ending); 42] = [
+    (Kind::CanDo, 1, Plain),
+    (Kind::CantDo, 1, Plain),
+    (Kind::ResetAbilities, 0, Plain),
+    (Kind::PreSleep, 0, Plain),
+    (Kind::Unused, 0, Plain),
+    (Kind::Noop, 0, Plain),
+    (Kind::SubmitJob, 3, Data),
+    (Kind::JobCreated, 1, Plain),
+    (Kind::GrabJob, 0, Plain),
+    (Kind::NoJob, 0, Plain),
+    (Kind::JobAssign, 3, Data),
+    (Kind::WorkStatus, 3, Plain),
+    (Kind::WorkComplete, 2, Data),
+    (Kind::WorkFail, 1, Plain),
+    (Kind::GetStatus, 1, Plain),
+    (Kind::EchoReq, 1, Data),
+    (Kind::EchoRes, 1, Data),
+    (Kind::SubmitJobBg, 3, Data),
+    (Kind::Error, 2, Plain),
+    (Kind::StatusRes, 5, Plain),
+    (Kind::SubmitJobHigh, 3, Data),
+    (Kind::SetClientId, 1, Plain),
+    (Kind::CanDoTimeout, 2, Plain),
+    (Kind::AllYours, 0, Plain),
+    (Kind::WorkException, 2, Data),
+    (Kind::OptionReq, 1, Plain),
+    (Kind::OptionRes, 1, Plain),
+    (Kind::WorkData, 2, Data),
+    (Kind::WorkWarning, 2, Data),
+    (Kind::GrabJobUniq, 0, Plain),
+    (Kind::JobAssignUniq, 4, Data),
+    (Kind::SubmitJobHighBg, 3, Data),
+    (Kind::SubmitJobLow, 3, Data),
+    (Kind::SubmitJobLowBg, 3, Data),
+    (Kind::SubmitJobSched, 8, Data),
+    (Kind::SubmitJobEpoch, 4, Data),
+    (Kind::SubmitReduceJob, 5, Data),
+    (Kind::SubmitReduceJobBg, 5, Data),
+    (Kind::GrabJobAll, 0, Plain),
+    (Kind::JobAssignAll, 5, Data),
+    (Kind::GetStatusUnique, 1, Plain),
+    (Kind::StatusResUnique, 6, Plain),
+];
+
+impl Kind {
+    fn of(number: u32) -> Option<Self> {
+        let index = usize::try_from(number.checked_sub(1)?).ok()?;
+        KINDS.get(index).map(|(kind, ..)| *kind)
+    }
+
+    fn arguments(self) -> (usize, Ending) {
+        let (_, count, ending) = KINDS[self as usize - 1];
+        (count, ending)
+    }
+
+    /// Whether a body of such a packet says nothing.
+    pub(crate) fn has_no_arguments(self) -> bool {
+        self.arguments().0 == 0
+    }
+}
+
+/// The first bytes of a packet.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Header {
+    pub(crate) kind: Kind,
+    /// Not a response, which only a server sends.
+    pub(crate) is_request: bool,
+    pub(crate) body_bytes: u32,
+}
+
+impl Header {
+    /// Reads a header. `None`: nothing that follows could be understood.
+    pub(crate) fn parse(bytes: [u8; HEADER_BYTES]) -> Option<Self> {
+        let [m0, m1, m2, m3, k0, k1, k2, k3, b0, b1, b2, b3] = bytes;
+        let is_request = match [m0, m1, m2, m3] {
+            MAGIC_REQUEST => true,
+            MAGIC_RESPONSE => false,
+            _ => return None,
+        };
+        let kind = Kind::of(u32::from_be_bytes([k0, k1, k2, k3]))?;
+        Some(Self { kind, is_request, body_bytes: u32::from_be_bytes([b0, b1, b2, b3]) })
+    }
+
+    /// The header of a packet that the server sends.
+    pub(crate) fn reply(kind: Kind, body_bytes: usize) -> [u8; HEADER_BYTES] {
+        // Listeners of all dialects limit bodies to far less than 4 GiB.
+        let body_bytes = u32::try_from(body_bytes).unwrap_or(u32::MAX);
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[..4].copy_from_slice(&MAGIC_RESPONSE);
+        bytes[4..8].copy_from_slice(&(kind as u32).to_be_bytes());
+        bytes[8..].copy_from_slice(&body_bytes.to_be_bytes());
+        bytes
+    }
+
+    /// Length of the whole packet.
+    pub(crate) fn packet_bytes(self) -> usize {
+        HEADER_BYTES + self.body_bytes as usize
+    }
+
+    /// Whether a packet of this length is taken at all.
+    pub(crate) fn is_acceptable(self, packet_bytes_max: u32) -> bool {
+        let (count, ending) = self.kind.arguments();
+        let only_arguments = count > 0 && ending == Plain;
+        let limit =
+            if only_arguments { ARGUMENT_AREA_BYTES_MAX } else { packet_bytes_max as usize };
+        self.packet_bytes() <= limit
+    }
+}
+
+/// Splits a complete body. `None`: it lacks arguments, or they are too long.
+pub(crate) fn split(kind: Kind, body: &[u8]) -> Option<Arguments<'_>> {
+    let (count, ending) = kind.arguments();
+    let mut arguments = Arguments::default();
+    let mut rest = body;
+    let Some(last) = count.checked_sub(1) else { return Some(arguments) };
+    for argument in &mut arguments[..last] {
+        let end = memchr::memchr(0, rest)?;
+        *argument = &rest[..end];
+        rest = &rest[end + 1..];
+    }
+    arguments[last] = rest;
+    let arguments_bytes = match ending {
+        Plain => body.len(),
+        Data => body.len() - rest.len(),
+    };
+    (arguments_bytes <= ARGUMENTS_BYTES_MAX).then_some(arguments)
+}
+
+/// Whether the beginning of a body shows already that it cannot be split.
+pub(crate) fn is_hopeless(kind: Kind, beginning: &[u8]) -> bool {
+    let (count, _) = kind.arguments();
+    let Some(area) = beginning.get(..ARGUMENTS_BYTES_MAX) else { return false };
+    memchr::memchr_iter(0, area).count() + 1 < count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(magic: [u8; 4], kind: u32, body_bytes: u32) -> Option<Header> {
+        let bytes = [&magic[..], &kind.to_be_bytes(), &body_bytes.to_be_bytes()].concat();
+        Header::parse(bytes.try_into().unwrap())
+    }
+
+    #[test]
+    fn every_kind_is_found_by_its_number() {
+        for (index, (kind, count, _)) in KINDS.iter().enumerate() {
+            let number = index as u32 + 1;
+            assert_eq!(*kind as u32, number);
+            assert_eq!(header(*b"\0REQ", number, 7).map(|header| header.kind), Some(*kind));
+            assert!(*count <= ARGUMENTS_MAX);
+        }
+        for number in [0, 43, 1000, 1 << 31, u32::MAX] {
+            assert_eq!(header(*b"\0REQ", number, 0), None);
+        }
+        assert_eq!(header(*b"\0REX", 1, 0), None);
+        assert!(!header(*b"\0RES", 1, 0).unwrap().is_request);
+    }
+
+    #[test]
+    fn a_reply_s_header_can_be_read_back() {
+        let header = Header::parse(Header::reply(Kind::JobCreated, 0x0102)).unwrap();
+        let wanted = Header { kind: Kind::JobCreated, is_request: false, body_bytes: 0x0102 };
+        assert_eq!(header, wanted);
+    }
+
+    #[test]
+    fn only_the_last_argument_may_hold_what_separates_them() {
+        let arguments = split(Kind::SubmitJob, b"f\0\0a\0b").unwrap();
+        assert_eq!(arguments[..4], [&b"f"[..], b"", b"a\0b", b""]);
+        assert_eq!(split(Kind::SubmitJob, b"f\0u"), None);
+        assert_eq!(split(Kind::GrabJob, b"junk"), Some(Arguments::default()));
+        assert_eq!(split(Kind::EchoReq, b"\0\0").unwrap()[0], b"\0\0");
+    }
+
+    #[test]
+    fn arguments_fit_their_area_and_data_need_not() {
+        let name = |len: usize| vec![b'x'; len];
+        assert!(split(Kind::CanDo, &name(8180)).is_some());
+        assert!(split(Kind::CanDo, &name(8181)).is_none());
+        let submit = |len| [&name(len)[..], b"\0\0", &name(100_000)].concat();
+        assert!(split(Kind::SubmitJob, &submit(8178)).is_some());
+        assert!(!is_hopeless(Kind::SubmitJob, &submit(8178)));
+        assert!(split(Kind::SubmitJob, &submit(8179)).is_none());
+        assert!(is_hopeless(Kind::SubmitJob, &submit(8179)));
+        assert!(!is_hopeless(Kind::EchoReq, &name(10_000)));
+        let acceptable = |kind, bytes| header(*b"\0REQ", kind as u32, bytes).unwrap();
+        assert!(acceptable(Kind::CanDo, 8180).is_acceptable(100_000));
+        assert!(!acceptable(Kind::CanDo, 8181).is_acceptable(100_000));
+        assert!(acceptable(Kind::GrabJob, 8181).is_acceptable(100_000));
+        assert!(!acceptable(Kind::EchoReq, u32::MAX).is_acceptable(100_000));
+    }
+}

@@ -1,0 +1,59 @@
+//! What the server sends: packets, and the errors among them.
+
+use broker::{Body, Outbox, Position};
+
+use crate::packet::{Header, Kind};
+
+/// A reply that depends on nothing in the log waits for this position.
+pub(crate) const AT_ONCE: Position = Position(0);
+
+/// The code and the text of an ERROR packet. Clients know them by heart.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Failure(&'static str, &'static str);
+
+pub(crate) const INVALID_MAGIC: Failure = Failure("INVALID_MAGIC", "Request magic expected");
+pub(crate) const INVALID_COMMAND: Failure = Failure("INVALID_COMMAND", "Command not expected");
+pub(crate) const UNIQUE_TOO_LARGE: Failure =
+    Failure("ARGUMENT_TOO_LARGE", "Unique value too large");
+pub(crate) const HANDLE_TOO_LARGE: Failure = Failure(
+    "ARGUMENT_TOO_LARGE",
+    "Error occurred due to GEARMAND_JOB_HANDLE_SIZE being too small from snprintf",
+);
+pub(crate) const QUEUE_FULL: Failure = Failure("QUEUE_ERROR", "Job queue is full");
+/// The log has no room. The original says the same when its store refuses a job.
+pub(crate) const QUEUE_ERROR: Failure = Failure("QUEUE_ERROR", "QUEUE_ERROR");
+/// The original has no such state; clients show the text.
+pub(crate) const DRAINING: Failure = Failure("QUEUE_ERROR", "Server is draining");
+pub(crate) const UNKNOWN_OPTION: Failure =
+    Failure("UNKNOWN_OPTION", "Server does not recognize given option");
+pub(crate) const NO_SUCH_JOB: Failure = Failure("JOB_NOT_FOUND", "Job does not exist on server");
+pub(crate) const NO_JOB_FOR_RESULT: Failure =
+    Failure("JOB_NOT_FOUND", "Job given in work result not found");
+pub(crate) const NO_JOB_FOR_EXCEPTION: Failure =
+    Failure("JOB_NOT_FOUND", "An exception was received for a job that does not exist");
+
+/// Replies with an error, which does not end the connection.
+pub(crate) fn fail(outbox: &mut Outbox, after: Position, failure: Failure) {
+    let Failure(code, text) = failure;
+    send(outbox, after, Kind::Error, &[code.as_bytes(), text.as_bytes()]);
+}
+
+/// Sends a packet with these arguments.
+pub(crate) fn send(outbox: &mut Outbox, after: Position, kind: Kind, arguments: &[&[u8]]) {
+    let body = arguments.join(&0);
+    outbox.reply(after, &[&Header::reply(kind, body.len())[..], &body].concat());
+}
+
+/// Sends a packet with these arguments, and data as the last one.
+pub(crate) fn send_data(
+    outbox: &mut Outbox,
+    after: Position,
+    kind: Kind,
+    arguments: &[&[u8]],
+    data: &Body,
+) {
+    let mut arguments = arguments.join(&0);
+    arguments.push(0);
+    let header = Header::reply(kind, arguments.len() + data.len());
+    outbox.reply_with_body(after, &[&header[..], &arguments].concat(), data, b"");
+}

@@ -1,0 +1,249 @@
+//! One connection: which bytes it reads next, what it is told unasked, and how it ends.
+
+use std::sync::Arc;
+
+use broker::{Dialect, Event, JobId, News, Outbox, Position, SessionId, Turn};
+
+use crate::environment::Server;
+use crate::packet::{ARGUMENT_AREA_BYTES_MAX, HEADER_BYTES, Header, Kind, is_hopeless, split};
+use crate::reply::{self, AT_ONCE};
+
+/// Longest line of text, line feed included (spec gearman 1.2).
+const LINE_BYTES_MAX: usize = 8192;
+
+/// One connection that speaks Gearman's protocol, without I/O. It never waits: commands are
+/// answered at once, and what happens to its jobs comes as events in between.
+#[derive(Debug)]
+pub struct Session {
+    pub(crate) id: SessionId,
+    pub(crate) server: Arc<Server>,
+    /// Its number among the connections of the server.
+    pub(crate) number: u64,
+    /// It wants to hear why a job failed.
+    pub(crate) wants_exceptions: bool,
+    reading: Reading,
+    /// The session of the broker is closed; nothing is read or answered any more.
+    ended: bool,
+}
+
+/// What the next bytes of the connection are.
+#[derive(Debug)]
+enum Reading {
+    /// A packet or a line of text; the first byte says which.
+    Message,
+    /// The rest of a long packet.
+    LongPacket(LongPacket),
+    /// So many more bytes of a body that says nothing, before the packet is dealt with.
+    NoBody(Header, usize),
+}
+
+/// A packet that is too long to be left with the owner of the connection until it is complete.
+#[derive(Debug)]
+struct LongPacket {
+    header: Header,
+    /// What came so far of the body.
+    gathered: Vec<u8>,
+}
+
+impl Session {
+    /// A new connection from `address`, which is shown as it is; its events go to `mailbox`.
+    pub fn new(server: Arc<Server>, address: &str, turn: &mut Turn<'_>, mailbox: usize) -> Self {
+        let id = turn.open_worker_session(mailbox);
+        let number = server.enter(id, address);
+        let wants_exceptions = server.options.exceptions;
+        Self { id, server, number, wants_exceptions, reading: Reading::Message, ended: false }
+    }
+
+    /// Its number in the broker: the address of its events.
+    pub fn id(&self) -> SessionId {
+        self.id
+    }
+
+    /// Bytes of memory held for a packet that is on its way.
+    pub fn buffered_bytes(&self) -> usize {
+        match &self.reading {
+            Reading::LongPacket(packet) => packet.gathered.capacity(),
+            Reading::Message | Reading::NoBody(..) => 0,
+        }
+    }
+
+    /// Deals with one message, or a stretch of one; returns how many bytes that took. 0: more must
+    /// arrive first, or the session has ended.
+    fn step(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
+        match (&mut self.reading, bytes.first()) {
+            (_, None) => 0,
+            (Reading::Message, Some(0)) => self.read_packet(bytes, turn, outbox),
+            (Reading::Message, Some(_)) => self.read_line(bytes, turn, outbox),
+            (Reading::LongPacket(_), Some(_)) => self.gather(bytes, turn, outbox),
+            (Reading::NoBody(..), Some(_)) => self.discard(bytes, turn, outbox),
+        }
+    }
+
+    fn read_line(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
+        let window = &bytes[..bytes.len().min(LINE_BYTES_MAX)];
+        let Some(end) = memchr::memchr(b'\n', window) else {
+            if window.len() == LINE_BYTES_MAX {
+                self.end(turn);
+            }
+            return 0;
+        };
+        let line = &window[..end];
+        self.execute_line(line.strip_suffix(b"\r").unwrap_or(line), turn, outbox);
+        end + 1
+    }
+
+    fn read_packet(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
+        let Some((header, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else { return 0 };
+        let packet_bytes_max = self.server.options.packet_bytes_max;
+        let header = Header::parse(*header);
+        let Some(header) = header.filter(|header| header.is_acceptable(packet_bytes_max)) else {
+            self.end(turn);
+            return 0;
+        };
+        let packet_bytes = header.packet_bytes();
+        if let Some(body) = rest.get(..header.body_bytes as usize) {
+            self.take_packet(header, body, turn, outbox);
+            return packet_bytes;
+        }
+        if header.kind.has_no_arguments() {
+            self.reading = Reading::NoBody(header, header.body_bytes as usize);
+        } else if packet_bytes > ARGUMENT_AREA_BYTES_MAX {
+            self.reading = Reading::LongPacket(LongPacket { header, gathered: Vec::new() });
+        } else {
+            return 0;
+        }
+        HEADER_BYTES
+    }
+
+    fn gather(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
+        let Reading::LongPacket(packet) = &mut self.reading else { return 0 };
+        let header = packet.header;
+        let count = packet.gather(bytes);
+        if packet.gathered.len() == header.body_bytes as usize {
+            let body = std::mem::take(&mut packet.gathered);
+            self.reading = Reading::Message;
+            self.take_packet(header, &body, turn, outbox);
+        } else if is_hopeless(header.kind, &packet.gathered) {
+            self.end(turn);
+        }
+        count
+    }
+
+    fn discard(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
+        let Reading::NoBody(header, missing) = &mut self.reading else { return 0 };
+        let header = *header;
+        let count = bytes.len().min(*missing);
+        *missing -= count;
+        if *missing == 0 {
+            self.reading = Reading::Message;
+            self.take_packet(header, &[], turn, outbox);
+        }
+        count
+    }
+
+    /// A packet is complete.
+    fn take_packet(
+        &mut self,
+        header: Header,
+        body: &[u8],
+        turn: &mut Turn<'_>,
+        outbox: &mut Outbox,
+    ) {
+        match split(header.kind, body) {
+            Some(arguments) if header.is_request => {
+                self.execute(header.kind, &arguments, turn, outbox);
+            }
+            Some(_) => reply::fail(outbox, AT_ONCE, reply::INVALID_MAGIC),
+            // The original takes the beginning of the next packet for the missing arguments.
+            None => self.end(turn),
+        }
+    }
+
+    /// Tells the client what happened to a job that it waits for.
+    fn tell(&self, id: JobId, news: News, after: Position, outbox: &mut Outbox) {
+        let handle = &self.server.prefix.handle(id)[..];
+        let (kind, data) = match news {
+            News::Data(data) => (Kind::WorkData, data),
+            News::Warning(data) => (Kind::WorkWarning, data),
+            News::Progress(words) => (Kind::WorkStatus, words),
+            News::Complete(result) => (Kind::WorkComplete, result),
+            News::Exception(data) if self.wants_exceptions => (Kind::WorkException, data),
+            News::Exception(_) | News::Fail => {
+                return reply::send(outbox, after, Kind::WorkFail, &[handle]);
+            }
+        };
+        reply::send_data(outbox, after, kind, &[handle], &data);
+    }
+
+    /// Closes the session in the broker, once: running jobs go back, and jobs that nobody else
+    /// waits for end.
+    pub(crate) fn end(&mut self, turn: &mut Turn<'_>) {
+        if !self.ended {
+            self.ended = true;
+            self.reading = Reading::Message;
+            self.server.leave(self.number);
+            turn.close_session(self.id);
+        }
+    }
+}
+
+impl LongPacket {
+    /// Keeps a stretch of the body; how many bytes of it belong there. The buffer grows with what
+    /// really came: to at most twice that, and never beyond the announced length.
+    fn gather(&mut self, bytes: &[u8]) -> usize {
+        let body_bytes = self.header.body_bytes as usize;
+        let count = bytes.len().min(body_bytes - self.gathered.len());
+        let needed = self.gathered.len() + count;
+        if needed > self.gathered.capacity() {
+            let capacity = needed.max(2 * self.gathered.len()).min(body_bytes);
+            self.gathered.reserve_exact(capacity - self.gathered.len());
+        }
+        self.gathered.extend_from_slice(&bytes[..count]);
+        count
+    }
+}
+
+impl Dialect for Session {
+    fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
+        let mut used = 0;
+        while !self.ended {
+            let count = self.step(&bytes[used..], turn, outbox);
+            if count == 0 {
+                break;
+            }
+            used += count;
+        }
+        if self.ended { bytes.len() } else { used }
+    }
+
+    fn event(&mut self, event: Event, _turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        if self.ended {
+            return;
+        }
+        match event {
+            Event::WorkToDo => reply::send(outbox, AT_ONCE, Kind::Noop, &[]),
+            Event::News { id, news, after } => self.tell(id, news, after, outbox),
+            Event::Granted(_) | Event::TimedOut(_) | Event::DeadlineSoon | Event::Kicked(..) => {
+                unreachable!("this dialect neither waits for jobs nor kicks them")
+            }
+        }
+    }
+
+    fn end_of_input(&mut self, turn: &mut Turn<'_>, _outbox: &mut Outbox) {
+        // A half-close is a disconnect, but what came before it is answered. What is left is the
+        // beginning of a message that will never be complete.
+        self.end(turn);
+    }
+
+    fn wants_input(&self) -> bool {
+        !self.ended
+    }
+
+    fn finished(&self) -> bool {
+        self.ended
+    }
+
+    fn close(&mut self, turn: &mut Turn<'_>) {
+        self.end(turn);
+    }
+}

@@ -1,0 +1,162 @@
+//! What workers say: what they can do, that they want a job, and what became of it.
+
+use broker::{Body, Grabbed, JobId, News, Outbox, Refusal, Turn};
+
+use crate::commands::after;
+use crate::handle::HANDLE_BYTES_MAX;
+use crate::number::{leading_integer, wrapped};
+use crate::packet::{Arguments, Kind};
+use crate::reply::{self, AT_ONCE, Failure};
+use crate::session::Session;
+
+/// What is kept of a client id (spec gearman 1.2).
+const CLIENT_ID_BYTES_MAX: usize = 127;
+
+/// Longest text of a time limit that is looked at.
+const LIMIT_BYTES_MAX: usize = 20;
+
+/// What is read of a denominator. What is passed on is whole.
+// COMPAT(gearmand): case work-status-denominator-is-read-up-to-ten-characters.
+const DENOMINATOR_BYTES_READ: usize = 10;
+
+impl Session {
+    pub(crate) fn can_do(&mut self, function: &[u8], turn: &mut Turn<'_>) {
+        turn.register(self.id, function, None);
+    }
+
+    /// A limit that no clock will reach is not taken, as one of more than 20 digits: registering
+    /// without a limit is not what was asked for.
+    pub(crate) fn can_do_timeout(
+        &mut self,
+        function: &[u8],
+        milliseconds: &[u8],
+        turn: &mut Turn<'_>,
+    ) {
+        if milliseconds.len() > LIMIT_BYTES_MAX {
+            return;
+        }
+        if let Ok(limit_ms) = u64::try_from(leading_integer(milliseconds).max(0)) {
+            turn.register(self.id, function, Some(limit_ms).filter(|limit_ms| *limit_ms > 0));
+        }
+    }
+
+    pub(crate) fn set_client_id(&mut self, client_id: &[u8]) {
+        let kept = &client_id[..client_id.len().min(CLIENT_ID_BYTES_MAX)];
+        self.server.set_client_id(self.number, kept);
+    }
+
+    pub(crate) fn pre_sleep(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        let sleeps = turn.sleep(self.id);
+        if !sleeps {
+            reply::send(outbox, AT_ONCE, Kind::Noop, &[]);
+        }
+    }
+
+    pub(crate) fn grab(&mut self, kind: Kind, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        let order = self.server.grab_order();
+        let Some(Grabbed { grant, queue, tags }) = turn.grab(self.id, order) else {
+            return reply::send(outbox, AT_ONCE, Kind::NoJob, &[]);
+        };
+        let handle = &self.server.prefix.handle(grant.id)[..];
+        let (assign, arguments): (_, &[&[u8]]) = match kind {
+            Kind::GrabJobAll if !tags.reducer.is_empty() => {
+                (Kind::JobAssignAll, &[handle, queue, tags.unique, tags.reducer])
+            }
+            Kind::GrabJobAll | Kind::GrabJobUniq => {
+                (Kind::JobAssignUniq, &[handle, queue, tags.unique])
+            }
+            _ => (Kind::JobAssign, &[handle, queue]),
+        };
+        reply::send_data(outbox, grant.after, assign, arguments, &grant.body);
+    }
+
+    pub(crate) fn work_data(
+        &mut self,
+        handle: &[u8],
+        data: &[u8],
+        turn: &mut Turn<'_>,
+        outbox: &mut Outbox,
+    ) {
+        let news = News::Data(Body::from(data));
+        self.for_job(handle, reply::NO_SUCH_JOB, outbox, |id| turn.report(self.id, id, &news));
+    }
+
+    pub(crate) fn work_warning(
+        &mut self,
+        handle: &[u8],
+        data: &[u8],
+        turn: &mut Turn<'_>,
+        outbox: &mut Outbox,
+    ) {
+        let news = News::Warning(Body::from(data));
+        self.for_job(handle, reply::NO_SUCH_JOB, outbox, |id| turn.report(self.id, id, &news));
+    }
+
+    /// Clients get the worker's own words; numbers are read from them for those who ask.
+    pub(crate) fn work_status(
+        &mut self,
+        arguments: &Arguments<'_>,
+        turn: &mut Turn<'_>,
+        outbox: &mut Outbox,
+    ) {
+        let [handle, numerator, denominator, ..] = *arguments;
+        let read = &denominator[..denominator.len().min(DENOMINATOR_BYTES_READ)];
+        let progress = (wrapped(numerator), wrapped(read));
+        let words = Body::from([numerator, denominator].join(&0));
+        self.for_job(handle, reply::NO_JOB_FOR_RESULT, outbox, |id| {
+            turn.progress(self.id, id, progress, &words)
+        });
+    }
+
+    pub(crate) fn work_complete(
+        &mut self,
+        handle: &[u8],
+        result: &[u8],
+        turn: &mut Turn<'_>,
+        outbox: &mut Outbox,
+    ) {
+        let news = News::Complete(Body::from(result));
+        self.for_job(handle, reply::NO_JOB_FOR_RESULT, outbox, |id| {
+            turn.complete(self.id, id, &news)
+        });
+    }
+
+    pub(crate) fn work_fail(&mut self, handle: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        if handle.len() > HANDLE_BYTES_MAX {
+            return reply::fail(outbox, AT_ONCE, reply::HANDLE_TOO_LARGE);
+        }
+        self.for_job(handle, reply::NO_JOB_FOR_RESULT, outbox, |id| {
+            turn.fail(self.id, id, &News::Fail)
+        });
+    }
+
+    /// The job ends here: a `WORK_FAIL` that follows finds none.
+    pub(crate) fn work_exception(
+        &mut self,
+        handle: &[u8],
+        data: &[u8],
+        turn: &mut Turn<'_>,
+        outbox: &mut Outbox,
+    ) {
+        let news = News::Exception(Body::from(data));
+        self.for_job(handle, reply::NO_JOB_FOR_EXCEPTION, outbox, |id| {
+            turn.fail(self.id, id, &news)
+        });
+    }
+
+    /// Does something to the job that a handle names, without a reply unless it is denied.
+    fn for_job(
+        &self,
+        handle: &[u8],
+        denial: Failure,
+        outbox: &mut Outbox,
+        act: impl FnOnce(JobId) -> Result<(), Refusal>,
+    ) {
+        let Some(id) = self.server.prefix.parse(handle) else {
+            return reply::fail(outbox, AT_ONCE, denial);
+        };
+        if let Err(refusal) = act(id) {
+            reply::fail(outbox, after(refusal), denial);
+        }
+    }
+}
