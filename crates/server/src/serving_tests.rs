@@ -315,6 +315,18 @@ fn timers_run_while_all_connections_are_idle() {
 }
 
 #[test]
+fn a_server_without_work_for_long_serves_the_next_client() {
+    let serving = Plan { threads: 2, ..Plan::default() }.serve();
+    // The timers that were set for no purpose fire meanwhile.
+    std::thread::sleep(Duration::from_millis(300));
+    for _ in 0..2 {
+        let mut client = serving.client();
+        client.send("list-tube-used\r\n");
+        client.expect("USING default\r\n");
+    }
+}
+
+#[test]
 fn a_timer_for_nothing_does_not_lose_the_next_one() {
     let serving = Plan::default().serve();
     let (mut client, mut hasty) = (serving.client(), serving.client());
