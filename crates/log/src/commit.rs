@@ -25,7 +25,7 @@ pub(crate) struct Commit {
     /// When the oldest entries that are written but not synced were written.
     pub(crate) unsynced_since_ms: Option<u64>,
     pub(crate) synced_ms: u64,
-    /// A group that says `durable` of the newest sync is written.
+    /// A group that says `durable` of the newest sync is written, or has no room.
     pub(crate) marked: bool,
 }
 
@@ -53,7 +53,10 @@ impl Log {
             let mut open = self.open_batch();
             let mark = commit.mark_due().is_some_and(|due_ms| due_ms <= now_ms);
             commit.time_ms = commit.time_ms.max(open.time_ms).max(now_ms);
-            open.take(mark)
+            let parts = open.take(mark);
+            // The segment may have no room for a mark. It is not asked for again: that would never end.
+            commit.marked |= mark && parts.is_empty();
+            parts
         };
         let mut done = Committed { wrote: !parts.is_empty(), synced: false };
         for part in parts {

@@ -96,6 +96,23 @@ fn what_was_appended_comes_back() {
 }
 
 #[test]
+fn a_mark_without_room_is_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, ..) = open(folder.path());
+    log.put(1000, QUEUE, &meta(1), b"");
+    log.commit_step(1000).unwrap();
+    // The next group leaves 24 bytes of the segment: too few for the header of another.
+    let entry_len = (256 << 10) - log.durable().offset() as usize - 56 - 24;
+    let (_, position) = log.put(1000, QUEUE, &meta(2), &vec![0; entry_len - 12 - 40 - 3]);
+    log.commit_step(1000).unwrap();
+    assert_eq!(log.durable(), position);
+    assert_eq!((position.segment(), position.offset()), (1, (256 << 10) - 24));
+    let mark_due_ms = log.next_step_ms().unwrap();
+    log.commit_step(mark_due_ms).unwrap();
+    assert_eq!(log.next_step_ms(), None, "the committer would not sleep");
+}
+
+#[test]
 fn bodies_of_all_sizes_cross_segments() {
     let folder = tempfile::tempdir().unwrap();
     let sizes = [0_usize, 1, 7, 8, 100, 65_535, 250_000, 262_144, 1 << 20, 3, 200_000, 200_000];
