@@ -117,14 +117,11 @@ fn commit_loop(log: &Log, stop: &AtomicBool, clock: &Clock) {
 fn prepare_loop(log: &Log, stop: &AtomicBool) {
     log.helper.register();
     while !stop.load(Ordering::SeqCst) {
-        let lagged = log.lags();
         if log.prepare_step().is_err() {
             return;
         }
-        if lagged {
-            // Clients were held back for the segment that is ready now.
-            log.progress();
-        }
+        // Clients may be held back for the segment that is ready now, also since this step began.
+        log.progress();
         log.helper.sleep(stop, || match () {
             () if log.usage().short => Some(RETRY_FULL),
             () if log.prepare_wanted() => None,

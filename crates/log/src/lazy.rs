@@ -61,7 +61,6 @@ impl LazyCounts {
 
     pub(crate) fn set(&mut self, now_ms: u64, target: Target, counters: &[u8]) {
         if self.is_empty() {
-            self.clear();
             self.since_ms = now_ms;
         }
         let start = self.bytes.len();
@@ -83,6 +82,9 @@ impl LazyCounts {
             && let Some(place) = self.places.remove(&target)
         {
             self.items[place as usize] = None;
+            if self.places.is_empty() {
+                self.clear();
+            }
         }
     }
 
@@ -94,5 +96,23 @@ impl LazyCounts {
         self.places.clear();
         self.items.clear();
         self.bytes.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_left_of_what_was_dropped() {
+        let mut counts = LazyCounts::default();
+        let targets = [0, 1].map(|slot| Target { segment: 1, slot });
+        for target in targets {
+            counts.set(5, target, b"counted");
+        }
+        counts.remove(targets[0]);
+        assert_eq!(counts.iter().collect::<Vec<_>>(), [(targets[1], &b"counted"[..])]);
+        counts.remove(targets[1]);
+        assert_eq!((counts.bytes(), counts.since_ms(), counts.iter().count()), (0, None, 0));
     }
 }
