@@ -109,7 +109,7 @@ impl Weights {
         let mut trouble = |weight: u64| if durable && rng.coin() { weight } else { 0 };
         let (kill, power, clean_stop) = (trouble(2), trouble(3), trouble(1));
         let (plan_crash, plan_failure) = (trouble(4), trouble(2));
-        let (plan_read_failure, fill_disk) = (trouble(2), trouble(1));
+        let (plan_read_failure, fill_disk) = (trouble(2), trouble(3));
         let plan_read_failure = plan_read_failure * u64::from(rng.one_in(3));
         let fill_disk = fill_disk * u64::from(rng.one_in(3));
         let log = u64::from(durable);
@@ -132,7 +132,7 @@ impl Weights {
             plan_crash,
             plan_failure,
             fill_disk,
-            empty_disk: fill_disk * 3,
+            empty_disk: fill_disk * 2,
             plan_read_failure,
             drain: u64::from(rng.one_in(5)),
         }
