@@ -158,6 +158,11 @@ impl Ledger {
         self.ended
     }
 
+    /// What a denial of a queue that is not there waits for.
+    pub(crate) fn after_gone(&self) -> Position {
+        self.gone
+    }
+
     /// What a denial about this queue waits for.
     pub(crate) fn after_queue(&self, queue: QueueId) -> Position {
         let last = self.queues.get(queue.0 as usize).copied().unwrap_or_default();

@@ -305,8 +305,8 @@ impl Turn<'_> {
         let core = &mut *self.core;
         let paused = core.engine.pause(name, seconds, &mut core.effects);
         core.settle();
-        let nothing = Position::default();
-        paused.map(|()| nothing).map_err(|NotFound| Refusal::NotFound(nothing))
+        let gone = core.ledger.after_gone();
+        paused.map(|()| Position::default()).map_err(|NotFound| Refusal::NotFound(gone))
     }
 
     /// A job's numbers.

@@ -22,6 +22,8 @@ fn a_denial_waits_for_the_end_of_a_queue_that_came_again() {
     turn.use_queue(session, b"default");
     let finished = turn.finish(session, id).expect("nobody holds it");
     assert!(turn.queue_stats(b"q").is_none(), "with its last job the queue is gone");
+    let Err(Refusal::NotFound(after)) = turn.pause(b"q", 9) else { panic!("nothing is there") };
+    assert!(after >= finished, "a crash could bring the job back");
     // Another queue takes its place in the tables.
     turn.watch(session, b"other");
     turn.use_queue(session, b"q");
