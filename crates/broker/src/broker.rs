@@ -258,10 +258,10 @@ impl Shared {
 
     /// The end of a turn: the batch goes to the committer, events to their mailboxes.
     pub(crate) fn end_turn(&self, core: &mut Core) {
-        if core.ledger.appended {
-            core.ledger.appended = false;
-            if let Some(log) = &self.log {
-                log.note_next_id(core.engine.now().0, core.engine.next_number());
+        if let Some(log) = &self.log {
+            // Also for numbers of which the log hears nothing else.
+            log.note_next_id(core.engine.now().0, core.engine.next_number());
+            if std::mem::take(&mut core.ledger.appended) {
                 log.wake();
             }
         }

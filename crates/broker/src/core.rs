@@ -34,7 +34,7 @@ pub(crate) struct Ledger {
     gone: Position,
     /// The end of the last entry that ended a job, for denials of jobs that are not there.
     ended: Position,
-    /// Whether the log has something for the committer.
+    /// Whether the log has something for the committer to do at once.
     pub(crate) appended: bool,
 }
 
@@ -92,7 +92,9 @@ impl Ledger {
     fn write(&mut self, record: Record, engine: &Engine) {
         let Some(log) = &self.log else { return };
         let now = engine.now().0;
-        self.appended = true;
+        // Nobody waits for counts, so they wait for company: a sync of their own would hold up the
+        // finish that often follows a take.
+        self.appended |= !matches!(record, Record::Count(_) | Record::QueueGone(_));
         match record {
             Record::Put(slot) => {
                 let facts = engine.facts(slot);
@@ -215,5 +217,58 @@ impl Owner for Mover<'_> {
         let place = self.places.get_mut(slot).expect("its place was just found");
         // What replies wait for stays the same: the copy comes after it.
         place.target = new;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use engine::{Millis, NewJob, Patience};
+
+    use crate::{Broker, Options, Take, Turn};
+
+    const NOW: Millis = Millis(1_000_000);
+
+    fn durable_broker() -> Broker {
+        let disk = Arc::new(log::FaultDisk::new(1, 64 << 20));
+        let options = Options { disk, log: log::Settings::default(), clock: None };
+        Broker::open(options, NOW).expect("the disk is empty").0
+    }
+
+    fn appended(turn: &Turn<'_>) -> bool {
+        turn.core.ledger.appended
+    }
+
+    #[test]
+    fn a_take_alone_does_not_wake_the_committer() {
+        let broker = durable_broker();
+        let mut turn = broker.turn(NOW);
+        let session = turn.open_session(0);
+        let (id, _) = turn.put(session, NewJob::default(), b"x"[..].into()).expect("there is room");
+        assert!(appended(&turn));
+        drop(turn);
+        let mut turn = broker.turn(NOW);
+        let taken = turn.take(session, Patience::None);
+        assert!(matches!(taken, Take::Granted(_)) && !appended(&turn));
+        turn.finish(session, id).expect("it is held");
+        assert!(appended(&turn));
+    }
+
+    #[test]
+    fn numbers_without_an_entry_are_reserved_too() {
+        let broker = durable_broker();
+        for _ in 0..4 {
+            let mut turn = broker.turn(NOW);
+            for _ in 0..1 << 19 {
+                turn.skip_job_id();
+            }
+            let next = turn.core.engine.next_number();
+            drop(turn);
+            broker.commit_step(NOW).expect("the disk works");
+            let turn = broker.turn(NOW);
+            let log = turn.core.ledger.log.as_ref().expect("it is durable");
+            assert!(next < log.id_limit(), "after a crash {next} would be dealt again");
+        }
     }
 }

@@ -11,7 +11,7 @@ use crate::error::Failure;
 use crate::format::padded;
 use crate::reclaim::Cursor;
 use crate::segments::Segments;
-use crate::settings::{ID_BLOCK, LAG_MARGIN_BYTES, OPEN_BATCH_BYTES_MAX, Sync};
+use crate::settings::{ID_BLOCK, LAG_MARGIN_BYTES, LAZY_BYTES_MAX, OPEN_BATCH_BYTES_MAX, Sync};
 use crate::types::{Meta, Position, QueueRef, Target};
 
 /// Bytes that a request may take besides its body: name, meta, options, a group header.
@@ -189,6 +189,10 @@ impl Log {
         assert!(open.live.is_live(target), "only a live slot is counted: {target:?}");
         if !self.segments.is_short() || self.available(&open) >= self.put_reserve(&open) {
             open.lazy.set(now_ms, target, counters);
+        }
+        if open.lazy.bytes() >= LAZY_BYTES_MAX {
+            drop(open);
+            self.wake();
         }
     }
 

@@ -42,6 +42,8 @@ pub(crate) const ID_BLOCK: u64 = 1 << 20;
 pub(crate) const MARK_AFTER_MS: u64 = 100;
 /// COUNT entries alone wait at most this long for company.
 pub(crate) const LAZY_MAX_MS: u64 = 1000;
+/// More of them than this are written at once: they must not fill the open batch.
+pub(crate) const LAZY_BYTES_MAX: usize = 64 << 10;
 /// Reclaim reads, and copies under the lock, in slices of about this many bytes.
 pub(crate) const SLICE_BYTES: u64 = 256 << 10;
 /// What clients should be held back at: beyond it the batch only adds latency.
