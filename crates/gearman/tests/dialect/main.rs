@@ -3,4 +3,11 @@
 //! One binary for all of them: each further one would be linked anew on every change.
 
 mod conformance;
+mod crossing;
+mod endings;
+mod fragments;
+mod options;
+mod packets;
+mod property;
+mod split;
 mod world;

@@ -1,0 +1,153 @@
+//! How connections end, and what is refused while the server is drained.
+
+use crate::packets::{
+    CAN_DO, ECHO_REQ, ECHO_RES, ERROR, GET_STATUS, GRAB_JOB, JOB_ASSIGN, JOB_CREATED, NO_JOB,
+    RESET_ABILITIES, STATUS_RES, SUBMIT_JOB, SUBMIT_JOB_BG, WORK_COMPLETE, WORK_DATA, check,
+    check_text, expect, request,
+};
+use crate::world::{World, options};
+
+#[test]
+fn a_half_closed_connection_is_answered_to_the_end() {
+    let mut world = World::new();
+    let a = world.connect();
+    world.send_first(a, b"version\nverbose\ngetpid");
+    world.half_close(a);
+    let version = env!("CARGO_PKG_VERSION");
+    let wanted = format!("OK {version}\nOK ERROR\n");
+    assert_eq!(String::from_utf8_lossy(&world.take_received(a)), wanted);
+    assert!(world.has_ended(a));
+}
+
+#[test]
+fn a_half_closed_connection_that_asked_for_nothing_just_ends() {
+    let long = [&request(SUBMIT_JOB_BG, &format!("f||{}", "x".repeat(20_000)))[..15_000]].concat();
+    for left_over in [&b""[..], b"\0", b"\0REQ\0\0\0\x10\0\0\0\x05abc", b"vers", &long] {
+        let mut world = World::new();
+        let a = world.connect();
+        assert_eq!(world.ask(a, left_over), b"");
+        world.half_close(a);
+        assert!(world.has_ended(a), "{}", left_over.escape_ascii());
+    }
+}
+
+#[test]
+fn the_end_of_a_connection_gives_jobs_back_and_forgets_what_it_could_do() {
+    let mut world = World::new();
+    let (client, worker, monitor) = (world.connect(), world.connect(), world.connect());
+    check(&mut world, worker, (CAN_DO, "f"), &[]);
+    check(&mut world, client, (SUBMIT_JOB_BG, "f||x"), &[(JOB_CREATED, "H:vm:1")]);
+    check(&mut world, worker, (GRAB_JOB, ""), &[(JOB_ASSIGN, "H:vm:1|f|x")]);
+    check_text(&mut world, monitor, "status\n", "f\t1\t1\t1\n.\n");
+    world.half_close(worker);
+    check_text(&mut world, monitor, "status\n", "f\t1\t0\t0\n.\n");
+    check_text(&mut world, monitor, "show jobs\n", "H:vm:1\t1\t0\t1\n.\n");
+    check_text(&mut world, monitor, "workers\n", "1 127.0.0.1 - :\n3 127.0.0.1 - :\n.\n");
+}
+
+#[test]
+fn news_of_a_job_does_not_reach_a_client_that_left() {
+    let mut world = World::new();
+    let (first, second, worker) = (world.connect(), world.connect(), world.connect());
+    check(&mut world, worker, (CAN_DO, "f"), &[]);
+    check(&mut world, first, (SUBMIT_JOB, "f|k|x"), &[(JOB_CREATED, "H:vm:1")]);
+    check(&mut world, second, (SUBMIT_JOB, "f|k|x"), &[(JOB_CREATED, "H:vm:1")]);
+    check(&mut world, worker, (GRAB_JOB, ""), &[(JOB_ASSIGN, "H:vm:1|f|x")]);
+    // Its event is on the way when the client leaves.
+    world.send_first(worker, &request(WORK_COMPLETE, "H:vm:1|r"));
+    world.close(first);
+    expect(&mut world, second, &[(WORK_COMPLETE, "H:vm:1|r")]);
+    assert!(world.take_received(first).is_empty());
+}
+
+#[test]
+fn one_connection_may_be_client_and_worker() {
+    let mut world = World::new();
+    let a = world.connect();
+    world.send(a, &request(CAN_DO, "f"));
+    world.send(a, &request(SUBMIT_JOB, "f||x"));
+    expect(&mut world, a, &[(JOB_CREATED, "H:vm:1")]);
+    check(&mut world, a, (GRAB_JOB, ""), &[(JOB_ASSIGN, "H:vm:1|f|x")]);
+    check(&mut world, a, (WORK_DATA, "H:vm:1|d"), &[(WORK_DATA, "H:vm:1|d")]);
+    check(&mut world, a, (RESET_ABILITIES, ""), &[]);
+    let denial = "JOB_NOT_FOUND|Job given in work result not found";
+    check(&mut world, a, (WORK_COMPLETE, "H:vm:1|r"), &[(ERROR, denial)]);
+    world.send(a, &request(CAN_DO, "f"));
+    check(&mut world, a, (GRAB_JOB, ""), &[(JOB_ASSIGN, "H:vm:1|f|x")]);
+    check(&mut world, a, (WORK_COMPLETE, "H:vm:1|r"), &[(WORK_COMPLETE, "H:vm:1|r")]);
+}
+
+#[test]
+fn a_drained_server_refuses_submits_only() {
+    let mut world = World::new();
+    let (client, worker) = (world.connect(), world.connect());
+    check(&mut world, worker, (CAN_DO, "f"), &[]);
+    check(&mut world, client, (SUBMIT_JOB, "f|k|x"), &[(JOB_CREATED, "H:vm:1")]);
+    world.broker.drain();
+    let refusal = [(ERROR, "QUEUE_ERROR|Server is draining")];
+    check(&mut world, client, (SUBMIT_JOB, "f|k|x"), &refusal);
+    check(&mut world, client, (SUBMIT_JOB_BG, "f||x"), &refusal);
+    check(&mut world, worker, (GRAB_JOB, ""), &[(JOB_ASSIGN, "H:vm:1|f|x")]);
+    check(&mut world, worker, (WORK_COMPLETE, "H:vm:1|r"), &[]);
+    expect(&mut world, client, &[(WORK_COMPLETE, "H:vm:1|r")]);
+    check(&mut world, worker, (GRAB_JOB, ""), &[(NO_JOB, "")]);
+}
+
+#[test]
+fn a_packet_that_is_too_long_ends_the_connection_before_it_comes() {
+    let mut world =
+        World::with(lineshaft_gearman::ServerOptions { packet_bytes_max: 10_000, ..options() });
+    let at_most = request(ECHO_REQ, &"x".repeat(9_988));
+    let a = world.connect();
+    assert_eq!(world.ask(a, &at_most).len(), 10_000);
+    world.send(a, &request(ECHO_REQ, &"x".repeat(9_989))[..12]);
+    assert!(world.has_ended(a));
+    for header in [b"\0REQ\0\0\0\x0d\xff\xff\xff\xff", b"\0REQ\0\0\0\x09\xff\xff\xff\xff"] {
+        let b = world.connect();
+        world.send(b, header);
+        assert!(world.has_ended(b));
+    }
+    // Names do not get the room that data gets.
+    let c = world.connect();
+    world.send(c, &request(CAN_DO, &"f".repeat(8_181))[..12]);
+    assert!(world.has_ended(c));
+}
+
+#[test]
+fn memory_follows_what_came_of_a_long_packet() {
+    let mut world = World::new();
+    let a = world.connect();
+    let packet = request(SUBMIT_JOB_BG, &format!("f||{}", "x".repeat(1_000_000)));
+    let mut sent = 0;
+    for piece in packet[..900_000].chunks(1_000) {
+        assert_eq!(world.ask(a, piece), b"");
+        sent += piece.len();
+        assert!(world.held_bytes(a) <= 2 * sent);
+    }
+    world.send(a, &packet[900_000..]);
+    expect(&mut world, a, &[(JOB_CREATED, "H:vm:1")]);
+    assert_eq!(world.held_bytes(a), 0);
+    // What a packet without arguments brings is not kept at all.
+    world.send(a, &request(GRAB_JOB, &"x".repeat(1_000_000))[..900_000]);
+    assert_eq!(world.held_bytes(a), 0);
+    // Missing arguments show before the whole packet has come.
+    let b = world.connect();
+    world.send(b, &request(SUBMIT_JOB_BG, &"x".repeat(1_000_000))[..9_000]);
+    assert!(world.has_ended(b));
+}
+
+#[test]
+fn a_response_from_a_client_has_no_effect() {
+    let mut world = World::new();
+    let a = world.connect();
+    let mut packet = request(SUBMIT_JOB_BG, "f||x");
+    packet[..4].copy_from_slice(b"\0RES");
+    packet.extend(request(ECHO_REQ, "still here"));
+    world.send(a, &packet);
+    let refusal = (ERROR, "INVALID_MAGIC|Request magic expected");
+    expect(&mut world, a, &[refusal, (ECHO_RES, "still here")]);
+    check(&mut world, a, (GET_STATUS, "H:vm:1"), &[(STATUS_RES, "H:vm:1|0|0|0|0")]);
+    packet[11] -= 2;
+    world.send(a, &packet);
+    assert!(world.has_ended(a), "its arguments are wrong");
+}

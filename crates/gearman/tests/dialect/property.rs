@@ -1,0 +1,139 @@
+//! Random conversations, and those that the fuzzer keeps, get the same replies however they are cut.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use crate::fragments::{HALF_CLOSE, RECONNECT, SWITCH, WAIT, check};
+use crate::packets::request;
+
+/// Packets that mean something, with few names so that they meet each other.
+fn packet() -> impl Strategy<Value = Vec<u8>> {
+    let function = select(vec!["f", "g", ""]);
+    let unique = select(vec!["", "-", "k", "l"]);
+    let handle = (1..12_u64).prop_map(|id| format!("H:vm:{id}"));
+    let submits = select(vec![7, 18, 21, 32, 33, 34_u32]);
+    let submit = (submits, function.clone(), unique.clone(), workload());
+    let reduce = (37..=38_u32, function.clone(), unique.clone(), select(vec!["", "r"]));
+    let due = (0..4_u64).prop_map(|seconds| (1_700_000_000 + seconds).to_string());
+    prop_oneof![
+        6 => submit.prop_map(|(kind, f, u, data)| with_data(kind, &format!("{f}|{u}|"), &data)),
+        1 => reduce.prop_map(|(kind, f, u, r)| request(kind, &format!("{f}|{u}|{r}||x"))),
+        1 => (function.clone(), due).prop_map(|(f, due)| request(36, &format!("{f}||{due}|x"))),
+        2 => function.clone().prop_map(|f| request(1, f)),
+        1 => function.clone().prop_map(|f| request(2, f)),
+        1 => (function, 0..3000_u32).prop_map(|(f, ms)| request(23, &format!("{f}|{ms}"))),
+        6 => select(vec![4, 9, 30, 39, 3_u32]).prop_map(|kind| request(kind, "")),
+        6 => (select(vec![13, 25, 28, 29_u32]), handle.clone(), workload())
+            .prop_map(|(kind, h, data)| with_data(kind, &format!("{h}|"), &data)),
+        2 => handle.clone().prop_map(|h| request(14, &h)),
+        2 => handle.clone().prop_map(|h| request(12, &format!("{h}|1|2"))),
+        1 => handle.prop_map(|h| request(15, &h)),
+        1 => unique.prop_map(|u| request(41, u)),
+        1 => select(vec!["exceptions", "other"]).prop_map(|option| request(26, option)),
+        1 => (0..50_u32, 0..4_usize).prop_map(|(kind, count)| request(kind, &"|".repeat(count))),
+    ]
+}
+
+fn with_data(kind: u32, arguments: &str, data: &[u8]) -> Vec<u8> {
+    let mut packet = request(kind, arguments);
+    packet.extend_from_slice(data);
+    let body_bytes = packet.len() as u32 - 12;
+    packet[8..12].copy_from_slice(&body_bytes.to_be_bytes());
+    packet
+}
+
+/// Mostly small, some near and over the limits, with what separates arguments inside.
+fn workload() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        20 => vec(select(&b"\n\0xyz"[..]), 0..8),
+        1 => vec(Just(0), 8_100..8_200),
+        1 => (9_950..10_010_usize).prop_map(|len| vec![b'z'; len]),
+    ]
+}
+
+fn line() -> impl Strategy<Value = Vec<u8>> {
+    let lines = vec![
+        "status",
+        "prioritystatus",
+        "workers",
+        "show jobs",
+        "show unique jobs",
+        "version",
+        "cancel job H:vm:1",
+        "cancel job H:vm:2",
+        "maxqueue f 2",
+        "maxqueue f",
+        "maxqueue g 3 2 1",
+        "create function g",
+        "drop function f",
+        "drop function g",
+        "nonsense",
+        "",
+        "1 2 3 4 5 6",
+    ];
+    select(lines).prop_map(|line| format!("{line}\r\n").into_bytes())
+}
+
+fn piece() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        24 => packet(),
+        4 => line(),
+        1 => vec(any::<u8>(), 0..20),
+        1 => (8_000..8_300_usize).prop_map(|len| [&vec![b'x'; len][..], b"\n"].concat()),
+        6 => any::<u8>().prop_map(|client| vec![SWITCH, client]),
+        2 => (0..30_u8).prop_map(|tenths| vec![WAIT, tenths]),
+        1 => Just(vec![HALF_CLOSE]),
+        2 => Just(vec![RECONNECT]),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn conversations_get_the_same_replies_in_any_fragments(
+        seed in any::<u8>(),
+        pieces in vec(piece(), 0..60),
+    ) {
+        check(&[&[seed], &pieces.concat()[..]].concat());
+    }
+
+    #[test]
+    fn random_bytes_get_the_same_replies_in_any_fragments(script in vec(any::<u8>(), 0..600)) {
+        check(&script);
+    }
+
+    /// Headers are the part that random bytes seldom hit.
+    #[test]
+    fn random_packets_get_the_same_replies_in_any_fragments(
+        seed in any::<u8>(),
+        packets in vec((0..45_u8, vec(prop_oneof![3 => Just(0_u8), 1 => any::<u8>()], 0..30)), 0..40),
+    ) {
+        let mut script = vec![seed];
+        for (kind, body) in packets {
+            script.extend_from_slice(&[0, b'R', b'E', b'Q', 0, 0, 0, kind, 0, 0, 0]);
+            script.push(body.len() as u8);
+            script.extend_from_slice(&body);
+        }
+        check(&script);
+    }
+}
+
+/// The corpus of the fuzz target, which has the same body; see `fuzz/README.md`.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "a test may read the corpus")]
+fn the_fuzz_corpus_gets_the_same_replies_in_any_fragments() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/gearman_session");
+    let mut played = 0;
+    for entry in std::fs::read_dir(folder).expect("the corpus is in the repository") {
+        let path = entry.expect("the folder is readable").path();
+        let mut script = std::fs::read(&path).expect("the file is readable");
+        for seed in [0, 1, script[0]] {
+            script[0] = seed;
+            check(&script);
+        }
+        played += 1;
+    }
+    assert!(played >= 8, "only {played} files");
+}
