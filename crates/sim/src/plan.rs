@@ -84,7 +84,7 @@ impl Plan {
             segment_bytes: &[64 << 10, 64 << 10, 100 << 10, SEGMENT_BYTES_MAX],
             weights: Weights::new(storage, rng),
         };
-        if rng.one_in(50) { plan.crowded() } else { plan }
+        if rng.one_in(200) { plan.crowded() } else { plan }
     }
 
     fn crowded(self) -> Self {

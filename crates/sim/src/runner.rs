@@ -21,7 +21,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { steps: 600, trace: false, sabotage: Sabotage::None }
+        Self { steps: 1000, trace: false, sabotage: Sabotage::None }
     }
 }
 
