@@ -253,7 +253,10 @@ impl Turn<'_> {
 
     /// Makes up to `max` buried jobs of the used queue ready, or delayed ones if none is buried.
     pub fn kick(&mut self, session: SessionId, max: u64) -> Result<Kick, Refusal> {
-        let core = self.core_for_update()?;
+        // All at once, although it is done in slices: nobody could be told of the end of room later.
+        let used = self.core.engine.queue_stats(self.core.engine.used(session));
+        let found = if used.buried > 0 { used.buried } else { used.delayed };
+        let core = self.core_for_updates(max.min(found))?;
         let kick = core.engine.kick(session, max, &mut core.effects);
         core.settle();
         Ok(match kick {
@@ -372,9 +375,13 @@ impl Turn<'_> {
     }
 
     fn core_for_update(&mut self) -> Result<&mut Core, Refusal> {
+        self.core_for_updates(1)
+    }
+
+    fn core_for_updates(&mut self, count: u64) -> Result<&mut Core, Refusal> {
         let core = &mut *self.core;
         match &core.ledger.log {
-            Some(log) if !log.admits_update() => Err(Refusal::Full),
+            Some(log) if !log.admits_updates(count) => Err(Refusal::Full),
             Some(_) | None => Ok(core),
         }
     }

@@ -17,6 +17,9 @@ use crate::types::{Meta, Position, QueueRef, Target};
 /// Bytes that a request may take besides its body: name, meta, options, a group header.
 pub(crate) const REQUEST_OVERHEAD_BYTES: u64 = 16 << 10;
 
+/// Bytes of an update with the options of a job that has all of them, keys of usual length included.
+const UPDATE_BYTES: u64 = 256;
+
 /// A thread that can be woken cheaply.
 #[derive(Debug, Default)]
 pub(crate) struct Sleeper {
@@ -260,8 +263,16 @@ impl Log {
 
     /// An update will not touch what is kept for reclaim.
     pub fn admits_update(&self) -> bool {
-        let open = self.open_batch();
-        self.available(&open) >= self.segments.segment_bytes + REQUEST_OVERHEAD_BYTES
+        self.admits_updates(1)
+    }
+
+    /// The same for so many updates that one request asks for; if they are many, they may also count on
+    /// room of the disk that is not allocated yet.
+    pub fn admits_updates(&self, n: u64) -> bool {
+        let more = n.saturating_sub(1).saturating_mul(UPDATE_BYTES);
+        let needed = self.segments.segment_bytes + REQUEST_OVERHEAD_BYTES + more;
+        self.available(&self.open_batch()) >= needed
+            || more > 0 && !self.segments.is_short() && self.segments.has_room_for(needed)
     }
 
     /// The disk has room, but making segments ready does not keep up: clients should be held back until
