@@ -36,27 +36,29 @@ impl Session {
     fn answer(&self, words: &[&[u8]], turn: &mut Turn<'_>) -> Answer {
         let [command, arguments @ ..] = words else { return (AT_ONCE, unknown_command(b"")) };
         let options = &self.server.options;
-        let text = match &command.to_ascii_lowercase()[..] {
-            b"version" => format!("OK {}\n", options.version).into_bytes(),
-            b"getpid" => format!("OK {}\n", options.pid).into_bytes(),
-            b"verbose" => format!("OK {}\n", options.verbosity).into_bytes(),
-            b"workers" => listings::workers(&self.server.connections(), turn),
-            b"status" => listings::status(turn),
-            b"prioritystatus" => listings::priority_status(turn),
-            b"show" => self.show(arguments, turn),
-            b"maxqueue" => return max_queue(arguments, turn),
-            b"create" => return create(arguments, turn),
-            b"drop" => return drop_function(arguments, turn),
-            b"cancel" => return self.cancel(arguments, turn),
+        let text = match (&command.to_ascii_lowercase()[..], arguments) {
+            (b"version", _) => format!("OK {}\n", options.version).into_bytes(),
+            (b"getpid", _) => format!("OK {}\n", options.pid).into_bytes(),
+            (b"verbose", _) => format!("OK {}\n", options.verbosity).into_bytes(),
+            (b"workers", _) => listings::workers(&self.server.connections(), turn),
+            (b"status", _) => listings::status(turn),
+            (b"prioritystatus", _) => listings::priority_status(turn),
+            (b"show", [_, ..]) => self.show(arguments, turn),
+            (b"maxqueue", [function, limits @ ..]) => return max_queue(function, limits, turn),
+            (b"create", [what, name]) if is(what, "function") => {
+                return (turn.create_queue(name), OK.to_vec());
+            }
+            (b"drop", [what, name]) if is(what, "function") => return drop_function(name, turn),
+            (b"maxqueue" | b"create" | b"drop", _) => incomplete(command),
+            (b"cancel", [what, handle]) if is(what, "job") => return self.cancel(handle, turn),
+            (b"cancel", [_, _, ..]) => UNKNOWN_ERROR.to_vec(),
             _ => unknown_command(command),
         };
         (AT_ONCE, text)
     }
 
     fn show(&self, arguments: &[&[u8]], turn: &Turn<'_>) -> Vec<u8> {
-        let is = |word: &[u8], wanted: &str| word.eq_ignore_ascii_case(wanted.as_bytes());
         match arguments {
-            [] => unknown_command(b"show"),
             [jobs] if is(jobs, "jobs") => listings::jobs(&self.server.prefix, turn),
             [unique, jobs] if is(unique, "unique") && is(jobs, "jobs") => {
                 listings::unique_jobs(turn)
@@ -67,13 +69,7 @@ impl Session {
 
     /// The job is gone at once, also from the hands of a worker, and its clients with it. (The
     /// original keeps it until a worker comes to it or ends it.)
-    fn cancel(&self, arguments: &[&[u8]], turn: &mut Turn<'_>) -> Answer {
-        let [what, handle, more @ ..] = arguments else {
-            return (AT_ONCE, unknown_command(b"cancel"));
-        };
-        if !what.eq_ignore_ascii_case(b"job") || !more.is_empty() {
-            return (AT_ONCE, UNKNOWN_ERROR.to_vec());
-        }
+    fn cancel(&self, handle: &[u8], turn: &mut Turn<'_>) -> Answer {
         let Some(id) = self.server.prefix.parse(handle) else {
             return (AT_ONCE, UNKNOWN_JOB.to_vec());
         };
@@ -82,6 +78,10 @@ impl Session {
             Err(refusal) => (after(refusal), UNKNOWN_JOB.to_vec()),
         }
     }
+}
+
+fn is(word: &[u8], wanted: &str) -> bool {
+    word.eq_ignore_ascii_case(wanted.as_bytes())
 }
 
 /// Splits a line at spaces. A line that begins with one has an empty first word.
@@ -97,44 +97,31 @@ fn unknown_command(command: &[u8]) -> Vec<u8> {
     [&b"ERR UNKNOWN_COMMAND Unknown+server+command"[..], command, b"\r\n"].concat()
 }
 
-fn incomplete(command: &str) -> Answer {
-    let text = "An+incomplete+set+of+arguments+was+sent+to+this+command+";
-    (AT_ONCE, format!("ERR INVALID_ARGUMENTS {text}{command}\r\n").into_bytes())
-}
-
-/// The name in `function NAME`. Further words are not ignored here.
-fn function_name<'a>(arguments: &[&'a [u8]]) -> Option<&'a [u8]> {
-    match arguments {
-        [what, name] if what.eq_ignore_ascii_case(b"function") => Some(name),
-        _ => None,
-    }
+fn incomplete(command: &[u8]) -> Vec<u8> {
+    let text = b"ERR INVALID_ARGUMENTS An+incomplete+set+of+arguments+was+sent+to+this+command+";
+    [&text[..], command, b"\r\n"].concat()
 }
 
 /// One number limits all priorities; of two, the third is not limited.
-fn max_queue(arguments: &[&[u8]], turn: &mut Turn<'_>) -> Answer {
+fn max_queue(function: &[u8], limits: &[&[u8]], turn: &mut Turn<'_>) -> Answer {
     let limit = |text: &&[u8]| u32::try_from(leading_integer(text).max(0)).unwrap_or(u32::MAX);
-    let (function, limits) = match arguments {
-        [] => return incomplete("maxqueue"),
-        [function] => (function, [0; 3]),
-        [function, all] => (function, [limit(all); 3]),
-        [function, high, normal] => (function, [limit(high), limit(normal), 0]),
-        [function, high, normal, low, ..] => (function, [limit(high), limit(normal), limit(low)]),
+    let limits = match limits {
+        [] => [0; 3],
+        [all] => [limit(all); 3],
+        [high, normal] => [limit(high), limit(normal), 0],
+        [high, normal, low, ..] => [limit(high), limit(normal), limit(low)],
     };
     match turn.limit_queue(function, limits) {
+        // COMPAT(gearmand): a limit of an unknown function is forgotten; case
+        // text-maxqueue-unknown-function-ok.
         Ok(after) | Err(Refusal::NotFound(after)) => (after, OK.to_vec()),
         Err(Refusal::Full) => (AT_ONCE, OK.to_vec()),
     }
 }
 
-fn create(arguments: &[&[u8]], turn: &mut Turn<'_>) -> Answer {
-    let Some(name) = function_name(arguments) else { return incomplete("create") };
-    (turn.create_queue(name), OK.to_vec())
-}
-
 /// Queued jobs go with the function, and their clients hear that they failed. (The original leaves
 /// them where nobody finds them.)
-fn drop_function(arguments: &[&[u8]], turn: &mut Turn<'_>) -> Answer {
-    let Some(name) = function_name(arguments) else { return incomplete("drop") };
+fn drop_function(name: &[u8], turn: &mut Turn<'_>) -> Answer {
     let Some(found) = listings::find_function(name, turn) else {
         return (AT_ONCE, FUNCTION_NOT_FOUND.to_vec());
     };

@@ -30,7 +30,7 @@ pub struct ServerOptions {
     pub round_robin: bool,
     /// All connections get `WORK_EXCEPTION`, as if they had asked for it.
     pub exceptions: bool,
-    /// Longest packet, header included, in bytes; a longer one ends its connection. At least 8192.
+    /// Longest packet, header included, in bytes; a longer one ends its connection.
     pub packet_bytes_max: u32,
 }
 

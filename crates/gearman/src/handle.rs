@@ -27,7 +27,8 @@ impl Prefix {
 
     /// The handle of a job.
     pub(crate) fn handle(&self, id: JobId) -> Vec<u8> {
-        let mut handle = self.0.clone();
+        let mut handle = Vec::with_capacity(HANDLE_BYTES_MAX);
+        handle.extend_from_slice(&self.0);
         write!(handle, "{id}").expect("a vector takes everything");
         handle
     }

@@ -40,8 +40,14 @@ pub(crate) fn fail(outbox: &mut Outbox, after: Position, failure: Failure) {
 
 /// Sends a packet with these arguments.
 pub(crate) fn send(outbox: &mut Outbox, after: Position, kind: Kind, arguments: &[&[u8]]) {
-    let body = arguments.join(&0);
-    outbox.reply(after, &[&Header::reply(kind, body.len())[..], &body].concat());
+    let separators = arguments.len().saturating_sub(1);
+    outbox.reply(after, &Header::reply(kind, total_bytes(arguments) + separators));
+    for (index, argument) in arguments.iter().enumerate() {
+        if index > 0 {
+            outbox.reply(after, b"\0");
+        }
+        outbox.reply(after, argument);
+    }
 }
 
 /// Sends a packet with these arguments, and data as the last one.
@@ -52,8 +58,15 @@ pub(crate) fn send_data(
     arguments: &[&[u8]],
     data: &Body,
 ) {
-    let mut arguments = arguments.join(&0);
-    arguments.push(0);
-    let header = Header::reply(kind, arguments.len() + data.len());
-    outbox.reply_with_body(after, &[&header[..], &arguments].concat(), data, b"");
+    let body_bytes = total_bytes(arguments) + arguments.len() + data.len();
+    outbox.reply(after, &Header::reply(kind, body_bytes));
+    for argument in arguments {
+        outbox.reply(after, argument);
+        outbox.reply(after, b"\0");
+    }
+    outbox.reply_with_body(after, b"", data, b"");
+}
+
+fn total_bytes(arguments: &[&[u8]]) -> usize {
+    arguments.iter().map(|argument| argument.len()).sum()
 }

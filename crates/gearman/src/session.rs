@@ -46,7 +46,8 @@ struct LongPacket {
 }
 
 impl Session {
-    /// A new connection from `address`, which is shown as it is; its events go to `mailbox`.
+    /// A new connection; its events go to `mailbox`. `address` is the peer's, without a port, as the
+    /// list of workers shows it; it must not hold spaces.
     pub fn new(server: Arc<Server>, address: &str, turn: &mut Turn<'_>, mailbox: usize) -> Self {
         let id = turn.open_worker_session(mailbox);
         let number = server.enter(id, address);
