@@ -5,7 +5,8 @@
 //! Whether there is work for a session is one question with one answer, [`Engine::has_work`]: a
 //! wake-up that it would not confirm keeps workers spinning, one that is missed loses them.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::effects::{Effects, Happening};
 use crate::engine::Engine;
@@ -31,7 +32,7 @@ pub(crate) struct Worker {
     by_rank: BTreeMap<i64, Registration>,
     by_queue: BTreeMap<QueueId, Known>,
     /// Queues of `by_queue` that do not list this session among their sleepers.
-    unlisted: Vec<QueueId>,
+    unlisted: BTreeSet<QueueId>,
     asleep: bool,
     next_rank: i64,
     last_rank: i64,
@@ -72,7 +73,7 @@ impl Engine {
         let rank = worker.next_rank;
         worker.by_rank.insert(rank, Registration { queue, limit_ms });
         let known = worker.by_queue.entry(queue).or_insert_with(|| {
-            worker.unlisted.push(queue);
+            worker.unlisted.insert(queue);
             Known { newest: rank, records: 0, listed: None }
         });
         known.newest = rank;
@@ -91,31 +92,29 @@ impl Engine {
     /// This session cannot work on jobs of this queue any more. Those that it holds are given back.
     pub fn unregister(&mut self, session: SessionId, name: &[u8], effects: &mut Effects) {
         if let Some(queue) = self.queue_id(name) {
-            self.unregister_from(session, queue, effects);
+            self.forget_registrations(session, queue);
+            self.lose_those_of(session, &[queue], effects);
         }
     }
 
     /// The same for all of its queues.
     pub fn unregister_all(&mut self, session: SessionId, effects: &mut Effects) {
-        for queue in self.registered_queues(session) {
-            self.unregister_from(session, queue, effects);
-        }
+        let queues = self.retire_worker(session);
+        self.lose_those_of(session, &queues, effects);
     }
 
-    fn registered_queues(&self, session: SessionId) -> Vec<QueueId> {
-        let worker = self.session(session).worker.as_ref();
-        worker.map_or_else(Vec::new, |worker| worker.by_queue.keys().copied().collect())
-    }
-
-    fn unregister_from(&mut self, session: SessionId, queue: QueueId, effects: &mut Effects) {
-        self.forget_registrations(session, queue);
-        // The newest one goes back first, as when the worker is lost (spec gearman 4.3).
+    /// The jobs of these queues (in ascending order) that a session holds are given back.
+    fn lose_those_of(&mut self, session: SessionId, queues: &[QueueId], effects: &mut Effects) {
         let leases = self.session(session).leases.iter();
-        let of_queue = leases.map(|(_, slot)| JobSlot(slot));
+        let slots = leases.map(|(_, slot)| JobSlot(slot));
         let mut held: Vec<JobSlot> =
-            of_queue.filter(|slot| self.job(*slot).queue == queue).collect();
-        held.sort_by_key(|slot| self.job(*slot).lease().map(|lease| lease.id));
-        for slot in held.into_iter().rev() {
+            slots.filter(|slot| queues.binary_search(&self.job(*slot).queue).is_ok()).collect();
+        // The newest one goes back first, as when the worker is lost (spec gearman 4.3).
+        held.sort_by_key(|slot| {
+            let job = self.job(*slot);
+            (job.queue, Reverse(job.lease().map(|lease| lease.id)))
+        });
+        for slot in held {
             self.lose(slot, effects);
         }
     }
@@ -129,7 +128,12 @@ impl Engine {
         } else {
             worker.by_rank.retain(|_, registration| registration.queue != queue);
         }
-        worker.unlisted.retain(|unlisted| *unlisted != queue);
+        worker.unlisted.remove(&queue);
+        self.leave_queue(queue, known);
+    }
+
+    /// The queue forgets registrations that the session has forgotten.
+    fn leave_queue(&mut self, queue: QueueId, known: Known) {
         let queue_mut = self.queue_mut(queue);
         queue_mut.workers -= known.records;
         if let Some(ticket) = known.listed {
@@ -140,11 +144,17 @@ impl Engine {
         }
     }
 
-    /// A session that ends works no more. Its jobs are the caller's business.
-    pub(crate) fn retire_worker(&mut self, session: SessionId) {
-        for queue in self.registered_queues(session) {
-            self.forget_registrations(session, queue);
+    /// Takes all of a session's registrations out of all tables; the queues that they were for. Its
+    /// jobs are the caller's business.
+    pub(crate) fn retire_worker(&mut self, session: SessionId) -> Vec<QueueId> {
+        let Some(worker) = self.open_mut(session).worker.as_mut() else { return Vec::new() };
+        worker.by_rank.clear();
+        worker.unlisted.clear();
+        let by_queue = std::mem::take(&mut worker.by_queue);
+        for (queue, known) in &by_queue {
+            self.leave_queue(*queue, *known);
         }
+        by_queue.into_keys().collect()
     }
 
     /// Whether a grab of this session would get a job now.
@@ -234,7 +244,7 @@ impl Engine {
             let worker = self.open_mut(session).worker.as_mut().expect("sleepers are workers");
             if let Some(known) = worker.by_queue.get_mut(&queue) {
                 known.listed = None;
-                worker.unlisted.push(queue);
+                worker.unlisted.insert(queue);
             }
             if worker.asleep {
                 woken += 1;

@@ -1,8 +1,8 @@
 //! Workers that register, grab and sleep; jobs that are submitted for their outcome.
 
 use lineshaft_engine::{
-    Body, GrabOrder, JobId, Manner, Millis, News, NotFound, Outlook, Patience, QueueFull, Record,
-    SessionId, State, Submit, Take,
+    Body, Effects, GrabOrder, JobId, Manner, Millis, News, NotFound, Outlook, Patience, QueueFull,
+    Record, SessionId, State, Submit, Take,
 };
 
 use crate::world::World;
@@ -391,4 +391,26 @@ fn a_cancelled_job_is_gone_and_its_clients_know() {
     }
     assert_eq!(world.complete(worker, queued, b""), Err(NotFound));
     assert_eq!(world.grab(worker), None);
+}
+
+#[test]
+fn a_worker_with_many_queues_leaves_at_once() {
+    let mut world = World::new();
+    // If each queue cost a look at all others, this would take minutes.
+    let queues: Vec<String> = (0..100_000).map(|number| format!("f{number}")).collect();
+    let engine = &mut world.engine;
+    let effects = &mut Effects::default();
+    for ends_session in [false, true] {
+        let worker = engine.open_session(0, Manner::ToTheTail);
+        for queue in queues.iter().chain(&queues) {
+            engine.register(worker, queue.as_bytes(), None, effects);
+        }
+        assert_eq!(engine.registrations(worker).count(), 2 * queues.len());
+        if ends_session {
+            engine.close_session(worker, effects);
+        } else {
+            engine.unregister_all(worker, effects);
+        }
+        assert_eq!(engine.registrations(worker).count(), 0);
+    }
 }
