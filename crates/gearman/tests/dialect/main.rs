@@ -4,6 +4,7 @@
 
 mod conformance;
 mod crossing;
+mod durable;
 mod endings;
 mod fragments;
 mod options;

@@ -1,0 +1,123 @@
+//! What replies wait for, and what a crash leaves, with a log on a simulated disk that is driven by
+//! hand.
+
+use std::sync::{Arc, Mutex};
+
+use broker::{Broker, Dialect, Event, Mailbox, Millis, Options, Outbox, SessionId};
+use lineshaft_gearman::{Server, Session};
+
+use crate::packets::{
+    CAN_DO, GET_STATUS, GRAB_JOB, SUBMIT_JOB, SUBMIT_JOB_BG, WORK_COMPLETE, request,
+};
+use crate::world::options;
+
+const NOW: Millis = Millis(1_700_000_000_000);
+
+#[derive(Default)]
+struct Events(Mutex<Vec<(SessionId, Event)>>);
+
+impl Mailbox for Events {
+    fn deliver(&self, session: SessionId, event: Event) {
+        self.0.lock().expect("no holder panics").push((session, event));
+    }
+
+    fn released(&self) {}
+
+    fn alarm(&self, _at: Millis) {}
+}
+
+struct Process {
+    broker: Broker,
+    server: Arc<Server>,
+    events: Arc<Events>,
+    mailbox: usize,
+}
+
+struct Client {
+    session: Session,
+    outbox: Outbox,
+}
+
+impl Process {
+    fn start(disk: &Arc<log::FaultDisk>) -> Self {
+        let options_of_log =
+            Options { disk: disk.clone(), log: log::Settings::default(), clock: None };
+        let broker = Broker::open(options_of_log, NOW).expect("the disk can be read").0;
+        let events = Arc::new(Events::default());
+        let mailbox = broker.add_mailbox(events.clone());
+        Self { broker, server: Server::new(options()), events, mailbox }
+    }
+
+    fn connect(&self) -> Client {
+        let server = self.server.clone();
+        let session = Session::new(server, "127.0.0.1", &mut self.broker.turn(NOW), self.mailbox);
+        Client { session, outbox: Outbox::default() }
+    }
+
+    fn commit(&self) {
+        self.broker.commit_step(NOW).expect("the disk works");
+    }
+
+    /// Sends a packet, and returns what may leave at once.
+    fn ask(&self, client: &mut Client, kind: u32, arguments: &str) -> String {
+        let packet = request(kind, arguments);
+        let mut turn = self.broker.turn(NOW);
+        let used = client.session.input(&packet, &mut turn, &mut client.outbox);
+        assert_eq!(used, packet.len());
+        drop(turn);
+        self.sent(client)
+    }
+
+    /// What may leave after all events were told, without headers.
+    fn sent(&self, client: &mut Client) -> String {
+        let id = client.session.id();
+        let mut events = self.events.0.lock().expect("no holder panics");
+        let own: Vec<_> = events.extract_if(.., |(session, _)| *session == id).collect();
+        drop(events);
+        for (_, event) in own {
+            client.session.event(event, &mut self.broker.turn(NOW), &mut client.outbox);
+        }
+        let bytes = client.outbox.sendable(self.broker.released()).to_vec();
+        client.outbox.advance(bytes.len());
+        let mut bodies = Vec::new();
+        let mut unread = bytes;
+        while let Some(packet) = testkit::gearman::packet::Packet::take(&mut unread) {
+            let body = String::from_utf8_lossy(&packet.body).replace('\0', "|");
+            bodies.push(format!("{} {body}", packet.kind));
+        }
+        bodies.join(", ")
+    }
+}
+
+#[test]
+fn a_background_submit_is_confirmed_when_it_is_durable_and_survives_a_crash() {
+    let disk = Arc::new(log::FaultDisk::new(1, 64 << 20));
+    let process = Process::start(&disk);
+    let (mut client, mut worker) = (process.connect(), process.connect());
+    process.ask(&mut worker, CAN_DO, "f");
+    process.commit();
+    assert_eq!(process.ask(&mut client, SUBMIT_JOB, "f||foreground"), "8 H:vm:1");
+    assert_eq!(process.ask(&mut client, SUBMIT_JOB_BG, "f|u|background"), "");
+    assert_eq!(process.ask(&mut worker, GRAB_JOB, ""), "11 H:vm:1|f|foreground");
+    assert_eq!(process.ask(&mut worker, GRAB_JOB, ""), "", "nor is it handed out before");
+    process.commit();
+    assert_eq!(process.sent(&mut client), "8 H:vm:2");
+    assert_eq!(process.sent(&mut worker), "11 H:vm:2|f|background");
+
+    drop((process, client, worker));
+    disk.crash();
+    let process = Process::start(&disk);
+    let (mut client, mut worker) = (process.connect(), process.connect());
+    assert_eq!(process.ask(&mut client, GET_STATUS, "H:vm:1"), "20 H:vm:1|0|0|0|0");
+    assert_eq!(process.ask(&mut client, GET_STATUS, "H:vm:2"), "20 H:vm:2|1|0|0|0");
+    process.ask(&mut worker, CAN_DO, "f");
+    assert_eq!(process.ask(&mut worker, GRAB_JOB, ""), "11 H:vm:2|f|background");
+    process.commit();
+
+    // Its end is told when it is durable too.
+    process.ask(&mut client, SUBMIT_JOB, "f|u|");
+    assert_eq!(process.ask(&mut worker, WORK_COMPLETE, "H:vm:2|done"), "");
+    assert_eq!(process.sent(&mut client), "");
+    process.commit();
+    assert_eq!(process.sent(&mut client), "13 H:vm:2|done");
+}
