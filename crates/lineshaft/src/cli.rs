@@ -23,7 +23,7 @@ A first round, with the server running in another terminal:
 
 The tools speak the beanstalkd protocol and work with any server of it.";
 
-/// A durable work queue that speaks the beanstalkd protocol, with its tools.
+/// A durable work queue that speaks the protocols of beanstalkd and Gearman, with its tools.
 #[derive(Debug, Parser)]
 #[command(name = "lineshaft", version, after_help = AFTER_HELP)]
 pub(crate) struct Cli {
@@ -41,6 +41,13 @@ pub(crate) enum Command {
     #[command(disable_help_flag = true)]
     Beanstalkd {
         /// beanstalkd's own flags; -h lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+    /// Serve as gearmand does: its flags, its defaults, in memory unless -q names a queue that is kept
+    #[command(disable_help_flag = true)]
+    Gearmand {
+        /// gearmand's own flags; -h lists them
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
@@ -62,6 +69,7 @@ Examples:
   lineshaft serve --memory                    nothing is kept
   lineshaft serve --sync 50ms                 a power failure may cost 50 ms
   lineshaft serve --beanstalk 0.0.0.0:11300 --beanstalk unix:/run/lineshaft.sock
+  lineshaft serve --only --gearman 0.0.0.0:4730  nothing but Gearman
 
 Every option has a key in lineshaft.toml and a variable in the environment;
 `lineshaft config show` lists them all. Flags win over the environment, and
@@ -86,6 +94,9 @@ pub(crate) struct ServeArguments {
     /// Where beanstalk clients connect: HOST:PORT, unix:PATH or off; may be repeated
     #[arg(long, value_name = "ADDRESS")]
     pub beanstalk: Vec<String>,
+    /// Where Gearman clients and workers connect: HOST:PORT, unix:PATH or off; may be repeated
+    #[arg(long, value_name = "ADDRESS")]
+    pub gearman: Vec<String>,
     /// Switch off every listener that is not named by a flag
     #[arg(long)]
     pub only: bool,
@@ -151,8 +162,8 @@ mod tests {
         for subcommand in command.get_subcommands() {
             let name = subcommand.get_name();
             assert!(subcommand.get_about().is_some(), "{name} has no description");
-            // That one takes the original's flags, and explains them as the original does.
-            if name == "beanstalkd" {
+            // Those take the original's flags, and explain them as the original does.
+            if ["beanstalkd", "gearmand"].contains(&name) {
                 continue;
             }
             let help = subcommand.get_after_help().map(ToString::to_string);

@@ -1,11 +1,29 @@
 //! The subcommands, one file each.
 
+use std::ffi::OsString;
+use std::path::Path;
+
 pub(crate) mod beanstalkd;
 pub(crate) mod config;
+pub(crate) mod gearmand;
 pub(crate) mod kick;
 pub(crate) mod peek;
 pub(crate) mod put;
 pub(crate) mod serve;
 pub(crate) mod stats;
+mod user;
 pub(crate) mod watch;
 pub(crate) mod work;
+
+/// The arguments for a mode that takes an original's flags, if the program was called in it: by the
+/// original's name, or by a subcommand of that name.
+pub(crate) fn arguments_if_called(
+    original: &str,
+    mut arguments: impl Iterator<Item = OsString>,
+) -> Option<Vec<OsString>> {
+    let program = arguments.next()?;
+    if Path::new(&program).file_name().is_some_and(|name| name == original) {
+        return Some(arguments.collect());
+    }
+    (arguments.next()? == original).then(|| arguments.collect())
+}

@@ -6,6 +6,7 @@ mod commands;
 mod interrupt;
 mod text;
 
+use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
 
@@ -17,10 +18,16 @@ use cli::{Cli, Command, ServeArguments};
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
+/// The programs that this one can be called in place of.
+const ORIGINALS: [(&str, fn(&[OsString]) -> ExitCode); 2] =
+    [("beanstalkd", commands::beanstalkd::run), ("gearmand", commands::gearmand::run)];
+
 fn main() -> ExitCode {
-    // Not for clap: the original's flags are glued and have no long forms.
-    if let Some(arguments) = commands::beanstalkd::arguments_if_called(std::env::args_os()) {
-        return commands::beanstalkd::run(&arguments);
+    // Not for clap: the originals' flags are glued, and their messages are their own.
+    for (original, run) in ORIGINALS {
+        if let Some(arguments) = commands::arguments_if_called(original, std::env::args_os()) {
+            return run(&arguments);
+        }
     }
     match run(Cli::parse()) {
         Ok(code) => code,
@@ -39,6 +46,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Serve(arguments)) => Ok(commands::serve::run(arguments)),
         Some(Command::Config(arguments)) => Ok(commands::config::run(arguments.command)),
         Some(Command::Beanstalkd { arguments }) => Ok(commands::beanstalkd::run(&arguments)),
+        Some(Command::Gearmand { arguments }) => Ok(commands::gearmand::run(&arguments)),
         Some(Command::Put(arguments)) => commands::put::run(arguments),
         Some(Command::Work(arguments)) => commands::work::run(arguments),
         Some(Command::Stats(arguments)) => commands::stats::run(&arguments),

@@ -2,18 +2,19 @@
 //! there are too many of them or no descriptors left.
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::net::{SocketFlags, accept_with};
+use rustix::net::{SocketAddrAny, SocketFlags, acceptfrom_with};
 use tokio::io::unix::AsyncFd;
 
 use crate::address::Address;
 use crate::limits::LiveLimits;
 use crate::listen::Bound;
-use crate::mailbox::{Arrival, Open, Port};
+use crate::mailbox::{Arrival, Open, Peer, Port};
 use crate::socket::watch;
 
 /// How long to wait for a connection to end when there can be no more.
@@ -42,7 +43,7 @@ impl Acceptor {
         limits: Arc<LiveLimits>,
         ports: Vec<Arc<Port>>,
     ) -> io::Result<Acceptor> {
-        let Bound { socket, address } = bound;
+        let Bound { socket, address, .. } = bound;
         let socket = watch(socket)?;
         Ok(Acceptor { socket, address, open, limits, ports, next_port: 0, warned_at: None })
     }
@@ -60,8 +61,8 @@ impl Acceptor {
                 if accepted == ACCEPTS_MAX || self.limits.is_full() {
                     break None;
                 }
-                match accept_with(&self.socket, flags) {
-                    Ok(socket) => self.deal(socket),
+                match acceptfrom_with(&self.socket, flags) {
+                    Ok((socket, peer)) => self.deal(socket, peer_of(peer)),
                     Err(error) => break Some(error),
                 }
                 accepted += 1;
@@ -78,10 +79,10 @@ impl Acceptor {
         }
     }
 
-    fn deal(&mut self, socket: OwnedFd) {
+    fn deal(&mut self, socket: OwnedFd, peer: Peer) {
         self.limits.opened();
         tracing::debug!(listener = %self.address, thread = self.next_port, "accept");
-        self.ports[self.next_port].arrive(Arrival { socket, open: self.open.clone() });
+        self.ports[self.next_port].arrive(Arrival { socket, peer, open: self.open.clone() });
         self.next_port = (self.next_port + 1) % self.ports.len();
     }
 
@@ -100,4 +101,9 @@ impl Acceptor {
         }
         tokio::time::sleep(PAUSE).await;
     }
+}
+
+fn peer_of(address: Option<SocketAddrAny>) -> Peer {
+    let address = address.and_then(|address| SocketAddr::try_from(address).ok());
+    address.map_or(Peer::Local, |address| Peer::Host(address.ip()))
 }

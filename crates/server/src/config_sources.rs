@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::config::{Config, SETTINGS, Setting};
+use crate::config::Config;
+use crate::settings::{SETTINGS, Setting};
 
 /// The file that is read when none is named, if it exists.
 pub const DEFAULT_FILE: &str = "lineshaft.toml";

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::address::Address;
-use crate::config::{Durability, LogFormat};
+use crate::config::{Durability, Gearman, LogFormat};
 
 struct Folder(tempfile::TempDir);
 
@@ -43,11 +43,19 @@ fn every_key_is_read_from_a_file() {
         max_bytes = "1GiB"
         [listen]
         beanstalk = ["0.0.0.0:1", "unix:/s"]
+        gearman = "0.0.0.0:2"
         [limits]
         connections = 5
         beanstalk_job_size = "1MiB"
+        gearman_packet_size = "3MiB"
         unsent_size = "2MiB"
         unsent_time = "9s"
+        [gearman]
+        round_robin = true
+        job_retries = 4
+        worker_wakeup = 6
+        exceptions = true
+        handle_prefix = "H:here"
         [log]
         format = "json"
         level = "debug"
@@ -60,12 +68,23 @@ fn every_key_is_read_from_a_file() {
     assert_eq!(config.data.segment_bytes, 1 << 20);
     assert_eq!(config.data.bytes_max, Some(1 << 30));
     let host = "0.0.0.0".to_owned();
-    let addresses = vec![Address::Tcp { host, port: 1 }, Address::Unix("/s".into())];
+    let addresses = vec![Address::Tcp { host: host.clone(), port: 1 }, Address::Unix("/s".into())];
     assert_eq!(config.listen.beanstalk, addresses);
+    assert_eq!(config.listen.gearman, vec![Address::Tcp { host, port: 2 }]);
     assert_eq!(config.limits.connections, Some(5));
     assert_eq!(config.limits.beanstalk_job_bytes, 1 << 20);
+    assert_eq!(config.limits.gearman_packet_bytes, 3 << 20);
     assert_eq!(config.limits.unsent_bytes, 2 << 20);
     assert_eq!(config.limits.unsent_time, Duration::from_secs(9));
+    let gearman = Gearman {
+        round_robin: true,
+        job_retries: 4,
+        worker_wakeup: 6,
+        exceptions: true,
+        handle_prefix: Some("H:here".to_owned()),
+        verbosity: None,
+    };
+    assert_eq!(config.gearman, gearman);
     assert_eq!(config.log.format, LogFormat::Json);
     assert_eq!(config.log.level, tracing::Level::DEBUG);
 }
@@ -94,7 +113,8 @@ fn only_named_listeners_are_on_with_only() {
     assert_eq!(sources.load().unwrap().config.listen.beanstalk, Vec::new());
     sources.flags = vec![flag("--beanstalk", "listen.beanstalk", "unix:/x")];
     let expected = vec![Address::Unix("/x".into())];
-    assert_eq!(sources.load().unwrap().config.listen.beanstalk, expected);
+    let listen = sources.load().unwrap().config.listen;
+    assert_eq!((listen.beanstalk, listen.gearman), (expected, Vec::new()));
 }
 
 #[test]
@@ -128,6 +148,22 @@ fn wrong_values_are_named_by_line_and_key() {
         messages("[listen]\nbeanstalk = [\"127.0.0.1\"]"),
         [
             "lineshaft.toml:2: listen.beanstalk: `127.0.0.1` is not an address; write HOST:PORT, unix:PATH or off"
+        ]
+    );
+}
+
+#[test]
+fn wrong_values_of_gearman_are_named() {
+    assert_eq!(
+        messages(
+            "[gearman]\nround_robin = 1\njob_retries = 256\nhandle_prefix = \"a b\"\n\
+             [limits]\ngearman_packet_size = 100"
+        ),
+        [
+            "lineshaft.toml:2: gearman.round_robin: `1` is neither `true` nor `false`",
+            "lineshaft.toml:3: gearman.job_retries: `256` is not a number from 0 (no limit) to 255",
+            "lineshaft.toml:4: gearman.handle_prefix: `a b` is neither `auto` nor 1 to 46 characters without spaces",
+            "lineshaft.toml:6: limits.gearman_packet_size: `100` is not a size from 8KiB to 1GiB",
         ]
     );
 }

@@ -26,7 +26,7 @@ use tokio::time::Sleep;
 use crate::clock::Clock;
 use crate::connection::{Phase, Read};
 use crate::limits::LiveLimits;
-use crate::mailbox::{Open, Port};
+use crate::mailbox::{Open, Peer, Port};
 use crate::socket::watch;
 use crate::table::Table;
 
@@ -85,7 +85,7 @@ pub(crate) struct IoThread {
     /// Connections to be read, in the order in which they became ready.
     reads: VecDeque<u32>,
     /// New connections.
-    opening: Vec<(AsyncFd<OwnedFd>, Arc<Open>)>,
+    opening: Vec<(AsyncFd<OwnedFd>, Peer, Arc<Open>)>,
     /// What was read: connection, and its part of the buffer.
     batch: Vec<(u32, Range<usize>)>,
     events: Vec<(SessionId, Event)>,
@@ -197,7 +197,7 @@ impl IoThread {
     fn take_arrivals(&mut self) {
         for arrival in self.port.take_arrivals() {
             match watch(arrival.socket) {
-                Ok(socket) => self.opening.push((socket, arrival.open)),
+                Ok(socket) => self.opening.push((socket, arrival.peer, arrival.open)),
                 Err(error) => {
                     self.shared.limits.closed();
                     tracing::warn!(%error, "cannot watch a new connection");

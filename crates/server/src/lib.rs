@@ -22,8 +22,10 @@ mod listen_file;
 mod logging;
 mod mailbox;
 mod process;
+mod protocol;
 #[cfg(test)]
 mod serving_tests;
+mod settings;
 mod signals;
 mod socket;
 mod start;
@@ -32,8 +34,9 @@ mod table;
 mod units;
 
 pub use error::{ServeError, exit};
-pub use listen::{Bound, bind, inherited};
-pub use logging::Logging;
-pub use signals::{Hangup, Reload};
-pub use start::{Setup, Started, bind_configured, run};
+pub use listen::{Bound, Keepalive, SocketOptions, bind, bind_all_addresses, inherited};
+pub use logging::{LogFile, Logging, Output};
+pub use protocol::Protocol;
+pub use signals::{Drain, Hangup, Reload};
+pub use start::{Listening, Setup, Started, bind_configured, run};
 pub use units::{format_bytes, format_duration};

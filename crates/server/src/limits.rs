@@ -38,8 +38,10 @@ impl LiveLimits {
     pub(crate) fn set(&self, limits: &Limits) {
         let connections = limits.connections.unwrap_or(usize::MAX).min(self.descriptors);
         self.connections.store(connections, Ordering::Relaxed);
-        // A reply has its body and its head; the largest one must always be allowed to wait.
-        let one_reply = u64::from(limits.beanstalk_job_bytes) + 4096;
+        // A reply has its body and its head; the largest one must always be allowed to wait, and it
+        // may have been put in another protocol.
+        let one_body = limits.beanstalk_job_bytes.max(limits.gearman_packet_bytes);
+        let one_reply = u64::from(one_body) + 4096;
         self.unsent_bytes.store(limits.unsent_bytes.saturating_add(one_reply), Ordering::Relaxed);
         let unsent_ms = u64::try_from(limits.unsent_time.as_millis()).unwrap_or(u64::MAX);
         self.unsent_ms.store(unsent_ms, Ordering::Relaxed);
@@ -110,6 +112,7 @@ mod tests {
         let mut limits = Config::default().limits;
         limits.unsent_bytes = 0;
         limits.beanstalk_job_bytes = 1000;
-        assert!(LiveLimits::new(&limits, 100).unsent_bytes() >= 1000);
+        limits.gearman_packet_bytes = 2000;
+        assert!(LiveLimits::new(&limits, 100).unsent_bytes() >= 2000);
     }
 }

@@ -1,50 +1,104 @@
 //! Listening sockets: bound, or inherited from a service manager.
 
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
+use std::time::Duration;
 
 use listenfd::ListenFd;
-use socket2::{Domain, SockAddr, Socket, Type};
+use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
 use crate::address::Address;
 use crate::error::ServeError;
+use crate::protocol::Protocol;
 
 /// How many connections may wait to be accepted. With the usual 1024, some of 12,000 clients that
 /// come at once were left without an answer for half a minute.
 const BACKLOG: i32 = 4096;
+
+/// What the service manager calls the sockets of a protocol other than the first one.
+const NAMES_VARIABLE: &str = "LISTEN_FDNAMES";
 
 /// A socket that listens.
 #[derive(Debug)]
 pub struct Bound {
     /// The socket, not blocking.
     pub(crate) socket: OwnedFd,
+    /// What its clients speak.
+    pub protocol: Protocol,
     /// Where it listens really: with the port that the system chose.
     pub address: Address,
 }
 
+/// How a listening socket, and the connections that come from it, are set up.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub struct SocketOptions {
+    /// How many connections may wait to be accepted.
+    pub backlog: i32,
+    /// When silent peers are asked whether they are still there.
+    pub keepalive: Keepalive,
+}
+
+/// When silent peers are asked whether they are still there; `None`: as the system does.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub struct Keepalive {
+    /// After so many seconds.
+    pub idle_s: Option<u32>,
+    /// Again after so many seconds.
+    pub interval_s: Option<u32>,
+    /// How often.
+    pub count: Option<u32>,
+}
+
+impl Default for SocketOptions {
+    fn default() -> SocketOptions {
+        SocketOptions { backlog: BACKLOG, keepalive: Keepalive::default() }
+    }
+}
+
 /// Listens on an address; on each that its host name stands for.
-pub fn bind(address: &Address) -> Result<Vec<Bound>, ServeError> {
-    match address {
-        Address::Unix(path) => bind_unix(path, address).map(|bound| vec![bound]),
+pub fn bind(
+    protocol: Protocol,
+    address: &Address,
+    options: &SocketOptions,
+) -> Result<Vec<Bound>, ServeError> {
+    let explain = |error| explain(address, error);
+    let sockets = match address {
+        Address::Unix(path) => vec![bind_unix(path, address, options)?],
         Address::Tcp { host, port } => {
-            let explain = |error| explain(address, error);
             let resolved: Vec<SocketAddr> =
                 (host.as_str(), *port).to_socket_addrs().map_err(explain)?.collect();
-            bind_all(&resolved).map_err(explain)
+            bind_all(&resolved, options).map_err(explain)?
         }
-    }
+    };
+    sockets.into_iter().map(|socket| bound(protocol, socket).map_err(explain)).collect()
+}
+
+/// Listens on a port of all addresses of this machine, IPv4 and IPv6.
+pub fn bind_all_addresses(
+    protocol: Protocol,
+    port: u16,
+    options: &SocketOptions,
+) -> Result<Vec<Bound>, ServeError> {
+    let addresses = [
+        SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)),
+        SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)),
+    ];
+    let address = Address::Tcp { host: Ipv4Addr::UNSPECIFIED.to_string(), port };
+    let explain = |error| explain(&address, error);
+    let sockets = bind_all(&addresses, options).map_err(explain)?;
+    sockets.into_iter().map(|socket| bound(protocol, socket).map_err(explain)).collect()
 }
 
 /// Binds every address that this machine has. A name such as `localhost` may stand for IPv6, too,
 /// on machines without it.
-fn bind_all(addresses: &[SocketAddr]) -> io::Result<Vec<Bound>> {
+fn bind_all(addresses: &[SocketAddr], options: &SocketOptions) -> io::Result<Vec<Socket>> {
     let mut bound = Vec::new();
     let mut missing = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for address in addresses {
-        match bind_tcp(*address, addresses.len() > 1) {
+        match bind_tcp(*address, addresses.len() > 1, options) {
             Ok(one) => bound.push(one),
             Err(error)
                 if error.kind() == io::ErrorKind::AddrNotAvailable
@@ -60,25 +114,44 @@ fn bind_all(addresses: &[SocketAddr]) -> io::Result<Vec<Bound>> {
     if bound.is_empty() { Err(missing) } else { Ok(bound) }
 }
 
-fn bind_tcp(address: SocketAddr, is_one_of_several: bool) -> io::Result<Bound> {
+fn bind_tcp(
+    address: SocketAddr,
+    is_one_of_several: bool,
+    options: &SocketOptions,
+) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     socket.set_reuse_address(true)?;
     if address.is_ipv6() && is_one_of_several {
         socket.set_only_v6(true)?;
     }
-    prepare_tcp(&socket)?;
+    prepare_tcp(&socket, &options.keepalive)?;
     socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    bound(socket)
+    socket.listen(options.backlog)?;
+    Ok(socket)
 }
 
 /// Accepted sockets have these from the listening one.
-fn prepare_tcp(socket: &Socket) -> io::Result<()> {
+fn prepare_tcp(socket: &Socket, keepalive: &Keepalive) -> io::Result<()> {
+    let seconds = |count: u32| Duration::from_secs(count.into());
+    let mut parameters = TcpKeepalive::new();
+    if let Some(idle_s) = keepalive.idle_s {
+        parameters = parameters.with_time(seconds(idle_s));
+    }
+    if let Some(interval_s) = keepalive.interval_s {
+        parameters = parameters.with_interval(seconds(interval_s));
+    }
+    if let Some(count) = keepalive.count {
+        parameters = parameters.with_retries(count);
+    }
     socket.set_tcp_nodelay(true)?;
-    socket.set_keepalive(true)
+    socket.set_tcp_keepalive(&parameters)
 }
 
-fn bind_unix(path: &Path, address: &Address) -> Result<Bound, ServeError> {
+fn bind_unix(
+    path: &Path,
+    address: &Address,
+    options: &SocketOptions,
+) -> Result<Socket, ServeError> {
     let explain = |error| explain(address, error);
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None).map_err(explain)?;
     let name = SockAddr::unix(path).map_err(explain)?;
@@ -99,8 +172,8 @@ fn bind_unix(path: &Path, address: &Address) -> Result<Bound, ServeError> {
     }
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None).map_err(explain)?;
     socket.bind(&name).map_err(explain)?;
-    socket.listen(BACKLOG).map_err(explain)?;
-    bound(socket).map_err(explain)
+    socket.listen(options.backlog).map_err(explain)?;
+    Ok(socket)
 }
 
 fn explain(address: &Address, source: io::Error) -> ServeError {
@@ -112,10 +185,10 @@ fn explain(address: &Address, source: io::Error) -> ServeError {
     }
 }
 
-fn bound(socket: Socket) -> io::Result<Bound> {
+fn bound(protocol: Protocol, socket: Socket) -> io::Result<Bound> {
     socket.set_nonblocking(true)?;
     let address = address_of(&socket)?;
-    Ok(Bound { socket: socket.into(), address })
+    Ok(Bound { socket: socket.into(), protocol, address })
 }
 
 fn address_of(socket: &Socket) -> io::Result<Address> {
@@ -127,28 +200,41 @@ fn address_of(socket: &Socket) -> io::Result<Address> {
 }
 
 /// Takes over the sockets that a service manager has bound (`LISTEN_PID`, `LISTEN_FDS`). To be
-/// called once, before other files are opened.
-pub fn inherited() -> Result<Vec<Bound>, ServeError> {
+/// called once, before other files are opened. A socket speaks the protocol whose name it has
+/// (`LISTEN_FDNAMES`); all others speak `usual`.
+pub fn inherited(usual: Protocol) -> Result<Vec<Bound>, ServeError> {
     let mut passed = ListenFd::from_env();
-    (0..passed.len()).map(|index| take(&mut passed, index).map_err(ServeError::Inherited)).collect()
+    let names = std::env::var(NAMES_VARIABLE).unwrap_or_default();
+    let mut names = names.split(':');
+    let bound = (0..passed.len()).map(|index| {
+        let name = names.next().unwrap_or_default();
+        let named = Protocol::ALL.into_iter().find(|protocol| protocol.name() == name);
+        take(&mut passed, index, named.unwrap_or(usual)).map_err(ServeError::Inherited)
+    });
+    bound.collect()
 }
 
-fn take(passed: &mut ListenFd, index: usize) -> io::Result<Bound> {
+fn take(passed: &mut ListenFd, index: usize, protocol: Protocol) -> io::Result<Bound> {
     let missing = || io::Error::from(io::ErrorKind::NotFound);
     let socket: OwnedFd = match passed.take_tcp_listener(index) {
         Ok(listener) => {
             let listener: OwnedFd = listener.ok_or_else(missing)?.into();
-            prepare_tcp(&Socket::from(listener.as_fd().try_clone_to_owned()?))?;
+            let socket = Socket::from(listener.as_fd().try_clone_to_owned()?);
+            prepare_tcp(&socket, &Keepalive::default())?;
             listener
         }
         Err(_) => passed.take_unix_listener(index)?.ok_or_else(missing)?.into(),
     };
-    bound(Socket::from(socket))
+    bound(protocol, Socket::from(socket))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn bind(address: &Address) -> Result<Vec<Bound>, ServeError> {
+        super::bind(Protocol::Beanstalk, address, &SocketOptions::default())
+    }
 
     fn tcp(host: &str, port: u16) -> Address {
         Address::Tcp { host: host.to_owned(), port }

@@ -3,7 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::address::Address;
+use crate::protocol::Protocol;
+use crate::start::Listening;
 
 const NAME: &str = "listen.json";
 
@@ -15,9 +16,13 @@ pub(crate) struct ListenFile {
 
 impl ListenFile {
     /// Writes the file so that a reader sees it whole or not at all.
-    pub(crate) fn write(folder: &Path, beanstalk: &[Address]) -> io::Result<ListenFile> {
-        let beanstalk: Vec<String> = beanstalk.iter().map(ToString::to_string).collect();
-        let content = serde_json::json!({ "pid": std::process::id(), "beanstalk": beanstalk });
+    pub(crate) fn write(folder: &Path, listening: &[Listening]) -> io::Result<ListenFile> {
+        let mut content = serde_json::json!({ "pid": std::process::id() });
+        for protocol in Protocol::ALL {
+            let of_protocol = listening.iter().filter(|one| one.protocol == protocol);
+            let addresses: Vec<String> = of_protocol.map(|one| one.address.to_string()).collect();
+            content[protocol.name()] = addresses.into();
+        }
         let path = folder.join(NAME);
         let unfinished = folder.join(format!("{NAME}.new"));
         std::fs::write(&unfinished, format!("{content:#}\n"))?;

@@ -3,6 +3,7 @@
 
 use std::future::poll_fn;
 use std::mem;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,13 +13,24 @@ use std::task::{Poll, Wake, Waker};
 use broker::{Dialect, Event, Mailbox, Millis, SessionId, Turn};
 use tokio::time::Sleep;
 
-/// Opens the session of a new connection; each listener has one. The number is that of the mailbox.
-pub(crate) type Open = dyn Fn(&mut Turn<'_>, usize) -> (SessionId, Box<dyn Dialect>) + Send + Sync;
+/// Opens the session of a new connection; each protocol has one. The number is that of the mailbox.
+pub(crate) type Open =
+    dyn Fn(Peer, &mut Turn<'_>, usize) -> (SessionId, Box<dyn Dialect>) + Send + Sync;
+
+/// Where a connection comes from.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Peer {
+    Host(IpAddr),
+    /// A process of this machine, over a unix socket.
+    Local,
+}
 
 /// A connection that was accepted, for the thread that is to serve it.
 pub(crate) struct Arrival {
     /// The socket, not blocking.
     pub(crate) socket: OwnedFd,
+    /// Who connected.
+    pub(crate) peer: Peer,
     /// Opens its session.
     pub(crate) open: Arc<Open>,
 }

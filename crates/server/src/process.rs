@@ -7,8 +7,10 @@ use broker::Millis;
 use nix::sys::resource::{UsageWho, getrusage};
 use rustix::system::uname;
 
+use crate::config::Config;
+
 /// What the beanstalk dialect shows of us.
-pub(crate) fn info(started: Millis, segment_bytes: u64) -> ServerInfo {
+pub(crate) fn beanstalk_info(started: Millis, segment_bytes: u64) -> ServerInfo {
     let machine = uname();
     ServerInfo {
         pid: std::process::id(),
@@ -21,6 +23,21 @@ pub(crate) fn info(started: Millis, segment_bytes: u64) -> ServerInfo {
         segment_bytes,
         started,
         processor_time,
+    }
+}
+
+/// What the Gearman dialect tells of us, and how it is to behave.
+pub(crate) fn gearman_options(config: &Config) -> gearman::ServerOptions {
+    let settings = &config.gearman;
+    let defaults = gearman::ServerOptions::for_host(&uname().nodename().to_string_lossy());
+    gearman::ServerOptions {
+        pid: std::process::id(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        verbosity: settings.verbosity(config.log.level).to_owned(),
+        handle_prefix: settings.handle_prefix.clone().unwrap_or(defaults.handle_prefix),
+        round_robin: settings.round_robin,
+        exceptions: settings.exceptions,
+        packet_bytes_max: config.limits.gearman_packet_bytes,
     }
 }
 

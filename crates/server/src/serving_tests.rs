@@ -19,9 +19,9 @@ use crate::clock::Clock;
 use crate::config::{Config, Limits};
 use crate::io_thread::{Ended, IoThread, Shared};
 use crate::limits::LiveLimits;
-use crate::listen::bind;
+use crate::listen::{SocketOptions, bind};
 use crate::mailbox::Port;
-use crate::start::open_beanstalk;
+use crate::protocol::Protocol;
 
 /// How long anything here may take.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -69,10 +69,11 @@ impl Plan {
         } else {
             Address::Tcp { host: "127.0.0.1".into(), port: 0 }
         };
-        let bound = bind(&wanted).unwrap().remove(0);
+        let bound =
+            bind(Protocol::Beanstalk, &wanted, &SocketOptions::default()).unwrap().remove(0);
         let address = bound.address.clone();
         let config = Config { limits: self.limits, ..Config::default() };
-        let open = open_beanstalk(&config, clock.now());
+        let open = Protocol::Beanstalk.open(&config, clock.now());
         let mut listening = Some((bound, open));
         let threads = ports.iter().map(|port| {
             let thread = IoThread::new(shared.clone(), port.clone());
@@ -380,7 +381,12 @@ fn a_reader_that_takes_nothing_is_cut_off_and_disturbs_nobody() {
 
 #[test]
 fn a_reader_that_is_too_far_behind_is_cut_off_sooner() {
-    let serving = limits(|limits| limits.unsent_bytes = 100_000).serve();
+    let serving = limits(|limits| {
+        limits.unsent_bytes = 100_000;
+        // The largest body is allowed beyond it.
+        limits.gearman_packet_bytes = 8192;
+    })
+    .serve();
     let mut stuck = serving.client();
     stuck.send(put(&vec![b'b'; 60_000]));
     stuck.expect("INSERTED 1\r\n");

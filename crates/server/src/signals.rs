@@ -7,11 +7,12 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::AbortHandle;
 
-use crate::config::{Config, SETTINGS};
+use crate::config::Config;
 use crate::config_sources::Mistakes;
 use crate::io_thread::Shared;
 use crate::logging::Logging;
 use crate::mailbox::Port;
+use crate::settings::{SETTINGS, Setting};
 use crate::systemd;
 
 /// Reads the configuration anew.
@@ -23,13 +24,28 @@ pub enum Hangup {
     Reload(Reload),
     /// Stops, like SIGTERM.
     Stop,
+    /// Opens the file of the server's own log anew, after it was moved away.
+    ReopenLog,
 }
+
+/// What SIGUSR1 does.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum Drain {
+    /// New jobs are refused; everything else goes on.
+    RefuseJobs,
+    /// New connections are refused; the server stops when no job is left to be done.
+    StopWhenDone,
+}
+
+/// How often a server that stops when all is done looks whether it is.
+const LOOK_PERIOD: Duration = Duration::from_millis(100);
 
 impl std::fmt::Debug for Hangup {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(match self {
             Hangup::Reload(_) => "Reload",
             Hangup::Stop => "Stop",
+            Hangup::ReopenLog => "ReopenLog",
         })
     }
 }
@@ -39,6 +55,7 @@ pub(crate) struct Control {
     pub(crate) shared: Shared,
     pub(crate) config: Config,
     pub(crate) hangup: Hangup,
+    pub(crate) drain: Drain,
     pub(crate) logging: Option<Logging>,
     pub(crate) acceptors: Vec<AbortHandle>,
     pub(crate) ports: Vec<Arc<Port>>,
@@ -75,12 +92,25 @@ impl Control {
     pub(crate) async fn run(mut self, mut signals: Signals) {
         let period = systemd::watchdog_period();
         let mut beat = tokio::time::interval(period.unwrap_or(Duration::from_hours(24)));
+        let mut look = tokio::time::interval(LOOK_PERIOD);
+        let mut stops_when_done = false;
         loop {
             tokio::select! {
                 _ = signals.terminate.recv() => self.stop("SIGTERM"),
                 _ = signals.interrupt.recv() => self.stop("SIGINT"),
                 _ = signals.hangup.recv() => self.hang_up(),
-                _ = signals.drain.recv() => self.drain(),
+                _ = signals.drain.recv() => match self.drain {
+                    Drain::RefuseJobs => self.refuse_jobs(),
+                    Drain::StopWhenDone => {
+                        tracing::info!("no more connections; stopping when all jobs are done");
+                        self.close_listeners();
+                        stops_when_done = true;
+                    }
+                },
+                _ = look.tick(), if stops_when_done => if self.is_done() {
+                    stops_when_done = false;
+                    self.stop("SIGUSR1");
+                },
                 _ = beat.tick(), if period.is_some() => self.beat(),
             }
         }
@@ -89,15 +119,25 @@ impl Control {
     fn stop(&mut self, signal: &str) {
         tracing::info!(signal, "stopping");
         systemd::stopping();
-        for acceptor in &self.acceptors {
-            acceptor.abort();
-        }
+        self.close_listeners();
         for port in &self.ports {
             port.stop();
         }
     }
 
-    fn drain(&self) {
+    fn close_listeners(&self) {
+        for acceptor in &self.acceptors {
+            acceptor.abort();
+        }
+    }
+
+    /// Whether no job waits for a worker or is with one. Buried ones are nobody's to do.
+    fn is_done(&self) -> bool {
+        let totals = self.shared.broker.turn(self.shared.clock.now()).totals();
+        totals.ready + totals.delayed + totals.leased == 0
+    }
+
+    fn refuse_jobs(&self) {
         if !self.shared.broker.draining() {
             tracing::info!("draining: no more jobs are accepted");
             self.shared.broker.drain();
@@ -113,6 +153,11 @@ impl Control {
     fn hang_up(&mut self) {
         match &self.hangup {
             Hangup::Stop => self.stop("SIGHUP"),
+            Hangup::ReopenLog => {
+                if let Some(logging) = &self.logging {
+                    logging.reopen();
+                }
+            }
             // The signal's first meaning: whoever started us there is gone.
             Hangup::Reload(_) if self.has_terminal && !is_in_terminal() => self.stop("SIGHUP"),
             Hangup::Reload(reload) => match reload() {
@@ -126,9 +171,7 @@ impl Control {
 
     /// All or nothing: half a new configuration is what nobody has written.
     fn take_over(&mut self, config: Config) {
-        let changed = |setting: &&crate::config::Setting| {
-            (setting.show)(&config) != (setting.show)(&self.config)
-        };
+        let changed = |setting: &&Setting| (setting.show)(&config) != (setting.show)(&self.config);
         let fixed: Vec<&str> = SETTINGS
             .iter()
             .filter(changed)

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use broker::{Broker, Millis, Options};
+use broker::{Broker, Millis, Options, Turn};
 use log::RecoveryReport;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::coop::unconstrained;
@@ -13,16 +13,16 @@ use tokio::task::coop::unconstrained;
 use crate::accept::Acceptor;
 use crate::address::Address;
 use crate::clock::Clock;
-use crate::config::{Config, Data, Durability};
+use crate::config::{Config, Data, Durability, Gearman};
 use crate::error::ServeError;
 use crate::io_thread::{Ended, IoThread, Shared};
 use crate::limits::{LiveLimits, raise_descriptors};
-use crate::listen::{Bound, bind};
+use crate::listen::{Bound, SocketOptions, bind};
 use crate::listen_file::ListenFile;
 use crate::logging::Logging;
-use crate::mailbox::{Open, Port};
-use crate::process;
-use crate::signals::{Control, Hangup, Signals, is_in_terminal};
+use crate::mailbox::Port;
+use crate::protocol::Protocol;
+use crate::signals::{Control, Drain, Hangup, Signals, is_in_terminal};
 use crate::systemd;
 
 /// All that a server needs.
@@ -30,12 +30,14 @@ use crate::systemd;
 pub struct Setup {
     /// Its configuration. The listeners in it are bound already.
     pub config: Config,
-    /// The sockets of the beanstalk dialect.
-    pub beanstalk: Vec<Bound>,
-    /// The installed output of the server's log, if its level can be changed.
+    /// Where it listens.
+    pub listeners: Vec<Bound>,
+    /// The installed output of the server's log, if it can be changed.
     pub logging: Option<Logging>,
     /// What SIGHUP does.
     pub hangup: Hangup,
+    /// What SIGUSR1 does.
+    pub drain: Drain,
 }
 
 /// What a server has to say when it is ready.
@@ -43,26 +45,56 @@ pub struct Setup {
 pub struct Started<'a> {
     /// Its configuration.
     pub config: &'a Config,
-    /// Where the beanstalk dialect listens.
-    pub beanstalk: &'a [Address],
+    /// Where it listens, one protocol after the other.
+    pub listening: &'a [Listening],
     /// What was found in the log; `None` in memory.
     pub recovery: Option<&'a RecoveryReport>,
 }
 
-/// Binds the configured addresses.
-pub fn bind_configured(config: &Config) -> Result<Vec<Bound>, ServeError> {
-    let mut bound = Vec::new();
-    for address in &config.listen.beanstalk {
-        bound.extend(bind(address)?);
+/// One address at which the server listens.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Listening {
+    /// What clients speak there.
+    pub protocol: Protocol,
+    /// The address, with the port that the system chose.
+    pub address: Address,
+}
+
+/// Binds the configured addresses of the protocols for which no socket was handed over.
+pub fn bind_configured(config: &Config, inherited: Vec<Bound>) -> Result<Vec<Bound>, ServeError> {
+    let is_inherited =
+        Protocol::ALL.map(|protocol| inherited.iter().any(|bound| bound.protocol == protocol));
+    let mut listeners = inherited;
+    for (protocol, is_inherited) in Protocol::ALL.into_iter().zip(is_inherited) {
+        if !is_inherited {
+            for address in config.listen.of(protocol) {
+                listeners.extend(bind(protocol, address, &SocketOptions::default())?);
+            }
+        }
     }
-    if bound.is_empty() { Err(ServeError::NothingToListenOn) } else { Ok(bound) }
+    if listeners.is_empty() { Err(ServeError::NothingToListenOn) } else { Ok(listeners) }
+}
+
+impl Started<'_> {
+    /// Where it listens for a protocol.
+    pub fn addresses(&self, protocol: Protocol) -> impl Iterator<Item = &Address> {
+        let of_protocol = self.listening.iter().filter(move |one| one.protocol == protocol);
+        of_protocol.map(|one| &one.address)
+    }
+}
+
+impl Listening {
+    fn of(bound: &Bound) -> Listening {
+        Listening { protocol: bound.protocol, address: bound.address.clone() }
+    }
 }
 
 /// Opens the log and serves until a signal ends it. `announce` is called when clients are served.
 pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), ServeError> {
-    let Setup { config, beanstalk, logging, hangup } = setup;
+    let Setup { config, mut listeners, logging, hangup, drain } = setup;
     let descriptors = raise_descriptors();
     let (broker, clock, recovery) = open_broker(&config.data)?;
+    prepare_engine(&config.gearman, &mut broker.turn(clock.now()));
     let limits = Arc::new(LiveLimits::new(&config.limits, descriptors));
     let shared = Shared { broker: broker.clone(), clock, limits: limits.clone() };
     let runtime = runtime()?;
@@ -74,26 +106,29 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     let first = IoThread::new(shared.clone(), ports[0].clone());
     let others = spawn_others(&shared, &ports[1..])?;
 
-    let addresses: Vec<Address> = beanstalk.iter().map(|bound| bound.address.clone()).collect();
-    let open = open_beanstalk(&config, clock.now());
+    listeners.sort_by_key(|bound| bound.protocol);
+    let listening: Vec<Listening> = listeners.iter().map(Listening::of).collect();
+    let opens = Protocol::ALL.map(|protocol| protocol.open(&config, clock.now()));
     let mut acceptors = Vec::new();
-    for bound in beanstalk {
-        let acceptor = Acceptor::new(bound, open.clone(), limits.clone(), ports.clone())
+    for bound in listeners {
+        let open = opens[bound.protocol as usize].clone();
+        let acceptor = Acceptor::new(bound, open, limits.clone(), ports.clone())
             .map_err(failed("watch a listening socket"))?;
         acceptors.push(runtime.spawn(acceptor.run()).abort_handle());
     }
     let _listen_file = match config.data.sync {
         Durability::Memory => None,
         Durability::Always | Durability::Every(_) | Durability::Never => {
-            Some(write_listen_file(&config.data.dir, &addresses)?)
+            Some(write_listen_file(&config.data.dir, &listening)?)
         }
     };
-    announce(&Started { config: &config, beanstalk: &addresses, recovery: recovery.as_ref() });
+    announce(&Started { config: &config, listening: &listening, recovery: recovery.as_ref() });
     systemd::ready();
     let control = Control {
         shared,
         config,
         hangup,
+        drain,
         logging,
         acceptors,
         ports: ports.clone(),
@@ -155,15 +190,9 @@ fn open_broker(data: &Data) -> Result<(Broker, Clock, Option<RecoveryReport>), S
     Ok((broker, clock, Some(report)))
 }
 
-pub(crate) fn open_beanstalk(config: &Config, started: Millis) -> Arc<Open> {
-    let listener = Arc::new(beanstalk::Listener {
-        server: beanstalk::Server::new(process::info(started, config.data.segment_bytes)),
-        max_job_size: config.limits.beanstalk_job_bytes,
-    });
-    Arc::new(move |turn, mailbox| {
-        let session = beanstalk::Session::new(listener.clone(), turn, mailbox);
-        (session.id(), Box::new(session))
-    })
+fn prepare_engine(gearman: &Gearman, turn: &mut Turn<'_>) {
+    turn.set_wake_max(gearman.worker_wakeup);
+    turn.set_attempts_max(gearman.job_retries.into());
 }
 
 fn runtime() -> Result<Runtime, ServeError> {
@@ -185,8 +214,8 @@ fn spawn_others(
     Ok(threads)
 }
 
-fn write_listen_file(dir: &Path, addresses: &[Address]) -> Result<ListenFile, ServeError> {
-    ListenFile::write(dir, addresses)
+fn write_listen_file(dir: &Path, listening: &[Listening]) -> Result<ListenFile, ServeError> {
+    ListenFile::write(dir, listening)
         .map_err(|source| ServeError::Folder { dir: dir.to_owned(), source })
 }
 

@@ -3,7 +3,6 @@
 
 mod binlog;
 mod options;
-mod user;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -14,11 +13,12 @@ use std::process::ExitCode;
 use rustix::fs::FlockOperation;
 use server::address::Address;
 use server::config::{Config, Durability};
-use server::{Bound, Hangup, Logging, ServeError, Setup, Started};
+use server::{Bound, Drain, Hangup, Logging, Protocol, ServeError, Setup, SocketOptions, Started};
 
 use options::{Options, Parsed, USAGE};
 
 use super::serve::end_with_the_first_panic;
+use super::user::{UserError, become_user};
 
 /// What the original says; clients and scripts compare it.
 const VERSION: &str = "beanstalkd 1.12";
@@ -28,6 +28,9 @@ mod exit {
     pub(super) const LOG_UNUSABLE: u8 = 1;
     pub(super) const USAGE: u8 = 5;
     pub(super) const FOLDER_UNUSABLE: u8 = 10;
+    pub(super) const USER_LOOK_UP: u8 = 32;
+    pub(super) const USER_UNKNOWN: u8 = 33;
+    pub(super) const USER_REFUSED: u8 = 34;
     pub(super) const ADDRESS: u8 = 111;
 }
 
@@ -35,18 +38,6 @@ mod exit {
 struct Failure {
     code: u8,
     message: String,
-}
-
-/// The arguments for this mode, if the program was called in it: by its name, or by the
-/// subcommand.
-pub(crate) fn arguments_if_called(
-    mut arguments: impl Iterator<Item = OsString>,
-) -> Option<Vec<OsString>> {
-    let program = arguments.next()?;
-    if Path::new(&program).file_name().is_some_and(|name| name == "beanstalkd") {
-        return Some(arguments.collect());
-    }
-    (arguments.next()? == "beanstalkd").then(|| arguments.collect())
 }
 
 /// Does what the arguments say.
@@ -89,15 +80,16 @@ fn serve(options: &Options) -> Result<(), Failure> {
     let config = configure(options);
     let logging = Logging::install(config.log);
     end_with_the_first_panic();
-    let beanstalk = listen(options)?;
+    let listeners = listen(options)?;
     if let Some(user) = &options.user {
-        user::become_user(user)?;
+        become_user(user)?;
     }
     let _lock = match &options.folder {
         Some(folder) => Some(prepare_folder(folder)?),
         None => None,
     };
-    let setup = Setup { config, beanstalk, logging, hangup: Hangup::Stop };
+    let (hangup, drain) = (Hangup::Stop, Drain::RefuseJobs);
+    let setup = Setup { config, listeners, logging, hangup, drain };
     server::run(setup, announce)
         .map_err(|error| Failure { code: exit_code(&error), message: error.to_string() })
 }
@@ -121,7 +113,8 @@ fn configure(options: &Options) -> Config {
 
 fn listen(options: &Options) -> Result<Vec<Bound>, Failure> {
     let failed = |message: String| Failure { code: exit::ADDRESS, message };
-    let mut inherited = server::inherited().map_err(|error| failed(error.to_string()))?;
+    let mut inherited =
+        server::inherited(Protocol::Beanstalk).map_err(|error| failed(error.to_string()))?;
     if !inherited.is_empty() {
         if inherited.len() > 1 {
             complain("inherited more than one listen fd; ignoring all but the first one.");
@@ -135,7 +128,8 @@ fn listen(options: &Options) -> Result<Vec<Bound>, Failure> {
         return Ok(inherited);
     }
     let address = options.listen_address().map_err(failed)?;
-    server::bind(&address).map_err(|error| failed(error.to_string()))
+    server::bind(Protocol::Beanstalk, &address, &SocketOptions::default())
+        .map_err(|error| failed(error.to_string()))
 }
 
 /// Sees to it that no beanstalkd works in the folder, now or later, and that none has left jobs.
@@ -168,7 +162,8 @@ fn prepare_folder(folder: &Path) -> Result<File, Failure> {
 }
 
 fn announce(started: &Started<'_>) {
-    let addresses: Vec<String> = started.beanstalk.iter().map(Address::to_string).collect();
+    let addresses: Vec<String> =
+        started.addresses(Protocol::Beanstalk).map(Address::to_string).collect();
     let data = &started.config.data;
     let kept = match data.sync {
         Durability::Memory => "in memory".to_owned(),
@@ -189,5 +184,16 @@ fn exit_code(error: &ServeError) -> u8 {
         }
         ServeError::Open(_) => exit::LOG_UNUSABLE,
         other => other.exit_code(),
+    }
+}
+
+impl From<UserError> for Failure {
+    fn from(error: UserError) -> Failure {
+        let code = match error {
+            UserError::LookUp(..) => exit::USER_LOOK_UP,
+            UserError::Unknown(_) => exit::USER_UNKNOWN,
+            UserError::Refused(..) => exit::USER_REFUSED,
+        };
+        Failure { code, message: error.to_string() }
     }
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use server::address::Address;
 use server::config::{Config, Durability, LogFormat};
 use server::config_sources::{Flag, Sources};
-use server::{Hangup, Logging, ServeError, Setup, Started, format_duration};
+use server::{Drain, Hangup, Logging, Protocol, ServeError, Setup, Started, format_duration};
 
 use crate::cli::ServeArguments;
 
@@ -26,12 +26,12 @@ fn serve(arguments: ServeArguments) -> Result<(), ServeError> {
     let config = sources.load()?.config;
     let logging = Logging::install(config.log);
     end_with_the_first_panic();
-    let inherited = server::inherited()?;
-    let beanstalk =
-        if inherited.is_empty() { server::bind_configured(&config)? } else { inherited };
+    let inherited = server::inherited(Protocol::Beanstalk)?;
+    let listeners = server::bind_configured(&config, inherited)?;
     let reload = move || Ok(sources.load()?.config);
     let hangup = Hangup::Reload(Box::new(reload));
-    server::run(Setup { config, beanstalk, logging, hangup }, announce)
+    let drain = Drain::RefuseJobs;
+    server::run(Setup { config, listeners, logging, hangup, drain }, announce)
 }
 
 /// A thread that panics was at work on something that is now half done; a server that went on
@@ -45,15 +45,25 @@ pub(crate) fn end_with_the_first_panic() {
 }
 
 fn sources(arguments: ServeArguments) -> Sources {
-    let ServeArguments { data, memory, sync, beanstalk, only, max_job_size, io_threads, config } =
-        arguments;
+    let ServeArguments {
+        data,
+        memory,
+        sync,
+        beanstalk,
+        gearman,
+        only,
+        max_job_size,
+        io_threads,
+        config,
+    } = arguments;
     let memory = memory.then(|| "memory".to_owned());
-    let beanstalk = (!beanstalk.is_empty()).then_some(beanstalk);
+    let named = |addresses: Vec<String>| (!addresses.is_empty()).then_some(addresses);
     let flags = [
         ("--data", "data.dir", data.map(|value| vec![value])),
         ("--memory", "data.sync", memory.map(|value| vec![value])),
         ("--sync", "data.sync", sync.map(|value| vec![value])),
-        ("--beanstalk", "listen.beanstalk", beanstalk),
+        ("--beanstalk", "listen.beanstalk", named(beanstalk)),
+        ("--gearman", "listen.gearman", named(gearman)),
         ("--max-job-size", "limits.beanstalk_job_size", max_job_size.map(|value| vec![value])),
         ("--io-threads", "io_threads", io_threads.map(|value| vec![value])),
     ];
@@ -65,11 +75,13 @@ fn sources(arguments: ServeArguments) -> Sources {
 
 /// Says where the server listens, where the jobs are, and what to try first.
 fn announce(started: &Started<'_>) {
-    let Started { config, beanstalk, recovery } = started;
+    let Started { config, recovery, .. } = started;
     let jobs = recovery.map_or(0, |report| report.jobs);
     let data = data_line(config, jobs);
-    let addresses: Vec<String> = beanstalk.iter().map(ToString::to_string).collect();
-    let addresses = addresses.join(", ");
+    let addresses = |protocol| {
+        let addresses: Vec<String> = started.addresses(protocol).map(Address::to_string).collect();
+        addresses.join(", ")
+    };
     if let Some(report) = recovery
         && report.cut_bytes > 0
     {
@@ -79,14 +91,16 @@ fn announce(started: &Started<'_>) {
         );
     }
     if config.log.format == LogFormat::Json {
-        tracing::info!(beanstalk = addresses, data, jobs, "ready");
+        let (beanstalk, gearman) = (addresses(Protocol::Beanstalk), addresses(Protocol::Gearman));
+        tracing::info!(beanstalk, gearman, data, jobs, "ready");
         return;
     }
-    let text = format!(
-        "lineshaft {} is ready\n  beanstalk  {addresses}\n  data       {data}\n  try        {}\n",
-        env!("CARGO_PKG_VERSION"),
-        example(beanstalk),
-    );
+    let mut text = format!("lineshaft {} is ready\n", env!("CARGO_PKG_VERSION"));
+    let listeners = Protocol::ALL.map(|protocol| (protocol.name(), addresses(protocol)));
+    let data = [("data", data), ("try", example(started))];
+    for (name, value) in listeners.into_iter().chain(data).filter(|(_, value)| !value.is_empty()) {
+        text.extend([format!("  {name:<9}  {value}\n")]);
+    }
     // The output may be closed; a server goes on without it.
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
 }
@@ -109,9 +123,9 @@ fn data_line(config: &Config, jobs: u64) -> String {
     format!("{} ({count}), sync {sync}: {promise}", dir.display())
 }
 
-/// A command that works as it stands.
-fn example(beanstalk: &[Address]) -> String {
-    let server = match beanstalk.first() {
+/// A command that works as it stands; none without the protocol of our own tools.
+fn example(started: &Started<'_>) -> String {
+    let server = match started.addresses(Protocol::Beanstalk).next() {
         Some(Address::Tcp { host, port }) => {
             let host = match host.as_str() {
                 "0.0.0.0" => "127.0.0.1",
@@ -121,7 +135,7 @@ fn example(beanstalk: &[Address]) -> String {
             Address::Tcp { host: host.to_owned(), port: *port }.to_string()
         }
         Some(unix @ Address::Unix(_)) => unix.to_string(),
-        None => String::new(),
+        None => return String::new(),
     };
     if server == "127.0.0.1:11300" {
         return "lineshaft put hello 'first job'".to_owned();

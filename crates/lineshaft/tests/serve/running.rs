@@ -22,6 +22,8 @@ pub(crate) fn command(folder: &Path, arguments: &[&str]) -> Command {
             command.env_remove(name);
         }
     }
+    // Tests run side by side, and each server would want the same port.
+    command.env("LINESHAFT_LISTEN_GEARMAN", "off");
     command
 }
 

@@ -54,8 +54,8 @@ impl IoThread {
     }
 
     fn open_sessions(&mut self, turn: &mut Turn<'_>) {
-        for (socket, open) in mem::take(&mut self.opening) {
-            let (session, dialect) = open(turn, self.mailbox);
+        for (socket, peer, open) in mem::take(&mut self.opening) {
+            let (session, dialect) = open(peer, turn, self.mailbox);
             let place = self.connections.insert_with(|place| {
                 let waker = ReadyWaker::waker(&self.port, place);
                 Connection::new(socket, waker, session, dialect)

@@ -1,0 +1,66 @@
+//! The protocols that clients speak: what the server calls them, and how a session of each begins.
+
+use std::sync::Arc;
+
+use broker::Millis;
+
+use crate::config::Config;
+use crate::mailbox::{Open, Peer};
+use crate::process;
+
+/// A protocol that clients speak. Each listener has one.
+#[derive(Copy, Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Protocol {
+    /// That of beanstalkd.
+    Beanstalk,
+    /// That of gearmand.
+    Gearman,
+}
+
+impl Protocol {
+    /// All of them, in the order in which they are shown.
+    pub const ALL: [Protocol; 2] = [Protocol::Beanstalk, Protocol::Gearman];
+
+    /// Its name, as in flags and keys.
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocol::Beanstalk => "beanstalk",
+            Protocol::Gearman => "gearman",
+        }
+    }
+
+    /// What opens the sessions of all its listeners.
+    pub(crate) fn open(self, config: &Config, started: Millis) -> Arc<Open> {
+        match self {
+            Protocol::Beanstalk => open_beanstalk(config, started),
+            Protocol::Gearman => open_gearman(config),
+        }
+    }
+}
+
+fn open_beanstalk(config: &Config, started: Millis) -> Arc<Open> {
+    let listener = Arc::new(beanstalk::Listener {
+        server: beanstalk::Server::new(process::beanstalk_info(started, config.data.segment_bytes)),
+        max_job_size: config.limits.beanstalk_job_bytes,
+    });
+    Arc::new(move |_peer, turn, mailbox| {
+        let session = beanstalk::Session::new(listener.clone(), turn, mailbox);
+        (session.id(), Box::new(session))
+    })
+}
+
+fn open_gearman(config: &Config) -> Arc<Open> {
+    let server = gearman::Server::new(process::gearman_options(config));
+    Arc::new(move |peer, turn, mailbox| {
+        let session = gearman::Session::new(server.clone(), &shown(peer), turn, mailbox);
+        (session.id(), Box::new(session))
+    })
+}
+
+/// The peer as `workers` shows it, in one word.
+fn shown(peer: Peer) -> String {
+    match peer {
+        Peer::Host(host) => host.to_canonical().to_string(),
+        Peer::Local => "unix".to_owned(),
+    }
+}

@@ -1,0 +1,306 @@
+//! The table of all keys of the configuration: one row says how a key is read, shown, and whether a
+//! running server can take a new value.
+
+use std::path::PathBuf;
+
+use crate::address::{self, Address};
+use crate::config::{Config, Durability, LogFormat};
+use crate::units::{format_bytes, format_duration, parse_bytes, parse_duration};
+
+/// The largest job size that may be allowed, as in beanstalkd.
+pub(crate) const JOB_BYTES_LIMIT: u64 = 1 << 30;
+/// Every Gearman packet that is not a job fits into this.
+const PACKET_BYTES_MIN: u64 = 8 << 10;
+/// What leaves room for the number of the job in a handle of 63 bytes.
+const HANDLE_PREFIX_BYTES_MAX: usize = 46;
+/// More I/O threads than this only contend for the broker.
+const IO_THREADS_MAX: usize = 64;
+
+/// One key of the configuration.
+pub(crate) struct Setting {
+    /// Its name, with the section before the dot.
+    pub(crate) key: &'static str,
+    /// Whether it takes a list.
+    pub(crate) many: bool,
+    /// Whether a running server can take a new value.
+    pub(crate) live: bool,
+    /// Reads a value; the error says what is wrong with it.
+    pub(crate) set: fn(&mut Config, &[&str]) -> Result<(), String>,
+    /// Writes the value as the file has it.
+    pub(crate) show: fn(&Config) -> String,
+}
+
+impl std::fmt::Debug for Setting {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(self.key)
+    }
+}
+
+/// All keys, in the order in which they are shown.
+pub(crate) static SETTINGS: [Setting; 19] = [
+    Setting {
+        key: "io_threads",
+        many: false,
+        live: false,
+        set: |config, value| assign(&mut config.io_threads, parse_io_threads(value[0])),
+        show: |config| config.io_threads.to_string(),
+    },
+    Setting {
+        key: "data.dir",
+        many: false,
+        live: false,
+        set: |config, value| match value[0] {
+            "" => Err("the folder has no name".to_owned()),
+            dir => assign(&mut config.data.dir, Ok(PathBuf::from(dir))),
+        },
+        show: |config| quote(&config.data.dir.display().to_string()),
+    },
+    Setting {
+        key: "data.sync",
+        many: false,
+        live: false,
+        set: |config, value| assign(&mut config.data.sync, Durability::parse(value[0])),
+        show: |config| quote(&config.data.sync.to_string()),
+    },
+    Setting {
+        key: "data.segment_size",
+        many: false,
+        live: false,
+        set: |config, value| assign(&mut config.data.segment_bytes, parse_segment_bytes(value[0])),
+        show: |config| quote(&format_bytes(config.data.segment_bytes)),
+    },
+    Setting {
+        key: "data.max_bytes",
+        many: false,
+        live: false,
+        set: |config, value| assign(&mut config.data.bytes_max, parse_bytes_max(value[0])),
+        show: |config| {
+            quote(&config.data.bytes_max.map_or_else(|| "disk".to_owned(), format_bytes))
+        },
+    },
+    Setting {
+        key: "listen.beanstalk",
+        many: true,
+        live: false,
+        set: |config, value| assign(&mut config.listen.beanstalk, address::parse_list(value)),
+        show: |config| show_addresses(&config.listen.beanstalk),
+    },
+    Setting {
+        key: "listen.gearman",
+        many: true,
+        live: false,
+        set: |config, value| assign(&mut config.listen.gearman, address::parse_list(value)),
+        show: |config| show_addresses(&config.listen.gearman),
+    },
+    Setting {
+        key: "limits.connections",
+        many: false,
+        live: true,
+        set: |config, value| assign(&mut config.limits.connections, parse_connections(value[0])),
+        show: |config| {
+            config.limits.connections.map_or_else(|| quote("auto"), |count| count.to_string())
+        },
+    },
+    Setting {
+        key: "limits.beanstalk_job_size",
+        many: false,
+        live: false,
+        set: |config, value| {
+            assign(&mut config.limits.beanstalk_job_bytes, parse_job_bytes(value[0]))
+        },
+        show: |config| quote(&format_bytes(config.limits.beanstalk_job_bytes.into())),
+    },
+    Setting {
+        key: "limits.gearman_packet_size",
+        many: false,
+        live: false,
+        set: |config, value| {
+            assign(&mut config.limits.gearman_packet_bytes, parse_packet_bytes(value[0]))
+        },
+        show: |config| quote(&format_bytes(config.limits.gearman_packet_bytes.into())),
+    },
+    Setting {
+        key: "limits.unsent_size",
+        many: false,
+        live: true,
+        set: |config, value| assign(&mut config.limits.unsent_bytes, parse_bytes(value[0])),
+        show: |config| quote(&format_bytes(config.limits.unsent_bytes)),
+    },
+    Setting {
+        key: "limits.unsent_time",
+        many: false,
+        live: true,
+        set: |config, value| assign(&mut config.limits.unsent_time, parse_duration(value[0])),
+        show: |config| quote(&format_duration(config.limits.unsent_time)),
+    },
+    Setting {
+        key: "gearman.round_robin",
+        many: false,
+        live: false,
+        set: |config, value| assign(&mut config.gearman.round_robin, parse_bool(value[0])),
+        show: |config| config.gearman.round_robin.to_string(),
+    },
+    Setting {
+        key: "gearman.job_retries",
+        many: false,
+        live: false,
+        set: |config, value| assign(&mut config.gearman.job_retries, parse_job_retries(value[0])),
+        show: |config| config.gearman.job_retries.to_string(),
+    },
+    Setting {
+        key: "gearman.worker_wakeup",
+        many: false,
+        live: false,
+        set: |config, value| {
+            assign(&mut config.gearman.worker_wakeup, parse_worker_wakeup(value[0]))
+        },
+        show: |config| config.gearman.worker_wakeup.to_string(),
+    },
+    Setting {
+        key: "gearman.exceptions",
+        many: false,
+        live: false,
+        set: |config, value| assign(&mut config.gearman.exceptions, parse_bool(value[0])),
+        show: |config| config.gearman.exceptions.to_string(),
+    },
+    Setting {
+        key: "gearman.handle_prefix",
+        many: false,
+        live: false,
+        set: |config, value| {
+            assign(&mut config.gearman.handle_prefix, parse_handle_prefix(value[0]))
+        },
+        show: |config| quote(config.gearman.handle_prefix.as_deref().unwrap_or("auto")),
+    },
+    Setting {
+        key: "log.format",
+        many: false,
+        live: false,
+        set: |config, value| assign(&mut config.log.format, parse_log_format(value[0])),
+        show: |config| {
+            quote(match config.log.format {
+                LogFormat::Human => "human",
+                LogFormat::Json => "json",
+            })
+        },
+    },
+    Setting {
+        key: "log.level",
+        many: false,
+        live: true,
+        set: |config, value| assign(&mut config.log.level, parse_level(value[0])),
+        show: |config| quote(&config.log.level.to_string().to_lowercase()),
+    },
+];
+
+fn assign<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
+    *place = value?;
+    Ok(())
+}
+
+fn parse_io_threads(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (1..=IO_THREADS_MAX).contains(count));
+    count.ok_or_else(|| format!("`{text}` is not a number from 1 to {IO_THREADS_MAX}"))
+}
+
+fn parse_connections(text: &str) -> Result<Option<usize>, String> {
+    if text == "auto" {
+        return Ok(None);
+    }
+    match text.parse() {
+        Ok(count) if count > 0 => Ok(Some(count)),
+        _ => Err(format!("`{text}` is not `auto` and not a number from 1 on")),
+    }
+}
+
+fn parse_job_bytes(text: &str) -> Result<u32, String> {
+    match parse_bytes(text)? {
+        bytes if bytes <= JOB_BYTES_LIMIT => Ok(bytes as u32),
+        _ => Err(format!("`{text}` is more than {} for one job", format_bytes(JOB_BYTES_LIMIT))),
+    }
+}
+
+fn parse_packet_bytes(text: &str) -> Result<u32, String> {
+    match parse_bytes(text)? {
+        bytes if (PACKET_BYTES_MIN..=JOB_BYTES_LIMIT).contains(&bytes) => Ok(bytes as u32),
+        _ => Err(format!("`{text}` is not a size from 8KiB to 1GiB")),
+    }
+}
+
+fn parse_bool(text: &str) -> Result<bool, String> {
+    text.parse().map_err(|_| format!("`{text}` is neither `true` nor `false`"))
+}
+
+fn parse_job_retries(text: &str) -> Result<u8, String> {
+    text.parse().map_err(|_| format!("`{text}` is not a number from 0 (no limit) to 255"))
+}
+
+fn parse_worker_wakeup(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| format!("`{text}` is not a number from 0 (all of them) on"))
+}
+
+fn parse_handle_prefix(text: &str) -> Result<Option<String>, String> {
+    if text == "auto" {
+        return Ok(None);
+    }
+    let is_fit = (1..=HANDLE_PREFIX_BYTES_MAX).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_graphic());
+    is_fit.then(|| Some(text.to_owned())).ok_or_else(|| {
+        format!(
+            "`{text}` is neither `auto` nor 1 to {HANDLE_PREFIX_BYTES_MAX} characters without spaces"
+        )
+    })
+}
+
+fn parse_segment_bytes(text: &str) -> Result<u64, String> {
+    match parse_bytes(text)? {
+        bytes if (256 << 10..=1 << 30).contains(&bytes) => Ok(bytes),
+        _ => Err(format!("`{text}` is not a size from 256KiB to 1GiB")),
+    }
+}
+
+fn parse_bytes_max(text: &str) -> Result<Option<u64>, String> {
+    if text == "disk" {
+        return Ok(None);
+    }
+    // The log needs a few segments of 256 KiB to turn round.
+    match parse_bytes(text)? {
+        bytes if bytes >= 4 << 20 => Ok(Some(bytes)),
+        _ => Err(format!("`{text}` is not `disk` and not a size from 4MiB on")),
+    }
+}
+
+fn parse_log_format(text: &str) -> Result<LogFormat, String> {
+    match text {
+        "human" => Ok(LogFormat::Human),
+        "json" => Ok(LogFormat::Json),
+        _ => Err(format!("`{text}` is neither `human` nor `json`")),
+    }
+}
+
+fn parse_level(text: &str) -> Result<tracing::Level, String> {
+    match text {
+        "error" => Ok(tracing::Level::ERROR),
+        "warn" => Ok(tracing::Level::WARN),
+        "info" => Ok(tracing::Level::INFO),
+        "debug" => Ok(tracing::Level::DEBUG),
+        "trace" => Ok(tracing::Level::TRACE),
+        _ => Err(format!("`{text}` is not `error`, `warn`, `info`, `debug` or `trace`")),
+    }
+}
+
+fn quote(text: &str) -> String {
+    // A TOML string allows the same escapes as JSON.
+    serde_json::Value::from(text).to_string()
+}
+
+fn show_addresses(addresses: &[Address]) -> String {
+    match addresses {
+        [] => quote("off"),
+        [one] => quote(&one.to_string()),
+        many => {
+            let list: Vec<String> = many.iter().map(|one| quote(&one.to_string())).collect();
+            format!("[{}]", list.join(", "))
+        }
+    }
+}
