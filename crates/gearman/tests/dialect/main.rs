@@ -9,6 +9,7 @@ mod endings;
 mod fragments;
 mod options;
 mod packets;
+mod promises;
 mod property;
 mod split;
 mod world;
