@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::{Effects, Engine, Happening, JobSlot, Millis, QueueId, Record, SessionId};
+use engine::{Effects, Engine, Happening, JobSlot, Millis, QueueFacts, QueueId, Record, SessionId};
 use log::{Current, Log, Owner, Position, QueueRef, Target};
 
 use crate::meta::{self, Options};
@@ -133,6 +133,11 @@ impl Ledger {
                 let (key, value) =
                     meta::queue_fact(engine.queue_name(queue), engine.queue_facts(queue));
                 let after = log.fact(now, &key, &value);
+                self.note_queue(queue, after);
+            }
+            Record::QueueDropped(queue, name) => {
+                let (key, nothing) = meta::queue_fact(&name, QueueFacts::default());
+                let after = log.fact(now, &key, &nothing);
                 self.note_queue(queue, after);
             }
             Record::QueueGone(queue) => {

@@ -5,7 +5,7 @@ use crate::job::Body;
 
 /// A fact that must last. Records of one request are to be taken in their order, and before the
 /// next request: they name places in the engine, where the caller reads what it writes down.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Record {
     /// A new job: all of [`crate::Engine::facts`] and its body.
     Put(JobSlot),
@@ -15,6 +15,8 @@ pub enum Record {
     Count(JobSlot),
     /// What is kept of a queue apart from its jobs changed: [`crate::Engine::queue_facts`].
     QueueFacts(QueueId),
+    /// Nothing is kept any more of the queue with this name, which may have vanished.
+    QueueDropped(QueueId, Box<[u8]>),
     /// A job of this queue ended. Its place may be used again by the next record.
     Finish(JobSlot, QueueId),
     /// A queue vanished; its number may be used again. Not for the log, but for tables beside it.

@@ -381,7 +381,10 @@ impl Engine {
             Record::Put(slot) | Record::Update(slot) | Record::Count(slot) => {
                 self.job(slot).durable
             }
-            Record::Finish(..) | Record::QueueFacts(_) | Record::QueueGone(_) => true,
+            Record::Finish(..)
+            | Record::QueueFacts(_)
+            | Record::QueueDropped(..)
+            | Record::QueueGone(_) => true,
         };
         if durable {
             effects.records.push(record);

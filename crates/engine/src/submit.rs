@@ -153,7 +153,13 @@ impl Engine {
         queue.users -= 1;
         queue.kept = &*queue.name == crate::engine::DEFAULT_QUEUE;
         queue.limits = [0; 3];
-        effects.records.push(Record::QueueFacts(id));
+        // `default` is always there.
+        let record = if queue.kept {
+            Record::QueueFacts(id)
+        } else {
+            Record::QueueDropped(id, (*queue.name).into())
+        };
+        effects.records.push(record);
         self.drop_if_unwanted(id, effects);
         Ok(true)
     }
