@@ -73,8 +73,13 @@ impl Acceptor {
                 Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
                     self.pause("no more descriptors or memory for connections").await;
                 }
-                // The client was gone before it was accepted, or the network had a fault.
-                Some(error) => tracing::debug!(listener = %self.address, %error, "accept failed"),
+                // The client was gone before it was accepted.
+                Some(error @ (Errno::CONNABORTED | Errno::PROTO | Errno::PERM)) => {
+                    tracing::debug!(listener = %self.address, %error, "accept failed");
+                    tokio::task::yield_now().await;
+                }
+                // The network has a fault; or the socket was handed over and does not listen.
+                Some(error) => self.pause(&format!("accept failed ({error})")).await,
             }
         }
     }
@@ -106,4 +111,31 @@ impl Acceptor {
 fn peer_of(address: Option<SocketAddrAny>) -> Peer {
     let address = address.and_then(|address| SocketAddr::try_from(address).ok());
     address.map_or(Peer::Local, |address| Peer::Host(address.ip()))
+}
+
+#[cfg(test)]
+mod tests {
+    use socket2::{Domain, Socket, Type};
+    use tokio::runtime::Builder;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::protocol::Protocol;
+
+    #[test]
+    fn a_socket_that_does_not_listen_stops_nobody_else() {
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let address = Address::Unix("socket".into());
+        let bound = Bound { socket: socket.into(), protocol: Protocol::Beanstalk, address };
+        let limits = Arc::new(LiveLimits::new(&Config::default().limits, 1024));
+        let open: Arc<Open> = Arc::new(|_, _, _| unreachable!("nobody comes"));
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let _inside = runtime.enter();
+        let acceptor = Acceptor::new(bound, open, limits, vec![Arc::default()]).unwrap();
+        let ended = runtime.block_on(async {
+            tokio::time::timeout(Duration::from_millis(50), acceptor.run()).await
+        });
+        assert!(ended.is_err(), "an acceptor does not end by itself");
+    }
 }
