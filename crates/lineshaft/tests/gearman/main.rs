@@ -2,6 +2,7 @@
 //!
 //! One binary for all of them: each further one would be linked anew on every change.
 
+mod clients;
 mod programs;
 mod reference;
 mod socket;

@@ -1,0 +1,148 @@
+//! Client libraries and tools that people use, unmodified: each runs a script of its own against Lineshaft.
+//!
+//! The scripts are in `tests/clients/gearman`; `scripts/install-test-tools.sh` installs the libraries. What does
+//! not pass against the original proves nothing, so every script runs against it too.
+
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process_group};
+use tempfile::TempDir;
+use testkit::process::Server;
+use testkit::tools;
+
+use crate::programs;
+
+/// Generous: interpreters start slowly on a busy machine.
+const LIMIT: Duration = Duration::from_mins(1);
+
+/// A program that connects as a client, and usually as workers, too.
+struct Script {
+    interpreter: PathBuf,
+    /// Empty for a compiled client.
+    path: Option<PathBuf>,
+}
+
+fn scripts_folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/gearman")
+}
+
+fn tools_folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/test-tools/gearman")
+}
+
+fn script(interpreter: impl Into<PathBuf>, file: &str) -> Script {
+    Script { interpreter: interpreter.into(), path: Some(scripts_folder().join(file)) }
+}
+
+impl Script {
+    /// Runs the script against the original, and against Lineshaft, in memory and with a log. It is to be
+    /// skipped where `needed`, a program or file, is missing.
+    fn check(&self, needed: &str) -> Result<()> {
+        let interpreter = self.interpreter.to_str().context("a path that is text")?;
+        if [interpreter, needed].iter().any(|program| tools::find_or_skip(program).is_none()) {
+            return Ok(());
+        }
+        if let Some(reference) = programs::reference() {
+            self.run(&reference.start()?).context("against the original")?;
+        }
+        for (name, program) in programs::lineshaft() {
+            self.run(&program.start()?).context(name)?;
+        }
+        Ok(())
+    }
+
+    fn run(&self, server: &Server) -> Result<()> {
+        let folder = TempDir::new()?;
+        let complaints = folder.path().join("stderr");
+        let mut client = Command::new(&self.interpreter)
+            .args(&self.path)
+            .env("GEARMAN_PORT", server.address().port().to_string())
+            .env("NODE_PATH", tools_folder().join("node/node_modules"))
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .env("TMPDIR", folder.path())
+            .current_dir(folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            // A file, because the workers of a script that fails would hold a pipe open.
+            .stderr(std::fs::File::create(&complaints)?)
+            // With its workers, so that all of them can be ended.
+            .process_group(0)
+            .spawn()?;
+        let started = Instant::now();
+        while client.try_wait()?.is_none() && started.elapsed() < LIMIT {
+            sleep(Duration::from_millis(10));
+        }
+        // Fails when all of them ended by themselves.
+        let _ = kill_process_group(Pid::from_child(&client), Signal::KILL);
+        let status = client.wait()?;
+        let complaint = String::from_utf8_lossy(&std::fs::read(&complaints)?).into_owned();
+        ensure!(status.success(), "{status}; it said: {complaint}");
+        Ok(())
+    }
+}
+
+#[test]
+fn gearman_and_gearadmin() -> Result<()> {
+    script("bash", "tools/tools.sh").check("gearadmin")
+}
+
+#[test]
+fn libgearman() -> Result<()> {
+    for needed in ["cc", "/usr/include/libgearman/gearman.h"] {
+        if tools::find_or_skip(needed).is_none() {
+            return Ok(());
+        }
+    }
+    let folder = TempDir::new()?;
+    let program = folder.path().join("client");
+    let source = scripts_folder().join("c/libgearman.c");
+    let built = Command::new("cc")
+        .args(["-Wall", "-Wextra", "-Werror", "-o"])
+        .arg(&program)
+        .arg(source)
+        .arg("-lgearman")
+        .output()?;
+    ensure!(built.status.success(), "cc said: {}", String::from_utf8_lossy(&built.stderr));
+    Script { interpreter: program, path: None }.check("cc")
+}
+
+#[test]
+fn php_gearman() -> Result<()> {
+    script("php", "php/gearman.php").check("/usr/share/doc/php-gearman")
+}
+
+#[test]
+fn perl_gearman() -> Result<()> {
+    script("perl", "perl/gearman.pl").check("/usr/share/perl5/Gearman/Client.pm")
+}
+
+#[test]
+fn python_gear() -> Result<()> {
+    script(tools_folder().join("python/bin/python"), "python/gear_client.py").check("python3")
+}
+
+#[test]
+fn node_gearmanode() -> Result<()> {
+    node("gearmanode")
+}
+
+#[test]
+fn node_abraxas() -> Result<()> {
+    node("abraxas")
+}
+
+#[test]
+fn node_gearman() -> Result<()> {
+    node("node-gearman")
+}
+
+fn node(library: &str) -> Result<()> {
+    let installed = tools_folder().join("node/node_modules").join(library);
+    let file = format!("node/{library}.js");
+    script("node", &file).check(installed.to_str().context("a path that is text")?)
+}
