@@ -67,12 +67,15 @@ pub(crate) struct Shared {
     mailboxes: RwLock<Vec<Arc<dyn Mailbox>>>,
     draining: AtomicBool,
     threads: Mutex<Threads>,
+    /// Why the reclaim thread could not go on, if so.
+    reclaim_error: Mutex<Option<Arc<log::ReclaimError>>>,
 }
 
 #[derive(Debug, Default)]
 struct Threads {
     committer: Option<Committer>,
     reclaimer: Option<Reclaimer>,
+    closed: bool,
 }
 
 impl std::fmt::Debug for Shared {
@@ -124,6 +127,7 @@ impl Broker {
                 mailboxes: RwLock::default(),
                 draining: AtomicBool::new(false),
                 threads: Mutex::default(),
+                reclaim_error: Mutex::default(),
             }),
         }
     }
@@ -177,6 +181,12 @@ impl Broker {
         self.shared.log.as_ref().and_then(|log| log.failure())
     }
 
+    /// Why the log's files are not kept in bounds any more, if so: something in the oldest one
+    /// cannot be read. All goes on until the disk is full, so somebody should look.
+    pub fn reclaim_error(&self) -> Option<Arc<log::ReclaimError>> {
+        lock(&self.shared.reclaim_error).clone()
+    }
+
     /// Refuses puts from now on, so that the server can be emptied.
     pub fn drain(&self) {
         self.shared.draining.store(true, Ordering::Relaxed);
@@ -217,9 +227,13 @@ impl Broker {
     }
 
     /// A clean stop: everything that was appended becomes durable, and the threads end. Later
-    /// appends are lost; end all sessions before.
+    /// appends are lost; end all sessions before. To close again does nothing.
     pub fn close(&self, now: Millis) -> Result<(), Failure> {
-        let threads = std::mem::take(&mut *lock(&self.shared.threads));
+        let closed = Threads { closed: true, ..Threads::default() };
+        let threads = std::mem::replace(&mut *lock(&self.shared.threads), closed);
+        if threads.closed {
+            return Ok(());
+        }
         if let Some(reclaimer) = threads.reclaimer {
             reclaimer.stop();
         }
@@ -286,6 +300,10 @@ impl Shared {
         for mailbox in self.mailboxes.read().unwrap_or_else(PoisonError::into_inner).iter() {
             mailbox.released();
         }
+    }
+
+    pub(crate) fn note_reclaim_error(&self, error: log::ReclaimError) {
+        lock(&self.reclaim_error).get_or_insert_with(|| Arc::new(error));
     }
 
     pub(crate) fn reclaim_wanted(&self) -> bool {

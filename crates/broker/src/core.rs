@@ -105,7 +105,8 @@ impl Ledger {
                 self.places.set(slot, Place { target, after });
                 self.note_queue(number, after);
             }
-            Record::Update(slot) => {
+            Record::Moved(slot) if !log.admits_update() => self.write(Record::Count(slot), engine),
+            Record::Update(slot) | Record::Moved(slot) => {
                 let facts = engine.facts(slot);
                 let (number, queue) = queue_ref(engine, slot);
                 let place = self.places.get_mut(slot).expect("a logged job has its place");
@@ -129,6 +130,9 @@ impl Ledger {
                 let after = self.ended;
                 self.note_queue(queue, after);
             }
+            // That a queue is kept is noted in passing, on a put or a registration, which must not
+            // fail for it; limits were asked for, and refused before if there is no room.
+            Record::QueueFacts(_) if !log.admits_update() => {}
             Record::QueueFacts(queue) => {
                 let (key, value) =
                     meta::queue_fact(engine.queue_name(queue), engine.queue_facts(queue));

@@ -27,8 +27,12 @@ impl Reclaimer {
                 while shared.reclaim_wanted() && stopped.try_recv() == Err(TryRecvError::Empty) {
                     match shared.reclaim_step(clock()) {
                         Ok(true) => {}
-                        // An error is kept by the log, which then stops wanting reclaim.
-                        Ok(false) | Err(_) => break,
+                        Ok(false) => break,
+                        // The log wants no more of it; the owner is to be told.
+                        Err(error) => {
+                            shared.note_reclaim_error(error);
+                            break;
+                        }
                     }
                 }
             }

@@ -374,7 +374,7 @@ impl Turn<'_> {
         self.core.engine.check_invariants();
     }
 
-    fn core_for_update(&mut self) -> Result<&mut Core, Refusal> {
+    pub(crate) fn core_for_update(&mut self) -> Result<&mut Core, Refusal> {
         self.core_for_updates(1)
     }
 

@@ -118,7 +118,11 @@ impl Turn<'_> {
 
     /// A worker failed at a job: one that was submitted ends, one of another dialect is buried.
     pub fn fail(&mut self, session: SessionId, id: JobId, news: &News) -> Result<(), Refusal> {
-        let core = &mut *self.core;
+        let submitted = self.core.engine.slot(id).is_ok_and(|slot| {
+            // One of another dialect is buried, which takes room; the end of any other makes room.
+            self.core.engine.tags(slot).is_some()
+        });
+        let core = if submitted { &mut *self.core } else { self.core_for_update()? };
         let failed = core.engine.fail(session, id, news, &mut core.effects);
         core.settle();
         failed.map_err(|NotFound| core.denial(id))
@@ -183,7 +187,7 @@ impl Turn<'_> {
 
     /// Limits the unfinished jobs of a queue by [`engine::Band`]; 0 for no limit.
     pub fn limit_queue(&mut self, name: &[u8], limits: [u32; 3]) -> Result<Position, Refusal> {
-        let core = &mut *self.core;
+        let core = self.core_for_update()?;
         let limited = core.engine.limit_queue(name, limits, &mut core.effects);
         core.settle();
         let after = self.after_named(name);
@@ -198,7 +202,8 @@ impl Turn<'_> {
 
     fn after_named(&self, name: &[u8]) -> Position {
         let queue: Option<QueueId> = self.core.engine.queue_id(name);
-        queue.map_or(Position::default(), |queue| self.core.ledger.after_queue(queue))
+        let ledger = &self.core.ledger;
+        queue.map_or(ledger.after_gone(), |queue| ledger.after_queue(queue))
     }
 
     /// All jobs that were submitted for their outcome: number, tags, failed attempts, and whether

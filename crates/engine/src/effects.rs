@@ -11,6 +11,9 @@ pub enum Record {
     Put(JobSlot),
     /// A job's facts changed (given back, buried, kicked, taken while it was set aside).
     Update(JobSlot),
+    /// A job went behind all others of its priority because its holder lost it. Nobody asked for
+    /// it, so nobody can be refused: without room for all its facts its counters will do.
+    Moved(JobSlot),
     /// Only a job's counters changed (taken, timed out). Nobody waits for this to be durable.
     Count(JobSlot),
     /// What is kept of a queue apart from its jobs changed: [`crate::Engine::queue_facts`].

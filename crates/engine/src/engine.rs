@@ -378,9 +378,10 @@ impl Engine {
     /// A fact about a job for the log, if the job is to be there.
     pub(crate) fn note(&self, record: Record, effects: &mut Effects) {
         let durable = match record {
-            Record::Put(slot) | Record::Update(slot) | Record::Count(slot) => {
-                self.job(slot).durable
-            }
+            Record::Put(slot)
+            | Record::Update(slot)
+            | Record::Moved(slot)
+            | Record::Count(slot) => self.job(slot).durable,
             Record::Finish(..)
             | Record::QueueFacts(_)
             | Record::QueueDropped(..)

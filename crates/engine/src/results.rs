@@ -196,7 +196,7 @@ impl Engine {
                 Manner::KeepsPlace => self.note(Record::Count(slot), effects),
                 Manner::ToTheTail => {
                     self.move_to_tail(slot);
-                    self.note(Record::Update(slot), effects);
+                    self.note(Record::Moved(slot), effects);
                 }
             }
             self.change_state(slot, State::Ready);

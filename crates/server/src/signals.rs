@@ -37,6 +37,9 @@ pub enum Drain {
     StopWhenDone,
 }
 
+/// How often it is looked whether the log's files are still kept in bounds.
+const HEALTH_PERIOD: Duration = Duration::from_secs(10);
+
 /// How often a server that stops when all is done looks whether it is.
 const LOOK_PERIOD: Duration = Duration::from_millis(100);
 
@@ -94,6 +97,8 @@ impl Control {
         let mut beat = tokio::time::interval(period.unwrap_or(Duration::from_hours(24)));
         let mut look = tokio::time::interval(LOOK_PERIOD);
         let mut stops_when_done = false;
+        let mut health = tokio::time::interval(HEALTH_PERIOD);
+        let mut is_healthy = true;
         loop {
             tokio::select! {
                 _ = signals.terminate.recv() => self.stop("SIGTERM"),
@@ -111,6 +116,7 @@ impl Control {
                     stops_when_done = false;
                     self.stop("SIGUSR1");
                 },
+                _ = health.tick(), if is_healthy => is_healthy = self.look_at_log(),
                 _ = beat.tick(), if period.is_some() => self.beat(),
             }
         }
@@ -142,6 +148,16 @@ impl Control {
             tracing::info!("draining: no more jobs are accepted");
             self.shared.broker.drain();
         }
+    }
+
+    /// Tells once, for an operator, if the log's old files cannot be given up any more.
+    fn look_at_log(&self) -> bool {
+        let Some(error) = self.shared.broker.reclaim_error() else { return true };
+        tracing::error!(
+            %error,
+            "the log's files will grow until the disk is full: its oldest one cannot be read"
+        );
+        false
     }
 
     fn beat(&self) {
