@@ -150,12 +150,14 @@ pub(crate) struct Aside {
     pub(crate) order: Option<NonZeroU64>,
     pub(crate) buried_order: u64,
     pub(crate) lease: Option<Lease>,
-    pub(crate) submitted: Option<Box<Submission>>,
+    pub(crate) outcome: Option<Box<Outcome>>,
 }
 
-/// What comes with a job that was submitted for its outcome.
+/// What is kept for a job whose outcome matters to somebody, or whose worker told its progress.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Submission {
+pub(crate) struct Outcome {
+    /// It was submitted for its outcome, not just put; then its key and reducer mean something.
+    pub(crate) submitted: bool,
     pub(crate) unique: Box<[u8]>,
     pub(crate) reducer: Box<[u8]>,
     /// Sessions that wait for the outcome, as often as they attached.
@@ -199,29 +201,29 @@ impl Job {
         self.aside.as_ref().map_or_else(Counters::default, |aside| aside.counters)
     }
 
-    pub(crate) fn submitted(&mut self) -> &mut Submission {
-        self.aside().submitted.get_or_insert_default()
+    pub(crate) fn outcome_mut(&mut self) -> &mut Outcome {
+        self.aside().outcome.get_or_insert_default()
     }
 
-    fn submission(&self) -> Option<&Submission> {
-        self.aside.as_ref().and_then(|aside| aside.submitted.as_deref())
+    pub(crate) fn outcome(&self) -> Option<&Outcome> {
+        self.aside.as_ref().and_then(|aside| aside.outcome.as_deref())
     }
 
     pub(crate) fn tags(&self) -> Option<Tags<'_>> {
-        self.submission()
-            .map(|submission| Tags { unique: &submission.unique, reducer: &submission.reducer })
+        let outcome = self.outcome().filter(|outcome| outcome.submitted)?;
+        Some(Tags { unique: &outcome.unique, reducer: &outcome.reducer })
     }
 
     pub(crate) fn is_submitted(&self) -> bool {
-        self.submission().is_some()
+        self.outcome().is_some_and(|outcome| outcome.submitted)
     }
 
     pub(crate) fn unique(&self) -> &[u8] {
-        self.submission().map_or(&[], |submission| &submission.unique)
+        self.outcome().map_or(&[], |outcome| &outcome.unique)
     }
 
     pub(crate) fn watchers(&self) -> &[SessionId] {
-        self.submission().map_or(&[], |submission| &submission.watchers)
+        self.outcome().map_or(&[], |outcome| &outcome.watchers)
     }
 
     /// Counts one more of something that happened to the job.

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use crate::engine::Engine;
 use crate::ids::JobSlot;
-use crate::job::{Aside, Body, Job, JobFacts, State, Submission, Tags};
+use crate::job::{Aside, Body, Job, JobFacts, Outcome, State, Tags};
 use crate::queue::QueueFacts;
 
 /// A job that the log gave twice, or an id that was to be new: the log is not one that this
@@ -27,9 +27,9 @@ impl Engine {
         }
         let queue = self.queue_or_create(queue);
         let overdue = facts.state == State::Delayed && facts.due <= self.now;
-        let submitted = tags.map(|Tags { unique, reducer }| {
+        let outcome = tags.map(|Tags { unique, reducer }| {
             let (unique, reducer) = (unique.into(), reducer.into());
-            Box::new(Submission { unique, reducer, ..Submission::default() })
+            Box::new(Outcome { submitted: true, unique, reducer, ..Outcome::default() })
         });
         let aside = Aside {
             delay_s: facts.delay_s,
@@ -37,7 +37,7 @@ impl Engine {
             order: NonZeroU64::new(facts.order).filter(|order| order.get() != facts.id.0),
             buried_order: facts.buried_order,
             lease: None,
-            submitted,
+            outcome,
         };
         let slot = self.add_job(Job {
             id: facts.id,

@@ -28,7 +28,7 @@ impl Engine {
     /// Attaches a watcher to a job.
     pub(crate) fn attach(&mut self, slot: JobSlot, watcher: SessionId) {
         let id = self.job(slot).id;
-        self.job_mut(slot).submitted().watchers.push(watcher);
+        self.job_mut(slot).outcome_mut().watchers.push(watcher);
         self.open_mut(watcher).watching.insert(id);
     }
 
@@ -37,7 +37,7 @@ impl Engine {
         let watching = std::mem::take(&mut self.open_mut(watcher).watching);
         for id in watching {
             let Ok(slot) = self.slot(id) else { continue };
-            let watchers = &mut self.job_mut(slot).submitted().watchers;
+            let watchers = &mut self.job_mut(slot).outcome_mut().watchers;
             watchers.retain(|other| *other != watcher);
             // Nobody will ever hear of it. What already runs is not taken from its worker.
             if self.is_abandoned(slot) && self.job(slot).state != State::Leased {
@@ -66,7 +66,7 @@ impl Engine {
         }
         self.tell(slot, news, effects);
         let id = self.job(slot).id;
-        for watcher in std::mem::take(&mut self.job_mut(slot).submitted().watchers) {
+        for watcher in std::mem::take(&mut self.job_mut(slot).outcome_mut().watchers) {
             if let Some(session) = self.session_mut(watcher) {
                 session.watching.remove(&id);
             }
@@ -104,9 +104,9 @@ impl Engine {
         effects: &mut Effects,
     ) -> Result<(), NotFound> {
         let slot = self.held(session, id)?;
-        let submitted = self.job_mut(slot).submitted();
-        submitted.numerator = numerator;
-        submitted.denominator = denominator;
+        let outcome = self.job_mut(slot).outcome_mut();
+        outcome.numerator = numerator;
+        outcome.denominator = denominator;
         self.tell(slot, &News::Progress(words.clone()), effects);
         self.extend(slot);
         Ok(())
@@ -158,11 +158,11 @@ impl Engine {
     pub fn outlook(&self, id: JobId) -> Result<Outlook, NotFound> {
         let slot = self.slot(id)?;
         let job = self.job(slot);
-        let submitted = job.aside.as_ref().and_then(|aside| aside.submitted.as_ref());
+        let outcome = job.outcome();
         Ok(Outlook {
             running: job.state == State::Leased,
-            numerator: submitted.map_or(0, |submitted| submitted.numerator),
-            denominator: submitted.map_or(0, |submitted| submitted.denominator),
+            numerator: outcome.map_or(0, |outcome| outcome.numerator),
+            denominator: outcome.map_or(0, |outcome| outcome.denominator),
             watchers: job.watchers().len(),
         })
     }
@@ -183,9 +183,9 @@ impl Engine {
         job.count(|counters| &mut counters.failures);
         let exhausted =
             attempts_max > 0 && job.is_submitted() && job.counters().failures >= attempts_max;
-        if let Some(submitted) = job.aside().submitted.as_mut() {
-            submitted.numerator = 0;
-            submitted.denominator = 0;
+        if let Some(outcome) = job.aside().outcome.as_mut() {
+            outcome.numerator = 0;
+            outcome.denominator = 0;
         }
         if exhausted {
             self.end_job(slot, &News::Fail, effects);

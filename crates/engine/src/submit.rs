@@ -86,9 +86,10 @@ impl Engine {
             state: if due.is_some() { State::Delayed } else { State::Ready },
             durable: !submit.foreground,
         };
-        let submitted = job.submitted();
-        submitted.unique = submit.unique.into();
-        submitted.reducer = submit.reducer.into();
+        let outcome = job.outcome_mut();
+        outcome.submitted = true;
+        outcome.unique = submit.unique.into();
+        outcome.reducer = submit.reducer.into();
         let slot = self.add_job(job);
         self.add_unique(slot);
         self.queue_mut(queue).puts += 1;

@@ -225,7 +225,6 @@ fn a_tube_is_a_function_once_a_worker_can_do_it() {
 }
 
 #[test]
-#[ignore = "the engine takes a job that has progress for a submitted one"]
 fn progress_of_a_tube_s_job_does_not_make_it_a_submitted_one() {
     let mut world = World::new();
     let (worker, tube) = worker_and_tube(&mut world);
