@@ -2,7 +2,6 @@
 
 use broker::{Body, Grabbed, JobId, News, Outbox, Refusal, Turn};
 
-use crate::commands::after;
 use crate::handle::HANDLE_BYTES_MAX;
 use crate::number::{leading_integer, wrapped};
 use crate::packet::{Arguments, Kind};
@@ -155,8 +154,11 @@ impl Session {
         let Some(id) = self.server.prefix.parse(handle) else {
             return reply::fail(outbox, AT_ONCE, denial);
         };
-        if let Err(refusal) = act(id) {
-            reply::fail(outbox, after(refusal), denial);
+        match act(id) {
+            Ok(()) => {}
+            Err(Refusal::NotFound(after)) => reply::fail(outbox, after, denial),
+            // Only of a job that would have to be buried. The worker holds it still.
+            Err(Refusal::Full) => reply::fail(outbox, AT_ONCE, reply::QUEUE_ERROR),
         }
     }
 }
