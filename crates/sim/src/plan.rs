@@ -55,6 +55,8 @@ pub(crate) struct Plan {
     pub(crate) pipeline: u64,
     /// Clients write nonsense now and then.
     pub(crate) garbage: bool,
+    /// Jobs are few, so that tubes are often empty, vanish and come again.
+    pub(crate) scarce: bool,
     /// There are thousands of jobs, so that some operations take several turns.
     pub(crate) crowd: bool,
     /// Sizes of segments, one of which each process gets.
@@ -80,6 +82,7 @@ impl Plan {
             body_bytes: if heavy { 12_000 } else { *rng.pick(&[1, 20, 300, 2000]) },
             pipeline: *rng.pick(&[1, 3, 12]),
             garbage: rng.one_in(3),
+            scarce: rng.one_in(3),
             crowd: false,
             segment_bytes: &[64 << 10, 64 << 10, 100 << 10, SEGMENT_BYTES_MAX],
             weights: Weights::new(storage, rng),

@@ -120,7 +120,7 @@ impl World {
                 self.process.broker.drain();
                 self.model.is_draining = true;
             }
-            Step::FillDisk => self.fill_disk(),
+            Step::FillDisk => self.fill_disk()?,
             Step::EmptyDisk => self.empty_disk(),
             Step::Write | Step::Send | Step::Read | Step::HalfClose | Step::Disconnect => {
                 if !self.links.is_empty() {

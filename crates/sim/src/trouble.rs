@@ -40,12 +40,16 @@ impl World {
     }
 
     /// Others take nearly all that is left of the disk.
-    pub(crate) fn fill_disk(&mut self) {
+    pub(crate) fn fill_disk(&mut self) -> Checked {
+        // A put too big for a segment is admitted when the disk has room for one of its own, which
+        // is made when its group is written. If others take that room in between, the write fails.
+        self.commit()?;
         let capacity = self.cellar.disk.used() + self.rng.below(LAST_BYTES_MAX);
         self.trace.note(format_args!("the disk is full at {capacity}"));
         self.cellar.disk.set_capacity(capacity);
         self.cellar.is_full = true;
         self.model.expect_shortage();
+        Ok(())
     }
 
     /// There is room again. Requests may be refused until the log has noticed.

@@ -214,7 +214,10 @@ impl Client {
     }
 
     fn command(&mut self, bytes: &mut Vec<u8>, plan: &Plan, known: &Known, rng: &mut Rng) {
-        let kind = rng.weighted(self.habit.kinds());
+        let mut kind = rng.weighted(self.habit.kinds());
+        if kind == "put" && plan.scarce && rng.below(3) > 0 {
+            kind = *rng.pick(&["delete", "delete", "use", "peek-ready"]);
+        }
         if kind == "put" {
             put(bytes, plan, rng);
             return;
