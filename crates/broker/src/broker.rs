@@ -66,6 +66,7 @@ pub(crate) struct Shared {
     log: Option<Arc<Log>>,
     mailboxes: RwLock<Vec<Arc<dyn Mailbox>>>,
     draining: AtomicBool,
+    has_threads: AtomicBool,
     threads: Mutex<Threads>,
     /// Why the reclaim thread could not go on, if so.
     reclaim_error: Mutex<Option<Arc<log::ReclaimError>>>,
@@ -126,6 +127,7 @@ impl Broker {
                 log,
                 mailboxes: RwLock::default(),
                 draining: AtomicBool::new(false),
+                has_threads: AtomicBool::new(false),
                 threads: Mutex::default(),
                 reclaim_error: Mutex::default(),
             }),
@@ -143,6 +145,7 @@ impl Broker {
         });
         let millis = clock.clone();
         let now_ms = Arc::new(move || millis().0);
+        self.shared.has_threads.store(true, Ordering::Relaxed);
         threads.committer = Some(Committer::spawn(log.clone(), now_ms, on_progress)?);
         threads.reclaimer = Some(Reclaimer::spawn(Arc::downgrade(&self.shared), clock)?);
         Ok(())
@@ -264,6 +267,17 @@ impl Shared {
             turn.advance();
         }
         turn
+    }
+
+    /// Whether the log's thread has more to write than is good. (Without a thread nothing is
+    /// written before the owner comes to it, and waiting would not help.)
+    pub(crate) fn writes_behind(&self) -> bool {
+        let has_thread = self.has_threads.load(Ordering::Relaxed);
+        has_thread
+            && self
+                .log
+                .as_ref()
+                .is_some_and(|log| log.open_batch_bytes() >= log.open_batch_bytes_max())
     }
 
     pub(crate) fn draining(&self) -> bool {

@@ -91,6 +91,7 @@ impl Turn<'_> {
     pub fn advance(&mut self) -> bool {
         let core = &mut *self.core;
         core.alarm = None;
+        core.engine.hold_chores(self.shared.writes_behind());
         let more = core.engine.advance(&mut core.effects);
         core.settle();
         more

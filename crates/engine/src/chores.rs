@@ -47,6 +47,12 @@ impl Engine {
         }
     }
 
+    /// Lets long operations rest, or go on. They write a lot, and nobody who could be asked to
+    /// stop reading feeds them: whoever keeps the records says when it has enough.
+    pub fn hold_chores(&mut self, hold: bool) {
+        self.chores_held = hold;
+    }
+
     /// Works a slice off the chore that waits longest.
     pub(crate) fn do_a_chore(&mut self, effects: &mut Effects) {
         let Some(mut chore) = self.chores.pop_front() else { return };

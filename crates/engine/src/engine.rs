@@ -60,6 +60,8 @@ pub struct Engine {
     /// At most one entry per queue and session.
     pub(crate) timers: Ordered<(Millis, TimerKey)>,
     pub(crate) chores: VecDeque<Chore>,
+    /// Chores rest: see [`Engine::hold_chores`].
+    pub(crate) chores_held: bool,
 
     /// Queues that have both ready jobs and workers.
     pub(crate) supplying: BTreeSet<QueueId>,
@@ -94,6 +96,7 @@ impl Engine {
             next_ticket: 1,
             timers: Ordered::default(),
             chores: VecDeque::new(),
+            chores_held: false,
             supplying: BTreeSet::new(),
             uniques: HashTable::new(),
             attempts_max: 0,

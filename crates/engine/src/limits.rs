@@ -9,5 +9,8 @@ pub const QUEUE_NAME_BYTES_MAX: usize = 8180;
 /// millisecond.
 pub const SLICE_JOBS_MAX: usize = 1000;
 
+/// Long operations that are held back are looked at again after so many milliseconds.
+pub const HELD_CHORES_REST_MS: u64 = 5;
+
 /// Ids end here: JavaScript reads integers exactly up to this.
 pub const JOB_ID_MAX: u64 = (1 << 53) - 1;

@@ -4,7 +4,7 @@ use crate::effects::{Effects, Happening};
 use crate::engine::Engine;
 use crate::ids::{JobSlot, Millis, QueueId};
 use crate::job::State;
-use crate::limits::SLICE_JOBS_MAX;
+use crate::limits::{HELD_CHORES_REST_MS, SLICE_JOBS_MAX};
 use crate::session::Waiting;
 
 /// Whose timer it is. Queues and sessions have at most one each, at or before the moment when
@@ -21,10 +21,13 @@ impl Engine {
     /// The moment at which [`Engine::advance`] should be called next. It may turn out that nothing
     /// is to be done then.
     pub fn next_deadline(&self) -> Option<Millis> {
-        if !self.chores.is_empty() {
-            return Some(self.now);
+        let timer = self.timers.first().map(|((at, _), _)| at);
+        if self.chores.is_empty() {
+            return timer;
         }
-        self.timers.first().map(|((at, _), _)| at)
+        let rest = if self.chores_held { HELD_CHORES_REST_MS } else { 0 };
+        let chore = Millis(self.now.0.saturating_add(rest));
+        Some(timer.map_or(chore, |timer| timer.min(chore)))
     }
 
     /// Does what is due by now, up to a bounded number of jobs. True if more is due: others can be
@@ -46,7 +49,7 @@ impl Engine {
                 Some(_) | None => break,
             }
         }
-        if budget > 0 {
+        if budget > 0 && !self.chores_held {
             self.do_a_chore(effects);
         }
         self.next_deadline().is_some_and(|at| at <= self.now)

@@ -227,6 +227,24 @@ fn a_long_kick_goes_in_slices_and_tells_the_sum() {
 }
 
 #[test]
+fn a_long_kick_rests_while_the_records_cannot_be_written() {
+    let mut world = World::new();
+    let session = world.open();
+    for _ in 0..2500 {
+        world.put(session, 0, 100, 1);
+    }
+    assert_eq!(world.act(|e, fx| e.kick(session, 2500, fx)), Kick::Waiting);
+    world.engine.hold_chores(true);
+    let now = world.engine.now();
+    assert!(!world.act(Engine::advance));
+    assert!(world.engine.next_deadline().is_some_and(|at| at > now), "it is looked at again");
+    assert_eq!(world.engine.totals().ready, 1000);
+    world.engine.hold_chores(false);
+    world.pass(0);
+    assert_eq!(world.happenings(), [(session, "kicked 2500".into())]);
+}
+
+#[test]
 fn kicks_take_buried_jobs_first_in_the_order_of_burying() {
     let mut world = World::new();
     let session = world.open();
