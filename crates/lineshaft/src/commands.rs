@@ -10,6 +10,7 @@ pub(crate) mod kick;
 pub(crate) mod peek;
 pub(crate) mod put;
 pub(crate) mod serve;
+mod service;
 pub(crate) mod stats;
 mod user;
 pub(crate) mod watch;

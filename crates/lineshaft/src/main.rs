@@ -18,8 +18,10 @@ use cli::{Cli, Command, ServeArguments};
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
+type Run = fn(&[OsString]) -> ExitCode;
+
 /// The programs that this one can be called in place of.
-const ORIGINALS: [(&str, fn(&[OsString]) -> ExitCode); 2] =
+const ORIGINALS: [(&str, Run); 2] =
     [("beanstalkd", commands::beanstalkd::run), ("gearmand", commands::gearmand::run)];
 
 fn main() -> ExitCode {

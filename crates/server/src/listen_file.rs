@@ -25,8 +25,13 @@ impl ListenFile {
         }
         let path = folder.join(NAME);
         let unfinished = folder.join(format!("{NAME}.new"));
-        std::fs::write(&unfinished, format!("{content:#}\n"))?;
-        std::fs::rename(&unfinished, &path)?;
+        let written = std::fs::write(&unfinished, format!("{content:#}\n"))
+            .and_then(|()| std::fs::rename(&unfinished, &path));
+        if let Err(error) = written {
+            // Half a file must not stay; if it cannot be removed there is nothing left to try.
+            let _ = std::fs::remove_file(&unfinished);
+            return Err(error);
+        }
         Ok(ListenFile { path })
     }
 }

@@ -90,7 +90,7 @@ impl Logging {
         match file.reopen() {
             Ok(()) => tracing::info!("log file reopened"),
             Err(error) => {
-                tracing::error!(%error, "cannot reopen the log file, keeping the old one")
+                tracing::error!(%error, "cannot reopen the log file, keeping the old one");
             }
         }
     }

@@ -7,6 +7,8 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::AbortHandle;
 
+use broker::Broker;
+
 use crate::config::Config;
 use crate::config_sources::Mistakes;
 use crate::io_thread::Shared;
@@ -37,8 +39,8 @@ pub enum Drain {
     StopWhenDone,
 }
 
-/// How often it is looked whether the log's files are still kept in bounds.
-const HEALTH_PERIOD: Duration = Duration::from_secs(10);
+/// How often it is looked whether the log has room, and its files are kept in bounds.
+const HEALTH_PERIOD: Duration = Duration::from_secs(1);
 
 /// How often a server that stops when all is done looks whether it is.
 const LOOK_PERIOD: Duration = Duration::from_millis(100);
@@ -98,7 +100,7 @@ impl Control {
         let mut look = tokio::time::interval(LOOK_PERIOD);
         let mut stops_when_done = false;
         let mut health = tokio::time::interval(HEALTH_PERIOD);
-        let mut is_healthy = true;
+        let mut log_health = LogHealth::default();
         loop {
             tokio::select! {
                 _ = signals.terminate.recv() => self.stop("SIGTERM"),
@@ -116,7 +118,7 @@ impl Control {
                     stops_when_done = false;
                     self.stop("SIGUSR1");
                 },
-                _ = health.tick(), if is_healthy => is_healthy = self.look_at_log(),
+                _ = health.tick() => log_health.look(&self.shared.broker),
                 _ = beat.tick(), if period.is_some() => self.beat(),
             }
         }
@@ -148,16 +150,6 @@ impl Control {
             tracing::info!("draining: no more jobs are accepted");
             self.shared.broker.drain();
         }
-    }
-
-    /// Tells once, for an operator, if the log's old files cannot be given up any more.
-    fn look_at_log(&self) -> bool {
-        let Some(error) = self.shared.broker.reclaim_error() else { return true };
-        tracing::error!(
-            %error,
-            "the log's files will grow until the disk is full: its oldest one cannot be read"
-        );
-        false
     }
 
     fn beat(&self) {
@@ -210,5 +202,34 @@ impl Control {
         }
         self.config = config;
         tracing::info!("configuration reloaded");
+    }
+}
+
+/// What an operator was told of the log.
+#[derive(Debug, Default)]
+struct LogHealth {
+    is_full: bool,
+    is_stuck: bool,
+}
+
+impl LogHealth {
+    /// Tells what has changed.
+    fn look(&mut self, broker: &Broker) {
+        let is_full = broker.is_full();
+        if is_full && !self.is_full {
+            tracing::warn!(
+                "no room for the log: puts are refused until jobs are finished or space is freed"
+            );
+        } else if self.is_full && !is_full {
+            tracing::info!("the log has room again: puts are accepted");
+        }
+        self.is_full = is_full;
+        if let Some(error) = broker.reclaim_error().filter(|_| !self.is_stuck) {
+            self.is_stuck = true;
+            tracing::error!(
+                %error,
+                "the log's files will grow until the disk is full: its oldest one cannot be read"
+            );
+        }
     }
 }

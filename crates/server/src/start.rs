@@ -119,7 +119,7 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     let _listen_file = match config.data.sync {
         Durability::Memory => None,
         Durability::Always | Durability::Every(_) | Durability::Never => {
-            Some(write_listen_file(&config.data.dir, &listening)?)
+            write_listen_file(&config.data.dir, &listening)
         }
     };
     announce(&Started { config: &config, listening: &listening, recovery: recovery.as_ref() });
@@ -214,9 +214,14 @@ fn spawn_others(
     Ok(threads)
 }
 
-fn write_listen_file(dir: &Path, listening: &[Listening]) -> Result<ListenFile, ServeError> {
+/// The file is a convenience: on a full disk the server must start without it, or its jobs could
+/// never be finished.
+fn write_listen_file(dir: &Path, listening: &[Listening]) -> Option<ListenFile> {
     ListenFile::write(dir, listening)
-        .map_err(|source| ServeError::Folder { dir: dir.to_owned(), source })
+        .inspect_err(|error| {
+            tracing::warn!(%error, dir = %dir.display(), "cannot write listen.json; serving without it");
+        })
+        .ok()
 }
 
 fn failed(doing: &'static str) -> impl FnOnce(io::Error) -> ServeError {

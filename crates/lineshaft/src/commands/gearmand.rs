@@ -1,10 +1,268 @@
-//! `lineshaft gearmand`, or the program called by that name: takes the original's flags.
+//! `lineshaft gearmand`, or the program called by that name: takes the original's flags, and serves
+//! with its defaults, so that whatever starts the original can start this instead.
+
+mod daemon;
+mod flags;
+mod options;
+mod pid_file;
+mod queue_type;
+mod verbosity;
 
 use std::ffi::OsString;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::thread::sleep;
+use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use server::address::Address;
+use server::config::{Config, Durability, Gearman};
+use server::{
+    Bound, Drain, Hangup, Keepalive, LogFile, Logging, Output, Protocol, ServeError, Setup,
+    SocketOptions, Started,
+};
+
+use options::Options;
+use pid_file::PidFile;
+
+use super::serve::end_with_the_first_panic;
+use super::service::{PortError, parse_port};
+use super::user::become_user;
+
+const LOG_FILE_DEFAULT: &str = "/var/log/gearmand.log";
+const PORT_DEFAULT: &str = "4730";
+const PORT_VARIABLE: &str = "GEARMAND_PORT";
+const THREADS_MAX: usize = 64;
+/// How often an address that is in use is tried, once a second: a predecessor may be about to end.
+const BIND_ATTEMPTS: u32 = 20;
+
+/// Why the server ended, with an exit code: the original has only one.
+struct Failure {
+    code: u8,
+    message: String,
+}
+
+impl From<String> for Failure {
+    fn from(message: String) -> Failure {
+        Failure { code: 1, message }
+    }
+}
 
 /// Does what the arguments say.
-pub(crate) fn run(_arguments: &[OsString]) -> ExitCode {
-    eprintln!("gearmand: this mode is not there yet; use `lineshaft serve --gearman ADDRESS`");
-    ExitCode::FAILURE
+pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
+    let options = match options::parse(arguments) {
+        Ok(options) => options,
+        Err(message) => return refuse(&Failure::from(message)),
+    };
+    if options.check_args {
+        return ExitCode::SUCCESS;
+    }
+    if options.help {
+        print!("{}", flags::help());
+        return ExitCode::SUCCESS;
+    }
+    if options.version {
+        let (version, home) = (env!("CARGO_PKG_VERSION"), env!("CARGO_PKG_REPOSITORY"));
+        println!("\ngearmand 1.1.20 (lineshaft {version}) - {home}");
+        return ExitCode::SUCCESS;
+    }
+    if options.daemon && !options.detached {
+        return match daemon::start(arguments) {
+            Ok(code) => code,
+            Err(error) => refuse(&Failure::from(format!("cannot go to the background: {error}"))),
+        };
+    }
+    match serve(&options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            // For those who only look into the log file; on the error output it would come twice.
+            if options.log_file.as_deref() != Some("stderr") {
+                tracing::error!("{}", failure.message);
+            }
+            refuse(&failure)
+        }
+    }
+}
+
+fn refuse(failure: &Failure) -> ExitCode {
+    complain(&failure.message);
+    ExitCode::from(failure.code)
+}
+
+/// The error output may be closed; a server goes on without it.
+fn complain(message: &str) {
+    let _ = writeln!(std::io::stderr(), "gearmand: {message}");
+}
+
+/// In the original's order: user, background, process id, log, queue, and then listen.
+fn serve(options: &Options) -> Result<(), Failure> {
+    refuse_what_is_missing(options)?;
+    set_limits(options)?;
+    if let Some(user) = &options.user {
+        become_user(user).map_err(|error| format!("Could not become user : {error}"))?;
+    }
+    if options.detached {
+        daemon::leave_session().map_err(|error| format!("cannot go to the background: {error}"))?;
+    }
+    let _pid_file = PidFile::write(options.pid_file.as_deref())?;
+    let folder = queue_type::folder(options)?;
+    for flag in &options.ignored {
+        complain(&format!("--{flag} has no meaning here: Lineshaft's own log keeps the jobs"));
+    }
+    let config = configure(options, folder);
+    let logging = Logging::install_to(log_output(options), config.log);
+    end_with_the_first_panic();
+    let listeners = listen(options)?;
+    let setup =
+        Setup { config, listeners, logging, hangup: Hangup::ReopenLog, drain: Drain::StopWhenDone };
+    server::run(setup, |started| announce(options, started)).map_err(Failure::from)
+}
+
+/// To go on without would be worse than to refuse: clients would speak in clear, or to nobody.
+fn refuse_what_is_missing(options: &Options) -> Result<(), String> {
+    if options.ssl {
+        return Err("--ssl is not built yet, and without it nothing would be encrypted".to_owned());
+    }
+    match options.protocol.as_deref() {
+        None => Ok(()),
+        Some("http") => Err("-r http is not built yet".to_owned()),
+        Some(other) => Err(format!("Unknown protocol module : {other}")),
+    }
+}
+
+fn set_limits(options: &Options) -> Result<(), String> {
+    if options.coredump {
+        let maximum = getrlimit(Resource::Core).maximum;
+        let raised = Rlimit { current: maximum, maximum };
+        setrlimit(Resource::Core, raised)
+            .map_err(|error| format!("Could not enable core dumps : {error}"))?;
+    }
+    if let Some(count) = options.file_descriptors {
+        let limit = Rlimit { current: Some(count), maximum: Some(count) };
+        setrlimit(Resource::Nofile, limit)
+            .map_err(|error| format!("Could not set file descriptors to {count} : {error}"))?;
+    }
+    Ok(())
+}
+
+fn configure(options: &Options, folder: Option<PathBuf>) -> Config {
+    let mut config = Config::default();
+    config.data.sync = Durability::Memory;
+    if let Some(folder) = folder {
+        config.data.dir = folder;
+        config.data.sync = Durability::Always;
+    }
+    if options.threads > 0 {
+        config.io_threads = options.threads.min(THREADS_MAX);
+    }
+    config.gearman = Gearman {
+        round_robin: options.round_robin,
+        job_retries: options.job_retries,
+        worker_wakeup: options.worker_wakeup,
+        exceptions: options.exceptions,
+        handle_prefix: options.handle_prefix.clone(),
+        verbosity: Some(options.verbosity.name()),
+    };
+    config.log.level = options.verbosity.level();
+    config
+}
+
+fn log_output(options: &Options) -> Output {
+    if options.syslog {
+        return Output::Syslog("gearmand");
+    }
+    let path = match options.log_file.as_deref() {
+        Some("stderr") => return Output::Stderr,
+        Some("none") => return Output::Nothing,
+        Some(path) => path,
+        None => LOG_FILE_DEFAULT,
+    };
+    LogFile::open(Path::new(path)).map_or_else(
+        |error| {
+            complain(&format!(
+                "Could not open log file \"{path}\", switching to stderr. ({error})"
+            ));
+            Output::Stderr
+        },
+        Output::File,
+    )
+}
+
+fn listen(options: &Options) -> Result<Vec<Bound>, Failure> {
+    let inherited = server::inherited(Protocol::Gearman)?;
+    if !inherited.is_empty() {
+        return Ok(inherited);
+    }
+    let from_environment = std::env::var(PORT_VARIABLE).ok();
+    let port = options.port.as_deref().or(from_environment.as_deref()).unwrap_or(PORT_DEFAULT);
+    let port = parse_port(port)
+        .map_err(|PortError| format!("cannot listen: `{port}` is neither a port nor a service"))?;
+    let socket_options = socket_options(options);
+    let bind = || match &options.listen {
+        None => server::bind_all_addresses(Protocol::Gearman, port, &socket_options),
+        Some(host) => {
+            let address = match host.strip_prefix("unix:") {
+                Some(path) => Address::Unix(path.into()),
+                None => Address::Tcp { host: host.clone(), port },
+            };
+            server::bind(Protocol::Gearman, &address, &socket_options)
+        }
+    };
+    for _ in 1..BIND_ATTEMPTS {
+        match bind() {
+            Err(ServeError::AddressInUse(address)) => {
+                tracing::warn!(%address, "the address is in use, trying again");
+                sleep(Duration::from_secs(1));
+            }
+            result => return Ok(result?),
+        }
+    }
+    Ok(bind()?)
+}
+
+fn socket_options(options: &Options) -> SocketOptions {
+    let mut socket_options = SocketOptions::default();
+    if let Some(backlog) = options.backlog {
+        socket_options.backlog = backlog;
+    }
+    // Silent peers are asked in any case; these say when.
+    if options.keepalive {
+        socket_options.keepalive = Keepalive {
+            idle_s: options.keepalive_idle_s,
+            interval_s: options.keepalive_interval_s,
+            count: options.keepalive_count,
+        };
+    }
+    socket_options
+}
+
+fn announce(options: &Options, started: &Started<'_>) {
+    let addresses: Vec<String> =
+        started.addresses(Protocol::Gearman).map(Address::to_string).collect();
+    let data = &started.config.data;
+    let kept = match data.sync {
+        Durability::Memory => "in memory".to_owned(),
+        sync => format!("in {}, sync {sync}", data.dir.display()),
+    };
+    complain(&format!(
+        "lineshaft {} on {}, jobs {kept}; SIGTERM and SIGINT stop cleanly, SIGUSR1 stops when all jobs \
+         are done, SIGHUP reopens the log file",
+        env!("CARGO_PKG_VERSION"),
+        addresses.join(", "),
+    ));
+    if options.detached {
+        daemon::tell_ready();
+    }
+}
+
+impl From<ServeError> for Failure {
+    fn from(error: ServeError) -> Failure {
+        let code = match error {
+            // The original knows no log that fails; whoever watches the process should hear of it.
+            ServeError::LogFailed(_) => error.exit_code(),
+            _ => 1,
+        };
+        Failure { code, message: error.to_string() }
+    }
 }

@@ -5,7 +5,10 @@
 
 mod configuration;
 mod exit_codes;
+mod gearman;
+mod gearmand;
 mod manager;
+mod packet;
 mod running;
 
 use std::io::{Read, Write};

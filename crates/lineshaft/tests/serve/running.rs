@@ -64,14 +64,30 @@ impl Running {
         Running { child: command.spawn().unwrap(), output }
     }
 
-    /// The address of its first TCP listener, once it is ready.
+    /// The address of its first beanstalk listener, once it is ready.
     pub(crate) fn address(&mut self) -> String {
+        self.address_of("beanstalk")
+    }
+
+    /// The address of the first listener of a protocol, once it is ready.
+    pub(crate) fn address_of(&mut self, protocol: &str) -> String {
         wait_for("the address", || {
             assert!(self.child.try_wait().unwrap().is_none(), "it ended: {}", self.stderr());
             let stdout = self.stdout();
-            let line = stdout.lines().find_map(|line| line.trim().strip_prefix("beanstalk"))?;
+            let line = stdout.lines().find_map(|line| line.trim().strip_prefix(protocol))?;
             // The last line must be whole, too.
             stdout.ends_with('\n').then(|| line.split(',').next().unwrap().trim().to_owned())
+        })
+    }
+
+    /// The same for a server that was started like gearmand, which says it on the error output.
+    pub(crate) fn gearmand_address(&mut self) -> String {
+        wait_for("the address", || {
+            assert!(self.child.try_wait().unwrap().is_none(), "it ended: {}", self.stderr());
+            let stderr = self.stderr();
+            let (_, said) = stderr.split_once(" on ")?;
+            let (address, _) = said.split_once([',', ' '])?;
+            Some(address.to_owned())
         })
     }
 

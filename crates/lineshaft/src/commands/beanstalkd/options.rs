@@ -7,6 +7,8 @@ use std::time::Duration;
 use server::address::Address;
 use server::config::Durability;
 
+use crate::commands::service::service_port;
+
 /// As the original prints it.
 pub(super) const USAGE: &str = "\
 Use: beanstalkd [OPTIONS]
@@ -181,17 +183,6 @@ fn number(text: &str) -> Result<u64, String> {
     }
     let value = digits.parse::<u64>().unwrap_or(u64::MAX);
     Ok(if is_negative { value.wrapping_neg() } else { value })
-}
-
-/// The TCP port of a service by its name, from the system's list.
-fn service_port(name: &str) -> Option<u16> {
-    let services = std::fs::read_to_string("/etc/services").ok()?;
-    services.lines().find_map(|line| {
-        let mut words = line.split('#').next()?.split_ascii_whitespace();
-        let official = words.next()?;
-        let port = words.next()?.strip_suffix("/tcp")?.parse().ok()?;
-        (official == name || words.any(|alias| alias == name)).then_some(port)
-    })
 }
 
 #[cfg(test)]

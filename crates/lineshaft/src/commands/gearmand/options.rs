@@ -1,0 +1,244 @@
+//! The original's command line and configuration file: what was given, and what that means. The
+//! messages are the original's.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use super::flags::{FLAGS, Flag, Takes};
+use super::verbosity::Verbosity;
+
+/// The file that is read when none is named, if it exists.
+const CONFIG_FILE_DEFAULT: &str = "/etc/gearmand.conf";
+
+/// How to serve.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(super) struct Options {
+    pub(super) backlog: Option<i32>,
+    pub(super) daemon: bool,
+    /// This process is the one that goes on in the background.
+    pub(super) detached: bool,
+    pub(super) check_args: bool,
+    pub(super) exceptions: bool,
+    pub(super) file_descriptors: Option<u64>,
+    pub(super) help: bool,
+    pub(super) version: bool,
+    pub(super) job_retries: u8,
+    pub(super) handle_prefix: Option<String>,
+    pub(super) keepalive: bool,
+    pub(super) keepalive_idle_s: Option<u32>,
+    pub(super) keepalive_interval_s: Option<u32>,
+    pub(super) keepalive_count: Option<u32>,
+    pub(super) log_file: Option<String>,
+    pub(super) listen: Option<String>,
+    pub(super) port: Option<String>,
+    pub(super) pid_file: Option<PathBuf>,
+    pub(super) protocol: Option<String>,
+    pub(super) round_robin: bool,
+    pub(super) queue_type: Option<String>,
+    pub(super) syslog: bool,
+    pub(super) coredump: bool,
+    /// 0: as many as fit the machine.
+    pub(super) threads: usize,
+    pub(super) user: Option<String>,
+    pub(super) verbosity: Verbosity,
+    pub(super) worker_wakeup: u32,
+    pub(super) ssl: bool,
+    /// The file of `-q libsqlite3` or `-q tokyocabinet`.
+    pub(super) queue_file: Option<PathBuf>,
+    /// Flags of queue plug-ins that have no meaning here.
+    pub(super) ignored: Vec<&'static str>,
+    /// Ours: where jobs are kept instead of the original's queue.
+    pub(super) data: Option<PathBuf>,
+}
+
+/// One flag as it was given.
+struct Given {
+    flag: &'static Flag,
+    value: String,
+}
+
+/// Reads the command line, and the configuration file that it names. The command line wins.
+pub(super) fn parse(arguments: &[OsString]) -> Result<Options, String> {
+    let words: Vec<String> =
+        arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let given = read_words(&words, Strangers::Refuse)?;
+    let mut options = Options::default();
+    for one in read_file(&given)?.iter().chain(&given) {
+        options.apply(one)?;
+    }
+    Ok(options)
+}
+
+/// What happens to words that are no flags.
+#[derive(Copy, Clone, Eq, PartialEq)]
+enum Strangers {
+    Refuse,
+    /// COMPAT(gearmand): in the file they are passed over, so that comments do no harm.
+    Ignore,
+}
+
+fn read_file(given: &[Given]) -> Result<Vec<Given>, String> {
+    let named = given.iter().find(|one| one.flag.long == "config-file");
+    let path = named.map_or(CONFIG_FILE_DEFAULT, |one| &one.value);
+    match std::fs::read_to_string(Path::new(path)) {
+        Ok(text) => {
+            let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+            read_words(&words, Strangers::Ignore)
+        }
+        Err(_) if named.is_none() => Ok(Vec::new()),
+        Err(_) => Err("Could not open configuration file.".to_owned()),
+    }
+}
+
+fn read_words(words: &[String], strangers: Strangers) -> Result<Vec<Given>, String> {
+    let mut given: Vec<Given> = Vec::new();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let found = if let Some(long) = word.strip_prefix("--").filter(|long| !long.is_empty()) {
+            vec![read_long(long, &mut words)?]
+        } else if let Some(short) = word.strip_prefix('-').filter(|short| !short.is_empty()) {
+            read_short(short, &mut words)?
+        } else if strangers == Strangers::Ignore {
+            continue;
+        } else {
+            return Err(unrecognised(word));
+        };
+        for one in found {
+            if given.iter().any(|other| std::ptr::eq(other.flag, one.flag)) {
+                let long = one.flag.long;
+                return Err(format!("option '--{long}' cannot be specified more than once"));
+            }
+            given.push(one);
+        }
+    }
+    Ok(given)
+}
+
+fn unrecognised(word: &str) -> String {
+    format!("unrecognised option '{word}'")
+}
+
+fn missing(flag: &Flag) -> String {
+    format!("the required argument for option '--{}' is missing", flag.long)
+}
+
+/// `name`, `name=value`, or `name` with the value as the next word.
+fn read_long<'a>(
+    text: &str,
+    words: &mut impl Iterator<Item = &'a String>,
+) -> Result<Given, String> {
+    let (name, value) =
+        text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
+    let flag = FLAGS
+        .iter()
+        .find(|flag| flag.long == name)
+        .ok_or_else(|| unrecognised(&format!("--{text}")))?;
+    let value = match (flag.takes, value) {
+        (Takes::Nothing, None) => String::new(),
+        (Takes::Nothing, Some(_)) => {
+            return Err(format!("option '--{name}' does not take any arguments"));
+        }
+        (Takes::Value, Some("")) => {
+            return Err(format!(
+                "the argument for option '--{name}' should follow immediately after the equal sign"
+            ));
+        }
+        (Takes::Value, Some(value)) => value.to_owned(),
+        (Takes::Value, None) => words.next().ok_or_else(|| missing(flag))?.clone(),
+    };
+    Ok(Given { flag, value })
+}
+
+/// Letters behind one dash; what follows the first one that takes a value is that value.
+fn read_short<'a>(
+    text: &str,
+    words: &mut impl Iterator<Item = &'a String>,
+) -> Result<Vec<Given>, String> {
+    let mut given = Vec::new();
+    for (at, letter) in text.char_indices() {
+        let flag = FLAGS
+            .iter()
+            .find(|flag| flag.short == Some(letter))
+            .ok_or_else(|| unrecognised(&format!("-{}", &text[at..])))?;
+        let rest = &text[at + letter.len_utf8()..];
+        match flag.takes {
+            Takes::Nothing => given.push(Given { flag, value: String::new() }),
+            Takes::Value => {
+                let mut next = || words.next().cloned().ok_or_else(|| missing(flag));
+                let value = if rest.is_empty() { next()? } else { rest.to_owned() };
+                given.push(Given { flag, value });
+                break;
+            }
+        }
+    }
+    Ok(given)
+}
+
+impl Options {
+    fn apply(&mut self, given: &Given) -> Result<(), String> {
+        let Given { flag, value } = given;
+        let text = || Some(value.clone());
+        match flag.long {
+            "backlog" => self.backlog = i32::try_from(number(given)?).ok(),
+            "daemon" => self.daemon = true,
+            "detached" => self.detached = true,
+            "check-args" => self.check_args = true,
+            "exceptions" => self.exceptions = true,
+            "file-descriptors" => self.file_descriptors = Some(number(given)?.into()),
+            "help" => self.help = true,
+            "version" => self.version = true,
+            "job-retries" => self.job_retries = u8::try_from(number(given)?).unwrap_or(u8::MAX),
+            "job-handle-prefix" => self.handle_prefix = text(),
+            "hashtable-buckets" if number(given)? == 0 => {
+                return Err("hashtable-buckets has to be greater than 0".to_owned());
+            }
+            "keepalive" => self.keepalive = true,
+            "keepalive-idle" => self.keepalive_idle_s = positive(given)?,
+            "keepalive-interval" => self.keepalive_interval_s = positive(given)?,
+            "keepalive-count" => self.keepalive_count = positive(given)?,
+            "log-file" => self.log_file = text(),
+            "listen" => self.listen = text(),
+            "port" => self.port = text(),
+            "pid-file" => self.pid_file = Some(value.into()),
+            "protocol" => self.protocol = text(),
+            "round-robin" => self.round_robin = true,
+            "queue-type" => self.queue_type = text(),
+            "syslog" => self.syslog = true,
+            "coredump" => self.coredump = true,
+            "threads" => self.threads = number(given)? as usize,
+            "user" => self.user = text(),
+            "verbose" => {
+                self.verbosity = Verbosity::parse(value)
+                    .ok_or_else(|| "Invalid value for --verbose supplied".to_owned())?;
+            }
+            "worker-wakeup" => self.worker_wakeup = number(given)?,
+            "ssl" => self.ssl = true,
+            "libsqlite3-db" | "libtokyocabinet-file" => self.queue_file = Some(value.into()),
+            "data" => self.data = Some(value.into()),
+            // There is no table of a fixed size here, and the file was read already.
+            "hashtable-buckets" | "config-file" => {}
+            other => self.ignored.push(other),
+        }
+        Ok(())
+    }
+}
+
+/// COMPAT(gearmand): 32 bits; what is negative is counted down from the largest number.
+fn number(given: &Given) -> Result<u32, String> {
+    let (long, value) = (given.flag.long, &given.value);
+    let number: Option<i64> = value.parse().ok();
+    number
+        .filter(|number| (-i64::from(u32::MAX)..=i64::from(u32::MAX)).contains(number))
+        .map(|number| number as u32)
+        .ok_or_else(|| format!("the argument ('{value}') for option '--{long}' is invalid"))
+}
+
+/// -1, the original's default, is the system's own value.
+fn positive(given: &Given) -> Result<Option<u32>, String> {
+    let number = number(given)?.cast_signed();
+    Ok(u32::try_from(number).ok().filter(|number| *number > 0))
+}
+
+#[cfg(test)]
+#[path = "options_tests.rs"]
+mod tests;

@@ -1,0 +1,109 @@
+//! `-q TYPE`: the original keeps background jobs in a database of somebody else; here, Lineshaft's own
+//! log takes its place.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use super::options::Options;
+
+/// The types of the original that are kept, and the flag with the file of those that have one.
+const KEPT: [(&str, Option<&str>); 8] = [
+    ("libsqlite3", Some("--libsqlite3-db")),
+    ("tokyocabinet", Some("--libtokyocabinet-file")),
+    ("libtokyocabinet", Some("--libtokyocabinet-file")),
+    ("libmemcached", None),
+    ("redis", None),
+    ("postgres", None),
+    ("mysql", None),
+    ("libdrizzle", None),
+];
+
+/// The folder of the log; `None`: everything is in memory.
+pub(super) fn folder(options: &Options) -> Result<Option<PathBuf>, String> {
+    let queue_type = options.queue_type.as_deref().unwrap_or("builtin");
+    if queue_type.eq_ignore_ascii_case("builtin") {
+        return Ok(options.data.clone());
+    }
+    let kept = KEPT.iter().find(|(name, _)| queue_type.eq_ignore_ascii_case(name));
+    let Some((name, file_flag)) = kept else {
+        return Err(format!("Error while initializing the queue : {queue_type}"));
+    };
+    let folder = match (file_flag, &options.queue_file) {
+        (Some(_), Some(file)) => Some(beside(file)?),
+        (Some(_), None) | (None, _) => None,
+    };
+    options.data.clone().or(folder).map(Some).ok_or_else(|| match file_flag {
+        Some(flag) => {
+            format!("missing required {flag} argument; Error while initializing the queue : {name}")
+        }
+        None => format!(
+            "-q {queue_type}: jobs are kept in Lineshaft's own log instead, which needs a folder: add \
+             --data DIR. What {queue_type} still holds is not imported by this version"
+        ),
+    })
+}
+
+/// The folder beside the original's file, which must not hold jobs.
+fn beside(file: &Path) -> Result<PathBuf, String> {
+    let shown = file.display();
+    match std::fs::metadata(file) {
+        Ok(found) if found.len() > 0 => Err(format!(
+            "{shown} is a queue of the original and may hold jobs, and this version cannot import them \
+             yet (`lineshaft import` will); let the original work them off and move the file away"
+        )),
+        Ok(_) => Ok(named_like(file)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(named_like(file)),
+        Err(error) => Err(format!("cannot look at {shown}: {error}")),
+    }
+}
+
+fn named_like(file: &Path) -> PathBuf {
+    let mut name = OsString::from(file);
+    name.push(".lineshaft");
+    name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(queue_type: &str, file: Option<&Path>) -> Options {
+        Options {
+            queue_type: Some(queue_type.to_owned()),
+            queue_file: file.map(Path::to_owned),
+            ..Options::default()
+        }
+    }
+
+    #[test]
+    fn only_a_queue_that_is_kept_has_a_folder() {
+        assert_eq!(folder(&Options::default()), Ok(None));
+        assert_eq!(folder(&options("BuiltIn", Some(Path::new("/f")))), Ok(None));
+        let folder_of_file = Some("/no/such/queue.db.lineshaft".into());
+        let file = Some(Path::new("/no/such/queue.db"));
+        assert_eq!(folder(&options("LibSqlite3", file)), Ok(folder_of_file));
+    }
+
+    #[test]
+    fn what_cannot_be_kept_is_refused() {
+        let said = folder(&options("bogus", None)).unwrap_err();
+        assert_eq!(said, "Error while initializing the queue : bogus");
+        let said = folder(&options("libsqlite3", None)).unwrap_err();
+        assert!(said.starts_with("missing required --libsqlite3-db argument"), "{said}");
+        let said = folder(&options("Redis", None)).unwrap_err();
+        assert!(said.contains("add --data DIR"), "{said}");
+        let with_data = Options { data: Some("/d".into()), ..options("redis", None) };
+        assert_eq!(folder(&with_data), Ok(Some("/d".into())));
+    }
+
+    #[test]
+    fn a_file_of_the_original_is_refused() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("queue.db");
+        std::fs::write(&file, "").unwrap();
+        assert!(folder(&options("libsqlite3", Some(&file))).is_ok());
+        std::fs::write(&file, "SQLite format 3").unwrap();
+        let said = folder(&options("libsqlite3", Some(&file))).unwrap_err();
+        assert!(said.contains("lineshaft import"), "{said}");
+    }
+}

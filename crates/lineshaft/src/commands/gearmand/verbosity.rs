@@ -1,0 +1,60 @@
+//! The original's levels of its log.
+
+use tracing::Level;
+
+/// How much is logged, least first.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub(super) enum Verbosity {
+    Fatal,
+    Alert,
+    Critical,
+    #[default]
+    Error,
+    Warning,
+    Notice,
+    Info,
+    Debug,
+}
+
+impl Verbosity {
+    const ALL: [Verbosity; 8] = [
+        Verbosity::Fatal,
+        Verbosity::Alert,
+        Verbosity::Critical,
+        Verbosity::Error,
+        Verbosity::Warning,
+        Verbosity::Notice,
+        Verbosity::Info,
+        Verbosity::Debug,
+    ];
+
+    /// Reads a level, which is written in capitals.
+    pub(super) fn parse(text: &str) -> Option<Verbosity> {
+        Verbosity::ALL.into_iter().find(|level| level.name() == text)
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Verbosity::Fatal => "FATAL",
+            Verbosity::Alert => "ALERT",
+            Verbosity::Critical => "CRITICAL",
+            Verbosity::Error => "ERROR",
+            Verbosity::Warning => "WARNING",
+            Verbosity::Notice => "NOTICE",
+            Verbosity::Info => "INFO",
+            Verbosity::Debug => "DEBUG",
+        }
+    }
+
+    /// Our own level that comes closest.
+    pub(super) fn level(self) -> Level {
+        match self {
+            Verbosity::Fatal | Verbosity::Alert | Verbosity::Critical | Verbosity::Error => {
+                Level::ERROR
+            }
+            Verbosity::Warning => Level::WARN,
+            Verbosity::Notice | Verbosity::Info => Level::INFO,
+            Verbosity::Debug => Level::DEBUG,
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! A Gearman connection that sends and reads raw packets.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+pub(crate) const CAN_DO: u32 = 1;
+pub(crate) const PRE_SLEEP: u32 = 4;
+pub(crate) const NOOP: u32 = 6;
+pub(crate) const SUBMIT_JOB: u32 = 7;
+pub(crate) const JOB_CREATED: u32 = 8;
+pub(crate) const GRAB_JOB: u32 = 9;
+pub(crate) const NO_JOB: u32 = 10;
+pub(crate) const JOB_ASSIGN: u32 = 11;
+pub(crate) const WORK_COMPLETE: u32 = 13;
+pub(crate) const WORK_FAIL: u32 = 14;
+pub(crate) const GET_STATUS: u32 = 15;
+pub(crate) const ECHO_REQ: u32 = 16;
+pub(crate) const ECHO_RES: u32 = 17;
+pub(crate) const SUBMIT_JOB_BG: u32 = 18;
+pub(crate) const STATUS_RES: u32 = 20;
+
+/// A connection to a Gearman server.
+pub(crate) struct Peer {
+    stream: TcpStream,
+}
+
+impl Peer {
+    pub(crate) fn connect(address: &str) -> Peer {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        Peer { stream }
+    }
+
+    pub(crate) fn send(&mut self, kind: u32, arguments: &[&str]) {
+        let body = arguments.join("\0");
+        let mut packet = b"\0REQ".to_vec();
+        packet.extend(kind.to_be_bytes());
+        packet.extend((body.len() as u32).to_be_bytes());
+        packet.extend(body.as_bytes());
+        self.stream.write_all(&packet).unwrap();
+    }
+
+    /// Reads one packet of this kind and returns its arguments.
+    pub(crate) fn expect(&mut self, kind: u32) -> Vec<String> {
+        let (found, arguments) = self.read();
+        assert_eq!(found, kind, "{arguments:?}");
+        arguments
+    }
+
+    fn read(&mut self) -> (u32, Vec<String>) {
+        let mut header = [0; 12];
+        self.stream.read_exact(&mut header).unwrap();
+        assert_eq!(&header[..4], b"\0RES");
+        let number = |at: usize| u32::from_be_bytes(*header[at..].first_chunk().unwrap());
+        let mut body = vec![0; number(8) as usize];
+        self.stream.read_exact(&mut body).unwrap();
+        let body = String::from_utf8(body).unwrap();
+        (number(4), body.split('\0').map(str::to_owned).collect())
+    }
+
+    /// Sends a line of text and reads one line.
+    pub(crate) fn ask(&mut self, line: &str) -> String {
+        self.stream.write_all(format!("{line}\r\n").as_bytes()).unwrap();
+        let mut reply = Vec::new();
+        while reply.last() != Some(&b'\n') {
+            let mut byte = [0];
+            self.stream.read_exact(&mut byte).unwrap();
+            reply.extend(byte);
+        }
+        String::from_utf8(reply).unwrap()
+    }
+
+    /// Submits a job in the background and returns its handle.
+    pub(crate) fn submit_background(&mut self, function: &str, workload: &str) -> String {
+        self.send(SUBMIT_JOB_BG, &[function, "", workload]);
+        self.expect(JOB_CREATED).remove(0)
+    }
+
+    /// Takes a job, if one is there.
+    pub(crate) fn try_grab(&mut self) -> Option<Vec<String>> {
+        self.send(GRAB_JOB, &[]);
+        let (kind, arguments) = self.read();
+        (kind == JOB_ASSIGN).then_some(arguments)
+    }
+
+    /// Takes a job, which must be there: handle, function and workload.
+    pub(crate) fn grab(&mut self) -> Vec<String> {
+        self.send(GRAB_JOB, &[]);
+        self.expect(JOB_ASSIGN)
+    }
+
+    /// What is known of a job: known, running.
+    pub(crate) fn status(&mut self, handle: &str) -> (String, String) {
+        self.send(GET_STATUS, &[handle]);
+        let [_, known, running, ..] = &self.expect(STATUS_RES)[..] else { panic!("too short") };
+        (known.clone(), running.clone())
+    }
+
+    /// Reads to the end, which must come without another byte.
+    pub(crate) fn expect_end(&mut self) {
+        assert_eq!(self.stream.read(&mut [0; 100]).unwrap(), 0);
+    }
+}
