@@ -9,7 +9,7 @@ use testkit::tools;
 const REFERENCE: &str = "/usr/sbin/gearmand";
 
 /// Whether `lineshaft serve` has a Gearman listener. While it has none, only the original is tested.
-const SERVED: bool = false;
+pub(crate) const SERVED: bool = false;
 
 /// `lineshaft serve` with nothing but a Gearman listener, in memory and with a log; empty while it has no such
 /// listener. The names are for failure messages.

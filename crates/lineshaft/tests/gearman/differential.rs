@@ -1,0 +1,93 @@
+//! Random sequences of packets and admin commands against Debian's gearmand and Lineshaft at once: everything
+//! that any connection hears must be the same.
+//!
+//! `LINESHAFT_SEEDS` says how many sequences are played, `LINESHAFT_SEED` plays one of them. A failing
+//! sequence is cut down to the steps that matter before it is shown.
+
+mod message;
+mod pair;
+#[path = "../beanstalk/differential/shrink.rs"]
+mod shrink;
+mod side;
+mod steps;
+
+use std::time::Duration;
+
+use anyhow::Result;
+use testkit::process::Program;
+
+use crate::{programs, settings};
+use pair::{Outcome, Pair};
+use side::Side;
+use steps::Step;
+
+/// Sequences per test when nothing else is said.
+const SEEDS_DEFAULT: u64 = 20;
+
+/// How long a failing sequence is cut down.
+const SHRINKING: Duration = Duration::from_secs(40);
+
+#[test]
+fn lineshaft_in_memory_says_what_the_original_says() -> Result<()> {
+    if !programs::SERVED {
+        return Ok(());
+    }
+    compare(&programs::lineshaft_in_memory(), "lineshaft_in_memory", seeds())
+}
+
+#[test]
+fn lineshaft_with_a_log_says_what_the_original_says() -> Result<()> {
+    if !programs::SERVED {
+        return Ok(());
+    }
+    // Every sequence starts a server with a folder of its own, which takes longer.
+    let fewer = seeds().step_by(4).collect::<Vec<_>>();
+    compare(&programs::lineshaft_durable("data"), "lineshaft_with_a_log", fewer)
+}
+
+/// The harness itself: whatever differs between two originals is no finding.
+#[test]
+fn the_original_says_what_the_original_says() -> Result<()> {
+    let Some(program) = programs::reference() else { return Ok(()) };
+    compare(&program, "the_original", seeds().take(4))
+}
+
+/// The harness itself: a server that serves a worker's functions in another order is found out.
+#[test]
+fn the_comparison_finds_a_difference() -> Result<()> {
+    let Some(program) = programs::reference() else { return Ok(()) };
+    let steps = steps::generate(1);
+    let [original, subject] = [program.clone(), program.with(&["--round-robin"])];
+    let pair = Pair::new(Side::new(original.start()?)?, Side::new(subject.start()?)?);
+    let outcome = pair.play(&steps)?;
+    let difference = outcome.difference.unwrap_or_default();
+    assert!(difference.contains("packet 11") || difference.contains("packet 31"), "{difference}");
+    Ok(())
+}
+
+fn seeds() -> Box<dyn Iterator<Item = u64>> {
+    match settings::seed_to_repeat() {
+        Some(seed) => Box::new(std::iter::once(seed)),
+        None => Box::new(1..=settings::seeds(SEEDS_DEFAULT)),
+    }
+}
+
+fn compare(subject: &Program, test: &str, seeds: impl IntoIterator<Item = u64>) -> Result<()> {
+    let Some(original) = programs::reference() else { return Ok(()) };
+    let play = |steps: &[Step]| -> Result<Outcome> {
+        let original = Side::new(original.start()?)?;
+        let subject = Side::new(subject.start()?)?;
+        Pair::new(original, subject).play(steps)
+    };
+    for seed in seeds {
+        let steps = steps::generate(seed);
+        let Some(difference) = play(&steps)?.difference else { continue };
+        let outcome = shrink::shrink(steps, SHRINKING, play)?;
+        panic!(
+            "seed {seed}: {difference}\n\nShortest sequence found that shows a difference:\n{}\nReplay: \
+             LINESHAFT_SEED={seed} cargo nextest run -p lineshaft --test gearman differential::{test}",
+            outcome.transcript.text()
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,237 @@
+//! Plays one sequence against both servers, step by step, and stops at the first difference.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use anyhow::{Context, Result};
+use testkit::gearman::packet::Packet;
+use testkit::text::latin1_bytes;
+
+use super::message::{Message, kind};
+use super::side::Side;
+use super::steps::{Action, CONNECTIONS, JobReference, Step};
+
+/// A handle that no server gives out.
+const UNKNOWN_HANDLE: &str = "H:nobody:1";
+
+/// What was said, as far as the sequence got.
+#[derive(Debug, Default)]
+pub(crate) struct Transcript(String);
+
+impl Transcript {
+    pub(crate) fn text(&self) -> &str {
+        &self.0
+    }
+
+    fn say(&mut self, line: &str) {
+        writeln!(self.0, "{line}").expect("a string takes everything");
+    }
+}
+
+/// Two servers in step.
+pub(crate) struct Pair {
+    original: Side,
+    subject: Side,
+    /// By connection.
+    known: Vec<Known>,
+    transcript: Transcript,
+}
+
+/// What the harness has learned of a connection from what it did and heard.
+#[derive(Debug, Clone, Default)]
+struct Known {
+    /// Jobs that it works on. Being wrong here costs only variety.
+    held: Vec<usize>,
+    /// Jobs whose outcome it waits for.
+    waits_for: BTreeSet<usize>,
+    /// It has sent `PRE_SLEEP`, and not grabbed since.
+    asleep: bool,
+    /// It has heard `NOOP`, and not grabbed since.
+    woken: bool,
+}
+
+/// How a sequence went.
+pub(crate) struct Outcome {
+    pub(crate) difference: Option<String>,
+    pub(crate) transcript: Transcript,
+}
+
+impl Pair {
+    pub(crate) fn new(original: Side, subject: Side) -> Pair {
+        let known = vec![Known::default(); CONNECTIONS];
+        Pair { original, subject, known, transcript: Transcript::default() }
+    }
+
+    /// Plays the steps. An error means that the harness failed, not that the servers differ.
+    pub(crate) fn play(mut self, steps: &[Step]) -> Result<Outcome> {
+        for step in steps {
+            if self.leads_where_they_differ_on_purpose(step) {
+                continue;
+            }
+            let difference = self
+                .step(step)
+                .with_context(|| format!("at {} of\n{}", step.action, self.transcript.text()))?;
+            if difference.is_some() {
+                return Ok(Outcome { difference, transcript: self.transcript });
+            }
+        }
+        Ok(Outcome { difference: None, transcript: self.transcript })
+    }
+
+    /// Known defects of the original.
+    fn leads_where_they_differ_on_purpose(&self, step: &Step) -> bool {
+        let known = &self.known[step.connection];
+        match &step.action {
+            // It lists foreground jobs that nobody waits for any more, and equal keys join them.
+            Action::Reconnect => !known.waits_for.is_empty(),
+            // It does not wake a sleeper that learns a function whose jobs wait.
+            Action::Packet { kind: kind::CAN_DO | kind::CAN_DO_TIMEOUT, .. } => known.asleep,
+            // It does not wake again who went back to sleep without grabbing.
+            Action::Packet { kind: kind::PRE_SLEEP, .. } => known.woken,
+            Action::Packet { .. } | Action::Line { .. } => false,
+        }
+    }
+
+    fn step(&mut self, step: &Step) -> Result<Option<String>> {
+        let connection = step.connection;
+        let order_number = self.resolve(connection, &step.action);
+        let job = order_number.map_or_else(|| "unknown".to_owned(), |n| format!("#{n}"));
+        let shown = step.action.to_string().replace("{job}", &job).replace('\0', "|");
+        self.transcript.say(&format!("{connection}: {shown}"));
+        let (original, subject) = if let Action::Reconnect = step.action {
+            self.known[connection] = Known::default();
+            self.original.reconnect(connection)?;
+            self.subject.reconnect(connection)?;
+            (Vec::new(), Vec::new())
+        } else {
+            let to_original = bytes(&step.action, &self.original, order_number);
+            let to_subject = bytes(&step.action, &self.subject, order_number);
+            (
+                self.original.exchange(connection, &to_original)?,
+                self.subject.exchange(connection, &to_subject)?,
+            )
+        };
+        self.learn_from_action(connection, &step.action, order_number);
+        if let Some(difference) = self.compare(connection, &original, &subject) {
+            return Ok(Some(difference));
+        }
+        if let Action::Packet { kind, .. } = step.action {
+            self.learn_from_replies(connection, kind, &original);
+        }
+        self.compare_the_others(connection)
+    }
+
+    /// What a step of one connection made the others hear.
+    fn compare_the_others(&mut self, acting: usize) -> Result<Option<String>> {
+        for connection in (0..CONNECTIONS).filter(|connection| *connection != acting) {
+            let original = self.original.exchange(connection, &[])?;
+            let subject = self.subject.exchange(connection, &[])?;
+            if let Some(difference) = self.compare(connection, &original, &subject) {
+                return Ok(Some(difference));
+            }
+        }
+        Ok(None)
+    }
+
+    fn compare(
+        &mut self,
+        connection: usize,
+        original: &[Message],
+        subject: &[Message],
+    ) -> Option<String> {
+        let shown = |messages: &[Message]| {
+            let texts: Vec<&str> = messages.iter().map(|message| message.text.as_str()).collect();
+            if texts.is_empty() { "nothing".to_owned() } else { texts.join(" / ") }
+        };
+        let (original_shown, subject_shown) = (shown(original), shown(subject));
+        if original != subject {
+            self.transcript.say(&format!(
+                "   {connection} hears\n     original: {original_shown}\n     subject:  {subject_shown}"
+            ));
+            return Some(format!(
+                "connection {connection} hears\n  original: {original_shown}\n  subject:  {subject_shown}"
+            ));
+        }
+        if !original.is_empty() {
+            self.transcript.say(&format!("   {connection} hears {original_shown}"));
+        }
+        for message in original {
+            self.learn_from_news(connection, message);
+        }
+        None
+    }
+
+    fn learn_from_action(&mut self, connection: usize, action: &Action, job: Option<usize>) {
+        let known = &mut self.known[connection];
+        let Action::Packet { kind, .. } = action else { return };
+        match *kind {
+            kind::PRE_SLEEP => known.asleep = true,
+            kind::GRAB_JOB | kind::GRAB_JOB_UNIQ | kind::GRAB_JOB_ALL => {
+                (known.asleep, known.woken) = (false, false);
+            }
+            kind::WORK_COMPLETE | kind::WORK_FAIL | kind::WORK_EXCEPTION => {
+                known.held.retain(|held| Some(*held) != job);
+            }
+            kind::CANT_DO | kind::RESET_ABILITIES => known.held.clear(),
+            _ => {}
+        }
+    }
+
+    fn learn_from_replies(&mut self, connection: usize, asked: u32, replies: &[Message]) {
+        let foreground = matches!(
+            asked,
+            kind::SUBMIT_JOB
+                | kind::SUBMIT_JOB_HIGH
+                | kind::SUBMIT_JOB_LOW
+                | kind::SUBMIT_REDUCE_JOB
+        );
+        let created = replies.iter().filter(|reply| reply.kind == Some(kind::JOB_CREATED));
+        if foreground {
+            self.known[connection].waits_for.extend(created.filter_map(|reply| reply.job));
+        }
+    }
+
+    fn learn_from_news(&mut self, connection: usize, message: &Message) {
+        let known = &mut self.known[connection];
+        match (message.kind, message.job) {
+            (Some(kind::NOOP), _) => known.woken = true,
+            (Some(kind::JOB_ASSIGN | kind::JOB_ASSIGN_UNIQ | kind::JOB_ASSIGN_ALL), Some(job)) => {
+                known.held.push(job);
+            }
+            (Some(kind::WORK_COMPLETE | kind::WORK_FAIL | kind::WORK_EXCEPTION), Some(job)) => {
+                known.waits_for.remove(&job);
+            }
+            _ => {}
+        }
+    }
+
+    /// The job that an action speaks of, by its order number.
+    fn resolve(&self, connection: usize, action: &Action) -> Option<usize> {
+        let (Action::Packet { job, .. } | Action::Line { job, .. }) = action else { return None };
+        let recent = |back: usize| self.original.handles.count().checked_sub(back + 1);
+        let held = &self.known[connection].held;
+        match *job {
+            JobReference::Held(choice) => {
+                held.get(choice % held.len().max(1)).copied().or_else(|| recent(choice))
+            }
+            JobReference::Recent(back) => recent(back),
+            JobReference::Unknown => None,
+        }
+    }
+}
+
+/// What is sent to one of the servers for an action.
+fn bytes(action: &Action, side: &Side, order_number: Option<usize>) -> Vec<u8> {
+    let handle = order_number.map_or(UNKNOWN_HANDLE, |number| side.handles.handle(number));
+    let fill = |text: &String| latin1_bytes(&text.replace("{job}", handle));
+    match action {
+        Action::Packet { kind, arguments, .. } => {
+            let arguments: Vec<Vec<u8>> = arguments.iter().map(fill).collect();
+            let arguments: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
+            Packet::request(*kind, &arguments).bytes()
+        }
+        // With a carriage return, without which the original cuts the name of a created function.
+        Action::Line { text, .. } => [fill(text), b"\r\n".to_vec()].concat(),
+        Action::Reconnect => Vec::new(),
+    }
+}
