@@ -184,6 +184,11 @@ impl Broker {
         self.shared.log.as_ref().and_then(|log| log.failure())
     }
 
+    /// Whether puts are refused because the disk, or the limit that was set for the log, is full.
+    pub fn is_full(&self) -> bool {
+        self.shared.log.as_ref().is_some_and(|log| log.usage().short && !log.admits_put(0))
+    }
+
     /// Why the log's files are not kept in bounds any more, if so: something in the oldest one
     /// cannot be read. All goes on until the disk is full, so somebody should look.
     pub fn reclaim_error(&self) -> Option<Arc<log::ReclaimError>> {

@@ -1,5 +1,6 @@
 //! A full disk, and how often the log is flushed.
 
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 use std::thread::sleep;
@@ -80,6 +81,32 @@ fn a_full_disk_refuses_puts_and_nothing_else() -> Result<()> {
     let stats = Client::on_tube(server.address(), "full")?.stats("stats-tube full")?;
     ensure!(stats["current-jobs-ready"] == "6", "after a restart: {stats:?}");
     Ok(())
+}
+
+/// Nobody could finish the jobs of a full disk if the server needed room to start.
+#[test]
+fn a_server_starts_on_a_full_disk_and_its_jobs_can_be_finished() -> Result<()> {
+    let Some(disk) = SmallDisk::new_or_skip()? else { return Ok(()) };
+    let folder = disk.path().to_str().context("a text path")?;
+    let program = programs::lineshaft_durable(folder);
+    let server = program.start()?;
+    let mut client = Client::on_tube(server.address(), "full")?;
+    let mut ids = Vec::new();
+    while let Some(id) = client.try_put(0, 0, 600, &[b'f'; 60_000])?.strip_prefix("INSERTED ") {
+        ids.push(id.parse::<u64>()?);
+    }
+    server.kill();
+    // Somebody else takes what was left, to the last byte.
+    let mut hog = std::fs::File::create(disk.path().join("hog"))?;
+    for size in [1 << 20, 4096, 1] {
+        while hog.write_all(&vec![0; size]).is_ok() {}
+    }
+    let server = program.start()?;
+    let mut client = Client::on_tube(server.address(), "full")?;
+    for id in &ids {
+        client.expect(&format!("delete {id}"), "DELETED")?;
+    }
+    wait_until_accepted(&mut client, b"there is room again")
 }
 
 /// Space comes back by itself, without a restart, if not at once.
