@@ -15,7 +15,7 @@ const LAYERS: [(&str, &[&str]); 10] = [
     ("broker", &["engine", "log"]),
     ("beanstalk", &["broker"]),
     ("gearman", &["broker"]),
-    ("server", &["beanstalk", "broker", "log"]),
+    ("server", &["beanstalk", "gearman", "broker", "log"]),
     ("lineshaft", &["server", "broker", "log", "bench"]),
     ("bench", &[]),
     ("testkit", &[]),

@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
+use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode, Stdio};
 
 /// What the background process says on its standard output when it serves.
@@ -12,7 +13,9 @@ const READY: &[u8] = b"ready\n";
 /// Starts the program anew with the same arguments, and waits until it serves or has failed.
 pub(super) fn start(arguments: &[OsString]) -> io::Result<ExitCode> {
     let mut child = Command::new(std::env::current_exe()?)
-        .args(["gearmand", "--detached"])
+        // Whoever looks for the server in the list of processes looks for this name.
+        .arg0("gearmand")
+        .arg("--detached")
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
