@@ -95,7 +95,8 @@ fn complain(message: &str) {
     let _ = writeln!(std::io::stderr(), "gearmand: {message}");
 }
 
-/// In the original's order: user, background, process id, log, queue, and then listen.
+/// In the original's order, but for the file with the process id: user, background, queue, log, and
+/// then listen.
 fn serve(options: &Options) -> Result<(), Failure> {
     refuse_what_is_missing(options)?;
     set_limits(options)?;
@@ -105,7 +106,6 @@ fn serve(options: &Options) -> Result<(), Failure> {
     if options.detached {
         daemon::leave_session().map_err(|error| format!("cannot go to the background: {error}"))?;
     }
-    let _pid_file = PidFile::write(options.pid_file.as_deref())?;
     let folder = queue_type::folder(options)?;
     for flag in &options.ignored {
         complain(&format!("--{flag} has no meaning here: Lineshaft's own log keeps the jobs"));
@@ -114,6 +114,9 @@ fn serve(options: &Options) -> Result<(), Failure> {
     let logging = Logging::install_to(log_output(options), config.log);
     end_with_the_first_panic();
     let listeners = listen(options)?;
+    // Not before: a start that fails because another server runs must not take away that one's file,
+    // as the original's does.
+    let _pid_file = PidFile::write(options.pid_file.as_deref())?;
     let setup =
         Setup { config, listeners, logging, hangup: Hangup::ReopenLog, drain: Drain::StopWhenDone };
     server::run(setup, |started| announce(options, started)).map_err(Failure::from)

@@ -69,7 +69,8 @@ fn arguments_are_checked_with_the_originals_exit_codes() {
         let (code, _, stderr) = ended(place, arguments);
         assert_eq!((code, stderr.as_str()), (1, message));
     }
-    let (code, _, stderr) = ended(place, &["-l", "stderr", "-P", "/nonexistent/pid"]);
+    let (code, _, stderr) =
+        ended(place, &["-L", "127.0.0.1", "-p", "0", "-l", "stderr", "-P", "/nonexistent/pid"]);
     assert_eq!(code, 1);
     assert!(stderr.contains("Could not open pid file for writing: /nonexistent/pid"), "{stderr}");
     let (code, _, stderr) = ended(place, &["-l", "stderr", "-P", "pid", "-q", "bogus"]);
