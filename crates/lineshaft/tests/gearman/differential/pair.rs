@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use testkit::gearman::packet::Packet;
@@ -13,6 +15,9 @@ use super::steps::{Action, CONNECTIONS, JobReference, Step};
 
 /// A handle that no server gives out.
 const UNKNOWN_HANDLE: &str = "H:nobody:1";
+
+/// How long what one server has said may be missing from the other.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// What was said, as far as the sequence got.
 #[derive(Debug, Default)]
@@ -40,7 +45,7 @@ pub(crate) struct Pair {
 /// What the harness has learned of a connection from what it did and heard.
 #[derive(Debug, Clone, Default)]
 struct Known {
-    /// Jobs that it works on. Being wrong here costs only variety.
+    /// Jobs that it works on, and perhaps some that it lost: that costs only variety.
     held: Vec<usize>,
     /// Jobs whose outcome it waits for.
     waits_for: BTreeSet<usize>,
@@ -48,6 +53,13 @@ struct Known {
     asleep: bool,
     /// It has heard `NOOP`, and not grabbed since.
     woken: bool,
+}
+
+/// How one step looked to one connection.
+enum Comparison {
+    /// All that it heard.
+    Same(Vec<Message>),
+    Different(String),
 }
 
 /// How a sequence went.
@@ -88,6 +100,10 @@ impl Pair {
             Action::Packet { kind: kind::CAN_DO | kind::CAN_DO_TIMEOUT, .. } => known.asleep,
             // It does not wake again who went back to sleep without grabbing.
             Action::Packet { kind: kind::PRE_SLEEP, .. } => known.woken,
+            // It wakes a sleeper for the very job that it takes from it with its function.
+            Action::Packet { kind: kind::CANT_DO | kind::RESET_ABILITIES, .. } => {
+                known.asleep && !known.held.is_empty()
+            }
             Action::Packet { .. } | Action::Line { .. } => false,
         }
     }
@@ -98,23 +114,22 @@ impl Pair {
         let job = order_number.map_or_else(|| "unknown".to_owned(), |n| format!("#{n}"));
         let shown = step.action.to_string().replace("{job}", &job).replace('\0', "|");
         self.transcript.say(&format!("{connection}: {shown}"));
-        let (original, subject) = if let Action::Reconnect = step.action {
+        let (mut to_original, mut to_subject) = (Vec::new(), Vec::new());
+        if let Action::Reconnect = step.action {
             self.known[connection] = Known::default();
             self.original.reconnect(connection)?;
             self.subject.reconnect(connection)?;
-            (Vec::new(), Vec::new())
         } else {
-            let to_original = bytes(&step.action, &self.original, order_number);
-            let to_subject = bytes(&step.action, &self.subject, order_number);
-            (
-                self.original.exchange(connection, &to_original)?,
-                self.subject.exchange(connection, &to_subject)?,
-            )
-        };
-        self.learn_from_action(connection, &step.action, order_number);
-        if let Some(difference) = self.compare(connection, &original, &subject) {
-            return Ok(Some(difference));
+            to_original = bytes(&step.action, &self.original, order_number);
+            to_subject = bytes(&step.action, &self.subject, order_number);
         }
+        self.learn_from_action(connection, &step.action, order_number);
+        let original = self.original.exchange(connection, &to_original)?;
+        let subject = self.subject.exchange(connection, &to_subject)?;
+        let original = match self.compare(connection, original, subject)? {
+            Comparison::Same(heard) => heard,
+            Comparison::Different(difference) => return Ok(Some(difference)),
+        };
         if let Action::Packet { kind, .. } = step.action {
             self.learn_from_replies(connection, kind, &original);
         }
@@ -126,39 +141,48 @@ impl Pair {
         for connection in (0..CONNECTIONS).filter(|connection| *connection != acting) {
             let original = self.original.exchange(connection, &[])?;
             let subject = self.subject.exchange(connection, &[])?;
-            if let Some(difference) = self.compare(connection, &original, &subject) {
+            if let Comparison::Different(difference) =
+                self.compare(connection, original, subject)?
+            {
                 return Ok(Some(difference));
             }
         }
         Ok(None)
     }
 
+    /// Compares what a connection heard, and while that differs, what it has heard a moment later: what a packet
+    /// causes for others, or for a worker that is its own client, may leave after the replies to later packets.
     fn compare(
         &mut self,
         connection: usize,
-        original: &[Message],
-        subject: &[Message],
-    ) -> Option<String> {
-        let shown = |messages: &[Message]| {
-            let texts: Vec<&str> = messages.iter().map(|message| message.text.as_str()).collect();
-            if texts.is_empty() { "nothing".to_owned() } else { texts.join(" / ") }
-        };
-        let (original_shown, subject_shown) = (shown(original), shown(subject));
+        mut original: Vec<Message>,
+        mut subject: Vec<Message>,
+    ) -> Result<Comparison> {
+        let started = Instant::now();
+        in_comparable_order(&mut original);
+        in_comparable_order(&mut subject);
+        while original != subject && started.elapsed() < PATIENCE {
+            sleep(Duration::from_millis(5));
+            original.extend(self.original.exchange(connection, &[])?);
+            subject.extend(self.subject.exchange(connection, &[])?);
+            in_comparable_order(&mut original);
+            in_comparable_order(&mut subject);
+        }
+        let (original_shown, subject_shown) = (shown(&original), shown(&subject));
         if original != subject {
-            self.transcript.say(&format!(
-                "   {connection} hears\n     original: {original_shown}\n     subject:  {subject_shown}"
-            ));
-            return Some(format!(
-                "connection {connection} hears\n  original: {original_shown}\n  subject:  {subject_shown}"
-            ));
+            let difference = format!(
+                "{connection} hears\n     original: {original_shown}\n     subject:  {subject_shown}"
+            );
+            self.transcript.say(&format!("   {difference}"));
+            return Ok(Comparison::Different(format!("connection {difference}")));
         }
         if !original.is_empty() {
             self.transcript.say(&format!("   {connection} hears {original_shown}"));
         }
-        for message in original {
+        for message in &original {
             self.learn_from_news(connection, message);
         }
-        None
+        Ok(Comparison::Same(original))
     }
 
     fn learn_from_action(&mut self, connection: usize, action: &Action, job: Option<usize>) {
@@ -172,7 +196,7 @@ impl Pair {
             kind::WORK_COMPLETE | kind::WORK_FAIL | kind::WORK_EXCEPTION => {
                 known.held.retain(|held| Some(*held) != job);
             }
-            kind::CANT_DO | kind::RESET_ABILITIES => known.held.clear(),
+            kind::RESET_ABILITIES => known.held.clear(),
             _ => {}
         }
     }
@@ -218,6 +242,16 @@ impl Pair {
             JobReference::Unknown => None,
         }
     }
+}
+
+/// A hint to wake up is sent at some time after its cause, before or after a reply.
+fn in_comparable_order(messages: &mut [Message]) {
+    messages.sort_by_key(|message| message.kind == Some(kind::NOOP));
+}
+
+fn shown(messages: &[Message]) -> String {
+    let texts: Vec<&str> = messages.iter().map(|message| message.text.as_str()).collect();
+    if texts.is_empty() { "nothing".to_owned() } else { texts.join(" / ") }
 }
 
 /// What is sent to one of the servers for an action.
