@@ -29,17 +29,11 @@ const SHRINKING: Duration = Duration::from_secs(40);
 
 #[test]
 fn lineshaft_in_memory_says_what_the_original_says() -> Result<()> {
-    if !programs::SERVED {
-        return Ok(());
-    }
     compare(&programs::lineshaft_in_memory(), "lineshaft_in_memory", seeds())
 }
 
 #[test]
 fn lineshaft_with_a_log_says_what_the_original_says() -> Result<()> {
-    if !programs::SERVED {
-        return Ok(());
-    }
     // Every sequence starts a server with a folder of its own, which takes longer.
     let fewer = seeds().step_by(4).collect::<Vec<_>>();
     compare(&programs::lineshaft_durable("data"), "lineshaft_with_a_log", fewer)

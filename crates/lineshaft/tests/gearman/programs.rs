@@ -8,15 +8,9 @@ use testkit::tools;
 /// The original's binary as Debian installs it.
 const REFERENCE: &str = "/usr/sbin/gearmand";
 
-/// Whether `lineshaft serve` has a Gearman listener. While it has none, only the original is tested.
-pub(crate) const SERVED: bool = false;
-
-/// `lineshaft serve` with nothing but a Gearman listener, in memory and with a log; empty while it has no such
-/// listener. The names are for failure messages.
+/// `lineshaft serve` with nothing but a Gearman listener, in memory and with a log. The names are for failure
+/// messages.
 pub(crate) fn lineshaft() -> Vec<(&'static str, Program)> {
-    if !SERVED {
-        return Vec::new();
-    }
     vec![("in memory", lineshaft_in_memory()), ("with a log", lineshaft_durable("data"))]
 }
 
