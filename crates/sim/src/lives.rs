@@ -67,13 +67,13 @@ impl World {
         self.model.history.end_group();
         match closed {
             Ok(()) => {
-                let end = self.model.history.newest();
+                let end = self.model.history.len();
                 self.cellar.told(end);
                 let next = self.model.next_number();
                 let disturbed = self.summary.crashed_recoveries;
                 let death = if self.rng.coin() { Death::Killed } else { Death::PowerLoss };
                 // A clean stop is durable whatever `sync` says.
-                self.model.history.require(end);
+                self.model.history.require(end, end);
                 let death = self.end_disk(death);
                 self.start_again(death)?;
                 // An opening that did not come to its end may have used up ids.
@@ -140,7 +140,8 @@ impl World {
                         self.summary.crashed_recoveries += 1;
                         continue;
                     }
-                    self.model.history.require(self.cellar.survives(worst));
+                    let (required, counted) = self.cellar.survives(worst);
+                    self.model.history.require(required, counted);
                     return self.begin(broker, wall, report.next_id);
                 }
                 Err(error) if attempt < crashes => {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use broker::{Broker, Millis, Position};
 use log::{FaultDisk, ReclaimError, Settings, Sync};
 
-use crate::model::{Image, Need, Shelf};
+use crate::model::{History, Image, Need, Shelf};
 use crate::plan::{Plan, Storage};
 use crate::world::World;
 use crate::{Checked, Options, Sabotage};
@@ -101,12 +101,19 @@ impl Cellar {
         self.told = self.told.max(need);
     }
 
-    /// What must have survived. A kernel that lives on has all that was written; otherwise only
-    /// what was synced is certain, and with `Always` nobody was told more.
-    pub(crate) fn survives(&self, death: Death) -> Need {
+    /// What must have survived: so much of the history, and so much of it with the newest takes and
+    /// timeouts. A kernel that lives on has all that was written; otherwise only what was synced
+    /// is certain, and with `Always` nobody was told more.
+    pub(crate) fn survives(&self, death: Death) -> (Need, Need) {
         match (death, self.storage) {
-            (Death::PowerLoss, Storage::Durable(Sync::Every(_) | Sync::Never)) => self.durable,
-            (Death::PowerLoss | Death::Killed, _) => self.told.max(self.durable),
+            (Death::PowerLoss, Storage::Durable(Sync::Every(_) | Sync::Never)) => {
+                (self.durable, self.durable)
+            }
+            (Death::PowerLoss, _) => (self.told.max(self.durable), self.durable),
+            (Death::Killed, _) => {
+                let written = self.written.back().map_or(self.durable, |(_, end)| *end);
+                (self.told.max(written), written)
+            }
         }
     }
 
@@ -120,18 +127,20 @@ impl Cellar {
     fn committed(
         &mut self,
         now: u64,
-        end: Need,
+        history: &History,
         committed: log::Committed,
         released: Position,
     ) -> Checked {
+        let (end, newest) = (history.len(), history.newest());
         let segment = (released.0 >> 32) as u32;
         if std::mem::replace(&mut self.segment, segment) != segment {
             self.durable = self.written.back().map_or(self.durable, |(_, end)| *end);
             self.written.clear();
         }
-        // A mark is written without a sync; it holds nothing of the history.
+        // A mark is written without a sync, and holds nothing. Counts that are dropped while the
+        // disk is full are in the history, but are never written.
         let before = self.written.back().map_or(self.durable, |(_, end)| *end);
-        if committed.wrote && end > before {
+        if committed.wrote && newest > before {
             self.written.push_back((now, end));
         }
         if committed.synced {
@@ -167,9 +176,8 @@ impl World {
         if self.is_durable()
             && let Ok(committed) = done
         {
-            let end = self.model.history.newest();
             let released = self.process.broker.released();
-            self.cellar.committed(self.now, end, committed, released)?;
+            self.cellar.committed(self.now, &self.model.history, committed, released)?;
         }
         let told = self
             .process

@@ -98,6 +98,8 @@ pub(crate) struct History {
     groups: Vec<Need>,
     /// What certainly survives.
     required: Need,
+    /// What certainly survives with its takes and timeouts.
+    counted: Need,
     /// The newest record that is not a mere count.
     newest: Need,
     /// No group since then is known to hold all takes and timeouts: the disk was full.
@@ -150,10 +152,12 @@ impl History {
         self.base.keys().copied().chain(self.records.iter().map(Record::id)).collect()
     }
 
-    /// A reply that rests on so much was told to somebody, or so much was made durable.
-    pub(crate) fn require(&mut self, need: Need) {
-        assert!(need <= self.records.len(), "nothing rests on what did not happen");
-        self.required = self.required.max(need);
+    /// A reply that rests on so much was told to somebody, or so much was made durable; takes and
+    /// timeouts were made durable with so much.
+    pub(crate) fn require(&mut self, required: Need, counted: Need) {
+        assert!(required.max(counted) <= self.records.len(), "it happened");
+        self.required = self.required.max(required);
+        self.counted = self.counted.max(counted);
     }
 
     /// All that happened so far was handed to the disk.
@@ -205,12 +209,14 @@ impl History {
         Err(self.describe(found, end, &wrong))
     }
 
-    /// Takes and timeouts of what was found must be those of the last group in the prefix or
-    /// later, and not newer than the group that the prefix ends in.
+    /// Takes and timeouts of what was found must be those of the last group that the prefix goes
+    /// beyond, or later, and not newer than the group that the prefix ends in.
     fn check_counts(&self, found: &Images, end: Need) -> Result<(), String> {
-        let before = self.groups.iter().copied().take_while(|group| *group <= end).last();
+        // Counts are the last part of a group, and may lie in a segment of their own, which may be
+        // lost by itself.
+        let before = self.groups.iter().copied().take_while(|group| *group < end).last();
         let after = self.groups.iter().copied().find(|group| *group >= end);
-        let low = self.images_at(before.unwrap_or(0));
+        let low = self.images_at(before.unwrap_or(0).max(self.counted));
         let high = self.counts_at(after.unwrap_or(self.records.len()));
         for (id, found) in found {
             let high = high.get(id).copied().unwrap_or(found.counts);
