@@ -1,6 +1,6 @@
 //! Command line of the load generator and of the comparison.
 
-use std::net::SocketAddr;
+use std::net::Ipv6Addr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -16,11 +16,11 @@ pub struct BenchArgs {
 /// The kinds of measurement.
 #[derive(Debug, Subcommand)]
 pub enum BenchMode {
-    /// Put jobs as fast as the server takes them, or at a fixed rate.
+    /// Put jobs as fast as the server takes them, or at a fixed rate; they stay in the queue (--queue).
     Put(PutArgs),
     /// Reserve and delete jobs; one pair counts as one.
     Take(TakeArgs),
-    /// Time from a put to its arrival at a consumer that was already waiting.
+    /// Time from a put to its arrival at a consumer that was already waiting; uses queues bench-trip-0, -1, ...
     Trip(TripArgs),
     /// Open connections that then do nothing, and report the server's memory for each.
     Idle(IdleArgs),
@@ -40,9 +40,16 @@ pub enum Protocol {
 /// Which server, and how the result is shown.
 #[derive(Clone, Debug, Args)]
 pub struct TargetArgs {
-    /// Address of the server.
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:11300")]
-    pub address: SocketAddr,
+    /// Where the server listens; no unix sockets here.
+    #[arg(
+        long,
+        alias = "address",
+        env = "LINESHAFT_SERVER",
+        value_name = "HOST:PORT",
+        default_value = "127.0.0.1:11300",
+        value_parser = parse_server
+    )]
+    pub server: String,
     /// Process number of the server, to report its processor time and memory.
     #[arg(long, value_name = "PID")]
     pub server_pid: Option<u32>,
@@ -79,7 +86,7 @@ pub struct LoadArgs {
     /// from the moment an operation was due, not from when it could be sent.
     #[arg(long, value_name = "PER_SECOND")]
     pub rate: Option<f64>,
-    /// Queue (tube, list) to use.
+    /// Queue (tube, list) to use; what is put and not taken stays there.
     #[arg(long, default_value = "default")]
     pub queue: String,
 }
@@ -194,4 +201,63 @@ pub struct CompareArgs {
     /// Redis' program.
     #[arg(long, value_name = "FILE", default_value = "redis-server")]
     pub redis_server: PathBuf,
+}
+
+/// beanstalkd's port, where none is named.
+const DEFAULT_PORT: u16 = 11300;
+
+/// Checks `HOST:PORT` or `HOST` and completes it; the name is looked up later.
+fn parse_server(text: &str) -> Result<String, String> {
+    if text.starts_with("unix:") {
+        return Err("the generator speaks TCP only: name HOST:PORT".to_owned());
+    }
+    let is_bare_v6 = text.parse::<Ipv6Addr>().is_ok();
+    if is_bare_v6 {
+        return Ok(format!("[{text}]:{DEFAULT_PORT}"));
+    }
+    match text.rsplit_once(':') {
+        Some((_, port)) if !text.ends_with(']') => {
+            let _: u16 = port.parse().map_err(|_| format!("`{port}` is no port number"))?;
+            Ok(text.to_owned())
+        }
+        _ if text.is_empty() => Err("expected HOST:PORT".to_owned()),
+        _ => Ok(format!("{text}:{DEFAULT_PORT}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_named_as_for_the_other_tools() {
+        for (text, expected) in [
+            ("127.0.0.1:4000", "127.0.0.1:4000"),
+            ("localhost", "localhost:11300"),
+            ("queue.example:4000", "queue.example:4000"),
+            ("::1", "[::1]:11300"),
+            ("[::1]", "[::1]:11300"),
+            ("[::1]:4000", "[::1]:4000"),
+        ] {
+            assert_eq!(parse_server(text).as_deref(), Ok(expected));
+        }
+        for text in ["", "host:port", "unix:/run/lineshaft.sock"] {
+            assert!(parse_server(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn address_is_another_name_of_server() {
+        #[derive(Debug, clap::Parser)]
+        struct Program {
+            #[command(flatten)]
+            bench: BenchArgs,
+        }
+        for name in ["--server", "--address"] {
+            let line = ["bench", "trip", name, "localhost:4000"];
+            let program = <Program as clap::Parser>::try_parse_from(line).expect("it is right");
+            let BenchMode::Trip(trip) = program.bench.mode else { panic!("not trip") };
+            assert_eq!(trip.target.server, "localhost:4000");
+        }
+    }
 }

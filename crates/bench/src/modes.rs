@@ -1,8 +1,10 @@
 //! The single measurements: from arguments to a plan, from a report to text or JSON.
 
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::rc::Rc;
 use std::time::Duration;
 
+use anyhow::Context;
 use serde::Serialize;
 
 use crate::args::{IdleArgs, LoadArgs, Protocol, PutArgs, TakeArgs, TargetArgs, TripArgs};
@@ -55,7 +57,7 @@ pub(crate) fn take(args: &TakeArgs) -> anyhow::Result<()> {
                 drivers(connections, Redis::pushes(queue, args.body_bytes as usize), Redis::new)
             }
         };
-        let plan = fill_plan(&args.target, drivers, args.fill, &meter);
+        let plan = fill_plan(reach(&args.target)?, drivers, args.fill, &meter);
         let report = load::run(plan)?;
         anyhow::ensure!(
             report.failed == 0,
@@ -77,7 +79,7 @@ pub(crate) fn trip(args: &TripArgs) -> anyhow::Result<()> {
     pin(&args.target)?;
     let meter = Meter::new();
     let report = trip::run(&TripPlan {
-        address: args.target.address,
+        address: reach(&args.target)?,
         pairs: args.connections as usize,
         rate: (args.rate > 0.0).then_some(args.rate),
         duration: seconds(args.seconds)?,
@@ -98,7 +100,8 @@ pub(crate) fn idle(args: &IdleArgs) -> anyhow::Result<()> {
     let meter = Meter::new();
     let connections = args.connections as usize;
     let hold = seconds(args.seconds)?;
-    let report = idle::run(args.target.address, connections, args.target.server_pid, hold, &meter)?;
+    let report =
+        idle::run(reach(&args.target)?, connections, args.target.server_pid, hold, &meter)?;
     drop(meter);
     let mut table =
         Table::new(1, &["mode", "connections", "resident before", "resident after", "bytes each"]);
@@ -131,14 +134,14 @@ pub(crate) fn take_drivers(queue: &str, connections: usize) -> Vec<Box<dyn Drive
     (0..connections).map(|_| Box::new(Beanstalk::take(queue)) as Box<dyn Driver>).collect()
 }
 
-fn fill_plan<'a>(
-    target: &TargetArgs,
+fn fill_plan(
+    address: SocketAddr,
     drivers: Vec<Box<dyn Driver>>,
     count: u64,
-    meter: &'a Meter,
-) -> LoadPlan<'a> {
+    meter: &Meter,
+) -> LoadPlan<'_> {
     LoadPlan {
-        address: target.address,
+        address,
         drivers,
         depth: 32,
         count: Some(count),
@@ -165,7 +168,7 @@ fn run_load(
         (_, given) => seconds(given.unwrap_or(5.0))?,
     };
     load::run(LoadPlan {
-        address: target.address,
+        address: reach(target)?,
         drivers,
         depth: load.depth as usize,
         count: load.count,
@@ -177,6 +180,23 @@ fn run_load(
         server_pid: target.server_pid,
         meter,
     })
+}
+
+/// The first of the server's addresses that takes a connection.
+fn reach(target: &TargetArgs) -> anyhow::Result<SocketAddr> {
+    let server = &target.server;
+    let candidates = server.to_socket_addrs().with_context(|| format!("cannot find {server}"))?;
+    let mut failure = None;
+    for address in candidates {
+        match TcpStream::connect(address) {
+            Ok(_) => return Ok(address),
+            Err(error) => failure = Some(error),
+        }
+    }
+    match failure {
+        Some(error) => Err(error).with_context(|| format!("cannot reach {server}")),
+        None => anyhow::bail!("{server} has no address"),
+    }
 }
 
 fn pin(target: &TargetArgs) -> anyhow::Result<()> {

@@ -79,6 +79,15 @@ fn open_pair(plan: &TripPlan<'_>, index: usize) -> anyhow::Result<Pair> {
     let tube = format!("bench-trip-{index}");
     let mut producer = Client::connect(plan.address)?;
     producer.enter(&tube)?;
+    // Their arrival would be taken for that of the jobs that are put here.
+    for state in ["ready", "delayed", "reserved"] {
+        let count = producer.tube_figure(&tube, &format!("current-jobs-{state}"))?;
+        anyhow::ensure!(
+            count == 0,
+            "the queue {tube} has jobs ({count} {state}), and trip needs an empty one; empty it \
+             with `lineshaft work {tube} --drain -- true`"
+        );
+    }
     let mut consumer = Client::connect(plan.address)?;
     consumer.enter(&tube)?;
     consumer.send(b"reserve\r\n")?;

@@ -7,7 +7,8 @@ mod tools;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::builder::UnknownArgumentValueParser;
+use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, Parser, Subcommand};
 
 pub(crate) use tools::{
     KickArguments, PeekArguments, PutArguments, StatsArguments, WatchArguments, WorkArguments,
@@ -30,6 +31,8 @@ pub(crate) struct Cli {
     /// What to do; `None` is `serve` with its defaults.
     #[command(subcommand)]
     pub command: Option<Command>,
+    #[command(flatten)]
+    pub misplaced: MisplacedOptions,
 }
 
 /// What the program can do.
@@ -60,6 +63,48 @@ pub(crate) enum Command {
     /// Measure a server, or compare servers
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(bench::BenchArgs),
+}
+
+/// The long names of [`ServeArguments`].
+const SERVE_OPTIONS: [&str; 9] = [
+    "data",
+    "memory",
+    "sync",
+    "beanstalk",
+    "gearman",
+    "only",
+    "max-job-size",
+    "io-threads",
+    "config",
+];
+
+/// The server's options where no subcommand was given. They are known only to say where they belong.
+#[derive(Debug, Default)]
+pub(crate) struct MisplacedOptions;
+
+impl Args for MisplacedOptions {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        let parser =
+            UnknownArgumentValueParser::suggest("the server's options belong to `lineshaft serve`");
+        command.args(SERVE_OPTIONS.map(|name| {
+            let option = Arg::new(name).long(name).action(ArgAction::SetTrue).hide(true);
+            option.value_parser(parser.clone())
+        }))
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for MisplacedOptions {
+    fn from_arg_matches(_matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(MisplacedOptions)
+    }
+
+    fn update_from_arg_matches(&mut self, _matches: &ArgMatches) -> Result<(), clap::Error> {
+        Ok(())
+    }
 }
 
 const SERVE_EXAMPLES: &str = "\
@@ -147,13 +192,35 @@ Examples:
   lineshaft bench trip                    from a put to a waiting worker
   lineshaft bench compare --quick         side by side with beanstalkd and redis
 
-Bench puts and takes real jobs: do not point it at a server that has others.";
+Bench puts and takes real jobs: do not point it at a server that has others.
+`put` and `take` use the queue `default`, or --queue. What `put` put stays there
+until `take`, or `lineshaft work default --drain -- true`, has removed it.
+`trip` has queues of its own, which have to be empty: bench-trip-0, -1, ...";
 
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
 
     use super::*;
+
+    #[test]
+    fn options_of_the_server_without_serve_are_explained() {
+        for arguments in [&["--memory"][..], &["--data", "/tmp"], &["--only"]] {
+            let line = std::iter::once("lineshaft").chain(arguments.iter().copied());
+            let error = Cli::try_parse_from(line).expect_err("serve is missing").to_string();
+            assert!(error.contains("unexpected argument '--"), "{error}");
+            assert!(
+                error.contains("tip: the server's options belong to `lineshaft serve`"),
+                "{error}"
+            );
+        }
+        let options = ServeArguments::augment_args(clap::Command::new("serve"));
+        let names: Vec<&str> = options.get_arguments().filter_map(Arg::get_long).collect();
+        assert_eq!(names, SERVE_OPTIONS);
+        let serve = Cli::try_parse_from(["lineshaft", "serve", "--memory"]).expect("it is right");
+        assert!(matches!(serve.command, Some(Command::Serve(arguments)) if arguments.memory));
+        assert!(!Cli::command().render_long_help().to_string().contains("--memory"));
+    }
 
     #[test]
     fn the_command_line_is_consistent_and_has_examples() {

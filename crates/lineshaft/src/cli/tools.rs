@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 
 use crate::client::{Address, WaitingState};
 use crate::text::parse_seconds;
@@ -31,8 +31,13 @@ Examples:
   lineshaft put --delay 10m --priority 0 mail x   urgent, in ten minutes
   lineshaft put --ids mail x y                    print the new ids
 
-When lines are refused, they are named by number, all others are in, and the
-exit code is 1.";
+A line ends at its line feed: the carriage return of a Windows file stays in the
+body (remove it with `tr -d '\\r'`), and an empty line is an empty job.
+
+Lines that are too big are refused and named by number, all others are in. When
+the server takes no more jobs at all (it has no room, or drains), put stops: it
+names the lines that were refused and the one after which nothing was sent, so
+that the rest can be put again. The exit code is 1 in both cases.";
 
 /// Put jobs into a queue
 #[derive(Debug, Args)]
@@ -100,11 +105,16 @@ If the job still waits there, it is taken back and nothing is lost. If another
 worker has it by then, or the server came back without it, the lease is lost,
 as above.
 
+When the server is away, the worker tries to connect until it is back. With
+--drain it gives up after a minute (--give-up-after).
+
 Ctrl-C (or SIGTERM, SIGHUP) takes no more jobs and lets the running commands
 finish. A second one stops the commands and gives their jobs back at once, a
-third one does not wait for --grace.
+third one does not wait for --grace. The worker does not wait for a server that
+is away then: what that one could not be told counts as lost.
 
-The exit code is 0, or 1 when --drain ended with jobs buried or lost.";
+The exit code is 0; 1 when a job was lost, when --drain ended with jobs buried,
+or when the worker gave up; 130 after a second Ctrl-C.";
 
 /// Run a command for each job of a queue
 #[derive(Debug, Args)]
@@ -132,6 +142,9 @@ pub(crate) struct WorkArguments {
     /// How long a command that is stopped may take to end
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_seconds)]
     pub grace: u32,
+    /// Stop when the server has been away for so long: 1m with --drain, else never; 0 = never
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
+    pub give_up_after: Option<u32>,
     /// Stop when no job is ready and no failed one waits for its next attempt here
     #[arg(long)]
     pub drain: bool,
@@ -173,9 +186,9 @@ The exit code is 1 when there is no such job.";
 /// Look at a job without taking it
 #[derive(Debug, Args)]
 #[command(after_help = PEEK_EXAMPLES)]
+#[command(group = ArgGroup::new("jobs").required(true).args(["queue", "id"]))]
 pub(crate) struct PeekArguments {
     /// The queue
-    #[arg(required_unless_present = "id", conflicts_with = "id")]
     pub queue: Option<String>,
     /// Which of the queue's jobs
     #[arg(long, short, value_enum, default_value = "ready", conflicts_with = "id")]
@@ -203,9 +216,9 @@ The exit code is 1 when there was nothing to kick.";
 /// Make buried or delayed jobs ready again
 #[derive(Debug, Args)]
 #[command(after_help = KICK_EXAMPLES)]
+#[command(group = ArgGroup::new("jobs").required(true).args(["queue", "id"]))]
 pub(crate) struct KickArguments {
     /// The queue
-    #[arg(required_unless_present = "id", conflicts_with = "id")]
     pub queue: Option<String>,
     /// How many jobs at most
     #[arg(long, short, value_name = "N", default_value_t = 1, conflicts_with_all = ["id", "all"])]
@@ -229,7 +242,7 @@ Keys:
                   scroll
   q, Esc          quit
 
-It only looks. Change things with `lineshaft kick` and the web console.";
+It only looks. `lineshaft kick` gives buried jobs another chance.";
 
 /// Watch the queues live, in a table
 #[derive(Debug, Args)]

@@ -3,6 +3,7 @@
 //! One thread asks the server, so that a slow server or one with very many queues does not make the
 //! keys sluggish; the main thread draws and reads keys.
 
+mod fit;
 mod keys;
 mod snapshot;
 mod view;

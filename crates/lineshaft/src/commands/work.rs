@@ -4,6 +4,7 @@
 //! a job cannot renew the lease of another one. The slots share only what is in [`Shared`].
 
 mod lease;
+mod outage;
 mod policy;
 mod process;
 mod slot;
@@ -12,21 +13,26 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 
 use crate::cli::WorkArguments;
 use crate::client::{Address, Client, ClientError};
 use crate::interrupt::Interrupts;
 use crate::text;
+use outage::{Notice, Outage};
 use policy::RetryPolicy;
 use slot::Slot;
 
 /// A server that does not even take the connection within this time is treated as unreachable.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How long `--drain` waits for a server that is away, unless `--give-up-after` says otherwise: long
+/// enough for a restart, short enough for the script that runs it.
+const DRAIN_GIVES_UP_AFTER_SECONDS: u32 = 60;
 
 /// What the slots were asked to do; does not change.
 #[derive(Debug)]
@@ -37,6 +43,8 @@ struct Plan {
     retry: RetryPolicy,
     /// From SIGTERM to SIGKILL.
     grace: Duration,
+    /// How long the server may be away; `None` = for ever.
+    give_up_after: Option<Duration>,
     drain: bool,
     verbose: bool,
 }
@@ -70,8 +78,9 @@ struct Shared {
     stop: AtomicBool,
     /// Slots that hold a job.
     busy: AtomicUsize,
-    /// Whether the last attempt to connect failed; said once, not once a slot.
-    unreachable: AtomicBool,
+    /// Commands that run now. The handler of Ctrl-C has it, too.
+    running: Arc<AtomicUsize>,
+    outage: Outage,
     /// When the last of the jobs that we gave back becomes ready; `--drain` waits for it.
     retries_due: Mutex<Instant>,
     /// Why the work cannot go on, from the slot that noticed first.
@@ -92,6 +101,44 @@ impl Shared {
         let mut failure = self.failure.lock().expect("no slot panics while it holds this");
         failure.get_or_insert(error);
         self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// A connection that is ready to take jobs.
+    fn connect(&self) -> Result<Client, ClientError> {
+        let client = self.plan.connect()?;
+        if self.outage.ended() {
+            say(&format!("connected to {} again", self.plan.address));
+        }
+        Ok(client)
+    }
+
+    /// An attempt to reach the server has failed; tells the user now and then.
+    fn note_outage(&self, error: &ClientError) {
+        match self.outage.failed(Instant::now()) {
+            None => {}
+            Some(Notice::Began) => {
+                let how_long = match self.plan.give_up_after {
+                    Some(time) => format!("for {}", text::seconds(time.as_secs())),
+                    None => "until it works".to_owned(),
+                };
+                say(&format!("{error}; trying again {how_long}"));
+            }
+            Some(Notice::GoesOn(time)) => {
+                let time = text::seconds(time.as_secs());
+                say(&format!("still cannot reach {}, for {time} now", self.plan.address));
+            }
+        }
+    }
+
+    /// Ends the work when the server has been away for too long. For slots that have nothing else
+    /// to do: a running command is never given up for this.
+    fn give_up_when_due(&self) {
+        let Some(limit) = self.plan.give_up_after else { return };
+        if self.outage.lasts(Instant::now()) >= limit {
+            let time = text::seconds(limit.as_secs());
+            let address = &self.plan.address;
+            self.fail(anyhow!("gave up: {address} could not be reached for {time}"));
+        }
     }
 
     fn retries_due(&self) -> MutexGuard<'_, Instant> {
@@ -132,15 +179,21 @@ pub(crate) fn run(arguments: WorkArguments) -> Result<ExitCode> {
             cap_seconds: arguments.backoff_max,
         },
         grace: Duration::from_secs(arguments.grace.into()),
+        give_up_after: give_up_after(arguments.give_up_after, arguments.drain),
         drain: arguments.drain,
         verbose: arguments.verbose,
     };
     // A wrong address or name should end in an error at once, not in attempts to reconnect.
     let mut first_client = Some(plan.connect()?);
-    let interrupts = Interrupts::listen(|count| match count {
-        1 => say("stopping when the running commands end; again to stop them"),
-        2 => say("stopping the running commands and giving their jobs back"),
-        _ => {}
+    let running = Arc::new(AtomicUsize::new(0));
+    let running_at_interrupt = Arc::clone(&running);
+    let interrupts = Interrupts::listen(move |count| {
+        match (count, running_at_interrupt.load(Ordering::SeqCst)) {
+            (1, 0) => say("stopping"),
+            (1, _) => say("stopping when the running commands end; again to stop them"),
+            (2, 1..) => say("stopping the running commands and giving their jobs back"),
+            _ => {}
+        }
     })?;
     let shared = Shared {
         plan,
@@ -148,7 +201,8 @@ pub(crate) fn run(arguments: WorkArguments) -> Result<ExitCode> {
         totals: Totals::default(),
         stop: AtomicBool::new(false),
         busy: AtomicUsize::new(0),
-        unreachable: AtomicBool::new(false),
+        running,
+        outage: Outage::default(),
         retries_due: Mutex::new(started),
         failure: Mutex::new(None),
     };
@@ -162,10 +216,22 @@ pub(crate) fn run(arguments: WorkArguments) -> Result<ExitCode> {
     if let Some(error) = shared.failure.into_inner().expect("all slots have ended") {
         return Err(error);
     }
-    let totals = &shared.totals;
-    let unfinished =
-        totals.buried.load(Ordering::Relaxed) + totals.lost.load(Ordering::Relaxed) > 0;
-    Ok(if shared.plan.drain && unfinished { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    let buried = shared.totals.buried.load(Ordering::Relaxed) > 0;
+    let lost = shared.totals.lost.load(Ordering::Relaxed) > 0;
+    Ok(if shared.interrupts.count() > 1 {
+        ExitCode::from(130)
+    } else if lost || (shared.plan.drain && buried) {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+/// What `--give-up-after` means; 0 is for ever.
+fn give_up_after(given_seconds: Option<u32>, drain: bool) -> Option<Duration> {
+    let default = if drain { DRAIN_GIVES_UP_AFTER_SECONDS } else { 0 };
+    let seconds = given_seconds.unwrap_or(default);
+    (seconds > 0).then(|| Duration::from_secs(seconds.into()))
 }
 
 /// One line for the person who watches; the output belongs to the commands.

@@ -93,6 +93,19 @@ fn kick_makes_jobs_ready() {
 }
 
 #[test]
+fn peek_and_kick_want_a_queue_or_an_id() {
+    for world in World::each() {
+        for tool in ["peek", "kick"] {
+            let output = world.run(&[tool], b"");
+            assert_eq!(output.status.code(), Some(2));
+            assert!(output.stderr.contains("<QUEUE|--id <ID>>"), "{output:?}");
+            let both = world.run(&[tool, "mail", "--id", "1"], b"");
+            assert_eq!(both.status.code(), Some(2), "{both:?}");
+        }
+    }
+}
+
+#[test]
 fn watch_needs_a_terminal() {
     for world in World::each() {
         let output = world.run(&["watch"], b"");

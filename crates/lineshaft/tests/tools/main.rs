@@ -3,12 +3,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may end there")]
 
+mod bench;
 mod look;
 mod put;
 mod work;
 
 use std::fs::File;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
@@ -39,7 +41,7 @@ enum Kind {
 struct World {
     kind: Kind,
     program: Program,
-    /// `None` only while it is started anew.
+    /// `None` after its end.
     server: Option<Server>,
     folder: TempDir,
 }
@@ -91,11 +93,17 @@ impl World {
         self.server.as_ref().unwrap()
     }
 
-    /// Ends the server without warning and starts it again on the same port.
-    fn restart(&mut self) {
+    /// Ends the server without warning, for good; returns where it was.
+    fn end(&mut self) -> SocketAddr {
         let server = self.server.take().unwrap();
         let address = server.address();
         server.kill();
+        address
+    }
+
+    /// Ends the server without warning and starts it again on the same port.
+    fn restart(&mut self) {
+        let address = self.end();
         let listener = address.to_string();
         let (host, port) = listener.split_once(':').unwrap();
         let program = self.program.clone();

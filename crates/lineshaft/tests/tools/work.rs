@@ -61,7 +61,8 @@ fn a_failing_job_is_tried_again_and_then_buried() {
 
         world.run_well(&["kick", "mail"], b"");
         let output = world.run(&work("mail", &options, "kill -9 $$"), b"");
-        assert!(output.stderr.contains("killed by signal 9, attempt 4 of 3; buried"), "{output:?}");
+        let past = "killed by signal 9, attempt 4, past the limit of 3; buried";
+        assert!(output.stderr.contains(past), "{output:?}");
     }
 }
 
@@ -144,6 +145,7 @@ fn the_second_ctrl_c_gives_the_job_back() {
         tool.wait_for("again to stop them");
         tool.signal(Signal::INT);
         let output = tool.wait();
+        assert_eq!(output.status.code(), Some(130));
         assert!(output.stderr.contains("job 1 of mail: stopped and given back"), "{output:?}");
         let values = ["state", "releases"].map(|key| world.stat("stats-job 1", key));
         assert_eq!(values, ["ready", "1"]);
@@ -239,6 +241,63 @@ fn a_command_is_stopped_when_another_worker_has_its_job() {
         tool.signal(Signal::INT);
         let output = tool.wait();
         assert!(output.stderr.contains("0 jobs done, 1 lost in"), "{output:?}");
+        assert_eq!(output.status.code(), Some(1));
         assert_eq!(world.stat("stats-job 1", "state"), "buried", "as the other worker left it");
+    }
+}
+
+#[test]
+fn ctrl_c_ends_a_worker_whose_server_is_away() {
+    for mut world in World::each() {
+        world.run_well(&["put", "mail", "x"], b"");
+        let gate = world.path("gate");
+        let command = format!("while [ ! -e {gate} ]; do sleep 0.02; done");
+        let tool = world.start(&work("mail", &[], &command));
+        wait_until("a lease", || world.stat("stats", "current-jobs-reserved") == "1");
+        world.end();
+        tool.wait_for("trying again until it works");
+        std::fs::write(&gate, "").unwrap();
+        // Whether the command has ended by now or not, nothing is waited for after it.
+        tool.signal(Signal::INT);
+        let output = tool.wait();
+        let lost =
+            "job 1 of mail: done, but the server could not be told: it may be done once more";
+        assert!(output.stderr.contains(lost), "{output:?}");
+        assert!(output.stderr.contains("0 jobs done, 1 lost in"), "{output:?}");
+        assert_eq!(output.status.code(), Some(1));
+    }
+}
+
+#[test]
+fn ctrl_c_ends_an_idle_worker_whose_server_is_away() {
+    for mut world in World::each() {
+        let tool = world.start(&work("mail", &["--jobs", "2"], "true"));
+        wait_until("two waiting", || world.stat("stats", "current-waiting") == "2");
+        world.end();
+        tool.wait_for("trying again until it works");
+        tool.signal(Signal::INT);
+        let output = tool.wait();
+        assert!(output.status.success(), "{output:?}");
+        assert!(output.stderr.contains("lineshaft: stopping\n"), "no command runs: {output:?}");
+    }
+}
+
+#[test]
+fn draining_gives_up_when_the_server_stays_away() {
+    for mut world in World::each() {
+        world.run_well(&["put", "mail", "x"], b"");
+        let gate = world.path("gate");
+        let command = format!("while [ ! -e {gate} ]; do sleep 0.02; done");
+        let options = ["--drain", "--give-up-after", "1s", "--jobs", "2"];
+        let tool = world.start(&work("mail", &options, &command));
+        wait_until("a lease", || world.stat("stats", "current-jobs-reserved") == "1");
+        let address = world.end();
+        tool.wait_for("trying again for 1 s");
+        std::fs::write(&gate, "").unwrap();
+        let output = tool.wait();
+        assert_eq!(output.status.code(), Some(1));
+        let gave_up = format!("gave up: {address} could not be reached for 1 s\n");
+        assert!(output.stderr.ends_with(&gave_up), "{output:?}");
+        assert!(output.stderr.contains("0 jobs done, 1 lost in"), "{output:?}");
     }
 }

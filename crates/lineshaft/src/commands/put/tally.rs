@@ -169,7 +169,8 @@ impl Tally {
                 };
                 format!(
                     "{which} refused: {size} than{limit} the server takes (JOB_TOO_BIG); raise its \
-                     limit (beanstalkd: -z), or put the data elsewhere and its place into the job"
+                     limit (--max-job-size or limits.beanstalk_job_size; beanstalkd: -z), or put \
+                     the data elsewhere and its place into the job"
                 )
             }
             Refusal::Draining => format!(
@@ -244,6 +245,7 @@ mod tests {
         assert!(lines[0].starts_with(
             "line 2 refused: 70,000 bytes is more than the 65,535 bytes the server takes"
         ));
+        assert!(lines[0].contains("raise its limit (--max-job-size or "), "{}", lines[0]);
         assert!(lines[1].starts_with("lines 5–7, 9 refused: the server is draining"));
         assert_eq!(lines[2], "nothing after line 9 was sent");
         assert!(!tally.is_complete());

@@ -10,11 +10,16 @@ use ratatui::text::{Line, Text};
 use ratatui::widgets::{Cell, Paragraph, Row, Table, TableState};
 
 use super::Update;
+use super::fit::{Columns, Wanted, cut, fold};
 use super::keys::{Action, SortKey, SortOrder, action};
 use super::snapshot::{Queue, Snapshot};
 use crate::text;
 
-const NUMBER_WIDTH: u16 = 11;
+/// Columns do not get narrower than this, so that they do not move with each job: room for 999,999.
+const NUMBER_WIDTH_MIN: usize = 7;
+
+/// What the keys do; as much of it is shown as fits.
+const KEYS: &str = "q quit  sort: n name r ready d delayed l leased b buried p put/s f finished/s";
 
 /// The columns of numbers: heading, its sort key, and the cell.
 type Column = (&'static str, Option<SortKey>, fn(&Queue) -> String);
@@ -106,47 +111,71 @@ impl View {
 
     /// Draws everything.
     pub(super) fn draw(&mut self, frame: &mut Frame<'_>) {
-        let [header, body, footer] =
-            Layout::vertical([Constraint::Length(2), Constraint::Min(2), Constraint::Length(1)])
-                .areas(frame.area());
-        frame.render_widget(self.header(), header);
+        let width = usize::from(frame.area().width);
+        let (title, style) = self.title(width);
+        let title_height = u16::try_from(title.len()).unwrap_or(u16::MAX).saturating_add(1);
+        let [header, body, footer] = Layout::vertical([
+            Constraint::Length(title_height),
+            Constraint::Min(2),
+            Constraint::Length(1),
+        ])
+        .areas(frame.area());
+        frame.render_widget(
+            Paragraph::new(title.into_iter().map(Line::from).collect::<Vec<_>>()).style(style),
+            header,
+        );
         self.page_rows = body.height.saturating_sub(1).max(1);
-        let table = self.table_widget();
+        let table = self.table_widget(width);
         frame.render_stateful_widget(table, body, &mut self.table);
-        let keys =
-            "q quit   sort: n name  r ready  d delayed  l leased  b buried  p put/s  f finished/s";
+        let keys = fold(KEYS.split(' '), " ", width).swap_remove(0);
         frame.render_widget(Paragraph::new(keys).dim(), footer);
     }
 
-    fn header(&self) -> Paragraph<'_> {
+    /// The lines above the table, none wider than `width`.
+    fn title(&self, width: usize) -> (Vec<String>, Style) {
         if let Some(trouble) = &self.trouble {
-            return Paragraph::new(Line::from(trouble.as_str()).fg(Color::Red));
+            return (fold(trouble.split(' '), " ", width), Style::new().fg(Color::Red));
         }
         let server = &self.snapshot.server;
         let total = |pick: fn(&Queue) -> Option<f64>| {
             self.snapshot.queues.iter().map(pick).sum::<Option<f64>>()
         };
-        let mut line = format!(
-            "{}  version {}  up {}  {}  {}  put {}/s  finished {}/s",
-            self.address,
-            server.get("version").unwrap_or("?"),
-            text::seconds(server.number("uptime")),
+        let mut parts = vec![
+            self.address.clone(),
+            format!("version {}", server.get("version").unwrap_or("?")),
+            format!("up {}", text::seconds(server.number("uptime"))),
             text::counted(server.number("current-connections"), "connection"),
             text::counted(self.snapshot.queues.len() as u64, "queue"),
-            rate(total(|queue| queue.put_rate)),
-            rate(total(|queue| queue.finish_rate)),
-        );
+            format!("put {}/s", rate(total(|queue| queue.put_rate))),
+            format!("finished {}/s", rate(total(|queue| queue.finish_rate))),
+        ];
         if server.get("draining") == Some("true") {
-            line += "  draining";
+            parts.push("draining".to_owned());
         }
-        Paragraph::new(line.bold())
+        (fold(parts.iter().map(String::as_str), "  ", width), Style::new().bold())
     }
 
-    fn table_widget(&self) -> Table<'static> {
-        let name_width = self.snapshot.queues.iter().map(|queue| queue.name.len()).max();
-        let name_width = name_width.unwrap_or(0).clamp(16, 48) as u16;
-        let widths = std::iter::once(Constraint::Length(name_width))
-            .chain(COLUMNS.map(|_| Constraint::Length(NUMBER_WIDTH)))
+    /// How wide everything in the table would like to be.
+    fn wanted(&self) -> Wanted {
+        let queues = &self.snapshot.queues;
+        let longest = |cell: &dyn Fn(&Queue) -> usize| queues.iter().map(cell).max().unwrap_or(0);
+        let number = |(title, _, cell): Column| {
+            let heading = title.len() + "▾".chars().count();
+            longest(&|queue| cell(queue).len()).max(heading).max(NUMBER_WIDTH_MIN)
+        };
+        Wanted {
+            name: longest(&|queue| queue.name.chars().count()),
+            numbers: COLUMNS.map(number).to_vec(),
+            pause: longest(&|queue| paused(queue).len()),
+        }
+    }
+
+    fn table_widget(&self, width: usize) -> Table<'static> {
+        let fitted = Columns::fit(&self.wanted(), width);
+        let numbers = &COLUMNS[..fitted.numbers.len()];
+        let length = |width: usize| Constraint::Length(u16::try_from(width).unwrap_or(u16::MAX));
+        let widths = std::iter::once(length(fitted.name))
+            .chain(fitted.numbers.iter().map(|width| length(*width)))
             .chain([Constraint::Min(0)]);
         let mark = |key: Option<SortKey>| match (key == Some(self.order.key), self.order.reversed) {
             (false, _) => "",
@@ -155,31 +184,38 @@ impl View {
         };
         // The mark is where the cells below have room.
         let name = Cell::from(format!("QUEUE{}", mark(Some(SortKey::Name))));
+        // Says that there is more to see in a wider terminal.
+        let more = if numbers.len() < COLUMNS.len() { "…" } else { "" };
         let header = std::iter::once(name)
-            .chain(COLUMNS.map(|(title, key, _)| right(format!("{}{title}", mark(key)))));
-        let rows = self.snapshot.queues.iter().map(row);
+            .chain(numbers.iter().map(|(title, key, _)| right(format!("{}{title}", mark(*key)))))
+            .chain([Cell::from(more)]);
+        let rows = self.snapshot.queues.iter().map(|queue| row(queue, numbers, &fitted));
         Table::new(rows, widths)
             .header(Row::new(header).style(Style::new().add_modifier(Modifier::BOLD)))
             .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED))
     }
 }
 
-fn row(queue: &Queue) -> Row<'static> {
-    let paused = queue
-        .paused_seconds
-        .map_or_else(String::new, |left| format!("paused for {}", text::seconds(left)));
-    let cells = std::iter::once(Cell::from(queue.name.clone()))
-        .chain(COLUMNS.map(|(_, key, cell)| {
+fn row(queue: &Queue, numbers: &[Column], fitted: &Columns) -> Row<'static> {
+    let pause = cut(&paused(queue), fitted.pause);
+    let cells = std::iter::once(Cell::from(cut(&queue.name, fitted.name)))
+        .chain(numbers.iter().map(|(_, key, cell)| {
             let cell = right(cell(queue));
             // What needs a person's eye.
-            if key == Some(SortKey::Buried) && queue.buried > 0 {
+            if *key == Some(SortKey::Buried) && queue.buried > 0 {
                 cell.fg(Color::Red)
             } else {
                 cell
             }
         }))
-        .chain([Cell::from(paused).fg(Color::Yellow)]);
+        .chain([Cell::from(pause).fg(Color::Yellow)]);
     Row::new(cells)
+}
+
+fn paused(queue: &Queue) -> String {
+    queue
+        .paused_seconds
+        .map_or_else(String::new, |left| format!("paused for {}", text::seconds(left)))
 }
 
 fn right(text: String) -> Cell<'static> {
@@ -220,7 +256,11 @@ mod tests {
     }
 
     fn lines(view: &mut View) -> Vec<String> {
-        let mut terminal = Terminal::new(TestBackend::new(110, 6)).unwrap();
+        lines_of(view, 110)
+    }
+
+    fn lines_of(view: &mut View, width: u16) -> Vec<String> {
+        let mut terminal = Terminal::new(TestBackend::new(width, 9)).unwrap();
         terminal.draw(|frame| view.draw(frame)).unwrap();
         let buffer = terminal.backend().buffer();
         let width = usize::from(buffer.area.width);
@@ -243,6 +283,45 @@ mod tests {
         let by_ready = lines(&mut view);
         assert!(by_ready[2].contains("▾READY "), "{by_ready:#?}");
         assert!(by_ready[3].starts_with("orders "), "{by_ready:#?}");
+    }
+
+    #[test]
+    fn eighty_columns_are_enough() {
+        let mut view = view();
+        let lines = lines_of(&mut view, 80);
+        assert!(lines[0].starts_with("127.0.0.1:11300  version ?  up 0 s"), "{lines:#?}");
+        assert!(lines[1].ends_with("finished 0/s"), "{lines:#?}");
+        assert!(lines[3].starts_with("QUEUE▾"), "{lines:#?}");
+        assert!(lines[3].ends_with("PUT/S  FINISHED/S"), "{lines:#?}");
+        assert!(lines[8].ends_with("f finished/s"), "{lines:#?}");
+    }
+
+    #[test]
+    fn a_narrow_terminal_shows_fewer_numbers_and_cuts_none() {
+        let mut view = view();
+        view.snapshot.queues[1].paused_seconds = Some(59);
+        for width in 1..=130 {
+            let lines = lines_of(&mut view, width);
+            let Some(row) = lines.iter().find(|line| line.starts_with("orders ")) else {
+                continue;
+            };
+            for cell in row.split_whitespace().skip(1) {
+                let whole = ["12,345", "0", "1,200", "paused", "for", "59", "s"].contains(&cell);
+                assert!(whole || cell.ends_with('…'), "{width}: {row}");
+            }
+        }
+        let narrow = lines_of(&mut view, 40);
+        let header = narrow.iter().find(|line| line.starts_with("QUEUE")).unwrap();
+        assert!(header.ends_with(" …"), "{narrow:#?}");
+    }
+
+    #[test]
+    fn trouble_is_told_in_full() {
+        let mut view = view();
+        view.update(Update::Trouble(crate::client::ClientError::Garbled("x".repeat(60))));
+        let lines = lines_of(&mut view, 80);
+        assert!(lines[0].starts_with("this is no beanstalkd server"), "{lines:#?}");
+        assert!(lines[1].ends_with("trying again"), "{lines:#?}");
     }
 
     #[test]

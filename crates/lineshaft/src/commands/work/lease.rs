@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Plan, say};
+use super::{Shared, say};
 use crate::client::{Client, ClientError, Job, Stats};
 
 /// Wait before the second attempt to connect, doubled up to [`RECONNECT_MAX`].
@@ -90,25 +90,30 @@ impl Lease {
     }
 
     /// Does what is due. A broken connection is put away, and a new one left in `client`.
-    pub(super) fn keep(&mut self, client: &mut Option<Client>, plan: &Plan) {
+    pub(super) fn keep(&mut self, client: &mut Option<Client>, shared: &Shared) {
         let outcome = match (self.state, client.as_mut()) {
             (LeaseState::Unguarded | LeaseState::Lost, _) => return,
             (LeaseState::Held, Some(client)) => self.renew(client),
             (LeaseState::Held, None) => Err(ClientError::Closed),
-            (LeaseState::Broken, _) => return self.try_again(client, plan),
+            (LeaseState::Broken, _) => return self.try_again(client, shared),
         };
         if let Err(error) = outcome {
             *client = None;
-            self.broke(&error);
+            self.broke(&error, "its command goes on, connecting anew");
         }
     }
 
-    /// The connection turned out to be broken.
-    pub(super) fn broke(&mut self, error: &ClientError) {
-        self.state = LeaseState::Broken;
+    /// If the connection is broken, the next attempt to connect is due now.
+    pub(super) fn try_soon(&mut self) {
         self.next_attempt = Instant::now();
         self.pause = RECONNECT_MIN;
-        say(&format!("job {}: {error}; its command goes on, connecting anew", self.job.id));
+    }
+
+    /// The connection turned out to be broken; `meanwhile` is what the user is told to expect.
+    pub(super) fn broke(&mut self, error: &ClientError, meanwhile: &str) {
+        self.state = LeaseState::Broken;
+        self.try_soon();
+        say(&format!("job {}: {error}; {meanwhile}", self.job.id));
     }
 
     fn renew(&mut self, client: &mut Client) -> Result<(), ClientError> {
@@ -122,12 +127,12 @@ impl Lease {
         Ok(())
     }
 
-    fn try_again(&mut self, client: &mut Option<Client>, plan: &Plan) {
+    fn try_again(&mut self, client: &mut Option<Client>, shared: &Shared) {
         if Instant::now() < self.next_attempt {
             return;
         }
         let connected =
-            plan.connect().and_then(|mut fresh| Ok((self.take_back(&mut fresh)?, fresh)));
+            shared.connect().and_then(|mut fresh| Ok((self.take_back(&mut fresh)?, fresh)));
         match connected {
             Ok((state, fresh)) => {
                 self.state = state;
@@ -137,7 +142,7 @@ impl Lease {
                     say(&format!("job {}: connected anew and took it back", self.job.id));
                 }
             }
-            Err(error) if error.is_disconnect() => {}
+            Err(error) if error.is_disconnect() => shared.note_outage(&error),
             // Something else listens there now.
             Err(_) => self.state = LeaseState::Lost,
         }

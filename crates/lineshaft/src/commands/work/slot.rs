@@ -116,20 +116,15 @@ impl<'a> Slot<'a> {
     }
 
     fn connect(&mut self) -> Result<Client, ClientError> {
-        let plan = &self.shared.plan;
-        let client = plan.connect()?;
+        let client = self.shared.connect()?;
         self.pause = RECONNECT_MIN;
-        if self.shared.unreachable.swap(false, Ordering::Relaxed) {
-            say(&format!("connected to {} again", plan.address));
-        }
         Ok(client)
     }
 
     fn pause_after(&mut self, error: &ClientError) {
         self.client = None;
-        if !self.shared.unreachable.swap(true, Ordering::Relaxed) {
-            say(&format!("{error}; trying again until it works"));
-        }
+        self.shared.note_outage(error);
+        self.shared.give_up_when_due();
         let wake = Instant::now() + self.pause;
         while !self.shared.is_stopping() && Instant::now() < wake {
             thread::sleep(TICK.min(wake.saturating_duration_since(Instant::now())));
@@ -166,7 +161,10 @@ impl<'a> Slot<'a> {
                 return Err(anyhow!("cannot run `{program}`: {error}"));
             }
         };
-        match self.supervise(&mut running, &mut lease).context("cannot wait for the command")? {
+        self.shared.running.fetch_add(1, Ordering::SeqCst);
+        let ending = self.supervise(&mut running, &mut lease);
+        self.shared.running.fetch_sub(1, Ordering::SeqCst);
+        match ending.context("cannot wait for the command")? {
             Ending::Exited(status) if status.success() => self.finish(&mut lease, started),
             Ending::Exited(status) => self.give_up_attempt(&mut lease, status, priority),
             Ending::Interrupted => {
@@ -205,7 +203,7 @@ impl<'a> Slot<'a> {
             if let Some(status) = running.wait(tick)? {
                 return Ok(stopped.map_or(Ending::Exited(status), |(ending, _)| ending));
             }
-            lease.keep(&mut self.client, plan);
+            lease.keep(&mut self.client, self.shared);
             if let Some((_, kill_at)) = &stopped {
                 if Instant::now() >= *kill_at || self.shared.interrupts.count() > 2 {
                     running.kill();
@@ -232,15 +230,18 @@ impl<'a> Slot<'a> {
             }
         } else {
             count(&self.shared.totals.lost);
-            say_of(lease, "done, but its lease was lost before: it may be done once more");
+            let reason = why_untold(lease);
+            say_of(lease, &format!("done, but {reason}: it may be done once more"));
         }
     }
 
     fn give_up_attempt(&mut self, lease: &mut Lease, status: ExitStatus, priority: u32) {
         let retry = self.shared.plan.retry;
         let attempt = lease.attempt();
+        // A job that was kicked, or that others have tried, may be past the limit.
         let of = match retry.attempts_max {
             0 => String::new(),
+            max if attempt > u64::from(max) => format!(", past the limit of {max}"),
             max => format!(" of {max}"),
         };
         let failed = format!("{}, attempt {attempt}{of}", describe(status));
@@ -265,20 +266,21 @@ impl<'a> Slot<'a> {
             say_of(lease, &format!("{failed}; {next}"));
         } else {
             count(&self.shared.totals.lost);
-            say_of(lease, &format!("{failed}; its lease was lost before"));
+            say_of(lease, &format!("{failed}; {}", why_untold(lease)));
         }
     }
 
     /// Has the server do the last thing about a job, over a new connection if need be. `false`: the
-    /// job is not ours any more, or the user insists on ending while the server is away.
+    /// job is not ours any more, or the work ends while the server is away.
     fn tell(&mut self, lease: &mut Lease, word: LastWord) -> bool {
+        lease.try_soon();
         loop {
             match (lease.state(), self.client.as_mut()) {
                 (LeaseState::Held, Some(client)) => match word.say_to(client, lease.job().id) {
                     Ok(told) => return told,
                     Err(error) if error.is_disconnect() => {
                         self.client = None;
-                        lease.broke(&error);
+                        lease.broke(&error, "connecting anew to settle it");
                     }
                     Err(error) => {
                         self.shared.fail(error.into());
@@ -292,8 +294,13 @@ impl<'a> Slot<'a> {
                 (LeaseState::Unguarded, None) | (LeaseState::Lost, _) => return false,
                 (_, _) if self.shared.insists() => return false,
                 (LeaseState::Held | LeaseState::Broken, _) => {
-                    lease.keep(&mut self.client, &self.shared.plan);
+                    lease.keep(&mut self.client, self.shared);
                     if lease.state() == LeaseState::Broken {
+                        self.shared.give_up_when_due();
+                        // No command runs here any more that would be worth waiting for.
+                        if self.shared.is_stopping() {
+                            return false;
+                        }
                         thread::sleep(TICK.min(lease.idle_time()));
                     }
                 }
@@ -318,6 +325,14 @@ fn count(counter: &AtomicU64) {
 
 fn say_of(lease: &Lease, what: &str) {
     say(&format!("job {} of {}: {what}", lease.job().id, lease.queue()));
+}
+
+/// Why the server did not hear of the job's end.
+fn why_untold(lease: &Lease) -> &'static str {
+    match lease.state() {
+        LeaseState::Broken => "the server could not be told",
+        LeaseState::Held | LeaseState::Unguarded | LeaseState::Lost => "its lease was lost before",
+    }
 }
 
 fn describe(status: ExitStatus) -> String {

@@ -1,0 +1,129 @@
+//! Makes text fit the terminal: numbers whole or not at all, the rest cut with a mark.
+
+/// The room between two columns.
+const GAP: usize = 1;
+
+/// The mark of what was cut, one column wide.
+const MORE: char = '…';
+
+/// A name is cut to this width before a column of numbers is left out.
+const NAME_WIDTH_ENOUGH: usize = 16;
+
+/// Longer names are cut even where there is room.
+const NAME_WIDTH_MAX: usize = 48;
+
+/// Room for the name's heading with its mark.
+const NAME_WIDTH_MIN: usize = 6;
+
+/// A pause that has less room is not shown: `paused…`.
+const PAUSE_WIDTH_MIN: usize = 7;
+
+/// How wide the parts of the table would like to be.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    /// The longest name.
+    pub(super) name: usize,
+    /// Each column of numbers.
+    pub(super) numbers: Vec<usize>,
+    /// The longest text about a pause; 0 when no queue is paused.
+    pub(super) pause: usize,
+}
+
+/// How wide the parts of the table are.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Columns {
+    pub(super) name: usize,
+    /// The columns that are shown; those on the right are left out first.
+    pub(super) numbers: Vec<usize>,
+    pub(super) pause: usize,
+}
+
+impl Columns {
+    /// Shares out `width`.
+    pub(super) fn fit(wanted: &Wanted, width: usize) -> Columns {
+        let name = wanted.name.clamp(NAME_WIDTH_MIN, NAME_WIDTH_MAX);
+        let name_enough = name.min(NAME_WIDTH_ENOUGH);
+        let mut numbers = wanted.numbers.clone();
+        let taken = |numbers: &[usize]| {
+            // Without all columns, the heading needs room for the mark.
+            let more = if numbers.len() < wanted.numbers.len() { GAP + 1 } else { 0 };
+            numbers.iter().map(|number| GAP + number).sum::<usize>() + more
+        };
+        while !numbers.is_empty() && name_enough + taken(&numbers) > width {
+            numbers.pop();
+        }
+        let room = width.saturating_sub(taken(&numbers));
+        let name = name.min(room);
+        let complete = numbers.len() == wanted.numbers.len();
+        let rest = if complete { room.saturating_sub(name + GAP) } else { 0 };
+        let pause = if rest < PAUSE_WIDTH_MIN { 0 } else { wanted.pause.min(rest) };
+        Columns { name, numbers, pause }
+    }
+}
+
+/// The text, or as much of it as fits, with a mark.
+pub(super) fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let Some(kept) = width.checked_sub(1) else { return String::new() };
+    text.chars().take(kept).chain([MORE]).collect()
+}
+
+/// Puts parts into lines; a part that is wider than a line is cut. At least one line.
+pub(super) fn fold<'a>(
+    parts: impl Iterator<Item = &'a str>,
+    separator: &str,
+    width: usize,
+) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for part in parts {
+        let line = lines.last_mut().expect("it begins with a line");
+        let used = line.chars().count();
+        if used == 0 {
+            *line = cut(part, width);
+        } else if used + separator.len() + part.chars().count() <= width {
+            line.push_str(separator);
+            line.push_str(part);
+        } else {
+            lines.push(cut(part, width));
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fitted(width: usize, name: usize, pause: usize) -> Columns {
+        Columns::fit(&Wanted { name, numbers: vec![7, 8, 9], pause }, width)
+    }
+
+    #[test]
+    fn names_shrink_before_numbers_are_left_out() {
+        let all = vec![7, 8, 9];
+        assert_eq!(fitted(80, 20, 0), Columns { name: 20, numbers: all.clone(), pause: 0 });
+        assert_eq!(fitted(43, 60, 0), Columns { name: 16, numbers: all, pause: 0 });
+        assert_eq!(fitted(42, 60, 0), Columns { name: 23, numbers: vec![7, 8], pause: 0 });
+        assert_eq!(fitted(9, 60, 0), Columns { name: 7, numbers: vec![], pause: 0 });
+        assert_eq!(fitted(0, 60, 0), Columns { name: 0, numbers: vec![], pause: 0 });
+    }
+
+    #[test]
+    fn a_pause_gets_what_is_left() {
+        assert_eq!(fitted(80, 20, 15).pause, 15);
+        assert_eq!(fitted(48, 10, 15).pause, 10);
+        assert_eq!(fitted(43, 10, 15).pause, 0);
+        assert_eq!(fitted(30, 10, 15).pause, 0, "the mark of missing numbers stands there");
+    }
+
+    #[test]
+    fn text_is_cut_with_a_mark() {
+        assert_eq!(cut("mail", 4), "mail");
+        assert_eq!(cut("mails", 4), "mai…");
+        assert_eq!(cut("mails", 0), "");
+        assert_eq!(fold(["ab", "cd", "efghijk"].into_iter(), " ", 5), ["ab cd", "efgh…"]);
+        assert_eq!(fold([].into_iter(), " ", 5), [""]);
+    }
+}

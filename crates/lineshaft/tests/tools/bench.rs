@@ -1,0 +1,35 @@
+//! `lineshaft bench`, as far as it is a tool like the others.
+
+use super::World;
+
+#[test]
+fn bench_finds_the_server_as_the_other_tools_do() {
+    for world in World::each() {
+        let by_variable = ["bench", "put", "--count", "10", "--connections", "2"];
+        let count = ["--warm-up", "0", "--queue", "load"];
+        world.run_well(&[&by_variable[..], &count].concat(), b"");
+        assert_eq!(world.stat("stats-tube load", "current-jobs-ready"), "10", "the jobs stay");
+        let named = format!("localhost:{}", world.server().address().port());
+        let by_name = ["bench", "put", "--count", "5", "--connections", "1", "--server", &named];
+        world.run_well(&[&by_name[..], &count].concat(), b"");
+        assert_eq!(world.stat("stats-tube load", "current-jobs-ready"), "15");
+        let socket = world.run(&["bench", "put", "--server", "unix:/nowhere"], b"");
+        assert_eq!(socket.status.code(), Some(2));
+        assert!(socket.stderr.contains("the generator speaks TCP only"), "{socket:?}");
+    }
+}
+
+#[test]
+fn trip_refuses_a_queue_that_has_jobs() {
+    for world in World::each() {
+        world.run_well(&["put", "bench-trip-0", "x", "y"], b"");
+        let trip = ["bench", "trip", "--seconds", "0.2"];
+        let output = world.run(&trip, b"");
+        assert_eq!(output.status.code(), Some(1));
+        let why = "the queue bench-trip-0 has jobs (2 ready), and trip needs an empty one; empty \
+                   it with `lineshaft work bench-trip-0 --drain -- true`";
+        assert!(output.stderr.contains(why), "{output:?}");
+        world.run_well(&["work", "bench-trip-0", "--drain", "--", "true"], b"");
+        world.run_well(&trip, b"");
+    }
+}
