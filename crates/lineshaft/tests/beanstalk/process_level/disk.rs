@@ -92,7 +92,8 @@ fn a_server_starts_on_a_full_disk_and_its_jobs_can_be_finished() -> Result<()> {
     let server = program.start()?;
     let mut client = Client::on_tube(server.address(), "full")?;
     let mut ids = Vec::new();
-    while let Some(id) = client.try_put(0, 0, 600, &[b'f'; 60_000])?.strip_prefix("INSERTED ") {
+    let body = vec![b'f'; 60_000];
+    while let Some(id) = client.try_put(0, 0, 600, &body)?.strip_prefix("INSERTED ") {
         ids.push(id.parse::<u64>()?);
     }
     server.kill();
