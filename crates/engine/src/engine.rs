@@ -15,9 +15,9 @@ use crate::effects::{Effects, News, Record};
 use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
 use crate::index::IdIndex;
 use crate::job::{Body, Job, NewJob, State};
-use crate::limits::{JOB_ID_MAX, QUEUE_NAME_BYTES_MAX};
+use crate::limits::JOB_ID_MAX;
 use crate::ordered::Ordered;
-use crate::queue::{Counts, Pause, Queue};
+use crate::queue::{Counts, Queue};
 use crate::session::{NEVER, Session};
 use crate::slab::Slab;
 use crate::timers::TimerKey;
@@ -278,75 +278,6 @@ impl Engine {
         self.change_state(slot, State::Ready);
         self.note(Record::Update(slot), effects);
         self.offer(slot, effects);
-    }
-
-    // --- Queues ---
-
-    /// Holds a queue's ready jobs back for so many seconds; 0 ends a pause.
-    pub fn pause(
-        &mut self,
-        name: &[u8],
-        seconds: u32,
-        effects: &mut Effects,
-    ) -> Result<(), NotFound> {
-        let id = self.queue_id(name).ok_or(NotFound)?;
-        let until = self.now.plus_seconds(seconds);
-        let queue = self.queue_mut(id);
-        queue.pauses += 1;
-        if seconds == 0 {
-            queue.pause = None;
-            self.serve_waiters(id, effects);
-        } else {
-            queue.pause = Some(Pause { until, seconds });
-            self.arm_queue(id);
-        }
-        Ok(())
-    }
-
-    /// The queue of this name, if it exists.
-    pub fn queue_id(&self, name: &[u8]) -> Option<QueueId> {
-        let found = self.names.find(hash(name), |id| &*self.queue(*id).name == name);
-        found.copied()
-    }
-
-    /// The queue exists from now on, until it is dropped.
-    pub(crate) fn keep(&mut self, id: QueueId, effects: &mut Effects) {
-        if !self.queue(id).kept {
-            self.queue_mut(id).kept = true;
-            effects.records.push(Record::QueueFacts(id));
-        }
-    }
-
-    pub(crate) fn queue_or_create(&mut self, name: &[u8]) -> QueueId {
-        if let Some(id) = self.queue_id(name) {
-            return id;
-        }
-        assert!(name.len() <= QUEUE_NAME_BYTES_MAX, "the dialect checks names");
-        let age_rank = self.next_age_rank;
-        self.next_age_rank += 1;
-        let id = QueueId(self.queues.insert(Queue::new(name, age_rank)));
-        let queues = &self.queues;
-        self.names.insert_unique(hash(name), id, |id| {
-            hash(&queues.get(id.0).expect("the table names queues that exist").name)
-        });
-        self.by_age.insert(age_rank, id);
-        id
-    }
-
-    /// Removes a queue that nothing keeps in existence any more.
-    pub(crate) fn drop_if_unwanted(&mut self, id: QueueId, effects: &mut Effects) {
-        if self.queue(id).is_wanted() {
-            return;
-        }
-        let queue = self.queues.remove(id.0).expect("a queue that was just looked at");
-        if let Ok(entry) = self.names.find_entry(hash(&queue.name), |named| *named == id) {
-            entry.remove();
-        }
-        self.by_age.remove(&queue.age_rank);
-        if let Some(at) = queue.timer {
-            self.timers.remove((at, TimerKey::Queue(id.0)));
-        }
-        effects.records.push(Record::QueueGone(id));
     }
 
     // --- Jobs in their lists ---

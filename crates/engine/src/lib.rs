@@ -22,6 +22,7 @@ mod job;
 pub mod limits;
 mod ordered;
 mod queue;
+mod queues;
 mod replay;
 mod results;
 mod session;

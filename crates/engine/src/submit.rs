@@ -114,57 +114,6 @@ impl Engine {
         }
     }
 
-    /// The queue exists from now on.
-    pub fn create_queue(&mut self, name: &[u8], effects: &mut Effects) {
-        let queue = self.queue_or_create(name);
-        self.keep(queue, effects);
-    }
-
-    /// Sets how many unfinished jobs a queue may have when one of each [`Band`] is submitted.
-    pub fn limit_queue(
-        &mut self,
-        name: &[u8],
-        limits: [u32; 3],
-        effects: &mut Effects,
-    ) -> Result<(), NotFound> {
-        let queue = self.queue_id(name).ok_or(NotFound)?;
-        self.queue_mut(queue).limits = limits;
-        effects.records.push(Record::QueueFacts(queue));
-        Ok(())
-    }
-
-    /// Removes a queue that nobody works on: its jobs end, their watchers hear that they failed.
-    /// `false`: it has workers, or jobs in somebody's hands.
-    pub fn drop_queue(&mut self, name: &[u8], effects: &mut Effects) -> Result<bool, NotFound> {
-        let id = self.queue_id(name).ok_or(NotFound)?;
-        let queue = self.queue(id);
-        if queue.workers > 0 || queue.counts.leased > 0 {
-            return Ok(false);
-        }
-        let ready = queue.ready.iter().map(|(_, slot)| slot);
-        let delayed = queue.delayed.iter().map(|(_, slot)| slot);
-        let buried = queue.buried.iter().map(|(_, slot)| slot);
-        let slots: Vec<u32> = ready.chain(delayed).chain(buried).collect();
-        // Held while its jobs go, so that it goes once, at the end.
-        self.queue_mut(id).users += 1;
-        for slot in slots {
-            self.end_job(JobSlot(slot), &News::Fail, effects);
-        }
-        let queue = self.queue_mut(id);
-        queue.users -= 1;
-        queue.kept = &*queue.name == crate::engine::DEFAULT_QUEUE;
-        queue.limits = [0; 3];
-        // `default` is always there.
-        let record = if queue.kept {
-            Record::QueueFacts(id)
-        } else {
-            Record::QueueDropped(id, (*queue.name).into())
-        };
-        effects.records.push(record);
-        self.drop_if_unwanted(id, effects);
-        Ok(true)
-    }
-
     /// Ends a job on an operator's request, wherever it is; its watchers hear that it failed.
     pub fn cancel(&mut self, id: JobId, effects: &mut Effects) -> Result<QueueId, NotFound> {
         let slot = self.slot(id)?;

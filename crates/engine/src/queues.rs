@@ -1,0 +1,128 @@
+//! Queues: making, keeping, pausing and dropping them.
+
+use crate::effects::{Effects, News, Record};
+use crate::engine::{DEFAULT_QUEUE, Engine, NotFound, hash};
+use crate::ids::{JobSlot, QueueId};
+use crate::limits::QUEUE_NAME_BYTES_MAX;
+use crate::queue::{Pause, Queue};
+use crate::timers::TimerKey;
+
+impl Engine {
+    /// Holds a queue's ready jobs back for so many seconds; 0 ends a pause.
+    pub fn pause(
+        &mut self,
+        name: &[u8],
+        seconds: u32,
+        effects: &mut Effects,
+    ) -> Result<(), NotFound> {
+        let id = self.queue_id(name).ok_or(NotFound)?;
+        let until = self.now.plus_seconds(seconds);
+        let queue = self.queue_mut(id);
+        queue.pauses += 1;
+        if seconds == 0 {
+            queue.pause = None;
+            self.serve_waiters(id, effects);
+        } else {
+            queue.pause = Some(Pause { until, seconds });
+            self.arm_queue(id);
+        }
+        Ok(())
+    }
+
+    /// The queue of this name, if it exists.
+    pub fn queue_id(&self, name: &[u8]) -> Option<QueueId> {
+        let found = self.names.find(hash(name), |id| &*self.queue(*id).name == name);
+        found.copied()
+    }
+
+    /// The queue exists from now on, until it is dropped.
+    pub(crate) fn keep(&mut self, id: QueueId, effects: &mut Effects) {
+        if !self.queue(id).kept {
+            self.queue_mut(id).kept = true;
+            effects.records.push(Record::QueueFacts(id));
+        }
+    }
+
+    pub(crate) fn queue_or_create(&mut self, name: &[u8]) -> QueueId {
+        if let Some(id) = self.queue_id(name) {
+            return id;
+        }
+        assert!(name.len() <= QUEUE_NAME_BYTES_MAX, "the dialect checks names");
+        let age_rank = self.next_age_rank;
+        self.next_age_rank += 1;
+        let id = QueueId(self.queues.insert(Queue::new(name, age_rank)));
+        let queues = &self.queues;
+        self.names.insert_unique(hash(name), id, |id| {
+            hash(&queues.get(id.0).expect("the table names queues that exist").name)
+        });
+        self.by_age.insert(age_rank, id);
+        id
+    }
+
+    /// Removes a queue that nothing keeps in existence any more.
+    pub(crate) fn drop_if_unwanted(&mut self, id: QueueId, effects: &mut Effects) {
+        if self.queue(id).is_wanted() {
+            return;
+        }
+        let queue = self.queues.remove(id.0).expect("a queue that was just looked at");
+        if let Ok(entry) = self.names.find_entry(hash(&queue.name), |named| *named == id) {
+            entry.remove();
+        }
+        self.by_age.remove(&queue.age_rank);
+        if let Some(at) = queue.timer {
+            self.timers.remove((at, TimerKey::Queue(id.0)));
+        }
+        effects.records.push(Record::QueueGone(id));
+    }
+
+    /// The queue exists from now on.
+    pub fn create_queue(&mut self, name: &[u8], effects: &mut Effects) {
+        let queue = self.queue_or_create(name);
+        self.keep(queue, effects);
+    }
+
+    /// Sets how many unfinished jobs a queue may have when one of each [`crate::Band`] is submitted.
+    pub fn limit_queue(
+        &mut self,
+        name: &[u8],
+        limits: [u32; 3],
+        effects: &mut Effects,
+    ) -> Result<(), NotFound> {
+        let queue = self.queue_id(name).ok_or(NotFound)?;
+        self.queue_mut(queue).limits = limits;
+        effects.records.push(Record::QueueFacts(queue));
+        Ok(())
+    }
+
+    /// Removes a queue that nobody works on: its jobs end, their watchers hear that they failed.
+    /// `false`: it has workers, or jobs in somebody's hands.
+    pub fn drop_queue(&mut self, name: &[u8], effects: &mut Effects) -> Result<bool, NotFound> {
+        let id = self.queue_id(name).ok_or(NotFound)?;
+        let queue = self.queue(id);
+        if queue.workers > 0 || queue.counts.leased > 0 {
+            return Ok(false);
+        }
+        let ready = queue.ready.iter().map(|(_, slot)| slot);
+        let delayed = queue.delayed.iter().map(|(_, slot)| slot);
+        let buried = queue.buried.iter().map(|(_, slot)| slot);
+        let slots: Vec<u32> = ready.chain(delayed).chain(buried).collect();
+        // Held while its jobs go, so that it goes once, at the end.
+        self.queue_mut(id).users += 1;
+        for slot in slots {
+            self.end_job(JobSlot(slot), &News::Fail, effects);
+        }
+        let queue = self.queue_mut(id);
+        queue.users -= 1;
+        queue.kept = &*queue.name == DEFAULT_QUEUE;
+        queue.limits = [0; 3];
+        // `default` is always there.
+        let record = if queue.kept {
+            Record::QueueFacts(id)
+        } else {
+            Record::QueueDropped(id, (*queue.name).into())
+        };
+        effects.records.push(record);
+        self.drop_if_unwanted(id, effects);
+        Ok(true)
+    }
+}
