@@ -15,7 +15,7 @@ pub(crate) const NORMAL: u32 = 1024;
 pub(crate) const LOW: u32 = 3 << 30;
 
 /// Longest key or reducer of a job (spec gearman 1.2).
-const UNIQUE_BYTES_MAX: usize = 64;
+pub(crate) const UNIQUE_BYTES_MAX: usize = 64;
 
 /// Longest key that can be asked for.
 const UNIQUE_ASKED_BYTES_MAX: usize = 63;

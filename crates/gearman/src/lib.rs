@@ -5,8 +5,10 @@
 //!
 //! - `packet`: kinds of packets, headers, arguments. `handle`, `number`: what arguments say.
 //! - `session`: what the next bytes are, events, and the end of a connection.
+//! - `gather`: bodies that come in stretches.
 //! - `commands`, `workers`, `clients`: what each packet does. `reply`: what it answers.
 //! - `admin_text`, `listings`: the text commands.
+//! - `http`, `http_request`: an [`HttpSession`] is a connection that speaks HTTP instead.
 //! - `environment`: what all sessions share.
 //!
 //! It knows no clock, socket, file or thread, nor the other dialects.
@@ -15,7 +17,10 @@ mod admin_text;
 mod clients;
 mod commands;
 mod environment;
+mod gather;
 mod handle;
+mod http;
+mod http_request;
 mod listings;
 mod number;
 mod packet;
@@ -24,4 +29,5 @@ mod session;
 mod workers;
 
 pub use environment::{PACKET_BYTES_MAX_DEFAULT, Server, ServerOptions};
+pub use http::HttpSession;
 pub use session::Session;

@@ -11,6 +11,13 @@ pub(crate) const AT_ONCE: Position = Position(0);
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Failure(&'static str, &'static str);
 
+impl Failure {
+    /// The code alone.
+    pub(crate) fn code(self) -> &'static str {
+        self.0
+    }
+}
+
 pub(crate) const INVALID_MAGIC: Failure = Failure("INVALID_MAGIC", "Request magic expected");
 pub(crate) const INVALID_COMMAND: Failure = Failure("INVALID_COMMAND", "Command not expected");
 pub(crate) const UNIQUE_TOO_LARGE: Failure =

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use broker::{Dialect, Event, JobId, News, Outbox, Position, SessionId, Turn};
 
 use crate::environment::Server;
+use crate::gather::Gathering;
 use crate::packet::{ARGUMENT_AREA_BYTES_MAX, HEADER_BYTES, Header, Kind, is_hopeless, split};
 use crate::reply::{self, AT_ONCE};
 
@@ -41,8 +42,7 @@ enum Reading {
 #[derive(Debug)]
 struct LongPacket {
     header: Header,
-    /// What came so far of the body.
-    gathered: Vec<u8>,
+    body: Gathering,
 }
 
 impl Session {
@@ -63,7 +63,7 @@ impl Session {
     /// Bytes of memory held for a packet that is on its way.
     pub fn buffered_bytes(&self) -> usize {
         match &self.reading {
-            Reading::LongPacket(packet) => packet.gathered.capacity(),
+            Reading::LongPacket(packet) => packet.body.buffered_bytes(),
             Reading::Message | Reading::NoBody(..) => 0,
         }
     }
@@ -109,7 +109,8 @@ impl Session {
         if header.kind.has_no_arguments() {
             self.reading = Reading::NoBody(header, header.body_bytes as usize);
         } else if packet_bytes > ARGUMENT_AREA_BYTES_MAX {
-            self.reading = Reading::LongPacket(LongPacket { header, gathered: Vec::new() });
+            let body = Gathering::new(header.body_bytes as usize);
+            self.reading = Reading::LongPacket(LongPacket { header, body });
         } else {
             return 0;
         }
@@ -119,12 +120,12 @@ impl Session {
     fn gather(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
         let Reading::LongPacket(packet) = &mut self.reading else { return 0 };
         let header = packet.header;
-        let count = packet.gather(bytes);
-        if packet.gathered.len() == header.body_bytes as usize {
-            let body = std::mem::take(&mut packet.gathered);
+        let count = packet.body.gather(bytes);
+        if packet.body.is_complete() {
+            let body = packet.body.take();
             self.reading = Reading::Message;
             self.take_packet(header, &body, turn, outbox);
-        } else if is_hopeless(header.kind, &packet.gathered) {
+        } else if is_hopeless(header.kind, packet.body.gathered()) {
             self.end(turn);
         }
         count
@@ -185,22 +186,6 @@ impl Session {
             self.server.leave(self.number);
             turn.close_session(self.id);
         }
-    }
-}
-
-impl LongPacket {
-    /// Keeps a stretch of the body; how many bytes of it belong there. The buffer grows with what
-    /// really came: to at most twice that, and never beyond the announced length.
-    fn gather(&mut self, bytes: &[u8]) -> usize {
-        let body_bytes = self.header.body_bytes as usize;
-        let count = bytes.len().min(body_bytes - self.gathered.len());
-        let needed = self.gathered.len() + count;
-        if needed > self.gathered.capacity() {
-            let capacity = needed.max(2 * self.gathered.len()).min(body_bytes);
-            self.gathered.reserve_exact(capacity - self.gathered.len());
-        }
-        self.gathered.extend_from_slice(&bytes[..count]);
-        count
     }
 }
 

@@ -7,6 +7,7 @@ mod crossing;
 mod durable;
 mod endings;
 mod fragments;
+mod http;
 mod options;
 mod packets;
 mod promises;

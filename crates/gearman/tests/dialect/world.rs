@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use broker::{Broker, Dialect, Event, Mailbox, Millis, Outbox, SessionId, Turn};
-use lineshaft_gearman::{Server, ServerOptions, Session};
+use lineshaft_gearman::{HttpSession, Server, ServerOptions, Session};
 
 /// When simulated time begins.
 const START: Millis = Millis(1_700_000_000_000);
@@ -18,6 +18,12 @@ pub(crate) trait Speaker: Dialect {
 impl Speaker for Session {
     fn buffered_bytes(&self) -> usize {
         Session::buffered_bytes(self)
+    }
+}
+
+impl Speaker for HttpSession {
+    fn buffered_bytes(&self) -> usize {
+        HttpSession::buffered_bytes(self)
     }
 }
 
@@ -83,6 +89,15 @@ impl World {
         let server = self.server.clone();
         self.connect_as(|turn, mailbox| {
             let session = Session::new(server, "127.0.0.1", turn, mailbox);
+            (session.id(), Box::new(session))
+        })
+    }
+
+    /// Opens a connection of a client that speaks HTTP.
+    pub(crate) fn connect_http(&mut self) -> usize {
+        let server = self.server.clone();
+        self.connect_as(|turn, mailbox| {
+            let session = HttpSession::new(server, turn, mailbox);
             (session.id(), Box::new(session))
         })
     }

@@ -1,0 +1,282 @@
+//! One connection that speaks HTTP: one request submits one job, and its outcome is the answer (spec
+//! gearman 7).
+
+use std::io::Write as _;
+use std::sync::Arc;
+
+use broker::{
+    Body, Dialect, Event, JobId, News, Outbox, Position, SessionId, Submit, SubmitRefusal, Turn,
+};
+
+use crate::clients::UNIQUE_BYTES_MAX;
+use crate::environment::Server;
+use crate::gather::Gathering;
+use crate::http_request::{HEAD_BYTES_MAX, Method, Request, head_end};
+use crate::packet::HEADER_BYTES;
+use crate::reply::{self, AT_ONCE, Failure};
+
+/// What the client, which waits for leave to send its workload, is told.
+const LEAVE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// One connection of a client that speaks HTTP, without I/O. It ends with the answer.
+#[derive(Debug)]
+pub struct HttpSession {
+    id: SessionId,
+    server: Arc<Server>,
+    stage: Stage,
+}
+
+/// How far the request is.
+#[derive(Debug)]
+enum Stage {
+    Head,
+    Body(Request, Gathering),
+    /// The job is submitted; its client waits for the outcome.
+    Waiting(Waiting),
+    /// The session of the broker is closed; nothing is read or answered any more.
+    Ended,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    method: Method,
+    /// What the worker has sent ahead of the result.
+    data: Vec<u8>,
+}
+
+impl HttpSession {
+    /// A new connection; its events go to `mailbox`.
+    pub fn new(server: Arc<Server>, turn: &mut Turn<'_>, mailbox: usize) -> Self {
+        Self { id: turn.open_worker_session(mailbox), server, stage: Stage::Head }
+    }
+
+    /// Its number in the broker: the address of its events.
+    pub fn id(&self) -> SessionId {
+        self.id
+    }
+
+    /// Bytes of memory held for a workload that is on its way.
+    pub fn buffered_bytes(&self) -> usize {
+        match &self.stage {
+            Stage::Body(_, gathering) => gathering.buffered_bytes(),
+            Stage::Head | Stage::Waiting(_) | Stage::Ended => 0,
+        }
+    }
+
+    fn read_head(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
+        let Some(end) = head_end(bytes) else {
+            if bytes.len() >= HEAD_BYTES_MAX {
+                self.end(turn);
+            }
+            return 0;
+        };
+        match Request::parse(&bytes[..end]) {
+            Some(request) => self.take_head(request, turn, outbox),
+            // The original says as little.
+            None => self.end(turn),
+        }
+        end
+    }
+
+    fn take_head(&mut self, request: Request, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        if request.function.is_empty() {
+            let status = if request.method == Method::Head { "200 OK" } else { "404 NOT_FOUND" };
+            return self.answer_plainly(status, turn, outbox);
+        }
+        // An empty job instead of the one that was meant would be worse than none.
+        if request.has_no_length {
+            return self.answer_plainly("411 Length Required", turn, outbox);
+        }
+        if request.body_bytes > self.body_bytes_max(&request) {
+            return self.answer_plainly("413 Request Entity Too Large", turn, outbox);
+        }
+        if request.asks_leave && request.body_bytes > 0 {
+            outbox.reply(AT_ONCE, LEAVE);
+        }
+        let gathering = Gathering::new(request.body_bytes as usize);
+        self.stage = Stage::Body(request, gathering);
+        self.read_body(&[], turn, outbox);
+    }
+
+    /// As much as a packet with the same job could bring.
+    fn body_bytes_max(&self, request: &Request) -> u64 {
+        let separators = 2;
+        let others = HEADER_BYTES + request.function.len() + request.unique.len() + separators;
+        u64::from(self.server.options.packet_bytes_max).saturating_sub(others as u64)
+    }
+
+    fn read_body(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
+        let Stage::Body(_, gathering) = &mut self.stage else { return 0 };
+        let count = gathering.gather(bytes);
+        if gathering.is_complete()
+            && let Stage::Body(request, gathering) = std::mem::replace(&mut self.stage, Stage::Head)
+        {
+            self.submit(request, gathering.gathered(), turn, outbox);
+        }
+        count
+    }
+
+    fn submit(&mut self, request: Request, body: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        let Request { method, function, unique, priority, background, .. } = request;
+        if unique.len() > UNIQUE_BYTES_MAX {
+            return self.refuse(method, reply::UNIQUE_TOO_LARGE, turn, outbox);
+        }
+        if turn.draining() {
+            return self.refuse(method, reply::DRAINING, turn, outbox);
+        }
+        let submit = Submit {
+            priority,
+            due: None,
+            unique: &unique,
+            reducer: b"",
+            body: Body::from(body),
+            foreground: !background,
+        };
+        match turn.submit(self.id, &function, submit) {
+            Ok((id, after)) if background => {
+                let handle = self.server.prefix.handle(id);
+                let head = self.head(method, &handle, "JOB_CREATED", 0);
+                outbox.reply(after, &head);
+                self.end(turn);
+            }
+            Ok(_) => self.stage = Stage::Waiting(Waiting { method, data: Vec::new() }),
+            Err(SubmitRefusal::QueueFull) => self.refuse(method, reply::QUEUE_FULL, turn, outbox),
+            Err(SubmitRefusal::LogFull) => self.refuse(method, reply::QUEUE_ERROR, turn, outbox),
+        }
+    }
+
+    /// Tells the outcome, which may be long in coming. What is sent on the way there is no answer
+    /// yet: data comes before the result, and the rest is for clients of packets. More than a packet
+    /// can hold is not kept for anybody; the connection ends instead.
+    fn tell(
+        &mut self,
+        id: JobId,
+        news: &News,
+        after: Position,
+        turn: &mut Turn<'_>,
+        outbox: &mut Outbox,
+    ) {
+        let bytes_max = self.server.options.packet_bytes_max as usize;
+        let Stage::Waiting(Waiting { method, data }) = &mut self.stage else { return };
+        let method = *method;
+        let (command, result) = match news {
+            News::Data(more) => {
+                data.extend_from_slice(more);
+                if data.len() > bytes_max {
+                    self.end(turn);
+                }
+                return;
+            }
+            News::Warning(_) | News::Progress(_) => return,
+            News::Complete(result) => ("WORK_COMPLETE", Some(result)),
+            News::Exception(_) | News::Fail => ("WORK_FAIL", None),
+        };
+        let data = std::mem::take(data);
+        let body_bytes = result.map_or(0, |result| data.len() + result.len());
+        if body_bytes <= bytes_max {
+            let handle = self.server.prefix.handle(id);
+            outbox.reply(after, &self.head(method, &handle, command, body_bytes));
+            if let Some(result) = result.filter(|_| method != Method::Head) {
+                outbox.reply_with_body(after, &data, result, b"");
+            }
+        }
+        self.end(turn);
+    }
+
+    /// COMPAT(gearmand): an error is an answer like any other, with its code for a handle.
+    fn refuse(
+        &mut self,
+        method: Method,
+        failure: Failure,
+        turn: &mut Turn<'_>,
+        outbox: &mut Outbox,
+    ) {
+        let head = self.head(method, failure.code().as_bytes(), "ERROR", 0);
+        outbox.reply(AT_ONCE, &head);
+        self.end(turn);
+    }
+
+    /// The head of an answer about a job.
+    fn head(&self, method: Method, handle: &[u8], command: &str, body_bytes: usize) -> Vec<u8> {
+        let mut head = b"HTTP/1.0 200 OK\r\nX-Gearman-Job-Handle: ".to_vec();
+        head.extend_from_slice(handle);
+        let line = match method {
+            Method::Post | Method::Get => format!("\r\nX-Gearman-Command: {command}"),
+            // COMPAT(gearmand): it does not say how the job ended.
+            Method::Head => String::new(),
+        };
+        let version = &self.server.options.version;
+        write!(
+            head,
+            "{line}\r\nContent-Length: {body_bytes}\r\nServer: Lineshaft/{version}\r\n\r\n"
+        )
+        .expect("a vector takes everything");
+        head
+    }
+
+    /// An answer that is about no job.
+    fn answer_plainly(&mut self, status: &str, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        let version = &self.server.options.version;
+        let head = format!(
+            "HTTP/1.0 {status}\r\nServer: Lineshaft/{version}\r\nContent-Length: 0\r\n\r\n"
+        );
+        outbox.reply(AT_ONCE, head.as_bytes());
+        self.end(turn);
+    }
+
+    /// Closes the session in the broker, once: a job that nobody else waits for ends.
+    fn end(&mut self, turn: &mut Turn<'_>) {
+        if !matches!(self.stage, Stage::Ended) {
+            self.stage = Stage::Ended;
+            turn.close_session(self.id);
+        }
+    }
+}
+
+impl Dialect for HttpSession {
+    fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
+        let mut used = 0;
+        while used < bytes.len() {
+            let rest = &bytes[used..];
+            let count = match self.stage {
+                Stage::Head => self.read_head(rest, turn, outbox),
+                Stage::Body(..) => self.read_body(rest, turn, outbox),
+                // A second request would have no answer.
+                Stage::Waiting(_) | Stage::Ended => rest.len(),
+            };
+            if count == 0 && !matches!(self.stage, Stage::Ended) {
+                break;
+            }
+            used += count;
+        }
+        used
+    }
+
+    fn event(&mut self, event: Event, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        match event {
+            Event::News { id, news, after } => self.tell(id, &news, after, turn, outbox),
+            Event::WorkToDo
+            | Event::Granted(_)
+            | Event::TimedOut(_)
+            | Event::DeadlineSoon
+            | Event::Kicked(..) => unreachable!("this dialect only submits jobs"),
+        }
+    }
+
+    fn end_of_input(&mut self, turn: &mut Turn<'_>, _outbox: &mut Outbox) {
+        // A client that gave up looks the same as one that only ended its side: nobody waits.
+        self.end(turn);
+    }
+
+    fn wants_input(&self) -> bool {
+        !matches!(self.stage, Stage::Ended)
+    }
+
+    fn finished(&self) -> bool {
+        matches!(self.stage, Stage::Ended)
+    }
+
+    fn close(&mut self, turn: &mut Turn<'_>) {
+        self.end(turn);
+    }
+}
