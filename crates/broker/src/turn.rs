@@ -9,9 +9,9 @@ use engine::{
 };
 use log::Position;
 
-use crate::Grant;
 use crate::broker::Shared;
 use crate::core::Core;
+use crate::{Event, Grant};
 
 /// The broker, locked. Take one per batch of requests; never hold it across an `await` or a system
 /// call. When it is dropped the batch goes to the committer and events to their mailboxes.
@@ -100,6 +100,13 @@ impl Turn<'_> {
     /// The moment at which [`Turn::advance`] wants to be called.
     pub fn next_deadline(&self) -> Option<Millis> {
         self.core.engine.next_deadline()
+    }
+
+    /// Takes the events of this turn for one mailbox out, so that its owner, who holds the turn,
+    /// need not be told and come again. Older ones may lie in the mailbox.
+    pub fn take_events(&mut self, mailbox: usize, into: &mut Vec<(SessionId, Event)>) {
+        let own = self.core.outgoing.extract_if(.., |event| event.0 as usize == mailbox);
+        into.extend(own.map(|(_, session, event)| (session, event)));
     }
 
     // --- Sessions ---

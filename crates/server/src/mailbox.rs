@@ -110,9 +110,9 @@ impl Port {
         mem::swap(&mut *lock(&self.ready), into);
     }
 
+    /// Adds what was left to what was taken before.
     pub(crate) fn take_events(&self, into: &mut Vec<(SessionId, Event)>) {
-        debug_assert!(into.is_empty());
-        mem::swap(&mut *lock(&self.events), into);
+        into.append(&mut lock(&self.events));
     }
 
     pub(crate) fn take_arrivals(&self) -> Vec<Arrival> {

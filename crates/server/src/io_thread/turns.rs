@@ -38,8 +38,12 @@ impl IoThread {
         }
         self.open_sessions(&mut turn);
         self.feed(&mut turn);
+        // Events are left in mailboxes by whoever holds a turn: now nobody else does, so these are
+        // all, and older than those of this turn.
+        self.port.take_events(&mut self.events);
         self.tell_events(&mut turn);
         let leaving = self.close_sessions(&mut turn);
+        self.tell_own_events(&mut turn);
         drop(turn);
         for (place, farewell) in leaving {
             self.part(place, farewell);
@@ -83,6 +87,18 @@ impl IoThread {
             }
         }
         self.resumed = resumed;
+    }
+
+    /// Tells the sessions of this thread what this turn has for them, without the way through the
+    /// mailbox: a consumer that waited gets its job in the turn of the put.
+    fn tell_own_events(&mut self, turn: &mut Turn<'_>) {
+        loop {
+            turn.take_events(self.mailbox, &mut self.events);
+            if self.events.is_empty() {
+                return;
+            }
+            self.tell_events(turn);
+        }
     }
 
     fn tell_events(&mut self, turn: &mut Turn<'_>) {
