@@ -108,9 +108,7 @@ impl OpenError {
     pub(crate) fn from_io(folder: &str, doing: impl Into<String>, source: io::Error) -> OpenError {
         let (folder, doing) = (folder.to_owned(), doing.into());
         match source.kind() {
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                OpenError::Permission { folder, doing, source }
-            }
+            io::ErrorKind::PermissionDenied => OpenError::Permission { folder, doing, source },
             _ => OpenError::Io { folder, doing, source },
         }
     }

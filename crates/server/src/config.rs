@@ -68,6 +68,11 @@ impl Listen {
             Protocol::Gearman => &self.gearman,
         }
     }
+
+    /// Whether no address is configured at all.
+    pub fn is_off(&self) -> bool {
+        Protocol::ALL.into_iter().all(|protocol| self.of(protocol).is_empty())
+    }
 }
 
 /// Bounds.

@@ -40,7 +40,7 @@ pub enum ServeError {
     #[error("an inherited socket is of no use: {0}")]
     Inherited(io::Error),
     /// The data folder cannot be used.
-    #[error("cannot use the data folder {dir}: {source}")]
+    #[error("cannot use the data folder {dir}: {source}; {}", advice(.source))]
     Folder {
         /// The folder.
         dir: PathBuf,
@@ -98,6 +98,21 @@ impl ServeError {
             ServeError::System { source, .. } => code_of(source, exit::SYSTEM),
             ServeError::LogFailed(_) => exit::DISK,
         }
+    }
+}
+
+/// What to do about a data folder that cannot be used.
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+            "there is a file of this name: name a folder"
+        }
+        io::ErrorKind::PermissionDenied => "give the server's user read and write access to it",
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "mount the file system for writing, or use a folder elsewhere"
+        }
+        io::ErrorKind::NotFound => "it cannot be made there: use a folder elsewhere",
+        _ => "look after the disk, or use a folder elsewhere",
     }
 }
 

@@ -189,7 +189,7 @@ impl Control {
         if !fixed.is_empty() {
             let keys = fixed.join(", ");
             tracing::error!(
-                "configuration not reloaded, nothing was changed: {keys} need a restart"
+                "configuration not reloaded, nothing was changed: a restart is needed for {keys}"
             );
             return;
         }

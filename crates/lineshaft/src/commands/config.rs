@@ -24,7 +24,14 @@ pub(crate) fn run(command: ConfigCommand) -> ExitCode {
 
 fn check(file: Option<PathBuf>) -> ExitCode {
     match Sources::of_process(file).load() {
-        Ok(Effective { file: Some(file), .. }) => println!("{}: ok", file.display()),
+        Ok(Effective { file: Some(file), config, .. }) => {
+            println!("{}: ok", file.display());
+            if config.listen.is_off() {
+                println!(
+                    "every listener is off: only sockets that a service manager hands over are served"
+                );
+            }
+        }
         Ok(_) => println!("no configuration file here: the defaults and the environment are ok"),
         Err(mistakes) => return refuse(&mistakes),
     }

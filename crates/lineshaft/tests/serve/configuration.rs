@@ -51,7 +51,7 @@ fn sighup_takes_over_all_or_nothing() {
 
     std::fs::write(&file, "io_threads = 7\n[limits]\nconnections = 8\n").unwrap();
     server.signal(Signal::HUP);
-    server.wait_for_stderr("nothing was changed: io_threads need a restart");
+    server.wait_for_stderr("nothing was changed: a restart is needed for io_threads");
 
     std::fs::write(&file, "[limits]\nconnections = 0\n").unwrap();
     server.signal(Signal::HUP);

@@ -84,5 +84,5 @@ fn a_data_folder_that_is_a_file() {
     let arguments = ["serve", "--data", "f", "--beanstalk", "127.0.0.1:0"];
     let (code, said) = failed(folder.path(), &arguments);
     assert_eq!(code, 74, "{said}");
-    assert!(said.contains("data folder f"), "{said}");
+    assert!(said.contains("data folder f") && said.contains("name a folder"), "{said}");
 }
