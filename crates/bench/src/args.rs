@@ -20,11 +20,12 @@ pub enum BenchMode {
     Put(PutArgs),
     /// Reserve and delete jobs; one pair counts as one.
     Take(TakeArgs),
-    /// Time from a put to its arrival at a consumer that was already waiting; uses queues bench-trip-0, -1, ...
+    /// Time from a put to its arrival at a consumer that was already waiting, in Gearman from a foreground job to
+    /// its result; uses queues bench-trip-0, -1, ...
     Trip(TripArgs),
-    /// Open connections that then do nothing, and report the server's memory for each.
+    /// Open connections that then do nothing (in Gearman sleeping workers), and report the server's memory for each.
     Idle(IdleArgs),
-    /// Start Lineshaft, beanstalkd and redis, measure them side by side, and judge the result against the goals.
+    /// Start Lineshaft, beanstalkd, gearmand and redis, measure them side by side, and judge the result against the goals.
     Compare(CompareArgs),
 }
 
@@ -33,23 +34,39 @@ pub enum BenchMode {
 pub enum Protocol {
     /// beanstalkd's protocol: `put`, `reserve-with-timeout 0`, `delete`.
     Beanstalk,
+    /// Gearman's protocol: `SUBMIT_JOB_BG`, `GRAB_JOB`, `WORK_COMPLETE`.
+    Gearman,
     /// Redis lists: `LPUSH`, `RPOP`.
     Redis,
+}
+
+impl Protocol {
+    /// The port, where none is named.
+    fn default_port(self) -> u16 {
+        match self {
+            Protocol::Beanstalk | Protocol::Redis => 11300,
+            Protocol::Gearman => 4730,
+        }
+    }
 }
 
 /// Which server, and how the result is shown.
 #[derive(Clone, Debug, Args)]
 pub struct TargetArgs {
-    /// Where the server listens; no unix sockets here.
+    /// Where the server listens; no unix sockets here. The port is 11300 where none is named, or 4730 with
+    /// --protocol gearman.
     #[arg(
         long,
         alias = "address",
         env = "LINESHAFT_SERVER",
-        value_name = "HOST:PORT",
-        default_value = "127.0.0.1:11300",
+        value_name = "HOST[:PORT]",
+        default_value = "127.0.0.1",
         value_parser = parse_server
     )]
-    pub server: String,
+    pub server: ServerName,
+    /// Protocol to speak.
+    #[arg(long, value_enum, default_value_t = Protocol::Beanstalk)]
+    pub protocol: Protocol,
     /// Process number of the server, to report its processor time and memory.
     #[arg(long, value_name = "PID")]
     pub server_pid: Option<u32>,
@@ -61,12 +78,25 @@ pub struct TargetArgs {
     pub json: bool,
 }
 
+impl TargetArgs {
+    /// `HOST:PORT`, with the protocol's port when none was named.
+    pub(crate) fn server(&self) -> String {
+        let ServerName { host, port } = &self.server;
+        format!("{host}:{}", port.unwrap_or(self.protocol.default_port()))
+    }
+}
+
+/// A server as it was named; looked up later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerName {
+    /// A name or an address; one of IPv6 in brackets.
+    host: String,
+    port: Option<u16>,
+}
+
 /// Shape of a load.
 #[derive(Clone, Debug, Args)]
 pub struct LoadArgs {
-    /// Protocol to speak.
-    #[arg(long, value_enum, default_value_t = Protocol::Beanstalk)]
-    pub protocol: Protocol,
     /// Connections.
     #[arg(long, short, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     pub connections: u32,
@@ -86,7 +116,7 @@ pub struct LoadArgs {
     /// from the moment an operation was due, not from when it could be sent.
     #[arg(long, value_name = "PER_SECOND")]
     pub rate: Option<f64>,
-    /// Queue (tube, list) to use; what is put and not taken stays there.
+    /// Queue (tube, function, list) to use; what is put and not taken stays there.
     #[arg(long, default_value = "default")]
     pub queue: String,
 }
@@ -198,36 +228,49 @@ pub struct CompareArgs {
     /// beanstalkd's program.
     #[arg(long, value_name = "FILE", default_value = "beanstalkd")]
     pub beanstalkd: PathBuf,
+    /// gearmand's program; without it the rows that need it are left out.
+    #[arg(long, value_name = "FILE", default_value = "/usr/sbin/gearmand")]
+    pub gearmand: PathBuf,
     /// Redis' program.
     #[arg(long, value_name = "FILE", default_value = "redis-server")]
     pub redis_server: PathBuf,
 }
 
-/// beanstalkd's port, where none is named.
-const DEFAULT_PORT: u16 = 11300;
-
-/// Checks `HOST:PORT` or `HOST` and completes it; the name is looked up later.
-fn parse_server(text: &str) -> Result<String, String> {
+/// Checks `HOST:PORT` or `HOST` and takes it apart.
+fn parse_server(text: &str) -> Result<ServerName, String> {
     if text.starts_with("unix:") {
         return Err("the generator speaks TCP only: name HOST:PORT".to_owned());
     }
     let is_bare_v6 = text.parse::<Ipv6Addr>().is_ok();
     if is_bare_v6 {
-        return Ok(format!("[{text}]:{DEFAULT_PORT}"));
+        return Ok(ServerName { host: format!("[{text}]"), port: None });
     }
     match text.rsplit_once(':') {
-        Some((_, port)) if !text.ends_with(']') => {
-            let _: u16 = port.parse().map_err(|_| format!("`{port}` is no port number"))?;
-            Ok(text.to_owned())
+        Some((host, port)) if !text.ends_with(']') => {
+            let port: u16 = port.parse().map_err(|_| format!("`{port}` is no port number"))?;
+            Ok(ServerName { host: host.to_owned(), port: Some(port) })
         }
         _ if text.is_empty() => Err("expected HOST:PORT".to_owned()),
-        _ => Ok(format!("{text}:{DEFAULT_PORT}")),
+        _ => Ok(ServerName { host: text.to_owned(), port: None }),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct Program {
+        #[command(flatten)]
+        bench: BenchArgs,
+    }
+
+    fn server_of(arguments: &[&str]) -> String {
+        let line = ["bench", "trip"].iter().chain(arguments);
+        let program = <Program as clap::Parser>::try_parse_from(line).expect("it is right");
+        let BenchMode::Trip(trip) = program.bench.mode else { panic!("not trip") };
+        trip.target.server()
+    }
 
     #[test]
     fn servers_are_named_as_for_the_other_tools() {
@@ -239,7 +282,9 @@ mod tests {
             ("[::1]", "[::1]:11300"),
             ("[::1]:4000", "[::1]:4000"),
         ] {
-            assert_eq!(parse_server(text).as_deref(), Ok(expected));
+            for name in ["--server", "--address"] {
+                assert_eq!(server_of(&[name, text]), expected);
+            }
         }
         for text in ["", "host:port", "unix:/run/lineshaft.sock"] {
             assert!(parse_server(text).is_err(), "{text}");
@@ -247,17 +292,14 @@ mod tests {
     }
 
     #[test]
-    fn address_is_another_name_of_server() {
-        #[derive(Debug, clap::Parser)]
-        struct Program {
-            #[command(flatten)]
-            bench: BenchArgs,
-        }
-        for name in ["--server", "--address"] {
-            let line = ["bench", "trip", name, "localhost:4000"];
-            let program = <Program as clap::Parser>::try_parse_from(line).expect("it is right");
-            let BenchMode::Trip(trip) = program.bench.mode else { panic!("not trip") };
-            assert_eq!(trip.target.server, "localhost:4000");
+    fn gearman_has_a_port_of_its_own() {
+        let gearman = ["--protocol", "gearman", "--server"];
+        for (text, expected) in [
+            ("localhost", "localhost:4730"),
+            ("::1", "[::1]:4730"),
+            ("localhost:11300", "localhost:11300"),
+        ] {
+            assert_eq!(server_of(&[&gearman[..], &[text]].concat()), expected);
         }
     }
 }

@@ -7,14 +7,44 @@ use std::time::Duration;
 use anyhow::Context;
 use serde::Serialize;
 
+use crate::driver::packets::{append_reply, append_request, kind};
 use crate::meter::Meter;
 use crate::{interrupt, process};
 
-/// A request that leaves nothing behind, so that only the connection is measured; and its reply.
-const REQUEST: &[u8] = b"list-tube-used\r\n";
-const REPLY: &[u8] = b"USING default\r\n";
+/// Functions that an idle Gearman worker is registered for.
+const FUNCTIONS: usize = 10;
 /// How long the server gets to settle before its memory is read.
 const SETTLE: Duration = Duration::from_millis(500);
+
+/// What each connection says before it is silent, and the reply to it.
+#[derive(Debug)]
+pub(crate) struct Greeting {
+    request: Vec<u8>,
+    reply: Vec<u8>,
+}
+
+impl Greeting {
+    /// A request of beanstalkd's protocol that leaves nothing behind, so that only the connection is measured.
+    pub(crate) fn beanstalk() -> Self {
+        Self { request: b"list-tube-used\r\n".into(), reply: b"USING default\r\n".into() }
+    }
+
+    /// A Gearman worker that is registered for functions, finds no job, and sleeps.
+    pub(crate) fn gearman_worker() -> Self {
+        let (mut request, mut reply) = (Vec::new(), Vec::new());
+        for function in 0..FUNCTIONS {
+            let name = format!("bench-idle-{function}");
+            append_request(kind::CAN_DO, &[name.as_bytes()], &mut request);
+        }
+        append_request(kind::GRAB_JOB, &[], &mut request);
+        append_reply(kind::NO_JOB, &[], &mut reply);
+        append_request(kind::PRE_SLEEP, &[], &mut request);
+        // Nothing replies to falling asleep; an echo says that the server has read that far.
+        append_request(kind::ECHO_REQ, &[b"asleep"], &mut request);
+        append_reply(kind::ECHO_RES, &[b"asleep"], &mut reply);
+        Self { request, reply }
+    }
+}
 
 /// Result of an idle run.
 #[derive(Clone, Debug, Serialize)]
@@ -28,6 +58,7 @@ pub(crate) struct IdleReport {
 /// Opens connections that each send one request, reads the server's memory, and holds them for `hold`.
 pub(crate) fn run(
     address: SocketAddr,
+    greeting: &Greeting,
     connections: usize,
     server_pid: Option<u32>,
     hold: Duration,
@@ -39,7 +70,7 @@ pub(crate) fn run(
         "{connections} connections do not fit the limit of {limit} open files; raise it with ulimit -n"
     );
     // The first connection pays for what a server sets up once.
-    let _first = open(address)?;
+    let _first = open(address, greeting)?;
     interrupt::sleep(SETTLE)?;
     let resident_before = server_pid.map(process::resident_bytes).transpose()?;
     let mut streams = Vec::with_capacity(connections);
@@ -48,7 +79,9 @@ pub(crate) fn run(
             interrupt::check()?;
             meter.show(format!("{index} connections"));
         }
-        streams.push(open(address).with_context(|| format!("connection {} failed", index + 1))?);
+        let stream =
+            open(address, greeting).with_context(|| format!("connection {} failed", index + 1))?;
+        streams.push(stream);
     }
     interrupt::sleep(SETTLE)?;
     let resident_after = server_pid.map(process::resident_bytes).transpose()?;
@@ -60,12 +93,16 @@ pub(crate) fn run(
     Ok(IdleReport { connections, resident_before, resident_after, bytes_per_connection })
 }
 
-fn open(address: SocketAddr) -> anyhow::Result<TcpStream> {
+fn open(address: SocketAddr, greeting: &Greeting) -> anyhow::Result<TcpStream> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(30)))?;
-    stream.write_all(REQUEST)?;
-    let mut reply = [0; REPLY.len()];
+    stream.write_all(&greeting.request)?;
+    let mut reply = vec![0; greeting.reply.len()];
     stream.read_exact(&mut reply)?;
-    anyhow::ensure!(reply == REPLY, "unexpected reply {:?}", String::from_utf8_lossy(&reply));
+    anyhow::ensure!(
+        reply == greeting.reply,
+        "unexpected reply {:?}",
+        String::from_utf8_lossy(&reply)
+    );
     Ok(stream)
 }

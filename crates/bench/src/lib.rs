@@ -10,6 +10,7 @@ mod args;
 mod beanstalk_client;
 mod compare;
 mod driver;
+mod gearman_trip;
 mod idle;
 mod interrupt;
 mod latency;

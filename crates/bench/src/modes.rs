@@ -8,8 +8,8 @@ use anyhow::Context;
 use serde::Serialize;
 
 use crate::args::{IdleArgs, LoadArgs, Protocol, PutArgs, TakeArgs, TargetArgs, TripArgs};
-use crate::driver::{Beanstalk, Cursor, Driver, Redis, Script};
-use crate::idle::{self, IdleReport};
+use crate::driver::{Beanstalk, Cursor, Driver, Gearman, Redis, Script};
+use crate::idle::{self, Greeting, IdleReport};
 use crate::latency::{LatencySummary, show_micros};
 use crate::load::{self, LoadPlan, LoadReport};
 use crate::meter::Meter;
@@ -25,18 +25,14 @@ pub(crate) fn put(args: &PutArgs) -> anyhow::Result<()> {
     pin(&args.target)?;
     let body_bytes = args.body_bytes as usize;
     let connections = args.load.connections as usize;
-    let drivers = match args.load.protocol {
-        Protocol::Beanstalk => match args.queues {
-            Some(queues) => {
-                let script = Beanstalk::puts_with_use(body_bytes, queues as usize);
-                drivers(connections, script, Beanstalk::script)
-            }
-            None => put_drivers(&args.load.queue, connections, body_bytes),
-        },
-        Protocol::Redis => {
-            anyhow::ensure!(args.queues.is_none(), "--queues needs the beanstalk protocol");
-            drivers(connections, Redis::pushes(&args.load.queue, body_bytes), Redis::new)
+    let drivers = match args.queues {
+        Some(queues) => {
+            let is_beanstalk = args.target.protocol == Protocol::Beanstalk;
+            anyhow::ensure!(is_beanstalk, "--queues needs the beanstalk protocol");
+            let script = Beanstalk::puts_with_use(body_bytes, queues as usize);
+            drivers(connections, script, Beanstalk::script)
         }
+        None => queue_put_drivers(args.target.protocol, &args.load.queue, connections, body_bytes),
     };
     let meter = Meter::new();
     let report = run_load(&args.target, &args.load, drivers, &meter)?;
@@ -51,12 +47,8 @@ pub(crate) fn take(args: &TakeArgs) -> anyhow::Result<()> {
     let connections = args.load.connections as usize;
     let queue = &args.load.queue;
     if args.fill > 0 {
-        let drivers = match args.load.protocol {
-            Protocol::Beanstalk => put_drivers(queue, connections, args.body_bytes as usize),
-            Protocol::Redis => {
-                drivers(connections, Redis::pushes(queue, args.body_bytes as usize), Redis::new)
-            }
-        };
+        let body_bytes = args.body_bytes as usize;
+        let drivers = queue_put_drivers(args.target.protocol, queue, connections, body_bytes);
         let plan = fill_plan(reach(&args.target)?, drivers, args.fill, &meter);
         let report = load::run(plan)?;
         anyhow::ensure!(
@@ -65,8 +57,9 @@ pub(crate) fn take(args: &TakeArgs) -> anyhow::Result<()> {
             report.failure.unwrap_or_default()
         );
     }
-    let drivers = match args.load.protocol {
+    let drivers = match args.target.protocol {
         Protocol::Beanstalk => take_drivers(queue, connections),
+        Protocol::Gearman => work_drivers(queue, connections),
         Protocol::Redis => drivers(connections, Redis::pops(queue), Redis::new),
     };
     let report = run_load(&args.target, &args.load, drivers, &meter)?;
@@ -80,6 +73,7 @@ pub(crate) fn trip(args: &TripArgs) -> anyhow::Result<()> {
     let meter = Meter::new();
     let report = trip::run(&TripPlan {
         address: reach(&args.target)?,
+        protocol: args.target.protocol,
         pairs: args.connections as usize,
         rate: (args.rate > 0.0).then_some(args.rate),
         duration: seconds(args.seconds)?,
@@ -100,8 +94,13 @@ pub(crate) fn idle(args: &IdleArgs) -> anyhow::Result<()> {
     let meter = Meter::new();
     let connections = args.connections as usize;
     let hold = seconds(args.seconds)?;
-    let report =
-        idle::run(reach(&args.target)?, connections, args.target.server_pid, hold, &meter)?;
+    let greeting = match args.target.protocol {
+        Protocol::Beanstalk => Greeting::beanstalk(),
+        Protocol::Gearman => Greeting::gearman_worker(),
+        Protocol::Redis => anyhow::bail!("idle speaks beanstalk or gearman"),
+    };
+    let address = reach(&args.target)?;
+    let report = idle::run(address, &greeting, connections, args.target.server_pid, hold, &meter)?;
     drop(meter);
     let mut table =
         Table::new(1, &["mode", "connections", "resident before", "resident after", "bytes each"]);
@@ -132,6 +131,34 @@ pub(crate) fn put_drivers(
 /// Connections that take from one tube.
 pub(crate) fn take_drivers(queue: &str, connections: usize) -> Vec<Box<dyn Driver>> {
     (0..connections).map(|_| Box::new(Beanstalk::take(queue)) as Box<dyn Driver>).collect()
+}
+
+/// Connections that submit background jobs of one Gearman function.
+pub(crate) fn submit_drivers(
+    function: &str,
+    connections: usize,
+    body_bytes: usize,
+) -> Vec<Box<dyn Driver>> {
+    drivers(connections, Gearman::submits(function, body_bytes), Gearman::submit)
+}
+
+/// Gearman workers of one function.
+pub(crate) fn work_drivers(function: &str, connections: usize) -> Vec<Box<dyn Driver>> {
+    (0..connections).map(|_| Box::new(Gearman::take(function)) as Box<dyn Driver>).collect()
+}
+
+/// Connections that put into one queue, whatever the protocol calls that.
+fn queue_put_drivers(
+    protocol: Protocol,
+    queue: &str,
+    connections: usize,
+    body_bytes: usize,
+) -> Vec<Box<dyn Driver>> {
+    match protocol {
+        Protocol::Beanstalk => put_drivers(queue, connections, body_bytes),
+        Protocol::Gearman => submit_drivers(queue, connections, body_bytes),
+        Protocol::Redis => drivers(connections, Redis::pushes(queue, body_bytes), Redis::new),
+    }
 }
 
 fn fill_plan(
@@ -184,7 +211,7 @@ fn run_load(
 
 /// The first of the server's addresses that takes a connection.
 fn reach(target: &TargetArgs) -> anyhow::Result<SocketAddr> {
-    let server = &target.server;
+    let server = target.server();
     let candidates = server.to_socket_addrs().with_context(|| format!("cannot find {server}"))?;
     let mut failure = None;
     for address in candidates {

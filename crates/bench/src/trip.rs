@@ -1,4 +1,4 @@
-//! Round trip: from a put to its arrival at a consumer that was already waiting.
+//! Round trip: from a put to its arrival at a consumer that was already waiting; in Gearman, to its result.
 //!
 //! One thread and blocking sockets: what is measured is one put at a time on a quiet server, so there is nothing
 //! to multiplex, and no poll stands between the reply and the clock.
@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use crate::args::Protocol;
 use crate::beanstalk_client::Client;
+use crate::gearman_trip::GearmanPair;
 use crate::interrupt;
 use crate::latency::{Latency, LatencySummary};
 use crate::meter::Meter;
@@ -16,7 +18,8 @@ use crate::meter::Meter;
 /// What to do.
 pub(crate) struct TripPlan<'a> {
     pub(crate) address: SocketAddr,
-    /// Pairs of producer and consumer, used in turn; each pair has a tube of its own.
+    pub(crate) protocol: Protocol,
+    /// Pairs of producer and consumer, used in turn; each pair has a queue of its own.
     pub(crate) pairs: usize,
     /// Trips a second, or one after the other without a pause.
     pub(crate) rate: Option<f64>,
@@ -32,18 +35,24 @@ pub(crate) struct TripReport {
     pub(crate) latency: LatencySummary,
 }
 
+/// A producer and a consumer that waits for it.
+pub(crate) trait RoundTrip {
+    /// One trip; returns when it was over. Leaves the consumer waiting for the next one.
+    fn trip(&mut self) -> anyhow::Result<Instant>;
+}
+
 struct Pair {
     producer: Client,
     consumer: Client,
+    request: Vec<u8>,
 }
 
 /// Runs a plan to its end. A tenth of the time is warm-up.
 pub(crate) fn run(plan: &TripPlan<'_>) -> anyhow::Result<TripReport> {
     let mut pairs =
         (0..plan.pairs).map(|index| open_pair(plan, index)).collect::<anyhow::Result<Vec<_>>>()?;
-    // There is no reply to a reserve that waits; this is long enough for the server to have read it.
+    // There is no reply to a consumer that begins to wait; this is long enough for the server to have read it.
     interrupt::sleep(Duration::from_millis(20))?;
-    let request = put_request(plan.body_bytes);
     let mut latency = Latency::new();
     let start = Instant::now();
     let measured_from = start + plan.duration / 10;
@@ -65,7 +74,7 @@ pub(crate) fn run(plan: &TripPlan<'_>) -> anyhow::Result<TripReport> {
         // A put that its predecessor held up counts from when it was due, or a stall would hide itself.
         let began = due.filter(|&due| idle_since > due).unwrap_or(now);
         let pair = &mut pairs[nth as usize % plan.pairs];
-        let arrived = pair.trip(&request)?;
+        let arrived = pair.trip()?;
         idle_since = Instant::now();
         if began >= measured_from {
             latency.record((arrived - began).as_nanos() as u64, 1);
@@ -75,7 +84,15 @@ pub(crate) fn run(plan: &TripPlan<'_>) -> anyhow::Result<TripReport> {
     Ok(TripReport { trips, latency: latency.summary() })
 }
 
-fn open_pair(plan: &TripPlan<'_>, index: usize) -> anyhow::Result<Pair> {
+fn open_pair(plan: &TripPlan<'_>, index: usize) -> anyhow::Result<Box<dyn RoundTrip>> {
+    match plan.protocol {
+        Protocol::Beanstalk => Ok(Box::new(open_beanstalk_pair(plan, index)?)),
+        Protocol::Gearman => Ok(Box::new(GearmanPair::open(plan.address, index, plan.body_bytes)?)),
+        Protocol::Redis => anyhow::bail!("trip speaks beanstalk or gearman"),
+    }
+}
+
+fn open_beanstalk_pair(plan: &TripPlan<'_>, index: usize) -> anyhow::Result<Pair> {
     let tube = format!("bench-trip-{index}");
     let mut producer = Client::connect(plan.address)?;
     producer.enter(&tube)?;
@@ -91,13 +108,12 @@ fn open_pair(plan: &TripPlan<'_>, index: usize) -> anyhow::Result<Pair> {
     let mut consumer = Client::connect(plan.address)?;
     consumer.enter(&tube)?;
     consumer.send(b"reserve\r\n")?;
-    Ok(Pair { producer, consumer })
+    Ok(Pair { producer, consumer, request: put_request(plan.body_bytes) })
 }
 
-impl Pair {
-    /// One put; returns when the consumer had the job. Leaves the consumer waiting for the next one.
-    fn trip(&mut self, request: &[u8]) -> anyhow::Result<Instant> {
-        self.producer.send(request)?;
+impl RoundTrip for Pair {
+    fn trip(&mut self) -> anyhow::Result<Instant> {
+        self.producer.send(&self.request)?;
         let job = self.consumer.reserved()?;
         let arrived = Instant::now();
         let job = job.ok_or_else(|| anyhow::anyhow!("a reserve without a timeout timed out"))?;

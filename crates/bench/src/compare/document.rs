@@ -117,6 +117,7 @@ fn notes(comparison: &Comparison) -> Vec<String> {
             "This was a quick run: few rounds, short measurements, small backlogs.".to_owned(),
         );
     }
+    notes.extend(comparison.left_out.clone());
     if comparison.server_cpu == comparison.generator_cpu {
         notes.push(
             "Servers and generator shared one processor: the generator measures itself, too."
@@ -212,6 +213,9 @@ fn method(comparison: &Comparison) -> String {
            memory from the resident size in `smaps_rollup`.\n\
          - \"append + fdatasync\" is a loop in this program: append 100 bytes to a growing file, sync, again.\n\
          - Latency: one put at a time, 1,000 a second, to a consumer that already waits in `reserve`.\n\
+         - Gearman: submits are `SUBMIT_JOB_BG` without a unique key, takes are `GRAB_JOB` and `WORK_COMPLETE` with\n  \
+           {backlog} jobs queued at the start and no warm-up. A foreground job goes to a worker that was asleep;\n  \
+           1,000 a second, one at a time. {idle} sleeping workers.\n\
          - Timers: {timers} delays of 1 s, {timers} ttr of 2 s on connections that stay silent, {timers} timeouts\n  \
            of 1 s, all at once; \"busy\" adds 20,000 puts a second. What never comes counts as 5 s late.\n\
          - Memory: {memory_jobs} jobs, deleted in random order, memory read 3 s later; {idle} connections that\n  \
@@ -226,6 +230,7 @@ fn method(comparison: &Comparison) -> String {
         seconds = sizes.duration.as_secs_f64(),
         fill_seconds = 2.0 * (sizes.duration + sizes.warm_up).as_secs_f64(),
         fill = sizes.fill_jobs,
+        backlog = sizes.backlog_jobs,
         timers = sizes.timers,
         memory_jobs = sizes.memory_jobs,
         idle = sizes.idle_connections,
@@ -286,6 +291,7 @@ mod tests {
             versions: vec!["beanstalkd 1.12".to_owned()],
             rounds: 5,
             quick: false,
+            left_out: None,
             server_cpu: 0,
             generator_cpu: 1,
             command: "lineshaft bench compare".to_owned(),

@@ -9,8 +9,8 @@ use tempfile::TempDir;
 
 use super::server::{Programs, Server};
 use super::work::{Cell, Metric, Peer, Sample, Shape, Work};
-use super::{bare_sync, lateness, memory, restart};
-use crate::args::CompareArgs;
+use super::{bare_sync, gearman, lateness, memory, restart};
+use crate::args::{CompareArgs, Protocol};
 use crate::driver::{Beanstalk, Driver, Redis};
 use crate::load::{self, LoadPlan, LoadReport};
 use crate::meter::Meter;
@@ -19,7 +19,7 @@ use crate::process;
 use crate::trip::{self, TripPlan};
 
 /// Bytes in a body, unless a measurement says otherwise.
-const BODY_BYTES: usize = 100;
+pub(super) const BODY_BYTES: usize = 100;
 /// List of the redis measurements.
 const LIST: &str = "bench";
 /// Upper bound of a run that ends by a count.
@@ -33,6 +33,8 @@ pub(super) struct Sizes {
     pub(super) trip: Duration,
     /// Most jobs that are put for a take measurement; filling ends earlier when it takes long.
     pub(super) fill_jobs: u64,
+    /// Jobs that are queued before Gearman's workers begin to take.
+    pub(super) backlog_jobs: u64,
     pub(super) memory_jobs: u64,
     pub(super) restart_jobs: u64,
     pub(super) idle_connections: usize,
@@ -49,6 +51,7 @@ impl Sizes {
             warm_up: duration.mul_f64(0.3),
             trip: duration.mul_f64(2.0),
             fill_jobs: 3_000_000,
+            backlog_jobs: 400_000,
             memory_jobs: 1_000_000,
             restart_jobs: 1_000_000,
             // A server needs some files for itself.
@@ -69,6 +72,7 @@ impl Sizes {
             warm_up: duration.mul_f64(0.1),
             trip: duration.mul_f64(0.5),
             fill_jobs: 500_000,
+            backlog_jobs: 100_000,
             memory_jobs: 200_000,
             restart_jobs: 200_000,
             idle_connections: 3_000.min(full.idle_connections),
@@ -132,10 +136,14 @@ impl Lab {
                 self.make_queues(queues, server)?;
                 self.take(cell.peer, shape, server)
             }
-            Work::Trip => self.trip(server),
+            Work::Trip => self.trip(Protocol::Beanstalk, server),
+            Work::Foreground => self.trip(Protocol::Gearman, server),
+            Work::Submit(shape) => gearman::submit(self, shape, server),
+            Work::Grab(shape) => gearman::grab(self, shape, server),
             Work::Lateness { busy } => lateness::run(self, server, busy),
             Work::JobMemory => memory::jobs(self, server),
             Work::IdleConnections => memory::idle_connections(self, server),
+            Work::IdleWorkers => memory::idle_workers(self, server),
             Work::Restart | Work::BareSync => {
                 unreachable!("measured without a server of this kind")
             }
@@ -148,7 +156,7 @@ impl Lab {
             Peer::Redis => drivers(connections, Redis::pushes(LIST, BODY_BYTES), Redis::new),
             _ => put_drivers("default", connections, BODY_BYTES),
         };
-        self.throughput(server, drivers, shape)
+        self.throughput(server, drivers, shape, self.sizes.warm_up)
     }
 
     fn take(&self, peer: Peer, shape: Shape, server: &Server) -> anyhow::Result<Sample> {
@@ -164,7 +172,7 @@ impl Lab {
         let whole = self.sizes.duration + self.sizes.warm_up;
         let bounds = Bounds { duration: whole * 2, ..Bounds::exactly(self.sizes.fill_jobs) };
         self.load(server, puts, 32, bounds)?;
-        self.throughput(server, takes, shape)
+        self.throughput(server, takes, shape, self.sizes.warm_up)
     }
 
     fn put_with_use(&self, shape: Shape, queues: u32, server: &Server) -> anyhow::Result<Sample> {
@@ -174,6 +182,7 @@ impl Lab {
             server,
             drivers(shape.connections as usize, script, Beanstalk::script),
             shape,
+            self.sizes.warm_up,
         )
     }
 
@@ -189,15 +198,17 @@ impl Lab {
         Ok(())
     }
 
-    fn throughput(
+    /// Loads a server for the usual time, after `warm_up`.
+    pub(super) fn throughput(
         &self,
         server: &Server,
         drivers: Vec<Box<dyn Driver>>,
         shape: Shape,
+        warm_up: Duration,
     ) -> anyhow::Result<Sample> {
         // A server that syncs each write needs seconds to answer 500 connections once: measure it twice round.
         let least = 2 * u64::from(shape.connections) * u64::from(shape.depth);
-        let Sizes { duration, warm_up, .. } = self.sizes;
+        let duration = self.sizes.duration;
         let bounds = Bounds { count: None, duration, least, warm_up };
         let (start, before) = (Instant::now(), self.foreign_time(server)?);
         let report = self.load(server, drivers, shape.depth as usize, bounds)?;
@@ -225,9 +236,10 @@ impl Lab {
         Ok(busy.saturating_sub(process::cpu_time(server.pid())?))
     }
 
-    fn trip(&self, server: &Server) -> anyhow::Result<Sample> {
+    fn trip(&self, protocol: Protocol, server: &Server) -> anyhow::Result<Sample> {
         let report = trip::run(&TripPlan {
             address: server.address,
+            protocol,
             pairs: 1,
             rate: Some(1000.0),
             duration: self.sizes.trip,

@@ -7,7 +7,8 @@ use super::lab::{Bounds, Lab};
 use super::server::Server;
 use super::work::{Metric, Sample};
 use crate::driver::{Beanstalk, Cursor, Driver, IdSink};
-use crate::{idle, interrupt, process};
+use crate::idle::{self, Greeting};
+use crate::{interrupt, process};
 
 const CONNECTIONS: usize = 50;
 const BODY_BYTES: usize = 100;
@@ -75,9 +76,18 @@ fn shuffle(ids: &mut [u64]) {
 
 /// Memory of connections that do nothing.
 pub(super) fn idle_connections(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
+    per_connection(lab, server, &Greeting::beanstalk())
+}
+
+/// Memory of Gearman workers that sleep.
+pub(super) fn idle_workers(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
+    per_connection(lab, server, &Greeting::gearman_worker())
+}
+
+fn per_connection(lab: &Lab, server: &Server, greeting: &Greeting) -> anyhow::Result<Sample> {
+    let (address, pid) = (server.address, Some(server.pid()));
     let connections = lab.sizes.idle_connections;
-    let report =
-        idle::run(server.address, connections, Some(server.pid()), Duration::ZERO, lab.meter())?;
+    let report = idle::run(address, greeting, connections, pid, Duration::ZERO, lab.meter())?;
     let bytes = report.bytes_per_connection.expect("the process number was given");
     Ok(Sample::from([(Metric::BytesPerConnection, bytes)]))
 }

@@ -5,6 +5,7 @@
 
 mod bare_sync;
 mod document;
+mod gearman;
 mod lab;
 mod lateness;
 mod memory;
@@ -33,8 +34,9 @@ const QUICK_ROUNDS: u32 = 3;
 
 /// `bench compare`.
 pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<()> {
-    let rows = selected(&args.rows)?;
+    let mut rows = selected(&args.rows)?;
     let programs = programs(args)?;
+    let left_out = gearman::without_missing(&mut rows, &programs.gearmand);
     let versions = versions(&programs);
     let scratch = args.scratch.clone().unwrap_or_else(std::env::temp_dir);
     let machine = Machine::here(&scratch);
@@ -49,6 +51,7 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<()> {
         versions,
         rounds,
         quick: args.quick,
+        left_out,
         server_cpu: programs.server_cpu,
         generator_cpu: programs.generator_cpu,
         command: command_line(),
@@ -109,6 +112,7 @@ fn programs(args: &CompareArgs) -> anyhow::Result<Programs> {
     Ok(Programs {
         lineshaft,
         beanstalkd: args.beanstalkd.clone(),
+        gearmand: args.gearmand.clone(),
         redis_server: args.redis_server.clone(),
         server_cpu,
         generator_cpu: args.generator_cpu.unwrap_or(other),
@@ -119,6 +123,7 @@ fn versions(programs: &Programs) -> Vec<String> {
     let known = [
         Programs::version(&programs.lineshaft, "--version"),
         Programs::version(&programs.beanstalkd, "-v"),
+        Programs::version(&programs.gearmand, "--version"),
         Programs::version(&programs.redis_server, "--version"),
     ];
     known.into_iter().flatten().collect()

@@ -155,6 +155,8 @@ pub(super) struct Comparison {
     pub(super) versions: Vec<String>,
     pub(super) rounds: u32,
     pub(super) quick: bool,
+    /// Which rows were left out, and why; empty when none were.
+    pub(super) left_out: Option<String>,
     pub(super) server_cpu: usize,
     pub(super) generator_cpu: usize,
     /// The command line that was run.

@@ -2,6 +2,7 @@
 //!
 //! A *floor* is what must not be undercut, a *reach* is where the project wants to be.
 
+use super::gearman;
 use super::work::{Cell, Metric, Peer, Shape, Work};
 
 /// Queues of the rows that ask what many queues cost.
@@ -114,6 +115,7 @@ fn divide(value: f64, by: f64) -> Option<f64> {
 pub(super) fn all() -> Vec<Row> {
     let mut rows = throughput();
     rows.extend(many_queues());
+    rows.extend(gearman::rows());
     rows.extend(latency());
     rows.extend(memory());
     rows.push(row(
@@ -241,12 +243,13 @@ fn memory() -> Vec<Row> {
     ]
 }
 
-fn rate(id: &'static str, work: Work, ours: Peer, theirs: Peer, goal: Goal) -> Row {
+/// A row about operations a second, the same work on both.
+pub(super) fn rate(id: &'static str, work: Work, ours: Peer, theirs: Peer, goal: Goal) -> Row {
     let theirs = Some(cell(theirs, work));
     row(id, &work.to_string(), Metric::OperationsPerSecond, cell(ours, work), theirs, goal)
 }
 
-fn row(
+pub(super) fn row(
     id: &'static str,
     what: &str,
     metric: Metric,
@@ -257,11 +260,11 @@ fn row(
     Row { id, what: what.to_owned(), metric, ours, theirs, goal }
 }
 
-fn cell(peer: Peer, work: Work) -> Cell {
+pub(super) fn cell(peer: Peer, work: Work) -> Cell {
     Cell { work, peer }
 }
 
-fn shape(connections: u32, depth: u32) -> Shape {
+pub(super) fn shape(connections: u32, depth: u32) -> Shape {
     Shape { connections, depth }
 }
 

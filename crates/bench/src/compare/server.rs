@@ -19,6 +19,7 @@ const START_MAX: Duration = Duration::from_mins(1);
 pub(super) struct Programs {
     pub(super) lineshaft: PathBuf,
     pub(super) beanstalkd: PathBuf,
+    pub(super) gearmand: PathBuf,
     pub(super) redis_server: PathBuf,
     pub(super) server_cpu: usize,
     pub(super) generator_cpu: usize,
@@ -99,24 +100,35 @@ impl Programs {
     fn command(&self, peer: Peer, address: SocketAddr, data: &Path) -> anyhow::Result<Command> {
         let port = address.port().to_string();
         let mut command = match peer {
-            Peer::Lineshaft | Peer::LineshaftDurable => Command::new(&self.lineshaft),
+            Peer::Lineshaft
+            | Peer::LineshaftDurable
+            | Peer::LineshaftGearman
+            | Peer::LineshaftGearmanDurable => Command::new(&self.lineshaft),
             Peer::Beanstalkd | Peer::BeanstalkdLog | Peer::BeanstalkdEachWrite => {
                 Command::new(&self.beanstalkd)
             }
+            Peer::Gearmand | Peer::GearmandSqlite => Command::new(&self.gearmand),
             Peer::Redis => Command::new(&self.redis_server),
             Peer::Disk => anyhow::bail!("the disk is not a server"),
         };
+        let listen = match peer {
+            Peer::LineshaftGearman | Peer::LineshaftGearmanDurable => "--gearman",
+            _ => "--beanstalk",
+        };
         match peer {
-            Peer::Lineshaft => {
-                command
-                    .args(["serve", "--memory", "--only", "--beanstalk"])
-                    .arg(address.to_string());
+            Peer::Lineshaft | Peer::LineshaftGearman => {
+                command.args(["serve", "--memory", "--only", listen]).arg(address.to_string());
             }
-            Peer::LineshaftDurable => {
+            Peer::LineshaftDurable | Peer::LineshaftGearmanDurable => {
                 command
-                    .args(["serve", "--sync", "always", "--only", "--beanstalk"])
+                    .args(["serve", "--sync", "always", "--only", listen])
                     .arg(address.to_string());
                 command.arg("--data").arg(data);
+            }
+            Peer::Gearmand => gearmand_arguments(&mut command, &port, data),
+            Peer::GearmandSqlite => {
+                gearmand_arguments(&mut command, &port, data);
+                command.args(["-q", "libsqlite3", "--libsqlite3-db"]).arg(data.join("jobs.db"));
             }
             Peer::Beanstalkd => {
                 command.args(["-l", "127.0.0.1", "-p", &port]);
@@ -149,9 +161,14 @@ impl Programs {
     pub(super) fn version(program: &Path, argument: &str) -> Option<String> {
         let output = Command::new(program).arg(argument).stdin(Stdio::null()).output().ok()?;
         let text = String::from_utf8_lossy(&output.stdout);
-        let line = text.lines().next()?.trim();
-        (output.status.success() && !line.is_empty()).then(|| line.to_owned())
+        // gearmand begins with an empty line.
+        let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
+        output.status.success().then(|| line.to_owned())
     }
+}
+
+fn gearmand_arguments(command: &mut Command, port: &str, data: &Path) {
+    command.args(["-p", port, "-L", "127.0.0.1", "-l", "none", "-P"]).arg(data.join("pid"));
 }
 
 /// An address of loopback that nobody listens on now.

@@ -12,12 +12,20 @@ pub(super) enum Peer {
     Lineshaft,
     /// Lineshaft that replies when a job is on stable storage.
     LineshaftDurable,
+    /// Lineshaft without a log, by its Gearman side.
+    LineshaftGearman,
+    /// Lineshaft that replies when a job is on stable storage, by its Gearman side.
+    LineshaftGearmanDurable,
     /// beanstalkd without a log.
     Beanstalkd,
     /// beanstalkd with its log, synced at most every 50 ms (its default).
     BeanstalkdLog,
     /// beanstalkd with its log, synced at every write.
     BeanstalkdEachWrite,
+    /// gearmand with its builtin queue, which keeps nothing.
+    Gearmand,
+    /// gearmand that keeps background jobs in a file of `SQLite`.
+    GearmandSqlite,
     /// redis-server without persistence.
     Redis,
     /// No server: the disk alone.
@@ -27,11 +35,13 @@ pub(super) enum Peer {
 impl fmt::Display for Peer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Peer::Lineshaft => "Lineshaft, memory",
-            Peer::LineshaftDurable => "Lineshaft, sync always",
+            Peer::Lineshaft | Peer::LineshaftGearman => "Lineshaft, memory",
+            Peer::LineshaftDurable | Peer::LineshaftGearmanDurable => "Lineshaft, sync always",
             Peer::Beanstalkd => "beanstalkd",
             Peer::BeanstalkdLog => "beanstalkd -b",
             Peer::BeanstalkdEachWrite => "beanstalkd -b -f 0",
+            Peer::Gearmand => "gearmand",
+            Peer::GearmandSqlite => "gearmand -q libsqlite3",
             Peer::Redis => "redis",
             Peer::Disk => "append + fdatasync",
         })
@@ -65,6 +75,14 @@ pub(super) enum Work {
     Lateness {
         busy: bool,
     },
+    /// Gearman: background jobs.
+    Submit(Shape),
+    /// Gearman: workers that grab and complete, from a queue that is long already.
+    Grab(Shape),
+    /// Gearman: a foreground job to its result.
+    Foreground,
+    /// Gearman: workers that sleep.
+    IdleWorkers,
     JobMemory,
     IdleConnections,
     Restart,
@@ -86,6 +104,10 @@ impl fmt::Display for Work {
             Work::Trip => formatter.write_str("put to waiting consumer"),
             Work::Lateness { busy: false } => formatter.write_str("timers, idle server"),
             Work::Lateness { busy: true } => formatter.write_str("timers, busy server"),
+            Work::Submit(shape) => write!(formatter, "background submit, {shape}"),
+            Work::Grab(shape) => write!(formatter, "grab + complete, {shape}, long queue"),
+            Work::Foreground => formatter.write_str("foreground job to its result"),
+            Work::IdleWorkers => formatter.write_str("sleeping workers"),
             Work::JobMemory => formatter.write_str("memory of jobs"),
             Work::IdleConnections => formatter.write_str("idle connections"),
             Work::Restart => formatter.write_str("restart"),

@@ -4,11 +4,14 @@
 //! A further protocol is one further file with one `impl Driver`.
 
 mod beanstalk;
+mod gearman;
+pub(crate) mod packets;
 mod redis;
 mod scanner;
 mod script;
 
 pub(crate) use beanstalk::{Beanstalk, IdSink};
+pub(crate) use gearman::Gearman;
 pub(crate) use redis::Redis;
 pub(crate) use script::{Cursor, Script};
 

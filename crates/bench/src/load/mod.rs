@@ -184,7 +184,10 @@ impl<'a> LoadLoop<'a> {
             }
             Phase::WarmUp | Phase::Drain => {}
         }
-        let idle = || self.connections.iter().all(|connection| connection.in_flight() == 0);
+        // What is still to be sent may be completions, which nothing answers.
+        let is_idle =
+            |connection: &Connection| connection.in_flight() == 0 && !connection.has_output();
+        let idle = || self.connections.iter().all(is_idle);
         Ok(self.phase == Phase::Drain && (now >= self.phase_end || idle()))
     }
 

@@ -1,0 +1,95 @@
+//! The rows of Gearman: what is expected beside gearmand, and the measurements that only Gearman has.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::lab::{BODY_BYTES, Bounds, Lab};
+use super::rows::{Goal, Row, cell, rate, row, shape};
+use super::server::Server;
+use super::work::{Metric, Peer, Sample, Shape, Work};
+use crate::modes::{submit_drivers, work_drivers};
+
+/// The function of all jobs.
+const FUNCTION: &str = "bench";
+
+/// Lineshaft's Gearman side against gearmand.
+pub(super) fn rows() -> Vec<Row> {
+    use Goal::RatioAtLeast as AtLeast;
+    use Peer::{Gearmand, GearmandSqlite, LineshaftGearman, LineshaftGearmanDurable};
+    let memory = |id, work, goal| rate(id, work, LineshaftGearman, Gearmand, goal);
+    let durable = |work, goal| rate("T12", work, LineshaftGearmanDurable, GearmandSqlite, goal);
+    let against = |id, what, metric, work, goal| {
+        row(id, what, metric, cell(LineshaftGearman, work), Some(cell(Gearmand, work)), goal)
+    };
+    let pipelined = shape(50, 32);
+    vec![
+        memory("T11", Work::Submit(shape(50, 1)), AtLeast(1.05, 1.25)),
+        memory("T11", Work::Submit(pipelined), AtLeast(1.5, 3.0)),
+        durable(Work::Submit(shape(1, 1)), AtLeast(3.0, 4.5)),
+        durable(Work::Submit(pipelined), AtLeast(100.0, 500.0)),
+        against(
+            "T13",
+            "foreground job to its result, quiet server, p50",
+            Metric::P50Micros,
+            Work::Foreground,
+            Goal::RatioAtMost(0.9, 0.6),
+        ),
+        memory("T14", Work::Grab(pipelined), AtLeast(20.0, 100.0)),
+        against(
+            "M6",
+            "per sleeping Gearman worker of 10 functions",
+            Metric::BytesPerConnection,
+            Work::IdleWorkers,
+            Goal::RatioAtMost(1.0, 0.5),
+        ),
+    ]
+}
+
+/// Leaves out the rows that need gearmand when its program is not there; says which.
+pub(super) fn without_missing(rows: &mut Vec<Row>, gearmand: &Path) -> Option<String> {
+    if gearmand.exists() {
+        return None;
+    }
+    let needs = |row: &Row| {
+        row.theirs
+            .is_some_and(|theirs| matches!(theirs.peer, Peer::Gearmand | Peer::GearmandSqlite))
+    };
+    let mut ids: Vec<&str> = rows.iter().filter(|row| needs(row)).map(|row| row.id).collect();
+    ids.dedup();
+    rows.retain(|row| !needs(row));
+    let program = gearmand.display();
+    (!ids.is_empty()).then(|| format!("Left out ({}): there is no {program}", ids.join(", ")))
+}
+
+/// Background submits.
+pub(super) fn submit(lab: &Lab, shape: Shape, server: &Server) -> anyhow::Result<Sample> {
+    let drivers = submit_drivers(FUNCTION, shape.connections as usize, BODY_BYTES);
+    lab.throughput(server, drivers, shape, lab.sizes.warm_up)
+}
+
+/// Workers that take from a queue which is already long.
+pub(super) fn grab(lab: &Lab, shape: Shape, server: &Server) -> anyhow::Result<Sample> {
+    let submits = submit_drivers(FUNCTION, 50, BODY_BYTES);
+    lab.load(server, submits, 32, Bounds::exactly(lab.sizes.backlog_jobs))?;
+    // Without a warm-up: a fast server would have emptied the queue before the measurement began.
+    let workers = work_drivers(FUNCTION, shape.connections as usize);
+    lab.throughput(server, workers, shape, Duration::ZERO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_gearmand_its_rows_are_left_out_and_named() {
+        let all = super::super::rows::all();
+        let mut kept = all.clone();
+        assert_eq!(without_missing(&mut kept, Path::new("/")), None);
+        assert_eq!(kept.len(), all.len());
+        let note = without_missing(&mut kept, Path::new("/nowhere/gearmand"));
+        let expected = "Left out (T11, T12, T13, T14, M6): there is no /nowhere/gearmand";
+        assert_eq!(note.as_deref(), Some(expected));
+        assert_eq!(kept.len(), all.len() - rows().len());
+        assert_eq!(without_missing(&mut kept, Path::new("/nowhere/gearmand")), None);
+    }
+}

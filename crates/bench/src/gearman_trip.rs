@@ -1,0 +1,126 @@
+//! Foreground round trip in Gearman: from a submit to its result, through a worker that was asleep.
+
+use std::io::{BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+
+use crate::driver::packets::{
+    HEADER_BYTES, append_request, first_argument, kind, kind_of, packet_bytes,
+};
+use crate::trip::RoundTrip;
+
+/// No reply that is waited for takes longer.
+const REPLY_MAX: Duration = Duration::from_mins(1);
+
+/// A client, and a worker that sleeps whenever no trip is under way.
+pub(crate) struct GearmanPair {
+    client: Connection,
+    worker: Connection,
+    submit: Vec<u8>,
+    body: Vec<u8>,
+}
+
+impl GearmanPair {
+    /// Connects both; they share the function `bench-trip-<index>`.
+    pub(crate) fn open(
+        address: SocketAddr,
+        index: usize,
+        body_bytes: usize,
+    ) -> anyhow::Result<Self> {
+        let function = format!("bench-trip-{index}");
+        let body = vec![b'x'; body_bytes];
+        let mut submit = Vec::new();
+        append_request(kind::SUBMIT_JOB, &[function.as_bytes(), b"", &body], &mut submit);
+        let client = Connection::open(address)?;
+        let mut worker = Connection::open(address)?;
+        worker.send(kind::CAN_DO, &[function.as_bytes()])?;
+        // Its jobs would be taken for those that are submitted here. Ours goes back when the connection ends.
+        worker.send(kind::GRAB_JOB, &[])?;
+        let reply = worker.receive()?;
+        anyhow::ensure!(
+            reply == kind::NO_JOB,
+            "the function {function} has jobs, and trip needs an empty one; take them with \
+             `lineshaft bench take --protocol gearman --queue {function}`"
+        );
+        worker.send(kind::PRE_SLEEP, &[])?;
+        Ok(Self { client, worker, submit, body })
+    }
+
+    /// Sleeps until there is a job; keeps its handle in the worker's body.
+    fn assigned(&mut self) -> anyhow::Result<()> {
+        loop {
+            self.worker.expect(kind::NOOP)?;
+            self.worker.send(kind::GRAB_JOB, &[])?;
+            match self.worker.receive()? {
+                kind::JOB_ASSIGN => return Ok(()),
+                // A server may wake a worker for nothing.
+                kind::NO_JOB => self.worker.send(kind::PRE_SLEEP, &[])?,
+                other => anyhow::bail!("a grab was answered by a packet of type {other}"),
+            }
+        }
+    }
+}
+
+impl RoundTrip for GearmanPair {
+    fn trip(&mut self) -> anyhow::Result<Instant> {
+        self.client.stream.get_mut().write_all(&self.submit)?;
+        self.assigned()?;
+        let handle = first_argument(&self.worker.body).to_vec();
+        self.worker.send(kind::WORK_COMPLETE, &[&handle, &self.body])?;
+        self.client.expect(kind::JOB_CREATED)?;
+        let created = self.client.body.clone();
+        self.client.expect(kind::WORK_COMPLETE)?;
+        let arrived = Instant::now();
+        anyhow::ensure!(created == handle, "somebody else submits to the functions of trip");
+        self.worker.send(kind::GRAB_JOB, &[])?;
+        self.worker.expect(kind::NO_JOB)?;
+        self.worker.send(kind::PRE_SLEEP, &[])?;
+        Ok(arrived)
+    }
+}
+
+/// A blocking connection that reads one packet at a time.
+struct Connection {
+    stream: BufReader<TcpStream>,
+    /// Arguments of the packet that was read last.
+    body: Vec<u8>,
+}
+
+impl Connection {
+    fn open(address: SocketAddr) -> anyhow::Result<Self> {
+        let stream =
+            TcpStream::connect(address).with_context(|| format!("cannot connect to {address}"))?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(REPLY_MAX))?;
+        Ok(Self { stream: BufReader::with_capacity(1024, stream), body: Vec::new() })
+    }
+
+    fn send(&mut self, kind: u32, arguments: &[&[u8]]) -> anyhow::Result<()> {
+        let mut request = Vec::new();
+        append_request(kind, arguments, &mut request);
+        Ok(self.stream.get_mut().write_all(&request)?)
+    }
+
+    /// Reads a packet; says of which kind it is.
+    fn receive(&mut self) -> anyhow::Result<u32> {
+        let mut header = [0; HEADER_BYTES];
+        self.stream.read_exact(&mut header).context("no reply")?;
+        let length = packet_bytes(&header)?.expect("the header is complete");
+        self.body.resize(length - HEADER_BYTES, 0);
+        self.stream.read_exact(&mut self.body).context("no end of a reply")?;
+        Ok(kind_of(&header))
+    }
+
+    /// Reads a packet that must be of this kind.
+    fn expect(&mut self, kind: u32) -> anyhow::Result<()> {
+        let received = self.receive()?;
+        anyhow::ensure!(
+            received == kind,
+            "expected a packet of type {kind}, got {received}: {}",
+            String::from_utf8_lossy(&self.body)
+        );
+        Ok(())
+    }
+}
