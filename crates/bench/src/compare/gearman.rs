@@ -29,7 +29,7 @@ pub(super) fn rows() -> Vec<Row> {
         durable(Work::Submit(pipelined), AtLeast(100.0, 500.0)),
         against(
             "T13",
-            "foreground job to its result, quiet server, p50",
+            "foreground job to its result, one after the other, p50",
             Metric::P50Micros,
             Work::Foreground,
             Goal::RatioAtMost(0.9, 0.6),

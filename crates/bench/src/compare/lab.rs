@@ -136,8 +136,9 @@ impl Lab {
                 self.make_queues(queues, server)?;
                 self.take(cell.peer, shape, server)
             }
-            Work::Trip => self.trip(Protocol::Beanstalk, server),
-            Work::Foreground => self.trip(Protocol::Gearman, server),
+            Work::Trip => self.trip(Protocol::Beanstalk, Some(1000.0), server),
+            // Only its middle is judged, and a backlog after a stall must not become the middle.
+            Work::Foreground => self.trip(Protocol::Gearman, None, server),
             Work::Submit(shape) => gearman::submit(self, shape, server),
             Work::Grab(shape) => gearman::grab(self, shape, server),
             Work::Lateness { busy } => lateness::run(self, server, busy),
@@ -236,12 +237,17 @@ impl Lab {
         Ok(busy.saturating_sub(process::cpu_time(server.pid())?))
     }
 
-    fn trip(&self, protocol: Protocol, server: &Server) -> anyhow::Result<Sample> {
+    fn trip(
+        &self,
+        protocol: Protocol,
+        rate: Option<f64>,
+        server: &Server,
+    ) -> anyhow::Result<Sample> {
         let report = trip::run(&TripPlan {
             address: server.address,
             protocol,
             pairs: 1,
-            rate: Some(1000.0),
+            rate,
             duration: self.sizes.trip,
             body_bytes: BODY_BYTES,
             meter: &self.meter,
