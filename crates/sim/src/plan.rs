@@ -126,7 +126,7 @@ impl Weights {
             wait: *rng.pick(&[20, 60]),
             half_close: *rng.pick(&[0, 4]),
             disconnect: *rng.pick(&[1, 6]),
-            commit: log * *rng.pick(&[10, 40, 150]),
+            commit: log * *rng.pick(&[2, 10, 40, 150]),
             prepare: log * *rng.pick(&[5, 30]),
             reclaim: log * *rng.pick(&[0, 20, 100]),
             kill,

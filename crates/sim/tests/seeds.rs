@@ -5,10 +5,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use lineshaft_sim::{Options, Sabotage, run, run_many};
 
 /// Seeds that are the same on every machine.
-const FIXED_SEEDS: u64 = 6000;
+const FIXED_SEEDS: u64 = 10_000;
 
 /// Seeds that nobody has seen before.
-const FRESH_SEEDS: u64 = 2000;
+const FRESH_SEEDS: u64 = 4000;
 
 /// Runs within which each kind of sabotage must be noticed.
 const SABOTAGED_SEEDS: u64 = 300;
