@@ -124,6 +124,22 @@ impl World {
         Ok(())
     }
 
+    /// Events of this turn reach their sessions before it ends, as far as they are for this
+    /// mailbox; older ones first.
+    pub(crate) fn deliver_events_of_turn(
+        &mut self,
+        mailbox: usize,
+        turn: &mut Turn<'_>,
+    ) -> Checked {
+        let mut events = Vec::new();
+        turn.take_events(mailbox, &mut events);
+        self.process.events[mailbox].extend(events);
+        while !self.process.events[mailbox].is_empty() {
+            self.deliver_event(mailbox, turn)?;
+        }
+        Ok(())
+    }
+
     /// The oldest event in a mailbox reaches its session.
     pub(crate) fn deliver_event(&mut self, mailbox: usize, turn: &mut Turn<'_>) -> Checked {
         let Some((id, event)) = self.process.events[mailbox].pop_front() else { return Ok(()) };

@@ -3,7 +3,7 @@
 use crate::Checked;
 use crate::storage::Death;
 use crate::workload::Client;
-use crate::world::World;
+use crate::world::{MAILBOXES, World};
 
 /// Every so many steps everything is compared.
 const STEPS_BETWEEN_DEEP_CHECKS: u64 = 64;
@@ -96,7 +96,7 @@ impl World {
             Step::Deliver => self.deliver_to_some()?,
             Step::Event => {
                 if self.has_events() {
-                    let mailbox = self.rng.index(2);
+                    let mailbox = self.rng.index(MAILBOXES);
                     self.with_turn(|world, turn| world.deliver_event(mailbox, turn))?;
                 }
             }
@@ -162,6 +162,10 @@ impl World {
                 let index = world.rng.index(world.links.len());
                 let max = *world.rng.pick(&[1, 2, 10, 100, 5000, READ_BYTES_MAX, READ_BYTES_MAX]);
                 world.deliver(index, max, turn)?;
+            }
+            if world.rng.one_in(3) {
+                let mailbox = world.rng.index(MAILBOXES);
+                world.deliver_events_of_turn(mailbox, turn)?;
             }
             Ok(())
         })
