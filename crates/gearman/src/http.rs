@@ -183,7 +183,7 @@ impl HttpSession {
         self.end(turn);
     }
 
-    /// COMPAT(gearmand): an error is an answer like any other, with its code for a handle.
+    /// As the original does it: an error is an answer like any other, with its code for a handle.
     fn refuse(
         &mut self,
         method: Method,
@@ -202,7 +202,7 @@ impl HttpSession {
         head.extend_from_slice(handle);
         let line = match method {
             Method::Post | Method::Get => format!("\r\nX-Gearman-Command: {command}"),
-            // COMPAT(gearmand): it does not say how the job ended.
+            // As in the original, it does not say how the job ended.
             Method::Head => String::new(),
         };
         let version = &self.server.options.version;

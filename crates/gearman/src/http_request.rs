@@ -74,7 +74,7 @@ impl Request {
         let mut request = Self {
             method,
             function: path[slashes..].to_vec(),
-            // COMPAT(gearmand): the workload is the key unless another one is given.
+            // As in the original, the workload is the key unless another one is given.
             unique: b"-".to_vec(),
             priority: NORMAL,
             background: false,

@@ -66,12 +66,13 @@ pub(crate) enum Command {
 }
 
 /// The long names of [`ServeArguments`].
-const SERVE_OPTIONS: [&str; 9] = [
+const SERVE_OPTIONS: [&str; 10] = [
     "data",
     "memory",
     "sync",
     "beanstalk",
     "gearman",
+    "gearman-http",
     "only",
     "max-job-size",
     "io-threads",
@@ -142,6 +143,9 @@ pub(crate) struct ServeArguments {
     /// Where Gearman clients and workers connect: HOST:PORT, unix:PATH or off; may be repeated
     #[arg(long, value_name = "ADDRESS")]
     pub gearman: Vec<String>,
+    /// Where HTTP requests submit Gearman jobs: HOST:PORT, unix:PATH or off; may be repeated
+    #[arg(long, value_name = "ADDRESS")]
+    pub gearman_http: Vec<String>,
     /// Switch off every listener that is not named by a flag
     #[arg(long)]
     pub only: bool,

@@ -58,6 +58,8 @@ pub struct Listen {
     pub beanstalk: Vec<Address>,
     /// The Gearman protocol.
     pub gearman: Vec<Address>,
+    /// Gearman's jobs over HTTP.
+    pub gearman_http: Vec<Address>,
 }
 
 impl Listen {
@@ -66,6 +68,7 @@ impl Listen {
         match protocol {
             Protocol::Beanstalk => &self.beanstalk,
             Protocol::Gearman => &self.gearman,
+            Protocol::GearmanHttp => &self.gearman_http,
         }
     }
 
@@ -149,6 +152,7 @@ impl Default for Config {
             listen: Listen {
                 beanstalk: vec![Address::Tcp { host: "127.0.0.1".to_owned(), port: 11300 }],
                 gearman: vec![Address::Tcp { host: "127.0.0.1".to_owned(), port: 4730 }],
+                gearman_http: Vec::new(),
             },
             limits: Limits {
                 connections: None,

@@ -15,17 +15,20 @@ pub enum Protocol {
     Beanstalk,
     /// That of gearmand.
     Gearman,
+    /// Gearman's jobs, one for each HTTP request.
+    GearmanHttp,
 }
 
 impl Protocol {
     /// All of them, in the order in which they are shown.
-    pub const ALL: [Protocol; 2] = [Protocol::Beanstalk, Protocol::Gearman];
+    pub const ALL: [Protocol; 3] = [Protocol::Beanstalk, Protocol::Gearman, Protocol::GearmanHttp];
 
     /// Its name, as in flags and keys.
     pub fn name(self) -> &'static str {
         match self {
             Protocol::Beanstalk => "beanstalk",
             Protocol::Gearman => "gearman",
+            Protocol::GearmanHttp => "gearman_http",
         }
     }
 
@@ -34,6 +37,7 @@ impl Protocol {
         match self {
             Protocol::Beanstalk => open_beanstalk(config, started),
             Protocol::Gearman => open_gearman(config),
+            Protocol::GearmanHttp => open_gearman_http(config),
         }
     }
 }
@@ -53,6 +57,15 @@ fn open_gearman(config: &Config) -> Arc<Open> {
     let server = gearman::Server::new(process::gearman_options(config));
     Arc::new(move |peer, turn, mailbox| {
         let session = gearman::Session::new(server.clone(), &shown(peer), turn, mailbox);
+        (session.id(), Box::new(session))
+    })
+}
+
+/// Its connections are in no list of workers, so it needs no more of the others than their options.
+fn open_gearman_http(config: &Config) -> Arc<Open> {
+    let server = gearman::Server::new(process::gearman_options(config));
+    Arc::new(move |_peer, turn, mailbox| {
+        let session = gearman::HttpSession::new(server.clone(), turn, mailbox);
         (session.id(), Box::new(session))
     })
 }

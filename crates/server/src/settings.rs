@@ -37,7 +37,7 @@ impl std::fmt::Debug for Setting {
 }
 
 /// All keys, in the order in which they are shown.
-pub(crate) static SETTINGS: [Setting; 19] = [
+pub(crate) static SETTINGS: [Setting; 20] = [
     Setting {
         key: "io_threads",
         many: false,
@@ -91,6 +91,13 @@ pub(crate) static SETTINGS: [Setting; 19] = [
         live: false,
         set: |config, value| assign(&mut config.listen.gearman, address::parse_list(value)),
         show: |config| show_addresses(&config.listen.gearman),
+    },
+    Setting {
+        key: "listen.gearman_http",
+        many: true,
+        live: false,
+        set: |config, value| assign(&mut config.listen.gearman_http, address::parse_list(value)),
+        show: |config| show_addresses(&config.listen.gearman_http),
     },
     Setting {
         key: "limits.connections",

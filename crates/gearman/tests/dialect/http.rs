@@ -199,9 +199,9 @@ fn a_client_that_leaves_ends_the_job_that_nobody_else_waits_for() {
         );
         for client in [client, other] {
             if half {
-                world.half_close(client)
+                world.half_close(client);
             } else {
-                world.close(client)
+                world.close(client);
             }
             expect_answer(&mut world, client, "");
         }

@@ -32,7 +32,10 @@ use super::user::become_user;
 
 const LOG_FILE_DEFAULT: &str = "/var/log/gearmand.log";
 const PORT_DEFAULT: &str = "4730";
+const HTTP_PORT_DEFAULT: &str = "8080";
 const PORT_VARIABLE: &str = "GEARMAND_PORT";
+/// What an address begins with that is a unix socket; ours.
+const UNIX: &str = "unix:";
 const THREADS_MAX: usize = 64;
 /// How often an address that is in use is tried, once a second: a predecessor may be about to end.
 const BIND_ATTEMPTS: u32 = 20;
@@ -128,8 +131,7 @@ fn refuse_what_is_missing(options: &Options) -> Result<(), String> {
         return Err("--ssl is not built yet, and without it nothing would be encrypted".to_owned());
     }
     match options.protocol.as_deref() {
-        None => Ok(()),
-        Some("http") => Err("-r http is not built yet".to_owned()),
+        None | Some("http") => Ok(()),
         Some(other) => Err(format!("Unknown protocol module : {other}")),
     }
 }
@@ -193,23 +195,35 @@ fn log_output(options: &Options) -> Output {
 }
 
 fn listen(options: &Options) -> Result<Vec<Bound>, Failure> {
-    let inherited = server::inherited(Protocol::Gearman)?;
-    if !inherited.is_empty() {
-        return Ok(inherited);
+    let mut listeners = server::inherited(Protocol::Gearman)?;
+    if listeners.is_empty() {
+        let from_environment = std::env::var(PORT_VARIABLE).ok();
+        let port = options.port.as_deref().or(from_environment.as_deref()).unwrap_or(PORT_DEFAULT);
+        listeners = bind(options, Protocol::Gearman, port)?;
     }
-    let from_environment = std::env::var(PORT_VARIABLE).ok();
-    let port = options.port.as_deref().or(from_environment.as_deref()).unwrap_or(PORT_DEFAULT);
+    let has_http = listeners.iter().any(|bound| bound.protocol == Protocol::GearmanHttp);
+    if options.protocol.is_some() && !has_http {
+        if options.listen.as_ref().is_some_and(|host| host.starts_with(UNIX)) {
+            return Err("-r http needs a port, and -L names a unix socket".to_owned().into());
+        }
+        let port = options.http_port.as_deref().unwrap_or(HTTP_PORT_DEFAULT);
+        listeners.extend(bind(options, Protocol::GearmanHttp, port)?);
+    }
+    Ok(listeners)
+}
+
+fn bind(options: &Options, protocol: Protocol, port: &str) -> Result<Vec<Bound>, Failure> {
     let port = parse_port(port)
         .map_err(|PortError| format!("cannot listen: `{port}` is neither a port nor a service"))?;
     let socket_options = socket_options(options);
     let bind = || match &options.listen {
-        None => server::bind_all_addresses(Protocol::Gearman, port, &socket_options),
+        None => server::bind_all_addresses(protocol, port, &socket_options),
         Some(host) => {
-            let address = match host.strip_prefix("unix:") {
+            let address = match host.strip_prefix(UNIX) {
                 Some(path) => Address::Unix(path.into()),
                 None => Address::Tcp { host: host.clone(), port },
             };
-            server::bind(Protocol::Gearman, &address, &socket_options)
+            server::bind(protocol, &address, &socket_options)
         }
     };
     for _ in 1..BIND_ATTEMPTS {
@@ -241,8 +255,9 @@ fn socket_options(options: &Options) -> SocketOptions {
 }
 
 fn announce(options: &Options, started: &Started<'_>) {
-    let addresses: Vec<String> =
-        started.addresses(Protocol::Gearman).map(Address::to_string).collect();
+    let addresses = |protocol| started.addresses(protocol).map(Address::to_string);
+    let http = addresses(Protocol::GearmanHttp).map(|address| format!("http://{address}"));
+    let addresses: Vec<String> = addresses(Protocol::Gearman).chain(http).collect();
     let data = &started.config.data;
     let kept = match data.sync {
         Durability::Memory => "in memory".to_owned(),

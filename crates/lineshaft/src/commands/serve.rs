@@ -51,6 +51,7 @@ fn sources(arguments: ServeArguments) -> Sources {
         sync,
         beanstalk,
         gearman,
+        gearman_http,
         only,
         max_job_size,
         io_threads,
@@ -64,6 +65,7 @@ fn sources(arguments: ServeArguments) -> Sources {
         ("--sync", "data.sync", sync.map(|value| vec![value])),
         ("--beanstalk", "listen.beanstalk", named(beanstalk)),
         ("--gearman", "listen.gearman", named(gearman)),
+        ("--gearman-http", "listen.gearman_http", named(gearman_http)),
         ("--max-job-size", "limits.beanstalk_job_size", max_job_size.map(|value| vec![value])),
         ("--io-threads", "io_threads", io_threads.map(|value| vec![value])),
     ];
@@ -91,8 +93,8 @@ fn announce(started: &Started<'_>) {
         );
     }
     if config.log.format == LogFormat::Json {
-        let (beanstalk, gearman) = (addresses(Protocol::Beanstalk), addresses(Protocol::Gearman));
-        tracing::info!(beanstalk, gearman, data, jobs, "ready");
+        let [beanstalk, gearman, gearman_http] = Protocol::ALL.map(addresses);
+        tracing::info!(beanstalk, gearman, gearman_http, data, jobs, "ready");
         return;
     }
     let mut text = format!("lineshaft {} is ready\n", env!("CARGO_PKG_VERSION"));

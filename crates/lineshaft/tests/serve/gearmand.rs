@@ -60,7 +60,10 @@ fn arguments_are_checked_with_the_originals_exit_codes() {
         (&["--verbose", "loud"], "gearmand: Invalid value for --verbose supplied\n"),
         (&["--config-file", "none"], "gearmand: Could not open configuration file.\n"),
         (&["-r", "bogus"], "gearmand: Unknown protocol module : bogus\n"),
-        (&["-r", "http"], "gearmand: -r http is not built yet\n"),
+        (
+            &["-r", "http", "-L", "unix:s", "-l", "log"],
+            "gearmand: -r http needs a port, and -L names a unix socket\n",
+        ),
         (
             &["--ssl"],
             "gearmand: --ssl is not built yet, and without it nothing would be encrypted\n",

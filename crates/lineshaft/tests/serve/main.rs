@@ -7,6 +7,7 @@ mod configuration;
 mod exit_codes;
 mod gearman;
 mod gearmand;
+mod http;
 mod manager;
 mod packet;
 mod running;
