@@ -202,9 +202,13 @@ impl Log {
         }
         open.time_ms = open.time_ms.max(now_ms);
         let mut appended = 0;
+        // What a copy leaves unused at the end of a segment is no client's: reclaim would pay itself.
+        let client_bytes = open.client_bytes;
         cursor.starved_at = None;
         for candidate in &slice.candidates {
-            match self.copy_entry(&mut open, slice, candidate, owner) {
+            let copied = self.copy_entry(&mut open, slice, candidate, owner);
+            open.client_bytes = client_bytes;
+            match copied {
                 Ok(Some(bytes)) => appended += bytes,
                 // What was copied so far will be found dead when the slice is read again.
                 Ok(None) => {
@@ -225,6 +229,7 @@ impl Log {
                 return Err(damaged(slice.segment, slice.next.offset, "live jobs were not found"));
             }
             appended += self.give_up(&mut open, slice.segment);
+            open.client_bytes = client_bytes;
         }
         drop(open);
         self.wake();
