@@ -14,7 +14,7 @@ use clap::Parser;
 
 use cli::{Cli, Command, ServeArguments};
 
-/// The system's allocator keeps most of what a backlog took; this one gives it back.
+/// Gives back what a backlog took, by a thread of its own.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
