@@ -1,0 +1,103 @@
+//! What all sessions of a process share: options, counters, and what only the owner can do.
+
+use std::sync::Arc;
+
+use broker::{Millis, Turn};
+
+use crate::counters::Counters;
+
+/// Largest item in bytes unless the options say otherwise.
+pub const ITEM_BYTES_MAX_DEFAULT: u32 = 64 << 20;
+
+/// What a server tells of itself, and how it behaves. What differs from queue to queue is a policy
+/// of the broker.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// As `VERSION` tells it. Its first number must not be 0: libmemcached refuses that.
+    pub version: String,
+    /// When the process started, in the broker's time.
+    pub started: Millis,
+    /// Largest item that a request may bring, in bytes; a larger one ends its connection. Also the
+    /// most that a thrift frame may hold.
+    pub item_bytes_max: u32,
+    /// A stricter status holds this much later, in milliseconds (`statusChangeGracePeriod`).
+    pub status_grace_ms: u64,
+    /// A connection is refused writes if more than so many are open when it comes.
+    pub refuse_writes_above: Option<u32>,
+    /// A connection is refused reads if more than so many are open when it comes.
+    pub refuse_reads_above: Option<u32>,
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        Self {
+            version: "2.4.1".to_owned(),
+            started: Millis(0),
+            item_bytes_max: ITEM_BYTES_MAX_DEFAULT,
+            status_grace_ms: 0,
+            refuse_writes_above: None,
+            refuse_reads_above: None,
+        }
+    }
+}
+
+/// What a client may ask for and only the owner of the process can do.
+pub trait Controls: Send + Sync + std::fmt::Debug {
+    /// Reads the policies anew, and sets them in this turn: the client is answered right after.
+    /// If they are wrong nothing changes, and the log of the server says why.
+    fn reload(&self, turn: &mut Turn<'_>);
+
+    /// The server is to stop, 100 ms from now. Returns at once.
+    fn shut_down(&self);
+}
+
+/// What all sessions of a process share, over all of Kestrel's ports.
+#[derive(Debug)]
+pub struct Server {
+    pub(crate) options: ServerOptions,
+    pub(crate) controls: Box<dyn Controls>,
+    counters: Counters,
+}
+
+/// What a connection is refused for its whole life, because too many were open when it came.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Refused {
+    /// Set, delete, flush.
+    pub(crate) writes: bool,
+    /// Get, peek, monitor.
+    pub(crate) reads: bool,
+}
+
+impl Server {
+    /// A server that has not seen a connection yet.
+    pub fn new(options: ServerOptions, controls: Box<dyn Controls>) -> Arc<Self> {
+        Arc::new(Self { options, controls, counters: Counters::default() })
+    }
+
+    /// What was done since the start.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// What it was started with.
+    pub fn options(&self) -> &ServerOptions {
+        &self.options
+    }
+
+    /// A connection came, to whichever port.
+    pub(crate) fn enter(&self) -> Refused {
+        self.counters.connections.add_one();
+        self.counters.connections_total.add_one();
+        let open = self.counters.connections.get();
+        let exceeds = |limit: Option<u32>| limit.is_some_and(|limit| open > u64::from(limit));
+        Refused {
+            writes: exceeds(self.options.refuse_writes_above),
+            reads: exceeds(self.options.refuse_reads_above),
+        }
+    }
+
+    /// A connection went.
+    pub(crate) fn leave(&self) {
+        self.counters.connections.remove_one();
+    }
+}
