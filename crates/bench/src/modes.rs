@@ -71,8 +71,8 @@ pub(crate) fn take(args: &TakeArgs) -> anyhow::Result<()> {
 pub(crate) fn trip(args: &TripArgs) -> anyhow::Result<()> {
     pin(&args.target)?;
     let meter = Meter::new();
-    let report = trip::run(&TripPlan {
-        address: reach(&args.target)?,
+    let mut reports = trip::run(&TripPlan {
+        addresses: &[reach(&args.target)?],
         protocol: args.target.protocol,
         pairs: args.connections as usize,
         rate: (args.rate > 0.0).then_some(args.rate),
@@ -81,6 +81,7 @@ pub(crate) fn trip(args: &TripArgs) -> anyhow::Result<()> {
         meter: &meter,
     })?;
     drop(meter);
+    let report = reports.pop().expect("a report for the one server");
     let mut table = Table::new(1, &["mode", "trips", "p50", "p90", "p99", "p99.9", "max"]);
     let mut cells = vec!["trip".to_owned(), report.trips.to_string()];
     cells.extend(latency_cells(&report.latency));

@@ -17,11 +17,12 @@ use crate::meter::Meter;
 
 /// What to do.
 pub(crate) struct TripPlan<'a> {
-    pub(crate) address: SocketAddr,
+    /// The servers. Their trips alternate, so that whatever else the machine does meets all alike.
+    pub(crate) addresses: &'a [SocketAddr],
     pub(crate) protocol: Protocol,
-    /// Pairs of producer and consumer, used in turn; each pair has a queue of its own.
+    /// Pairs of producer and consumer at each server, used in turn; each pair has a queue of its own.
     pub(crate) pairs: usize,
-    /// Trips a second, or one after the other without a pause.
+    /// Trips a second at each server, or one after the other without a pause.
     pub(crate) rate: Option<f64>,
     pub(crate) duration: Duration,
     pub(crate) body_bytes: usize,
@@ -47,23 +48,31 @@ struct Pair {
     request: Vec<u8>,
 }
 
-/// Runs a plan to its end. A tenth of the time is warm-up.
-pub(crate) fn run(plan: &TripPlan<'_>) -> anyhow::Result<TripReport> {
-    let mut pairs =
-        (0..plan.pairs).map(|index| open_pair(plan, index)).collect::<anyhow::Result<Vec<_>>>()?;
+/// The trips to one server.
+struct Line {
+    pairs: Vec<Box<dyn RoundTrip>>,
+    latency: Latency,
+    trips: u64,
+    /// When its last trip was over.
+    idle_since: Instant,
+}
+
+/// Runs a plan to its end; a report for each server. A tenth of the time is warm-up.
+pub(crate) fn run(plan: &TripPlan<'_>) -> anyhow::Result<Vec<TripReport>> {
+    let open = |&address| Line::open(plan, address);
+    let mut lines = plan.addresses.iter().map(open).collect::<anyhow::Result<Vec<_>>>()?;
+    let lines_count = lines.len();
     // There is no reply to a consumer that begins to wait; this is long enough for the server to have read it.
     interrupt::sleep(Duration::from_millis(20))?;
-    let mut latency = Latency::new();
     let start = Instant::now();
     let measured_from = start + plan.duration / 10;
-    let mut trips = 0;
-    let mut idle_since = start;
-    for nth in 0_u64.. {
+    for nth in 0_usize.. {
         if nth.is_multiple_of(256) {
             interrupt::check()?;
-            plan.meter.show(format!("{trips} trips"));
+            plan.meter.show(format!("{} trips", lines[0].trips));
         }
-        let due = plan.rate.map(|rate| start + Duration::from_secs_f64(nth as f64 / rate));
+        let rate = plan.rate.map(|rate| rate * lines_count as f64);
+        let due = rate.map(|rate| start + Duration::from_secs_f64(nth as f64 / rate));
         if let Some(due) = due {
             wait_until(due);
         }
@@ -71,30 +80,48 @@ pub(crate) fn run(plan: &TripPlan<'_>) -> anyhow::Result<TripReport> {
         if now >= start + plan.duration {
             break;
         }
-        // A put that its predecessor held up counts from when it was due, or a stall would hide itself.
-        let began = due.filter(|&due| idle_since > due).unwrap_or(now);
-        let pair = &mut pairs[nth as usize % plan.pairs];
-        let arrived = pair.trip()?;
-        idle_since = Instant::now();
+        let line = &mut lines[nth % lines_count];
+        // A put that its predecessor held up counts from when it was due, or a stall would hide itself. What
+        // another server held up does not count.
+        let began = due.filter(|&due| line.idle_since > due).unwrap_or(now);
+        let arrived = line.pairs[nth / lines_count % plan.pairs].trip()?;
+        line.idle_since = Instant::now();
         if began >= measured_from {
-            latency.record((arrived - began).as_nanos() as u64, 1);
-            trips += 1;
+            line.latency.record((arrived - began).as_nanos() as u64, 1);
+            line.trips += 1;
         }
     }
-    Ok(TripReport { trips, latency: latency.summary() })
+    let report = |line: Line| TripReport { trips: line.trips, latency: line.latency.summary() };
+    Ok(lines.into_iter().map(report).collect())
 }
 
-fn open_pair(plan: &TripPlan<'_>, index: usize) -> anyhow::Result<Box<dyn RoundTrip>> {
+impl Line {
+    fn open(plan: &TripPlan<'_>, address: SocketAddr) -> anyhow::Result<Self> {
+        let pairs = (0..plan.pairs).map(|index| open_pair(plan, address, index));
+        let pairs = pairs.collect::<Result<_, _>>()?;
+        Ok(Self { pairs, latency: Latency::new(), trips: 0, idle_since: Instant::now() })
+    }
+}
+
+fn open_pair(
+    plan: &TripPlan<'_>,
+    address: SocketAddr,
+    index: usize,
+) -> anyhow::Result<Box<dyn RoundTrip>> {
     match plan.protocol {
-        Protocol::Beanstalk => Ok(Box::new(open_beanstalk_pair(plan, index)?)),
-        Protocol::Gearman => Ok(Box::new(GearmanPair::open(plan.address, index, plan.body_bytes)?)),
+        Protocol::Beanstalk => Ok(Box::new(open_beanstalk_pair(plan, address, index)?)),
+        Protocol::Gearman => Ok(Box::new(GearmanPair::open(address, index, plan.body_bytes)?)),
         Protocol::Redis => anyhow::bail!("trip speaks beanstalk or gearman"),
     }
 }
 
-fn open_beanstalk_pair(plan: &TripPlan<'_>, index: usize) -> anyhow::Result<Pair> {
+fn open_beanstalk_pair(
+    plan: &TripPlan<'_>,
+    address: SocketAddr,
+    index: usize,
+) -> anyhow::Result<Pair> {
     let tube = format!("bench-trip-{index}");
-    let mut producer = Client::connect(plan.address)?;
+    let mut producer = Client::connect(address)?;
     producer.enter(&tube)?;
     // Their arrival would be taken for that of the jobs that are put here.
     for state in ["ready", "delayed", "reserved"] {
@@ -105,7 +132,7 @@ fn open_beanstalk_pair(plan: &TripPlan<'_>, index: usize) -> anyhow::Result<Pair
              with `lineshaft work {tube} --drain -- true`"
         );
     }
-    let mut consumer = Client::connect(plan.address)?;
+    let mut consumer = Client::connect(address)?;
     consumer.enter(&tube)?;
     consumer.send(b"reserve\r\n")?;
     Ok(Pair { producer, consumer, request: put_request(plan.body_bytes) })

@@ -135,22 +135,20 @@ fn measure_all(lab: &mut Lab, rows: &[Row], rounds: u32) -> anyhow::Result<Resul
         rows.iter().flat_map(|row| [Some(row.ours), row.theirs]).flatten().collect();
     let mut results: Results = cells.iter().map(|&cell| (cell, CellResult::default())).collect();
     for round in 0..rounds {
-        for cell in ordered(&cells, round) {
-            let result = results.get_mut(&cell).expect("every cell has a result");
-            if result.error.is_some() {
-                continue;
-            }
-            lab.meter().show(format!(
-                "round {} of {rounds}: {}, {}",
-                round + 1,
-                cell.work,
-                cell.peer
-            ));
-            match lab.measure(cell) {
-                Ok(sample) => result.samples.push(sample),
-                Err(error) => {
-                    interrupt::check()?;
-                    result.error = Some(format!("{error:#}"));
+        for group in ordered(&cells, round) {
+            let failed = |cell: &Cell| results[cell].error.is_some();
+            let group: Vec<Cell> = group.into_iter().filter(|cell| !failed(cell)).collect();
+            let Some(Cell { work, .. }) = group.first() else { continue };
+            let peers: Vec<String> = group.iter().map(|cell| cell.peer.to_string()).collect();
+            let peers = peers.join(" and ");
+            lab.meter().show(format!("round {} of {rounds}: {work}, {peers}", round + 1));
+            let samples = lab.measure(&group);
+            interrupt::check()?;
+            for (cell, sample) in group.iter().zip(samples) {
+                let result = results.get_mut(cell).expect("every cell has a result");
+                match sample {
+                    Ok(sample) => result.samples.push(sample),
+                    Err(error) => result.error = Some(format!("{error:#}")),
                 }
             }
         }
@@ -158,17 +156,17 @@ fn measure_all(lab: &mut Lab, rows: &[Row], rounds: u32) -> anyhow::Result<Resul
     Ok(results)
 }
 
-/// The cells of a round: work by work, and within a work another server first in each round.
-fn ordered(cells: &BTreeSet<Cell>, round: u32) -> Vec<Cell> {
+/// The cells of a round, those of one work together, and in each round another server first.
+fn ordered(cells: &BTreeSet<Cell>, round: u32) -> Vec<Vec<Cell>> {
     let cells: Vec<Cell> = cells.iter().copied().collect();
-    let mut ordered = Vec::with_capacity(cells.len());
-    for group in cells.chunk_by(|left, right| left.work == right.work) {
+    let groups = cells.chunk_by(|left, right| left.work == right.work);
+    let turned = groups.map(|group| {
         let mut group = group.to_vec();
         let turn = round as usize % group.len();
         group.rotate_left(turn);
-        ordered.extend(group);
-    }
-    ordered
+        group
+    });
+    turned.collect()
 }
 
 /// The command line as somebody would type it.
@@ -187,12 +185,15 @@ mod tests {
     fn rounds_begin_with_different_servers() {
         let cells = [Peer::Lineshaft, Peer::Beanstalkd].map(|peer| Cell { work: Work::Trip, peer });
         let cells = BTreeSet::from(cells);
-        let first = |round| ordered(&cells, round)[0].peer;
+        let first = |round| ordered(&cells, round)[0][0].peer;
         assert_eq!(
             [first(0), first(1), first(2)],
             [Peer::Lineshaft, Peer::Beanstalkd, Peer::Lineshaft]
         );
-        assert_eq!(ordered(&cells, 7).len(), 2);
+        assert_eq!(
+            ordered(&cells, 7),
+            [[Peer::Beanstalkd, Peer::Lineshaft].map(|peer| Cell { work: Work::Trip, peer })]
+        );
     }
 
     #[test]
