@@ -141,13 +141,21 @@ impl Shared {
         }
     }
 
+    /// A job was given back just now, and becomes ready after `delay`, or a little later: a server's
+    /// timers may be coarse.
+    fn expect_retry_in(&self, delay: Duration) {
+        let mut retries_due = self.retries_due();
+        *retries_due = retries_due.max(Instant::now() + delay);
+    }
+
     fn retries_due(&self) -> MutexGuard<'_, Instant> {
         self.retries_due.lock().expect("no slot panics while it holds this")
     }
 
-    /// Whether nothing is left to wait for, given that no job is ready.
-    fn is_drained(&self) -> bool {
-        self.busy.load(Ordering::SeqCst) == 0 && Instant::now() >= *self.retries_due()
+    /// Whether nothing is left to wait for, given that no job was ready for a request that was made
+    /// at `asked`. An answer to an earlier request says nothing about the jobs that were not due then.
+    fn is_drained(&self, asked: Instant) -> bool {
+        self.busy.load(Ordering::SeqCst) == 0 && asked > *self.retries_due()
     }
 }
 

@@ -61,6 +61,7 @@ impl<'a> Slot<'a> {
     /// Works until there is nothing more to do.
     pub(super) fn serve(mut self) {
         while !self.shared.is_stopping() {
+            let asked = Instant::now();
             match self.take() {
                 Ok(Some(job)) => {
                     self.shared.busy.fetch_add(1, Ordering::SeqCst);
@@ -69,7 +70,7 @@ impl<'a> Slot<'a> {
                     }
                     self.shared.busy.fetch_sub(1, Ordering::SeqCst);
                 }
-                Ok(None) if self.shared.plan.drain && self.shared.is_drained() => return,
+                Ok(None) if self.shared.plan.drain && self.shared.is_drained(asked) => return,
                 Ok(None) => {}
                 Err(error) if error.is_disconnect() => self.pause_after(&error),
                 Err(error) => self.shared.fail(error.into()),
@@ -153,15 +154,17 @@ impl<'a> Slot<'a> {
         };
         let at_once = Schedule { priority, delay_seconds: 0 };
         let command = &self.shared.plan.command;
+        // Before it runs, so that Ctrl-C in the next moment finds that something does.
+        self.shared.running.fetch_add(1, Ordering::SeqCst);
         let mut running = match Running::start(command, &environment, lease.job().body.clone()) {
             Ok(running) => running,
             Err(error) => {
+                self.shared.running.fetch_sub(1, Ordering::SeqCst);
                 self.tell(&mut lease, LastWord::GiveBack(at_once));
                 let program = command[0].display();
                 return Err(anyhow!("cannot run `{program}`: {error}"));
             }
         };
-        self.shared.running.fetch_add(1, Ordering::SeqCst);
         let ending = self.supervise(&mut running, &mut lease);
         self.shared.running.fetch_sub(1, Ordering::SeqCst);
         match ending.context("cannot wait for the command")? {
@@ -252,16 +255,13 @@ impl<'a> Slot<'a> {
             Verdict::Retry { delay_seconds } => {
                 let next = format!("next one in {}", text::seconds(delay_seconds.into()));
                 let word = LastWord::GiveBack(Schedule { priority, delay_seconds });
-                if delay_seconds > 0 {
-                    // A little late rather than early, when the job would not be there yet.
-                    let due = Instant::now() + Duration::from_secs(delay_seconds.into()) + TICK;
-                    let mut retries_due = self.shared.retries_due();
-                    *retries_due = due.max(*retries_due);
-                }
                 (word, &self.shared.totals.given_back, next)
             }
         };
         if self.tell(lease, word) {
+            if let LastWord::GiveBack(Schedule { delay_seconds: delay_seconds @ 1.., .. }) = word {
+                self.shared.expect_retry_in(Duration::from_secs(delay_seconds.into()) + TICK);
+            }
             count(counter);
             say_of(lease, &format!("{failed}; {next}"));
         } else {
