@@ -78,6 +78,12 @@ pub struct LogStats {
     pub records_copied: u64,
     /// Entries written in this process, copies included.
     pub records_written: u64,
+    /// Bytes of entries that live.
+    pub live_bytes: u64,
+    /// Bytes of the segments that hold the log.
+    pub data_bytes: u64,
+    /// Bytes of the segments prepared ahead and kept as reserve.
+    pub ahead_bytes: u64,
 }
 
 impl Turn<'_> {
@@ -369,6 +375,9 @@ impl Turn<'_> {
             current_segment: usage.last_segment,
             records_copied: usage.copies,
             records_written: usage.entries,
+            live_bytes: usage.live_bytes,
+            data_bytes: usage.data_bytes,
+            ahead_bytes: usage.ahead_bytes,
         }
     }
 

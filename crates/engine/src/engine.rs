@@ -73,6 +73,10 @@ pub struct Engine {
     pub(crate) counts: Counts,
     pub(crate) waiting_sessions: u64,
     pub(crate) puts: u64,
+    pub(crate) takes: u64,
+    pub(crate) releases: u64,
+    pub(crate) buries: u64,
+    pub(crate) ends: u64,
     pub(crate) timeouts: u64,
 }
 
@@ -104,6 +108,10 @@ impl Engine {
             counts: Counts::default(),
             waiting_sessions: 0,
             puts: 0,
+            takes: 0,
+            releases: 0,
+            buries: 0,
+            ends: 0,
             timeouts: 0,
         };
         let default = engine.queue_or_create(DEFAULT_QUEUE);
@@ -210,6 +218,7 @@ impl Engine {
         effects: &mut Effects,
     ) -> Result<JobSlot, NotFound> {
         let slot = self.held(session, id)?;
+        self.releases += 1;
         self.end_lease(slot);
         self.set_priority(slot, priority);
         let due = self.now.plus_seconds(delay_s);
@@ -240,6 +249,7 @@ impl Engine {
         effects: &mut Effects,
     ) -> Result<JobSlot, NotFound> {
         let slot = self.held(session, id)?;
+        self.buries += 1;
         // Whoever watches a job that another dialect sets aside hears that it failed.
         self.tell_end(slot, &News::Fail, effects);
         if self.is_abandoned(slot) {
@@ -301,6 +311,7 @@ impl Engine {
         }
         let job = self.jobs.remove(slot.0).expect("a job that was just looked at");
         self.ids.remove(job.id.0);
+        self.ends += 1;
         self.queue_mut(job.queue).counts.remove(job.state, job.priority);
         self.counts.remove(job.state, job.priority);
         if job.durable {

@@ -62,6 +62,14 @@ pub struct Totals {
     pub waiting_sessions: u64,
     /// Jobs put in this process.
     pub puts: u64,
+    /// Times that a job was handed out in this process.
+    pub takes: u64,
+    /// Times that a holder gave a job back by itself in this process.
+    pub releases: u64,
+    /// Times that a holder set a job aside in this process.
+    pub buries: u64,
+    /// Jobs that ended in this process, for whatever reason.
+    pub ends: u64,
     /// Times that a ttr ran out in this process.
     pub timeouts: u64,
 }
@@ -193,6 +201,10 @@ impl Engine {
             sessions: self.sessions.len() as u64,
             waiting_sessions: self.waiting_sessions,
             puts: self.puts,
+            takes: self.takes,
+            releases: self.releases,
+            buries: self.buries,
+            ends: self.ends,
             timeouts: self.timeouts,
         }
     }

@@ -120,6 +120,7 @@ impl Engine {
         limit_ms: Option<u64>,
         effects: &mut Effects,
     ) -> Handout {
+        self.takes += 1;
         self.change_state(slot, State::Leased);
         let until = limit_ms.map_or(NEVER, |limit| Millis(self.now.0.saturating_add(limit)));
         let lease = Lease { id: self.deal_lease(), holder: session, until };
