@@ -39,6 +39,8 @@ pub struct QueueStats {
     pub pause_s: u32,
     /// Milliseconds left of it, else 0.
     pub pause_left_ms: u64,
+    /// Milliseconds since the next ready job was put; 0 if none is ready.
+    pub head_age_ms: u64,
 }
 
 /// Numbers over all queues.
@@ -170,6 +172,7 @@ impl Engine {
     pub fn queue_stats(&self, queue: QueueId) -> QueueStats {
         let queue = self.queue(queue);
         let pause = queue.pause.filter(|pause| pause.until > self.now);
+        let head = queue.ready.first().map(|(_, slot)| self.job(JobSlot(slot)).created);
         QueueStats {
             urgent: queue.counts.urgent,
             ready: queue.counts.ready,
@@ -186,6 +189,7 @@ impl Engine {
             pauses: queue.pauses,
             pause_s: pause.map_or(0, |pause| pause.seconds),
             pause_left_ms: pause.map_or(0, |pause| pause.until.since(self.now)),
+            head_age_ms: head.map_or(0, |created| self.now.since(created)),
         }
     }
 
