@@ -14,6 +14,7 @@ mod core;
 mod dialect;
 pub mod embedded;
 mod event;
+mod items;
 mod meta;
 mod outbox;
 mod places;
@@ -23,11 +24,13 @@ mod work;
 
 pub use broker::{Broker, BrokerError, Clock, Options};
 pub use dialect::Dialect;
+pub use engine::policy;
 pub use engine::{
     Band, Body, Counters, GrabOrder, JobFacts, JobId, JobStatus, LeaseId, Millis, NewJob, News,
     Outlook, Patience, QueueFacts, QueueId, QueueStats, SessionId, State, Submit, Tags, Totals,
 };
 pub use event::{Event, Grant, Mailbox};
+pub use items::{AddRefusal, AliasStats, Flush, Item, ItemStats, NotHeld, Read, ReadHow, Status};
 pub use log::{Position, Settings, Sync};
 pub use meta::UnknownMeta;
 pub use outbox::Outbox;

@@ -21,6 +21,7 @@ mod index;
 mod job;
 pub mod limits;
 mod ordered;
+pub mod policy;
 mod queue;
 mod queues;
 mod replay;

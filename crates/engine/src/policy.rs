@@ -1,0 +1,298 @@
+//! What an operator asks of queues: settings by pattern of the queue's name, in the order of a file.
+//!
+//! Pure values: nothing here knows a queue. [`Rules`] are what the file says, [`Policy`] is what they
+//! come to for one name. How a policy is obeyed is the engine's part.
+
+mod check;
+mod codec;
+mod pattern;
+#[cfg(test)]
+mod tests;
+
+pub use check::{COPIES_MAX, DESTINATIONS_MAX, RULES_BYTES_MAX, RulesError};
+pub use pattern::Pattern;
+
+use std::mem::discriminant;
+
+/// How many open reads a session may have on a queue, unless a policy says otherwise.
+pub const OPEN_MAX_DEFAULT: u32 = 100;
+
+/// The name of a queue, as bytes.
+pub type Name = Box<[u8]>;
+
+/// What is asked of one queue. The default asks nothing.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Policy {
+    /// So many ready jobs make the queue full.
+    pub jobs_max: Option<u64>,
+    /// So many bytes of ready bodies make the queue full. Looked at before a put, so that one body
+    /// may reach beyond.
+    pub bytes_max: Option<u64>,
+    /// A larger body is refused; one of this size is not.
+    pub item_bytes_max: Option<u64>,
+    /// A ready job ends when it is older than this.
+    pub age_max_ms: Option<u64>,
+    /// What becomes of a put when the queue is full.
+    pub when_full: WhenFull,
+    /// Where jobs go that have expired; `None`: they end.
+    pub expire_to: Option<Name>,
+    /// How many expired jobs one look removes at most.
+    pub expire_sweep: Option<u32>,
+    /// An empty queue is removed when it is older than this.
+    pub idle_ms: Option<u64>,
+    /// How many open reads one session may have on the queue.
+    pub open_max: u32,
+    /// An open read is given back after so long.
+    pub open_timeout_ms: Option<u64>,
+    /// Puts feed the children only.
+    pub fanout_only: bool,
+    /// How durable a put is when it is acknowledged; `None`: as the server's other queues.
+    pub sync: Option<QueueSync>,
+    /// Not a queue: a put goes to each of these. Empty: a queue.
+    pub alias: Box<[Name]>,
+    /// A put goes to each of these, too.
+    pub copy_to: Box<[Name]>,
+}
+
+/// What becomes of a put when the queue is full.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub enum WhenFull {
+    /// It is refused.
+    #[default]
+    Refuse,
+    /// The oldest of the least urgent ready jobs ends, until there is room.
+    DropOldest,
+}
+
+/// How durable a put is when it is acknowledged.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum QueueSync {
+    /// On stable storage.
+    Always,
+    /// In the kernel, and on stable storage at most so many milliseconds later.
+    Every(u64),
+    /// In the kernel.
+    Never,
+    /// Not kept: such jobs end with the process.
+    Memory,
+}
+
+/// One setting with its value. `None` says on purpose what is the default anyhow, so that a special
+/// rule can take back what a general one asks.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Setting {
+    /// See [`Policy::jobs_max`].
+    JobsMax(Option<u64>),
+    /// See [`Policy::bytes_max`].
+    BytesMax(Option<u64>),
+    /// See [`Policy::item_bytes_max`].
+    ItemBytesMax(Option<u64>),
+    /// See [`Policy::age_max_ms`].
+    AgeMax(Option<u64>),
+    /// See [`Policy::when_full`].
+    WhenFull(WhenFull),
+    /// See [`Policy::expire_to`].
+    ExpireTo(Option<Name>),
+    /// See [`Policy::expire_sweep`].
+    ExpireSweep(Option<u32>),
+    /// See [`Policy::idle_ms`].
+    Idle(Option<u64>),
+    /// See [`Policy::open_max`].
+    OpenMax(u32),
+    /// See [`Policy::open_timeout_ms`].
+    OpenTimeout(Option<u64>),
+    /// See [`Policy::fanout_only`].
+    FanoutOnly(bool),
+    /// See [`Policy::sync`].
+    Sync(Option<QueueSync>),
+    /// See [`Policy::alias`].
+    Alias(Box<[Name]>),
+    /// See [`Policy::copy_to`].
+    CopyTo(Box<[Name]>),
+}
+
+/// A setting, and where it was written.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Asked {
+    /// What is asked.
+    pub setting: Setting,
+    /// The line in the file, from 1; 0: nowhere.
+    pub line: u32,
+}
+
+/// What is asked of all queues whose name matches one of the patterns.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Rule {
+    /// One of them has to match.
+    pub patterns: Vec<Pattern>,
+    /// Of two that set the same, the later one wins.
+    pub settings: Vec<Asked>,
+    /// The line in the file where the rule begins, from 1; 0: nowhere.
+    pub line: u32,
+}
+
+/// All rules, in the order of the file: for each setting, the last rule wins that matches and has it.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Rules(pub Vec<Rule>);
+
+/// The name of the parent, if a name is that of a fan-out child: what stands before the first `+`.
+pub fn parent_name(name: &[u8]) -> Option<&[u8]> {
+    let end = name.iter().position(|&byte| byte == b'+')?;
+    Some(&name[..end])
+}
+
+impl Default for Policy {
+    fn default() -> Policy {
+        Policy {
+            jobs_max: None,
+            bytes_max: None,
+            item_bytes_max: None,
+            age_max_ms: None,
+            when_full: WhenFull::Refuse,
+            expire_to: None,
+            expire_sweep: None,
+            idle_ms: None,
+            open_max: OPEN_MAX_DEFAULT,
+            open_timeout_ms: None,
+            fanout_only: false,
+            sync: None,
+            alias: Box::default(),
+            copy_to: Box::default(),
+        }
+    }
+}
+
+impl Policy {
+    /// All settings with their values, in the order of the documentation.
+    pub fn settings(&self) -> [Setting; 14] {
+        [
+            Setting::JobsMax(self.jobs_max),
+            Setting::BytesMax(self.bytes_max),
+            Setting::ItemBytesMax(self.item_bytes_max),
+            Setting::AgeMax(self.age_max_ms),
+            Setting::WhenFull(self.when_full),
+            Setting::ExpireTo(self.expire_to.clone()),
+            Setting::ExpireSweep(self.expire_sweep),
+            Setting::Idle(self.idle_ms),
+            Setting::OpenMax(self.open_max),
+            Setting::OpenTimeout(self.open_timeout_ms),
+            Setting::FanoutOnly(self.fanout_only),
+            Setting::Sync(self.sync),
+            Setting::Alias(self.alias.clone()),
+            Setting::CopyTo(self.copy_to.clone()),
+        ]
+    }
+
+    fn apply(&mut self, setting: &Setting) {
+        match setting {
+            Setting::JobsMax(jobs) => self.jobs_max = *jobs,
+            Setting::BytesMax(bytes) => self.bytes_max = *bytes,
+            Setting::ItemBytesMax(bytes) => self.item_bytes_max = *bytes,
+            Setting::AgeMax(millis) => self.age_max_ms = *millis,
+            Setting::WhenFull(when_full) => self.when_full = *when_full,
+            Setting::ExpireTo(name) => self.expire_to.clone_from(name),
+            Setting::ExpireSweep(jobs) => self.expire_sweep = *jobs,
+            Setting::Idle(millis) => self.idle_ms = *millis,
+            Setting::OpenMax(reads) => self.open_max = *reads,
+            Setting::OpenTimeout(millis) => self.open_timeout_ms = *millis,
+            Setting::FanoutOnly(fanout_only) => self.fanout_only = *fanout_only,
+            Setting::Sync(sync) => self.sync = *sync,
+            Setting::Alias(names) => self.alias.clone_from(names),
+            Setting::CopyTo(names) => self.copy_to.clone_from(names),
+        }
+    }
+}
+
+impl Setting {
+    /// Its key in the configuration.
+    pub fn key(&self) -> &'static str {
+        match self {
+            Setting::JobsMax(_) => "limits.jobs",
+            Setting::BytesMax(_) => "limits.bytes",
+            Setting::ItemBytesMax(_) => "limits.item_bytes",
+            Setting::AgeMax(_) => "limits.age",
+            Setting::WhenFull(_) => "limits.when_full",
+            Setting::ExpireTo(_) => "expire_to",
+            Setting::ExpireSweep(_) => "expire_sweep",
+            Setting::Idle(_) => "idle",
+            Setting::OpenMax(_) => "open.max",
+            Setting::OpenTimeout(_) => "open.timeout",
+            Setting::FanoutOnly(_) => "fanout_only",
+            Setting::Sync(_) => "sync",
+            Setting::Alias(_) => "alias",
+            Setting::CopyTo(_) => "route.copy_to",
+        }
+    }
+
+    /// Whether a child has this from its parent. What says where a parent's puts go is about those
+    /// puts: a child that had it, too, would send each of them there once more.
+    fn is_inherited(&self) -> bool {
+        !matches!(self, Setting::FanoutOnly(_) | Setting::Alias(_) | Setting::CopyTo(_))
+    }
+}
+
+impl Rule {
+    /// A rule that was written in no file.
+    pub fn new<const P: usize>(
+        patterns: [&str; P],
+        settings: impl IntoIterator<Item = Setting>,
+    ) -> Rule {
+        let settings = settings.into_iter().map(|setting| Asked { setting, line: 0 });
+        Rule {
+            patterns: patterns.map(|pattern| Pattern::new(pattern.as_bytes())).into(),
+            settings: settings.collect(),
+            line: 0,
+        }
+    }
+
+    /// Whether it is about the queue of this name.
+    pub fn matches(&self, name: &[u8]) -> bool {
+        self.patterns.iter().any(|pattern| pattern.matches(name))
+    }
+}
+
+impl Rules {
+    /// What is asked of the queue of a name. A fan-out child has what is asked of its parent, except
+    /// where the parent's puts go, overlaid by the rules that match its own name and not the
+    /// parent's.
+    pub fn resolve(&self, name: &[u8], child_of: Option<&[u8]>) -> Policy {
+        let mut policy = Policy::default();
+        for asked in self.asked(name, child_of) {
+            policy.apply(&asked.setting);
+        }
+        policy
+    }
+
+    /// All settings of the queue of a name, as [`Policy::settings`], each with the line that it came
+    /// from; `None`: nobody asks for it.
+    pub fn resolve_with_origins(
+        &self,
+        name: &[u8],
+        child_of: Option<&[u8]>,
+    ) -> [(Setting, Option<u32>); 14] {
+        self.resolve(name, child_of).settings().map(|setting| {
+            let same = |asked: &&Asked| discriminant(&asked.setting) == discriminant(&setting);
+            let line = self.asked(name, child_of).filter(same).last().map(|asked| asked.line);
+            (setting, line)
+        })
+    }
+
+    /// The names that patterns without wildcards stand for: queues that a policy made. May repeat.
+    pub fn literal_names(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.iter().flat_map(|rule| &rule.patterns).filter_map(Pattern::literal)
+    }
+
+    /// What the rules ask of a name; the last of a kind wins.
+    fn asked<'a>(
+        &'a self,
+        name: &'a [u8],
+        child_of: Option<&'a [u8]>,
+    ) -> impl Iterator<Item = &'a Asked> {
+        let of_parent = move |rule: &&Rule| child_of.is_some_and(|parent| rule.matches(parent));
+        let inherited = self.0.iter().filter(of_parent).flat_map(|rule| &rule.settings);
+        let own = self.0.iter().filter(move |rule| !of_parent(rule) && rule.matches(name));
+        inherited
+            .filter(|asked| asked.setting.is_inherited())
+            .chain(own.flat_map(|rule| &rule.settings))
+    }
+}

@@ -1,0 +1,183 @@
+//! Which rules cannot be obeyed: those that send a put in a circle, or to too many queues.
+
+use super::{Name, Policy, Rules, Setting, parent_name};
+use crate::limits::QUEUE_NAME_BYTES_MAX;
+
+/// How many queues one rule may copy a put to.
+pub const COPIES_MAX: usize = 8;
+/// How many queues one put may reach through aliases and copies, whichever way.
+pub const DESTINATIONS_MAX: usize = 64;
+/// How large the encoded rules may be: they are one fact of the log, which goes into one segment.
+pub const RULES_BYTES_MAX: usize = 64 << 10;
+
+/// What is wrong with rules. The line is that of the setting or rule, 0 when there is none.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum RulesError {
+    /// No queue can have such a name.
+    #[error("{key}: the name of a queue has 1 to {QUEUE_NAME_BYTES_MAX} bytes")]
+    Name {
+        /// The line of the setting.
+        line: u32,
+        /// Its key.
+        key: &'static str,
+    },
+    /// What expires in a queue would come back to it.
+    #[error(
+        "expire_to: what expires in `{name}` would come back to it; \
+         ask for expire_to = \"none\" in a later policy for `{name}`"
+    )]
+    ExpiresToItself {
+        /// The line of the setting.
+        line: u32,
+        /// The queue.
+        name: String,
+    },
+    /// A put would come back to where it was.
+    #[error("{key}: what is put into `{name}` would come back to it")]
+    Circle {
+        /// The line of the setting.
+        line: u32,
+        /// Its key.
+        key: &'static str,
+        /// A queue of the circle.
+        name: String,
+    },
+    /// Too many copies.
+    #[error("route.copy_to: at most {COPIES_MAX} copies are made")]
+    TooManyCopies {
+        /// The line of the setting.
+        line: u32,
+    },
+    /// A put would reach too many queues.
+    #[error("{key}: a put would reach more than {DESTINATIONS_MAX} queues")]
+    TooManyDestinations {
+        /// The line of the setting.
+        line: u32,
+        /// Its key.
+        key: &'static str,
+    },
+    /// All rules together are too large.
+    #[error("all policies together are larger than 64KiB")]
+    TooLarge,
+}
+
+impl RulesError {
+    /// The line that it is about, from 1; 0: none.
+    pub fn line(&self) -> u32 {
+        match self {
+            RulesError::Name { line, .. }
+            | RulesError::ExpiresToItself { line, .. }
+            | RulesError::Circle { line, .. }
+            | RulesError::TooManyCopies { line }
+            | RulesError::TooManyDestinations { line, .. } => *line,
+            RulesError::TooLarge => 0,
+        }
+    }
+}
+
+/// Why the queues behind a name cannot be counted.
+enum Endless<'a> {
+    Circle(&'a [u8]),
+    TooMany,
+}
+
+impl Rules {
+    /// Refuses rules that cannot be obeyed, naming the first one.
+    pub fn check(&self) -> Result<(), RulesError> {
+        // First, since it bounds the work that follows.
+        if self.encode().len() > RULES_BYTES_MAX {
+            return Err(RulesError::TooLarge);
+        }
+        let map = Map::of(self);
+        for asked in self.0.iter().flat_map(|rule| &rule.settings) {
+            let (line, key) = (asked.line, asked.setting.key());
+            let named = asked.setting.names();
+            if named.iter().any(|name| !(1..=QUEUE_NAME_BYTES_MAX).contains(&name.len())) {
+                return Err(RulesError::Name { line, key });
+            }
+            match &asked.setting {
+                Setting::ExpireTo(Some(target))
+                    if self.of(target).expire_to.as_ref() == Some(target) =>
+                {
+                    return Err(RulesError::ExpiresToItself { line, name: shown(target) });
+                }
+                Setting::CopyTo(names) if names.len() > COPIES_MAX => {
+                    return Err(RulesError::TooManyCopies { line });
+                }
+                Setting::Alias(names) | Setting::CopyTo(names) => {
+                    map.reach(names, &mut Vec::new()).map_err(|endless| match endless {
+                        Endless::Circle(name) => {
+                            RulesError::Circle { line, key, name: shown(name) }
+                        }
+                        Endless::TooMany => RulesError::TooManyDestinations { line, key },
+                    })?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn of(&self, name: &[u8]) -> Policy {
+        self.resolve(name, parent_name(name))
+    }
+}
+
+impl Setting {
+    /// The queues that it names.
+    fn names(&self) -> &[Name] {
+        match self {
+            Setting::ExpireTo(name) => name.as_slice(),
+            Setting::Alias(names) | Setting::CopyTo(names) => names,
+            _ => &[],
+        }
+    }
+}
+
+/// Where puts go on to, from each queue that some rule names as a destination. A circle consists of
+/// such queues alone, so no other has to be looked at.
+struct Map<'a> {
+    onward: Vec<(&'a Name, Policy)>,
+}
+
+impl<'a> Map<'a> {
+    fn of(rules: &'a Rules) -> Map<'a> {
+        let settings = rules.0.iter().flat_map(|rule| &rule.settings);
+        let routes = settings
+            .filter(|asked| matches!(asked.setting, Setting::Alias(_) | Setting::CopyTo(_)));
+        let mut names: Vec<&Name> = routes.flat_map(|asked| asked.setting.names()).collect();
+        names.sort_unstable();
+        names.dedup();
+        Map { onward: names.into_iter().map(|name| (name, rules.of(name))).collect() }
+    }
+
+    /// How many queues are reached through these names, whichever way. `way` is where we come from.
+    fn reach<'m>(
+        &'m self,
+        names: &'m [Name],
+        way: &mut Vec<&'m [u8]>,
+    ) -> Result<usize, Endless<'m>> {
+        let mut count = 0;
+        for name in names {
+            if way.contains(&&**name) {
+                return Err(Endless::Circle(name));
+            }
+            if way.len() == DESTINATIONS_MAX {
+                return Err(Endless::TooMany);
+            }
+            way.push(name);
+            let found = self.onward.binary_search_by_key(&name, |(known, _)| known);
+            let (_, policy) = &self.onward[found.expect("all destinations are in the map")];
+            count += 1 + self.reach(&policy.alias, way)? + self.reach(&policy.copy_to, way)?;
+            way.pop();
+            if count > DESTINATIONS_MAX {
+                return Err(Endless::TooMany);
+            }
+        }
+        Ok(count)
+    }
+}
+
+fn shown(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).into_owned()
+}

@@ -1,0 +1,220 @@
+//! Rules as bytes, for the log: one byte says the version, then come counted lists.
+//!
+//! Numbers are little-endian. A setting is its tag and its value; where a setting may say `none`, the
+//! value begins with 0 or 1. Tags keep their meaning for ever; bytes with an unknown one are refused
+//! as a whole, since half of a policy is what nobody has asked for.
+
+use super::{Asked, Name, Pattern, QueueSync, Rule, Rules, Setting, WhenFull};
+
+const VERSION: u8 = 1;
+
+impl Rules {
+    /// The rules as bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![VERSION];
+        put_count(&mut bytes, self.0.len());
+        for rule in &self.0 {
+            bytes.extend(rule.line.to_le_bytes());
+            put_count(&mut bytes, rule.patterns.len());
+            for pattern in &rule.patterns {
+                put_name(&mut bytes, pattern.as_bytes());
+            }
+            put_count(&mut bytes, rule.settings.len());
+            for asked in &rule.settings {
+                bytes.extend(asked.line.to_le_bytes());
+                put_setting(&mut bytes, &asked.setting);
+            }
+        }
+        bytes
+    }
+
+    /// Rules from bytes; `None` when [`Rules::encode`] did not make them, or a later version did.
+    pub fn decode(bytes: &[u8]) -> Option<Rules> {
+        let mut reader = Reader(bytes);
+        reader.rules().ok().filter(|_| reader.0.is_empty())
+    }
+}
+
+fn put_count(bytes: &mut Vec<u8>, count: usize) {
+    bytes.extend((count as u32).to_le_bytes());
+}
+
+fn put_name(bytes: &mut Vec<u8>, name: &[u8]) {
+    put_count(bytes, name.len());
+    bytes.extend(name);
+}
+
+fn put_names(bytes: &mut Vec<u8>, names: &[Name]) {
+    put_count(bytes, names.len());
+    for name in names {
+        put_name(bytes, name);
+    }
+}
+
+fn put_number(bytes: &mut Vec<u8>, number: Option<u64>) {
+    bytes.push(number.is_some().into());
+    if let Some(number) = number {
+        bytes.extend(number.to_le_bytes());
+    }
+}
+
+fn put_setting(bytes: &mut Vec<u8>, setting: &Setting) {
+    bytes.push(tag(setting));
+    match setting {
+        Setting::JobsMax(number)
+        | Setting::BytesMax(number)
+        | Setting::ItemBytesMax(number)
+        | Setting::AgeMax(number)
+        | Setting::Idle(number)
+        | Setting::OpenTimeout(number) => put_number(bytes, *number),
+        Setting::ExpireSweep(number) => {
+            bytes.push(number.is_some().into());
+            bytes.extend(number.iter().flat_map(|number| number.to_le_bytes()));
+        }
+        Setting::OpenMax(number) => bytes.extend(number.to_le_bytes()),
+        Setting::WhenFull(WhenFull::Refuse) => bytes.push(0),
+        Setting::WhenFull(WhenFull::DropOldest) => bytes.push(1),
+        Setting::FanoutOnly(truth) => bytes.push((*truth).into()),
+        Setting::ExpireTo(name) => {
+            bytes.push(name.is_some().into());
+            if let Some(name) = name {
+                put_name(bytes, name);
+            }
+        }
+        Setting::Alias(names) | Setting::CopyTo(names) => put_names(bytes, names),
+        Setting::Sync(sync) => match sync {
+            None => bytes.push(0),
+            Some(QueueSync::Always) => bytes.push(1),
+            Some(QueueSync::Every(millis)) => {
+                bytes.push(2);
+                bytes.extend(millis.to_le_bytes());
+            }
+            Some(QueueSync::Never) => bytes.push(3),
+            Some(QueueSync::Memory) => bytes.push(4),
+        },
+    }
+}
+
+fn tag(setting: &Setting) -> u8 {
+    match setting {
+        Setting::JobsMax(_) => 1,
+        Setting::BytesMax(_) => 2,
+        Setting::ItemBytesMax(_) => 3,
+        Setting::AgeMax(_) => 4,
+        Setting::WhenFull(_) => 5,
+        Setting::ExpireTo(_) => 6,
+        Setting::ExpireSweep(_) => 7,
+        Setting::Idle(_) => 8,
+        Setting::OpenMax(_) => 9,
+        Setting::OpenTimeout(_) => 10,
+        Setting::FanoutOnly(_) => 11,
+        Setting::Sync(_) => 12,
+        Setting::Alias(_) => 13,
+        Setting::CopyTo(_) => 14,
+    }
+}
+
+/// The bytes are not those of rules.
+struct Malformed;
+
+/// What has not been read yet.
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let (array, rest) = self.0.split_first_chunk().ok_or(Malformed)?;
+        self.0 = rest;
+        Ok(*array)
+    }
+
+    fn byte(&mut self) -> Result<u8, Malformed> {
+        self.array().map(|[byte]| byte)
+    }
+
+    fn truth(&mut self) -> Result<bool, Malformed> {
+        match self.byte()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(Malformed),
+        }
+    }
+
+    fn small(&mut self) -> Result<u32, Malformed> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn large(&mut self) -> Result<u64, Malformed> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    fn number(&mut self) -> Result<Option<u64>, Malformed> {
+        if self.truth()? { self.large().map(Some) } else { Ok(None) }
+    }
+
+    fn name(&mut self) -> Result<Name, Malformed> {
+        let length = self.small()? as usize;
+        let (name, rest) = self.0.split_at_checked(length).ok_or(Malformed)?;
+        self.0 = rest;
+        Ok(name.into())
+    }
+
+    /// Each thing takes at least a byte, so that a wrong count ends with the bytes.
+    fn list<T>(
+        &mut self,
+        mut read: impl FnMut(&mut Self) -> Result<T, Malformed>,
+    ) -> Result<Vec<T>, Malformed> {
+        let count = self.small()?;
+        (0..count).map(|_| read(self)).collect()
+    }
+
+    fn rules(&mut self) -> Result<Rules, Malformed> {
+        match self.byte()? {
+            VERSION => self.list(Reader::rule).map(Rules),
+            _ => Err(Malformed),
+        }
+    }
+
+    fn rule(&mut self) -> Result<Rule, Malformed> {
+        let line = self.small()?;
+        let patterns = self.list(|reader| reader.name().map(|text| Pattern::new(&text)))?;
+        let settings = self.list(Reader::asked)?;
+        Ok(Rule { patterns, settings, line })
+    }
+
+    fn asked(&mut self) -> Result<Asked, Malformed> {
+        let line = self.small()?;
+        Ok(Asked { setting: self.setting()?, line })
+    }
+
+    fn setting(&mut self) -> Result<Setting, Malformed> {
+        Ok(match self.byte()? {
+            1 => Setting::JobsMax(self.number()?),
+            2 => Setting::BytesMax(self.number()?),
+            3 => Setting::ItemBytesMax(self.number()?),
+            4 => Setting::AgeMax(self.number()?),
+            5 if self.truth()? => Setting::WhenFull(WhenFull::DropOldest),
+            5 => Setting::WhenFull(WhenFull::Refuse),
+            6 => Setting::ExpireTo(if self.truth()? { Some(self.name()?) } else { None }),
+            7 => Setting::ExpireSweep(if self.truth()? { Some(self.small()?) } else { None }),
+            8 => Setting::Idle(self.number()?),
+            9 => Setting::OpenMax(self.small()?),
+            10 => Setting::OpenTimeout(self.number()?),
+            11 => Setting::FanoutOnly(self.truth()?),
+            12 => Setting::Sync(self.sync()?),
+            13 => Setting::Alias(self.list(Reader::name)?.into()),
+            14 => Setting::CopyTo(self.list(Reader::name)?.into()),
+            _ => return Err(Malformed),
+        })
+    }
+
+    fn sync(&mut self) -> Result<Option<QueueSync>, Malformed> {
+        match self.byte()? {
+            0 => Ok(None),
+            1 => Ok(Some(QueueSync::Always)),
+            2 => Ok(Some(QueueSync::Every(self.large()?))),
+            3 => Ok(Some(QueueSync::Never)),
+            4 => Ok(Some(QueueSync::Memory)),
+            _ => Err(Malformed),
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! What rules come to, which are refused, and that they survive as bytes.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn name(text: &str) -> Name {
+    text.as_bytes().into()
+}
+
+fn names(texts: &[&str]) -> Box<[Name]> {
+    texts.iter().map(|text| name(text)).collect()
+}
+
+fn resolve(rules: &Rules, queue: &str) -> Policy {
+    rules.resolve(queue.as_bytes(), parent_name(queue.as_bytes()))
+}
+
+fn refused(rules: Vec<Rule>) -> String {
+    Rules(rules).check().expect_err("it cannot be obeyed").to_string()
+}
+
+#[test]
+fn nobody_asks_anything_of_an_unknown_queue() {
+    let policy = resolve(&Rules::default(), "mail");
+    assert_eq!(policy, Policy::default());
+    assert_eq!(policy.open_max, 100);
+}
+
+#[test]
+fn for_each_setting_the_last_rule_that_has_it_wins() {
+    let rules = Rules(vec![
+        Rule::new(["*"], [Setting::JobsMax(Some(10)), Setting::AgeMax(Some(1000))]),
+        Rule::new(["mail.*", "news"], [Setting::JobsMax(Some(500))]),
+        Rule::new(["mail.free"], [Setting::AgeMax(None)]),
+    ]);
+    let of = |queue| {
+        let policy = resolve(&rules, queue);
+        (policy.jobs_max, policy.age_max_ms)
+    };
+    assert_eq!(of("other"), (Some(10), Some(1000)));
+    assert_eq!(of("news"), (Some(500), Some(1000)));
+    assert_eq!(of("mail.in"), (Some(500), Some(1000)));
+    assert_eq!(of("mail.free"), (Some(500), None));
+}
+
+#[test]
+fn a_child_has_what_its_parent_has_and_its_own_over_it() {
+    // The example of spec kestrel 5.1.
+    let rules = Rules(vec![
+        Rule::new(["q+fanout"], [Setting::AgeMax(Some(60_000))]),
+        Rule::new(["*"], [Setting::BytesMax(Some(8)), Setting::AgeMax(Some(1))]),
+        Rule::new(["q"], [Setting::JobsMax(Some(500)), Setting::FanoutOnly(true)]),
+        Rule::new(["x"], [Setting::BytesMax(Some(16))]),
+    ]);
+    let of = |queue| {
+        let policy = resolve(&rules, queue);
+        (policy.bytes_max, policy.jobs_max, policy.age_max_ms, policy.fanout_only)
+    };
+    assert_eq!(of("q"), (Some(8), Some(500), Some(1), true));
+    // Its own rule wins though it comes first, and what feeds only children does not go on to them.
+    assert_eq!(of("q+fanout"), (Some(8), Some(500), Some(60_000), false));
+    assert_eq!(of("q+other+more"), (Some(8), Some(500), Some(1), false));
+    assert_eq!(of("x"), (Some(16), None, Some(1), false));
+    // A name with a plus that is no child is like any other.
+    let plain = rules.resolve(b"q+plain", None);
+    assert_eq!((plain.jobs_max, plain.bytes_max), (None, Some(8)));
+}
+
+#[test]
+fn where_a_parents_puts_go_is_not_for_its_children() {
+    let rules = Rules(vec![
+        Rule::new(["news"], [Setting::CopyTo(names(&["audit"])), Setting::Alias(names(&["a"]))]),
+        Rule::new(["news+b"], [Setting::CopyTo(names(&["other"]))]),
+    ]);
+    let child = resolve(&rules, "news+a");
+    assert!(child.copy_to.is_empty() && child.alias.is_empty());
+    assert_eq!(resolve(&rules, "news+b").copy_to, names(&["other"]));
+    assert_eq!(resolve(&rules, "news").copy_to, names(&["audit"]));
+}
+
+#[test]
+fn each_value_knows_its_line() {
+    let asked = |setting, line| Asked { setting, line };
+    let rules = Rules(vec![
+        Rule {
+            patterns: vec![Pattern::new(b"*")],
+            settings: vec![asked(Setting::JobsMax(Some(1)), 3), asked(Setting::OpenMax(7), 4)],
+            line: 1,
+        },
+        Rule {
+            patterns: vec![Pattern::new(b"m*")],
+            settings: vec![asked(Setting::JobsMax(Some(2)), 8)],
+            line: 6,
+        },
+    ]);
+    let all = rules.resolve_with_origins(b"mail", None);
+    assert_eq!(all[0], (Setting::JobsMax(Some(2)), Some(8)));
+    assert_eq!(all[1], (Setting::BytesMax(None), None));
+    assert_eq!(all[8], (Setting::OpenMax(7), Some(4)));
+    let keys = all.map(|(setting, _)| setting.key());
+    assert_eq!((keys[0], keys[13]), ("limits.jobs", "route.copy_to"));
+}
+
+#[test]
+fn literal_names_are_those_without_wildcards() {
+    let rules = Rules(vec![Rule::new(["a*", "b", "?"], []), Rule::new(["c+d"], [])]);
+    let found: Vec<&[u8]> = rules.literal_names().collect();
+    assert_eq!(found, [&b"b"[..], b"c+d"]);
+}
+
+#[test]
+fn circles_are_refused() {
+    let copy = |from, to: &[&str]| Rule::new([from], [Setting::CopyTo(names(to))]);
+    let alias = |from, to: &[&str]| Rule::new([from], [Setting::Alias(names(to))]);
+    for circle in [
+        vec![copy("a", &["a"])],
+        vec![copy("a", &["b"]), copy("b", &["c"]), alias("c", &["a"])],
+        vec![copy("*", &["audit"])],
+        vec![copy("a", &["b"]), copy("?", &["a"])],
+    ] {
+        assert!(refused(circle.clone()).contains("come back to it"), "{circle:?}");
+    }
+    // The same queue by two ways is no circle.
+    let diamond = vec![copy("a", &["b", "c"]), copy("b", &["d"]), copy("c", &["d"])];
+    Rules(diamond).check().unwrap();
+    Rules(vec![copy("*", &["audit"]), copy("audit", &[])]).check().unwrap();
+}
+
+#[test]
+fn puts_that_reach_too_many_queues_are_refused() {
+    let many = |prefix: &str, count| -> Box<[Name]> {
+        (0..count).map(|number| name(&format!("{prefix}{number}"))).collect()
+    };
+    let copies = |count| vec![Rule::new(["a"], [Setting::CopyTo(many("q", count))])];
+    Rules(copies(8)).check().unwrap();
+    assert_eq!(refused(copies(9)), "route.copy_to: at most 8 copies are made");
+    let aliases = |count| vec![Rule::new(["a"], [Setting::Alias(many("q", count))])];
+    Rules(aliases(64)).check().unwrap();
+    assert!(refused(aliases(65)).contains("more than 64 queues"));
+    // Eight each of which has eight.
+    let tree = [aliases(8), vec![Rule::new(["q?"], [Setting::CopyTo(many("r", 8))])]].concat();
+    assert!(refused(tree).contains("more than 64 queues"));
+    let chain = (0..500).map(|number| {
+        Rule::new(
+            [format!("q{number}").as_str()],
+            [Setting::Alias(names(&[&format!("q{}", number + 1)]))],
+        )
+    });
+    assert!(refused(chain.collect()).contains("more than 64 queues"));
+}
+
+#[test]
+fn what_expires_must_not_come_back() {
+    let rule = |from| Rule::new([from], [Setting::ExpireTo(Some(name("late")))]);
+    for from in ["late", "*", "l*"] {
+        assert!(refused(vec![rule(from)]).contains("what expires in `late`"), "{from}");
+    }
+    let last = Rule::new(["late"], [Setting::ExpireTo(None)]);
+    Rules(vec![rule("*"), last]).check().unwrap();
+}
+
+#[test]
+fn names_and_sizes_are_bounded() {
+    let to = |target: &str| vec![Rule::new(["a"], [Setting::ExpireTo(Some(name(target)))])];
+    assert!(refused(to("")).starts_with("expire_to: the name"));
+    Rules(to(&"x".repeat(8180))).check().unwrap();
+    assert!(refused(to(&"x".repeat(8181))).starts_with("expire_to: the name"));
+    let large = "x".repeat(RULES_BYTES_MAX);
+    assert!(refused(vec![Rule::new([large.as_str()], [])]).contains("64KiB"));
+}
+
+/// What a pattern means, said naively.
+fn matches_naively(pattern: &[u8], name: &[u8]) -> bool {
+    match pattern.split_first() {
+        None => name.is_empty(),
+        Some((b'*', rest)) => (0..=name.len()).any(|end| matches_naively(rest, &name[end..])),
+        Some((b'?', rest)) => !name.is_empty() && matches_naively(rest, &name[1..]),
+        Some((byte, rest)) => name.first() == Some(byte) && matches_naively(rest, &name[1..]),
+    }
+}
+
+#[test]
+fn a_hard_pattern_takes_no_longer_than_its_length_times_the_names() {
+    let pattern = ["a*".repeat(2000).as_bytes(), b"b"].concat();
+    assert!(!Pattern::new(&pattern).matches(&b"a".repeat(8000)));
+}
+
+fn some_name() -> impl Strategy<Value = Name> {
+    proptest::collection::vec(any::<u8>(), 0..6).prop_map(Vec::into_boxed_slice)
+}
+
+fn some_names() -> impl Strategy<Value = Box<[Name]>> {
+    proptest::collection::vec(some_name(), 0..4).prop_map(Vec::into_boxed_slice)
+}
+
+fn some_sync() -> impl Strategy<Value = Option<QueueSync>> {
+    prop_oneof![
+        Just(None),
+        Just(Some(QueueSync::Always)),
+        any::<u64>().prop_map(|millis| Some(QueueSync::Every(millis))),
+        Just(Some(QueueSync::Never)),
+        Just(Some(QueueSync::Memory)),
+    ]
+}
+
+fn some_setting() -> impl Strategy<Value = Setting> {
+    prop_oneof![
+        any::<Option<u64>>().prop_map(Setting::JobsMax),
+        any::<Option<u64>>().prop_map(Setting::BytesMax),
+        any::<Option<u64>>().prop_map(Setting::ItemBytesMax),
+        any::<Option<u64>>().prop_map(Setting::AgeMax),
+        prop_oneof![Just(WhenFull::Refuse), Just(WhenFull::DropOldest)].prop_map(Setting::WhenFull),
+        proptest::option::of(some_name()).prop_map(Setting::ExpireTo),
+        any::<Option<u32>>().prop_map(Setting::ExpireSweep),
+        any::<Option<u64>>().prop_map(Setting::Idle),
+        any::<u32>().prop_map(Setting::OpenMax),
+        any::<Option<u64>>().prop_map(Setting::OpenTimeout),
+        any::<bool>().prop_map(Setting::FanoutOnly),
+        some_sync().prop_map(Setting::Sync),
+        some_names().prop_map(Setting::Alias),
+        some_names().prop_map(Setting::CopyTo),
+    ]
+}
+
+fn some_rules() -> impl Strategy<Value = Rules> {
+    let asked = (some_setting(), any::<u32>()).prop_map(|(setting, line)| Asked { setting, line });
+    let pattern = some_name().prop_map(|text| Pattern::new(&text));
+    let patterns = proptest::collection::vec(pattern, 0..3);
+    let rule = (patterns, proptest::collection::vec(asked, 0..6), any::<u32>())
+        .prop_map(|(patterns, settings, line)| Rule { patterns, settings, line });
+    proptest::collection::vec(rule, 0..5).prop_map(Rules)
+}
+
+proptest! {
+    #[test]
+    fn patterns_match_what_they_mean(pattern in "[ab?*]{0,8}", name in "[ab]{0,10}") {
+        let found = Pattern::new(pattern.as_bytes()).matches(name.as_bytes());
+        prop_assert_eq!(found, matches_naively(pattern.as_bytes(), name.as_bytes()));
+    }
+
+    #[test]
+    fn rules_survive_as_bytes(rules in some_rules()) {
+        prop_assert_eq!(Rules::decode(&rules.encode()), Some(rules));
+    }
+
+    #[test]
+    fn a_part_of_the_bytes_is_refused(rules in some_rules(), cut in 1_usize..20) {
+        let bytes = rules.encode();
+        prop_assert_eq!(Rules::decode(&bytes[..bytes.len().saturating_sub(cut)]), None);
+        prop_assert_eq!(Rules::decode(&[bytes, vec![0]].concat()), None);
+    }
+
+    #[test]
+    fn any_bytes_are_read_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        if let Some(rules) = Rules::decode(&[vec![1], bytes].concat()) {
+            let _ = rules.check();
+        }
+    }
+
+    #[test]
+    fn the_values_with_origins_are_those_of_the_policy(rules in some_rules(), queue in "[a+]{0,4}") {
+        let parent = parent_name(queue.as_bytes());
+        let policy = rules.resolve(queue.as_bytes(), parent);
+        let shown = rules.resolve_with_origins(queue.as_bytes(), parent);
+        for ((setting, line), (own, default)) in
+            shown.into_iter().zip(policy.settings().into_iter().zip(Policy::default().settings()))
+        {
+            prop_assert_eq!(&setting, &own);
+            prop_assert!(line.is_some() || own == default);
+        }
+    }
+}
