@@ -36,6 +36,10 @@ pub enum Protocol {
     Beanstalk,
     /// Gearman's protocol: `SUBMIT_JOB_BG`, `GRAB_JOB`, `WORK_COMPLETE`.
     Gearman,
+    /// Kestrel's memcache protocol: `set`, `get`.
+    Memcache,
+    /// Kestrel's thrift protocol: `put`, `get`.
+    Thrift,
     /// Redis lists: `LPUSH`, `RPOP`.
     Redis,
 }
@@ -46,6 +50,8 @@ impl Protocol {
         match self {
             Protocol::Beanstalk | Protocol::Redis => 11300,
             Protocol::Gearman => 4730,
+            Protocol::Memcache => 22133,
+            Protocol::Thrift => 2229,
         }
     }
 }
@@ -53,8 +59,8 @@ impl Protocol {
 /// Which server, and how the result is shown.
 #[derive(Clone, Debug, Args)]
 pub struct TargetArgs {
-    /// Where the server listens; no unix sockets here. The port is 11300 where none is named, or 4730 with
-    /// --protocol gearman.
+    /// Where the server listens; no unix sockets here. The port is 11300 where none is named, or with --protocol
+    /// gearman 4730, memcache 22133, thrift 2229.
     #[arg(
         long,
         alias = "address",

@@ -8,7 +8,7 @@ use anyhow::Context;
 use serde::Serialize;
 
 use crate::args::{IdleArgs, LoadArgs, Protocol, PutArgs, TakeArgs, TargetArgs, TripArgs};
-use crate::driver::{Beanstalk, Cursor, Driver, Gearman, Redis, Script};
+use crate::driver::{Beanstalk, Cursor, Driver, Gearman, Memcache, Redis, Script, Thrift};
 use crate::idle::{self, Greeting, IdleReport};
 use crate::latency::{LatencySummary, show_micros};
 use crate::load::{self, LoadPlan, LoadReport};
@@ -57,11 +57,7 @@ pub(crate) fn take(args: &TakeArgs) -> anyhow::Result<()> {
             report.failure.unwrap_or_default()
         );
     }
-    let drivers = match args.target.protocol {
-        Protocol::Beanstalk => take_drivers(queue, connections),
-        Protocol::Gearman => work_drivers(queue, connections),
-        Protocol::Redis => drivers(connections, Redis::pops(queue), Redis::new),
-    };
+    let drivers = queue_take_drivers(args.target.protocol, queue, connections);
     let report = run_load(&args.target, &args.load, drivers, &meter)?;
     drop(meter);
     show_load("take", &args.target, &args.load, &report)
@@ -98,7 +94,9 @@ pub(crate) fn idle(args: &IdleArgs) -> anyhow::Result<()> {
     let greeting = match args.target.protocol {
         Protocol::Beanstalk => Greeting::beanstalk(),
         Protocol::Gearman => Greeting::gearman_worker(),
-        Protocol::Redis => anyhow::bail!("idle speaks beanstalk or gearman"),
+        Protocol::Memcache | Protocol::Thrift | Protocol::Redis => {
+            anyhow::bail!("idle speaks beanstalk or gearman")
+        }
     };
     let address = reach(&args.target)?;
     let report = idle::run(address, &greeting, connections, args.target.server_pid, hold, &meter)?;
@@ -149,7 +147,7 @@ pub(crate) fn work_drivers(function: &str, connections: usize) -> Vec<Box<dyn Dr
 }
 
 /// Connections that put into one queue, whatever the protocol calls that.
-fn queue_put_drivers(
+pub(crate) fn queue_put_drivers(
     protocol: Protocol,
     queue: &str,
     connections: usize,
@@ -158,7 +156,26 @@ fn queue_put_drivers(
     match protocol {
         Protocol::Beanstalk => put_drivers(queue, connections, body_bytes),
         Protocol::Gearman => submit_drivers(queue, connections, body_bytes),
+        Protocol::Memcache => {
+            drivers(connections, Memcache::sets(queue, body_bytes), Memcache::new)
+        }
+        Protocol::Thrift => drivers(connections, Thrift::puts(queue, body_bytes), Thrift::new),
         Protocol::Redis => drivers(connections, Redis::pushes(queue, body_bytes), Redis::new),
+    }
+}
+
+/// Connections that take from one queue and finish what they took.
+pub(crate) fn queue_take_drivers(
+    protocol: Protocol,
+    queue: &str,
+    connections: usize,
+) -> Vec<Box<dyn Driver>> {
+    match protocol {
+        Protocol::Beanstalk => take_drivers(queue, connections),
+        Protocol::Gearman => work_drivers(queue, connections),
+        Protocol::Memcache => drivers(connections, Memcache::gets(queue), Memcache::new),
+        Protocol::Thrift => drivers(connections, Thrift::gets(queue), Thrift::new),
+        Protocol::Redis => drivers(connections, Redis::pops(queue), Redis::new),
     }
 }
 

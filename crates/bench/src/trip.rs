@@ -111,7 +111,9 @@ fn open_pair(
     match plan.protocol {
         Protocol::Beanstalk => Ok(Box::new(open_beanstalk_pair(plan, address, index)?)),
         Protocol::Gearman => Ok(Box::new(GearmanPair::open(address, index, plan.body_bytes)?)),
-        Protocol::Redis => anyhow::bail!("trip speaks beanstalk or gearman"),
+        Protocol::Memcache | Protocol::Thrift | Protocol::Redis => {
+            anyhow::bail!("trip speaks beanstalk or gearman")
+        }
     }
 }
 

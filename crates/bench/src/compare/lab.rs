@@ -11,17 +11,17 @@ use super::server::{Programs, Server};
 use super::work::{Cell, Metric, Peer, Sample, Shape, Work};
 use super::{bare_sync, gearman, lateness, memory, restart};
 use crate::args::{CompareArgs, Protocol};
-use crate::driver::{Beanstalk, Driver, Redis};
+use crate::driver::{Beanstalk, Driver};
 use crate::load::{self, LoadPlan, LoadReport};
 use crate::meter::Meter;
-use crate::modes::{drivers, put_drivers, take_drivers};
+use crate::modes::{drivers, queue_put_drivers, queue_take_drivers};
 use crate::process;
 use crate::trip::{self, TripPlan};
 
 /// Bytes in a body, unless a measurement says otherwise.
 pub(super) const BODY_BYTES: usize = 100;
-/// List of the redis measurements.
-const LIST: &str = "bench";
+/// Queue of all measurements that need but one.
+const QUEUE: &str = "default";
 /// Upper bound of a run that ends by a count.
 const COUNTED_RUN_MAX: Duration = Duration::from_mins(5);
 
@@ -160,22 +160,14 @@ impl Lab {
 
     fn put(&self, peer: Peer, shape: Shape, server: &Server) -> anyhow::Result<Sample> {
         let connections = shape.connections as usize;
-        let drivers = match peer {
-            Peer::Redis => drivers(connections, Redis::pushes(LIST, BODY_BYTES), Redis::new),
-            _ => put_drivers("default", connections, BODY_BYTES),
-        };
+        let drivers = queue_put_drivers(protocol_of(peer), QUEUE, connections, BODY_BYTES);
         self.throughput(server, drivers, shape, self.sizes.warm_up)
     }
 
     fn take(&self, peer: Peer, shape: Shape, server: &Server) -> anyhow::Result<Sample> {
-        let (fill, connections) = (50, shape.connections as usize);
-        let (puts, takes) = match peer {
-            Peer::Redis => (
-                drivers(fill, Redis::pushes(LIST, BODY_BYTES), Redis::new),
-                drivers(connections, Redis::pops(LIST), Redis::new),
-            ),
-            _ => (put_drivers("default", fill, BODY_BYTES), take_drivers("default", connections)),
-        };
+        let protocol = protocol_of(peer);
+        let puts = queue_put_drivers(protocol, QUEUE, 50, BODY_BYTES);
+        let takes = queue_take_drivers(protocol, QUEUE, shape.connections as usize);
         // Twice the time that the taking will last: putting is never slower than taking.
         let whole = self.sizes.duration + self.sizes.warm_up;
         let bounds = Bounds { duration: whole * 2, ..Bounds::exactly(self.sizes.fill_jobs) };
@@ -320,6 +312,15 @@ impl Lab {
 
     fn folder(&self) -> anyhow::Result<TempDir> {
         Ok(tempfile::tempdir_in(self.scratch.path())?)
+    }
+}
+
+/// What a server is spoken to in when jobs are put and taken.
+fn protocol_of(peer: Peer) -> Protocol {
+    match peer {
+        Peer::Redis => Protocol::Redis,
+        Peer::LineshaftMemcache => Protocol::Memcache,
+        _ => Protocol::Beanstalk,
     }
 }
 

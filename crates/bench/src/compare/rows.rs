@@ -116,6 +116,7 @@ pub(super) fn all() -> Vec<Row> {
     let mut rows = throughput();
     rows.extend(many_queues());
     rows.extend(gearman::rows());
+    rows.extend(memcache());
     rows.extend(latency());
     rows.extend(memory());
     rows.push(row(
@@ -160,6 +161,20 @@ fn throughput() -> Vec<Row> {
         put("T9", single, LineshaftDurable, BeanstalkdLog, AtLeast(0.8, 1.2)),
         lone,
     ]
+}
+
+/// Kestrel's memcache protocol, whose `get` takes and finishes at once as Redis' `RPOP` does.
+fn memcache() -> Vec<Row> {
+    use Goal::RatioAtLeast as AtLeast;
+    let mut rows = Vec::new();
+    for (load, goal) in [(shape(50, 1), AtLeast(0.8, 1.0)), (shape(50, 32), AtLeast(0.5, 1.0))] {
+        for (name, work) in [("SET", Work::Put(load)), ("GET", Work::Take(load))] {
+            let mut row = rate("T15", work, Peer::LineshaftMemcache, Peer::Redis, goal);
+            row.what = format!("{name}, {load}");
+            rows.push(row);
+        }
+    }
+    rows
 }
 
 /// Many queues against one, each server against itself.

@@ -103,7 +103,8 @@ impl Programs {
             Peer::Lineshaft
             | Peer::LineshaftDurable
             | Peer::LineshaftGearman
-            | Peer::LineshaftGearmanDurable => Command::new(&self.lineshaft),
+            | Peer::LineshaftGearmanDurable
+            | Peer::LineshaftMemcache => Command::new(&self.lineshaft),
             Peer::Beanstalkd | Peer::BeanstalkdLog | Peer::BeanstalkdEachWrite => {
                 Command::new(&self.beanstalkd)
             }
@@ -113,10 +114,11 @@ impl Programs {
         };
         let listen = match peer {
             Peer::LineshaftGearman | Peer::LineshaftGearmanDurable => "--gearman",
+            Peer::LineshaftMemcache => "--kestrel",
             _ => "--beanstalk",
         };
         match peer {
-            Peer::Lineshaft | Peer::LineshaftGearman => {
+            Peer::Lineshaft | Peer::LineshaftGearman | Peer::LineshaftMemcache => {
                 command.args(["serve", "--memory", "--only", listen]).arg(address.to_string());
             }
             Peer::LineshaftDurable | Peer::LineshaftGearmanDurable => {

@@ -16,6 +16,8 @@ pub(super) enum Peer {
     LineshaftGearman,
     /// Lineshaft that replies when a job is on stable storage, by its Gearman side.
     LineshaftGearmanDurable,
+    /// Lineshaft without a log, by its memcache side.
+    LineshaftMemcache,
     /// beanstalkd without a log.
     Beanstalkd,
     /// beanstalkd with its log, synced at most every 50 ms (its default).
@@ -35,7 +37,9 @@ pub(super) enum Peer {
 impl fmt::Display for Peer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Peer::Lineshaft | Peer::LineshaftGearman => "Lineshaft, memory",
+            Peer::Lineshaft | Peer::LineshaftGearman | Peer::LineshaftMemcache => {
+                "Lineshaft, memory"
+            }
             Peer::LineshaftDurable | Peer::LineshaftGearmanDurable => "Lineshaft, sync always",
             Peer::Beanstalkd => "beanstalkd",
             Peer::BeanstalkdLog => "beanstalkd -b",

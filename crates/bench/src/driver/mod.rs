@@ -5,15 +5,19 @@
 
 mod beanstalk;
 mod gearman;
+mod memcache;
 pub(crate) mod packets;
 mod redis;
 mod scanner;
 mod script;
+mod thrift;
 
 pub(crate) use beanstalk::{Beanstalk, IdSink};
 pub(crate) use gearman::Gearman;
+pub(crate) use memcache::Memcache;
 pub(crate) use redis::Redis;
 pub(crate) use script::{Cursor, Script};
+pub(crate) use thrift::Thrift;
 
 /// One connection's side of a protocol.
 pub(crate) trait Driver {
