@@ -1,8 +1,8 @@
 //! What each command does: one small function per command, which asks the broker and replies.
 
 use broker::{
-    Body, Grant, JobId, Kick, NewJob, Outbox, Patience, Peeked, Position, Refusal, State, Take,
-    Turn,
+    AddRefusal, Body, Grant, JobId, Kick, NewJob, Outbox, Patience, Peeked, Position, Refusal,
+    State, Take, Turn,
 };
 
 use crate::command::{Command, Pause, PutHeader};
@@ -100,7 +100,7 @@ impl Session {
             Ok((id, after)) => outbox.reply(after, Numbers::one(b"INSERTED", id.0).bytes()),
             Err(refusal) => {
                 turn.skip_job_id();
-                reply_refused(refusal, reply::OUT_OF_MEMORY, outbox);
+                reply_not_put(refusal, outbox);
             }
         }
     }
@@ -277,6 +277,16 @@ fn reply_outcome(
     match outcome {
         Ok(after) => outbox.reply(after, done),
         Err(refusal) => reply_refused(refusal, log_full, outbox),
+    }
+}
+
+fn reply_not_put(refusal: AddRefusal, outbox: &mut Outbox) {
+    match refusal {
+        // "Try another server", which is what a queue's limits and the status have to say.
+        AddRefusal::Full(after) => outbox.reply(after, reply::DRAINING),
+        AddRefusal::WritesBlocked => outbox.reply(AT_ONCE, reply::DRAINING),
+        AddRefusal::TooBig => outbox.reply(AT_ONCE, reply::JOB_TOO_BIG),
+        AddRefusal::LogFull => outbox.reply(AT_ONCE, reply::OUT_OF_MEMORY),
     }
 }
 

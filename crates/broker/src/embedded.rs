@@ -30,7 +30,8 @@ use engine::{JobId, JobStatus, Millis, NewJob, Patience, QueueStats, SessionId, 
 use log::{Failure, Position, PosixDisk, Settings};
 
 use crate::{
-    Broker, BrokerError, Clock, Event, Kick, Mailbox, Options, Peeked, Refusal, Take, Turn,
+    AddRefusal, Broker, BrokerError, Clock, Event, Kick, Mailbox, Options, Peeked, Refusal, Take,
+    Turn,
 };
 
 /// Why a call on a [`Session`] did not do what was asked.
@@ -43,6 +44,9 @@ pub enum Error {
     /// The disk or the configured limit is full. Finish jobs, or make room.
     #[error("the log has no room; finish jobs or free disk space")]
     Full,
+    /// The queue's policy, or the status of the store, does not allow it.
+    #[error("the queue's policy, or the store's status, does not allow it")]
+    Refused,
     /// The log failed; nothing can be made durable any more. Close the store and open it again.
     #[error("the log failed and takes nothing any more: {0}")]
     Failed(Failure),
@@ -309,7 +313,13 @@ impl Session<'_> {
             turn.use_queue(self.id, queue.as_bytes());
             turn.put(self.id, job, body.into())
         };
-        self.store.settled(put)
+        match put {
+            Ok(put) => self.store.settled(Ok(put)),
+            Err(AddRefusal::LogFull) => Err(Error::Full),
+            Err(AddRefusal::Full(_) | AddRefusal::TooBig | AddRefusal::WritesBlocked) => {
+                Err(Error::Refused)
+            }
+        }
     }
 
     /// Takes the most urgent job of these queues, and holds it. `None`: the wait is over. A wait

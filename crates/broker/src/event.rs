@@ -39,6 +39,15 @@ pub enum Event {
     },
     /// A long kick is done: so many jobs. The reply waits for the position.
     Kicked(u64, Position),
+    /// The item that a waiting peek was for.
+    Looked {
+        /// Its bytes.
+        body: Body,
+        /// The reply waits for this.
+        after: Position,
+    },
+    /// A long flush is done. The reply waits for the position.
+    Flushed(Position),
 }
 
 /// Where events for the sessions of one owner (an I/O thread, a test) are left.

@@ -11,7 +11,7 @@ use log::Position;
 
 use crate::broker::Shared;
 use crate::core::Core;
-use crate::{Event, Grant};
+use crate::{AddRefusal, Event, Grant};
 
 /// The broker, locked. Take one per batch of requests; never hold it across an `await` or a system
 /// call. When it is dropped the batch goes to the committer and events to their mailboxes.
@@ -170,10 +170,10 @@ impl Turn<'_> {
         session: SessionId,
         job: NewJob,
         body: Body,
-    ) -> Result<(JobId, Position), Refusal> {
+    ) -> Result<(JobId, Position), AddRefusal> {
         let core = &mut *self.core;
         if core.ledger.log.as_ref().is_some_and(|log| !log.admits_put(body.len())) {
-            return Err(Refusal::Full);
+            return Err(AddRefusal::LogFull);
         }
         let (id, slot) = core.engine.put(session, job, body, &mut core.effects);
         core.settle();

@@ -29,6 +29,9 @@ pub enum SubmitRefusal {
     /// The log has no room for it.
     #[error("the log has no room")]
     LogFull,
+    /// The server's status refuses writes.
+    #[error("the server's status refuses writes")]
+    WritesBlocked,
 }
 
 impl Turn<'_> {

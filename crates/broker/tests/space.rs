@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lineshaft_broker::{Broker, Kick, Millis, NewJob, Options, Refusal, SessionId};
+use lineshaft_broker::{AddRefusal, Broker, Kick, Millis, NewJob, Options, Refusal, SessionId};
 
 const NOW: Millis = Millis(1_000_000);
 
@@ -26,7 +26,7 @@ fn fill(broker: &Broker, session: SessionId) -> u64 {
         match (0..1000).try_for_each(|_| turn.put(session, job, b"x"[..].into()).map(|_| puts += 1))
         {
             Ok(()) => {}
-            Err(Refusal::Full) => refusals += 1,
+            Err(AddRefusal::LogFull) => refusals += 1,
             Err(refusal) => panic!("{refusal}"),
         }
         drop(turn);

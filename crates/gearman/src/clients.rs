@@ -116,7 +116,9 @@ impl Session {
                 reply::send(outbox, after, Kind::JobCreated, &[&handle]);
             }
             Err(SubmitRefusal::QueueFull) => reply::fail(outbox, AT_ONCE, reply::QUEUE_FULL),
-            Err(SubmitRefusal::LogFull) => reply::fail(outbox, AT_ONCE, reply::QUEUE_ERROR),
+            Err(SubmitRefusal::LogFull | SubmitRefusal::WritesBlocked) => {
+                reply::fail(outbox, AT_ONCE, reply::QUEUE_ERROR);
+            }
         }
     }
 

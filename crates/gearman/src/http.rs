@@ -141,7 +141,9 @@ impl HttpSession {
             }
             Ok(_) => self.stage = Stage::Waiting(Waiting { method, data: Vec::new() }),
             Err(SubmitRefusal::QueueFull) => self.refuse(method, reply::QUEUE_FULL, turn, outbox),
-            Err(SubmitRefusal::LogFull) => self.refuse(method, reply::QUEUE_ERROR, turn, outbox),
+            Err(SubmitRefusal::LogFull | SubmitRefusal::WritesBlocked) => {
+                self.refuse(method, reply::QUEUE_ERROR, turn, outbox);
+            }
         }
     }
 
@@ -259,7 +261,9 @@ impl Dialect for HttpSession {
             | Event::Granted(_)
             | Event::TimedOut(_)
             | Event::DeadlineSoon
-            | Event::Kicked(..) => unreachable!("this dialect only submits jobs"),
+            | Event::Kicked(..)
+            | Event::Looked { .. }
+            | Event::Flushed(_) => unreachable!("this dialect only submits jobs"),
         }
     }
 

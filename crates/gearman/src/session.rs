@@ -209,7 +209,12 @@ impl Dialect for Session {
         match event {
             Event::WorkToDo => reply::send(outbox, AT_ONCE, Kind::Noop, &[]),
             Event::News { id, news, after } => self.tell(id, news, after, outbox),
-            Event::Granted(_) | Event::TimedOut(_) | Event::DeadlineSoon | Event::Kicked(..) => {
+            Event::Granted(_)
+            | Event::TimedOut(_)
+            | Event::DeadlineSoon
+            | Event::Kicked(..)
+            | Event::Looked { .. }
+            | Event::Flushed(_) => {
                 unreachable!("this dialect neither waits for jobs nor kicks them")
             }
         }
