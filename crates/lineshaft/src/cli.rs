@@ -66,13 +66,16 @@ pub(crate) enum Command {
 }
 
 /// The long names of [`ServeArguments`].
-const SERVE_OPTIONS: [&str; 10] = [
+const SERVE_OPTIONS: [&str; 13] = [
     "data",
     "memory",
     "sync",
     "beanstalk",
     "gearman",
     "gearman-http",
+    "tls-certificate",
+    "tls-key",
+    "tls-client-ca",
     "only",
     "max-job-size",
     "io-threads",
@@ -116,6 +119,7 @@ Examples:
   lineshaft serve --sync 50ms                 a power failure may cost 50 ms
   lineshaft serve --beanstalk 0.0.0.0:11300 --beanstalk unix:/run/lineshaft.sock
   lineshaft serve --only --gearman 0.0.0.0:4730  nothing but Gearman
+  lineshaft serve --gearman tls:0.0.0.0:4731 --tls-certificate c.pem --tls-key k.pem
 
 Every option has a key in lineshaft.toml and a variable in the environment;
 `lineshaft config show` lists them all. Flags win over the environment, and
@@ -146,6 +150,15 @@ pub(crate) struct ServeArguments {
     /// Where HTTP requests submit Gearman jobs: HOST:PORT, unix:PATH or off; may be repeated
     #[arg(long, value_name = "ADDRESS")]
     pub gearman_http: Vec<String>,
+    /// The certificate of listeners whose address begins with tls:, as PEM
+    #[arg(long, value_name = "FILE")]
+    pub tls_certificate: Option<String>,
+    /// The private key of the certificate, as PEM
+    #[arg(long, value_name = "FILE")]
+    pub tls_key: Option<String>,
+    /// Let only clients in that have a certificate of this authority
+    #[arg(long, value_name = "FILE")]
+    pub tls_client_ca: Option<String>,
     /// Switch off every listener that is not named by a flag
     #[arg(long)]
     pub only: bool,

@@ -1,4 +1,4 @@
-//! Where a listener listens: `host:port` or `unix:PATH`.
+//! Where a listener listens: `host:port` or `unix:PATH`, with `tls:` before it for TLS.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -18,13 +18,15 @@ pub enum Address {
     },
     /// A unix stream socket.
     Unix(PathBuf),
+    /// One of the others, whose clients speak TLS.
+    Tls(Box<Address>),
 }
 
 /// Why a text is not an address.
 #[derive(Debug, Eq, PartialEq, thiserror::Error)]
 pub enum AddressError {
     /// Neither form.
-    #[error("`{0}` is not an address; write HOST:PORT, unix:PATH or off")]
+    #[error("`{0}` is not an address; write HOST:PORT, tls:HOST:PORT, unix:PATH or off")]
     Form(String),
     /// Not a number of 0 to 65535.
     #[error("`{0}` is not a port; a port is a number from 0 to 65535")]
@@ -43,6 +45,27 @@ pub enum AddressError {
 impl Address {
     /// Reads one address. `off` is not an address; see [`parse_list`].
     pub fn parse(text: &str) -> Result<Address, AddressError> {
+        match text.strip_prefix("tls:") {
+            Some(inner) => Ok(Self::parse_plain(inner)?.with_tls()),
+            None => Self::parse_plain(text),
+        }
+    }
+
+    /// The same address for clients that speak TLS.
+    #[must_use]
+    pub fn with_tls(self) -> Address {
+        if self.is_tls() { self } else { Address::Tls(Box::new(self)) }
+    }
+
+    /// Whether clients speak TLS there.
+    pub fn is_tls(&self) -> bool {
+        match self {
+            Address::Tls(_) => true,
+            Address::Tcp { .. } | Address::Unix(_) => false,
+        }
+    }
+
+    fn parse_plain(text: &str) -> Result<Address, AddressError> {
         if let Some(path) = text.strip_prefix("unix:") {
             return Self::parse_unix(path);
         }
@@ -94,6 +117,7 @@ impl fmt::Display for Address {
             }
             Address::Tcp { host, port } => write!(formatter, "{host}:{port}"),
             Address::Unix(path) => write!(formatter, "unix:{}", path.display()),
+            Address::Tls(inner) => write!(formatter, "tls:{inner}"),
         }
     }
 }
@@ -115,6 +139,9 @@ mod tests {
             ("[::]:1", tcp("::", 1)),
             ("unix:/run/x.sock", Address::Unix("/run/x.sock".into())),
             ("unix:relative", Address::Unix("relative".into())),
+            ("tls:127.0.0.1:4731", tcp("127.0.0.1", 4731).with_tls()),
+            ("tls:[::1]:1", tcp("::1", 1).with_tls()),
+            ("tls:unix:/s", Address::Unix("/s".into()).with_tls()),
         ] {
             assert_eq!(Address::parse(text), Ok(address.clone()));
             assert_eq!(address.to_string(), text);
@@ -130,6 +157,8 @@ mod tests {
         assert_eq!(Address::parse("a:http"), Err(AddressError::Port("http".into())));
         assert_eq!(Address::parse("a:"), Err(AddressError::Port(String::new())));
         assert_eq!(Address::parse("::1:5"), Err(AddressError::Brackets("::1:5".into())));
+        assert_eq!(Address::parse("tls:4730"), Err(AddressError::Form("4730".into())));
+        assert!(Address::parse("tls:tls:127.0.0.1:1").is_err());
         assert_eq!(Address::parse("unix:"), Err(AddressError::UnixPathMissing));
         let longest = format!("/{}", "p".repeat(106));
         assert!(Address::parse(&format!("unix:{longest}")).is_ok());

@@ -15,6 +15,8 @@ pub struct Config {
     pub data: Data,
     /// Where clients connect.
     pub listen: Listen,
+    /// What the listeners with TLS show, and what they ask for.
+    pub tls: Tls,
     /// Bounds.
     pub limits: Limits,
     /// How Gearman jobs and workers are treated.
@@ -76,6 +78,31 @@ impl Listen {
     pub fn is_off(&self) -> bool {
         Protocol::ALL.into_iter().all(|protocol| self.of(protocol).is_empty())
     }
+}
+
+/// What the listeners with TLS show, and what they ask for. All files hold PEM.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Tls {
+    /// The server's certificate, and those between it and a root, in this order.
+    pub certificate: Option<PathBuf>,
+    /// The private key of the certificate.
+    pub key: Option<PathBuf>,
+    /// Whose certificates clients must have; `None`: clients are not asked.
+    pub client_ca: Option<PathBuf>,
+    /// What is asked of clients, if there is a `client_ca`.
+    pub client_auth: ClientAuth,
+}
+
+/// What clients of a listener with TLS have to show.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub enum ClientAuth {
+    /// Nothing.
+    None,
+    /// A certificate, if they have one; a wrong one is refused.
+    Optional,
+    /// A certificate.
+    #[default]
+    Required,
 }
 
 /// Bounds.
@@ -154,6 +181,7 @@ impl Default for Config {
                 gearman: vec![Address::Tcp { host: "127.0.0.1".to_owned(), port: 4730 }],
                 gearman_http: Vec::new(),
             },
+            tls: Tls::default(),
             limits: Limits {
                 connections: None,
                 beanstalk_job_bytes: 65_535,
@@ -173,6 +201,24 @@ fn default_io_threads() -> usize {
     match std::thread::available_parallelism().map_or(1, usize::from) {
         0..=2 => 1,
         cores => (cores - 1).min(4),
+    }
+}
+
+impl ClientAuth {
+    /// Reads `none`, `optional` or `required`.
+    pub fn parse(text: &str) -> Result<ClientAuth, String> {
+        let all = [ClientAuth::None, ClientAuth::Optional, ClientAuth::Required];
+        let named = all.into_iter().find(|one| one.name() == text);
+        named.ok_or_else(|| format!("`{text}` is not `none`, `optional` or `required`"))
+    }
+
+    /// Its name in a configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            ClientAuth::None => "none",
+            ClientAuth::Optional => "optional",
+            ClientAuth::Required => "required",
+        }
     }
 }
 

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::address::Address;
 use crate::config::Config;
+use crate::protocol::Protocol;
 use crate::settings::{SETTINGS, Setting};
 
 /// The file that is read when none is named, if it exists.
@@ -141,6 +143,7 @@ impl Sources {
             let values: Vec<&str> = flag.values.iter().map(String::as_str).collect();
             loading.assign(flag.key, &values, Origin::Flag(flag.name));
         }
+        loading.check_tls();
         if loading.mistakes.is_empty() {
             Ok(loading.effective)
         } else {
@@ -183,6 +186,28 @@ impl Loading {
         match (setting.set)(&mut self.effective.config, values) {
             Ok(()) => drop(self.effective.origins.insert(key, origin)),
             Err(message) => self.refuse(origin.to_string(), format!("{key}: {message}")),
+        }
+    }
+
+    /// Addresses with TLS are of no use without a certificate and its key.
+    fn check_tls(&mut self) {
+        let Config { listen, tls, .. } = &self.effective.config;
+        let (certificate, key) = (tls.certificate.is_some(), tls.key.is_some());
+        let has_tls = |protocol: &Protocol| listen.of(*protocol).iter().any(Address::is_tls);
+        let missing = match (certificate, key) {
+            (true, true) => return,
+            (false, true) => "tls.certificate",
+            (true, false) => "tls.key",
+            (false, false) => "tls.certificate and tls.key",
+        };
+        let listeners: Vec<String> = Protocol::ALL
+            .into_iter()
+            .filter(has_tls)
+            .map(|protocol| format!("listen.{}", protocol.name()))
+            .collect();
+        for listener in listeners {
+            let place = self.effective.origin(&listener).to_string();
+            self.refuse(place, format!("{listener}: an address with `tls:` needs {missing}, too"));
         }
     }
 

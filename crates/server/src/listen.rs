@@ -66,6 +66,7 @@ pub fn bind(
 ) -> Result<Vec<Bound>, ServeError> {
     let explain = |error| explain(address, error);
     let sockets = match address {
+        Address::Tls(_) => return Err(explain(io::ErrorKind::Unsupported.into())),
         Address::Unix(path) => vec![bind_unix(path, address, options)?],
         Address::Tcp { host, port } => {
             let resolved: Vec<SocketAddr> =

@@ -1,10 +1,10 @@
 //! The table of all keys of the configuration: one row says how a key is read, shown, and whether a
 //! running server can take a new value.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::address::{self, Address};
-use crate::config::{Config, Durability, LogFormat};
+use crate::config::{ClientAuth, Config, Durability, LogFormat};
 use crate::units::{format_bytes, format_duration, parse_bytes, parse_duration};
 
 /// The largest job size that may be allowed, as in beanstalkd.
@@ -37,7 +37,7 @@ impl std::fmt::Debug for Setting {
 }
 
 /// All keys, in the order in which they are shown.
-pub(crate) static SETTINGS: [Setting; 20] = [
+pub(crate) static SETTINGS: [Setting; 24] = [
     Setting {
         key: "io_threads",
         many: false,
@@ -98,6 +98,34 @@ pub(crate) static SETTINGS: [Setting; 20] = [
         live: false,
         set: |config, value| assign(&mut config.listen.gearman_http, address::parse_list(value)),
         show: |config| show_addresses(&config.listen.gearman_http),
+    },
+    Setting {
+        key: "tls.certificate",
+        many: false,
+        live: true,
+        set: |config, value| assign(&mut config.tls.certificate, parse_file(value[0])),
+        show: |config| show_file(config.tls.certificate.as_deref()),
+    },
+    Setting {
+        key: "tls.key",
+        many: false,
+        live: true,
+        set: |config, value| assign(&mut config.tls.key, parse_file(value[0])),
+        show: |config| show_file(config.tls.key.as_deref()),
+    },
+    Setting {
+        key: "tls.client_ca",
+        many: false,
+        live: true,
+        set: |config, value| assign(&mut config.tls.client_ca, parse_file(value[0])),
+        show: |config| show_file(config.tls.client_ca.as_deref()),
+    },
+    Setting {
+        key: "tls.client_auth",
+        many: false,
+        live: true,
+        set: |config, value| assign(&mut config.tls.client_auth, ClientAuth::parse(value[0])),
+        show: |config| quote(config.tls.client_auth.name()),
     },
     Setting {
         key: "limits.connections",
@@ -210,6 +238,14 @@ fn parse_io_threads(text: &str) -> Result<usize, String> {
     count.ok_or_else(|| format!("`{text}` is not a number from 1 to {IO_THREADS_MAX}"))
 }
 
+fn parse_file(text: &str) -> Result<Option<PathBuf>, String> {
+    match text {
+        "off" => Ok(None),
+        "" => Err("the file has no name; write its path, or `off`".to_owned()),
+        path => Ok(Some(PathBuf::from(path))),
+    }
+}
+
 fn parse_connections(text: &str) -> Result<Option<usize>, String> {
     if text == "auto" {
         return Ok(None);
@@ -299,6 +335,10 @@ fn parse_level(text: &str) -> Result<tracing::Level, String> {
 fn quote(text: &str) -> String {
     // A TOML string allows the same escapes as JSON.
     serde_json::Value::from(text).to_string()
+}
+
+fn show_file(path: Option<&Path>) -> String {
+    quote(&path.map_or_else(|| "off".to_owned(), |path| path.display().to_string()))
 }
 
 fn show_addresses(addresses: &[Address]) -> String {

@@ -52,22 +52,29 @@ fn sources(arguments: ServeArguments) -> Sources {
         beanstalk,
         gearman,
         gearman_http,
+        tls_certificate,
+        tls_key,
+        tls_client_ca,
         only,
         max_job_size,
         io_threads,
         config,
     } = arguments;
     let memory = memory.then(|| "memory".to_owned());
+    let one = |value: Option<String>| value.map(|value| vec![value]);
     let named = |addresses: Vec<String>| (!addresses.is_empty()).then_some(addresses);
     let flags = [
-        ("--data", "data.dir", data.map(|value| vec![value])),
-        ("--memory", "data.sync", memory.map(|value| vec![value])),
-        ("--sync", "data.sync", sync.map(|value| vec![value])),
+        ("--data", "data.dir", one(data)),
+        ("--memory", "data.sync", one(memory)),
+        ("--sync", "data.sync", one(sync)),
         ("--beanstalk", "listen.beanstalk", named(beanstalk)),
         ("--gearman", "listen.gearman", named(gearman)),
         ("--gearman-http", "listen.gearman_http", named(gearman_http)),
-        ("--max-job-size", "limits.beanstalk_job_size", max_job_size.map(|value| vec![value])),
-        ("--io-threads", "io_threads", io_threads.map(|value| vec![value])),
+        ("--tls-certificate", "tls.certificate", one(tls_certificate)),
+        ("--tls-key", "tls.key", one(tls_key)),
+        ("--tls-client-ca", "tls.client_ca", one(tls_client_ca)),
+        ("--max-job-size", "limits.beanstalk_job_size", one(max_job_size)),
+        ("--io-threads", "io_threads", one(io_threads)),
     ];
     let flags = flags
         .into_iter()
@@ -125,9 +132,9 @@ fn data_line(config: &Config, jobs: u64) -> String {
     format!("{} ({count}), sync {sync}: {promise}", dir.display())
 }
 
-/// A command that works as it stands; none without the protocol of our own tools.
+/// A command that works as it stands; none without the protocol of our own tools, which do without TLS.
 fn example(started: &Started<'_>) -> String {
-    let server = match started.addresses(Protocol::Beanstalk).next() {
+    let server = match started.addresses(Protocol::Beanstalk).find(|one| !one.is_tls()) {
         Some(Address::Tcp { host, port }) => {
             let host = match host.as_str() {
                 "0.0.0.0" => "127.0.0.1",
@@ -137,7 +144,7 @@ fn example(started: &Started<'_>) -> String {
             Address::Tcp { host: host.to_owned(), port: *port }.to_string()
         }
         Some(unix @ Address::Unix(_)) => unix.to_string(),
-        None => return String::new(),
+        Some(Address::Tls(_)) | None => return String::new(),
     };
     if server == "127.0.0.1:11300" {
         return "lineshaft put hello 'first job'".to_owned();
