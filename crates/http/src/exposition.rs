@@ -1,0 +1,97 @@
+//! The text form in which Prometheus reads metrics (version 0.0.4).
+//!
+//! It is a page of rules, and every number here is one that the server has already: a registry of typed metrics
+//! would hold each of them a second time.
+
+use std::fmt::{Display, Write as _};
+
+/// What the text is, for the header of the answer.
+pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// What a metric does.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Kind {
+    /// Grows, and begins at 0 with the process.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+}
+
+/// The text, as far as it is written.
+#[derive(Debug, Default)]
+pub(crate) struct Exposition {
+    text: String,
+    name: &'static str,
+}
+
+impl Exposition {
+    /// Begins a metric; its samples follow.
+    pub(crate) fn metric(&mut self, name: &'static str, kind: Kind, help: &str) -> &mut Self {
+        let kind = match kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+        };
+        self.name = name;
+        self.push(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
+        self
+    }
+
+    /// A metric with one sample.
+    pub(crate) fn number(
+        &mut self,
+        name: &'static str,
+        kind: Kind,
+        help: &str,
+        value: impl Display,
+    ) {
+        self.metric(name, kind, help).sample(&[], value);
+    }
+
+    /// One sample of the metric that was begun.
+    pub(crate) fn sample(&mut self, labels: &[(&str, &str)], value: impl Display) {
+        self.push(self.name);
+        let mut separator = '{';
+        for (name, label) in labels {
+            self.push(format_args!("{separator}{name}=\""));
+            self.push_escaped(label);
+            self.text.push('"');
+            separator = ',';
+        }
+        let end = if labels.is_empty() { "" } else { "}" };
+        self.push(format_args!("{end} {value}\n"));
+    }
+
+    pub(crate) fn into_text(self) -> String {
+        self.text
+    }
+
+    fn push_escaped(&mut self, label: &str) {
+        for letter in label.chars() {
+            match letter {
+                '\\' | '"' => self.text.extend(['\\', letter]),
+                '\n' => self.text.push_str("\\n"),
+                other => self.text.push(other),
+            }
+        }
+    }
+
+    fn push(&mut self, what: impl Display) {
+        write!(self.text, "{what}").expect("a string takes everything");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_looks_as_the_format_wants_it() {
+        let mut exposition = Exposition::default();
+        exposition.number("a_total", Kind::Counter, "All of a.", 3);
+        exposition.metric("b", Kind::Gauge, "Each b.");
+        exposition.sample(&[("q", "x"), ("s", "a \"\\\n")], 0.5);
+        let text = "# HELP a_total All of a.\n# TYPE a_total counter\na_total 3\n\
+            # HELP b Each b.\n# TYPE b gauge\nb{q=\"x\",s=\"a \\\"\\\\\\n\"} 0.5\n";
+        assert_eq!(exposition.into_text(), text);
+    }
+}

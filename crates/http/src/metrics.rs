@@ -1,0 +1,249 @@
+//! Metrics: gathered in one short turn of the broker, written as text after it.
+
+use std::collections::BTreeMap;
+
+use broker::{LogStats, Millis, QueueStats, Totals, Turn};
+
+use crate::exposition::Exposition;
+use crate::exposition::Kind::{Counter, Gauge};
+
+/// The label of all queues that have none of their own.
+const OTHER: &str = "other";
+/// A queue with a longer name counts among the others: names may be 8 KiB long, and each stands in many lines.
+const LABEL_NAME_BYTES_MAX: usize = 256;
+
+/// What the server knows of its process.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub struct ProcessFacts {
+    /// Open connections of all protocols, without those that ask this.
+    pub connections: u64,
+    /// How many may be open.
+    pub connections_max: u64,
+    /// Processor time that was used so far, in microseconds.
+    pub processor_us: u64,
+    /// Memory that is in use.
+    pub resident_bytes: u64,
+}
+
+/// All that a turn has to be taken for.
+#[derive(Debug)]
+pub(crate) struct Gathered {
+    totals: Totals,
+    log: LogStats,
+    draining: bool,
+    /// Queues by label.
+    queues: BTreeMap<String, QueueStats>,
+}
+
+impl Gathered {
+    /// Looks at the totals and the oldest `queues_max` queues, and at nothing else: a queue that is not among them
+    /// costs nothing, however many there are. The oldest, because they change least: a label stays.
+    pub(crate) fn of(turn: &Turn<'_>, queues_max: usize) -> Gathered {
+        let names = turn.queue_names().take(queues_max);
+        let queues = names.filter_map(|name| Some((label(name)?, turn.queue_stats(name)?)));
+        Gathered {
+            totals: turn.totals(),
+            log: turn.log_stats(),
+            draining: turn.draining(),
+            queues: queues.collect(),
+        }
+    }
+
+    /// Jobs of all queues that are not shown.
+    fn other(&self) -> QueueStats {
+        let shown = |number: fn(&QueueStats) -> u64| self.queues.values().map(number).sum::<u64>();
+        // A moment ago in the same turn they were sums; still, a scrape is no place to panic.
+        let rest = |total: u64, number| total.saturating_sub(shown(number));
+        let totals = &self.totals;
+        QueueStats {
+            ready: rest(totals.ready, |queue| queue.ready),
+            delayed: rest(totals.delayed, |queue| queue.delayed),
+            leased: rest(totals.leased, |queue| queue.leased),
+            buried: rest(totals.buried, |queue| queue.buried),
+            ..QueueStats::default()
+        }
+    }
+}
+
+/// The name of a queue as a label; none if it is one that only stands among the others. Different names have
+/// different labels: bytes that are no UTF-8 become `\xff`, and a backslash two.
+fn label(name: &[u8]) -> Option<String> {
+    if name.len() > LABEL_NAME_BYTES_MAX || name == OTHER.as_bytes() {
+        return None;
+    }
+    let mut label = String::with_capacity(name.len());
+    for chunk in name.utf8_chunks() {
+        label.push_str(&chunk.valid().replace('\\', "\\\\"));
+        label.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
+    }
+    Some(label)
+}
+
+/// What a server is, for the metrics that do not change.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Identity<'a> {
+    pub(crate) version: &'a str,
+    pub(crate) started: Millis,
+}
+
+/// What is known beside the broker's numbers.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Health {
+    pub(crate) is_ready: bool,
+    pub(crate) is_full: bool,
+}
+
+/// The whole page.
+pub(crate) fn render(
+    gathered: &Gathered,
+    identity: Identity<'_>,
+    health: Health,
+    process: ProcessFacts,
+) -> String {
+    let mut page = Exposition::default();
+    render_server(&mut page, identity, health, gathered.draining);
+    render_queues(&mut page, gathered);
+    render_totals(&mut page, &gathered.totals);
+    render_log(&mut page, &gathered.log);
+    render_process(&mut page, identity, process);
+    page.into_text()
+}
+
+fn render_server(page: &mut Exposition, identity: Identity<'_>, health: Health, draining: bool) {
+    page.metric("lineshaft_build_info", Gauge, "Version of the server; always 1.")
+        .sample(&[("version", identity.version)], 1);
+    let flag = |page: &mut Exposition, name, help, is: bool| {
+        page.number(name, Gauge, help, u8::from(is));
+    };
+    let help = "Whether /health/ready answers 200.";
+    flag(page, "lineshaft_ready", help, health.is_ready);
+    let help = "Whether new jobs are refused because the server is being emptied.";
+    flag(page, "lineshaft_draining", help, draining);
+    let help =
+        "Whether new jobs are refused because the disk, or the limit set for the log, is full.";
+    flag(page, "lineshaft_log_full", help, health.is_full);
+}
+
+fn render_queues(page: &mut Exposition, gathered: &Gathered) {
+    let help = "Jobs by queue and state; the queue `other` is all that are not shown.";
+    page.metric("lineshaft_jobs", Gauge, help);
+    let other = gathered.other();
+    let shown = gathered.queues.iter().map(|(label, stats)| (label.as_str(), stats));
+    for (queue, stats) in shown.clone().chain([(OTHER, &other)]) {
+        let states = [
+            ("ready", stats.ready),
+            ("reserved", stats.leased),
+            ("delayed", stats.delayed),
+            ("buried", stats.buried),
+        ];
+        for (state, count) in states {
+            page.sample(&[("queue", queue), ("state", state)], count);
+        }
+    }
+    let help = "Time since the next ready job of a queue was put; 0 if there is none.";
+    page.metric("lineshaft_queue_head_age_seconds", Gauge, help);
+    for (queue, stats) in shown.clone() {
+        page.sample(&[("queue", queue)], seconds(stats.head_age_ms));
+    }
+    page.metric("lineshaft_queue_waiters", Gauge, "Clients that wait for a job of a queue.");
+    for (queue, stats) in shown.clone() {
+        page.sample(&[("queue", queue)], stats.waiters);
+    }
+    page.metric("lineshaft_queue_puts_total", Counter, "Jobs put into a queue.");
+    for (queue, stats) in shown {
+        page.sample(&[("queue", queue)], stats.puts);
+    }
+}
+
+fn render_totals(page: &mut Exposition, totals: &Totals) {
+    page.number("lineshaft_queues", Gauge, "Queues that exist.", totals.queues);
+    let help = "Clients that wait for a job.";
+    page.number("lineshaft_waiting_clients", Gauge, help, totals.waiting_sessions);
+    let counters = [
+        ("lineshaft_puts_total", "Jobs put.", totals.puts),
+        ("lineshaft_reserves_total", "Times that a job was handed out.", totals.takes),
+        ("lineshaft_deletes_total", "Jobs that ended, for whatever reason.", totals.ends),
+        ("lineshaft_releases_total", "Times that a client gave a job back.", totals.releases),
+        ("lineshaft_buries_total", "Times that a client set a job aside.", totals.buries),
+        ("lineshaft_timeouts_total", "Times that a job's time to run ended.", totals.timeouts),
+    ];
+    for (name, help, value) in counters {
+        page.number(name, Counter, help, value);
+    }
+}
+
+fn render_log(page: &mut Exposition, log: &LogStats) {
+    let segments = match log.current_segment {
+        0 => 0,
+        current => u64::from(current) + 1 - u64::from(log.oldest_segment),
+    };
+    let gauges = [
+        ("lineshaft_log_bytes", "Bytes of the files that hold the log.", log.data_bytes),
+        ("lineshaft_log_live_bytes", "Bytes in the log that are still needed.", log.live_bytes),
+        ("lineshaft_log_prepared_bytes", "Bytes of files kept for later.", log.ahead_bytes),
+        ("lineshaft_log_segments", "Files that hold the log.", segments),
+    ];
+    for (name, help, value) in gauges {
+        page.number(name, Gauge, help, value);
+    }
+    let help = "Entries written to the log, copies included.";
+    page.number("lineshaft_log_records_total", Counter, help, log.records_written);
+    let help = "Entries that were copied to free a file.";
+    page.number("lineshaft_log_copied_records_total", Counter, help, log.records_copied);
+}
+
+fn render_process(page: &mut Exposition, identity: Identity<'_>, process: ProcessFacts) {
+    let help = "Open connections, without those for HTTP.";
+    page.number("lineshaft_connections", Gauge, help, process.connections);
+    let help = "How many connections may be open.";
+    page.number("lineshaft_connections_max", Gauge, help, process.connections_max);
+    let help = "When the server started, in seconds of Unix time.";
+    page.number("process_start_time_seconds", Gauge, help, seconds(identity.started.0));
+    let processor = process.processor_us as f64 / 1e6;
+    page.number("process_cpu_seconds_total", Counter, "Processor time used.", processor);
+    let help = "Memory in use.";
+    page.number("process_resident_memory_bytes", Gauge, help, process.resident_bytes);
+}
+
+fn seconds(millis: u64) -> f64 {
+    millis as f64 / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use broker::{Body, Broker, NewJob};
+
+    use super::*;
+
+    fn put(turn: &mut Turn<'_>, queue: &[u8]) {
+        let session = turn.open_session(0);
+        turn.use_queue(session, queue);
+        let job = NewJob { priority: 0, delay_s: 0, ttr_s: 1 };
+        turn.put(session, job, Body::from(&b"x"[..])).unwrap();
+        turn.close_session(session);
+    }
+
+    #[test]
+    fn different_names_have_different_labels() {
+        assert_eq!(label("naïve".as_bytes()).as_deref(), Some("naïve"));
+        assert_eq!(label(b"a\xffb").as_deref(), Some("a\\xffb"));
+        assert_eq!(label(b"a\\xffb").as_deref(), Some("a\\\\xffb"));
+        assert_eq!(label(&[b'n'; LABEL_NAME_BYTES_MAX + 1]), None);
+        assert_eq!(label(b"other"), None);
+    }
+
+    #[test]
+    fn queues_beyond_the_limit_are_summed_up_and_no_job_is_missing() {
+        let broker = Broker::memory(Millis(1));
+        let mut turn = broker.turn(Millis(1));
+        for queue in ["default", "a", "b", "c", "other"] {
+            put(&mut turn, queue.as_bytes());
+        }
+        let gathered = Gathered::of(&turn, 2);
+        let labels: Vec<&str> = gathered.queues.keys().map(String::as_str).collect();
+        assert_eq!(labels, ["a", "default"]);
+        assert_eq!(gathered.other().ready, 3);
+        let all = Gathered::of(&turn, 500);
+        assert_eq!((all.queues.len(), all.other().ready), (4, 1));
+    }
+}

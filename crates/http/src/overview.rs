@@ -1,0 +1,88 @@
+//! The server's own pages: whether it lives, whether it is ready, and its numbers.
+
+use broker::{Broker, Clock, Millis};
+use hyper::StatusCode;
+
+use crate::answer::{Answer, Asked, HTML, Site, TEXT, answer, method_not_allowed, only_looks};
+use crate::exposition::CONTENT_TYPE;
+use crate::metrics::{Gathered, Health, Identity, ProcessFacts, render};
+
+/// What can be asked here, for people.
+const INDEX: &str = "<!doctype html>\n<html lang=\"en\"><title>Lineshaft</title>\n<h1>Lineshaft</h1>\n<ul>\n\
+    <li><a href=\"/health/live\">/health/live</a>: the server works\n\
+    <li><a href=\"/health/ready\">/health/ready</a>: the server takes and hands out jobs\n\
+    <li><a href=\"/metrics\">/metrics</a>: numbers, for Prometheus\n</ul></html>\n";
+
+/// The server's own site.
+pub struct Overview {
+    /// The broker that is looked at.
+    pub broker: Broker,
+    /// Its time.
+    pub clock: Clock,
+    /// Version of the server.
+    pub version: &'static str,
+    /// When the server started.
+    pub started: Millis,
+    /// How many queues have metrics of their own.
+    pub queues_max: usize,
+    /// Asks for numbers of the process.
+    pub process: Box<dyn Fn() -> ProcessFacts + Send + Sync>,
+}
+
+impl std::fmt::Debug for Overview {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Overview").field("broker", &self.broker).finish_non_exhaustive()
+    }
+}
+
+impl Overview {
+    /// Why the server should get no more work, if so. A full log is no reason: those who would finish jobs, and so
+    /// make room, must find the server.
+    fn unready(&self) -> Option<String> {
+        if let Some(failure) = self.broker.failure() {
+            return Some(format!("the log failed: {failure}"));
+        }
+        self.broker.draining().then(|| "draining: new jobs are refused".to_owned())
+    }
+
+    /// That a turn comes shows that the broker is not stuck. If it is, there is no answer, and whoever asked gives up.
+    fn live(&self) -> Answer {
+        drop(self.broker.turn((self.clock)()));
+        answer(StatusCode::OK, TEXT, "live\n")
+    }
+
+    fn ready(&self) -> Answer {
+        match self.unready() {
+            Some(reason) => {
+                answer(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("not ready: {reason}\n"))
+            }
+            None if self.broker.is_full() => answer(
+                StatusCode::OK,
+                TEXT,
+                "ready, but the log has no room: new jobs are refused\n",
+            ),
+            None => answer(StatusCode::OK, TEXT, "ready\n"),
+        }
+    }
+
+    fn metrics(&self) -> Answer {
+        let gathered = Gathered::of(&self.broker.turn((self.clock)()), self.queues_max);
+        let identity = Identity { version: self.version, started: self.started };
+        let health = Health { is_ready: self.unready().is_none(), is_full: self.broker.is_full() };
+        let text = render(&gathered, identity, health, (self.process)());
+        answer(StatusCode::OK, CONTENT_TYPE, text)
+    }
+}
+
+impl Site for Overview {
+    fn answer(&self, asked: &Asked) -> Answer {
+        let page: fn(&Overview) -> Answer = match asked.uri().path() {
+            "/health/live" => Overview::live,
+            "/health/ready" => Overview::ready,
+            "/metrics" => Overview::metrics,
+            "/" => |_| answer(StatusCode::OK, HTML, INDEX),
+            _ => return answer(StatusCode::NOT_FOUND, TEXT, "there is no such page; see /\n"),
+        };
+        if only_looks(asked) { page(self) } else { method_not_allowed() }
+    }
+}

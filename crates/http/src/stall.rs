@@ -1,0 +1,111 @@
+//! A socket whose peer has to take what it asked for.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep};
+
+/// A socket on which writing fails when the peer takes nothing for some time. Without it, an answer for somebody who
+/// never reads it would be kept until the connection is too old.
+pub(crate) struct Stalling<S> {
+    socket: S,
+    limit: Duration,
+    /// Runs while a write waits.
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> Stalling<S> {
+    pub(crate) fn new(socket: S, limit: Duration) -> Self {
+        Self { socket, limit, timer: None }
+    }
+
+    /// What became of a write; waiting is bounded.
+    fn judge<T>(
+        &mut self,
+        written: Poll<io::Result<T>>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.timer = None;
+            return written;
+        }
+        let limit = self.limit;
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(limit)));
+        ready!(timer.as_mut().poll(context));
+        // Asked again after the failure, it waits again.
+        timer.as_mut().reset(Instant::now() + limit);
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Stalling<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_read(context, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Stalling<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.socket).poll_write(context, bytes);
+        self.judge(written, context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.socket).poll_write_vectored(context, parts);
+        self.judge(written, context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.socket.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+    use tokio::runtime::Builder;
+
+    use super::*;
+
+    #[test]
+    fn a_peer_that_takes_nothing_is_given_up_and_a_slow_one_is_not() {
+        let limit = Duration::from_millis(50);
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (near, mut far) = duplex(4);
+            let mut near = Stalling::new(near, limit);
+            let mut taken = [0; 4];
+            for _ in 0..3 {
+                near.write_all(b"four").await.unwrap();
+                tokio::time::sleep(limit).await;
+                far.read_exact(&mut taken).await.unwrap();
+            }
+            near.write_all(b"four").await.unwrap();
+            let error = near.write_all(b"more").await.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        });
+    }
+}
