@@ -157,8 +157,9 @@ impl Turn<'_> {
     }
 
     /// The unfinished job with this key, in any queue.
-    pub fn find_key(&self, unique: &[u8]) -> Option<JobId> {
-        self.core.engine.find_key(unique)
+    pub fn find_key(&self, unique: &[u8]) -> Result<JobId, Refusal> {
+        let found = self.core.engine.find_key(unique);
+        found.ok_or_else(|| Refusal::NotFound(self.core.ledger.after_ended()))
     }
 
     /// Ends a job on an operator's request; its watchers hear that it failed.

@@ -145,10 +145,7 @@ pub(crate) fn get_status_unique(unique: &[u8], turn: &mut Turn<'_>, outbox: &mut
     if unique.len() > UNIQUE_ASKED_BYTES_MAX {
         return;
     }
-    let outlook = match turn.find_key(unique).filter(|_| !unique.is_empty()) {
-        Some(id) => turn.outlook(id).map_err(after),
-        None => Err(AT_ONCE),
-    };
+    let outlook = turn.find_key(unique).and_then(|id| turn.outlook(id)).map_err(after);
     let (after, [known, running, numerator, denominator, clients]) = figures(outlook);
     let arguments = [unique, &known, &running, &numerator, &denominator, &clients];
     reply::send(outbox, after, Kind::StatusResUnique, &arguments);

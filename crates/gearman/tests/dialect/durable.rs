@@ -7,7 +7,8 @@ use broker::{Broker, Dialect, Event, Mailbox, Millis, Options, Outbox, SessionId
 use lineshaft_gearman::{Server, Session};
 
 use crate::packets::{
-    CAN_DO, GET_STATUS, GRAB_JOB, SUBMIT_JOB, SUBMIT_JOB_BG, WORK_COMPLETE, request,
+    CAN_DO, GET_STATUS, GET_STATUS_UNIQUE, GRAB_JOB, SUBMIT_JOB, SUBMIT_JOB_BG, WORK_COMPLETE,
+    request,
 };
 use crate::world::options;
 
@@ -117,7 +118,9 @@ fn a_background_submit_is_confirmed_when_it_is_durable_and_survives_a_crash() {
     // Its end is told when it is durable too.
     process.ask(&mut client, SUBMIT_JOB, "f|u|");
     assert_eq!(process.ask(&mut worker, WORK_COMPLETE, "H:vm:2|done"), "");
+    assert_eq!(process.ask(&mut worker, GET_STATUS_UNIQUE, "u"), "", "nor is it denied before");
     assert_eq!(process.sent(&mut client), "");
     process.commit();
     assert_eq!(process.sent(&mut client), "13 H:vm:2|done");
+    assert_eq!(process.sent(&mut worker), "42 u|0|0|0|0|0");
 }
