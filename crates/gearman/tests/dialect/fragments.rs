@@ -4,7 +4,10 @@
 use crate::world::{World, options};
 
 /// Clients that a script can speak for.
-const CLIENTS: usize = 3;
+const CLIENTS: usize = 4;
+
+/// The one that speaks HTTP.
+pub(crate) const HTTP_CLIENT: usize = 3;
 
 /// Small, so that packets that are too long are cheap to make; but longer than what is left with the
 /// owner of a connection until it is complete.
@@ -95,7 +98,7 @@ impl Play {
         let options =
             lineshaft_gearman::ServerOptions { packet_bytes_max: PACKET_BYTES_MAX, ..options() };
         let mut world = World::with(options);
-        let clients = std::array::from_fn(|_| Client::connect(&mut world));
+        let clients = std::array::from_fn(|client| Client::connect(&mut world, client));
         Self { world, lengths, clients, current: 0 }
     }
 
@@ -112,7 +115,7 @@ impl Play {
             }
             Action::Reconnect => {
                 self.world.close(client.connection);
-                self.clients[self.current] = Client::connect(&mut self.world);
+                self.clients[self.current] = Client::connect(&mut self.world, self.current);
             }
         }
     }
@@ -157,8 +160,10 @@ impl Play {
 }
 
 impl Client {
-    fn connect(world: &mut World) -> Self {
-        Self { connection: world.connect(), sent_bytes: 0, half_closed: false }
+    fn connect(world: &mut World, client: usize) -> Self {
+        let is_http = client == HTTP_CLIENT;
+        let connection = if is_http { world.connect_http() } else { world.connect() };
+        Self { connection, sent_bytes: 0, half_closed: false }
     }
 }
 

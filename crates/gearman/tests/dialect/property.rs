@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::fragments::{HALF_CLOSE, RECONNECT, SWITCH, WAIT, check};
+use crate::fragments::{HALF_CLOSE, HTTP_CLIENT, RECONNECT, SWITCH, WAIT, check};
 use crate::packets::request;
 
 /// Packets that mean something, with few names so that they meet each other.
@@ -75,10 +75,35 @@ fn line() -> impl Strategy<Value = Vec<u8>> {
     select(lines).prop_map(|line| format!("{line}\r\n").into_bytes())
 }
 
+/// A request of the client that speaks HTTP, mostly on a connection of its own.
+fn http() -> impl Strategy<Value = Vec<u8>> {
+    let method = select(vec!["POST", "PUT", "GET", "POST", "HEAD", "post", ""]);
+    let function = select(vec!["f", "g", "f/g", "", "?x"]);
+    let headers = vec![
+        "",
+        "X-Gearman-Background: true\r\n",
+        "X-Gearman-Unique: k\r\n",
+        "X-Gearman-Priority: high\r\n",
+        "Connection: keep-alive\r\n",
+        "Nonsense\r\n",
+        "Content-Length: 2\r\n",
+    ];
+    let len = prop_oneof![4 => Just("3".to_owned()), 1 => "[0-9x-]{0,11}"];
+    (method, function, vec(select(headers), 0..3), len, workload()).prop_map(
+        |(method, function, headers, len, body)| {
+            let headers = headers.concat();
+            let head =
+                format!("{method} /{function} HTTP/1.1\r\nContent-Length: {len}\r\n{headers}\r\n");
+            [&[SWITCH, HTTP_CLIENT as u8, RECONNECT], head.as_bytes(), &body].concat()
+        },
+    )
+}
+
 fn piece() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         24 => packet(),
         4 => line(),
+        4 => http(),
         1 => vec(any::<u8>(), 0..20),
         1 => (8_000..8_300_usize).prop_map(|len| [&vec![b'x'; len][..], b"\n"].concat()),
         6 => any::<u8>().prop_map(|client| vec![SWITCH, client]),
