@@ -8,7 +8,10 @@
 //! It knows no clock, socket, file or thread, nor the other dialects.
 
 mod counters;
+mod name;
 mod server;
+mod thrift;
 
 pub use counters::{Count, Counters};
 pub use server::{Controls, ITEM_BYTES_MAX_DEFAULT, Server, ServerOptions};
+pub use thrift::ThriftSession;

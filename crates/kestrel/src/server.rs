@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use broker::{Millis, Turn};
+use broker::{Millis, Position, Turn};
 
 use crate::counters::Counters;
+use crate::thrift::Holder;
 
 /// Largest item in bytes unless the options say otherwise.
 pub const ITEM_BYTES_MAX_DEFAULT: u32 = 64 << 20;
@@ -43,9 +44,10 @@ impl Default for ServerOptions {
 
 /// What a client may ask for and only the owner of the process can do.
 pub trait Controls: Send + Sync + std::fmt::Debug {
-    /// Reads the policies anew, and sets them in this turn: the client is answered right after.
-    /// If they are wrong nothing changes, and the log of the server says why.
-    fn reload(&self, turn: &mut Turn<'_>);
+    /// Reads the policies anew, and sets them in this turn: the client is answered right after,
+    /// when the log has released the position. If they are wrong nothing changes, and the log of
+    /// the server says why.
+    fn reload(&self, turn: &mut Turn<'_>) -> Position;
 
     /// The server is to stop, 100 ms from now. Returns at once.
     fn shut_down(&self);
@@ -57,6 +59,8 @@ pub struct Server {
     pub(crate) options: ServerOptions,
     pub(crate) controls: Box<dyn Controls>,
     counters: Counters,
+    /// Holds the open reads of all thrift connections.
+    pub(crate) thrift_holder: Holder,
 }
 
 /// What a connection is refused for its whole life, because too many were open when it came.
@@ -71,7 +75,8 @@ pub(crate) struct Refused {
 impl Server {
     /// A server that has not seen a connection yet.
     pub fn new(options: ServerOptions, controls: Box<dyn Controls>) -> Arc<Self> {
-        Arc::new(Self { options, controls, counters: Counters::default() })
+        let thrift_holder = Holder::default();
+        Arc::new(Self { options, controls, counters: Counters::default(), thrift_holder })
     }
 
     /// What was done since the start.

@@ -1,0 +1,277 @@
+//! What each method does (spec kestrel 8). `get` is in `collect`.
+
+use broker::{AddRefusal, Body, Flush, LeaseId, Millis, Outbox, Patience, Position, Read, ReadHow};
+use broker::{Status, Turn};
+
+use super::request::{Arguments, Method};
+use super::session::{AT_ONCE, ThriftSession, Waiting};
+use super::types::Written;
+use super::writer::{Failure, Reply, ReplyTo};
+use crate::name;
+
+/// Bytes that no name has, because the lines of Kestrel's other protocols could not carry it.
+const NOT_IN_LINES: &[u8] = b" \r\n";
+
+/// Why a call fails.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(super) enum Failed {
+    StatusForbids,
+    IllegalName,
+    InvalidStatus,
+    MalformedList,
+}
+
+/// What a call comes to, if it does not wait: its result and what the reply waits for.
+type Outcome<T> = Result<(T, Position), Failed>;
+
+impl ThriftSession {
+    /// Does what a call asks for.
+    pub(super) fn execute(
+        &mut self,
+        to: ReplyTo,
+        method: Method,
+        arguments: &Arguments<'_>,
+        turn: &mut Turn<'_>,
+        outbox: &mut Outbox,
+    ) {
+        let queue = arguments.queue;
+        let done = match method {
+            Method::Put => answer_i32(to, method, self.put(arguments, turn), outbox),
+            Method::Get => self.get(to, arguments, turn, outbox),
+            Method::Confirm | Method::Abort => {
+                answer_i32(to, method, self.settle(method, arguments, turn), outbox)
+            }
+            Method::Peek => self.peek(to, queue, turn, outbox),
+            Method::FlushQueue | Method::FlushAllQueues => {
+                self.flush(to, method, queue, turn, outbox)
+            }
+            Method::DeleteQueue => self.delete(to, queue, turn, outbox),
+            Method::CurrentStatus => {
+                answer_i32(to, method, Ok((status_number(turn.status()), AT_ONCE)), outbox)
+            }
+            Method::SetStatus => self.set_status(to, arguments.status, turn, outbox),
+            Method::GetVersion => {
+                let mut reply = Reply::result(to, method.name().as_bytes());
+                reply.field(0, Written::Bytes);
+                reply.bytes(self.server.options.version.as_bytes());
+                reply.send(AT_ONCE, outbox);
+                Ok(())
+            }
+        };
+        if let Err(failed) = done {
+            fail(to, method, failed, outbox);
+        }
+    }
+
+    /// Whether this connection may write now.
+    fn check_writes(&self, turn: &Turn<'_>) -> Result<(), Failed> {
+        let refused = self.refused.writes || turn.writes_blocked();
+        if refused { Err(Failed::StatusForbids) } else { Ok(()) }
+    }
+
+    /// Whether it may read.
+    pub(super) fn check_reads(&self, turn: &Turn<'_>) -> Result<(), Failed> {
+        let refused = self.refused.reads || turn.reads_blocked();
+        if refused { Err(Failed::StatusForbids) } else { Ok(()) }
+    }
+
+    /// How many items are stored, up to the first that is refused.
+    fn put(&self, arguments: &Arguments<'_>, turn: &mut Turn<'_>) -> Outcome<i32> {
+        let items = arguments.items().map_err(|_| Failed::MalformedList)?;
+        self.check_writes(turn)?;
+        check_name(arguments.queue, turn)?;
+        let expires = match i64::from(arguments.third) {
+            0 => None,
+            millis => Some(Millis(turn.now().0.saturating_add_signed(millis))),
+        };
+        let (mut stored, mut after) = (0, AT_ONCE);
+        for item in items {
+            self.server.counters().cmd_set.add_one();
+            match turn.add(arguments.queue, Body::from(item), expires) {
+                Ok(position) => {
+                    stored += 1;
+                    after = after.max(position);
+                }
+                Err(AddRefusal::Full(position)) => {
+                    after = after.max(position);
+                    break;
+                }
+                Err(AddRefusal::TooBig | AddRefusal::LogFull | AddRefusal::WritesBlocked) => break,
+            }
+        }
+        Ok((stored, after))
+    }
+
+    /// Confirms open reads or puts them back, whichever connection opened them; how many there were.
+    fn settle(
+        &self,
+        method: Method,
+        arguments: &Arguments<'_>,
+        turn: &mut Turn<'_>,
+    ) -> Outcome<i32> {
+        let ids = arguments.ids().map_err(|_| Failed::MalformedList)?;
+        let holder = self.holder(turn);
+        let (mut settled, mut after) = (0, AT_ONCE);
+        for id in ids {
+            let lease = LeaseId(id as u64);
+            let result = match method {
+                Method::Confirm => turn.confirm(holder, lease),
+                _ => turn.put_back(holder, lease),
+            };
+            let (count, position) = result.map_or_else(|denial| (0, denial.0), |after| (1, after));
+            settled += count;
+            after = after.max(position);
+        }
+        Ok((settled, after))
+    }
+
+    fn peek(
+        &self,
+        to: ReplyTo,
+        queue: &[u8],
+        turn: &mut Turn<'_>,
+        outbox: &mut Outbox,
+    ) -> Result<(), Failed> {
+        self.check_reads(turn)?;
+        check_name(queue, turn)?;
+        let counters = self.server.counters();
+        counters.cmd_peek.add_one();
+        let (head, after) = match turn.read(self.id, queue, ReadHow::Peek, Patience::None) {
+            Read::Item(item) => {
+                counters.get_hits.add_one();
+                (Some(item.body), item.after)
+            }
+            Read::Empty(after) => {
+                counters.get_misses.add_one();
+                (None, after)
+            }
+            Read::Blocked => return Err(Failed::StatusForbids),
+            Read::Waiting => unreachable!("it has no patience"),
+        };
+        let stats = turn.item_stats(queue).unwrap_or_default();
+        let mut reply = Reply::result(to, Method::Peek.name().as_bytes());
+        reply.field(0, Written::Struct);
+        reply.structure(|reply| {
+            if let Some(head) = head {
+                reply.field(1, Written::Bytes);
+                reply.body(head);
+            }
+            let journal_bytes = 0;
+            let numbers = [stats.items, stats.bytes, journal_bytes, stats.age_ms];
+            for (number, field) in numbers.into_iter().zip(2..) {
+                reply.field(field, Written::I64);
+                reply.i64(number as i64);
+            }
+            for (number, field) in [stats.waiters, stats.open].into_iter().zip(6..) {
+                reply.field(field, Written::I32);
+                reply.i32(i32::try_from(number).unwrap_or(i32::MAX));
+            }
+        });
+        reply.send(after, outbox);
+        Ok(())
+    }
+
+    fn flush(
+        &mut self,
+        to: ReplyTo,
+        method: Method,
+        queue: &[u8],
+        turn: &mut Turn<'_>,
+        outbox: &mut Outbox,
+    ) -> Result<(), Failed> {
+        self.check_writes(turn)?;
+        let flush = match method {
+            Method::FlushQueue => turn.flush(self.id, queue),
+            _ => turn.flush_all(self.id),
+        };
+        match flush {
+            Flush::Done(after) => answer(to, method, after, outbox),
+            Flush::Waiting => self.waiting = Waiting::Flush(to, method),
+        }
+        Ok(())
+    }
+
+    fn delete(
+        &self,
+        to: ReplyTo,
+        queue: &[u8],
+        turn: &mut Turn<'_>,
+        outbox: &mut Outbox,
+    ) -> Result<(), Failed> {
+        self.check_writes(turn)?;
+        let after = turn.remove_queue(queue);
+        answer(to, Method::DeleteQueue, after, outbox);
+        Ok(())
+    }
+
+    fn set_status(
+        &self,
+        to: ReplyTo,
+        number: i32,
+        turn: &mut Turn<'_>,
+        outbox: &mut Outbox,
+    ) -> Result<(), Failed> {
+        let status = match number {
+            1 => Status::Quiescent,
+            2 => Status::ReadOnly,
+            3 => Status::Up,
+            _ => return Err(Failed::InvalidStatus),
+        };
+        let after = turn.set_status(status, self.server.options.status_grace_ms);
+        answer(to, Method::SetStatus, after, outbox);
+        Ok(())
+    }
+}
+
+/// Whether a call that would create the queue may name it so.
+pub(super) fn check_name(queue: &[u8], turn: &Turn<'_>) -> Result<(), Failed> {
+    let fits_lines = !queue.iter().any(|byte| NOT_IN_LINES.contains(byte));
+    if fits_lines && name::is_usable(queue, turn) { Ok(()) } else { Err(Failed::IllegalName) }
+}
+
+/// The status as the service's description numbers it; what it has no number for is 0.
+fn status_number(status: Status) -> i32 {
+    match status {
+        Status::WriteAvoid => 0,
+        Status::Quiescent => 1,
+        Status::ReadOnly => 2,
+        Status::Up => 3,
+    }
+}
+
+/// Answers a call that has no result.
+fn answer(to: ReplyTo, method: Method, after: Position, outbox: &mut Outbox) {
+    Reply::result(to, method.name().as_bytes()).send(after, outbox);
+}
+
+/// Answers a call whose result is a number.
+fn answer_i32(
+    to: ReplyTo,
+    method: Method,
+    outcome: Outcome<i32>,
+    outbox: &mut Outbox,
+) -> Result<(), Failed> {
+    let (number, after) = outcome?;
+    let mut reply = Reply::result(to, method.name().as_bytes());
+    reply.field(0, Written::I32);
+    reply.i32(number);
+    reply.send(after, outbox);
+    Ok(())
+}
+
+/// Answers that a call failed.
+fn fail(to: ReplyTo, method: Method, failed: Failed, outbox: &mut Outbox) {
+    let name = method.name();
+    let exception = match failed {
+        Failed::StatusForbids => "server status forbids it",
+        Failed::IllegalName => "illegal queue name",
+        Failed::InvalidStatus => "invalid status",
+        Failed::MalformedList => {
+            let message = format!("Malformed arguments of {name}");
+            let failure = Failure::ProtocolError;
+            return Reply::failure(to, name.as_bytes(), failure, &message).send(AT_ONCE, outbox);
+        }
+    };
+    let message = format!("Internal error processing {name}: '{exception}'");
+    Reply::failure(to, name.as_bytes(), Failure::InternalError, &message).send(AT_ONCE, outbox);
+}

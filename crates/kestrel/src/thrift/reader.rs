@@ -1,0 +1,278 @@
+//! Reads thrift's values from bytes, in both protocols, without believing a length before the
+//! bytes are there.
+
+use super::types::{Protocol, Type};
+use super::walker::Walker;
+
+/// Longest name of a method; no service has one that long.
+const NAME_BYTES_MAX: usize = 1024;
+
+/// The first bytes of a call in the binary protocol that names its version, and of one in the
+/// compact protocol. An old call begins with the length of a name.
+const STRICT_VERSION: u32 = 0x8001_0000;
+pub(crate) const STRICT_FIRST_BYTE: u8 = 0x80;
+pub(crate) const COMPACT_FIRST_BYTE: u8 = 0x82;
+const COMPACT_VERSION: u8 = 1;
+
+/// Why nothing can be read.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Broken {
+    /// More bytes are needed.
+    Incomplete,
+    /// More bytes would not help.
+    Malformed,
+}
+
+/// Whether a message wants an answer.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Kind {
+    /// A call, which is answered.
+    Call,
+    /// A call that is not.
+    Oneway,
+    /// An answer, which only a client may get.
+    Other,
+}
+
+/// What a message begins with.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Head<'a> {
+    pub(crate) protocol: Protocol,
+    pub(crate) kind: Kind,
+    /// The method.
+    pub(crate) name: &'a [u8],
+    /// The client's number of the call.
+    pub(crate) sequence: i32,
+}
+
+/// The values of a list or set, which were found to be complete.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Values<'a> {
+    /// Before the first value.
+    reader: Reader<'a>,
+    kind: Type,
+    count: usize,
+}
+
+/// Reads from the front of some bytes.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Reader<'a> {
+    protocol: Protocol,
+    rest: &'a [u8],
+}
+
+impl<'a> Head<'a> {
+    /// Reads what a message begins with; the reader is at its arguments then.
+    pub(crate) fn read(bytes: &'a [u8]) -> Result<(Self, Reader<'a>), Broken> {
+        let first = *bytes.first().ok_or(Broken::Incomplete)?;
+        let protocol =
+            if first == COMPACT_FIRST_BYTE { Protocol::Compact } else { Protocol::Binary };
+        let mut reader = Reader::new(protocol, bytes);
+        let (kind, name, sequence) = match first {
+            COMPACT_FIRST_BYTE => {
+                let [_, version_and_kind] = reader.array()?;
+                if version_and_kind & 0x1f != COMPACT_VERSION {
+                    return Err(Broken::Malformed);
+                }
+                let sequence = reader.varint()? as i32;
+                (version_and_kind >> 5, reader.name()?, sequence)
+            }
+            STRICT_FIRST_BYTE => {
+                let version_and_kind = u32::from_be_bytes(reader.array()?);
+                if version_and_kind & 0xffff_0000 != STRICT_VERSION {
+                    return Err(Broken::Malformed);
+                }
+                (version_and_kind as u8, reader.name()?, reader.i32()?)
+            }
+            _ => {
+                let name = reader.name()?;
+                let [kind] = reader.array()?;
+                (kind, name, reader.i32()?)
+            }
+        };
+        let kind = match kind {
+            1 => Kind::Call,
+            4 => Kind::Oneway,
+            _ => Kind::Other,
+        };
+        Ok((Self { protocol, kind, name, sequence }, reader))
+    }
+}
+
+impl<'a> Values<'a> {
+    /// The values, if they are of this type. An empty list is of any.
+    fn of(self, kind: Type) -> Result<(Reader<'a>, usize), Broken> {
+        let fits = self.count == 0 || self.kind == kind;
+        if fits { Ok((self.reader, self.count)) } else { Err(Broken::Malformed) }
+    }
+
+    /// The values, which are to be strings.
+    pub(crate) fn bytes(self) -> Result<impl Iterator<Item = &'a [u8]>, Broken> {
+        let (mut reader, count) = self.of(Type::Bytes)?;
+        Ok((0..count).map_while(move |_| reader.bytes().ok()))
+    }
+
+    /// The values, which are to be numbers of 64 bits.
+    pub(crate) fn i64s(self) -> Result<impl Iterator<Item = i64>, Broken> {
+        let (mut reader, count) = self.of(Type::I64)?;
+        Ok((0..count).map_while(move |_| reader.i64().ok()))
+    }
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(protocol: Protocol, bytes: &'a [u8]) -> Self {
+        Self { protocol, rest: bytes }
+    }
+
+    /// Bytes that were not read yet.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    fn take(&mut self, count: usize) -> Result<&'a [u8], Broken> {
+        let (taken, rest) = self.rest.split_at_checked(count).ok_or(Broken::Incomplete)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Broken> {
+        let (taken, rest) = self.rest.split_first_chunk::<N>().ok_or(Broken::Incomplete)?;
+        self.rest = rest;
+        Ok(*taken)
+    }
+
+    fn varint(&mut self) -> Result<u64, Broken> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let [byte] = self.array()?;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(number);
+            }
+        }
+        Err(Broken::Malformed)
+    }
+
+    /// A number whose sign is its last bit.
+    fn zigzag(&mut self) -> Result<i64, Broken> {
+        let number = self.varint()?;
+        Ok((number >> 1) as i64 ^ -((number & 1) as i64))
+    }
+
+    fn i16(&mut self) -> Result<i16, Broken> {
+        match self.protocol {
+            Protocol::Binary => Ok(i16::from_be_bytes(self.array()?)),
+            Protocol::Compact => Ok(self.zigzag()? as i16),
+        }
+    }
+
+    pub(crate) fn i32(&mut self) -> Result<i32, Broken> {
+        match self.protocol {
+            Protocol::Binary => Ok(i32::from_be_bytes(self.array()?)),
+            Protocol::Compact => Ok(self.zigzag()? as i32),
+        }
+    }
+
+    pub(crate) fn i64(&mut self) -> Result<i64, Broken> {
+        match self.protocol {
+            Protocol::Binary => Ok(i64::from_be_bytes(self.array()?)),
+            Protocol::Compact => self.zigzag(),
+        }
+    }
+
+    /// A number of bytes or values; it is a claim, not a fact.
+    pub(crate) fn count(&mut self) -> Result<usize, Broken> {
+        let count = match self.protocol {
+            Protocol::Binary => i64::from(self.i32()?),
+            Protocol::Compact => i64::try_from(self.varint()?).map_err(|_| Broken::Malformed)?,
+        };
+        let fits = (0..=i64::from(i32::MAX)).contains(&count);
+        if fits { Ok(count as usize) } else { Err(Broken::Malformed) }
+    }
+
+    pub(crate) fn bytes(&mut self) -> Result<&'a [u8], Broken> {
+        let count = self.count()?;
+        self.take(count)
+    }
+
+    fn name(&mut self) -> Result<&'a [u8], Broken> {
+        let count = self.count()?;
+        if count > NAME_BYTES_MAX { Err(Broken::Malformed) } else { self.take(count) }
+    }
+
+    fn type_of(&self, code: u8) -> Result<Type, Broken> {
+        self.protocol.type_of(code).ok_or(Broken::Malformed)
+    }
+
+    /// The number and type of the next field of a struct, after the one with the number `last`;
+    /// `None` at its end.
+    pub(crate) fn field(&mut self, last: &mut i16) -> Result<Option<(i16, Type)>, Broken> {
+        let [head] = self.array()?;
+        if head == 0 {
+            return Ok(None);
+        }
+        let kind = match self.protocol {
+            Protocol::Binary => {
+                *last = self.i16()?;
+                self.type_of(head)?
+            }
+            Protocol::Compact => {
+                let step = i16::from(head >> 4);
+                *last = if step == 0 { self.i16()? } else { last.wrapping_add(step) };
+                match self.type_of(head & 0x0f)? {
+                    Type::Bool => Type::BoolInHead,
+                    other => other,
+                }
+            }
+        };
+        Ok(Some((*last, kind)))
+    }
+
+    /// The type and number of the values of a list or set.
+    pub(crate) fn list_head(&mut self) -> Result<(Type, usize), Broken> {
+        let [head] = self.array()?;
+        let (code, count) = match (self.protocol, head >> 4) {
+            (Protocol::Binary, _) => (head, self.count()?),
+            (Protocol::Compact, 15) => (head & 0x0f, self.count()?),
+            (Protocol::Compact, count) => (head & 0x0f, usize::from(count)),
+        };
+        // Some writers give the values of an empty list no type.
+        let kind = if count == 0 { Type::Byte } else { self.type_of(code)? };
+        Ok((kind, count))
+    }
+
+    /// The types of keys and values of a map, and their number.
+    pub(crate) fn map_head(&mut self) -> Result<(Type, Type, usize), Broken> {
+        let (key, value, count) = match self.protocol {
+            Protocol::Binary => {
+                let [key, value] = self.array()?;
+                (key, value, self.count()?)
+            }
+            Protocol::Compact => match self.count()? {
+                0 => (0, 0, 0),
+                count => {
+                    let [codes] = self.array()?;
+                    (codes >> 4, codes & 0x0f, count)
+                }
+            },
+        };
+        if count == 0 {
+            return Ok((Type::Byte, Type::Byte, 0));
+        }
+        Ok((self.type_of(key)?, self.type_of(value)?, count))
+    }
+
+    /// A list or set whose values are looked at later; all of them are there.
+    pub(crate) fn values(&mut self) -> Result<Values<'a>, Broken> {
+        let mut inside = *self;
+        self.skip(Type::List)?;
+        let (kind, count) = inside.list_head()?;
+        Ok(Values { reader: inside, kind, count })
+    }
+
+    /// Goes past a value.
+    pub(crate) fn skip(&mut self, kind: Type) -> Result<(), Broken> {
+        let end = Walker::of_value(self.protocol, kind).walk(self.rest)?;
+        self.take(end).map(|_| ())
+    }
+}

@@ -1,0 +1,155 @@
+//! Cuts what a connection sends into messages, with or without frames around them.
+
+use std::borrow::Cow;
+
+use super::reader::{Broken, COMPACT_FIRST_BYTE, STRICT_FIRST_BYTE};
+use super::walker::Walker;
+
+/// Length of a frame, before it.
+const FRAME_HEAD_BYTES: usize = 4;
+
+/// How many bytes say whether there are frames.
+const TELLTALE_BYTES: usize = FRAME_HEAD_BYTES + 1;
+
+/// A message, or why there is none.
+#[derive(Debug, Eq, PartialEq)]
+pub(crate) enum Received<'a> {
+    /// A message is complete.
+    Message {
+        message: Cow<'a, [u8]>,
+        /// Whether it was in a frame; the reply is as well then.
+        framed: bool,
+        /// So many of the bytes are dealt with.
+        used: usize,
+    },
+    /// So many of the bytes are dealt with; more must come.
+    More(usize),
+    /// No message can follow any more.
+    Broken,
+}
+
+/// What of a message has come.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    /// Longest message.
+    bytes_max: usize,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// At the beginning of a message.
+    Start,
+    /// In a frame of so many bytes.
+    Frame(usize, Vec<u8>),
+    /// In a message without a frame.
+    Bare(Walker, Vec<u8>),
+}
+
+impl Receiver {
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        Self { bytes_max, stage: Stage::Start }
+    }
+
+    /// Bytes of memory held for a message that is on its way.
+    pub(crate) fn buffered_bytes(&self) -> usize {
+        match &self.stage {
+            Stage::Start => 0,
+            Stage::Frame(_, gathered) | Stage::Bare(_, gathered) => gathered.capacity(),
+        }
+    }
+
+    /// Deals with a message, or a part of one.
+    pub(crate) fn receive<'a>(&mut self, bytes: &'a [u8]) -> Received<'a> {
+        match &mut self.stage {
+            Stage::Start => self.start(bytes),
+            Stage::Frame(frame_bytes, gathered) => {
+                let used = bytes.len().min(*frame_bytes - gathered.len());
+                gather(gathered, &bytes[..used], *frame_bytes);
+                if gathered.len() < *frame_bytes {
+                    return Received::More(used);
+                }
+                let message = Cow::Owned(std::mem::take(gathered));
+                self.stage = Stage::Start;
+                Received::Message { message, framed: true, used }
+            }
+            Stage::Bare(walker, gathered) => {
+                let before = gathered.len();
+                let used = bytes.len().min(self.bytes_max - before);
+                gather(gathered, &bytes[..used], self.bytes_max);
+                match walker.walk(gathered) {
+                    Ok(end) => {
+                        let mut message = std::mem::take(gathered);
+                        message.truncate(end);
+                        self.stage = Stage::Start;
+                        let message = Cow::Owned(message);
+                        Received::Message { message, framed: false, used: end - before }
+                    }
+                    Err(Broken::Incomplete) if gathered.len() < self.bytes_max => {
+                        Received::More(used)
+                    }
+                    Err(Broken::Incomplete | Broken::Malformed) => Received::Broken,
+                }
+            }
+        }
+    }
+
+    /// The first byte of a message names its protocol, and is none that a bearable length of a frame
+    /// begins with. Old-style messages begin with a length too, that of the name: there the byte
+    /// behind it tells, which is a letter or the beginning of the message in the frame.
+    fn start<'a>(&mut self, bytes: &'a [u8]) -> Received<'a> {
+        match bytes {
+            [STRICT_FIRST_BYTE | COMPACT_FIRST_BYTE, ..] => self.start_bare(bytes),
+            [_, _, _, _, 0 | STRICT_FIRST_BYTE | COMPACT_FIRST_BYTE, ..] => self.start_frame(bytes),
+            _ if bytes.len() < TELLTALE_BYTES => Received::More(0),
+            _ => self.start_bare(bytes),
+        }
+    }
+
+    fn start_frame<'a>(&mut self, bytes: &'a [u8]) -> Received<'a> {
+        let Some((head, rest)) = bytes.split_first_chunk::<FRAME_HEAD_BYTES>() else {
+            return Received::More(0);
+        };
+        let frame_bytes = u32::from_be_bytes(*head) as usize;
+        if frame_bytes == 0 || frame_bytes > self.bytes_max {
+            return Received::Broken;
+        }
+        if let Some(message) = rest.get(..frame_bytes) {
+            let used = FRAME_HEAD_BYTES + frame_bytes;
+            return Received::Message { message: Cow::Borrowed(message), framed: true, used };
+        }
+        let mut gathered = Vec::new();
+        gather(&mut gathered, rest, frame_bytes);
+        self.stage = Stage::Frame(frame_bytes, gathered);
+        Received::More(bytes.len())
+    }
+
+    fn start_bare<'a>(&mut self, bytes: &'a [u8]) -> Received<'a> {
+        let within = &bytes[..bytes.len().min(self.bytes_max)];
+        let mut walker = Walker::of_message();
+        match walker.walk(within) {
+            Ok(used) => {
+                let message = Cow::Borrowed(&bytes[..used]);
+                Received::Message { message, framed: false, used }
+            }
+            Err(Broken::Incomplete) if within.len() < self.bytes_max => {
+                let mut gathered = Vec::new();
+                gather(&mut gathered, bytes, self.bytes_max);
+                self.stage = Stage::Bare(walker, gathered);
+                Received::More(bytes.len())
+            }
+            Err(Broken::Incomplete | Broken::Malformed) => Received::Broken,
+        }
+    }
+}
+
+/// Keeps a stretch of a message. The buffer grows with what really came: to at most twice that, and
+/// never beyond the longest that it can become.
+fn gather(gathered: &mut Vec<u8>, stretch: &[u8], bytes_max: usize) {
+    let needed = gathered.len() + stretch.len();
+    if needed > gathered.capacity() {
+        let capacity = needed.max(2 * gathered.len()).min(bytes_max);
+        gathered.reserve_exact(capacity - gathered.len());
+    }
+    gathered.extend_from_slice(stretch);
+}

@@ -1,0 +1,111 @@
+//! What a call asks for: the methods of the service and their arguments.
+
+use super::reader::{Broken, Reader, Values};
+use super::types::Type;
+
+/// A method of the service.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Method {
+    Put,
+    Get,
+    Confirm,
+    Abort,
+    Peek,
+    FlushQueue,
+    FlushAllQueues,
+    DeleteQueue,
+    CurrentStatus,
+    SetStatus,
+    GetVersion,
+}
+
+/// The arguments of a call. All methods share them, because no two methods use one number and type
+/// for different things; an argument of another type is passed over like an unknown one. What is
+/// left out has the value that the service's description gives it.
+#[derive(Copy, Clone, Debug, Default)]
+pub(crate) struct Arguments<'a> {
+    /// 1: the queue.
+    pub(crate) queue: &'a [u8],
+    /// 1: the status to set.
+    pub(crate) status: i32,
+    /// 2: items to put.
+    list: Option<Values<'a>>,
+    /// 2: numbers of open reads.
+    set: Option<Values<'a>>,
+    /// 2: how many items to get.
+    pub(crate) items_max: i32,
+    /// 3: when items expire, or how long to wait for them; in milliseconds.
+    pub(crate) third: i32,
+    /// 4: when open items go back, in milliseconds.
+    pub(crate) auto_abort_ms: i32,
+}
+
+impl Method {
+    /// All, with their names.
+    pub(crate) const ALL: [Self; 11] = [
+        Self::Put,
+        Self::Get,
+        Self::Confirm,
+        Self::Abort,
+        Self::Peek,
+        Self::FlushQueue,
+        Self::FlushAllQueues,
+        Self::DeleteQueue,
+        Self::CurrentStatus,
+        Self::SetStatus,
+        Self::GetVersion,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Put => "put",
+            Self::Get => "get",
+            Self::Confirm => "confirm",
+            Self::Abort => "abort",
+            Self::Peek => "peek",
+            Self::FlushQueue => "flush_queue",
+            Self::FlushAllQueues => "flush_all_queues",
+            Self::DeleteQueue => "delete_queue",
+            Self::CurrentStatus => "current_status",
+            Self::SetStatus => "set_status",
+            Self::GetVersion => "get_version",
+        }
+    }
+
+    pub(crate) fn of_name(name: &[u8]) -> Option<Self> {
+        Self::ALL.into_iter().find(|method| method.name().as_bytes() == name)
+    }
+}
+
+impl<'a> Arguments<'a> {
+    /// Reads the arguments of a call, of which all bytes are there.
+    pub(crate) fn read(mut reader: Reader<'a>) -> Result<Self, Broken> {
+        let mut arguments = Self::default();
+        let mut last = 0;
+        while let Some((number, kind)) = reader.field(&mut last)? {
+            match (number, kind) {
+                (1, Type::Bytes) => arguments.queue = reader.bytes()?,
+                (1, Type::I32) => arguments.status = reader.i32()?,
+                (2, Type::List) => arguments.list = Some(reader.values()?),
+                (2, Type::Set) => arguments.set = Some(reader.values()?),
+                (2, Type::I32) => arguments.items_max = reader.i32()?,
+                (3, Type::I32) => arguments.third = reader.i32()?,
+                (4, Type::I32) => arguments.auto_abort_ms = reader.i32()?,
+                (_, kind) => reader.skip(kind)?,
+            }
+        }
+        Ok(arguments)
+    }
+
+    /// The items to put.
+    pub(crate) fn items(&self) -> Result<impl Iterator<Item = &'a [u8]> + use<'a>, Broken> {
+        let items = self.list.map(Values::bytes).transpose()?;
+        Ok(items.into_iter().flatten())
+    }
+
+    /// Numbers of open reads.
+    pub(crate) fn ids(&self) -> Result<impl Iterator<Item = i64> + use<'a>, Broken> {
+        let ids = self.set.map(Values::i64s).transpose()?;
+        Ok(ids.into_iter().flatten())
+    }
+}

@@ -1,0 +1,197 @@
+//! One connection: which call is next, what it waits for, and how it ends.
+
+use std::sync::Arc;
+
+use broker::{Dialect, Event, Outbox, Position, SessionId, Turn};
+
+use super::collect::Collect;
+use super::open_reads::OpenReads;
+use super::reader::{Head, Kind};
+use super::receiver::{Received, Receiver};
+use super::request::{Arguments, Method};
+use super::writer::{Failure, Reply, ReplyTo};
+use crate::Server;
+use crate::server::Refused;
+
+/// A reply that depends on nothing in the log waits for this position.
+pub(crate) const AT_ONCE: Position = Position(0);
+
+/// One connection that speaks thrift, without I/O.
+#[derive(Debug)]
+pub struct ThriftSession {
+    pub(super) id: SessionId,
+    pub(super) server: Arc<Server>,
+    pub(super) mailbox: usize,
+    pub(super) refused: Refused,
+    pub(super) open_reads: OpenReads,
+    receiver: Receiver,
+    pub(super) waiting: Waiting,
+    /// The session of the broker is closed; nothing is read or answered any more.
+    ended: bool,
+}
+
+/// What the session waits for; it reads no call meanwhile.
+#[derive(Debug)]
+pub(super) enum Waiting {
+    Nothing,
+    /// For an item of a `get`.
+    Item(Collect),
+    /// For the end of a flush.
+    Flush(ReplyTo, Method),
+}
+
+impl ThriftSession {
+    /// A new connection; its events go to `mailbox`.
+    pub fn new(server: Arc<Server>, turn: &mut Turn<'_>, mailbox: usize) -> Self {
+        let refused = server.enter();
+        Self {
+            id: turn.open_reader_session(mailbox),
+            mailbox,
+            refused,
+            open_reads: OpenReads::default(),
+            receiver: Receiver::new(server.options.item_bytes_max as usize),
+            waiting: Waiting::Nothing,
+            ended: false,
+            server,
+        }
+    }
+
+    /// Its number in the broker: the address of its events.
+    pub fn id(&self) -> SessionId {
+        self.id
+    }
+
+    /// Bytes of memory held for a call that is on its way.
+    pub fn buffered_bytes(&self) -> usize {
+        self.receiver.buffered_bytes()
+    }
+
+    fn is_reading(&self) -> bool {
+        !self.ended && matches!(self.waiting, Waiting::Nothing)
+    }
+
+    /// Deals with one message, or a stretch of one; returns how many bytes that took. 0: more must
+    /// arrive first, or the session has ended.
+    fn step(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
+        match self.receiver.receive(bytes) {
+            Received::Message { message, framed, used } => {
+                self.take_message(&message, framed, turn, outbox);
+                used
+            }
+            Received::More(used) => used,
+            Received::Broken => {
+                self.end(turn);
+                0
+            }
+        }
+    }
+
+    /// A message is complete.
+    fn take_message(
+        &mut self,
+        message: &[u8],
+        framed: bool,
+        turn: &mut Turn<'_>,
+        outbox: &mut Outbox,
+    ) {
+        // Without a head there is nothing to refer to in an answer.
+        let Ok((head, arguments)) = Head::read(message) else { return self.end(turn) };
+        let Head { protocol, kind, name, sequence } = head;
+        let to = ReplyTo { framed, protocol, sequence, oneway: kind == Kind::Oneway };
+        let fail = |failure, message: &str, outbox: &mut Outbox| {
+            Reply::failure(to, name, failure, message).send(AT_ONCE, outbox);
+        };
+        let shown_name = String::from_utf8_lossy(name);
+        match (kind, Method::of_name(name), Arguments::read(arguments)) {
+            (Kind::Other, _, _) => {
+                fail(Failure::InvalidMessageType, "a call was expected", outbox);
+            }
+            (Kind::Call | Kind::Oneway, None, _) => {
+                let text = format!("Invalid method name: '{shown_name}'");
+                fail(Failure::UnknownMethod, &text, outbox);
+            }
+            (Kind::Call | Kind::Oneway, Some(_), Err(_)) => {
+                let text = format!("Malformed arguments of {shown_name}");
+                fail(Failure::ProtocolError, &text, outbox);
+            }
+            (Kind::Call | Kind::Oneway, Some(method), Ok(arguments)) => {
+                self.execute(to, method, &arguments, turn, outbox);
+            }
+        }
+    }
+
+    /// Closes the session in the broker, once. Open reads that were answered outlive it.
+    fn end(&mut self, turn: &mut Turn<'_>) {
+        if self.ended {
+            return;
+        }
+        self.ended = true;
+        if let Waiting::Item(collect) = std::mem::replace(&mut self.waiting, Waiting::Nothing) {
+            self.server.counters().waiters_aborted.add_one();
+            collect.put_back(self, turn);
+        }
+        turn.close_session(self.id);
+        self.server.leave();
+    }
+}
+
+impl Dialect for ThriftSession {
+    fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
+        let (mut used, held_before) = (0, outbox.len());
+        while self.is_reading() && used < bytes.len() {
+            let count = self.step(&bytes[used..], turn, outbox);
+            if count == 0 {
+                break;
+            }
+            used += count;
+        }
+        if self.ended {
+            used = bytes.len();
+        }
+        let counters = self.server.counters();
+        counters.bytes_read.add(used as u64);
+        counters.bytes_written.add((outbox.len() - held_before) as u64);
+        used
+    }
+
+    fn event(&mut self, event: Event, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        if self.ended {
+            return;
+        }
+        let held_before = outbox.len();
+        match (event, std::mem::replace(&mut self.waiting, Waiting::Nothing)) {
+            (Event::Granted(grant), Waiting::Item(collect)) => {
+                self.granted(collect, grant, turn, outbox);
+            }
+            (Event::TimedOut(after), Waiting::Item(collect)) => {
+                self.timed_out(collect, after, turn, outbox);
+            }
+            (Event::Flushed(after), Waiting::Flush(to, method)) => {
+                Reply::result(to, method.name().as_bytes()).send(after, outbox);
+            }
+            (event, waiting) => {
+                unreachable!("{event:?} came to a session that waits for {waiting:?}")
+            }
+        }
+        let counters = self.server.counters();
+        counters.bytes_written.add((outbox.len() - held_before) as u64);
+    }
+
+    fn end_of_input(&mut self, turn: &mut Turn<'_>, _outbox: &mut Outbox) {
+        // Thrift clients do not shut one side only, so this client is gone. What it sent before it
+        // went was done, unless it is behind a call that waits: nobody would get that one's items.
+        self.end(turn);
+    }
+
+    fn wants_input(&self) -> bool {
+        self.is_reading()
+    }
+
+    fn finished(&self) -> bool {
+        self.ended
+    }
+
+    fn close(&mut self, turn: &mut Turn<'_>) {
+        self.end(turn);
+    }
+}

@@ -1,0 +1,182 @@
+//! Writes replies, in both protocols.
+
+use broker::{Body, Outbox, Position};
+
+use super::types::{Protocol, Written};
+
+/// Why a call has no result: the codes of thrift's application exception.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Failure {
+    UnknownMethod = 1,
+    InvalidMessageType = 2,
+    InternalError = 6,
+    ProtocolError = 7,
+}
+
+/// Where the answer to a call goes, and how.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct ReplyTo {
+    pub(crate) framed: bool,
+    pub(crate) protocol: Protocol,
+    pub(crate) sequence: i32,
+    /// The client wants none.
+    pub(crate) oneway: bool,
+}
+
+/// A reply that is being written.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    to: ReplyTo,
+    bytes: Vec<u8>,
+    /// Bodies, and how many of `bytes` stand before each.
+    bodies: Vec<(usize, Body)>,
+    /// The compact protocol writes the number of a field as the distance from the one before.
+    last_field: i16,
+}
+
+impl Reply {
+    /// The answer to a call, whose result is to be written.
+    pub(crate) fn result(to: ReplyTo, name: &[u8]) -> Self {
+        Self::begin(to, name, 2)
+    }
+
+    /// The answer that a call failed.
+    pub(crate) fn failure(to: ReplyTo, name: &[u8], failure: Failure, message: &str) -> Self {
+        let mut reply = Self::begin(to, name, 3);
+        reply.field(1, Written::Bytes);
+        reply.bytes(message.as_bytes());
+        reply.field(2, Written::I32);
+        reply.i32(failure as i32);
+        reply
+    }
+
+    fn begin(to: ReplyTo, name: &[u8], kind: u8) -> Self {
+        let mut reply = Self { to, bytes: Vec::new(), bodies: Vec::new(), last_field: 0 };
+        match to.protocol {
+            Protocol::Binary => {
+                reply.bytes.extend_from_slice(&[0x80, 0x01, 0, kind]);
+                reply.bytes(name);
+                reply.i32(to.sequence);
+            }
+            Protocol::Compact => {
+                reply.bytes.extend_from_slice(&[0x82, 1 | kind << 5]);
+                reply.varint(u64::from(to.sequence as u32));
+                reply.bytes(name);
+            }
+        }
+        reply
+    }
+
+    /// Begins a field; its value is to follow.
+    pub(crate) fn field(&mut self, number: i16, kind: Written) {
+        let code = self.to.protocol.code_of(kind);
+        match self.to.protocol {
+            Protocol::Binary => {
+                self.bytes.push(code);
+                self.bytes.extend_from_slice(&number.to_be_bytes());
+            }
+            Protocol::Compact => {
+                let step = number - self.last_field;
+                if (1..=15).contains(&step) {
+                    self.bytes.push((step as u8) << 4 | code);
+                } else {
+                    self.bytes.push(code);
+                    self.zigzag(i64::from(number));
+                }
+            }
+        }
+        self.last_field = number;
+    }
+
+    /// The beginning of a list of structs.
+    pub(crate) fn list_of_structs(&mut self, count: usize) {
+        let code = self.to.protocol.code_of(Written::Struct);
+        match (self.to.protocol, count) {
+            (Protocol::Binary, _) => {
+                self.bytes.push(code);
+                self.bytes.extend_from_slice(&(count as u32).to_be_bytes());
+            }
+            (Protocol::Compact, 0..15) => self.bytes.push((count as u8) << 4 | code),
+            (Protocol::Compact, _) => {
+                self.bytes.push(0xf0 | code);
+                self.varint(count as u64);
+            }
+        }
+    }
+
+    /// A value that is a struct.
+    pub(crate) fn structure(&mut self, write_fields: impl FnOnce(&mut Self)) {
+        let outer = std::mem::take(&mut self.last_field);
+        write_fields(self);
+        self.end_of_fields();
+        self.last_field = outer;
+    }
+
+    fn end_of_fields(&mut self) {
+        self.bytes.push(0);
+    }
+
+    pub(crate) fn i32(&mut self, number: i32) {
+        match self.to.protocol {
+            Protocol::Binary => self.bytes.extend_from_slice(&number.to_be_bytes()),
+            Protocol::Compact => self.zigzag(i64::from(number)),
+        }
+    }
+
+    pub(crate) fn i64(&mut self, number: i64) {
+        match self.to.protocol {
+            Protocol::Binary => self.bytes.extend_from_slice(&number.to_be_bytes()),
+            Protocol::Compact => self.zigzag(number),
+        }
+    }
+
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        self.count(bytes.len());
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The same for a body, which is not copied here.
+    pub(crate) fn body(&mut self, body: Body) {
+        self.count(body.len());
+        self.bodies.push((self.bytes.len(), body));
+    }
+
+    fn count(&mut self, count: usize) {
+        match self.to.protocol {
+            Protocol::Binary => self.bytes.extend_from_slice(&(count as u32).to_be_bytes()),
+            Protocol::Compact => self.varint(count as u64),
+        }
+    }
+
+    fn zigzag(&mut self, number: i64) {
+        self.varint(((number << 1) ^ (number >> 63)) as u64);
+    }
+
+    fn varint(&mut self, mut number: u64) {
+        while number > 0x7f {
+            self.bytes.push(number as u8 | 0x80);
+            number >>= 7;
+        }
+        self.bytes.push(number as u8);
+    }
+
+    /// Hands the reply over; it does not leave before the log has released `after`. Nothing is sent
+    /// to a client that wants no answer.
+    pub(crate) fn send(mut self, after: Position, outbox: &mut Outbox) {
+        if self.to.oneway {
+            return;
+        }
+        self.end_of_fields();
+        if self.to.framed {
+            let bodies_bytes: usize = self.bodies.iter().map(|(_, body)| body.len()).sum();
+            let frame_bytes = (self.bytes.len() + bodies_bytes) as u32;
+            outbox.reply(after, &frame_bytes.to_be_bytes());
+        }
+        let mut sent = 0;
+        for (before, body) in &self.bodies {
+            outbox.reply_with_body(after, &self.bytes[sent..*before], body, b"");
+            sent = *before;
+        }
+        outbox.reply(after, &self.bytes[sent..]);
+    }
+}
