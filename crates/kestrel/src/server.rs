@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use broker::policy::QueueSync;
 use broker::{Millis, Position, Turn};
 
 use crate::counters::Counters;
@@ -21,6 +22,8 @@ pub struct ServerOptions {
     /// Largest item that a request may bring, in bytes; a larger one ends its connection. Also the
     /// most that a thrift frame may hold.
     pub item_bytes_max: u32,
+    /// How durable a put is where no policy says otherwise, as `DUMP_CONFIG` shows it.
+    pub sync: QueueSync,
     /// A stricter status holds this much later, in milliseconds (`statusChangeGracePeriod`).
     pub status_grace_ms: u64,
     /// A connection is refused writes if more than so many are open when it comes.
@@ -35,6 +38,7 @@ impl Default for ServerOptions {
             version: "2.4.1".to_owned(),
             started: Millis(0),
             item_bytes_max: ITEM_BYTES_MAX_DEFAULT,
+            sync: QueueSync::Always,
             status_grace_ms: 0,
             refuse_writes_above: None,
             refuse_reads_above: None,

@@ -1,0 +1,230 @@
+//! What a connection of memcache or text does with queues: fetching, waiting, and its open reads.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use broker::{
+    AddRefusal, Body, Event, LeaseId, Millis, Patience, Position, Read, ReadHow, SessionId, Turn,
+};
+
+use crate::counters::Counters;
+use crate::server::{Refused, Server};
+
+/// A reply that depends on nothing in the log waits for this position.
+pub(crate) const AT_ONCE: Position = Position(0);
+
+/// The broker's side of a connection.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) id: SessionId,
+    pub(crate) server: Arc<Server>,
+    refused: Refused,
+    /// Open reads by queue, oldest first. An open read that ran out of time, or whose queue was
+    /// removed, stays in its place: a close that follows was meant for it, and must not end the
+    /// next one. As many as the policy lets be open, for each queue.
+    open: BTreeMap<Box<[u8]>, VecDeque<LeaseId>>,
+    /// The session of the broker is closed; nothing is read or answered any more.
+    ended: bool,
+}
+
+/// What a fetch does with the item.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum How {
+    Take,
+    Open,
+    Peek,
+}
+
+/// What a fetch that cannot be answered at once is about.
+#[derive(Clone, Debug)]
+pub(crate) struct Fetch {
+    pub(crate) queue: Box<[u8]>,
+    pub(crate) how: How,
+}
+
+/// What a fetch leads to.
+#[derive(Debug)]
+pub(crate) enum Fetched {
+    /// An item; the reply waits for the position.
+    Item(Body, Position),
+    /// None, and none is waited for.
+    Nothing(Position),
+    /// An event will come.
+    Waiting,
+}
+
+impl Client {
+    pub(crate) fn new(server: Arc<Server>, turn: &mut Turn<'_>, mailbox: usize) -> Self {
+        let id = turn.open_reader_session(mailbox);
+        let refused = server.enter();
+        Self { id, server, refused, open: BTreeMap::new(), ended: false }
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        self.server.counters()
+    }
+
+    /// Whether this connection may not set, delete or flush.
+    pub(crate) fn is_refused_writes(&self, turn: &Turn<'_>) -> bool {
+        self.refused.writes || turn.writes_blocked()
+    }
+
+    /// Whether this connection may not get, peek or monitor.
+    pub(crate) fn is_refused_reads(&self, turn: &Turn<'_>) -> bool {
+        self.refused.reads || turn.reads_blocked()
+    }
+
+    /// Adds an item, or says after which position its refusal may be told.
+    pub(crate) fn add(
+        &self,
+        queue: &[u8],
+        body: Body,
+        expires: Option<Millis>,
+        turn: &mut Turn<'_>,
+    ) -> Result<Position, Position> {
+        self.counters().cmd_set.add_one();
+        turn.add(queue, body, expires).map_err(|refusal| match refusal {
+            AddRefusal::Full(after) => after,
+            AddRefusal::TooBig | AddRefusal::LogFull | AddRefusal::WritesBlocked => AT_ONCE,
+        })
+    }
+
+    /// Fetches the next item of a queue.
+    pub(crate) fn fetch(
+        &mut self,
+        fetch: &Fetch,
+        patience: Patience,
+        turn: &mut Turn<'_>,
+    ) -> Fetched {
+        let how = match fetch.how {
+            How::Take => ReadHow::Finish,
+            How::Open => ReadHow::Open { limit_ms: None },
+            How::Peek => ReadHow::Peek,
+        };
+        match turn.read(self.id, &fetch.queue, how, patience) {
+            Read::Item(item) => self.found(fetch, item.lease, item.body, item.after),
+            Read::Empty(after) => self.missed(fetch, after, turn),
+            Read::Blocked => self.missed(fetch, AT_ONCE, turn),
+            Read::Waiting => Fetched::Waiting,
+        }
+    }
+
+    /// The wait of a fetch is over.
+    pub(crate) fn resume(&mut self, fetch: &Fetch, event: Event, turn: &mut Turn<'_>) -> Fetched {
+        match event {
+            Event::Granted(grant) if fetch.how == How::Take => {
+                match turn.confirm(self.id, grant.lease) {
+                    Ok(after) => self.found(fetch, None, grant.body, after),
+                    Err(not_held) => self.missed(fetch, not_held.0, turn),
+                }
+            }
+            Event::Granted(grant) => self.found(fetch, Some(grant.lease), grant.body, grant.after),
+            Event::Looked { body, after } => self.found(fetch, None, body, after),
+            Event::TimedOut(after) => self.missed(fetch, after, turn),
+            Event::DeadlineSoon
+            | Event::WorkToDo
+            | Event::News { .. }
+            | Event::Kicked(..)
+            | Event::Flushed(_) => unreachable!("this session waits for an item of one queue"),
+        }
+    }
+
+    fn found(
+        &mut self,
+        fetch: &Fetch,
+        lease: Option<LeaseId>,
+        body: Body,
+        after: Position,
+    ) -> Fetched {
+        self.counters().get_hits.add_one();
+        if let Some(lease) = lease {
+            match self.open.get_mut(&fetch.queue) {
+                Some(open) => open.push_back(lease),
+                None => drop(self.open.insert(fetch.queue.clone(), [lease].into())),
+            }
+        }
+        Fetched::Item(body, after)
+    }
+
+    fn missed(&self, fetch: &Fetch, after: Position, turn: &Turn<'_>) -> Fetched {
+        // An alias has no items that one could miss.
+        if turn.alias_stats(&fetch.queue).is_none() {
+            self.counters().get_misses.add_one();
+        }
+        Fetched::Nothing(after)
+    }
+
+    /// Reads of this queue that this connection opened and did not close.
+    pub(crate) fn open_count(&self, queue: &[u8]) -> usize {
+        self.open.get(queue).map_or(0, VecDeque::len)
+    }
+
+    /// Whether it has as many as it may have.
+    pub(crate) fn is_open_full(&self, queue: &[u8], turn: &Turn<'_>) -> bool {
+        self.open_count(queue) >= turn.policy(queue).open_max as usize
+    }
+
+    /// Ends the items of the oldest open reads; the reply waits for the position. Reads that went
+    /// back by themselves count, and nothing happens to their items.
+    pub(crate) fn close_oldest(
+        &mut self,
+        queue: &[u8],
+        count: usize,
+        turn: &mut Turn<'_>,
+    ) -> Position {
+        self.forget_oldest(queue, count)
+            .map(|lease| turn.confirm(self.id, lease).unwrap_or_else(|not_held| not_held.0))
+            .max()
+            .unwrap_or(AT_ONCE)
+    }
+
+    /// Puts the item of the oldest open read back.
+    pub(crate) fn abort_oldest(&mut self, queue: &[u8], turn: &mut Turn<'_>) -> Position {
+        self.forget_oldest(queue, 1)
+            .map(|lease| turn.put_back(self.id, lease).unwrap_or_else(|not_held| not_held.0))
+            .max()
+            .unwrap_or(AT_ONCE)
+    }
+
+    fn forget_oldest(
+        &mut self,
+        queue: &[u8],
+        count: usize,
+    ) -> impl Iterator<Item = LeaseId> + use<> {
+        let Some(open) = self.open.get_mut(queue) else { return VecDeque::new().into_iter() };
+        let rest = open.split_off(count.min(open.len()));
+        let oldest = std::mem::replace(open, rest);
+        if open.is_empty() {
+            self.open.remove(queue);
+        }
+        oldest.into_iter()
+    }
+
+    /// Counts what came and what will leave.
+    pub(crate) fn count_bytes(&self, read: usize, written: usize) {
+        self.counters().bytes_read.add(read as u64);
+        self.counters().bytes_written.add(written as u64);
+    }
+
+    pub(crate) fn is_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Closes the session in the broker, once: open reads go back.
+    pub(crate) fn end(&mut self, turn: &mut Turn<'_>) {
+        if !self.ended {
+            self.ended = true;
+            self.open.clear();
+            self.server.leave();
+            turn.close_session(self.id);
+        }
+    }
+}
+
+/// How long to wait for an item, by what the client said.
+pub(crate) fn patience(timeout_ms: i32) -> Patience {
+    match u64::try_from(timeout_ms) {
+        Ok(0) | Err(_) => Patience::None,
+        Ok(timeout_ms) => Patience::Millis(timeout_ms),
+    }
+}

@@ -1,0 +1,45 @@
+//! When an item expires, by what its client said.
+
+use broker::Millis;
+
+/// Expiries from here on are seconds since 1970, smaller ones seconds from now (spec kestrel 0).
+const ABSOLUTE_FROM_S: i32 = 1_000_000;
+
+/// The expiry of a `SET`, in seconds. `None`: never.
+pub(crate) fn of_seconds(seconds: i32, now: Millis) -> Option<Millis> {
+    match seconds {
+        0 => None,
+        ABSOLUTE_FROM_S.. => Some(Millis(u64::from(seconds.unsigned_abs()) * 1_000)),
+        _ => Some(later(i64::from(seconds) * 1_000, now)),
+    }
+}
+
+/// The expiry of a text `put`, in milliseconds from now; 0 is now too.
+pub(crate) fn of_millis(millis: i32, now: Millis) -> Millis {
+    later(i64::from(millis), now)
+}
+
+/// A moment so many milliseconds after (or before) now.
+fn later(millis: i64, now: Millis) -> Millis {
+    Millis(now.0.saturating_add_signed(millis))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Millis = Millis(1_700_000_000_000);
+
+    #[test]
+    fn small_numbers_count_from_now_and_large_ones_from_1970() {
+        assert_eq!(of_seconds(0, NOW), None);
+        assert_eq!(of_seconds(5, NOW), Some(Millis(NOW.0 + 5_000)));
+        assert_eq!(of_seconds(-1, NOW), Some(Millis(NOW.0 - 1_000)));
+        assert_eq!(of_seconds(999_999, NOW), Some(Millis(NOW.0 + 999_999_000)));
+        assert_eq!(of_seconds(1_000_000, NOW), Some(Millis(1_000_000_000)));
+        assert_eq!(of_seconds(i32::MAX, NOW), Some(Millis(2_147_483_647_000)));
+        assert_eq!(of_seconds(i32::MIN, NOW), Some(Millis(0)));
+        assert_eq!(of_millis(0, NOW), NOW);
+        assert_eq!(of_millis(-3, NOW), Millis(NOW.0 - 3));
+    }
+}

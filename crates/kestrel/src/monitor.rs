@@ -1,0 +1,75 @@
+//! A client that takes items as they come, until a moment or a number of them (spec kestrel 1.7).
+
+use broker::{Body, Event, Millis, Patience, Position, Turn};
+
+use crate::client::{Client, Fetch, Fetched, How};
+
+/// A monitor that is on its way.
+#[derive(Debug)]
+pub(crate) struct Monitor {
+    fetch: Fetch,
+    deadline: Millis,
+    /// Items that may still come; `None`: as many as there are.
+    left: Option<u64>,
+    /// Whatever is said waits for this: reads were closed before.
+    after: Position,
+}
+
+/// What comes next.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// An item, which is an open read from now on.
+    Item(Body, Position),
+    /// No more.
+    End(Position),
+    /// An event will come.
+    Waiting,
+}
+
+impl Monitor {
+    pub(crate) fn new(queue: &[u8], deadline: Millis, left: Option<u64>, after: Position) -> Self {
+        Self { fetch: Fetch { queue: queue.into(), how: How::Open }, deadline, left, after }
+    }
+
+    /// Where the items come from.
+    pub(crate) fn queue(&self) -> &[u8] {
+        &self.fetch.queue
+    }
+
+    /// Looks for the next item.
+    pub(crate) fn next(&mut self, client: &mut Client, turn: &mut Turn<'_>) -> Next {
+        let left_ms = self.deadline.0.saturating_sub(turn.now().0);
+        let is_over = self.left == Some(0)
+            || left_ms == 0
+            || client.is_refused_reads(turn)
+            || client.is_open_full(&self.fetch.queue, turn);
+        if is_over {
+            return Next::End(self.after);
+        }
+        client.counters().cmd_monitor_get.add_one();
+        let fetched = client.fetch(&self.fetch, Patience::Millis(left_ms), turn);
+        self.follow(fetched)
+    }
+
+    /// The wait for the next item is over.
+    pub(crate) fn resume(
+        &mut self,
+        event: Event,
+        client: &mut Client,
+        turn: &mut Turn<'_>,
+    ) -> Next {
+        let fetched = client.resume(&self.fetch, event, turn);
+        self.follow(fetched)
+    }
+
+    fn follow(&mut self, fetched: Fetched) -> Next {
+        match fetched {
+            Fetched::Item(body, after) => {
+                self.left = self.left.map(|left| left - 1);
+                Next::Item(body, after.max(self.after))
+            }
+            Fetched::Nothing(after) => Next::End(after.max(self.after)),
+            Fetched::Waiting => Next::Waiting,
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! The words for the server's status.
+
+use broker::Status;
+
+/// What was asked for instead of a status.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum NoStatus {
+    /// There is none of this name.
+    Unknown,
+    /// It is what a server has that stops; nobody can ask for it.
+    Forbidden,
+}
+
+/// The name of a status, in upper case.
+pub(crate) fn name(status: Status) -> &'static str {
+    match status {
+        Status::Up => "UP",
+        Status::WriteAvoid => "WRITEAVOID",
+        Status::ReadOnly => "READONLY",
+        Status::Quiescent => "QUIESCENT",
+    }
+}
+
+/// The status of this name, in any case.
+pub(crate) fn parse(word: &[u8]) -> Result<Status, NoStatus> {
+    match &word.to_ascii_uppercase()[..] {
+        b"UP" => Ok(Status::Up),
+        b"WRITEAVOID" => Ok(Status::WriteAvoid),
+        b"READONLY" => Ok(Status::ReadOnly),
+        b"QUIESCENT" => Ok(Status::Quiescent),
+        b"DOWN" => Err(NoStatus::Forbidden),
+        _ => Err(NoStatus::Unknown),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_status_is_found_by_its_name_in_any_case() {
+        for status in [Status::Up, Status::WriteAvoid, Status::ReadOnly, Status::Quiescent] {
+            assert_eq!(parse(name(status).as_bytes()), Ok(status));
+            assert_eq!(parse(name(status).to_lowercase().as_bytes()), Ok(status));
+        }
+        assert_eq!(parse(b"Down"), Err(NoStatus::Forbidden));
+        assert_eq!(parse(b"spongebob"), Err(NoStatus::Unknown));
+        assert_eq!(parse(b""), Err(NoStatus::Unknown));
+    }
+}

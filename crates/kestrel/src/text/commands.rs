@@ -1,0 +1,249 @@
+//! What each request does. Whatever is wrong with one, the connection goes on (spec kestrel 6).
+
+use std::mem;
+
+use broker::{Body, Event, Flush, Millis, Outbox, Position, Turn};
+
+use super::items::ItemList;
+use super::request::Request;
+use super::session::{TextSession, Waiting};
+use crate::client::{AT_ONCE, Fetch, Fetched, How, patience};
+use crate::monitor::{Monitor, Next};
+use crate::name::{is_possible, is_usable};
+use crate::status::NoStatus;
+use crate::{expiry, status};
+
+/// No item.
+const NONE: &[u8] = b"*\n";
+/// The original closes the connection without a word.
+const ILLEGAL_NAME: &[u8] = b"Illegal queue name.";
+const TOO_FEW_OPEN: &[u8] = b"Not that many transactions open.";
+
+impl TextSession {
+    pub(crate) fn execute(
+        &mut self,
+        request: Request,
+        items: &ItemList,
+        turn: &mut Turn<'_>,
+        outbox: &mut Outbox,
+    ) {
+        match request {
+            Request::Put { queue, expiry_ms } => self.put(&queue, expiry_ms, items, turn, outbox),
+            Request::Get { queue, timeout_ms } => self.get(&queue, timeout_ms, turn, outbox),
+            Request::Peek { queue, timeout_ms } => self.peek(&queue, timeout_ms, turn, outbox),
+            Request::Monitor { queue, timeout_ms } => {
+                self.monitor(&queue, timeout_ms, turn, outbox);
+            }
+            Request::Confirm { queue, count } => self.confirm(&queue, count, turn, outbox),
+            Request::Flush(queue) => self.flush(&queue, turn, outbox),
+            Request::Delete(queue) => self.delete(&queue, turn, outbox),
+            Request::Status(word) => self.status(word.as_deref(), turn, outbox),
+            Request::Version => {
+                string(outbox, AT_ONCE, self.client.server.options().version.as_bytes());
+            }
+            Request::Shutdown => {
+                self.client.server.controls.shut_down();
+                number(outbox, AT_ONCE, 0);
+            }
+            Request::Quit => self.client.end(turn),
+            Request::Wrong(text) => error(outbox, AT_ONCE, &text),
+        }
+    }
+
+    /// Refused items are skipped, and the others tried.
+    fn put(
+        &mut self,
+        queue: &[u8],
+        expiry_ms: Option<i32>,
+        items: &ItemList,
+        turn: &mut Turn<'_>,
+        outbox: &mut Outbox,
+    ) {
+        if self.client.is_refused_writes(turn) {
+            return unavailable(outbox, AT_ONCE, "setItem");
+        }
+        if !is_usable(queue, turn) {
+            return error(outbox, AT_ONCE, ILLEGAL_NAME);
+        }
+        let expires = expiry_ms.map(|millis| expiry::of_millis(millis, turn.now()));
+        let (mut stored, mut after) = (0, AT_ONCE);
+        for item in items.items() {
+            let added = self.client.add(queue, Body::from(item), expires, turn);
+            stored += u64::from(added.is_ok());
+            after = added.unwrap_or_else(|refused| refused).max(after);
+        }
+        number(outbox, after, stored);
+    }
+
+    fn get(&mut self, queue: &[u8], timeout_ms: i32, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        let after = self.close_all(queue, turn);
+        if self.client.is_refused_reads(turn) {
+            return unavailable(outbox, after, "getItem");
+        }
+        if self.client.is_open_full(queue, turn) {
+            let limit = turn.policy(queue).open_max;
+            let text = format!("Too many open transactions; limit={limit}");
+            return error(outbox, after, text.as_bytes());
+        }
+        self.client.counters().cmd_get.add_one();
+        self.fetch(queue, How::Open, timeout_ms, after, turn, outbox);
+    }
+
+    fn peek(&mut self, queue: &[u8], timeout_ms: i32, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        let after = self.close_all(queue, turn);
+        if self.client.is_refused_reads(turn) {
+            return unavailable(outbox, after, "getItem");
+        }
+        self.client.counters().cmd_peek.add_one();
+        self.fetch(queue, How::Peek, timeout_ms, after, turn, outbox);
+    }
+
+    fn fetch(
+        &mut self,
+        queue: &[u8],
+        how: How,
+        timeout_ms: i32,
+        after: Position,
+        turn: &mut Turn<'_>,
+        outbox: &mut Outbox,
+    ) {
+        if !is_usable(queue, turn) {
+            return error(outbox, after, ILLEGAL_NAME);
+        }
+        let fetch = Fetch { queue: queue.into(), how };
+        match self.client.fetch(&fetch, patience(timeout_ms), turn) {
+            Fetched::Item(body, found) => item(outbox, found.max(after), &body),
+            Fetched::Nothing(missed) => outbox.reply(missed.max(after), NONE),
+            Fetched::Waiting => self.waiting = Waiting::Item(fetch, after),
+        }
+    }
+
+    fn monitor(&mut self, queue: &[u8], timeout_ms: i32, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        let after = self.close_all(queue, turn);
+        if self.client.is_refused_reads(turn) {
+            return unavailable(outbox, after, "monitorUntil");
+        }
+        if !is_usable(queue, turn) {
+            return error(outbox, after, ILLEGAL_NAME);
+        }
+        self.client.counters().cmd_monitor.add_one();
+        let deadline = Millis(turn.now().0.saturating_add_signed(i64::from(timeout_ms)));
+        let mut monitor = Monitor::new(queue, deadline, None, after);
+        let next = monitor.next(&mut self.client, turn);
+        self.go_on(monitor, next, turn, outbox);
+    }
+
+    /// Sends items until there is something to wait for.
+    fn go_on(
+        &mut self,
+        mut monitor: Monitor,
+        mut next: Next,
+        turn: &mut Turn<'_>,
+        outbox: &mut Outbox,
+    ) {
+        loop {
+            match next {
+                Next::Item(body, after) => item(outbox, after, &body),
+                Next::End(after) => return outbox.reply(after, NONE),
+                Next::Waiting => {
+                    self.waiting = Waiting::Monitor(monitor);
+                    return;
+                }
+            }
+            next = monitor.next(&mut self.client, turn);
+        }
+    }
+
+    fn confirm(&mut self, queue: &[u8], count: i32, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        match usize::try_from(count) {
+            Ok(wanted @ 1..) if wanted <= self.client.open_count(queue) => {
+                let after = self.client.close_oldest(queue, wanted, turn);
+                number(outbox, after, wanted as u64);
+            }
+            _ => error(outbox, AT_ONCE, TOO_FEW_OPEN),
+        }
+    }
+
+    fn flush(&mut self, queue: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        if self.client.is_refused_writes(turn) {
+            return unavailable(outbox, AT_ONCE, "flush");
+        }
+        if !is_possible(queue) {
+            return number(outbox, AT_ONCE, 0);
+        }
+        match turn.flush(self.client.id, queue) {
+            Flush::Done(after) => number(outbox, after, 0),
+            Flush::Waiting => self.waiting = Waiting::Flush,
+        }
+    }
+
+    fn delete(&mut self, queue: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        if self.client.is_refused_writes(turn) {
+            return unavailable(outbox, AT_ONCE, "delete");
+        }
+        let after = if is_possible(queue) { turn.remove_queue(queue) } else { AT_ONCE };
+        number(outbox, after, 0);
+    }
+
+    fn status(&mut self, word: Option<&[u8]>, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        let Some(word) = word else {
+            return string(outbox, AT_ONCE, status::name(turn.status()).as_bytes());
+        };
+        match status::parse(word) {
+            Ok(status) => {
+                let grace_ms = self.client.server.options().status_grace_ms;
+                let after = turn.set_status(status, grace_ms);
+                number(outbox, after, 0);
+            }
+            Err(NoStatus::Unknown) => error(outbox, AT_ONCE, b"Unknown status."),
+            Err(NoStatus::Forbidden) => error(outbox, AT_ONCE, b"Status forbidden."),
+        }
+    }
+
+    fn close_all(&mut self, queue: &[u8], turn: &mut Turn<'_>) -> Position {
+        self.client.close_oldest(queue, usize::MAX, turn)
+    }
+
+    /// What the session waited for has happened.
+    pub(crate) fn resume(&mut self, event: Event, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        match mem::replace(&mut self.waiting, Waiting::Nothing) {
+            Waiting::Nothing => unreachable!("nothing is told to who does not wait"),
+            Waiting::Item(fetch, after) => match self.client.resume(&fetch, event, turn) {
+                Fetched::Item(body, found) => item(outbox, found.max(after), &body),
+                Fetched::Nothing(missed) => outbox.reply(missed.max(after), NONE),
+                Fetched::Waiting => unreachable!("the wait is over"),
+            },
+            Waiting::Monitor(mut monitor) => {
+                let next = monitor.resume(event, &mut self.client, turn);
+                self.go_on(monitor, next, turn, outbox);
+            }
+            Waiting::Flush => match event {
+                Event::Flushed(after) => number(outbox, after, 0),
+                other => unreachable!("{other:?} during a flush"),
+            },
+        }
+    }
+}
+
+/// An item that was fetched.
+fn item(outbox: &mut Outbox, after: Position, body: &Body) {
+    outbox.reply_with_body(after, b":", body, b"\n");
+}
+
+fn string(outbox: &mut Outbox, after: Position, text: &[u8]) {
+    outbox.reply(after, &[b":", text, b"\n"].concat());
+}
+
+/// How many; also what is said when there is nothing to say.
+fn number(outbox: &mut Outbox, after: Position, number: u64) {
+    outbox.reply(after, format!("+{number}\n").as_bytes());
+}
+
+pub(crate) fn error(outbox: &mut Outbox, after: Position, text: &[u8]) {
+    outbox.reply(after, &[b"-", text, b"\n"].concat());
+}
+
+fn unavailable(outbox: &mut Outbox, after: Position, operation: &str) {
+    let text = format!("Server not available for operation {operation}");
+    error(outbox, after, text.as_bytes());
+}

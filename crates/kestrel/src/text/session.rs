@@ -1,0 +1,155 @@
+//! One connection: which bytes it reads next, what it waits for, and how it ends.
+
+use std::mem;
+use std::sync::Arc;
+
+use broker::{Dialect, Event, Outbox, Position, SessionId, Turn};
+
+use super::commands::error;
+use super::items::{ItemList, Progress};
+use super::request::{Request, parse};
+use crate::client::{AT_ONCE, Client, Fetch};
+use crate::line::{Line, first_line};
+use crate::monitor::Monitor;
+use crate::server::Server;
+
+/// One connection that speaks the text dialect, without I/O.
+#[derive(Debug)]
+pub struct TextSession {
+    pub(crate) client: Client,
+    reading: Reading,
+    pub(crate) waiting: Waiting,
+}
+
+/// What the next bytes of the connection are.
+#[derive(Debug)]
+enum Reading {
+    /// A line.
+    Line,
+    /// The items for a request.
+    Items(Request, ItemList),
+}
+
+/// What the session waits for; it reads no request meanwhile.
+#[derive(Debug)]
+pub(crate) enum Waiting {
+    Nothing,
+    /// An item. The reply waits for the position too: reads were closed before.
+    Item(Fetch, Position),
+    Monitor(Monitor),
+    /// The end of a flush.
+    Flush,
+}
+
+impl TextSession {
+    /// A new connection; its events go to `mailbox`.
+    pub fn new(server: Arc<Server>, turn: &mut Turn<'_>, mailbox: usize) -> Self {
+        let client = Client::new(server, turn, mailbox);
+        Self { client, reading: Reading::Line, waiting: Waiting::Nothing }
+    }
+
+    /// Its number in the broker: the address of its events.
+    pub fn id(&self) -> SessionId {
+        self.client.id
+    }
+
+    /// Bytes of memory held for items that are on their way.
+    pub fn buffered_bytes(&self) -> usize {
+        match &self.reading {
+            Reading::Items(_, items) => items.buffered_bytes(),
+            Reading::Line => 0,
+        }
+    }
+
+    fn is_reading(&self) -> bool {
+        matches!(self.waiting, Waiting::Nothing) && !self.client.is_ended()
+    }
+
+    /// Deals with one line, or one stretch of items; returns how many bytes that took. 0: more must
+    /// arrive first, or the session has ended.
+    fn step(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
+        match &self.reading {
+            Reading::Line => self.read_line(bytes, turn, outbox),
+            Reading::Items(..) => self.read_items(bytes, turn, outbox),
+        }
+    }
+
+    fn read_line(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
+        let (text, bytes) = match first_line(bytes) {
+            Line::Complete { text, bytes } => (text, bytes),
+            Line::Incomplete => return 0,
+            Line::TooLong => {
+                error(outbox, AT_ONCE, b"Line too long.");
+                self.client.end(turn);
+                return 0;
+            }
+        };
+        match text.strip_suffix(b":") {
+            // Whatever the command is, only a put does something with them.
+            Some(text) => self.reading = Reading::Items(parse(text), ItemList::default()),
+            None => self.execute(parse(text), &ItemList::default(), turn, outbox),
+        }
+        bytes
+    }
+
+    fn read_items(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
+        let Reading::Items(_, items) = &mut self.reading else { return 0 };
+        let progress = items.gather(bytes);
+        if items.bytes() > self.client.server.options().item_bytes_max as usize {
+            error(outbox, AT_ONCE, b"Too many bytes in one list.");
+            self.client.end(turn);
+            return 0;
+        }
+        let Progress::Ended(count) = progress else { return bytes.len() };
+        if let Reading::Items(request, items) = mem::replace(&mut self.reading, Reading::Line) {
+            self.execute(request, &items, turn, outbox);
+        }
+        count
+    }
+}
+
+impl Dialect for TextSession {
+    fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
+        let unsent = outbox.len();
+        let mut used = 0;
+        while self.is_reading() {
+            let count = self.step(&bytes[used..], turn, outbox);
+            if count == 0 {
+                break;
+            }
+            used += count;
+        }
+        if self.client.is_ended() {
+            // Nothing after it is looked at.
+            used = bytes.len();
+        }
+        self.client.count_bytes(used, outbox.len() - unsent);
+        used
+    }
+
+    fn event(&mut self, event: Event, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        if self.client.is_ended() {
+            return;
+        }
+        let unsent = outbox.len();
+        self.resume(event, turn, outbox);
+        self.client.count_bytes(0, outbox.len() - unsent);
+    }
+
+    fn end_of_input(&mut self, turn: &mut Turn<'_>, _outbox: &mut Outbox) {
+        // A half-close is a disconnect, but what came before it is answered, unless it waits.
+        self.client.end(turn);
+    }
+
+    fn wants_input(&self) -> bool {
+        self.is_reading()
+    }
+
+    fn finished(&self) -> bool {
+        self.client.is_ended()
+    }
+
+    fn close(&mut self, turn: &mut Turn<'_>) {
+        self.client.end(turn);
+    }
+}
