@@ -21,8 +21,10 @@ pub struct ProcessFacts {
     pub connections_max: u64,
     /// Processor time that was used so far, in microseconds.
     pub processor_us: u64,
-    /// Memory that is in use.
+    /// Memory that is in use; 0 if the system does not tell.
     pub resident_bytes: u64,
+    /// The server is about to end.
+    pub is_stopping: bool,
 }
 
 /// All that a turn has to be taken for.

@@ -42,6 +42,9 @@ impl Overview {
         if let Some(failure) = self.broker.failure() {
             return Some(format!("the log failed: {failure}"));
         }
+        if (self.process)().is_stopping {
+            return Some("stopping".to_owned());
+        }
         self.broker.draining().then(|| "draining: new jobs are refused".to_owned())
     }
 

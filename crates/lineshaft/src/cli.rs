@@ -66,13 +66,14 @@ pub(crate) enum Command {
 }
 
 /// The long names of [`ServeArguments`].
-const SERVE_OPTIONS: [&str; 13] = [
+const SERVE_OPTIONS: [&str; 14] = [
     "data",
     "memory",
     "sync",
     "beanstalk",
     "gearman",
     "gearman-http",
+    "http",
     "tls-certificate",
     "tls-key",
     "tls-client-ca",
@@ -150,6 +151,9 @@ pub(crate) struct ServeArguments {
     /// Where HTTP requests submit Gearman jobs: HOST:PORT, unix:PATH or off; may be repeated
     #[arg(long, value_name = "ADDRESS")]
     pub gearman_http: Vec<String>,
+    /// Where health and metrics are served: HOST:PORT, unix:PATH or off; may be repeated
+    #[arg(long, value_name = "ADDRESS")]
+    pub http: Vec<String>,
     /// The certificate of listeners whose address begins with tls:, as PEM
     #[arg(long, value_name = "FILE")]
     pub tls_certificate: Option<String>,

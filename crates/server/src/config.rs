@@ -19,6 +19,8 @@ pub struct Config {
     pub tls: Tls,
     /// Bounds.
     pub limits: Limits,
+    /// What the metrics show.
+    pub metrics: Metrics,
     /// How Gearman jobs and workers are treated.
     pub gearman: Gearman,
     /// How many threads serve connections.
@@ -62,6 +64,8 @@ pub struct Listen {
     pub gearman: Vec<Address>,
     /// Gearman's jobs over HTTP.
     pub gearman_http: Vec<Address>,
+    /// Health and metrics over HTTP.
+    pub http: Vec<Address>,
 }
 
 impl Listen {
@@ -71,6 +75,7 @@ impl Listen {
             Protocol::Beanstalk => &self.beanstalk,
             Protocol::Gearman => &self.gearman,
             Protocol::GearmanHttp => &self.gearman_http,
+            Protocol::Http => &self.http,
         }
     }
 
@@ -118,6 +123,13 @@ pub struct Limits {
     pub unsent_bytes: u64,
     /// A reader that takes nothing for so long while replies wait is cut off.
     pub unsent_time: Duration,
+}
+
+/// What the metrics show.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub struct Metrics {
+    /// So many queues, the oldest ones, have numbers of their own; the others are summed up.
+    pub queues_max: usize,
 }
 
 /// How Gearman jobs and workers are treated; the defaults are gearmand's.
@@ -180,6 +192,7 @@ impl Default for Config {
                 beanstalk: vec![Address::Tcp { host: "127.0.0.1".to_owned(), port: 11300 }],
                 gearman: vec![Address::Tcp { host: "127.0.0.1".to_owned(), port: 4730 }],
                 gearman_http: Vec::new(),
+                http: vec![Address::Tcp { host: "127.0.0.1".to_owned(), port: 7300 }],
             },
             tls: Tls::default(),
             limits: Limits {
@@ -189,6 +202,7 @@ impl Default for Config {
                 unsent_bytes: 64 << 20,
                 unsent_time: Duration::from_mins(5),
             },
+            metrics: Metrics { queues_max: 500 },
             gearman: Gearman::default(),
             io_threads: default_io_threads(),
             log: LogOutput { format: LogFormat::Human, level: tracing::Level::INFO },

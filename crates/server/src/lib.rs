@@ -32,6 +32,7 @@ mod start;
 mod systemd;
 mod table;
 mod units;
+mod web;
 
 pub use error::{ServeError, exit};
 pub use listen::{Bound, Keepalive, SocketOptions, bind, bind_all_addresses, inherited};
@@ -40,3 +41,4 @@ pub use protocol::Protocol;
 pub use signals::{Drain, Hangup, Reload};
 pub use start::{Listening, Setup, Started, bind_configured, run};
 pub use units::{format_bytes, format_duration};
+pub use web::WEB_THREAD;

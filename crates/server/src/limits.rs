@@ -6,8 +6,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::Limits;
 
-/// Descriptors that connections must leave alone: the log's files, listeners, the runtimes.
-const RESERVED_DESCRIPTORS: usize = 64;
+/// Descriptors that clients' connections must leave alone: the log's files, listeners, the runtimes, and connections
+/// for HTTP.
+const RESERVED_DESCRIPTORS: usize = 128;
 
 /// The bounds as they are now, shared by all threads.
 #[derive(Debug)]
@@ -17,6 +18,8 @@ pub(crate) struct LiveLimits {
     unsent_ms: AtomicU64,
     /// How many connections may be open because of the process's descriptors.
     descriptors: usize,
+    /// How many descriptors they leave alone.
+    reserved: usize,
     /// Open connections of all threads.
     open: AtomicUsize,
 }
@@ -24,11 +27,13 @@ pub(crate) struct LiveLimits {
 impl LiveLimits {
     pub(crate) fn new(limits: &Limits, descriptors: u64) -> LiveLimits {
         let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
+        let reserved = RESERVED_DESCRIPTORS.min(descriptors / 2);
         let live = LiveLimits {
             connections: AtomicUsize::default(),
             unsent_bytes: AtomicU64::default(),
             unsent_ms: AtomicU64::default(),
-            descriptors: descriptors - RESERVED_DESCRIPTORS.min(descriptors / 2),
+            descriptors: descriptors - reserved,
+            reserved,
             open: AtomicUsize::default(),
         };
         live.set(limits);
@@ -62,8 +67,18 @@ impl LiveLimits {
         self.unsent_ms.load(Ordering::Relaxed)
     }
 
+    /// How many connections are open.
+    pub(crate) fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// How many connections for HTTP may be open, beside the others.
+    pub(crate) fn web_connections(&self) -> usize {
+        self.reserved / 2
+    }
+
     pub(crate) fn is_full(&self) -> bool {
-        self.open.load(Ordering::Relaxed) >= self.connections()
+        self.open() >= self.connections()
     }
 
     pub(crate) fn opened(&self) {
@@ -96,7 +111,7 @@ mod tests {
     fn connections_leave_descriptors_for_the_log() {
         let mut limits = Config::default().limits;
         let live = LiveLimits::new(&limits, 1024);
-        assert_eq!(live.connections(), 1024 - 64);
+        assert_eq!(live.connections(), 1024 - 128);
         limits.connections = Some(1);
         live.set(&limits);
         assert!(!live.is_full());

@@ -4,10 +4,13 @@ use std::hash::{BuildHasher as _, RandomState};
 
 use beanstalk::{ProcessorTime, ServerInfo};
 use broker::Millis;
+use http_api::ProcessFacts;
 use nix::sys::resource::{UsageWho, getrusage};
+use rustix::param::page_size;
 use rustix::system::uname;
 
 use crate::config::Config;
+use crate::limits::LiveLimits;
 
 /// What the beanstalk dialect shows of us.
 pub(crate) fn beanstalk_info(started: Millis, segment_bytes: u64) -> ServerInfo {
@@ -39,6 +42,25 @@ pub(crate) fn gearman_options(config: &Config) -> gearman::ServerOptions {
         exceptions: settings.exceptions,
         packet_bytes_max: config.limits.gearman_packet_bytes,
     }
+}
+
+/// What metrics tell of us.
+pub(crate) fn facts(limits: &LiveLimits, is_stopping: bool) -> ProcessFacts {
+    let time = processor_time();
+    ProcessFacts {
+        connections: limits.open() as u64,
+        connections_max: limits.connections() as u64,
+        processor_us: time.user_us + time.system_us,
+        resident_bytes: resident_bytes().unwrap_or(0),
+        is_stopping,
+    }
+}
+
+/// `None` where the system does not tell it in this way.
+fn resident_bytes() -> Option<u64> {
+    let sizes = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = sizes.split(' ').nth(1)?.parse().ok()?;
+    Some(pages * page_size() as u64)
 }
 
 fn processor_time() -> ProcessorTime {

@@ -17,11 +17,14 @@ pub enum Protocol {
     Gearman,
     /// Gearman's jobs, one for each HTTP request.
     GearmanHttp,
+    /// HTTP about the server itself: its health and its metrics.
+    Http,
 }
 
 impl Protocol {
     /// All of them, in the order in which they are shown.
-    pub const ALL: [Protocol; 3] = [Protocol::Beanstalk, Protocol::Gearman, Protocol::GearmanHttp];
+    pub const ALL: [Protocol; 4] =
+        [Protocol::Beanstalk, Protocol::Gearman, Protocol::GearmanHttp, Protocol::Http];
 
     /// Its name, as in flags and keys.
     pub fn name(self) -> &'static str {
@@ -29,15 +32,17 @@ impl Protocol {
             Protocol::Beanstalk => "beanstalk",
             Protocol::Gearman => "gearman",
             Protocol::GearmanHttp => "gearman_http",
+            Protocol::Http => "http",
         }
     }
 
-    /// What opens the sessions of all its listeners.
-    pub(crate) fn open(self, config: &Config, started: Millis) -> Arc<Open> {
+    /// What opens the sessions of all its listeners; `None` if the `web` thread serves them.
+    pub(crate) fn open(self, config: &Config, started: Millis) -> Option<Arc<Open>> {
         match self {
-            Protocol::Beanstalk => open_beanstalk(config, started),
-            Protocol::Gearman => open_gearman(config),
-            Protocol::GearmanHttp => open_gearman_http(config),
+            Protocol::Beanstalk => Some(open_beanstalk(config, started)),
+            Protocol::Gearman => Some(open_gearman(config)),
+            Protocol::GearmanHttp => Some(open_gearman_http(config)),
+            Protocol::Http => None,
         }
     }
 }

@@ -13,6 +13,8 @@ pub(crate) const JOB_BYTES_LIMIT: u64 = 1 << 30;
 const PACKET_BYTES_MIN: u64 = 8 << 10;
 /// What leaves room for the number of the job in a handle of 63 bytes.
 const HANDLE_PREFIX_BYTES_MAX: usize = 46;
+/// The broker is locked while the numbers of the queues are read.
+const METRICS_QUEUES_LIMIT: usize = 10_000;
 /// More I/O threads than this only contend for the broker.
 const IO_THREADS_MAX: usize = 64;
 
@@ -37,7 +39,7 @@ impl std::fmt::Debug for Setting {
 }
 
 /// All keys, in the order in which they are shown.
-pub(crate) static SETTINGS: [Setting; 24] = [
+pub(crate) static SETTINGS: [Setting; 26] = [
     Setting {
         key: "io_threads",
         many: false,
@@ -98,6 +100,13 @@ pub(crate) static SETTINGS: [Setting; 24] = [
         live: false,
         set: |config, value| assign(&mut config.listen.gearman_http, address::parse_list(value)),
         show: |config| show_addresses(&config.listen.gearman_http),
+    },
+    Setting {
+        key: "listen.http",
+        many: true,
+        live: false,
+        set: |config, value| assign(&mut config.listen.http, address::parse_list(value)),
+        show: |config| show_addresses(&config.listen.http),
     },
     Setting {
         key: "tls.certificate",
@@ -167,6 +176,13 @@ pub(crate) static SETTINGS: [Setting; 24] = [
         live: true,
         set: |config, value| assign(&mut config.limits.unsent_time, parse_duration(value[0])),
         show: |config| quote(&format_duration(config.limits.unsent_time)),
+    },
+    Setting {
+        key: "metrics.max_queues",
+        many: false,
+        live: false,
+        set: |config, value| assign(&mut config.metrics.queues_max, parse_queues_max(value[0])),
+        show: |config| config.metrics.queues_max.to_string(),
     },
     Setting {
         key: "gearman.round_robin",
@@ -268,6 +284,11 @@ fn parse_packet_bytes(text: &str) -> Result<u32, String> {
         bytes if (PACKET_BYTES_MIN..=JOB_BYTES_LIMIT).contains(&bytes) => Ok(bytes as u32),
         _ => Err(format!("`{text}` is not a size from 8KiB to 1GiB")),
     }
+}
+
+fn parse_queues_max(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| *count <= METRICS_QUEUES_LIMIT);
+    count.ok_or_else(|| format!("`{text}` is not a number from 0 to {METRICS_QUEUES_LIMIT}"))
 }
 
 fn parse_bool(text: &str) -> Result<bool, String> {

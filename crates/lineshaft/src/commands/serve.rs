@@ -40,7 +40,11 @@ pub(crate) fn end_with_the_first_panic() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         usual(panic);
-        std::process::abort();
+        // What answers questions about the server changes nothing. Had it held the broker, the next who wants
+        // that would panic, too.
+        if std::thread::current().name() != Some(server::WEB_THREAD) {
+            std::process::abort();
+        }
     }));
 }
 
@@ -52,6 +56,7 @@ fn sources(arguments: ServeArguments) -> Sources {
         beanstalk,
         gearman,
         gearman_http,
+        http,
         tls_certificate,
         tls_key,
         tls_client_ca,
@@ -70,6 +75,7 @@ fn sources(arguments: ServeArguments) -> Sources {
         ("--beanstalk", "listen.beanstalk", named(beanstalk)),
         ("--gearman", "listen.gearman", named(gearman)),
         ("--gearman-http", "listen.gearman_http", named(gearman_http)),
+        ("--http", "listen.http", named(http)),
         ("--tls-certificate", "tls.certificate", one(tls_certificate)),
         ("--tls-key", "tls.key", one(tls_key)),
         ("--tls-client-ca", "tls.client_ca", one(tls_client_ca)),
@@ -100,8 +106,8 @@ fn announce(started: &Started<'_>) {
         );
     }
     if config.log.format == LogFormat::Json {
-        let [beanstalk, gearman, gearman_http] = Protocol::ALL.map(addresses);
-        tracing::info!(beanstalk, gearman, gearman_http, data, jobs, "ready");
+        let [beanstalk, gearman, gearman_http, http] = Protocol::ALL.map(addresses);
+        tracing::info!(beanstalk, gearman, gearman_http, http, data, jobs, "ready");
         return;
     }
     let mut text = format!("lineshaft {} is ready\n", env!("CARGO_PKG_VERSION"));

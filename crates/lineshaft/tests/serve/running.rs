@@ -23,7 +23,7 @@ pub(crate) fn command(folder: &Path, arguments: &[&str]) -> Command {
         }
     }
     // Tests run side by side, and each server would want the same port.
-    command.env("LINESHAFT_LISTEN_GEARMAN", "off");
+    command.env("LINESHAFT_LISTEN_GEARMAN", "off").env("LINESHAFT_LISTEN_HTTP", "off");
     command
 }
 
