@@ -6,6 +6,7 @@
 #[path = "../../crates/gearman/tests/dialect/fragments.rs"]
 mod fragments;
 #[path = "../../crates/gearman/tests/dialect/world.rs"]
+#[allow(dead_code, reason = "other tests need the rest")]
 mod world;
 
 libfuzzer_sys::fuzz_target!(|script: &[u8]| fragments::check(script));

@@ -88,14 +88,6 @@ impl Session {
         self.id
     }
 
-    /// Bytes of memory held for a body that is on its way.
-    pub fn buffered_bytes(&self) -> usize {
-        match &self.reading {
-            Reading::Body(put) => put.gathered.capacity(),
-            Reading::Line | Reading::LongLine | Reading::BigBody(_) => 0,
-        }
-    }
-
     pub(crate) fn server(&self) -> &Server {
         &self.listener.server
     }
@@ -286,6 +278,13 @@ impl Dialect for Session {
 
     fn wants_input(&self) -> bool {
         self.is_reading() && !self.input_ended
+    }
+
+    fn buffered_bytes(&self) -> usize {
+        match &self.reading {
+            Reading::Body(put) => put.gathered.capacity(),
+            Reading::Line | Reading::LongLine | Reading::BigBody(_) => 0,
+        }
     }
 
     fn finished(&self) -> bool {

@@ -55,14 +55,6 @@ impl HttpSession {
         self.id
     }
 
-    /// Bytes of memory held for a workload that is on its way.
-    pub fn buffered_bytes(&self) -> usize {
-        match &self.stage {
-            Stage::Body(_, gathering) => gathering.buffered_bytes(),
-            Stage::Head | Stage::Waiting(_) | Stage::Ended => 0,
-        }
-    }
-
     fn read_head(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
         let Some(end) = head_end(bytes) else {
             if bytes.len() >= HEAD_BYTES_MAX {
@@ -274,6 +266,13 @@ impl Dialect for HttpSession {
 
     fn wants_input(&self) -> bool {
         !matches!(self.stage, Stage::Ended)
+    }
+
+    fn buffered_bytes(&self) -> usize {
+        match &self.stage {
+            Stage::Body(_, gathering) => gathering.buffered_bytes(),
+            Stage::Head | Stage::Waiting(_) | Stage::Ended => 0,
+        }
     }
 
     fn finished(&self) -> bool {

@@ -60,14 +60,6 @@ impl Session {
         self.id
     }
 
-    /// Bytes of memory held for a packet that is on its way.
-    pub fn buffered_bytes(&self) -> usize {
-        match &self.reading {
-            Reading::LongPacket(packet) => packet.body.buffered_bytes(),
-            Reading::Message | Reading::NoBody(..) => 0,
-        }
-    }
-
     /// Deals with one message, or a stretch of one; returns how many bytes that took. 0: more must
     /// arrive first, or the session has ended.
     fn step(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
@@ -228,6 +220,13 @@ impl Dialect for Session {
 
     fn wants_input(&self) -> bool {
         !self.ended
+    }
+
+    fn buffered_bytes(&self) -> usize {
+        match &self.reading {
+            Reading::LongPacket(packet) => packet.body.buffered_bytes(),
+            Reading::Message | Reading::NoBody(..) => 0,
+        }
     }
 
     fn finished(&self) -> bool {

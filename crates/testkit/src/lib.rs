@@ -2,6 +2,7 @@
 //!
 //! - [`case`], [`runner`], [`suite`]: conformance cases from `corpus/`, played over a [`wire`].
 //! - [`process`], [`port`], [`tools`]: servers under test, and what a machine may lack.
+//! - [`dialect`]: dialects in this process, on simulated time, without a server.
 //! - [`gearman`]: the same for Gearman, whose cases speak of packets.
 //! - [`client`], [`rng`]: a beanstalk client and seeded random numbers.
 //!
@@ -10,6 +11,7 @@
 pub mod block;
 pub mod case;
 pub mod client;
+pub mod dialect;
 pub mod gearman;
 pub mod port;
 pub mod process;

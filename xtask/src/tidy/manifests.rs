@@ -19,7 +19,7 @@ const LAYERS: [(&str, &[&str]); 11] = [
     ("server", &["beanstalk", "gearman", "http", "broker", "log"]),
     ("lineshaft", &["server", "broker", "log", "bench"]),
     ("bench", &[]),
-    ("testkit", &[]),
+    ("testkit", &["broker"]),
     ("sim", &["beanstalk", "broker", "engine", "log", "testkit"]),
 ];
 

@@ -1,73 +1,26 @@
 //! Plays the conformance cases against the dialect in this process, on simulated time.
 
-use anyhow::{Result, ensure};
-use broker::Millis;
+use lineshaft_beanstalk::MAX_JOB_SIZE_DEFAULT;
 use testkit::case::Corpus;
+use testkit::dialect::world::{InProcess, World};
 use testkit::runner::run_case;
 use testkit::suite::Outcome;
-use testkit::wire::{ConnectionId, Received, Wire};
 
-use crate::world::World;
-
-struct InProcess(World);
-
-impl Wire for InProcess {
-    fn connect(&mut self) -> Result<ConnectionId> {
-        Ok(ConnectionId(self.0.connect()))
-    }
-
-    fn send(&mut self, connection: ConnectionId, bytes: &[u8]) -> Result<()> {
-        ensure!(!self.0.has_ended(connection.0), "the server has ended the connection");
-        self.0.send(connection.0, bytes);
-        Ok(())
-    }
-
-    fn half_close(&mut self, connection: ConnectionId) -> Result<()> {
-        self.0.half_close(connection.0);
-        Ok(())
-    }
-
-    fn close(&mut self, connection: ConnectionId) {
-        self.0.close(connection.0);
-    }
-
-    fn receive(&mut self, connection: ConnectionId, wait_ms_max: u64) -> Received {
-        let limit = Millis(self.0.now.0 + wait_ms_max);
-        loop {
-            if self.0.has_ended(connection.0) {
-                return Received::End;
-            }
-            let bytes = self.0.take_received(connection.0);
-            if !bytes.is_empty() {
-                return Received::Bytes(bytes);
-            }
-            if self.0.now >= limit {
-                return Received::Nothing;
-            }
-            self.0.advance_to_next(limit);
-        }
-    }
-
-    fn advance(&mut self, ms: u64) {
-        self.0.advance(ms);
-    }
-
-    fn now_ms(&self) -> u64 {
-        self.0.now.0
-    }
-}
+use crate::world::{connect, listener};
 
 /// Each case has a server of its own, which holds no job at the end.
 fn play(file: &str) {
     let corpus = Corpus::read("beanstalk", file).expect("the corpus is readable");
     let mut outcome = Outcome::default();
     for case in &corpus.cases {
-        let mut wire = InProcess(World::new());
+        let listener = listener(MAX_JOB_SIZE_DEFAULT);
+        let connect = |world: &mut World| connect(&listener, world);
+        let mut wire = InProcess { world: World::memory(), connect };
         outcome.played += 1;
         if let Err(error) = run_case(&mut wire, &corpus, case, "case") {
             outcome.failures.push((case.name.clone(), format!("{error:#}")));
         }
-        wire.0.broker.turn(wire.0.now).check_invariants();
+        wire.world.broker.turn(wire.world.now).check_invariants();
     }
     outcome.assert_all_passed();
 }

@@ -2,8 +2,9 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use testkit::dialect::fragments::{HALF_CLOSE, RECONNECT, SWITCH, WAIT};
 
-use crate::fragments::{HALF_CLOSE, RECONNECT, SWITCH, WAIT, check};
+use crate::fragments::check;
 
 /// Lines that mean something, with small numbers so that they meet each other.
 fn command() -> impl Strategy<Value = Vec<u8>> {

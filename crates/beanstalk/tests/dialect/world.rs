@@ -1,52 +1,17 @@
-//! Sessions, a broker in memory and simulated time, put together as a server would do it.
+//! A server of beanstalkd's protocol in this thread, on simulated time.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
-use broker::{Broker, Dialect, Event, Mailbox, Millis, Outbox, SessionId};
 use lineshaft_beanstalk::{
     Listener, MAX_JOB_SIZE_DEFAULT, ProcessorTime, Server, ServerInfo, Session,
 };
+use testkit::dialect::world;
 
-/// When simulated time begins.
-const START: Millis = Millis(1_700_000_000_000);
-
-/// A server whose clients are in the same thread, and whose time passes when it is told to.
+/// A world whose connections speak beanstalkd's protocol.
 pub(crate) struct World {
-    pub(crate) broker: Broker,
-    pub(crate) now: Millis,
+    world: world::World,
     listener: Arc<Listener>,
-    events: Arc<Events>,
-    mailbox: usize,
-    connections: Vec<Connection>,
-}
-
-/// One connection, both ends of it.
-pub(crate) struct Connection {
-    session: Session,
-    outbox: Outbox,
-    /// Sent by the client and not yet dealt with.
-    unread: Vec<u8>,
-    /// Answered by the server and not yet looked at by the client.
-    received: Vec<u8>,
-    /// The server is done with the connection.
-    ended: bool,
-    /// The client shut its sending side, and the session was told.
-    half_closed: bool,
-}
-
-/// Events that the broker left.
-#[derive(Default)]
-struct Events(Mutex<VecDeque<(SessionId, Event)>>);
-
-impl Mailbox for Events {
-    fn deliver(&self, session: SessionId, event: Event) {
-        self.0.lock().expect("no holder panics").push_back((session, event));
-    }
-
-    fn released(&self) {}
-
-    fn alarm(&self, _at: Millis) {}
 }
 
 impl World {
@@ -55,185 +20,49 @@ impl World {
     }
 
     pub(crate) fn with_max_job_size(max_job_size: u32) -> Self {
-        let info = ServerInfo {
-            pid: 4711,
-            version: "lineshaft 0.1.0".to_owned(),
-            hostname: "vm".to_owned(),
-            os: "#1 SMP".to_owned(),
-            platform: "x86_64".to_owned(),
-            id: 0xfeed,
-            segment_bytes: 10_485_760,
-            started: START,
-            processor_time: || ProcessorTime { user_us: 12_679, system_us: 3_000_001 },
-        };
-        let broker = Broker::memory(START);
-        let events = Arc::new(Events::default());
-        let mailbox = broker.add_mailbox(events.clone());
-        let listener = Arc::new(Listener { server: Server::new(info), max_job_size });
-        Self { broker, now: START, listener, events, mailbox, connections: Vec::new() }
+        Self { world: world::World::memory(), listener: listener(max_job_size) }
     }
 
     /// Opens a connection; its number is for the other functions.
     pub(crate) fn connect(&mut self) -> usize {
-        let mut turn = self.broker.turn(self.now);
-        let session = Session::new(self.listener.clone(), &mut turn, self.mailbox);
-        drop(turn);
-        self.connections.push(Connection {
-            session,
-            outbox: Outbox::default(),
-            unread: Vec::new(),
-            received: Vec::new(),
-            ended: false,
-            half_closed: false,
-        });
-        self.connections.len() - 1
-    }
-
-    /// The client sends, and the server does what follows from it.
-    pub(crate) fn send(&mut self, index: usize, bytes: &[u8]) {
-        self.send_first(index, bytes);
-        self.deliver_events();
-    }
-
-    /// The client sends, and nobody else hears of what follows from it before `deliver_events`.
-    pub(crate) fn send_first(&mut self, index: usize, bytes: &[u8]) {
-        let connection = &mut self.connections[index];
-        assert!(!connection.half_closed, "a client that ended its sending sends nothing");
-        if !connection.ended {
-            connection.unread.extend_from_slice(bytes);
-            self.read(index);
-        }
-    }
-
-    /// Sends, and returns what has come back by then.
-    pub(crate) fn ask(&mut self, index: usize, bytes: &[u8]) -> Vec<u8> {
-        self.send(index, bytes);
-        self.take_received(index)
-    }
-
-    /// The client shuts its sending side.
-    pub(crate) fn half_close(&mut self, index: usize) {
-        let connection = &mut self.connections[index];
-        if connection.ended || connection.half_closed {
-            return;
-        }
-        let mut turn = self.broker.turn(self.now);
-        connection.present(&mut turn);
-        connection.session.end_of_input(&mut turn, &mut connection.outbox);
-        connection.half_closed = true;
-        drop(turn);
-        self.read(index);
-        self.deliver_events();
-    }
-
-    /// The client hangs up.
-    pub(crate) fn close(&mut self, index: usize) {
-        self.end(index);
-        self.deliver_events();
-    }
-
-    /// What the server sent since the last call.
-    pub(crate) fn take_received(&mut self, index: usize) -> Vec<u8> {
-        std::mem::take(&mut self.connections[index].received)
-    }
-
-    /// Whether the server ended the connection and all it sent was taken.
-    pub(crate) fn has_ended(&self, index: usize) -> bool {
-        self.connections[index].ended && self.connections[index].received.is_empty()
-    }
-
-    /// Whether a command of the connection waits.
-    pub(crate) fn waits(&self, index: usize) -> bool {
-        let connection = &self.connections[index];
-        !connection.ended && !connection.session.wants_input()
-    }
-
-    /// Bytes that the server keeps of what the client sent: unread ones and half-received bodies.
-    pub(crate) fn held_bytes(&self, index: usize) -> usize {
-        let connection = &self.connections[index];
-        connection.unread.len() + connection.session.buffered_bytes()
-    }
-
-    /// Lets time pass until something is due, or until `limit`; whether something was due.
-    pub(crate) fn advance_to_next(&mut self, limit: Millis) -> bool {
-        let due = self.broker.turn(self.now).next_deadline().filter(|due| *due <= limit);
-        self.now = due.unwrap_or(limit).max(self.now);
-        self.deliver_events();
-        due.is_some()
-    }
-
-    /// Lets time pass.
-    pub(crate) fn advance(&mut self, millis: u64) {
-        let limit = Millis(self.now.0 + millis);
-        while self.advance_to_next(limit) {}
-    }
-
-    /// Lets the session deal with what its client sent, as far as it wants to.
-    fn read(&mut self, index: usize) {
-        let connection = &mut self.connections[index];
-        let may_read = connection.session.wants_input() || connection.half_closed;
-        if !connection.ended && may_read {
-            connection.present(&mut self.broker.turn(self.now));
-        }
-        self.send_replies(index);
-    }
-
-    fn send_replies(&mut self, index: usize) {
-        let released = self.broker.released();
-        let connection = &mut self.connections[index];
-        loop {
-            let bytes = connection.outbox.sendable(released);
-            if bytes.is_empty() {
-                break;
-            }
-            let count = bytes.len();
-            connection.received.extend_from_slice(bytes);
-            connection.outbox.advance(count);
-        }
-        assert!(connection.outbox.is_empty(), "nothing waits for a log that is not there");
-        if connection.session.finished() && !connection.ended {
-            self.end(index);
-        }
-    }
-
-    fn end(&mut self, index: usize) {
-        let connection = &mut self.connections[index];
-        if !connection.ended {
-            connection.ended = true;
-            connection.unread.clear();
-            connection.session.close(&mut self.broker.turn(self.now));
-        }
-    }
-
-    /// Sessions that waited hear what came of it, and long operations go on.
-    pub(crate) fn deliver_events(&mut self) {
-        loop {
-            let more_is_due = self.broker.turn(self.now).advance();
-            let next = self.events.0.lock().expect("no holder panics").pop_front();
-            match next {
-                Some((session, event)) => self.deliver(session, event),
-                None if more_is_due => {}
-                None => return,
-            }
-        }
-    }
-
-    fn deliver(&mut self, session: SessionId, event: Event) {
-        let receiver = self.connections.iter().position(|c| c.session.id() == session);
-        let index = receiver.expect("events are for sessions that were opened");
-        let connection = &mut self.connections[index];
-        if !connection.ended {
-            let mut turn = self.broker.turn(self.now);
-            connection.session.event(event, &mut turn, &mut connection.outbox);
-            drop(turn);
-            self.read(index);
-        }
+        connect(&self.listener, &mut self.world)
     }
 }
 
-impl Connection {
-    fn present(&mut self, turn: &mut broker::Turn<'_>) {
-        let used = self.session.input(&self.unread, turn, &mut self.outbox);
-        self.unread.drain(..used);
+/// The listener of a new server.
+pub(crate) fn listener(max_job_size: u32) -> Arc<Listener> {
+    let info = ServerInfo {
+        pid: 4711,
+        version: "lineshaft 0.1.0".to_owned(),
+        hostname: "vm".to_owned(),
+        os: "#1 SMP".to_owned(),
+        platform: "x86_64".to_owned(),
+        id: 0xfeed,
+        segment_bytes: 10_485_760,
+        started: world::START,
+        processor_time: || ProcessorTime { user_us: 12_679, system_us: 3_000_001 },
+    };
+    Arc::new(Listener { server: Server::new(info), max_job_size })
+}
+
+/// Opens a connection to this listener.
+pub(crate) fn connect(listener: &Arc<Listener>, world: &mut world::World) -> usize {
+    world.connect_as(|turn, mailbox| {
+        let session = Session::new(listener.clone(), turn, mailbox);
+        (session.id(), session)
+    })
+}
+
+impl Deref for World {
+    type Target = world::World;
+
+    fn deref(&self) -> &world::World {
+        &self.world
+    }
+}
+
+impl DerefMut for World {
+    fn deref_mut(&mut self) -> &mut world::World {
+        &mut self.world
     }
 }

@@ -10,13 +10,7 @@ use crate::packets::{
     SUBMIT_JOB, SUBMIT_JOB_BG, SUBMIT_JOB_HIGH_BG, SUBMIT_JOB_LOW_BG, WORK_COMPLETE, WORK_DATA,
     WORK_FAIL, WORK_STATUS, check, check_text, expect,
 };
-use crate::world::{Speaker, World};
-
-impl Speaker for beanstalk::Session {
-    fn buffered_bytes(&self) -> usize {
-        beanstalk::Session::buffered_bytes(self)
-    }
-}
+use crate::world::World;
 
 /// Connects a client that speaks beanstalkd's protocol.
 fn connect_beanstalk(world: &mut World) -> usize {
@@ -35,7 +29,7 @@ fn connect_beanstalk(world: &mut World) -> usize {
     let listener = Arc::new(Listener { server, max_job_size: MAX_JOB_SIZE_DEFAULT });
     world.connect_as(|turn, mailbox| {
         let session = beanstalk::Session::new(listener, turn, mailbox);
-        (session.id(), Box::new(session))
+        (session.id(), session)
     })
 }
 

@@ -1,179 +1,40 @@
-//! The same conversation in whole pieces and in fragments must get the same replies, byte for byte,
-//! without a panic and in bounded memory. Shared by the property test and the fuzz target.
+//! Gearman's side of the conversations that are played in whole pieces and in fragments. Shared by the
+//! property test and the fuzz target.
+
+use testkit::dialect::fragments::Stage;
 
 use crate::world::{World, options};
 
-/// Clients that a script can speak for.
-const CLIENTS: usize = 4;
-
-/// The one that speaks HTTP.
+/// The client that speaks HTTP.
 pub(crate) const HTTP_CLIENT: usize = 3;
 
 /// Small, so that packets that are too long are cheap to make; but longer than what is left with the
 /// owner of a connection until it is complete.
 const PACKET_BYTES_MAX: u32 = 10_000;
 
-/// The next byte says which client sends from now on.
-pub(crate) const SWITCH: u8 = 0xf8;
-/// So many tenths of a second pass; the number is the next byte.
-pub(crate) const WAIT: u8 = 0xf9;
-/// The client shuts its sending side.
-pub(crate) const HALF_CLOSE: u8 = 0xfa;
-/// The client hangs up and connects anew.
-pub(crate) const RECONNECT: u8 = 0xfb;
-
-/// Plays a script twice, and compares.
-///
-/// A script is bytes: the first seeds the lengths of the fragments, the four bytes above act, all
-/// others are sent as they are. So any bytes are a script, and a recorded session is one too.
 pub(crate) fn check(script: &[u8]) {
-    let Some((seed, script)) = script.split_first() else { return };
-    let mut whole = Play::new(None);
-    let mut fragmented = Play::new(Some(Lengths(u32::from(*seed))));
-    let mut rest = script;
-    while !rest.is_empty() {
-        let action = next_action(&mut rest);
-        whole.act(&action);
-        fragmented.act(&action);
-        for client in 0..CLIENTS {
-            let wanted = whole.take_received(client);
-            let got = fragmented.take_received(client);
-            assert!(
-                wanted == got,
-                "after {action:?} client {client} got\n{}\nin one piece, and in fragments\n{}",
-                wanted.escape_ascii(),
-                got.escape_ascii()
-            );
-        }
-    }
-    whole.finish();
-    fragmented.finish();
+    testkit::dialect::fragments::check::<World>(script);
 }
 
-#[derive(Debug)]
-enum Action<'a> {
-    Send(&'a [u8]),
-    Switch(usize),
-    Wait { millis: u64 },
-    HalfClose,
-    Reconnect,
-}
+impl Stage for World {
+    const CLIENTS: usize = 4;
 
-/// Takes an action off the front of a script that is not empty.
-fn next_action<'a>(script: &mut &'a [u8]) -> Action<'a> {
-    let argument = script.get(1).copied().unwrap_or_default();
-    let (action, len) = match script[0] {
-        SWITCH => (Action::Switch(usize::from(argument) % CLIENTS), 2),
-        WAIT => (Action::Wait { millis: u64::from(argument) * 100 }, 2),
-        HALF_CLOSE => (Action::HalfClose, 1),
-        RECONNECT => (Action::Reconnect, 1),
-        _ => {
-            let acts = |byte: &u8| (SWITCH..=RECONNECT).contains(byte);
-            let len = script.iter().position(acts).unwrap_or(script.len());
-            (Action::Send(&script[..len]), len)
-        }
-    };
-    *script = &script[len.min(script.len())..];
-    action
-}
-
-/// A world in which a script is played.
-struct Play {
-    world: World,
-    /// `None`: everything is sent in one piece.
-    lengths: Option<Lengths>,
-    clients: [Client; CLIENTS],
-    current: usize,
-}
-
-#[derive(Copy, Clone)]
-struct Client {
-    connection: usize,
-    sent_bytes: usize,
-    half_closed: bool,
-}
-
-impl Play {
-    fn new(lengths: Option<Lengths>) -> Self {
-        let options =
-            lineshaft_gearman::ServerOptions { packet_bytes_max: PACKET_BYTES_MAX, ..options() };
-        let mut world = World::with(options);
-        let clients = std::array::from_fn(|client| Client::connect(&mut world, client));
-        Self { world, lengths, clients, current: 0 }
+    fn new() -> Self {
+        Self::with(lineshaft_gearman::ServerOptions {
+            packet_bytes_max: PACKET_BYTES_MAX,
+            ..options()
+        })
     }
 
-    fn act(&mut self, action: &Action<'_>) {
-        let client = self.clients[self.current];
-        match *action {
-            Action::Send(bytes) if !client.half_closed => self.send(bytes),
-            Action::Send(_) => {}
-            Action::Switch(client) => self.current = client,
-            Action::Wait { millis } => self.world.advance(millis),
-            Action::HalfClose => {
-                self.world.half_close(client.connection);
-                self.clients[self.current].half_closed = true;
-            }
-            Action::Reconnect => {
-                self.world.close(client.connection);
-                self.clients[self.current] = Client::connect(&mut self.world, self.current);
-            }
-        }
+    fn world(&mut self) -> &mut testkit::dialect::world::World {
+        self
     }
 
-    fn send(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() {
-            let len = self.lengths.as_mut().map_or(bytes.len(), Lengths::next).min(bytes.len());
-            let (fragment, rest) = bytes.split_at(len);
-            bytes = rest;
-            let client = &mut self.clients[self.current];
-            client.sent_bytes += len;
-            // Whether a second client acts between two commands of the first is a matter of luck,
-            // which must not differ between the two plays.
-            self.world.send_first(client.connection, fragment);
-            self.check_memory();
-        }
-        self.world.deliver_events();
+    fn connect(&mut self, client: usize) -> usize {
+        if client == HTTP_CLIENT { self.connect_http() } else { World::connect(self) }
     }
 
-    /// Memory follows what was sent, not what was announced.
-    fn check_memory(&self) {
-        let Client { connection, sent_bytes, .. } = self.clients[self.current];
-        let held_bytes = self.world.held_bytes(connection);
-        let held_bytes_max = PACKET_BYTES_MAX as usize;
-        assert!(held_bytes <= held_bytes_max.min(2 * sent_bytes), "{held_bytes} held");
-    }
-
-    fn take_received(&mut self, client: usize) -> Vec<u8> {
-        self.world.take_received(self.clients[client].connection)
-    }
-
-    /// All hang up; the broker must agree with itself, and know of no session.
-    fn finish(mut self) {
-        for client in self.clients {
-            self.world.close(client.connection);
-        }
-        let turn = self.world.broker.turn(self.world.now);
-        turn.check_invariants();
-        assert_eq!(turn.totals().sessions, 0);
-        assert_eq!(turn.totals().leased, 0);
-    }
-}
-
-impl Client {
-    fn connect(world: &mut World, client: usize) -> Self {
-        let is_http = client == HTTP_CLIENT;
-        let connection = if is_http { world.connect_http() } else { world.connect() };
-        Self { connection, sent_bytes: 0, half_closed: false }
-    }
-}
-
-/// Lengths of fragments, short ones mostly: a linear congruence is random enough.
-struct Lengths(u32);
-
-impl Lengths {
-    fn next(&mut self) -> usize {
-        self.0 = self.0.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        let draw = self.0 >> 24;
-        if draw < 160 { 1 + draw as usize % 4 } else { draw as usize }
+    fn held_bytes_max(&mut self, _connection: usize, sent_bytes: usize) -> Option<usize> {
+        Some((PACKET_BYTES_MAX as usize).min(2 * sent_bytes))
     }
 }

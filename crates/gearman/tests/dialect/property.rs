@@ -3,8 +3,10 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
+use testkit::dialect::fragments::{HALF_CLOSE, RECONNECT, SWITCH, WAIT};
 
-use crate::fragments::{HALF_CLOSE, HTTP_CLIENT, RECONNECT, SWITCH, WAIT, check};
+use crate::fragments::{HTTP_CLIENT, check};
+
 use crate::packets::request;
 
 /// Packets that mean something, with few names so that they meet each other.

@@ -1,0 +1,185 @@
+//! The same conversation in whole pieces and in fragments must get the same replies, byte for byte,
+//! without a panic and in bounded memory. Shared by property tests and fuzz targets.
+
+use crate::dialect::world::World;
+
+/// The world of a dialect's scripts.
+pub trait Stage {
+    /// Clients that a script can speak for.
+    const CLIENTS: usize;
+
+    /// A world without connections; with small limits, so that what is too long is cheap to make.
+    fn new() -> Self;
+
+    /// The world itself.
+    fn world(&mut self) -> &mut World;
+
+    /// Connects this client, anew perhaps.
+    fn connect(&mut self, client: usize) -> usize;
+
+    /// The most bytes that the server may hold of what a client sent and it did not deal with, if
+    /// that is bounded at this moment. Memory follows what was sent, not what was announced.
+    fn held_bytes_max(&mut self, connection: usize, sent_bytes: usize) -> Option<usize>;
+}
+
+/// The next byte says which client sends from now on.
+pub const SWITCH: u8 = 0xf8;
+/// So many tenths of a second pass; the number is the next byte.
+pub const WAIT: u8 = 0xf9;
+/// The client shuts its sending side.
+pub const HALF_CLOSE: u8 = 0xfa;
+/// The client hangs up and connects anew.
+pub const RECONNECT: u8 = 0xfb;
+
+/// Plays a script twice, and compares.
+///
+/// A script is bytes: the first seeds the lengths of the fragments, the four bytes above act, all
+/// others are sent as they are. So any bytes are a script, and a recorded session is one too.
+pub fn check<S: Stage>(script: &[u8]) {
+    let Some((seed, script)) = script.split_first() else { return };
+    let mut whole = Play::<S>::new(None);
+    let mut fragmented = Play::<S>::new(Some(Lengths(u32::from(*seed))));
+    let mut rest = script;
+    while !rest.is_empty() {
+        let action = next_action(&mut rest, S::CLIENTS);
+        whole.act(&action);
+        fragmented.act(&action);
+        for client in 0..S::CLIENTS {
+            let wanted = whole.take_received(client);
+            let got = fragmented.take_received(client);
+            assert!(
+                wanted == got,
+                "after {action:?} client {client} got\n{}\nin one piece, and in fragments\n{}",
+                wanted.escape_ascii(),
+                got.escape_ascii()
+            );
+        }
+    }
+    whole.finish();
+    fragmented.finish();
+}
+
+#[derive(Debug)]
+enum Action<'a> {
+    Send(&'a [u8]),
+    Switch(usize),
+    Wait { millis: u64 },
+    HalfClose,
+    Reconnect,
+}
+
+/// Takes an action off the front of a script that is not empty.
+fn next_action<'a>(script: &mut &'a [u8], clients: usize) -> Action<'a> {
+    let argument = script.get(1).copied().unwrap_or_default();
+    let (action, len) = match script[0] {
+        SWITCH => (Action::Switch(usize::from(argument) % clients), 2),
+        WAIT => (Action::Wait { millis: u64::from(argument) * 100 }, 2),
+        HALF_CLOSE => (Action::HalfClose, 1),
+        RECONNECT => (Action::Reconnect, 1),
+        _ => {
+            let acts = |byte: &u8| (SWITCH..=RECONNECT).contains(byte);
+            let len = script.iter().position(acts).unwrap_or(script.len());
+            (Action::Send(&script[..len]), len)
+        }
+    };
+    *script = &script[len.min(script.len())..];
+    action
+}
+
+/// A world in which a script is played.
+struct Play<S> {
+    stage: S,
+    /// `None`: everything is sent in one piece.
+    lengths: Option<Lengths>,
+    clients: Vec<Client>,
+    current: usize,
+}
+
+#[derive(Copy, Clone)]
+struct Client {
+    connection: usize,
+    sent_bytes: usize,
+    half_closed: bool,
+}
+
+impl<S: Stage> Play<S> {
+    fn new(lengths: Option<Lengths>) -> Self {
+        let mut stage = S::new();
+        let clients = (0..S::CLIENTS).map(|client| Client::connect(&mut stage, client)).collect();
+        Self { stage, lengths, clients, current: 0 }
+    }
+
+    fn act(&mut self, action: &Action<'_>) {
+        let client = self.clients[self.current];
+        match *action {
+            Action::Send(bytes) if !client.half_closed => self.send(bytes),
+            Action::Send(_) => {}
+            Action::Switch(client) => self.current = client,
+            Action::Wait { millis } => self.stage.world().advance(millis),
+            Action::HalfClose => {
+                self.stage.world().half_close(client.connection);
+                self.clients[self.current].half_closed = true;
+            }
+            Action::Reconnect => {
+                self.stage.world().close(client.connection);
+                self.clients[self.current] = Client::connect(&mut self.stage, self.current);
+            }
+        }
+    }
+
+    fn send(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let len = self.lengths.as_mut().map_or(bytes.len(), Lengths::next).min(bytes.len());
+            let (fragment, rest) = bytes.split_at(len);
+            bytes = rest;
+            let client = &mut self.clients[self.current];
+            client.sent_bytes += len;
+            // Whether a second client acts between two commands of the first is a matter of luck,
+            // which must not differ between the two plays.
+            self.stage.world().send_first(client.connection, fragment);
+            self.check_memory();
+        }
+        self.stage.world().deliver_events();
+    }
+
+    fn check_memory(&mut self) {
+        let Client { connection, sent_bytes, .. } = self.clients[self.current];
+        if let Some(held_bytes_max) = self.stage.held_bytes_max(connection, sent_bytes) {
+            let held_bytes = self.stage.world().held_bytes(connection);
+            assert!(held_bytes <= held_bytes_max, "{held_bytes} held");
+        }
+    }
+
+    fn take_received(&mut self, client: usize) -> Vec<u8> {
+        self.stage.world().take_received(self.clients[client].connection)
+    }
+
+    /// All hang up; the broker must agree with itself, and know of no session.
+    fn finish(mut self) {
+        for client in self.clients {
+            self.stage.world().close(client.connection);
+        }
+        let world = self.stage.world();
+        let turn = world.broker.turn(world.now);
+        turn.check_invariants();
+        assert_eq!(turn.totals().sessions, 0);
+        assert_eq!(turn.totals().leased, 0);
+    }
+}
+
+impl Client {
+    fn connect(stage: &mut impl Stage, client: usize) -> Self {
+        Self { connection: stage.connect(client), sent_bytes: 0, half_closed: false }
+    }
+}
+
+/// Lengths of fragments, short ones mostly: a linear congruence is random enough.
+struct Lengths(u32);
+
+impl Lengths {
+    fn next(&mut self) -> usize {
+        self.0 = self.0.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let draw = self.0 >> 24;
+        if draw < 160 { 1 + draw as usize % 4 } else { draw as usize }
+    }
+}

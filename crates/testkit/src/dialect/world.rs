@@ -1,0 +1,296 @@
+//! Sessions of any dialects, a broker and simulated time, put together as a server would do it.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use anyhow::{Result, ensure};
+use broker::{Broker, Dialect, Event, Mailbox, Millis, Outbox, SessionId, Turn};
+
+use crate::wire::{ConnectionId, Received, Wire};
+
+/// When simulated time begins.
+pub const START: Millis = Millis(1_700_000_000_000);
+
+/// A server whose clients are in the same thread, and whose time passes when it is told to.
+#[derive(Debug)]
+pub struct World {
+    /// What the sessions share.
+    pub broker: Broker,
+    /// The moment that it is.
+    pub now: Millis,
+    events: Arc<Events>,
+    mailbox: usize,
+    connections: Vec<Connection>,
+}
+
+/// One connection, both ends of it.
+struct Connection {
+    id: SessionId,
+    session: Box<dyn Dialect>,
+    outbox: Outbox,
+    /// Sent by the client and not yet dealt with.
+    unread: Vec<u8>,
+    /// Answered by the server and not yet looked at by the client.
+    received: Vec<u8>,
+    /// The server is done with the connection.
+    ended: bool,
+    /// The client shut its sending side, and the session was told.
+    half_closed: bool,
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// Events that the broker left.
+#[derive(Debug, Default)]
+struct Events(Mutex<VecDeque<(SessionId, Event)>>);
+
+impl Mailbox for Events {
+    fn deliver(&self, session: SessionId, event: Event) {
+        self.0.lock().expect("no holder panics").push_back((session, event));
+    }
+
+    fn released(&self) {}
+
+    fn alarm(&self, _at: Millis) {}
+}
+
+impl World {
+    /// Everything is in memory only.
+    pub fn memory() -> Self {
+        Self::over(Broker::memory(START))
+    }
+
+    /// Over a broker that was opened without threads; its log is written after every step.
+    pub fn over(broker: Broker) -> Self {
+        let events = Arc::new(Events::default());
+        let mailbox = broker.add_mailbox(events.clone());
+        let now = START.max(broker.last_time());
+        Self { broker, now, events, mailbox, connections: Vec::new() }
+    }
+
+    /// Opens a connection; its number is for the other functions.
+    pub fn connect_as<D: Dialect + 'static>(
+        &mut self,
+        open: impl FnOnce(&mut Turn<'_>, usize) -> (SessionId, D),
+    ) -> usize {
+        let (id, session) = open(&mut self.broker.turn(self.now), self.mailbox);
+        self.connections.push(Connection {
+            id,
+            session: Box::new(session),
+            outbox: Outbox::default(),
+            unread: Vec::new(),
+            received: Vec::new(),
+            ended: false,
+            half_closed: false,
+        });
+        self.connections.len() - 1
+    }
+
+    /// The client sends, and the server does what follows from it.
+    pub fn send(&mut self, index: usize, bytes: &[u8]) {
+        self.send_first(index, bytes);
+        self.deliver_events();
+    }
+
+    /// The client sends, and nobody else hears of what follows from it before `deliver_events`.
+    pub fn send_first(&mut self, index: usize, bytes: &[u8]) {
+        let connection = &mut self.connections[index];
+        assert!(!connection.half_closed, "a client that ended its sending sends nothing");
+        if !connection.ended {
+            connection.unread.extend_from_slice(bytes);
+            self.read(index);
+        }
+    }
+
+    /// Sends, and returns what has come back by then.
+    pub fn ask(&mut self, index: usize, bytes: &[u8]) -> Vec<u8> {
+        self.send(index, bytes);
+        self.take_received(index)
+    }
+
+    /// The client shuts its sending side.
+    pub fn half_close(&mut self, index: usize) {
+        let connection = &mut self.connections[index];
+        if connection.ended || connection.half_closed {
+            return;
+        }
+        let mut turn = self.broker.turn(self.now);
+        connection.present(&mut turn);
+        connection.session.end_of_input(&mut turn, &mut connection.outbox);
+        connection.half_closed = true;
+        drop(turn);
+        self.read(index);
+        self.deliver_events();
+    }
+
+    /// The client hangs up.
+    pub fn close(&mut self, index: usize) {
+        self.end(index);
+        self.deliver_events();
+    }
+
+    /// What the server sent since the last call.
+    pub fn take_received(&mut self, index: usize) -> Vec<u8> {
+        std::mem::take(&mut self.connections[index].received)
+    }
+
+    /// Whether the server ended the connection and all it sent was taken.
+    pub fn has_ended(&self, index: usize) -> bool {
+        self.connections[index].ended && self.connections[index].received.is_empty()
+    }
+
+    /// Whether a command of the connection waits.
+    pub fn waits(&self, index: usize) -> bool {
+        let connection = &self.connections[index];
+        !connection.ended && !connection.session.wants_input()
+    }
+
+    /// Bytes that the server keeps of what the client sent: unread ones and half-received commands.
+    pub fn held_bytes(&self, index: usize) -> usize {
+        let connection = &self.connections[index];
+        connection.unread.len() + connection.session.buffered_bytes()
+    }
+
+    /// Lets time pass until something is due, or until `limit`; whether something was due.
+    pub fn advance_to_next(&mut self, limit: Millis) -> bool {
+        let due = self.broker.turn(self.now).next_deadline().filter(|due| *due <= limit);
+        self.now = due.unwrap_or(limit).max(self.now);
+        self.deliver_events();
+        due.is_some()
+    }
+
+    /// Lets time pass.
+    pub fn advance(&mut self, millis: u64) {
+        let limit = Millis(self.now.0 + millis);
+        while self.advance_to_next(limit) {}
+    }
+
+    /// Lets the session deal with what its client sent, as far as it wants to.
+    fn read(&mut self, index: usize) {
+        let connection = &mut self.connections[index];
+        let may_read = connection.session.wants_input() || connection.half_closed;
+        if !connection.ended && may_read {
+            connection.present(&mut self.broker.turn(self.now));
+        }
+        self.send_replies(index);
+    }
+
+    fn send_replies(&mut self, index: usize) {
+        self.broker.commit_step(self.now).expect("the disk works");
+        let released = self.broker.released();
+        let connection = &mut self.connections[index];
+        loop {
+            let bytes = connection.outbox.sendable(released);
+            if bytes.is_empty() {
+                break;
+            }
+            let count = bytes.len();
+            connection.received.extend_from_slice(bytes);
+            connection.outbox.advance(count);
+        }
+        assert!(connection.outbox.is_empty(), "nothing waits for more than the log has by now");
+        if connection.session.finished() && !connection.ended {
+            self.end(index);
+        }
+    }
+
+    fn end(&mut self, index: usize) {
+        let connection = &mut self.connections[index];
+        if !connection.ended {
+            connection.ended = true;
+            connection.unread.clear();
+            connection.session.close(&mut self.broker.turn(self.now));
+        }
+    }
+
+    /// Sessions hear what happened, and long operations go on.
+    pub fn deliver_events(&mut self) {
+        loop {
+            let more_is_due = self.broker.turn(self.now).advance();
+            let next = self.events.0.lock().expect("no holder panics").pop_front();
+            match next {
+                Some((session, event)) => self.deliver(session, event),
+                None if more_is_due => {}
+                None => return,
+            }
+        }
+    }
+
+    fn deliver(&mut self, session: SessionId, event: Event) {
+        let receiver = self.connections.iter().position(|c| c.id == session);
+        let index = receiver.expect("events are for sessions that were opened");
+        let connection = &mut self.connections[index];
+        if !connection.ended {
+            let mut turn = self.broker.turn(self.now);
+            connection.session.event(event, &mut turn, &mut connection.outbox);
+            drop(turn);
+            self.read(index);
+        }
+    }
+}
+
+impl Connection {
+    fn present(&mut self, turn: &mut Turn<'_>) {
+        let used = self.session.input(&self.unread, turn, &mut self.outbox);
+        self.unread.drain(..used);
+    }
+}
+
+/// A world in which conformance cases are played, on simulated time.
+#[derive(Debug)]
+pub struct InProcess<C> {
+    /// The world.
+    pub world: World,
+    /// Opens a connection of the dialect that the cases speak.
+    pub connect: C,
+}
+
+impl<C: FnMut(&mut World) -> usize> Wire for InProcess<C> {
+    fn connect(&mut self) -> Result<ConnectionId> {
+        Ok(ConnectionId((self.connect)(&mut self.world)))
+    }
+
+    fn send(&mut self, connection: ConnectionId, bytes: &[u8]) -> Result<()> {
+        ensure!(!self.world.has_ended(connection.0), "the server has ended the connection");
+        self.world.send(connection.0, bytes);
+        Ok(())
+    }
+
+    fn half_close(&mut self, connection: ConnectionId) -> Result<()> {
+        self.world.half_close(connection.0);
+        Ok(())
+    }
+
+    fn close(&mut self, connection: ConnectionId) {
+        self.world.close(connection.0);
+    }
+
+    fn receive(&mut self, connection: ConnectionId, wait_ms_max: u64) -> Received {
+        let limit = Millis(self.world.now.0 + wait_ms_max);
+        loop {
+            if self.world.has_ended(connection.0) {
+                return Received::End;
+            }
+            let bytes = self.world.take_received(connection.0);
+            if !bytes.is_empty() {
+                return Received::Bytes(bytes);
+            }
+            if self.world.now >= limit {
+                return Received::Nothing;
+            }
+            self.world.advance_to_next(limit);
+        }
+    }
+
+    fn advance(&mut self, ms: u64) {
+        self.world.advance(ms);
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.world.now.0
+    }
+}
