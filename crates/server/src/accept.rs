@@ -16,6 +16,7 @@ use crate::limits::LiveLimits;
 use crate::listen::Bound;
 use crate::mailbox::{Arrival, Open, Peer, Port};
 use crate::socket::watch;
+use crate::tls::Certificates;
 
 /// How long to wait for a connection to end when there can be no more.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -29,6 +30,8 @@ pub(crate) struct Acceptor {
     socket: AsyncFd<OwnedFd>,
     address: Address,
     open: Arc<Open>,
+    /// What clients are shown if they are to speak TLS.
+    certificates: Option<Arc<Certificates>>,
     limits: Arc<LiveLimits>,
     ports: Vec<Arc<Port>>,
     next_port: usize,
@@ -40,12 +43,22 @@ impl Acceptor {
     pub(crate) fn new(
         bound: Bound,
         open: Arc<Open>,
+        certificates: Option<Arc<Certificates>>,
         limits: Arc<LiveLimits>,
         ports: Vec<Arc<Port>>,
     ) -> io::Result<Acceptor> {
         let Bound { socket, address, .. } = bound;
         let socket = watch(socket)?;
-        Ok(Acceptor { socket, address, open, limits, ports, next_port: 0, warned_at: None })
+        Ok(Acceptor {
+            socket,
+            address,
+            open,
+            certificates,
+            limits,
+            ports,
+            next_port: 0,
+            warned_at: None,
+        })
     }
 
     /// Accepts until it is dropped.
@@ -87,7 +100,8 @@ impl Acceptor {
     fn deal(&mut self, socket: OwnedFd, peer: Peer) {
         self.limits.opened();
         tracing::debug!(listener = %self.address, thread = self.next_port, "accept");
-        self.ports[self.next_port].arrive(Arrival { socket, peer, open: self.open.clone() });
+        let tls = self.certificates.as_ref().map(|certificates| certificates.current());
+        self.ports[self.next_port].arrive(Arrival { socket, peer, open: self.open.clone(), tls });
         self.next_port = (self.next_port + 1) % self.ports.len();
     }
 
@@ -132,7 +146,7 @@ mod tests {
         let open: Arc<Open> = Arc::new(|_, _, _| unreachable!("nobody comes"));
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let _inside = runtime.enter();
-        let acceptor = Acceptor::new(bound, open, limits, vec![Arc::default()]).unwrap();
+        let acceptor = Acceptor::new(bound, open, None, limits, vec![Arc::default()]).unwrap();
         let ended = runtime.block_on(async {
             tokio::time::timeout(Duration::from_millis(50), acceptor.run()).await
         });

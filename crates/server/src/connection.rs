@@ -10,6 +10,8 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use tokio::io::unix::AsyncFd;
 
+use crate::tls_stream::TlsStream;
+
 /// While more than this waits to be sent, no further commands are executed: a pipeline of cheap
 /// requests for large replies must not fill the memory.
 const OUTBOX_BYTES_MAX: usize = 1 << 20;
@@ -20,6 +22,10 @@ const PIECE_BYTES: usize = 4 * 1024;
 /// A waiting connection whose peer has shut its side is read to the end, to tell a half-close from
 /// a broken connection; but not more than this. (More than the kernel buffers by default.)
 const WAITING_BYTES_MAX: usize = 8 << 20;
+
+/// With TLS a half-close comes between the bytes, so a waiting connection is always read, but not more
+/// than this.
+const WAITING_TLS_BYTES_MAX: usize = 64 << 10;
 
 /// A larger buffer is given back as soon as it is empty.
 const KEPT_BUFFER_BYTES_MAX: usize = 4 * 1024;
@@ -48,6 +54,8 @@ pub(crate) enum Read {
 
 pub(crate) struct Connection {
     socket: AsyncFd<OwnedFd>,
+    /// What stands between the socket and the dialect if the peer speaks TLS.
+    tls: Option<Box<TlsStream>>,
     waker: Waker,
     pub(crate) session: SessionId,
     pub(crate) dialect: Box<dyn Dialect>,
@@ -82,12 +90,14 @@ pub(crate) struct Connection {
 impl Connection {
     pub(crate) fn new(
         socket: AsyncFd<OwnedFd>,
+        tls: Option<Box<TlsStream>>,
         waker: Waker,
         session: SessionId,
         dialect: Box<dyn Dialect>,
     ) -> Connection {
         Connection {
             socket,
+            tls,
             waker,
             session,
             dialect,
@@ -165,7 +175,8 @@ impl Connection {
         }
         match self.phase {
             Phase::Open if self.dialect.wants_input() => self.outbox.len() <= OUTBOX_BYTES_MAX,
-            Phase::Open => self.peer_ended && self.pending.len() < WAITING_BYTES_MAX,
+            Phase::Open if self.peer_ended => self.pending.len() < WAITING_BYTES_MAX,
+            Phase::Open => self.tls.is_some() && self.pending.len() < WAITING_TLS_BYTES_MAX,
             Phase::Flushing => false,
             Phase::Lingering => true,
         }
@@ -173,6 +184,9 @@ impl Connection {
 
     /// Reads once.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Read> {
+        if self.tls.is_some() {
+            return self.read_tls(buffer);
+        }
         let room = buffer.len();
         match retry(|| rustix::net::recv(&self.socket, &mut *buffer, RecvFlags::DONTWAIT)) {
             Ok((0, _)) => {
@@ -191,6 +205,48 @@ impl Connection {
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Reads once through TLS. `Read::Nothing` may leave something to be sent.
+    fn read_tls(&mut self, buffer: &mut [u8]) -> io::Result<Read> {
+        let Some(tls) = &mut self.tls else { return Ok(Read::Nothing) };
+        let (plaintext, ciphertext) = buffer.split_at_mut(buffer.len() / 2);
+        let mut count = tls.take(plaintext);
+        if count == 0 && !tls.has_ended() {
+            match retry(|| rustix::net::recv(&self.socket, &mut *ciphertext, RecvFlags::DONTWAIT)) {
+                Ok((0, _)) => {
+                    self.readable = false;
+                    tls.end();
+                }
+                Ok((received, _)) => {
+                    self.readable = received == ciphertext.len() || self.peer_ended;
+                    match tls.decrypt(&ciphertext[..received], plaintext) {
+                        Ok(decrypted) => count = decrypted,
+                        Err(error) => {
+                            tracing::debug!(%error, "TLS failed");
+                            self.phase = Phase::Flushing;
+                            return Ok(Read::Nothing);
+                        }
+                    }
+                }
+                Err(Errno::WOULDBLOCK) => self.readable = false,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if count > 0 {
+            // What is left in there is not told by the socket.
+            self.readable |= count == plaintext.len() || tls.has_ended();
+            return Ok(Read::Bytes(count));
+        }
+        if !tls.has_ended() {
+            return Ok(Read::Nothing);
+        }
+        if tls.is_unusable() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.readable = false;
+        self.input_ended = true;
+        Ok(Read::End)
     }
 
     /// Whether commands lie here that can be executed now that replies have left.
@@ -256,6 +312,9 @@ impl Connection {
 
     /// Sends what may leave. True if bytes left, or nothing had to.
     pub(crate) fn send(&mut self, released: Position) -> io::Result<bool> {
+        if self.tls.is_some() {
+            return self.send_tls(released);
+        }
         let mut progress = false;
         while self.writable {
             let bytes = self.outbox.sendable(released);
@@ -279,14 +338,76 @@ impl Connection {
         Ok(progress)
     }
 
+    /// Sends what may leave through TLS, as many records at once as it buffers.
+    fn send_tls(&mut self, released: Position) -> io::Result<bool> {
+        let mut progress = false;
+        while self.send_ciphertext(&mut progress)? {
+            let Some(tls) = &mut self.tls else { break };
+            if tls.has_failed() {
+                self.outbox = Outbox::default();
+            }
+            if tls.is_unusable() {
+                return Ok(true);
+            }
+            loop {
+                let bytes = self.outbox.sendable(released);
+                let wanted = bytes.len();
+                let count = if wanted == 0 { 0 } else { tls.encrypt(bytes)? };
+                self.outbox.advance(count);
+                if count == 0 || count < wanted {
+                    break;
+                }
+            }
+            if !tls.has_ciphertext() {
+                return Ok(true);
+            }
+        }
+        Ok(progress)
+    }
+
+    /// Sends what is encrypted already. True if all of it has left.
+    fn send_ciphertext(&mut self, progress: &mut bool) -> io::Result<bool> {
+        while let Some(tls) = self.tls.as_mut().filter(|tls| tls.has_ciphertext()) {
+            if !self.writable {
+                return Ok(false);
+            }
+            match tls.send(&self.socket) {
+                Ok(()) => *progress = true,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.expect_writable(),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether something of TLS itself, or encrypted replies, wait to be sent.
+    pub(crate) fn has_ciphertext(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.has_ciphertext())
+    }
+
+    /// Whether replies wait, or are on their way.
+    pub(crate) fn has_unsent(&self) -> bool {
+        !self.outbox.is_empty() || self.has_ciphertext()
+    }
+
+    /// Whether TLS is still being agreed upon, or was refused.
+    pub(crate) fn is_without_tls_yet(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_unusable())
+    }
+
+    /// Whether that takes too long.
+    pub(crate) fn is_tls_overdue(&self, now_ms: u64) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_overdue(now_ms))
+    }
+
     /// Whether replies that may leave wait for a slow reader.
     pub(crate) fn is_stuck(&self) -> bool {
-        !self.writable && !self.outbox.is_empty()
+        !self.writable && self.has_unsent()
     }
 
     /// Whether the last reply is sent and the session can be closed.
     pub(crate) fn is_flushed(&self) -> bool {
-        self.phase == Phase::Flushing && self.outbox.is_empty()
+        self.phase == Phase::Flushing && !self.has_unsent()
     }
 
     /// Begins to linger. False if the peer has ended already, so that there is nothing to wait for.
@@ -294,6 +415,9 @@ impl Connection {
         self.phase = Phase::Lingering;
         self.pending = Vec::new();
         self.outbox.shrink();
+        if let Some(mut tls) = self.tls.take() {
+            tls.say_end(&self.socket);
+        }
         !self.input_ended && rustix::net::shutdown(&self.socket, Shutdown::Write).is_ok()
     }
 

@@ -7,6 +7,7 @@ use broker::BrokerError;
 
 use crate::address::Address;
 use crate::config_sources::Mistakes;
+use crate::tls::TlsError;
 
 /// Why a server could not start, or had to end.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +37,15 @@ pub enum ServeError {
         /// What the system said.
         source: io::Error,
     },
+    /// Sockets were handed over for a protocol that was to speak TLS, and none of them does.
+    #[error(
+        "listen.{0} asks for TLS, and a socket was handed over in its place: call it {0}-tls, or \
+         change listen.{0}"
+    )]
+    InheritedWithoutTls(&'static str),
+    /// The listeners with TLS have no use of their certificate.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// A socket that the service manager handed over is of no use.
     #[error("an inherited socket is of no use: {0}")]
     Inherited(io::Error),
@@ -87,7 +97,16 @@ impl ServeError {
     /// The exit code of the process.
     pub fn exit_code(&self) -> u8 {
         match self {
-            ServeError::Config(_) | ServeError::NothingToListenOn => exit::BAD_CONFIGURATION,
+            ServeError::Config(_)
+            | ServeError::NothingToListenOn
+            | ServeError::InheritedWithoutTls(_) => exit::BAD_CONFIGURATION,
+            ServeError::Tls(error) => match error {
+                TlsError::Read { source, .. } => code_of(source, exit::BAD_CONFIGURATION),
+                TlsError::Unset(_)
+                | TlsError::Missing { .. }
+                | TlsError::Unusable { .. }
+                | TlsError::Mismatch { .. } => exit::BAD_CONFIGURATION,
+            },
             ServeError::AddressInUse(_) | ServeError::NotASocket(_) | ServeError::Inherited(_) => {
                 exit::ADDRESS_UNAVAILABLE
             }

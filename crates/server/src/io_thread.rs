@@ -26,14 +26,17 @@ use tokio::time::Sleep;
 use crate::clock::Clock;
 use crate::connection::{Phase, Read};
 use crate::limits::LiveLimits;
-use crate::mailbox::{Open, Peer, Port};
+use crate::mailbox::{Arrival, Open, Peer, Port};
 use crate::socket::watch;
 use crate::table::Table;
+use crate::tls_stream::TlsStream;
 
 /// All that is read before a turn of the broker is taken; it bounds how long a turn takes.
 const ROUND_BYTES: usize = 64 * 1024;
 /// A socket is not read with less room than this: a large body would come in crumbs.
 const READ_BYTES_MIN: usize = 8 * 1024;
+/// So many steps of handshakes are made before others have their turn: each may cost a signature.
+const HANDSHAKES_MAX: usize = 16;
 /// A timer that is set for no purpose. Tests cannot wait until it fires for real.
 const LONG: Duration =
     if cfg!(test) { Duration::from_millis(100) } else { Duration::from_hours(24) };
@@ -53,6 +56,14 @@ pub(crate) enum Ended {
     Stopped,
     /// The log takes nothing any more.
     LogFailed,
+}
+
+/// A new connection whose session is not open yet.
+struct Opening {
+    socket: AsyncFd<OwnedFd>,
+    tls: Option<Box<TlsStream>>,
+    peer: Peer,
+    open: Arc<Open>,
 }
 
 /// How a connection comes to its end.
@@ -85,7 +96,7 @@ pub(crate) struct IoThread {
     /// Connections to be read, in the order in which they became ready.
     reads: VecDeque<u32>,
     /// New connections.
-    opening: Vec<(AsyncFd<OwnedFd>, Peer, Arc<Open>)>,
+    opening: Vec<Opening>,
     /// What was read: connection, and its part of the buffer.
     batch: Vec<(u32, Range<usize>)>,
     events: Vec<(SessionId, Event)>,
@@ -196,8 +207,16 @@ impl IoThread {
 
     fn take_arrivals(&mut self) {
         for arrival in self.port.take_arrivals() {
-            match watch(arrival.socket) {
-                Ok(socket) => self.opening.push((socket, arrival.peer, arrival.open)),
+            let Arrival { socket, peer, open, tls } = arrival;
+            // Drawing random numbers for it takes time that a turn must not take.
+            let tls = tls.map(|config| TlsStream::new(config, self.now_ms).map(Box::new));
+            let opening = match (watch(socket), tls.transpose()) {
+                (Ok(socket), Ok(tls)) => Ok(Opening { socket, tls, peer, open }),
+                (Err(error), _) => Err(error),
+                (_, Err(error)) => Err(io::Error::other(error)),
+            };
+            match opening {
+                Ok(opening) => self.opening.push(opening),
                 Err(error) => {
                     self.shared.limits.closed();
                     tracing::warn!(%error, "cannot watch a new connection");
@@ -249,9 +268,9 @@ impl IoThread {
             self.congested = true;
             return;
         }
-        let mut used = 0;
+        let (mut used, mut handshakes) = (0, 0);
         for _ in 0..self.reads.len() {
-            if self.buffer.len() - used < READ_BYTES_MIN {
+            if self.buffer.len() - used < READ_BYTES_MIN || handshakes == HANDSHAKES_MAX {
                 break;
             }
             let Some(place) = self.reads.pop_front() else { break };
@@ -260,6 +279,7 @@ impl IoThread {
             if !connection.wants_read() {
                 continue;
             }
+            handshakes += usize::from(connection.is_without_tls_yet());
             let is_lingering = connection.phase == Phase::Lingering;
             match connection.read(&mut self.buffer[used..]) {
                 // What comes after the end is thrown away.
@@ -268,6 +288,7 @@ impl IoThread {
                     self.batch.push((place, used..used + count));
                     used += count;
                 }
+                Ok(Read::Nothing) if connection.has_ciphertext() => self.touch(place),
                 Ok(Read::Nothing) => {}
                 Ok(Read::End) | Err(_) if is_lingering => self.remove(place),
                 Ok(Read::End) => self.batch.push((place, used..used)),

@@ -21,6 +21,9 @@ const BACKLOG: i32 = 4096;
 /// What the service manager calls the sockets of a protocol other than the first one.
 const NAMES_VARIABLE: &str = "LISTEN_FDNAMES";
 
+/// What such a name ends with if clients speak TLS.
+const TLS_SUFFIX: &str = "-tls";
+
 /// A socket that listens.
 #[derive(Debug)]
 pub struct Bound {
@@ -30,6 +33,14 @@ pub struct Bound {
     pub protocol: Protocol,
     /// Where it listens really: with the port that the system chose.
     pub address: Address,
+}
+
+impl Bound {
+    /// The same socket for clients that speak TLS.
+    #[must_use]
+    pub fn with_tls(self) -> Bound {
+        Bound { address: self.address.with_tls(), ..self }
+    }
 }
 
 /// How a listening socket, and the connections that come from it, are set up.
@@ -66,7 +77,10 @@ pub fn bind(
 ) -> Result<Vec<Bound>, ServeError> {
     let explain = |error| explain(address, error);
     let sockets = match address {
-        Address::Tls(_) => return Err(explain(io::ErrorKind::Unsupported.into())),
+        Address::Tls(inner) => {
+            let bound = bind(protocol, inner, options)?;
+            return Ok(bound.into_iter().map(Bound::with_tls).collect());
+        }
         Address::Unix(path) => vec![bind_unix(path, address, options)?],
         Address::Tcp { host, port } => {
             let resolved: Vec<SocketAddr> =
@@ -202,15 +216,19 @@ fn address_of(socket: &Socket) -> io::Result<Address> {
 
 /// Takes over the sockets that a service manager has bound (`LISTEN_PID`, `LISTEN_FDS`). To be
 /// called once, before other files are opened. A socket speaks the protocol whose name it has
-/// (`LISTEN_FDNAMES`); all others speak `usual`.
+/// (`LISTEN_FDNAMES`), with TLS if `-tls` follows it; all others speak `usual`.
 pub fn inherited(usual: Protocol) -> Result<Vec<Bound>, ServeError> {
     let mut passed = ListenFd::from_env();
     let names = std::env::var(NAMES_VARIABLE).unwrap_or_default();
     let mut names = names.split(':');
     let bound = (0..passed.len()).map(|index| {
         let name = names.next().unwrap_or_default();
-        let named = Protocol::ALL.into_iter().find(|protocol| protocol.name() == name);
-        take(&mut passed, index, named.unwrap_or(usual)).map_err(ServeError::Inherited)
+        let plain_name = name.strip_suffix(TLS_SUFFIX);
+        let protocol_name = plain_name.unwrap_or(name);
+        let named = Protocol::ALL.into_iter().find(|protocol| protocol.name() == protocol_name);
+        let bound =
+            take(&mut passed, index, named.unwrap_or(usual)).map_err(ServeError::Inherited)?;
+        Ok(if plain_name.is_some() { bound.with_tls() } else { bound })
     });
     bound.collect()
 }

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Poll, Wake, Waker};
 
 use broker::{Dialect, Event, Mailbox, Millis, SessionId, Turn};
+use rustls::ServerConfig;
 use tokio::time::Sleep;
 
 /// Opens the session of a new connection; each protocol has one. The number is that of the mailbox.
@@ -33,6 +34,8 @@ pub(crate) struct Arrival {
     pub(crate) peer: Peer,
     /// Opens its session.
     pub(crate) open: Arc<Open>,
+    /// What it is shown if it is to speak TLS.
+    pub(crate) tls: Option<Arc<ServerConfig>>,
 }
 
 /// No alarm is set.

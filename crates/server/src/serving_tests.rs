@@ -73,7 +73,7 @@ impl Plan {
             bind(Protocol::Beanstalk, &wanted, &SocketOptions::default()).unwrap().remove(0);
         let address = bound.address.clone();
         let config = Config { limits: self.limits, ..Config::default() };
-        let open = Protocol::Beanstalk.open(&config, clock.now()).unwrap();
+        let open = Protocol::Beanstalk.open(&config, clock.now());
         let mut listening = Some((bound, open));
         let threads = ports.iter().map(|port| {
             let thread = IoThread::new(shared.clone(), port.clone());
@@ -83,7 +83,7 @@ impl Plan {
                 let runtime = Builder::new_current_thread().enable_all().build().unwrap();
                 let _inside = runtime.enter();
                 if let Some((bound, open)) = listening {
-                    let acceptor = Acceptor::new(bound, open, limits, ports).unwrap();
+                    let acceptor = Acceptor::new(bound, open, None, limits, ports).unwrap();
                     runtime.spawn(acceptor.run());
                 }
                 runtime.block_on(unconstrained(thread.run()))

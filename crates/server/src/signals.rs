@@ -16,6 +16,7 @@ use crate::logging::Logging;
 use crate::mailbox::Port;
 use crate::settings::{SETTINGS, Setting};
 use crate::systemd;
+use crate::tls::{Certificates, TlsError};
 
 /// Reads the configuration anew.
 pub type Reload = Box<dyn Fn() -> Result<Config, Mistakes> + Send>;
@@ -62,6 +63,8 @@ pub(crate) struct Control {
     pub(crate) hangup: Hangup,
     pub(crate) drain: Drain,
     pub(crate) logging: Option<Logging>,
+    /// Of the listeners with TLS, if there are any.
+    pub(crate) certificates: Option<Arc<Certificates>>,
     pub(crate) acceptors: Vec<AbortHandle>,
     pub(crate) ports: Vec<Arc<Port>>,
     /// The server was started in a terminal.
@@ -165,6 +168,9 @@ impl Control {
                 if let Some(logging) = &self.logging {
                     logging.reopen();
                 }
+                if let Err(error) = self.reload_certificates(&self.config) {
+                    tracing::error!("the certificates stay as they were: {error}");
+                }
             }
             // The signal's first meaning: whoever started us there is gone.
             Hangup::Reload(_) if self.has_terminal && !is_in_terminal() => self.stop("SIGHUP"),
@@ -174,6 +180,14 @@ impl Control {
                     tracing::error!("configuration not reloaded, nothing was changed: {mistakes}");
                 }
             },
+        }
+    }
+
+    /// The files may be others although their names are the same.
+    fn reload_certificates(&self, config: &Config) -> Result<(), TlsError> {
+        match &self.certificates {
+            Some(certificates) => certificates.reload(&config.tls),
+            None => Ok(()),
         }
     }
 
@@ -191,6 +205,10 @@ impl Control {
             tracing::error!(
                 "configuration not reloaded, nothing was changed: a restart is needed for {keys}"
             );
+            return;
+        }
+        if let Err(error) = self.reload_certificates(&config) {
+            tracing::error!("configuration not reloaded, nothing was changed: {error}");
             return;
         }
         for setting in SETTINGS.iter().filter(changed) {

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use broker::{Broker, Millis, Options, Turn};
-use http_api::{Overview, Site};
 use log::RecoveryReport;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::coop::unconstrained;
@@ -22,11 +21,10 @@ use crate::listen::{Bound, SocketOptions, bind};
 use crate::listen_file::ListenFile;
 use crate::logging::Logging;
 use crate::mailbox::Port;
-use crate::process;
 use crate::protocol::Protocol;
 use crate::signals::{Control, Drain, Hangup, Signals, is_in_terminal};
 use crate::systemd;
-use crate::web::{Place, WebThread};
+use crate::tls::Certificates;
 
 /// All that a server needs.
 #[derive(Debug)]
@@ -69,13 +67,29 @@ pub fn bind_configured(config: &Config, inherited: Vec<Bound>) -> Result<Vec<Bou
         Protocol::ALL.map(|protocol| inherited.iter().any(|bound| bound.protocol == protocol));
     let mut listeners = inherited;
     for (protocol, is_inherited) in Protocol::ALL.into_iter().zip(is_inherited) {
-        if !is_inherited {
+        if is_inherited {
+            refuse_plain_instead_of_tls(protocol, config, &listeners)?;
+        } else {
             for address in config.listen.of(protocol) {
                 listeners.extend(bind(protocol, address, &SocketOptions::default())?);
             }
         }
     }
     if listeners.is_empty() { Err(ServeError::NothingToListenOn) } else { Ok(listeners) }
+}
+
+/// What was to be encrypted must not go in clear because the sockets come from somewhere else.
+fn refuse_plain_instead_of_tls(
+    protocol: Protocol,
+    config: &Config,
+    inherited: &[Bound],
+) -> Result<(), ServeError> {
+    let has_tls = |bound: &Bound| bound.protocol == protocol && bound.address.is_tls();
+    let is_wanted = config.listen.of(protocol).iter().any(Address::is_tls);
+    if is_wanted && !inherited.iter().any(has_tls) {
+        return Err(ServeError::InheritedWithoutTls(protocol.name()));
+    }
+    Ok(())
 }
 
 impl Started<'_> {
@@ -95,6 +109,9 @@ impl Listening {
 /// Opens the log and serves until a signal ends it. `announce` is called when clients are served.
 pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), ServeError> {
     let Setup { config, mut listeners, logging, hangup, drain } = setup;
+    let has_tls = listeners.iter().any(|bound| bound.address.is_tls());
+    let certificates =
+        if has_tls { Some(Arc::new(Certificates::load(&config.tls)?)) } else { None };
     let descriptors = raise_descriptors();
     let (broker, clock, recovery) = open_broker(&config.data)?;
     prepare_engine(&config.gearman, &mut broker.turn(clock.now()));
@@ -111,20 +128,15 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
 
     listeners.sort_by_key(|bound| bound.protocol);
     let listening: Vec<Listening> = listeners.iter().map(Listening::of).collect();
-    let overview = overview(&config, &shared, &ports[0]);
     let opens = Protocol::ALL.map(|protocol| protocol.open(&config, clock.now()));
     let mut acceptors = Vec::new();
-    let mut places = Vec::new();
     for bound in listeners {
-        let Some(open) = opens[bound.protocol as usize].clone() else {
-            places.push((bound, overview.clone()));
-            continue;
-        };
-        let acceptor = Acceptor::new(bound, open, limits.clone(), ports.clone())
+        let open = opens[bound.protocol as usize].clone();
+        let shown = certificates.clone().filter(|_| bound.address.is_tls());
+        let acceptor = Acceptor::new(bound, open, shown, limits.clone(), ports.clone())
             .map_err(failed("watch a listening socket"))?;
         acceptors.push(runtime.spawn(acceptor.run()).abort_handle());
     }
-    let web = spawn_web(places, limits.web_connections())?;
     let _listen_file = match config.data.sync {
         Durability::Memory => None,
         Durability::Always | Durability::Every(_) | Durability::Never => {
@@ -139,6 +151,7 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
         hangup,
         drain,
         logging,
+        certificates,
         acceptors,
         ports: ports.clone(),
         has_terminal: is_in_terminal(),
@@ -146,31 +159,7 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     runtime.spawn(control.run(signals));
     // Its rounds are bounded by themselves, and see all sockets at once.
     let ended = runtime.block_on(unconstrained(first.run()));
-    // Nobody is to look at the broker after its end.
-    drop(web);
     end(ended, others, &ports, &broker, clock)
-}
-
-/// Health and metrics of this server.
-fn overview(config: &Config, shared: &Shared, port: &Arc<Port>) -> Arc<dyn Site> {
-    let Shared { broker, clock, limits } = shared.clone();
-    let port = port.clone();
-    Arc::new(Overview {
-        broker,
-        clock: Arc::new(move || clock.now()),
-        version: env!("CARGO_PKG_VERSION"),
-        started: clock.now(),
-        queues_max: config.metrics.queues_max,
-        process: Box::new(move || process::facts(&limits, port.is_stopping())),
-    })
-}
-
-fn spawn_web(places: Vec<Place>, connections_max: usize) -> Result<Option<WebThread>, ServeError> {
-    if places.is_empty() {
-        return Ok(None);
-    }
-    let web = WebThread::spawn(runtime()?, places, connections_max);
-    web.map(Some).map_err(failed("serve HTTP"))
 }
 
 fn end(

@@ -45,6 +45,9 @@ impl IoThread {
                     self.remove(place);
                     continue;
                 }
+            } else if connection.is_tls_overdue(now_ms) {
+                self.abandon(place, &io::ErrorKind::TimedOut.into());
+                continue;
             } else if connection.is_stuck()
                 && (still_ms >= limits.unsent_ms()
                     || (unsent_bytes > limits.unsent_bytes() && still_ms >= GRACE_MS))
@@ -54,7 +57,8 @@ impl IoThread {
                 continue;
             }
             if mem::take(&mut connection.active)
-                || !connection.outbox.is_empty()
+                || connection.has_unsent()
+                || connection.is_without_tls_yet()
                 || connection.phase == Phase::Lingering
             {
                 self.recent.push(place);
@@ -84,7 +88,7 @@ impl IoThread {
             self.take_ready();
             self.send();
             self.forget_word();
-            if self.connections.iter().all(|connection| connection.outbox.is_empty())
+            if self.connections.iter().all(|connection| !connection.has_unsent())
                 || Instant::now() >= deadline
                 || self.shared.broker.failure().is_some()
             {

@@ -5,7 +5,7 @@ use std::mem;
 
 use broker::Turn;
 
-use super::{Farewell, IoThread};
+use super::{Farewell, IoThread, Opening};
 use crate::connection::Connection;
 use crate::mailbox::ReadyWaker;
 
@@ -58,14 +58,20 @@ impl IoThread {
     }
 
     fn open_sessions(&mut self, turn: &mut Turn<'_>) {
-        for (socket, peer, open) in mem::take(&mut self.opening) {
+        for opening in mem::take(&mut self.opening) {
+            let Opening { socket, tls, peer, open } = opening;
             let (session, dialect) = open(peer, turn, self.mailbox);
             let place = self.connections.insert_with(|place| {
                 let waker = ReadyWaker::waker(&self.port, place);
-                Connection::new(socket, waker, session, dialect)
+                Connection::new(socket, tls, waker, session, dialect)
             });
             self.places.insert(session, place);
             self.ready.push(place);
+            // Housekeeping has an eye on its handshake.
+            if self.connections.get(place).is_some_and(|connection| connection.is_without_tls_yet())
+            {
+                self.touch(place);
+            }
         }
     }
 

@@ -1,0 +1,162 @@
+//! Certificates of the listeners with TLS: read from files, checked, and read anew while the server
+//! runs. What happens on a connection is in `tls_stream`.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::{Error as PemError, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoClientAuth, WebPkiClientVerifier};
+use rustls::{Error as RustlsError, RootCertStore, ServerConfig};
+
+use crate::config::{ClientAuth, Tls};
+
+/// Why the listeners with TLS cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file is not named at all.
+    #[error("TLS needs a {0}, and none is named")]
+    Unset(&'static str),
+    /// A file cannot be read.
+    #[error("cannot read the {what} {path}: {source}")]
+    Read {
+        /// What the file is for.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file holds something else.
+    #[error("{path}: no {what} in it; there must be one in PEM form{}", hint(what))]
+    Missing {
+        /// What the file is for.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file is damaged, or holds something that is not supported.
+    #[error("{path}: the {what} is of no use: {reason}")]
+    Unusable {
+        /// What the file is for.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// They do not fit together.
+    #[error("the key in {key} does not belong to the certificate in {certificate}")]
+    Mismatch {
+        /// The key's file.
+        key: PathBuf,
+        /// The certificate's file.
+        certificate: PathBuf,
+    },
+}
+
+const CERTIFICATE: &str = "certificate";
+const KEY: &str = "key";
+const CLIENT_CA: &str = "certificate of the clients' authority";
+
+fn hint(what: &str) -> &'static str {
+    if what == KEY { ", without a passphrase" } else { "" }
+}
+
+/// What new connections are shown, the same for all listeners.
+#[derive(Debug)]
+pub(crate) struct Certificates {
+    current: RwLock<Arc<ServerConfig>>,
+}
+
+impl Certificates {
+    /// Reads the files.
+    pub(crate) fn load(settings: &Tls) -> Result<Certificates, TlsError> {
+        Ok(Certificates { current: RwLock::new(read(settings)?) })
+    }
+
+    /// Reads the files again. Nothing changes if that fails.
+    pub(crate) fn reload(&self, settings: &Tls) -> Result<(), TlsError> {
+        let read = read(settings)?;
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = read;
+        Ok(())
+    }
+
+    /// For a new connection.
+    pub(crate) fn current(&self) -> Arc<ServerConfig> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+fn read(settings: &Tls) -> Result<Arc<ServerConfig>, TlsError> {
+    let certificate = settings.certificate.as_deref().ok_or(TlsError::Unset(CERTIFICATE))?;
+    let key = settings.key.as_deref().ok_or(TlsError::Unset(KEY))?;
+    let chain = read_certificates(certificate, CERTIFICATE)?;
+    let key_content = PrivateKeyDer::from_pem_slice(&read_file(key, KEY)?)
+        .map_err(|error| not_pem(key, KEY, error))?;
+    let provider = Arc::new(ring::default_provider());
+    let verifier = client_verifier(settings, &provider)?;
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("the provider has cipher suites for both versions")
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(chain, key_content)
+        .map_err(|error| match error {
+            RustlsError::InconsistentKeys(_) => {
+                TlsError::Mismatch { key: key.to_owned(), certificate: certificate.to_owned() }
+            }
+            RustlsError::InvalidCertificate(_) => unusable(certificate, CERTIFICATE, error),
+            error => unusable(key, KEY, error),
+        })?;
+    Ok(Arc::new(config))
+}
+
+fn client_verifier(
+    settings: &Tls,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    let Some(path) = settings.client_ca.as_deref() else { return Ok(Arc::new(NoClientAuth)) };
+    let mut roots = RootCertStore::empty();
+    for certificate in read_certificates(path, CLIENT_CA)? {
+        roots.add(certificate).map_err(|error| unusable(path, CLIENT_CA, error))?;
+    }
+    let builder =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
+    let builder = match settings.client_auth {
+        ClientAuth::None => return Ok(Arc::new(NoClientAuth)),
+        ClientAuth::Optional => builder.allow_unauthenticated(),
+        ClientAuth::Required => builder,
+    };
+    builder.build().map_err(|error| unusable(path, CLIENT_CA, error))
+}
+
+fn read_certificates(
+    path: &Path,
+    what: &'static str,
+) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let content = read_file(path, what)?;
+    let certificates: Result<Vec<_>, PemError> = CertificateDer::pem_slice_iter(&content).collect();
+    match certificates {
+        Ok(none) if none.is_empty() => Err(not_pem(path, what, PemError::NoItemsFound)),
+        Ok(certificates) => Ok(certificates),
+        Err(error) => Err(not_pem(path, what, error)),
+    }
+}
+
+fn read_file(path: &Path, what: &'static str) -> Result<Vec<u8>, TlsError> {
+    std::fs::read(path).map_err(|source| TlsError::Read { what, path: path.to_owned(), source })
+}
+
+fn not_pem(path: &Path, what: &'static str, error: PemError) -> TlsError {
+    match error {
+        PemError::NoItemsFound => TlsError::Missing { what, path: path.to_owned() },
+        error => unusable(path, what, error),
+    }
+}
+
+fn unusable(path: &Path, what: &'static str, reason: impl ToString) -> TlsError {
+    TlsError::Unusable { what, path: path.to_owned(), reason: reason.to_string() }
+}
