@@ -34,6 +34,7 @@ mod table;
 mod tls;
 mod tls_stream;
 mod units;
+mod web;
 
 pub use error::{ServeError, exit};
 pub use listen::{Bound, Keepalive, SocketOptions, bind, bind_all_addresses, inherited};
@@ -43,3 +44,4 @@ pub use signals::{Drain, Hangup, Reload};
 pub use start::{Listening, Setup, Started, bind_configured, run};
 pub use tls::TlsError;
 pub use units::{format_bytes, format_duration};
+pub use web::WEB_THREAD;

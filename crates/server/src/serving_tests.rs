@@ -73,7 +73,7 @@ impl Plan {
             bind(Protocol::Beanstalk, &wanted, &SocketOptions::default()).unwrap().remove(0);
         let address = bound.address.clone();
         let config = Config { limits: self.limits, ..Config::default() };
-        let open = Protocol::Beanstalk.open(&config, clock.now());
+        let open = Protocol::Beanstalk.open(&config, clock.now()).unwrap();
         let mut listening = Some((bound, open));
         let threads = ports.iter().map(|port| {
             let thread = IoThread::new(shared.clone(), port.clone());

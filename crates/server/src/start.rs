@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use broker::{Broker, Millis, Options, Turn};
+use http_api::{Overview, Site};
 use log::RecoveryReport;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::coop::unconstrained;
@@ -21,10 +22,12 @@ use crate::listen::{Bound, SocketOptions, bind};
 use crate::listen_file::ListenFile;
 use crate::logging::Logging;
 use crate::mailbox::Port;
+use crate::process;
 use crate::protocol::Protocol;
 use crate::signals::{Control, Drain, Hangup, Signals, is_in_terminal};
 use crate::systemd;
 use crate::tls::Certificates;
+use crate::web::{Place, WebThread};
 
 /// All that a server needs.
 #[derive(Debug)]
@@ -128,15 +131,21 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
 
     listeners.sort_by_key(|bound| bound.protocol);
     let listening: Vec<Listening> = listeners.iter().map(Listening::of).collect();
+    let overview = overview(&config, &shared, &ports[0]);
     let opens = Protocol::ALL.map(|protocol| protocol.open(&config, clock.now()));
     let mut acceptors = Vec::new();
+    let mut places = Vec::new();
     for bound in listeners {
-        let open = opens[bound.protocol as usize].clone();
+        let Some(open) = opens[bound.protocol as usize].clone() else {
+            places.push((bound, overview.clone()));
+            continue;
+        };
         let shown = certificates.clone().filter(|_| bound.address.is_tls());
         let acceptor = Acceptor::new(bound, open, shown, limits.clone(), ports.clone())
             .map_err(failed("watch a listening socket"))?;
         acceptors.push(runtime.spawn(acceptor.run()).abort_handle());
     }
+    let web = spawn_web(places, limits.web_connections())?;
     let _listen_file = match config.data.sync {
         Durability::Memory => None,
         Durability::Always | Durability::Every(_) | Durability::Never => {
@@ -159,7 +168,31 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     runtime.spawn(control.run(signals));
     // Its rounds are bounded by themselves, and see all sockets at once.
     let ended = runtime.block_on(unconstrained(first.run()));
+    // Nobody is to look at the broker after its end.
+    drop(web);
     end(ended, others, &ports, &broker, clock)
+}
+
+/// Health and metrics of this server.
+fn overview(config: &Config, shared: &Shared, port: &Arc<Port>) -> Arc<dyn Site> {
+    let Shared { broker, clock, limits } = shared.clone();
+    let port = port.clone();
+    Arc::new(Overview {
+        broker,
+        clock: Arc::new(move || clock.now()),
+        version: env!("CARGO_PKG_VERSION"),
+        started: clock.now(),
+        queues_max: config.metrics.queues_max,
+        process: Box::new(move || process::facts(&limits, port.is_stopping())),
+    })
+}
+
+fn spawn_web(places: Vec<Place>, connections_max: usize) -> Result<Option<WebThread>, ServeError> {
+    if places.is_empty() {
+        return Ok(None);
+    }
+    let web = WebThread::spawn(runtime()?, places, connections_max);
+    web.map(Some).map_err(failed("serve HTTP"))
 }
 
 fn end(
