@@ -20,6 +20,9 @@ pub struct Case {
     /// Why the behaviour is as it is.
     #[serde(default)]
     pub note: String,
+    /// The port of connections whose steps name none.
+    #[serde(default)]
+    pub port: Option<String>,
     /// Played in order.
     pub steps: Vec<Step>,
 }
@@ -32,12 +35,16 @@ pub struct Step {
     pub sleep_ms: u64,
     /// The connection that the rest speaks of; opened when first named.
     pub conn: Option<String>,
+    /// The port that it is opened to, if not the case's.
+    pub port: Option<String>,
     /// Bytes to send, as Latin-1 text with placeholders.
     pub send: Option<String>,
     /// The next bytes, exactly.
     pub expect: Option<String>,
     /// A pattern for the next bytes.
     pub expect_regex: Option<String>,
+    /// Patterns that must be somewhere in what `expect_regex` matched.
+    pub contains: Vec<String>,
     /// Variables for the groups of `expect_regex`.
     pub capture: Captures,
     /// An `OK` block of `key: value` lines.

@@ -13,13 +13,15 @@ use crate::wire::{ConnectionId, Received, Wire};
 /// How long the end of a case looks for bytes that nobody asked for.
 const LEFTOVER_WAIT_MS: u64 = 10;
 
-/// Plays `case` with fresh connections; `tube` is the value of its `{tube}`.
+/// Plays `case` with fresh connections; `tube` is the value of its `{tube}`, or `{queue}`.
 ///
 /// Whatever the outcome, the jobs whose ids the case captured are deleted.
 pub fn run_case(wire: &mut dyn Wire, corpus: &Corpus, case: &Case, tube: &str) -> Result<()> {
     let mut variables = Variables::default();
     variables.set("tube", tube.to_owned());
-    let mut run = Run { wire, corpus, variables, connections: BTreeMap::new() };
+    variables.set("queue", tube.to_owned());
+    let port = case.port.as_deref();
+    let mut run = Run { wire, corpus, port, variables, connections: BTreeMap::new() };
     let outcome = run.play(case);
     run.clean_up();
     outcome
@@ -29,6 +31,7 @@ pub fn run_case(wire: &mut dyn Wire, corpus: &Corpus, case: &Case, tube: &str) -
 struct Run<'a> {
     wire: &'a mut dyn Wire,
     corpus: &'a Corpus,
+    port: Option<&'a str>,
     variables: Variables,
     connections: BTreeMap<String, Connection>,
 }
@@ -61,7 +64,7 @@ impl Run<'_> {
         self.wire.advance(step.sleep_ms);
         let Some(name) = &step.conn else { return Ok(()) };
         if !self.connections.contains_key(name) {
-            let id = self.wire.connect()?;
+            let id = self.wire.connect(step.port.as_deref().or(self.port))?;
             let fresh = Connection { id, unread: Vec::new(), ended: false };
             self.connections.insert(name.clone(), fresh);
         }
@@ -126,7 +129,16 @@ impl Run<'_> {
             let group = groups.get(index + 1).with_context(|| format!("no group for {name}"))?;
             self.variables.set(name, latin1_text(group.as_bytes()));
         }
-        let matched_bytes = groups.get(0).expect("group 0 is the whole match").end();
+        let matched = groups.get(0).expect("group 0 is the whole match");
+        for wanted in &step.contains {
+            let wanted = pattern_of(&self.variables.fill_pattern(wanted))?;
+            ensure!(
+                wanted.is_match(matched.as_bytes()),
+                "wanted /{wanted}/ in {}",
+                shown(matched.as_bytes())
+            );
+        }
+        let matched_bytes = matched.end();
         conn.unread.drain(..matched_bytes);
         Ok(())
     }
@@ -159,7 +171,7 @@ impl Run<'_> {
             return;
         }
         let replies_bytes_min = deletes.len() * "DELETED\r\n".len();
-        let Ok(id) = self.wire.connect() else { return };
+        let Ok(id) = self.wire.connect(self.port) else { return };
         let mut cleaner = Connection { id, unread: Vec::new(), ended: false };
         if self.wire.send(id, deletes.concat().as_bytes()).is_ok() {
             let deadline_ms = self.wire.now_ms() + 1_000;
@@ -223,9 +235,14 @@ impl Connection {
     }
 }
 
-/// A pattern over bytes that must match at their front; a dot matches any byte.
+/// A pattern over bytes that must match at their front.
 fn front_pattern(pattern: &str) -> Result<Regex> {
-    RegexBuilder::new(&format!("^(?:{pattern})"))
+    pattern_of(&format!("^(?:{pattern})"))
+}
+
+/// A pattern over bytes; a dot matches any of them.
+fn pattern_of(pattern: &str) -> Result<Regex> {
+    RegexBuilder::new(pattern)
         .unicode(false)
         .dot_matches_new_line(true)
         .build()

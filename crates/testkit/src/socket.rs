@@ -16,6 +16,8 @@ const CLOSE_GRACE_MS: u64 = 20;
 #[derive(Debug)]
 pub struct SocketWire {
     server: SocketAddr,
+    /// Further ports of the server, by name.
+    others: Vec<(&'static str, SocketAddr)>,
     started: Instant,
     /// By [`ConnectionId`]; `None` once closed by us.
     streams: Vec<Option<TcpStream>>,
@@ -24,7 +26,14 @@ pub struct SocketWire {
 impl SocketWire {
     /// A wire to the server at this address. Nothing is connected yet.
     pub fn new(server: SocketAddr) -> SocketWire {
-        SocketWire { server, started: Instant::now(), streams: Vec::new() }
+        SocketWire { server, others: Vec::new(), started: Instant::now(), streams: Vec::new() }
+    }
+
+    /// The same with further ports.
+    #[must_use]
+    pub fn with_ports(mut self, others: &[(&'static str, SocketAddr)]) -> SocketWire {
+        self.others.extend_from_slice(others);
+        self
     }
 
     fn stream(&mut self, connection: ConnectionId) -> &mut TcpStream {
@@ -33,9 +42,11 @@ impl SocketWire {
 }
 
 impl Wire for SocketWire {
-    fn connect(&mut self) -> Result<ConnectionId> {
-        let stream = TcpStream::connect_timeout(&self.server, Duration::from_secs(5))
-            .with_context(|| format!("connecting to {}", self.server))?;
+    fn connect(&mut self, port: Option<&str>) -> Result<ConnectionId> {
+        let other = self.others.iter().find(|(name, _)| Some(*name) == port);
+        let address = other.map_or(self.server, |(_, address)| *address);
+        let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))
+            .with_context(|| format!("connecting to {address}"))?;
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(Duration::from_secs(10)))?;
         self.streams.push(Some(stream));

@@ -39,26 +39,40 @@ impl Outcome {
 ///
 /// The environment variable `LINESHAFT_CASE` narrows the choice to names that contain its value.
 pub fn play(corpus: &Corpus, address: SocketAddr, choose: impl Fn(&Case) -> bool) -> Outcome {
+    play_over(corpus, &|| SocketWire::new(address), choose)
+}
+
+/// The same over wires made so.
+pub fn play_over(
+    corpus: &Corpus,
+    wire: &(impl Fn() -> SocketWire + Sync),
+    choose: impl Fn(&Case) -> bool,
+) -> Outcome {
     let narrowed = std::env::var("LINESHAFT_CASE").unwrap_or_default();
     let chosen = corpus.cases.iter().filter(|case| choose(case) && case.name.contains(&narrowed));
     let (alone, together): (Vec<&Case>, Vec<&Case>) =
         chosen.partition(|case| case.has_tag("alone"));
-    let mut outcome = play_at_once(corpus, address, &together, CASES_AT_ONCE);
-    let others = play_at_once(corpus, address, &alone, 1);
+    let mut outcome = play_at_once(corpus, wire, &together, CASES_AT_ONCE);
+    let others = play_at_once(corpus, wire, &alone, 1);
     outcome.played += others.played;
     outcome.failures.extend(others.failures);
     outcome.failures.sort();
     outcome
 }
 
-fn play_at_once(corpus: &Corpus, address: SocketAddr, cases: &[&Case], at_once: usize) -> Outcome {
+fn play_at_once(
+    corpus: &Corpus,
+    wire: &(impl Fn() -> SocketWire + Sync),
+    cases: &[&Case],
+    at_once: usize,
+) -> Outcome {
     let next = AtomicUsize::new(0);
     let failures = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..at_once.min(cases.len()) {
             scope.spawn(|| {
                 while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if let Err(reason) = play_one(corpus, address, case) {
+                    if let Err(reason) = play_one(corpus, wire(), case) {
                         let mut failures = failures.lock().expect("no holder panics");
                         failures.push((case.name.clone(), reason));
                     }
@@ -70,8 +84,7 @@ fn play_at_once(corpus: &Corpus, address: SocketAddr, cases: &[&Case], at_once: 
     Outcome { played: cases.len(), failures }
 }
 
-fn play_one(corpus: &Corpus, address: SocketAddr, case: &Case) -> Result<(), String> {
-    let mut wire = SocketWire::new(address);
+fn play_one(corpus: &Corpus, mut wire: SocketWire, case: &Case) -> Result<(), String> {
     // Names of cases are unique, and a tube ends with its case: a name of its own is fresh.
     let tube = format!("case-{}", case.name);
     run_case(&mut wire, corpus, case, &tube).map_err(|error| format!("{error:#}"))

@@ -22,8 +22,8 @@ pub enum Received {
 
 /// A server as a client sees it.
 pub trait Wire {
-    /// Opens a connection.
-    fn connect(&mut self) -> Result<ConnectionId>;
+    /// Opens a connection to the port of this name; a server that has only one needs no name.
+    fn connect(&mut self, port: Option<&str>) -> Result<ConnectionId>;
 
     /// Sends all bytes. An error means that the server had ended the connection.
     fn send(&mut self, connection: ConnectionId, bytes: &[u8]) -> Result<()>;

@@ -14,7 +14,7 @@ fn play(file: &str) {
     let mut outcome = Outcome::default();
     for case in &corpus.cases {
         let listener = listener(MAX_JOB_SIZE_DEFAULT);
-        let connect = |world: &mut World| connect(&listener, world);
+        let connect = |world: &mut World, _: Option<&str>| connect(&listener, world);
         let mut wire = InProcess { world: World::memory(), connect };
         outcome.played += 1;
         if let Err(error) = run_case(&mut wire, &corpus, case, "case") {

@@ -14,7 +14,7 @@ fn play(file: &str) {
     let mut outcome = Outcome::default();
     for case in read_cases(file).expect("the corpus is readable") {
         let server = Server::new(options());
-        let connect = |world: &mut World| connect(&server, world);
+        let connect = |world: &mut World, _: Option<&str>| connect(&server, world);
         let mut wire = InProcess { world: World::memory(), connect };
         outcome.played += 1;
         if let Err(error) = run_case(&mut wire, &case, &surroundings) {

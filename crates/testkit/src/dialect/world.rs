@@ -245,13 +245,13 @@ impl Connection {
 pub struct InProcess<C> {
     /// The world.
     pub world: World,
-    /// Opens a connection of the dialect that the cases speak.
+    /// Opens a connection of the dialect that the cases speak at the port of this name.
     pub connect: C,
 }
 
-impl<C: FnMut(&mut World) -> usize> Wire for InProcess<C> {
-    fn connect(&mut self) -> Result<ConnectionId> {
-        Ok(ConnectionId((self.connect)(&mut self.world)))
+impl<C: FnMut(&mut World, Option<&str>) -> usize> Wire for InProcess<C> {
+    fn connect(&mut self, port: Option<&str>) -> Result<ConnectionId> {
+        Ok(ConnectionId((self.connect)(&mut self.world, port)))
     }
 
     fn send(&mut self, connection: ConnectionId, bytes: &[u8]) -> Result<()> {

@@ -70,7 +70,7 @@ impl Run<'_> {
         self.variables.set("now", (unix_ms / 1_000).to_string());
         let Some(name) = &step.conn else { return Ok(()) };
         if !self.connections.contains_key(name) {
-            let id = self.wire.connect()?;
+            let id = self.wire.connect(None)?;
             let fresh = Connection { id, unread: Vec::new(), ended: false };
             self.connections.insert(name.clone(), fresh);
         }

@@ -57,8 +57,8 @@ pub(crate) type Reply = String;
 impl Side {
     pub(crate) fn new(server: Server) -> Result<Side> {
         let mut wire = SocketWire::new(server.address());
-        let connections = (0..CONNECTIONS).map(|_| wire.connect()).collect::<Result<_>>()?;
-        let probe = wire.connect()?;
+        let connections = (0..CONNECTIONS).map(|_| wire.connect(None)).collect::<Result<_>>()?;
+        let probe = wire.connect(None)?;
         let unread = vec![Vec::new(); CONNECTIONS];
         let mut side = Side { wire, connections, unread, probe, ids: Vec::new(), _server: server };
         side.wait_until_connected()?;
@@ -105,7 +105,7 @@ impl Side {
         self.wire.close(self.connections[connection]);
         self.unread[connection].clear();
         self.wait_for_connections(CONNECTIONS as u64)?;
-        self.connections[connection] = self.wire.connect()?;
+        self.connections[connection] = self.wire.connect(None)?;
         self.wait_until_connected()
     }
 

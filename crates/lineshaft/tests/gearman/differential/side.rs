@@ -35,7 +35,7 @@ impl Side {
     pub(crate) fn new(server: Server) -> Result<Side> {
         let mut wire = SocketWire::new(server.address());
         let mut open = || -> Result<Connection> {
-            Ok(Connection { id: wire.connect()?, unread: Vec::new(), generation: 0 })
+            Ok(Connection { id: wire.connect(None)?, unread: Vec::new(), generation: 0 })
         };
         let connections = (0..CONNECTIONS).map(|_| open()).collect::<Result<_>>()?;
         let probe = open()?;
@@ -76,7 +76,7 @@ impl Side {
         self.wire.close(self.connections[connection].id);
         self.wait_until_unlisted(&gone)?;
         let generation = self.connections[connection].generation + 1;
-        let id = self.wire.connect()?;
+        let id = self.wire.connect(None)?;
         self.connections[connection] = Connection { id, unread: Vec::new(), generation };
         self.introduce(connection)
     }
