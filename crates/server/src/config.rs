@@ -4,6 +4,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use broker::policy::Rules;
+
 use crate::address::Address;
 use crate::protocol::Protocol;
 use crate::units::{format_duration, parse_duration};
@@ -27,6 +29,8 @@ pub struct Config {
     pub io_threads: usize,
     /// What the server says about itself.
     pub log: LogOutput,
+    /// What is asked of queues.
+    pub policies: Rules,
 }
 
 /// Where and how jobs are kept.
@@ -206,6 +210,7 @@ impl Default for Config {
             gearman: Gearman::default(),
             io_threads: default_io_threads(),
             log: LogOutput { format: LogFormat::Human, level: tracing::Level::INFO },
+            policies: Rules::default(),
         }
     }
 }

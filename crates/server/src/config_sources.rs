@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use broker::policy::parent_name;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::address::Address;
 use crate::config::Config;
+use crate::policies;
 use crate::protocol::Protocol;
 use crate::settings::{SETTINGS, Setting};
 
@@ -20,7 +22,7 @@ pub const FILE_VARIABLE: &str = "LINESHAFT_CONFIG";
 
 const VARIABLE_PREFIX: &str = "LINESHAFT_";
 /// Sections that the plan has and this version does not.
-const LATER_SECTIONS: [&str; 1] = ["policy"];
+const LATER_SECTIONS: [&str; 1] = ["cron"];
 
 /// Everything that a configuration is read from.
 #[derive(Clone, Debug, Default)]
@@ -169,9 +171,26 @@ impl Effective {
                 text.extend(["\n[", section, "]\n"]);
             }
             let line = format!("{name} = {}", (setting.show)(&self.config));
-            text.extend([format!("{line:<40} # {}\n", self.origin(setting.key))]);
+            text += &policies::line_with_origin(&line, &self.origin(setting.key).to_string());
         }
-        text
+        text + &policies::show(&self.config.policies, |line| self.place(line))
+    }
+
+    /// What is asked of the queue of this name, as keys of a policy, each line with the origin of its
+    /// value. A name with a `+` is that of a fan-out child.
+    pub fn show_policy(&self, name: &[u8]) -> String {
+        let all = self.config.policies.resolve_with_origins(name, parent_name(name));
+        let lines = all.into_iter().map(|(setting, line)| {
+            let origin = line.map_or_else(|| Origin::Default.to_string(), |line| self.place(line));
+            let value = policies::show_value(&setting);
+            policies::line_with_origin(&format!("{} = {value}", setting.key()), &origin)
+        });
+        lines.collect()
+    }
+
+    /// A line of the file, for people.
+    fn place(&self, line: u32) -> String {
+        self.file.as_ref().map_or_else(String::new, |file| format!("{}:{line}", file.display()))
     }
 }
 
@@ -277,6 +296,8 @@ impl Loading {
             let place = source.place(key.span().start);
             if LATER_SECTIONS.contains(&path.as_str()) {
                 self.refuse(place, format!("[{path}] is not there yet in this version"));
+            } else if path == policies::SECTION {
+                self.read_policies(source, value);
             } else if let Some(setting) = find(&path) {
                 self.read_value(source, setting, value);
             } else if let Some(inner) = value.get_ref().as_table()
@@ -289,6 +310,14 @@ impl Loading {
                 self.refuse(place, format!("unknown key `{path}`{hint}"));
             }
         }
+    }
+
+    fn read_policies(&mut self, source: &Source<'_>, value: &Spanned<DeValue<'_>>) {
+        let mut refuse = |line, message| {
+            let place = format!("{}:{line}", source.file.display());
+            self.mistakes.push(Mistake { place, message });
+        };
+        self.effective.config.policies = policies::read(source.text, value, &mut refuse);
     }
 
     fn read_value(&mut self, source: &Source<'_>, setting: &Setting, value: &Spanned<DeValue<'_>>) {
@@ -323,7 +352,7 @@ impl Source<'_> {
 }
 
 /// Numbers may be written without quotes; the setting itself reads the digits.
-fn scalar(value: &DeValue<'_>) -> Option<String> {
+pub(crate) fn scalar(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.to_string()),
         DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str().replace('_', "")),
@@ -336,7 +365,7 @@ fn scalar(value: &DeValue<'_>) -> Option<String> {
     }
 }
 
-fn line_of(text: &str, offset: usize) -> usize {
+pub(crate) fn line_of(text: &str, offset: usize) -> usize {
     1 + text.bytes().take(offset).filter(|&byte| byte == b'\n').count()
 }
 
@@ -369,7 +398,7 @@ fn suggest_key(path: &str) -> Option<String> {
 }
 
 /// The known name that is closest, if it is close.
-fn suggestion(name: &str, known: impl Iterator<Item = String>) -> Option<String> {
+pub(crate) fn suggestion(name: &str, known: impl Iterator<Item = String>) -> Option<String> {
     known
         .map(|known| (strsim::damerau_levenshtein(name, &known), known))
         .filter(|(distance, known)| *distance <= 1 + known.len() / 4)
@@ -379,4 +408,4 @@ fn suggestion(name: &str, known: impl Iterator<Item = String>) -> Option<String>
 
 #[cfg(test)]
 #[path = "config_sources_tests.rs"]
-mod tests;
+pub(crate) mod tests;

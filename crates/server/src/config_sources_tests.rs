@@ -5,10 +5,14 @@ use super::*;
 use crate::address::Address;
 use crate::config::{Durability, Gearman, LogFormat};
 
-struct Folder(tempfile::TempDir);
+pub(crate) struct Folder(tempfile::TempDir);
 
 impl Folder {
-    fn with(text: &str) -> (Folder, Sources) {
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub(crate) fn with(text: &str) -> (Folder, Sources) {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("lineshaft.toml");
         std::fs::write(&file, text).unwrap();
@@ -16,7 +20,8 @@ impl Folder {
     }
 }
 
-fn messages(text: &str) -> Vec<String> {
+/// All mistakes of a file, with its name and without its folder.
+pub(crate) fn messages(text: &str) -> Vec<String> {
     let (folder, sources) = Folder::with(text);
     let folder = format!("{}/", folder.0.path().display());
     let Mistakes(mistakes) = sources.load().unwrap_err();
@@ -147,7 +152,7 @@ fn wrong_values_are_named_by_line_and_key() {
     assert_eq!(
         messages("[listen]\nbeanstalk = [\"127.0.0.1\"]"),
         [
-            "lineshaft.toml:2: listen.beanstalk: `127.0.0.1` is not an address; write HOST:PORT, unix:PATH or off"
+            "lineshaft.toml:2: listen.beanstalk: `127.0.0.1` is not an address; write HOST:PORT, tls:HOST:PORT, unix:PATH or off"
         ]
     );
 }
@@ -169,10 +174,10 @@ fn wrong_values_of_gearman_are_named() {
 }
 
 #[test]
-fn a_policy_is_refused_as_not_there_yet() {
+fn a_section_of_the_plan_is_refused_as_not_there_yet() {
     assert_eq!(
-        messages("[[policy]]\nqueues = \"*\"\n"),
-        ["lineshaft.toml:1: [policy] is not there yet in this version"]
+        messages("[[cron]]\nqueue = \"a\"\n"),
+        ["lineshaft.toml:1: [cron] is not there yet in this version"]
     );
 }
 

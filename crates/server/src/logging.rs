@@ -36,6 +36,7 @@ pub enum Output {
 }
 
 /// The installed output, to change its level or its file.
+#[derive(Clone)]
 pub struct Logging {
     level: reload::Handle<LevelFilter, Registry>,
     file: Option<Arc<LogFile>>,

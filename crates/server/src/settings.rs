@@ -353,7 +353,7 @@ fn parse_level(text: &str) -> Result<tracing::Level, String> {
     }
 }
 
-fn quote(text: &str) -> String {
+pub(crate) fn quote(text: &str) -> String {
     // A TOML string allows the same escapes as JSON.
     serde_json::Value::from(text).to_string()
 }

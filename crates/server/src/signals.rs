@@ -9,22 +9,17 @@ use tokio::task::AbortHandle;
 
 use broker::Broker;
 
-use crate::config::Config;
-use crate::config_sources::Mistakes;
 use crate::io_thread::Shared;
 use crate::logging::Logging;
 use crate::mailbox::Port;
-use crate::settings::{SETTINGS, Setting};
+use crate::reload::Reloader;
 use crate::systemd;
-use crate::tls::{Certificates, TlsError};
-
-/// Reads the configuration anew.
-pub type Reload = Box<dyn Fn() -> Result<Config, Mistakes> + Send>;
 
 /// What SIGHUP does.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Hangup {
     /// Takes over what has changed in the configuration.
-    Reload(Reload),
+    Reload,
     /// Stops, like SIGTERM.
     Stop,
     /// Opens the file of the server's own log anew, after it was moved away.
@@ -46,25 +41,13 @@ const HEALTH_PERIOD: Duration = Duration::from_secs(1);
 /// How often a server that stops when all is done looks whether it is.
 const LOOK_PERIOD: Duration = Duration::from_millis(100);
 
-impl std::fmt::Debug for Hangup {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(match self {
-            Hangup::Reload(_) => "Reload",
-            Hangup::Stop => "Stop",
-            Hangup::ReopenLog => "ReopenLog",
-        })
-    }
-}
-
 /// Watches for signals while the server runs.
 pub(crate) struct Control {
     pub(crate) shared: Shared,
-    pub(crate) config: Config,
+    pub(crate) reloader: Arc<Reloader>,
     pub(crate) hangup: Hangup,
     pub(crate) drain: Drain,
     pub(crate) logging: Option<Logging>,
-    /// Of the listeners with TLS, if there are any.
-    pub(crate) certificates: Option<Arc<Certificates>>,
     pub(crate) acceptors: Vec<AbortHandle>,
     pub(crate) ports: Vec<Arc<Port>>,
     /// The server was started in a terminal.
@@ -162,64 +145,25 @@ impl Control {
     }
 
     fn hang_up(&mut self) {
-        match &self.hangup {
+        match self.hangup {
             Hangup::Stop => self.stop("SIGHUP"),
             Hangup::ReopenLog => {
                 if let Some(logging) = &self.logging {
                     logging.reopen();
                 }
-                if let Err(error) = self.reload_certificates(&self.config) {
+                if let Err(error) = self.reloader.reload_certificates() {
                     tracing::error!("the certificates stay as they were: {error}");
                 }
             }
             // The signal's first meaning: whoever started us there is gone.
-            Hangup::Reload(_) if self.has_terminal && !is_in_terminal() => self.stop("SIGHUP"),
-            Hangup::Reload(reload) => match reload() {
-                Ok(config) => self.take_over(config),
-                Err(mistakes) => {
-                    tracing::error!("configuration not reloaded, nothing was changed: {mistakes}");
+            Hangup::Reload if self.has_terminal && !is_in_terminal() => self.stop("SIGHUP"),
+            Hangup::Reload => {
+                if self.reloader.reload() {
+                    let mut turn = self.shared.broker.turn(self.shared.clock.now());
+                    self.reloader.set_policies(&mut turn);
                 }
-            },
+            }
         }
-    }
-
-    /// The files may be others although their names are the same.
-    fn reload_certificates(&self, config: &Config) -> Result<(), TlsError> {
-        match &self.certificates {
-            Some(certificates) => certificates.reload(&config.tls),
-            None => Ok(()),
-        }
-    }
-
-    /// All or nothing: half a new configuration is what nobody has written.
-    fn take_over(&mut self, config: Config) {
-        let changed = |setting: &&Setting| (setting.show)(&config) != (setting.show)(&self.config);
-        let fixed: Vec<&str> = SETTINGS
-            .iter()
-            .filter(changed)
-            .filter(|setting| !setting.live)
-            .map(|setting| setting.key)
-            .collect();
-        if !fixed.is_empty() {
-            let keys = fixed.join(", ");
-            tracing::error!(
-                "configuration not reloaded, nothing was changed: a restart is needed for {keys}"
-            );
-            return;
-        }
-        if let Err(error) = self.reload_certificates(&config) {
-            tracing::error!("configuration not reloaded, nothing was changed: {error}");
-            return;
-        }
-        for setting in SETTINGS.iter().filter(changed) {
-            tracing::info!("{} is now {}", setting.key, (setting.show)(&config));
-        }
-        self.shared.limits.set(&config.limits);
-        if let Some(logging) = &self.logging {
-            logging.set_level(config.log.level);
-        }
-        self.config = config;
-        tracing::info!("configuration reloaded");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use broker::{Broker, Millis, Options, Turn};
@@ -14,7 +14,8 @@ use tokio::task::coop::unconstrained;
 use crate::accept::Acceptor;
 use crate::address::Address;
 use crate::clock::Clock;
-use crate::config::{Config, Data, Durability, Gearman};
+use crate::config::{Config, Data, Durability};
+use crate::config_sources::Sources;
 use crate::error::ServeError;
 use crate::io_thread::{Ended, IoThread, Shared};
 use crate::limits::{LiveLimits, raise_descriptors};
@@ -24,6 +25,7 @@ use crate::logging::Logging;
 use crate::mailbox::Port;
 use crate::process;
 use crate::protocol::Protocol;
+use crate::reload::Reloader;
 use crate::signals::{Control, Drain, Hangup, Signals, is_in_terminal};
 use crate::systemd;
 use crate::tls::Certificates;
@@ -38,6 +40,8 @@ pub struct Setup {
     pub listeners: Vec<Bound>,
     /// The installed output of the server's log, if it can be changed.
     pub logging: Option<Logging>,
+    /// Where a changed configuration is read from; `None`: it cannot change.
+    pub sources: Option<Sources>,
     /// What SIGHUP does.
     pub hangup: Hangup,
     /// What SIGUSR1 does.
@@ -111,14 +115,21 @@ impl Listening {
 
 /// Opens the log and serves until a signal ends it. `announce` is called when clients are served.
 pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), ServeError> {
-    let Setup { config, mut listeners, logging, hangup, drain } = setup;
+    let Setup { config, mut listeners, logging, sources, hangup, drain } = setup;
     let has_tls = listeners.iter().any(|bound| bound.address.is_tls());
     let certificates =
         if has_tls { Some(Arc::new(Certificates::load(&config.tls)?)) } else { None };
     let descriptors = raise_descriptors();
     let (broker, clock, recovery) = open_broker(&config.data)?;
-    prepare_engine(&config.gearman, &mut broker.turn(clock.now()));
+    prepare_engine(&config, &mut broker.turn(clock.now()));
     let limits = Arc::new(LiveLimits::new(&config.limits, descriptors));
+    let reloader = Arc::new(Reloader {
+        sources,
+        limits: limits.clone(),
+        logging: logging.clone(),
+        certificates: certificates.clone(),
+        config: Mutex::new(config.clone()),
+    });
     let shared = Shared { broker: broker.clone(), clock, limits: limits.clone() };
     let runtime = runtime()?;
     let _inside = runtime.enter();
@@ -156,11 +167,10 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     systemd::ready();
     let control = Control {
         shared,
-        config,
+        reloader,
         hangup,
         drain,
         logging,
-        certificates,
         acceptors,
         ports: ports.clone(),
         has_terminal: is_in_terminal(),
@@ -245,9 +255,10 @@ fn open_broker(data: &Data) -> Result<(Broker, Clock, Option<RecoveryReport>), S
     Ok((broker, clock, Some(report)))
 }
 
-fn prepare_engine(gearman: &Gearman, turn: &mut Turn<'_>) {
-    turn.set_wake_max(gearman.worker_wakeup);
-    turn.set_attempts_max(gearman.job_retries.into());
+fn prepare_engine(config: &Config, turn: &mut Turn<'_>) {
+    turn.set_wake_max(config.gearman.worker_wakeup);
+    turn.set_attempts_max(config.gearman.job_retries.into());
+    turn.set_policies(config.policies.clone());
 }
 
 fn runtime() -> Result<Runtime, ServeError> {

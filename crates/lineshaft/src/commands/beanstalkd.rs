@@ -89,7 +89,7 @@ fn serve(options: &Options) -> Result<(), Failure> {
         None => None,
     };
     let (hangup, drain) = (Hangup::Stop, Drain::RefuseJobs);
-    let setup = Setup { config, listeners, logging, hangup, drain };
+    let setup = Setup { config, listeners, logging, sources: None, hangup, drain };
     server::run(setup, announce)
         .map_err(|error| Failure { code: exit_code(&error), message: error.to_string() })
 }

@@ -120,8 +120,8 @@ fn serve(options: &Options) -> Result<(), Failure> {
     // Not before: a start that fails because another server runs must not take away that one's file,
     // as the original's does.
     let _pid_file = PidFile::write(options.pid_file.as_deref())?;
-    let setup =
-        Setup { config, listeners, logging, hangup: Hangup::ReopenLog, drain: Drain::StopWhenDone };
+    let (hangup, drain) = (Hangup::ReopenLog, Drain::StopWhenDone);
+    let setup = Setup { config, listeners, logging, sources: None, hangup, drain };
     server::run(setup, |started| announce(options, started)).map_err(Failure::from)
 }
 

@@ -28,10 +28,8 @@ fn serve(arguments: ServeArguments) -> Result<(), ServeError> {
     end_with_the_first_panic();
     let inherited = server::inherited(Protocol::Beanstalk)?;
     let listeners = server::bind_configured(&config, inherited)?;
-    let reload = move || Ok(sources.load()?.config);
-    let hangup = Hangup::Reload(Box::new(reload));
-    let drain = Drain::RefuseJobs;
-    server::run(Setup { config, listeners, logging, hangup, drain }, announce)
+    let (sources, hangup, drain) = (Some(sources), Hangup::Reload, Drain::RefuseJobs);
+    server::run(Setup { config, listeners, logging, sources, hangup, drain }, announce)
 }
 
 /// A thread that panics was at work on something that is now half done; a server that went on
