@@ -66,3 +66,91 @@ fn mark<B>(answer: &mut Response<B>) {
     headers.insert(CONTENT_SECURITY_POLICY, policy);
     headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
 }
+
+#[cfg(test)]
+mod tests {
+    use hyper::StatusCode;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+    use tokio::runtime::Builder;
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+    use crate::answer::{TEXT, answer};
+
+    /// Always gives the same answer.
+    struct Echo(usize);
+
+    impl Site for Echo {
+        fn answer(&self, _asked: &Asked) -> Answer {
+            answer(StatusCode::OK, TEXT, "x".repeat(self.0))
+        }
+    }
+
+    /// Runs a client against a connection, in time that passes when nobody has anything to do. How long the
+    /// connection lasted.
+    fn run<F: Future<Output = ()>>(
+        bytes: usize,
+        client: impl FnOnce(DuplexStream) -> F,
+    ) -> Duration {
+        let runtime =
+            Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let (near, far) = duplex(1024);
+            let began = Instant::now();
+            let served = async {
+                serve(near, Arc::new(Echo(bytes))).await;
+                began.elapsed()
+            };
+            tokio::join!(served, client(far)).0
+        })
+    }
+
+    #[test]
+    fn who_says_nothing_or_says_it_slowly_is_cut_off() {
+        let silent = run(1, |mut peer| async move {
+            assert_eq!(peer.read(&mut [0]).await.unwrap_or(0), 0);
+        });
+        assert!(silent <= HEAD_TIME_MAX + Duration::from_secs(1), "{silent:?}");
+        let slow = run(1, |mut peer| async move {
+            for byte in b"GET / HTTP/1.1\r\nHost: somebody-who-has-time\r\n\r\n" {
+                if peer.write_all(&[*byte]).await.is_err() {
+                    return;
+                }
+                sleep(Duration::from_secs(1)).await;
+            }
+            panic!("nobody minded");
+        });
+        assert!(slow <= HEAD_TIME_MAX + Duration::from_secs(1), "{slow:?}");
+    }
+
+    #[test]
+    fn who_keeps_a_connection_without_need_is_cut_off() {
+        let idle = run(1, |mut peer| async move {
+            peer.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+            let mut answer = Vec::new();
+            peer.read_to_end(&mut answer).await.unwrap();
+            assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n"));
+        });
+        assert!(idle <= HEAD_TIME_MAX + Duration::from_secs(1), "{idle:?}");
+    }
+
+    #[test]
+    fn who_takes_nothing_of_an_answer_or_takes_it_slowly_is_cut_off() {
+        let ask = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+        let stalled = run(1 << 20, |mut peer| async move {
+            peer.write_all(ask).await.unwrap();
+            sleep(Duration::from_hours(1)).await;
+        });
+        assert!(stalled <= STALL_TIME_MAX + Duration::from_secs(1), "{stalled:?}");
+        let slow = run(1 << 20, |mut peer| async move {
+            peer.write_all(ask).await.unwrap();
+            let mut taken = 0;
+            while let Ok(1..) = peer.read(&mut [0; 100]).await {
+                taken += 1;
+                sleep(Duration::from_secs(1)).await;
+            }
+            assert!(taken > 200, "as long as it goes on it is borne for some time: {taken}");
+        });
+        assert!(slow <= AGE_MAX + STALL_TIME_MAX + Duration::from_secs(1), "{slow:?}");
+    }
+}

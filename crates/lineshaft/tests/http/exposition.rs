@@ -1,0 +1,103 @@
+//! A strict reader of Prometheus' text format: what it accepts, every scraper does.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// All samples of a page, by name and labels as they stand there, and the kinds of the metrics.
+#[derive(Debug, Default)]
+pub(crate) struct Page {
+    samples: BTreeMap<String, f64>,
+    kinds: BTreeMap<String, String>,
+}
+
+impl Page {
+    /// Reads a page; panics at what is wrong.
+    pub(crate) fn read(text: &str) -> Page {
+        assert!(text.ends_with('\n'), "the last line is not whole");
+        let mut page = Page::default();
+        let mut helped = BTreeSet::new();
+        let mut current = "";
+        for line in text.lines() {
+            if let Some(help) = line.strip_prefix("# HELP ") {
+                let (name, what) = help.split_once(' ').unwrap();
+                assert!(is_name(name) && !what.is_empty(), "{line}");
+                assert!(helped.insert(name.to_owned()), "a second time: {line}");
+                current = name;
+            } else if let Some(kind) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = kind.split_once(' ').unwrap();
+                assert_eq!(name, current, "{line}");
+                assert!(["counter", "gauge"].contains(&kind), "{line}");
+                assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
+                assert!(page.kinds.insert(name.to_owned(), kind.to_owned()).is_none(), "{line}");
+            } else {
+                let (series, value) = line.rsplit_once(' ').unwrap();
+                let (name, labels) =
+                    series.find('{').map_or((series, ""), |at| series.split_at(at));
+                assert_eq!(name, current, "a sample among another metric's: {line}");
+                assert!(page.kinds.contains_key(name), "{line}");
+                check_labels(labels);
+                let value: f64 = value.parse().unwrap();
+                assert!(value.is_finite() && value >= 0.0, "{line}");
+                assert!(page.samples.insert(series.to_owned(), value).is_none(), "twice: {line}");
+            }
+        }
+        for name in page.kinds.keys() {
+            assert!(helped.contains(name), "{name} is not explained");
+        }
+        page
+    }
+
+    /// The value of a series, written as it stands on the page.
+    pub(crate) fn value(&self, series: &str) -> f64 {
+        *self.samples.get(series).unwrap_or_else(|| panic!("no {series} in {:#?}", self.samples))
+    }
+
+    pub(crate) fn get(&self, series: &str) -> Option<f64> {
+        self.samples.get(series).copied()
+    }
+
+    /// The sum over all series of a metric that have this text in their labels.
+    pub(crate) fn sum(&self, name: &str, label: &str) -> f64 {
+        let of_metric = self.samples.iter().filter(|(series, _)| {
+            series.starts_with(&format!("{name}{{")) && series.contains(label)
+        });
+        of_metric.map(|(_, value)| value).sum()
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.kinds.keys().map(String::as_str)
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        && text.bytes().next().is_some_and(|byte| !byte.is_ascii_digit())
+}
+
+/// `{name="value",…}` or nothing.
+fn check_labels(labels: &str) {
+    if labels.is_empty() {
+        return;
+    }
+    let mut rest = labels.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap();
+    let mut names = BTreeSet::new();
+    while !rest.is_empty() {
+        let (name, value) = rest.split_once("=\"").unwrap();
+        assert!(is_name(name) && names.insert(name), "{labels}");
+        let mut letters = value.char_indices();
+        let end = loop {
+            match letters.next().expect("the end of a value") {
+                (_, '\\') => {
+                    let escaped = letters.next().expect("an escaped letter").1;
+                    assert!(['\\', '"', 'n'].contains(&escaped), "{labels}");
+                }
+                (at, '"') => break at,
+                _ => {}
+            }
+        };
+        rest = &value[end + 1..];
+        rest = rest.strip_prefix(',').unwrap_or_else(|| {
+            assert!(rest.is_empty(), "{labels}");
+            rest
+        });
+    }
+}

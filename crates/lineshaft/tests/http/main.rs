@@ -1,0 +1,48 @@
+//! What `lineshaft serve` answers over HTTP: health, metrics, and how it bears its clients.
+
+#![expect(clippy::unwrap_used, reason = "a test may end there")]
+
+mod clients;
+mod exposition;
+mod health;
+mod metrics;
+#[path = "../serve/packet.rs"]
+#[allow(dead_code, reason = "shared with the tests of the server")]
+mod packet;
+mod request;
+#[path = "../serve/running.rs"]
+#[allow(dead_code, reason = "shared with the tests of the server")]
+mod running;
+
+use std::path::Path;
+
+use request::{Answer, get};
+use running::{Running, command};
+
+/// A server with its addresses.
+struct Site {
+    server: Running,
+    beanstalk: String,
+    http: String,
+}
+
+impl Site {
+    /// Serves beanstalk and HTTP on free ports, with further arguments.
+    fn start(folder: &Path, arguments: &[&str]) -> Site {
+        Site::start_with(folder, arguments, &[])
+    }
+
+    /// The same with settings in the environment.
+    fn start_with(folder: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Site {
+        let usual = ["serve", "--beanstalk", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+        let mut starting = command(folder, &[&usual, arguments].concat());
+        starting.envs(environment.iter().copied());
+        let mut server = Running::spawn(starting);
+        let (beanstalk, http) = (server.address(), server.address_of("http"));
+        Site { server, beanstalk, http }
+    }
+
+    fn get(&self, path: &str) -> Answer {
+        get(&self.http, path)
+    }
+}
