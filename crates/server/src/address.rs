@@ -26,7 +26,7 @@ pub enum Address {
 #[derive(Debug, Eq, PartialEq, thiserror::Error)]
 pub enum AddressError {
     /// Neither form.
-    #[error("`{0}` is not an address; write HOST:PORT, tls:HOST:PORT, unix:PATH or off")]
+    #[error("`{0}` is not an address; write HOST:PORT, unix:PATH or off")]
     Form(String),
     /// Not a number of 0 to 65535.
     #[error("`{0}` is not a port; a port is a number from 0 to 65535")]

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::address::Address;
-use crate::config::{Durability, Gearman, LogFormat};
+use crate::config::{ClientAuth, Durability, Gearman, LogFormat};
 
 pub(crate) struct Folder(tempfile::TempDir);
 
@@ -153,6 +153,36 @@ fn wrong_values_are_named_by_line_and_key() {
         messages("[listen]\nbeanstalk = [\"127.0.0.1\"]"),
         [
             "lineshaft.toml:2: listen.beanstalk: `127.0.0.1` is not an address; write HOST:PORT, tls:HOST:PORT, unix:PATH or off"
+        ]
+    );
+}
+
+#[test]
+fn an_address_with_tls_needs_a_certificate_and_its_key() {
+    let listeners =
+        "[listen]\nbeanstalk = [\"a:1\", \"tls:b:2\"]\ngearman = \"tls:unix:/s\"\n[tls]\n";
+    let both = "an address with `tls:` needs tls.certificate and tls.key, too";
+    assert_eq!(
+        messages(listeners),
+        [
+            format!("lineshaft.toml:2: listen.beanstalk: {both}"),
+            format!("lineshaft.toml:3: listen.gearman: {both}"),
+        ]
+    );
+    let one = messages(&format!("{listeners}certificate = \"c\"\n"));
+    assert!(one[0].ends_with("needs tls.key, too"), "{one:?}");
+    let complete = format!("{listeners}certificate = \"c\"\nkey = \"k\"\n");
+    let (_folder, sources) = Folder::with(&complete);
+    let config = sources.load().unwrap().config;
+    let tls = Address::Tcp { host: "b".to_owned(), port: 2 }.with_tls();
+    assert_eq!(config.listen.beanstalk[1], tls);
+    assert_eq!(config.tls.key, Some(PathBuf::from("k")));
+    assert_eq!(config.tls.client_auth, ClientAuth::Required);
+    assert_eq!(
+        messages("[tls]\nclient_auth = \"maybe\"\nclient_ca = \"\"\n"),
+        [
+            "lineshaft.toml:2: tls.client_auth: `maybe` is not `none`, `optional` or `required`",
+            "lineshaft.toml:3: tls.client_ca: the file has no name; write its path, or `off`",
         ]
     );
 }

@@ -35,6 +35,8 @@ mod systemd;
 mod table;
 mod tls;
 mod tls_stream;
+#[cfg(test)]
+mod tls_tests;
 mod units;
 mod web;
 

@@ -16,40 +16,45 @@ use tokio::task::coop::unconstrained;
 use crate::accept::Acceptor;
 use crate::address::Address;
 use crate::clock::Clock;
-use crate::config::{Config, Limits};
+use crate::config::{Config, Limits, Tls};
 use crate::io_thread::{Ended, IoThread, Shared};
 use crate::limits::LiveLimits;
 use crate::listen::{SocketOptions, bind};
 use crate::mailbox::Port;
 use crate::protocol::Protocol;
+use crate::tls::Certificates;
 
 /// How long anything here may take.
-const LIMIT: Duration = Duration::from_secs(20);
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
 /// Threads that serve, until dropped.
-struct Serving {
-    address: Address,
-    broker: Broker,
+pub(crate) struct Serving {
+    pub(crate) address: Address,
+    pub(crate) broker: Broker,
+    /// Of a plan with TLS.
+    pub(crate) certificates: Option<Arc<Certificates>>,
     ports: Vec<Arc<Port>>,
     threads: Vec<JoinHandle<Ended>>,
     _folder: tempfile::TempDir,
 }
 
-struct Plan {
-    limits: Limits,
-    threads: usize,
-    disk: Option<Arc<dyn Disk>>,
-    is_unix: bool,
+pub(crate) struct Plan {
+    pub(crate) limits: Limits,
+    pub(crate) threads: usize,
+    pub(crate) disk: Option<Arc<dyn Disk>>,
+    pub(crate) is_unix: bool,
+    pub(crate) tls: Option<Tls>,
 }
 
 impl Default for Plan {
     fn default() -> Plan {
-        Plan { limits: Config::default().limits, threads: 1, disk: None, is_unix: false }
+        let limits = Config::default().limits;
+        Plan { limits, threads: 1, disk: None, is_unix: false, tls: None }
     }
 }
 
 impl Plan {
-    fn serve(self) -> Serving {
+    pub(crate) fn serve(self) -> Serving {
         let folder = tempfile::tempdir().unwrap();
         let clock = Clock::start(Millis(0));
         let broker = match self.disk {
@@ -74,7 +79,8 @@ impl Plan {
         let address = bound.address.clone();
         let config = Config { limits: self.limits, ..Config::default() };
         let open = Protocol::Beanstalk.open(&config, clock.now()).unwrap();
-        let mut listening = Some((bound, open));
+        let certificates = self.tls.map(|tls| Arc::new(Certificates::load(&tls).unwrap()));
+        let mut listening = Some((bound, open, certificates.clone()));
         let threads = ports.iter().map(|port| {
             let thread = IoThread::new(shared.clone(), port.clone());
             let listening = listening.take();
@@ -82,15 +88,15 @@ impl Plan {
             std::thread::spawn(move || {
                 let runtime = Builder::new_current_thread().enable_all().build().unwrap();
                 let _inside = runtime.enter();
-                if let Some((bound, open)) = listening {
-                    let acceptor = Acceptor::new(bound, open, None, limits, ports).unwrap();
+                if let Some((bound, open, certificates)) = listening {
+                    let acceptor = Acceptor::new(bound, open, certificates, limits, ports).unwrap();
                     runtime.spawn(acceptor.run());
                 }
                 runtime.block_on(unconstrained(thread.run()))
             })
         });
         let threads = threads.collect();
-        Serving { address, broker, ports, threads, _folder: folder }
+        Serving { address, broker, certificates, ports, threads, _folder: folder }
     }
 }
 
@@ -104,7 +110,7 @@ impl Serving {
     }
 
     /// Ends the threads, and says why they ended.
-    fn stop(&mut self) -> Vec<Ended> {
+    pub(crate) fn stop(&mut self) -> Vec<Ended> {
         for port in &self.ports {
             port.stop();
         }
@@ -153,21 +159,21 @@ impl Client {
     }
 }
 
-fn put(body: &[u8]) -> Vec<u8> {
+pub(crate) fn put(body: &[u8]) -> Vec<u8> {
     let mut command = format!("put 0 0 60 {}\r\n", body.len()).into_bytes();
     command.extend(body);
     command.extend(b"\r\n");
     command
 }
 
-fn limits(change: impl FnOnce(&mut Limits)) -> Plan {
+pub(crate) fn limits(change: impl FnOnce(&mut Limits)) -> Plan {
     let mut plan = Plan::default();
     change(&mut plan.limits);
     plan
 }
 
 /// Looks again and again until it is so.
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let started = Instant::now();
     while !is_so() {
         assert!(started.elapsed() < LIMIT, "{what}");

@@ -4,12 +4,14 @@
 //! - [`process`], [`port`], [`tools`]: servers under test, and what a machine may lack.
 //! - [`dialect`]: dialects in this process, on simulated time, without a server.
 //! - [`gearman`]: the same for Gearman, whose cases speak of packets.
+//! - [`certificates`], [`tls`]: TLS for clients, and for cases.
 //! - [`client`], [`rng`]: a beanstalk client and seeded random numbers.
 //!
 //! Nothing here is part of the product; only tests depend on it.
 
 pub mod block;
 pub mod case;
+pub mod certificates;
 pub mod client;
 pub mod dialect;
 pub mod gearman;
@@ -20,5 +22,6 @@ pub mod runner;
 pub mod socket;
 pub mod suite;
 pub mod text;
+pub mod tls;
 pub mod tools;
 pub mod wire;

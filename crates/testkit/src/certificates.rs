@@ -1,0 +1,52 @@
+//! Certificates for tests, made when they are needed and written as PEM files.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+
+/// An authority that signs certificates, with a file of its own certificate.
+#[derive(Debug)]
+pub struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    folder: PathBuf,
+    /// Its certificate.
+    pub file: PathBuf,
+}
+
+/// The files of a certificate and of its private key.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// The certificate.
+    pub certificate: PathBuf,
+    /// The private key.
+    pub key: PathBuf,
+}
+
+impl Authority {
+    /// Makes an authority; its files are `NAME.pem` and those of the certificates that it signs.
+    pub fn new(folder: &Path, name: &str) -> Result<Authority> {
+        let key = KeyPair::generate()?;
+        let mut parameters = CertificateParams::default();
+        parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        parameters.distinguished_name.push(DnType::CommonName, name);
+        let file = folder.join(format!("{name}.pem"));
+        std::fs::write(&file, parameters.self_signed(&key)?.pem())?;
+        let issuer = Issuer::new(parameters, key);
+        Ok(Authority { issuer, folder: folder.to_owned(), file })
+    }
+
+    /// Signs a certificate for `localhost` and 127.0.0.1 under this name; an older one of the name is
+    /// replaced.
+    pub fn issue(&self, name: &str) -> Result<Identity> {
+        let key = KeyPair::generate()?;
+        let hosts = ["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let mut parameters = CertificateParams::new(hosts)?;
+        parameters.distinguished_name.push(DnType::CommonName, name);
+        let certificate = self.folder.join(format!("{name}.pem"));
+        let key_file = self.folder.join(format!("{name}.key"));
+        std::fs::write(&certificate, parameters.signed_by(&key, &self.issuer)?.pem())?;
+        std::fs::write(&key_file, key.serialize_pem())?;
+        Ok(Identity { certificate, key: key_file })
+    }
+}

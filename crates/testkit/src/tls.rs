@@ -1,0 +1,166 @@
+//! TLS connections of tests: a client, and a proxy that lets a client without TLS speak to a server with
+//! it.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{
+    ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion,
+};
+
+use crate::certificates::Identity;
+
+/// How long a peer of the proxy may take to close.
+const LINGER: Duration = Duration::from_secs(2);
+/// The proxy takes no more while this waits to be passed on.
+const PASSED_BYTES_MAX: usize = 64 << 10;
+
+/// A connection with TLS that reads and writes like a socket.
+pub type Stream = StreamOwned<ClientConnection, TcpStream>;
+
+/// What a client trusts, and who it is.
+#[derive(Clone, Debug)]
+pub struct Client(Arc<ClientConfig>);
+
+impl Client {
+    /// A client that trusts this authority's certificates, and shows its own if it has one.
+    pub fn new(authority: &Path, identity: Option<&Identity>) -> Result<Client> {
+        Client::of_versions(authority, identity, rustls::ALL_VERSIONS)
+    }
+
+    /// The same with some versions of TLS only.
+    pub fn of_versions(
+        authority: &Path,
+        identity: Option<&Identity>,
+        versions: &[&'static SupportedProtocolVersion],
+    ) -> Result<Client> {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(authority)?)?;
+        let provider = Arc::new(ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(versions)?
+            .with_root_certificates(roots);
+        let config = match identity {
+            None => builder.with_no_client_auth(),
+            Some(Identity { certificate, key }) => {
+                let chain = vec![CertificateDer::from_pem_file(certificate)?];
+                builder.with_client_auth_cert(chain, PrivateKeyDer::from_pem_file(key)?)?
+            }
+        };
+        Ok(Client(Arc::new(config)))
+    }
+
+    /// The state of a connection that has not begun.
+    pub fn connection(&self) -> Result<ClientConnection> {
+        let name = ServerName::try_from("localhost").context("a name")?;
+        Ok(ClientConnection::new(self.0.clone(), name)?)
+    }
+
+    /// Connects. The handshake is made with the first bytes.
+    pub fn connect(&self, address: SocketAddr) -> Result<Stream> {
+        Ok(StreamOwned::new(self.connection()?, TcpStream::connect(address)?))
+    }
+}
+
+/// Listens for clients without TLS and passes everything on to a server with TLS, ends included. Its
+/// threads end with the process.
+#[derive(Debug)]
+pub struct Proxy {
+    /// Where it listens.
+    pub address: SocketAddr,
+}
+
+impl Proxy {
+    /// Starts it.
+    pub fn start(client: Client, server: SocketAddr) -> Result<Proxy> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let address = listener.local_addr()?;
+        thread::spawn(move || {
+            for plain in listener.incoming().map_while(Result::ok) {
+                let client = client.clone();
+                // A connection that breaks is what the test sees as well.
+                thread::spawn(move || drop(relay(plain, &client, server)));
+            }
+        });
+        Ok(Proxy { address })
+    }
+}
+
+fn relay(mut plain: TcpStream, client: &Client, server: SocketAddr) -> Result<()> {
+    let Stream { conn: mut tls, sock: mut secure } = client.connect(server)?;
+    tls.set_buffer_limit(None);
+    for socket in [&plain, &secure] {
+        socket.set_nodelay(true)?;
+        socket.set_nonblocking(true)?;
+    }
+    let mut buffer = [0; 16 << 10];
+    let mut back = Vec::new();
+    let (mut plain_ended, mut secure_ended) = (false, false);
+    while !secure_ended || !back.is_empty() {
+        wait(
+            &plain,
+            &secure,
+            [
+                (!plain_ended && !tls.wants_write(), !back.is_empty()),
+                (!secure_ended && back.len() < PASSED_BYTES_MAX, tls.wants_write()),
+            ],
+        )?;
+        if !plain_ended && !tls.wants_write() {
+            match plain.read(&mut buffer) {
+                Ok(0) => {
+                    plain_ended = true;
+                    tls.send_close_notify();
+                }
+                Ok(count) => tls.writer().write_all(&buffer[..count])?,
+                other => drop(unless_blocked(other)?),
+            }
+        }
+        if tls.wants_write() {
+            unless_blocked(tls.write_tls(&mut secure))?;
+        }
+        if !secure_ended && back.len() < PASSED_BYTES_MAX {
+            let received = unless_blocked(tls.read_tls(&mut secure))?;
+            let state = tls.process_new_packets()?;
+            secure_ended = received == Some(0) || state.peer_has_closed();
+            let start = back.len();
+            back.resize(start + state.plaintext_bytes_to_read(), 0);
+            tls.reader().read_exact(&mut back[start..])?;
+        }
+        if let Some(sent) = unless_blocked(plain.write(&back))? {
+            back.drain(..sent);
+        }
+    }
+    plain.shutdown(Shutdown::Write)?;
+    // Closing with unread bytes would throw away the last ones that were sent.
+    plain.set_nonblocking(false)?;
+    plain.set_read_timeout(Some(LINGER))?;
+    while plain.read(&mut buffer)? > 0 {}
+    Ok(())
+}
+
+/// Waits until a socket is ready for what is wanted of it: reading, writing.
+fn wait(plain: &TcpStream, secure: &TcpStream, wanted: [(bool, bool); 2]) -> io::Result<()> {
+    let flags = wanted.map(|(read, write)| {
+        let read = if read { PollFlags::IN } else { PollFlags::empty() };
+        read | if write { PollFlags::OUT } else { PollFlags::empty() }
+    });
+    poll(&mut [PollFd::new(plain, flags[0]), PollFd::new(secure, flags[1])], None)?;
+    Ok(())
+}
+
+fn unless_blocked(result: io::Result<usize>) -> io::Result<Option<usize>> {
+    match result {
+        Ok(count) => Ok(Some(count)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) => Err(error),
+    }
+}
