@@ -69,14 +69,6 @@ impl MemcacheSession {
         self.client.id
     }
 
-    /// Bytes of memory held for data that is on its way.
-    pub fn buffered_bytes(&self) -> usize {
-        match &self.reading {
-            Reading::Data(set) => set.data.buffered_bytes(),
-            Reading::Line | Reading::Refused(_) => 0,
-        }
-    }
-
     fn is_reading(&self) -> bool {
         matches!(self.waiting, Waiting::Nothing) && !self.client.is_ended()
     }
@@ -168,21 +160,19 @@ impl MemcacheSession {
 
 impl Dialect for MemcacheSession {
     fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
-        let unsent = outbox.len();
         let mut used = 0;
         while self.is_reading() {
+            let unsent = outbox.len();
             let count = self.step(&bytes[used..], turn, outbox);
+            // After each step: what statistics say must not depend on how the bytes were cut.
+            self.client.count_bytes(count, outbox.len() - unsent);
             if count == 0 {
                 break;
             }
             used += count;
         }
-        if self.client.is_ended() {
-            // Nothing after it is looked at.
-            used = bytes.len();
-        }
-        self.client.count_bytes(used, outbox.len() - unsent);
-        used
+        // Nothing after the end is looked at.
+        if self.client.is_ended() { bytes.len() } else { used }
     }
 
     fn event(&mut self, event: Event, turn: &mut Turn<'_>, outbox: &mut Outbox) {
@@ -201,6 +191,13 @@ impl Dialect for MemcacheSession {
 
     fn wants_input(&self) -> bool {
         self.is_reading()
+    }
+
+    fn buffered_bytes(&self) -> usize {
+        match &self.reading {
+            Reading::Data(set) => set.data.buffered_bytes(),
+            Reading::Line | Reading::Refused(_) => 0,
+        }
     }
 
     fn finished(&self) -> bool {

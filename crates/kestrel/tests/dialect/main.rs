@@ -1,0 +1,9 @@
+//! Tests of the memcache and text dialects: sessions, a broker, and simulated time.
+//!
+//! One binary for all of them: each further one would be linked anew on every change.
+
+mod conformance;
+mod fragments;
+mod promises;
+mod property;
+mod world;

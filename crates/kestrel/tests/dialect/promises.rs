@@ -1,0 +1,239 @@
+//! What replies wait for, what a crash leaves, and what only the owner of a server sees.
+
+use std::sync::{Arc, Mutex};
+
+use broker::{Broker, Dialect, Event, Mailbox, Millis, Options, Outbox, SessionId};
+use lineshaft_kestrel::{MemcacheSession, Server, ServerOptions};
+
+use crate::world::{World, options};
+
+const NOW: Millis = Millis(1_700_000_000_000);
+
+#[derive(Default)]
+struct Events(Mutex<Vec<(SessionId, Event)>>);
+
+impl Mailbox for Events {
+    fn deliver(&self, session: SessionId, event: Event) {
+        self.0.lock().expect("no holder panics").push((session, event));
+    }
+
+    fn released(&self) {}
+
+    fn alarm(&self, _at: Millis) {}
+}
+
+/// A broker with a log that is written when the test says so.
+struct Process {
+    broker: Broker,
+    server: Arc<Server>,
+    events: Arc<Events>,
+    mailbox: usize,
+}
+
+struct Client {
+    session: MemcacheSession,
+    outbox: Outbox,
+}
+
+impl Process {
+    fn start(disk: &Arc<log::FaultDisk>) -> Self {
+        let options_of_log =
+            Options { disk: disk.clone(), log: log::Settings::default(), clock: None };
+        let broker = Broker::open(options_of_log, NOW).expect("the disk can be read").0;
+        let events = Arc::new(Events::default());
+        let mailbox = broker.add_mailbox(events.clone());
+        let (_, server) =
+            World::over(testkit::dialect::world::World::memory(), options()).into_parts();
+        Self { broker, server, events, mailbox }
+    }
+
+    fn connect(&self) -> Client {
+        let mut turn = self.broker.turn(NOW);
+        let session = MemcacheSession::new(self.server.clone(), &mut turn, self.mailbox);
+        Client { session, outbox: Outbox::default() }
+    }
+
+    fn commit(&self) {
+        self.broker.commit_step(NOW).expect("the disk works");
+    }
+
+    /// Sends, and returns what may leave at once.
+    fn ask(&self, client: &mut Client, bytes: &str) -> String {
+        let mut turn = self.broker.turn(NOW);
+        let used = client.session.input(bytes.as_bytes(), &mut turn, &mut client.outbox);
+        assert_eq!(used, bytes.len());
+        drop(turn);
+        self.sent(client)
+    }
+
+    /// What may leave after all events were told.
+    fn sent(&self, client: &mut Client) -> String {
+        let id = client.session.id();
+        let mut events = self.events.0.lock().expect("no holder panics");
+        let own: Vec<_> = events.extract_if(.., |(session, _)| *session == id).collect();
+        drop(events);
+        for (_, event) in own {
+            client.session.event(event, &mut self.broker.turn(NOW), &mut client.outbox);
+        }
+        let bytes = client.outbox.sendable(self.broker.released()).to_vec();
+        client.outbox.advance(bytes.len());
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+fn value(data: &str) -> String {
+    format!("VALUE q 0 {}\r\n{data}\r\nEND\r\n", data.len())
+}
+
+#[test]
+fn replies_wait_until_what_they_tell_is_durable() {
+    let disk = Arc::new(log::FaultDisk::new(1, 64 << 20));
+    let process = Process::start(&disk);
+    let (mut producer, mut consumer) = (process.connect(), process.connect());
+    assert_eq!(process.ask(&mut consumer, "get q/open/t=5000\r\n"), "");
+    assert_eq!(process.ask(&mut producer, "set q 0 0 1\r\nx\r\n"), "");
+    assert_eq!(process.sent(&mut consumer), "", "nor is it handed out before");
+    process.commit();
+    assert_eq!(process.sent(&mut producer), "STORED\r\n");
+    assert_eq!(process.sent(&mut consumer), value("x"));
+    // The end of an item is told when it is durable, and so is the loss of one taken at once.
+    assert_eq!(process.ask(&mut consumer, "get q/close\r\n"), "");
+    process.commit();
+    assert_eq!(process.sent(&mut consumer), "END\r\n");
+    assert_eq!(process.ask(&mut producer, "set q 0 0 1\r\ny\r\nget q\r\ndelete q\r\n"), "");
+    process.commit();
+    assert_eq!(process.sent(&mut producer), format!("STORED\r\n{}DELETED\r\n", value("y")));
+}
+
+#[test]
+fn open_reads_are_back_in_their_order_after_a_crash() {
+    let disk = Arc::new(log::FaultDisk::new(2, 64 << 20));
+    let process = Process::start(&disk);
+    let mut client = process.connect();
+    for data in ["1", "2", "3", "4"] {
+        process.ask(&mut client, &format!("set q 0 0 1\r\n{data}\r\n"));
+    }
+    process.ask(&mut client, "get q/open\r\nget q/open\r\nget q/open\r\nget q/close\r\n");
+    process.commit();
+    let taken = [value("1"), value("2"), value("3"), "END\r\n".to_owned()].concat();
+    assert_eq!(process.sent(&mut client), ["STORED\r\n".repeat(4), taken].concat());
+    drop((process, client));
+    disk.crash();
+    let process = Process::start(&disk);
+    let mut client = process.connect();
+    process.ask(&mut client, "get q\r\nget q\r\nget q\r\nget q\r\n");
+    process.commit();
+    assert_eq!(
+        process.sent(&mut client),
+        [value("2"), value("3"), value("4"), "END\r\n".to_owned()].concat()
+    );
+}
+
+#[test]
+fn children_and_the_status_survive_a_crash() {
+    let disk = Arc::new(log::FaultDisk::new(3, 64 << 20));
+    let process = Process::start(&disk);
+    let mut client = process.connect();
+    process.ask(&mut client, "get q+c\r\nset q 0 0 1\r\nx\r\nstatus readonly\r\n");
+    process.commit();
+    assert_eq!(process.sent(&mut client), "END\r\nSTORED\r\nEND\r\n");
+    drop((process, client));
+    disk.crash();
+    let process = Process::start(&disk);
+    let mut client = process.connect();
+    process.ask(&mut client, "status\r\nget q+c\r\nstatus up\r\nset q 0 0 1\r\ny\r\nget q+c\r\n");
+    process.commit();
+    let item = |data| format!("VALUE q+c 0 1\r\n{data}\r\nEND\r\n");
+    let wanted = format!("READONLY\r\n{}END\r\nSTORED\r\n{}", item("x"), item("y"));
+    assert_eq!(process.sent(&mut client), wanted);
+}
+
+#[test]
+fn a_shutdown_is_asked_for_and_ends_the_connection() {
+    let mut world = World::new();
+    let client = world.connect_memcache();
+    assert_eq!(world.say(client, "shutdown\r\nversion\r\n"), "");
+    assert!(world.has_ended(client));
+    assert_eq!(world.shutdowns(), 1);
+    let client = world.connect_text();
+    assert_eq!(world.say(client, "shutdown\nversion\n"), "+0\n:2.4.1\n");
+    assert_eq!(world.shutdowns(), 2);
+}
+
+#[test]
+fn connections_beyond_a_limit_are_refused_writes_or_reads_for_their_life() {
+    let limits =
+        ServerOptions { refuse_writes_above: Some(1), refuse_reads_above: Some(2), ..options() };
+    let mut world = World::over(testkit::dialect::world::World::memory(), limits);
+    let first = world.connect_memcache();
+    assert_eq!(world.say(first, "set q 0 0 1\r\nx\r\n"), "STORED\r\n");
+    let (second, third) = (world.connect_memcache(), world.connect_text());
+    assert_eq!(world.say(third, "put q:\nx\n\n"), "-Server not available for operation setItem\n");
+    assert_eq!(world.say(third, "get q\n"), "-Server not available for operation getItem\n");
+    assert_eq!(world.say(second, "get q/peek\r\n"), value("x"));
+    world.close(first);
+    world.close(third);
+    assert_eq!(world.say(second, "delete q\r\n"), "SERVER_ERROR\r\n");
+    assert!(world.has_ended(second));
+    assert_eq!(world.ask_once("delete q\r\n"), "DELETED\r\n");
+}
+
+#[test]
+fn data_beyond_the_limit_ends_the_connection_and_nothing_is_reserved_for_it() {
+    let mut world = World::new();
+    let client = world.connect_memcache();
+    assert_eq!(world.say(client, "set q 0 0 67108864\r\nx"), "");
+    assert!(world.held_bytes(client) < 100);
+    let client = world.connect_memcache();
+    assert_eq!(world.say(client, "set q 0 0 67108865\r\nx"), "CLIENT_ERROR\r\n");
+    assert!(world.has_ended(client));
+    let client = world.connect_memcache();
+    assert_eq!(world.say(client, &"x".repeat(64 * 1024)), "CLIENT_ERROR\r\n");
+    assert!(world.has_ended(client));
+    let client = world.connect_text();
+    assert_eq!(world.say(client, &"x".repeat(64 * 1024)), "-Line too long.\n");
+    assert!(world.has_ended(client));
+}
+
+#[test]
+fn statistics_count_what_was_done() {
+    let mut world = World::new();
+    let client = world.connect_memcache();
+    world.say(client, "set q 0 0 1\r\nx\r\nget q/peek\r\nget q/open\r\nget q/close\r\nget q\r\n");
+    world.say(client, "monitor q 1 1\r\n");
+    world.advance(1_000);
+    world.take_received(client);
+    let other = world.connect_text();
+    world.say(other, "put q:\n1\n2\n\nget q\nget q\n");
+    let stats = world.say(client, "stats\r\n");
+    let number = |key: &str| {
+        let line = stats.lines().find(|line| line.starts_with(&format!("STAT {key} ")));
+        let value = line.and_then(|line| line.rsplit(' ').next());
+        value
+            .and_then(|value| value.parse::<u64>().ok())
+            .unwrap_or_else(|| panic!("{key}: {stats}"))
+    };
+    let wanted = [
+        ("uptime", 1),
+        ("time", 1_700_000_001),
+        ("curr_items", 0),
+        ("total_items", 3),
+        ("curr_connections", 2),
+        ("total_connections", 2),
+        ("cmd_set", 3),
+        ("cmd_get", 4),
+        ("cmd_peek", 1),
+        ("get_hits", 4),
+        ("get_misses", 2),
+        ("queue_q_total_items", 3),
+        ("queue_q_open_transactions", 1),
+        ("queue_q_transactions", 3),
+        ("queue_q_canceled_transactions", 0),
+    ];
+    for (key, value) in wanted {
+        assert_eq!(number(key), value, "{key}");
+    }
+    let counters = world.server().counters();
+    assert_eq!(counters.cmd_monitor.get(), 1);
+    assert_eq!(counters.cmd_monitor_get.get(), 1);
+}

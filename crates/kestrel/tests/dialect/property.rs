@@ -1,0 +1,130 @@
+//! Random conversations, and those that the fuzzer keeps, get the same replies however they are cut.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+use testkit::dialect::fragments::{HALF_CLOSE, RECONNECT, SWITCH, WAIT};
+
+use crate::fragments::{check_memcache, check_text};
+
+fn queue() -> impl Strategy<Value = &'static str> {
+    select(vec!["q", "q", "q+c", "q+d", "r", "bad.name", "", "/"])
+}
+
+fn options() -> impl Strategy<Value = String> {
+    vec(select(vec!["open", "close", "abort", "peek", "t=300", "t=0", "t=x", "", "wat"]), 0..3)
+        .prop_map(|options| options.iter().map(|option| format!("/{option}")).collect())
+}
+
+/// Lines that mean something, with small numbers so that they meet each other.
+fn memcache_command() -> impl Strategy<Value = Vec<u8>> {
+    let verb = select(vec!["delete", "flush", "flush_expired", "dump_stats", "dump_config"]);
+    let line = prop_oneof![
+        6 => (queue(), -1..3_i32, data()).prop_map(|(queue, expiry, data)| {
+            let head = format!("set {queue} 0 {expiry} {}\r\n", data.len());
+            [head.as_bytes(), &data].concat()
+        }),
+        6 => (queue(), options()).prop_map(|(queue, options)| format!("get {queue}{options}").into()),
+        2 => (-1..3_i32, -1..4_i32).prop_map(|(s, max)| format!("monitor q {s} {max}").into()),
+        2 => (-1..3_i32).prop_map(|count| format!("confirm q {count}").into()),
+        2 => (verb, queue()).prop_map(|(verb, queue)| format!("{verb} {queue}").into()),
+        2 => select(vec![
+            "stats", "flush_all", "flush_all_expired", "version", "status", "status up",
+            "status quiescent", "status readonly", "reload", "shutdown", "quit", "nonsense", "",
+            "dump_stats", "get", "set q", "add q 0 0 2",
+        ])
+        .prop_map(Into::into),
+    ];
+    line.prop_map(|line| [&line[..], b"\r\n"].concat())
+}
+
+fn text_command() -> impl Strategy<Value = Vec<u8>> {
+    let items = vec(vec(select(&b"\r\0x: \xff"[..]), 1..5), 0..4);
+    prop_oneof![
+        5 => (queue(), select(vec!["", " 0", " 300", " x"]), items).prop_map(|(queue, expiry, items)| {
+            [format!("put {queue}{expiry}:\n").as_bytes(), &items.join(&b'\n'), b"\n\n"].concat()
+        }),
+        6 => (
+            select(vec!["get", "peek", "monitor", "confirm"]),
+            queue(),
+            select(vec!["", " 0", " 1", " 300", " x"])
+        )
+            .prop_map(|(verb, queue, number)| format!("{verb} {queue}{number}\n").into()),
+        2 => (select(vec!["flush", "delete"]), queue())
+            .prop_map(|(verb, queue)| format!("{verb} {queue}\n").into()),
+        2 => select(vec![
+            "status\n", "status up\n", "status quiescent\n", "version\n", "shutdown\n", "quit\n",
+            "nonsense\n", "\n", "get q:\n\n", "put q\n",
+        ])
+        .prop_map(Into::into),
+    ]
+}
+
+/// Mostly small, some larger than the limit, with line ends inside.
+fn data() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        4 => vec(select(&b"\r\n\0xyz"[..]), 0..8),
+        1 => vec(Just(b'z'), 290..320),
+    ]
+}
+
+fn piece(command: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        12 => command,
+        1 => vec(any::<u8>(), 0..20),
+        1 => vec(select(&b"\r\n"[..]), 1..5),
+        3 => any::<u8>().prop_map(|client| vec![SWITCH, client]),
+        2 => (0..30_u8).prop_map(|tenths| vec![WAIT, tenths]),
+        1 => Just(vec![HALF_CLOSE]),
+        1 => Just(vec![RECONNECT]),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn memcache_conversations_get_the_same_replies_in_any_fragments(
+        seed in any::<u8>(),
+        pieces in vec(piece(memcache_command()), 0..60),
+    ) {
+        check_memcache(&[&[seed], &pieces.concat()[..]].concat());
+    }
+
+    #[test]
+    fn text_conversations_get_the_same_replies_in_any_fragments(
+        seed in any::<u8>(),
+        pieces in vec(piece(text_command()), 0..60),
+    ) {
+        check_text(&[&[seed], &pieces.concat()[..]].concat());
+    }
+
+    #[test]
+    fn random_bytes_get_the_same_replies_in_any_fragments(script in vec(any::<u8>(), 0..600)) {
+        check_memcache(&script);
+        check_text(&script);
+    }
+}
+
+/// The corpora of the fuzz targets, which have the same bodies; see `fuzz/README.md`.
+#[test]
+fn the_fuzz_corpora_get_the_same_replies_in_any_fragments() {
+    play("kestrel_memcache", check_memcache);
+    play("kestrel_text", check_text);
+}
+
+#[allow(clippy::disallowed_methods, reason = "a test may read the corpus")]
+fn play(target: &str, check: fn(&[u8])) {
+    let folder = format!("{}/../../fuzz/corpus/{target}", env!("CARGO_MANIFEST_DIR"));
+    let mut played = 0;
+    for entry in std::fs::read_dir(folder).expect("the corpus is in the repository") {
+        let path = entry.expect("the folder is readable").path();
+        let mut script = std::fs::read(&path).expect("the file is readable");
+        for seed in [0, 1, script[0]] {
+            script[0] = seed;
+            check(&script);
+        }
+        played += 1;
+    }
+    assert!(played >= 4, "only {played} files in {target}");
+}

@@ -1,0 +1,130 @@
+//! A server of Kestrel's memcache and text dialects in this thread, on simulated time.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use broker::policy::{Rule, Rules, Setting, WhenFull};
+use broker::{Position, Turn};
+use lineshaft_kestrel::{Controls, MemcacheSession, Server, ServerOptions, TextSession};
+use testkit::dialect::world;
+
+/// A world whose connections speak Kestrel's line protocols.
+pub(crate) struct World {
+    world: world::World,
+    server: Arc<Server>,
+    /// How often somebody asked for the end of the server.
+    shutdowns: Arc<AtomicU32>,
+}
+
+/// A server whose policies, when they are read anew, are those of the tests.
+#[derive(Debug)]
+struct TestControls {
+    shutdowns: Arc<AtomicU32>,
+}
+
+impl Controls for TestControls {
+    fn reload(&self, turn: &mut Turn<'_>) -> Position {
+        turn.set_policies(rules())
+    }
+
+    fn shut_down(&self) {
+        self.shutdowns.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The options of a test's server.
+pub(crate) fn options() -> ServerOptions {
+    ServerOptions { started: world::START, ..ServerOptions::default() }
+}
+
+/// What the cases with the tag `policies` want.
+pub(crate) fn rules() -> Rules {
+    let name = |name: &str| Box::from(name.as_bytes());
+    let destinations = [name("kt_dest1"), name("kt_dest2")].into();
+    let discarding = [Setting::JobsMax(Some(3)), Setting::WhenFull(WhenFull::DropOldest)];
+    Rules(vec![
+        Rule::new(["kt_max1"], [Setting::JobsMax(Some(1))]),
+        Rule::new(["kt_size510"], [Setting::BytesMax(Some(510))]),
+        Rule::new(["kt_item128"], [Setting::ItemBytesMax(Some(128))]),
+        Rule::new(["kt_discard3"], discarding),
+        Rule::new(["kt_age1"], [Setting::AgeMax(Some(1_000))]),
+        Rule::new(["kt_fanonly"], [Setting::FanoutOnly(true)]),
+        Rule::new(["kt_jobs"], [Setting::ExpireTo(Some(name("kt_expired")))]),
+        Rule::new(["kt_alias"], [Setting::Alias(destinations)]),
+    ])
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self::over(world::World::memory(), options())
+    }
+
+    pub(crate) fn over(world: world::World, options: ServerOptions) -> Self {
+        let shutdowns = Arc::new(AtomicU32::new(0));
+        let controls = TestControls { shutdowns: shutdowns.clone() };
+        Self { world, server: Server::new(options, Box::new(controls)), shutdowns }
+    }
+
+    /// Opens a connection that speaks memcache; its number is for the other functions.
+    pub(crate) fn connect_memcache(&mut self) -> usize {
+        connect_memcache(&self.server, &mut self.world)
+    }
+
+    /// Opens a connection that speaks text.
+    pub(crate) fn connect_text(&mut self) -> usize {
+        connect_text(&self.server, &mut self.world)
+    }
+
+    /// Sends on a new connection that speaks memcache, and returns what comes back at once.
+    pub(crate) fn ask_once(&mut self, bytes: &str) -> String {
+        let client = self.connect_memcache();
+        self.say(client, bytes)
+    }
+
+    /// Sends, and returns what comes back at once.
+    pub(crate) fn say(&mut self, client: usize, bytes: &str) -> String {
+        String::from_utf8_lossy(&self.ask(client, bytes.as_bytes())).into_owned()
+    }
+
+    pub(crate) fn shutdowns(&self) -> u32 {
+        self.shutdowns.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// The world itself and the server, taken apart.
+    pub(crate) fn into_parts(self) -> (world::World, Arc<Server>) {
+        (self.world, self.server)
+    }
+}
+
+pub(crate) fn connect_memcache(server: &Arc<Server>, world: &mut world::World) -> usize {
+    world.connect_as(|turn, mailbox| {
+        let session = MemcacheSession::new(server.clone(), turn, mailbox);
+        (session.id(), session)
+    })
+}
+
+pub(crate) fn connect_text(server: &Arc<Server>, world: &mut world::World) -> usize {
+    world.connect_as(|turn, mailbox| {
+        let session = TextSession::new(server.clone(), turn, mailbox);
+        (session.id(), session)
+    })
+}
+
+impl Deref for World {
+    type Target = world::World;
+
+    fn deref(&self) -> &world::World {
+        &self.world
+    }
+}
+
+impl DerefMut for World {
+    fn deref_mut(&mut self) -> &mut world::World {
+        &mut self.world
+    }
+}

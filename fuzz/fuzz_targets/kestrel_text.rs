@@ -1,0 +1,13 @@
+//! Three clients of Kestrel's text dialect say anything at all, in whole pieces and in fragments:
+//! the replies must be the same, nothing may panic, and memory must follow what was sent.
+#![no_main]
+
+// The body is that of the property test, which runs without a nightly toolchain.
+#[path = "../../crates/kestrel/tests/dialect/fragments.rs"]
+#[allow(dead_code, reason = "the other dialect has a target of its own")]
+mod fragments;
+#[path = "../../crates/kestrel/tests/dialect/world.rs"]
+#[allow(dead_code, reason = "other tests need the rest")]
+mod world;
+
+libfuzzer_sys::fuzz_target!(|script: &[u8]| fragments::check_text(script));
