@@ -12,6 +12,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, Parser, Subcommand}
 
 pub(crate) use tools::{
     KickArguments, PeekArguments, PutArguments, StatsArguments, WatchArguments, WorkArguments,
+    refuse,
 };
 
 const AFTER_HELP: &str = "\
@@ -66,13 +67,16 @@ pub(crate) enum Command {
 }
 
 /// The long names of [`ServeArguments`].
-const SERVE_OPTIONS: [&str; 14] = [
+const SERVE_OPTIONS: [&str; 17] = [
     "data",
     "memory",
     "sync",
     "beanstalk",
     "gearman",
     "gearman-http",
+    "kestrel",
+    "kestrel-text",
+    "kestrel-thrift",
     "http",
     "tls-certificate",
     "tls-key",
@@ -127,7 +131,7 @@ Every option has a key in lineshaft.toml and a variable in the environment;
 that over the file.
 
 SIGTERM and Ctrl-C stop the server cleanly, SIGUSR1 makes it refuse new jobs,
-SIGHUP takes over changed limits and log level from the file.";
+SIGHUP takes over changed policies, limits and log level from the file.";
 
 /// Start the server
 #[derive(Debug, Default, Args)]
@@ -151,6 +155,15 @@ pub(crate) struct ServeArguments {
     /// Where HTTP requests submit Gearman jobs: HOST:PORT, unix:PATH or off; may be repeated
     #[arg(long, value_name = "ADDRESS")]
     pub gearman_http: Vec<String>,
+    /// Where Kestrel's memcache clients connect: HOST:PORT, unix:PATH or off; may be repeated
+    #[arg(long, value_name = "ADDRESS")]
+    pub kestrel: Vec<String>,
+    /// The same for its text protocol
+    #[arg(long, value_name = "ADDRESS")]
+    pub kestrel_text: Vec<String>,
+    /// The same for its thrift protocol
+    #[arg(long, value_name = "ADDRESS")]
+    pub kestrel_thrift: Vec<String>,
     /// Where health and metrics are served: HOST:PORT, unix:PATH or off; may be repeated
     #[arg(long, value_name = "ADDRESS")]
     pub http: Vec<String>,

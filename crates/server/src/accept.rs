@@ -32,6 +32,8 @@ pub(crate) struct Acceptor {
     open: Arc<Open>,
     /// What clients are shown if they are to speak TLS.
     certificates: Option<Arc<Certificates>>,
+    /// Its connections are closed when nothing comes from their peers for so long.
+    pub(crate) silence_max_ms: Option<u64>,
     limits: Arc<LiveLimits>,
     ports: Vec<Arc<Port>>,
     next_port: usize,
@@ -54,6 +56,7 @@ impl Acceptor {
             address,
             open,
             certificates,
+            silence_max_ms: None,
             limits,
             ports,
             next_port: 0,
@@ -101,7 +104,8 @@ impl Acceptor {
         self.limits.opened();
         tracing::debug!(listener = %self.address, thread = self.next_port, "accept");
         let tls = self.certificates.as_ref().map(|certificates| certificates.current());
-        self.ports[self.next_port].arrive(Arrival { socket, peer, open: self.open.clone(), tls });
+        let (open, silence_max_ms) = (self.open.clone(), self.silence_max_ms);
+        self.ports[self.next_port].arrive(Arrival { socket, peer, open, tls, silence_max_ms });
         self.next_port = (self.next_port + 1) % self.ports.len();
     }
 

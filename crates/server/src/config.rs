@@ -25,6 +25,8 @@ pub struct Config {
     pub metrics: Metrics,
     /// How Gearman jobs and workers are treated.
     pub gearman: Gearman,
+    /// What Kestrel's clients see, beside the policies of their queues.
+    pub kestrel: Kestrel,
     /// How many threads serve connections.
     pub io_threads: usize,
     /// What the server says about itself.
@@ -68,6 +70,12 @@ pub struct Listen {
     pub gearman: Vec<Address>,
     /// Gearman's jobs over HTTP.
     pub gearman_http: Vec<Address>,
+    /// Kestrel's memcache protocol.
+    pub kestrel: Vec<Address>,
+    /// Kestrel's text protocol.
+    pub kestrel_text: Vec<Address>,
+    /// Kestrel's thrift protocol.
+    pub kestrel_thrift: Vec<Address>,
     /// Health and metrics over HTTP.
     pub http: Vec<Address>,
 }
@@ -79,6 +87,9 @@ impl Listen {
             Protocol::Beanstalk => &self.beanstalk,
             Protocol::Gearman => &self.gearman,
             Protocol::GearmanHttp => &self.gearman_http,
+            Protocol::Kestrel => &self.kestrel,
+            Protocol::KestrelText => &self.kestrel_text,
+            Protocol::KestrelThrift => &self.kestrel_thrift,
             Protocol::Http => &self.http,
         }
     }
@@ -123,6 +134,8 @@ pub struct Limits {
     pub beanstalk_job_bytes: u32,
     /// The largest packet that the Gearman listeners accept, its header included.
     pub gearman_packet_bytes: u32,
+    /// The largest item that the Kestrel listeners accept, and the largest thrift frame.
+    pub kestrel_item_bytes: u32,
     /// Replies waiting for one slow reader, beyond one body; a reader that is further behind is cut off.
     pub unsent_bytes: u64,
     /// A reader that takes nothing for so long while replies wait is cut off.
@@ -165,6 +178,21 @@ impl Gearman {
     }
 }
 
+/// What Kestrel's clients see, beside the policies of their queues.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Kestrel {
+    /// What `VERSION` answers.
+    pub version: String,
+    /// A connection is refused reads for its life if more than so many were open when it came.
+    pub refuse_reads_above: Option<u32>,
+    /// The same for writes.
+    pub refuse_writes_above: Option<u32>,
+    /// A stricter status is in force so much later.
+    pub status_change_grace: Duration,
+    /// A connection from which nothing comes for so long is closed.
+    pub client_timeout: Option<Duration>,
+}
+
 /// What the server says about itself.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct LogOutput {
@@ -193,26 +221,41 @@ impl Default for Config {
                 bytes_max: None,
             },
             listen: Listen {
-                beanstalk: vec![Address::Tcp { host: "127.0.0.1".to_owned(), port: 11300 }],
-                gearman: vec![Address::Tcp { host: "127.0.0.1".to_owned(), port: 4730 }],
+                beanstalk: vec![local(11300)],
+                gearman: vec![local(4730)],
                 gearman_http: Vec::new(),
-                http: vec![Address::Tcp { host: "127.0.0.1".to_owned(), port: 7300 }],
+                kestrel: vec![local(22133)],
+                kestrel_text: vec![local(2222)],
+                kestrel_thrift: vec![local(2229)],
+                http: vec![local(7300)],
             },
             tls: Tls::default(),
             limits: Limits {
                 connections: None,
                 beanstalk_job_bytes: 65_535,
                 gearman_packet_bytes: gearman::PACKET_BYTES_MAX_DEFAULT,
+                kestrel_item_bytes: kestrel::ITEM_BYTES_MAX_DEFAULT,
                 unsent_bytes: 64 << 20,
                 unsent_time: Duration::from_mins(5),
             },
             metrics: Metrics { queues_max: 500 },
             gearman: Gearman::default(),
+            kestrel: Kestrel {
+                version: kestrel::ServerOptions::default().version,
+                refuse_reads_above: None,
+                refuse_writes_above: None,
+                status_change_grace: Duration::ZERO,
+                client_timeout: None,
+            },
             io_threads: default_io_threads(),
             log: LogOutput { format: LogFormat::Human, level: tracing::Level::INFO },
             policies: Rules::default(),
         }
     }
+}
+
+fn local(port: u16) -> Address {
+    Address::Tcp { host: "127.0.0.1".to_owned(), port }
 }
 
 /// One thread on small machines, since the log's thread needs a core too.

@@ -152,7 +152,7 @@ fn wrong_values_are_named_by_line_and_key() {
     assert_eq!(
         messages("[listen]\nbeanstalk = [\"127.0.0.1\"]"),
         [
-            "lineshaft.toml:2: listen.beanstalk: `127.0.0.1` is not an address; write HOST:PORT, tls:HOST:PORT, unix:PATH or off"
+            "lineshaft.toml:2: listen.beanstalk: `127.0.0.1` is not an address; write HOST:PORT, unix:PATH or off"
         ]
     );
 }

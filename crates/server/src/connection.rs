@@ -65,6 +65,10 @@ pub(crate) struct Connection {
     pub(crate) phase: Phase,
     /// When bytes last left, or began to wait, in milliseconds of the clock.
     pub(crate) progress_at: u64,
+    /// When bytes last came, in the same milliseconds.
+    pub(crate) heard_at: u64,
+    /// It is closed when nothing comes for so long.
+    pub(crate) silence_max_ms: Option<u64>,
     /// Nothing was learnt about the socket that forbids a read.
     readable: bool,
     /// The same for writing.
@@ -105,6 +109,8 @@ impl Connection {
             pending: Vec::new(),
             phase: Phase::Open,
             progress_at: 0,
+            heard_at: 0,
+            silence_max_ms: None,
             // The first bytes are often there already.
             readable: true,
             writable: true,
@@ -393,6 +399,11 @@ impl Connection {
     /// Whether TLS is still being agreed upon, or was refused.
     pub(crate) fn is_without_tls_yet(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.is_unusable())
+    }
+
+    /// Whether the peer has said nothing for too long.
+    pub(crate) fn is_too_silent(&self, now_ms: u64) -> bool {
+        self.silence_max_ms.is_some_and(|most| now_ms.saturating_sub(self.heard_at) >= most)
     }
 
     /// Whether that takes too long.

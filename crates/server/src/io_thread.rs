@@ -64,6 +64,7 @@ struct Opening {
     tls: Option<Box<TlsStream>>,
     peer: Peer,
     open: Arc<Open>,
+    silence_max_ms: Option<u64>,
 }
 
 /// How a connection comes to its end.
@@ -207,11 +208,11 @@ impl IoThread {
 
     fn take_arrivals(&mut self) {
         for arrival in self.port.take_arrivals() {
-            let Arrival { socket, peer, open, tls } = arrival;
+            let Arrival { socket, peer, open, tls, silence_max_ms } = arrival;
             // Drawing random numbers for it takes time that a turn must not take.
             let tls = tls.map(|config| TlsStream::new(config, self.now_ms).map(Box::new));
             let opening = match (watch(socket), tls.transpose()) {
-                (Ok(socket), Ok(tls)) => Ok(Opening { socket, tls, peer, open }),
+                (Ok(socket), Ok(tls)) => Ok(Opening { socket, tls, peer, open, silence_max_ms }),
                 (Err(error), _) => Err(error),
                 (_, Err(error)) => Err(io::Error::other(error)),
             };
@@ -285,6 +286,7 @@ impl IoThread {
                 // What comes after the end is thrown away.
                 Ok(Read::Bytes(_)) if is_lingering => {}
                 Ok(Read::Bytes(count)) => {
+                    connection.heard_at = self.now_ms;
                     self.batch.push((place, used..used + count));
                     used += count;
                 }

@@ -14,6 +14,7 @@ mod clock;
 pub mod config;
 pub mod config_sources;
 mod connection;
+mod controls;
 mod error;
 mod io_thread;
 mod limits;

@@ -45,7 +45,9 @@ impl LiveLimits {
         self.connections.store(connections, Ordering::Relaxed);
         // A reply has its body and its head; the largest one must always be allowed to wait, and it
         // may have been put in another protocol.
-        let one_body = limits.beanstalk_job_bytes.max(limits.gearman_packet_bytes);
+        let sizes =
+            [limits.beanstalk_job_bytes, limits.gearman_packet_bytes, limits.kestrel_item_bytes];
+        let one_body = sizes.into_iter().max().unwrap_or(0);
         let one_reply = u64::from(one_body) + 4096;
         self.unsent_bytes.store(limits.unsent_bytes.saturating_add(one_reply), Ordering::Relaxed);
         let unsent_ms = u64::try_from(limits.unsent_time.as_millis()).unwrap_or(u64::MAX);

@@ -36,6 +36,8 @@ pub(crate) struct Arrival {
     pub(crate) open: Arc<Open>,
     /// What it is shown if it is to speak TLS.
     pub(crate) tls: Option<Arc<ServerConfig>>,
+    /// It is closed when nothing comes from its peer for so long.
+    pub(crate) silence_max_ms: Option<u64>,
 }
 
 /// No alarm is set.

@@ -4,12 +4,13 @@ use std::hash::{BuildHasher as _, RandomState};
 
 use beanstalk::{ProcessorTime, ServerInfo};
 use broker::Millis;
+use broker::policy::QueueSync;
 use http_api::ProcessFacts;
 use nix::sys::resource::{UsageWho, getrusage};
 use rustix::param::page_size;
 use rustix::system::uname;
 
-use crate::config::Config;
+use crate::config::{Config, Durability};
 use crate::limits::LiveLimits;
 
 /// What the beanstalk dialect shows of us.
@@ -41,6 +42,25 @@ pub(crate) fn gearman_options(config: &Config) -> gearman::ServerOptions {
         round_robin: settings.round_robin,
         exceptions: settings.exceptions,
         packet_bytes_max: config.limits.gearman_packet_bytes,
+    }
+}
+
+/// What Kestrel's dialects tell of us, and how they are to behave.
+pub(crate) fn kestrel_options(config: &Config, started: Millis) -> kestrel::ServerOptions {
+    let settings = &config.kestrel;
+    kestrel::ServerOptions {
+        version: settings.version.clone(),
+        started,
+        item_bytes_max: config.limits.kestrel_item_bytes,
+        sync: match config.data.sync {
+            Durability::Memory => QueueSync::Memory,
+            Durability::Always => QueueSync::Always,
+            Durability::Every(time) => QueueSync::Every(time.as_millis() as u64),
+            Durability::Never => QueueSync::Never,
+        },
+        status_grace_ms: settings.status_change_grace.as_millis() as u64,
+        refuse_writes_above: settings.refuse_writes_above,
+        refuse_reads_above: settings.refuse_reads_above,
     }
 }
 

@@ -17,14 +17,27 @@ pub enum Protocol {
     Gearman,
     /// Gearman's jobs, one for each HTTP request.
     GearmanHttp,
+    /// Kestrel's, for clients of memcached.
+    Kestrel,
+    /// Kestrel's own lines of text.
+    KestrelText,
+    /// Kestrel's, by thrift.
+    KestrelThrift,
     /// HTTP about the server itself: its health and its metrics.
     Http,
 }
 
 impl Protocol {
     /// All of them, in the order in which they are shown.
-    pub const ALL: [Protocol; 4] =
-        [Protocol::Beanstalk, Protocol::Gearman, Protocol::GearmanHttp, Protocol::Http];
+    pub const ALL: [Protocol; 7] = [
+        Protocol::Beanstalk,
+        Protocol::Gearman,
+        Protocol::GearmanHttp,
+        Protocol::Kestrel,
+        Protocol::KestrelText,
+        Protocol::KestrelThrift,
+        Protocol::Http,
+    ];
 
     /// Its name, as in flags and keys.
     pub fn name(self) -> &'static str {
@@ -32,17 +45,40 @@ impl Protocol {
             Protocol::Beanstalk => "beanstalk",
             Protocol::Gearman => "gearman",
             Protocol::GearmanHttp => "gearman_http",
+            Protocol::Kestrel => "kestrel",
+            Protocol::KestrelText => "kestrel_text",
+            Protocol::KestrelThrift => "kestrel_thrift",
             Protocol::Http => "http",
         }
     }
 
     /// What opens the sessions of all its listeners; `None` if the `web` thread serves them.
-    pub(crate) fn open(self, config: &Config, started: Millis) -> Option<Arc<Open>> {
+    pub(crate) fn open(
+        self,
+        config: &Config,
+        started: Millis,
+        kestrel: &Arc<kestrel::Server>,
+    ) -> Option<Arc<Open>> {
         match self {
             Protocol::Beanstalk => Some(open_beanstalk(config, started)),
             Protocol::Gearman => Some(open_gearman(config)),
             Protocol::GearmanHttp => Some(open_gearman_http(config)),
+            Protocol::Kestrel => Some(open_kestrel(kestrel.clone())),
+            Protocol::KestrelText => Some(open_kestrel_text(kestrel.clone())),
+            Protocol::KestrelThrift => Some(open_kestrel_thrift(kestrel.clone())),
             Protocol::Http => None,
+        }
+    }
+
+    /// Its connections are closed when nothing comes from their peers for so long.
+    pub(crate) fn silence_max_ms(self, config: &Config) -> Option<u64> {
+        match self {
+            Protocol::Kestrel | Protocol::KestrelText | Protocol::KestrelThrift => {
+                config.kestrel.client_timeout.map(|time| time.as_millis() as u64)
+            }
+            Protocol::Beanstalk | Protocol::Gearman | Protocol::GearmanHttp | Protocol::Http => {
+                None
+            }
         }
     }
 }
@@ -71,6 +107,27 @@ fn open_gearman_http(config: &Config) -> Arc<Open> {
     let server = gearman::Server::new(process::gearman_options(config));
     Arc::new(move |_peer, turn, mailbox| {
         let session = gearman::HttpSession::new(server.clone(), turn, mailbox);
+        (session.id(), Box::new(session))
+    })
+}
+
+fn open_kestrel(server: Arc<kestrel::Server>) -> Arc<Open> {
+    Arc::new(move |_peer, turn, mailbox| {
+        let session = kestrel::MemcacheSession::new(server.clone(), turn, mailbox);
+        (session.id(), Box::new(session))
+    })
+}
+
+fn open_kestrel_text(server: Arc<kestrel::Server>) -> Arc<Open> {
+    Arc::new(move |_peer, turn, mailbox| {
+        let session = kestrel::TextSession::new(server.clone(), turn, mailbox);
+        (session.id(), Box::new(session))
+    })
+}
+
+fn open_kestrel_thrift(server: Arc<kestrel::Server>) -> Arc<Open> {
+    Arc::new(move |_peer, turn, mailbox| {
+        let session = kestrel::ThriftSession::new(server.clone(), turn, mailbox);
         (session.id(), Box::new(session))
     })
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use broker::Turn;
+use broker::{Position, Turn};
 
 use crate::config::Config;
 use crate::config_sources::{Effective, Sources};
@@ -69,10 +69,10 @@ impl Reloader {
     }
 
     /// Puts the policies of the current configuration into force.
-    pub(crate) fn set_policies(&self, turn: &mut Turn<'_>) {
+    pub(crate) fn set_policies(&self, turn: &mut Turn<'_>) -> Position {
         let policies = self.current().policies.clone();
         tracing::info!("the policies are now those of {} tables", policies.0.len());
-        turn.set_policies(policies);
+        turn.set_policies(policies)
     }
 
     /// Reads the files of the certificates anew, whatever has become of the configuration.

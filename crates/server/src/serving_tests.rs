@@ -4,7 +4,7 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -17,11 +17,13 @@ use crate::accept::Acceptor;
 use crate::address::Address;
 use crate::clock::Clock;
 use crate::config::{Config, Limits, Tls};
+use crate::controls::Controls;
 use crate::io_thread::{Ended, IoThread, Shared};
 use crate::limits::LiveLimits;
 use crate::listen::{SocketOptions, bind};
 use crate::mailbox::Port;
 use crate::protocol::Protocol;
+use crate::reload::Reloader;
 use crate::tls::Certificates;
 
 /// How long anything here may take.
@@ -78,7 +80,16 @@ impl Plan {
             bind(Protocol::Beanstalk, &wanted, &SocketOptions::default()).unwrap().remove(0);
         let address = bound.address.clone();
         let config = Config { limits: self.limits, ..Config::default() };
-        let open = Protocol::Beanstalk.open(&config, clock.now()).unwrap();
+        let reloader = Reloader {
+            sources: None,
+            limits: limits.clone(),
+            logging: None,
+            certificates: None,
+            config: Mutex::new(config.clone()),
+        };
+        let controls = Controls { reloader: Arc::new(reloader), stop: Arc::default() };
+        let kestrel = controls.kestrel_server(&config, clock.now());
+        let open = Protocol::Beanstalk.open(&config, clock.now(), &kestrel).unwrap();
         let certificates = self.tls.map(|tls| Arc::new(Certificates::load(&tls).unwrap()));
         let mut listening = Some((bound, open, certificates.clone()));
         let threads = ports.iter().map(|port| {
@@ -391,6 +402,7 @@ fn a_reader_that_is_too_far_behind_is_cut_off_sooner() {
         limits.unsent_bytes = 100_000;
         // The largest body is allowed beyond it.
         limits.gearman_packet_bytes = 8192;
+        limits.kestrel_item_bytes = 8192;
     })
     .serve();
     let mut stuck = serving.client();

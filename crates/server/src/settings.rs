@@ -2,6 +2,7 @@
 //! running server can take a new value.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::address::{self, Address};
 use crate::config::{ClientAuth, Config, Durability, LogFormat};
@@ -11,6 +12,8 @@ use crate::units::{format_bytes, format_duration, parse_bytes, parse_duration};
 pub(crate) const JOB_BYTES_LIMIT: u64 = 1 << 30;
 /// Every Gearman packet that is not a job fits into this.
 const PACKET_BYTES_MIN: u64 = 8 << 10;
+/// Every thrift frame that brings no item fits into this.
+const ITEM_BYTES_MIN: u64 = 1 << 10;
 /// What leaves room for the number of the job in a handle of 63 bytes.
 const HANDLE_PREFIX_BYTES_MAX: usize = 46;
 /// The broker is locked while the numbers of the queues are read.
@@ -39,7 +42,7 @@ impl std::fmt::Debug for Setting {
 }
 
 /// All keys, in the order in which they are shown.
-pub(crate) static SETTINGS: [Setting; 26] = [
+pub(crate) static SETTINGS: [Setting; 35] = [
     Setting {
         key: "io_threads",
         many: false,
@@ -100,6 +103,27 @@ pub(crate) static SETTINGS: [Setting; 26] = [
         live: false,
         set: |config, value| assign(&mut config.listen.gearman_http, address::parse_list(value)),
         show: |config| show_addresses(&config.listen.gearman_http),
+    },
+    Setting {
+        key: "listen.kestrel",
+        many: true,
+        live: false,
+        set: |config, value| assign(&mut config.listen.kestrel, address::parse_list(value)),
+        show: |config| show_addresses(&config.listen.kestrel),
+    },
+    Setting {
+        key: "listen.kestrel_text",
+        many: true,
+        live: false,
+        set: |config, value| assign(&mut config.listen.kestrel_text, address::parse_list(value)),
+        show: |config| show_addresses(&config.listen.kestrel_text),
+    },
+    Setting {
+        key: "listen.kestrel_thrift",
+        many: true,
+        live: false,
+        set: |config, value| assign(&mut config.listen.kestrel_thrift, address::parse_list(value)),
+        show: |config| show_addresses(&config.listen.kestrel_thrift),
     },
     Setting {
         key: "listen.http",
@@ -164,6 +188,15 @@ pub(crate) static SETTINGS: [Setting; 26] = [
         show: |config| quote(&format_bytes(config.limits.gearman_packet_bytes.into())),
     },
     Setting {
+        key: "limits.kestrel_item_size",
+        many: false,
+        live: false,
+        set: |config, value| {
+            assign(&mut config.limits.kestrel_item_bytes, parse_item_bytes(value[0]))
+        },
+        show: |config| quote(&format_bytes(config.limits.kestrel_item_bytes.into())),
+    },
+    Setting {
         key: "limits.unsent_size",
         many: false,
         live: true,
@@ -222,6 +255,45 @@ pub(crate) static SETTINGS: [Setting; 26] = [
             assign(&mut config.gearman.handle_prefix, parse_handle_prefix(value[0]))
         },
         show: |config| quote(config.gearman.handle_prefix.as_deref().unwrap_or("auto")),
+    },
+    Setting {
+        key: "kestrel.version",
+        many: false,
+        live: false,
+        set: |config, value| assign(&mut config.kestrel.version, parse_kestrel_version(value[0])),
+        show: |config| quote(&config.kestrel.version),
+    },
+    Setting {
+        key: "kestrel.connection_limit_refuse_reads",
+        many: false,
+        live: false,
+        set: |config, value| assign(&mut config.kestrel.refuse_reads_above, parse_limit(value[0])),
+        show: |config| show_limit(config.kestrel.refuse_reads_above),
+    },
+    Setting {
+        key: "kestrel.connection_limit_refuse_writes",
+        many: false,
+        live: false,
+        set: |config, value| assign(&mut config.kestrel.refuse_writes_above, parse_limit(value[0])),
+        show: |config| show_limit(config.kestrel.refuse_writes_above),
+    },
+    Setting {
+        key: "kestrel.status_change_grace",
+        many: false,
+        live: false,
+        set: |config, value| {
+            assign(&mut config.kestrel.status_change_grace, parse_duration(value[0]))
+        },
+        show: |config| quote(&format_duration(config.kestrel.status_change_grace)),
+    },
+    Setting {
+        key: "kestrel.client_timeout",
+        many: false,
+        live: false,
+        set: |config, value| assign(&mut config.kestrel.client_timeout, parse_time_max(value[0])),
+        show: |config| {
+            quote(&config.kestrel.client_timeout.map_or_else(|| "none".to_owned(), format_duration))
+        },
     },
     Setting {
         key: "log.format",
@@ -314,6 +386,38 @@ fn parse_handle_prefix(text: &str) -> Result<Option<String>, String> {
             "`{text}` is neither `auto` nor 1 to {HANDLE_PREFIX_BYTES_MAX} characters without spaces"
         )
     })
+}
+
+fn parse_item_bytes(text: &str) -> Result<u32, String> {
+    match parse_bytes(text)? {
+        bytes if (ITEM_BYTES_MIN..=JOB_BYTES_LIMIT).contains(&bytes) => Ok(bytes as u32),
+        _ => Err(format!("`{text}` is not a size from 1KiB to 1GiB")),
+    }
+}
+
+/// libmemcached refuses servers whose version begins with 0.
+fn parse_kestrel_version(text: &str) -> Result<String, String> {
+    let begins = text.starts_with(|first: char| first.is_ascii_digit() && first != '0');
+    let is_fit = begins && text.len() <= 64 && text.bytes().all(|byte| byte.is_ascii_graphic());
+    is_fit.then(|| text.to_owned()).ok_or_else(|| {
+        format!("`{text}` is not one word that begins with a number from 1 on, such as `2.4.1`")
+    })
+}
+
+fn parse_limit(text: &str) -> Result<Option<u32>, String> {
+    let refused = |_| format!("`{text}` is neither `none` nor a number from 0 on");
+    (text != "none").then(|| text.parse().map_err(refused)).transpose()
+}
+
+fn parse_time_max(text: &str) -> Result<Option<Duration>, String> {
+    match (text != "none").then(|| parse_duration(text)).transpose()? {
+        Some(Duration::ZERO) => Err(format!("`{text}` is no time at all; write `none`")),
+        time => Ok(time),
+    }
+}
+
+fn show_limit(limit: Option<u32>) -> String {
+    limit.map_or_else(|| quote("none"), |limit| limit.to_string())
 }
 
 fn parse_segment_bytes(text: &str) -> Result<u64, String> {

@@ -1,10 +1,12 @@
 //! Signals, and what they lead to: a clean stop, a drain, a reload. Also feeds the watchdog.
 
 use std::io::{self, IsTerminal as _};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use broker::Broker;
@@ -41,6 +43,9 @@ const HEALTH_PERIOD: Duration = Duration::from_secs(1);
 /// How often a server that stops when all is done looks whether it is.
 const LOOK_PERIOD: Duration = Duration::from_millis(100);
 
+/// How long after a client's wish the server stops: its last replies are on their way then.
+const CLIENTS_STOP_DELAY: Duration = Duration::from_millis(100);
+
 /// Watches for signals while the server runs.
 pub(crate) struct Control {
     pub(crate) shared: Shared,
@@ -48,6 +53,8 @@ pub(crate) struct Control {
     pub(crate) hangup: Hangup,
     pub(crate) drain: Drain,
     pub(crate) logging: Option<Logging>,
+    /// A client wants the server to stop.
+    pub(crate) clients_stop: Arc<Notify>,
     pub(crate) acceptors: Vec<AbortHandle>,
     pub(crate) ports: Vec<Arc<Port>>,
     /// The server was started in a terminal.
@@ -87,6 +94,8 @@ impl Control {
         let mut stops_when_done = false;
         let mut health = tokio::time::interval(HEALTH_PERIOD);
         let mut log_health = LogHealth::default();
+        let mut clients_stop = pin!(clients_stop(self.clients_stop.clone()));
+        let mut is_stopping = false;
         loop {
             tokio::select! {
                 _ = signals.terminate.recv() => self.stop("SIGTERM"),
@@ -100,6 +109,10 @@ impl Control {
                         stops_when_done = true;
                     }
                 },
+                () = &mut clients_stop, if !is_stopping => {
+                    is_stopping = true;
+                    self.stop("a client's SHUTDOWN");
+                }
                 _ = look.tick(), if stops_when_done => if self.is_done() {
                     stops_when_done = false;
                     self.stop("SIGUSR1");
@@ -165,6 +178,12 @@ impl Control {
             }
         }
     }
+}
+
+/// Comes to its end when the server is to stop because a client wants it.
+async fn clients_stop(wished: Arc<Notify>) {
+    wished.notified().await;
+    tokio::time::sleep(CLIENTS_STOP_DELAY).await;
 }
 
 /// What an operator was told of the log.

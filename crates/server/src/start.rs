@@ -9,6 +9,7 @@ use broker::{Broker, Millis, Options, Turn};
 use http_api::{Overview, Site};
 use log::RecoveryReport;
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Notify;
 use tokio::task::coop::unconstrained;
 
 use crate::accept::Acceptor;
@@ -16,6 +17,7 @@ use crate::address::Address;
 use crate::clock::Clock;
 use crate::config::{Config, Data, Durability};
 use crate::config_sources::Sources;
+use crate::controls::Controls;
 use crate::error::ServeError;
 use crate::io_thread::{Ended, IoThread, Shared};
 use crate::limits::{LiveLimits, raise_descriptors};
@@ -143,7 +145,10 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     listeners.sort_by_key(|bound| bound.protocol);
     let listening: Vec<Listening> = listeners.iter().map(Listening::of).collect();
     let overview = overview(&config, &shared, &ports[0]);
-    let opens = Protocol::ALL.map(|protocol| protocol.open(&config, clock.now()));
+    let clients_stop = Arc::new(Notify::new());
+    let controls = Controls { reloader: reloader.clone(), stop: clients_stop.clone() };
+    let kestrel = controls.kestrel_server(&config, clock.now());
+    let opens = Protocol::ALL.map(|protocol| protocol.open(&config, clock.now(), &kestrel));
     let mut acceptors = Vec::new();
     let mut places = Vec::new();
     for bound in listeners {
@@ -152,8 +157,10 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
             continue;
         };
         let shown = certificates.clone().filter(|_| bound.address.is_tls());
-        let acceptor = Acceptor::new(bound, open, shown, limits.clone(), ports.clone())
+        let silence_max_ms = bound.protocol.silence_max_ms(&config);
+        let mut acceptor = Acceptor::new(bound, open, shown, limits.clone(), ports.clone())
             .map_err(failed("watch a listening socket"))?;
+        acceptor.silence_max_ms = silence_max_ms;
         acceptors.push(runtime.spawn(acceptor.run()).abort_handle());
     }
     let web = spawn_web(places, limits.web_connections())?;
@@ -171,6 +178,7 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
         hangup,
         drain,
         logging,
+        clients_stop,
         acceptors,
         ports: ports.clone(),
         has_terminal: is_in_terminal(),

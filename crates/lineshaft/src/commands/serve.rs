@@ -54,6 +54,9 @@ fn sources(arguments: ServeArguments) -> Sources {
         beanstalk,
         gearman,
         gearman_http,
+        kestrel,
+        kestrel_text,
+        kestrel_thrift,
         http,
         tls_certificate,
         tls_key,
@@ -73,6 +76,9 @@ fn sources(arguments: ServeArguments) -> Sources {
         ("--beanstalk", "listen.beanstalk", named(beanstalk)),
         ("--gearman", "listen.gearman", named(gearman)),
         ("--gearman-http", "listen.gearman_http", named(gearman_http)),
+        ("--kestrel", "listen.kestrel", named(kestrel)),
+        ("--kestrel-text", "listen.kestrel_text", named(kestrel_text)),
+        ("--kestrel-thrift", "listen.kestrel_thrift", named(kestrel_thrift)),
         ("--http", "listen.http", named(http)),
         ("--tls-certificate", "tls.certificate", one(tls_certificate)),
         ("--tls-key", "tls.key", one(tls_key)),
@@ -104,15 +110,27 @@ fn announce(started: &Started<'_>) {
         );
     }
     if config.log.format == LogFormat::Json {
-        let [beanstalk, gearman, gearman_http, http] = Protocol::ALL.map(addresses);
-        tracing::info!(beanstalk, gearman, gearman_http, http, data, jobs, "ready");
+        let [beanstalk, gearman, gearman_http, kestrel, kestrel_text, kestrel_thrift, http] =
+            Protocol::ALL.map(addresses);
+        tracing::info!(
+            beanstalk,
+            gearman,
+            gearman_http,
+            kestrel,
+            kestrel_text,
+            kestrel_thrift,
+            http,
+            data,
+            jobs,
+            "ready"
+        );
         return;
     }
     let mut text = format!("lineshaft {} is ready\n", env!("CARGO_PKG_VERSION"));
     let listeners = Protocol::ALL.map(|protocol| (protocol.name(), addresses(protocol)));
     let data = [("data", data), ("try", example(started))];
     for (name, value) in listeners.into_iter().chain(data).filter(|(_, value)| !value.is_empty()) {
-        text.extend([format!("  {name:<9}  {value}\n")]);
+        text.extend([format!("  {name:<14}  {value}\n")]);
     }
     // The output may be closed; a server goes on without it.
     let _ = std::io::stdout().lock().write_all(text.as_bytes());

@@ -48,6 +48,10 @@ impl IoThread {
             } else if connection.is_tls_overdue(now_ms) {
                 self.abandon(place, &io::ErrorKind::TimedOut.into());
                 continue;
+            } else if connection.is_too_silent(now_ms) {
+                tracing::debug!(connection = place, "closed: nothing came for too long");
+                self.abandon(place, &io::ErrorKind::TimedOut.into());
+                continue;
             } else if connection.is_stuck()
                 && (still_ms >= limits.unsent_ms()
                     || (unsent_bytes > limits.unsent_bytes() && still_ms >= GRACE_MS))
@@ -57,6 +61,7 @@ impl IoThread {
                 continue;
             }
             if mem::take(&mut connection.active)
+                || connection.silence_max_ms.is_some()
                 || connection.has_unsent()
                 || connection.is_without_tls_yet()
                 || connection.phase == Phase::Lingering

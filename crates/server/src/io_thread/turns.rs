@@ -59,7 +59,7 @@ impl IoThread {
 
     fn open_sessions(&mut self, turn: &mut Turn<'_>) {
         for opening in mem::take(&mut self.opening) {
-            let Opening { socket, tls, peer, open } = opening;
+            let Opening { socket, tls, peer, open, silence_max_ms } = opening;
             let (session, dialect) = open(peer, turn, self.mailbox);
             let place = self.connections.insert_with(|place| {
                 let waker = ReadyWaker::waker(&self.port, place);
@@ -67,9 +67,10 @@ impl IoThread {
             });
             self.places.insert(session, place);
             self.ready.push(place);
-            // Housekeeping has an eye on its handshake.
-            if self.connections.get(place).is_some_and(|connection| connection.is_without_tls_yet())
-            {
+            let Some(connection) = self.connections.get(place) else { continue };
+            (connection.heard_at, connection.silence_max_ms) = (self.now_ms, silence_max_ms);
+            // Housekeeping has an eye on its handshake, and on its silence.
+            if connection.is_without_tls_yet() || silence_max_ms.is_some() {
                 self.touch(place);
             }
         }

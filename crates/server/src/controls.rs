@@ -1,0 +1,38 @@
+//! What clients may ask of the process itself: Kestrel's can make it read its configuration anew, and
+//! stop it.
+
+use std::sync::Arc;
+
+use broker::{Millis, Position, Turn};
+use tokio::sync::Notify;
+
+use crate::config::Config;
+use crate::process;
+use crate::reload::Reloader;
+
+/// Does what clients ask for.
+#[derive(Debug)]
+pub(crate) struct Controls {
+    pub(crate) reloader: Arc<Reloader>,
+    /// Somebody wants the server to stop.
+    pub(crate) stop: Arc<Notify>,
+}
+
+impl Controls {
+    /// What all Kestrel listeners have in common.
+    pub(crate) fn kestrel_server(self, config: &Config, started: Millis) -> Arc<kestrel::Server> {
+        kestrel::Server::new(process::kestrel_options(config, started), Box::new(self))
+    }
+}
+
+impl kestrel::Controls for Controls {
+    /// The broker is locked while the file is read. The client is to see its new policies in force
+    /// when it is answered, nobody asks for this often, and the file is small.
+    fn reload(&self, turn: &mut Turn<'_>) -> Position {
+        if self.reloader.reload() { self.reloader.set_policies(turn) } else { Position::default() }
+    }
+
+    fn shut_down(&self) {
+        self.stop.notify_one();
+    }
+}
