@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use engine::Millis;
+use engine::policy::Rules;
+use engine::{Millis, Status};
 use log::{Committer, Disk, Failure, Log, OpenError, Position, RecoveryReport, Restored, Settings};
 
 use crate::core::{Core, Mover};
@@ -352,12 +353,24 @@ impl Core {
                 let slot = self.engine.restore(queue, &facts, tags, body.into())?;
                 self.ledger.places.set(slot, Place { target, after: position });
             }
-            Restored::Fact { key, value, .. } => {
-                if let Some((name, facts)) = meta::read_queue_fact(key, value) {
-                    self.engine.restore_queue(name, facts);
-                }
-            }
+            Restored::Fact { key, value, .. } => self.restore_fact(key, value),
         }
         Ok(())
+    }
+
+    /// Facts of newer versions are left alone.
+    fn restore_fact(&mut self, key: &[u8], value: &[u8]) {
+        if let Some((name, facts)) = meta::read_queue_fact(key, value) {
+            self.engine.restore_queue(name, facts);
+        } else if key == meta::POLICIES_KEY {
+            if let Some(rules) = Rules::decode(value) {
+                self.engine.restore_policies(rules);
+            }
+        } else if key == meta::STATUS_KEY
+            && let [number] = value
+            && let Some(status) = Status::from_number(*number)
+        {
+            self.engine.restore_status(status);
+        }
     }
 }

@@ -2,12 +2,18 @@
 
 use std::sync::Arc;
 
-use engine::{Effects, Engine, Happening, JobSlot, Millis, QueueFacts, QueueId, Record, SessionId};
-use log::{Current, Log, Owner, Position, QueueRef, Target};
+use engine::{
+    Effects, Engine, Happening, JobFacts, JobSlot, Millis, QueueFacts, QueueId, Record, SessionId,
+};
+use log::{Current, Log, Meta, Owner, Position, QueueRef, Target};
 
 use crate::meta::{self, Options};
 use crate::places::{Place, Places};
 use crate::{Event, Grant};
+
+/// Most jobs of one entry. A put that feeds more queues takes several, which only an unclean end
+/// of the process can tear apart.
+const PUT_MANY_MAX: usize = 4096;
 
 /// Everything that a [`crate::Turn`] works on.
 #[derive(Debug)]
@@ -34,6 +40,12 @@ pub(crate) struct Ledger {
     gone: Position,
     /// The end of the last entry that ended a job, for denials of jobs that are not there.
     ended: Position,
+    /// The end of the last entry that the request at hand wrote.
+    pub(crate) last: Position,
+    /// The end of the last entry that any request wrote.
+    latest: Position,
+    /// The end of the last entry about policies or the status.
+    facts: Position,
     /// Whether the log has something for the committer to do at once.
     pub(crate) appended: bool,
 }
@@ -49,6 +61,9 @@ impl Core {
                 queues: Vec::new(),
                 gone: Position::default(),
                 ended: Position::default(),
+                last: Position::default(),
+                latest: Position::default(),
+                facts: Position::default(),
                 appended: false,
             },
             outgoing: Vec::new(),
@@ -57,8 +72,10 @@ impl Core {
     }
 
     /// Takes over what the last request left: records into the log, happenings into events.
-    /// Called after each request, because records name places that the next one may change.
-    pub(crate) fn settle(&mut self) {
+    /// Called after each request, because records name places that the next one may change. The
+    /// end of the last entry that was written for it, counts apart.
+    pub(crate) fn settle(&mut self) -> Position {
+        self.ledger.last = Position::default();
         for record in self.effects.records.drain(..) {
             self.ledger.write(record, &self.engine);
         }
@@ -82,9 +99,18 @@ impl Core {
                 Happening::Kicked(queue, count) => {
                     Event::Kicked(count, self.ledger.after_queue(queue))
                 }
+                Happening::Looked { job, body } => {
+                    Event::Looked { body, after: self.ledger.after_job(job) }
+                }
+                Happening::NoneCame(Some(queue)) => Event::TimedOut(self.ledger.after_queue(queue)),
+                Happening::NoneCame(None) => Event::TimedOut(self.ledger.after_removal()),
+                Happening::Flushed => Event::Flushed(self.ledger.after_ended()),
             };
             self.outgoing.push((mailbox, session, event));
         }
+        let Ledger { last, latest, .. } = &mut self.ledger;
+        *latest = (*latest).max(*last);
+        *last
     }
 }
 
@@ -105,7 +131,14 @@ impl Ledger {
                 self.places.set(slot, Place { target, after });
                 self.note_queue(number, after);
             }
-            Record::Moved(slot) if !log.admits_update() => self.write(Record::Count(slot), engine),
+            Record::PutMany(slots) => self.write_many(&slots, engine),
+            Record::Moved(slot) | Record::Rerouted(slot, _) if !log.admits_update() => {
+                self.write(Record::Count(slot), engine);
+            }
+            Record::Rerouted(slot, from) => {
+                self.write(Record::Update(slot), engine);
+                self.note_queue(from, self.last);
+            }
             Record::Update(slot) | Record::Moved(slot) => {
                 let facts = engine.facts(slot);
                 let (number, queue) = queue_ref(engine, slot);
@@ -148,15 +181,49 @@ impl Ledger {
                 self.gone = self.after_queue(queue);
                 log.forget_queue(queue.0);
             }
+            // Without room they are in force all the same, until the process ends.
+            Record::Policies | Record::Status if !log.admits_update() => {}
+            Record::Policies => {
+                self.facts = log.fact(now, meta::POLICIES_KEY, &engine.policies().encode());
+                self.last = self.facts;
+            }
+            Record::Status => {
+                self.facts = log.fact(now, meta::STATUS_KEY, &[engine.status() as u8]);
+                self.last = self.facts;
+            }
+        }
+    }
+
+    /// One entry for jobs that share a body.
+    fn write_many(&mut self, slots: &[JobSlot], engine: &Engine) {
+        let Some(log) = &self.log else { return };
+        let mut targets = Vec::with_capacity(slots.len());
+        for slots in slots.chunks(PUT_MANY_MAX) {
+            let facts: Vec<JobFacts> = slots.iter().map(|slot| engine.facts(*slot)).collect();
+            let options: Vec<Options> = facts
+                .iter()
+                .zip(slots)
+                .map(|(facts, slot)| Options::of(facts, engine.tags(*slot)))
+                .collect();
+            let jobs: Vec<(QueueRef<'_>, Meta<'_>)> = slots
+                .iter()
+                .zip(facts.iter().zip(&options))
+                .map(|(slot, (facts, options))| (queue_ref(engine, *slot).1, options.meta(facts)))
+                .collect();
+            let body = engine.body(slots[0]);
+            targets.clear();
+            let after = log.put_many(engine.now().0, &jobs, body, &mut targets);
+            for (&slot, &target) in slots.iter().zip(&targets) {
+                self.places.set(slot, Place { target, after });
+                note(&mut self.queues, engine.queue_of(slot), after);
+            }
+            self.last = after;
         }
     }
 
     fn note_queue(&mut self, queue: QueueId, after: Position) {
-        let index = queue.0 as usize;
-        if index >= self.queues.len() {
-            self.queues.resize(index + 1, Position::default());
-        }
-        self.queues[index] = after;
+        self.last = after;
+        note(&mut self.queues, queue, after);
     }
 
     /// What a reply about this job waits for.
@@ -174,6 +241,21 @@ impl Ledger {
         self.gone
     }
 
+    /// What an answer waits for that says that a queue was removed with all in it.
+    pub(crate) fn after_removal(&self) -> Position {
+        self.gone.max(self.ended)
+    }
+
+    /// What an answer waits for that may rest on anything.
+    pub(crate) fn after_all(&self) -> Position {
+        self.latest
+    }
+
+    /// What an answer about the policies or the status waits for.
+    pub(crate) fn after_facts(&self) -> Position {
+        self.facts
+    }
+
     /// What a denial about this queue waits for.
     pub(crate) fn after_queue(&self, queue: QueueId) -> Position {
         let last = self.queues.get(queue.0 as usize).copied().unwrap_or_default();
@@ -186,6 +268,15 @@ impl Ledger {
     pub(crate) fn after_queues(&self, queues: &[QueueId]) -> Position {
         queues.iter().map(|queue| self.after_queue(*queue)).max().unwrap_or_default()
     }
+}
+
+/// Notes the end of the last entry about a queue.
+fn note(queues: &mut Vec<Position>, queue: QueueId, after: Position) {
+    let index = queue.0 as usize;
+    if index >= queues.len() {
+        queues.resize(index + 1, Position::default());
+    }
+    queues[index] = after;
 }
 
 fn queue_ref(engine: &Engine, slot: JobSlot) -> (QueueId, QueueRef<'_>) {

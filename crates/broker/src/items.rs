@@ -2,10 +2,14 @@
 //! their lease, waiting on one queue, flushing, fan-out, policies, and the server's status.
 
 use engine::policy::{Policy, Rules};
-use engine::{Body, JobId, LeaseId, Millis, Patience, SessionId};
+use engine::{
+    AliasStats, Body, ItemStats, JobId, LeaseId, Millis, NotFound, Patience, ReadHow, SessionId,
+    Status,
+};
 use log::Position;
 
 use crate::Turn;
+use crate::core::Core;
 
 /// Why an item or a job was not put. Nothing was stored, unless it feeds several queues and another
 /// one of them took it.
@@ -23,21 +27,6 @@ pub enum AddRefusal {
     /// The server's status refuses writes.
     #[error("the server's status refuses writes")]
     WritesBlocked,
-}
-
-/// What a fetch is to do with the item.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub enum ReadHow {
-    /// Take it, and be done with it.
-    Finish,
-    /// Take it and hold it, until it is confirmed or put back. It goes back by itself after the
-    /// limit, or after the policy's `open.timeout` if that is sooner.
-    Open {
-        /// Milliseconds from now; `None` for no limit.
-        limit_ms: Option<u64>,
-    },
-    /// Look at it.
-    Peek,
 }
 
 /// An item that was fetched.
@@ -82,87 +71,33 @@ pub enum Flush {
 #[error("no such open read")]
 pub struct NotHeld(pub Position);
 
-/// What the server lets its clients do.
-#[derive(Copy, Clone, Debug, Default, Eq, PartialEq, Ord, PartialOrd)]
-pub enum Status {
-    /// Everything.
-    #[default]
-    Up,
-    /// Everything, but whoever chooses among servers should write to another one.
-    WriteAvoid,
-    /// No writes.
-    ReadOnly,
-    /// Neither reads nor writes.
-    Quiescent,
-}
-
-/// Numbers of a queue as Kestrel counts them. Counters count since the queue exists, in this process.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct ItemStats {
-    /// Items that wait for a taker.
-    pub items: u64,
-    /// Bytes of their bodies.
-    pub bytes: u64,
-    /// Items added.
-    pub puts: u64,
-    /// Bytes of the bodies of the items added.
-    pub put_bytes: u64,
-    /// Items that expired.
-    pub expired: u64,
-    /// Items that were dropped to make room for others.
-    pub discarded: u64,
-    /// Milliseconds since the item that was taken last was put; before the first one, since the next
-    /// one was put. 0 if there is no item.
-    pub age_ms: u64,
-    /// Sessions that wait for an item.
-    pub waiters: u64,
-    /// Open reads.
-    pub open: u64,
-    /// Reads opened.
-    pub transactions: u64,
-    /// Open reads that were given back.
-    pub cancelled: u64,
-    /// Flushes.
-    pub flushes: u64,
-    /// Names of the fan-out children, sorted; `None`: it never had one.
-    pub children: Option<Vec<Box<[u8]>>>,
-    /// When it was made.
-    pub created: Millis,
-    /// The most items that its policy lets it have.
-    pub items_max: Option<u64>,
-    /// The most bytes.
-    pub bytes_max: Option<u64>,
-}
-
-/// Numbers of an alias.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct AliasStats {
-    /// Items added through it.
-    pub puts: u64,
-    /// Bytes of their bodies.
-    pub put_bytes: u64,
-    /// Where they go.
-    pub destinations: Vec<Box<[u8]>>,
-}
-
 impl Turn<'_> {
     /// Opens a session that reads items. It watches no queue.
     pub fn open_reader_session(&mut self, mailbox: usize) -> SessionId {
-        self.open_session(mailbox)
+        self.core.engine.open_reader(mailbox as u32)
     }
 
     // --- Items ---
 
     /// Adds an item to a queue, and to all that this queue feeds. It ends unread after `expires`.
-    /// Makes and keeps the queue if it is not there.
+    /// Makes and keeps the queue if it is not there. An item for an alias is added if all of the
+    /// alias's destinations took it; all of them are tried.
     pub fn add(
         &mut self,
         queue: &[u8],
         body: Body,
         expires: Option<Millis>,
     ) -> Result<Position, AddRefusal> {
-        let _ = (queue, body, expires);
-        Err(AddRefusal::LogFull)
+        let core = &mut *self.core;
+        if core.engine.writes_blocked() {
+            return Err(AddRefusal::WritesBlocked);
+        }
+        if core.ledger.log.as_ref().is_some_and(|log| !log.admits_put(body.len())) {
+            return Err(AddRefusal::LogFull);
+        }
+        let added = core.engine.add(queue, body, expires, &mut core.effects);
+        let after = core.settle();
+        added.map(|()| after).map_err(|refused| core.refusal(refused))
     }
 
     /// Fetches the next item of a queue. Makes and keeps the queue if it is not there, unless the
@@ -177,7 +112,8 @@ impl Turn<'_> {
         self.read_for(session, session, queue, how, patience)
     }
 
-    /// As [`Turn::read`], but an open read is held by `holder`, while `waiter` waits for it.
+    /// As [`Turn::read`], but an open read is held by `holder`, while `waiter` waits for it. (What
+    /// comes for a [`ReadHow::Finish`] that waited is held by the waiter.)
     pub fn read_for(
         &mut self,
         waiter: SessionId,
@@ -186,20 +122,46 @@ impl Turn<'_> {
         how: ReadHow,
         patience: Patience,
     ) -> Read {
-        let _ = (waiter, holder, queue, how, patience);
-        Read::Empty(Position::default())
+        let core = &mut *self.core;
+        if core.engine.reads_blocked() {
+            return Read::Blocked;
+        }
+        let sessions = (waiter, holder);
+        let read = core.engine.read(sessions, queue, how, patience, &mut core.effects);
+        let last = core.settle();
+        match read {
+            engine::Read::Item { job, id, lease, body } => {
+                Read::Item(Item { id, lease, body, after: core.ledger.after_job(job) })
+            }
+            engine::Read::Finished { id, body, logged } => {
+                let after = if logged { last } else { Position::default() };
+                Read::Item(Item { id, lease: None, body, after })
+            }
+            engine::Read::Empty(queue) => Read::Empty(
+                queue.map_or(core.ledger.after_facts(), |queue| core.ledger.after_queue(queue)),
+            ),
+            engine::Read::Waiting => Read::Waiting,
+        }
     }
 
     /// Ends the item of an open read.
     pub fn confirm(&mut self, holder: SessionId, lease: LeaseId) -> Result<Position, NotHeld> {
-        let _ = (holder, lease);
-        Err(NotHeld(Position::default()))
+        let core = &mut *self.core;
+        let confirmed = core.engine.confirm(holder, lease, &mut core.effects);
+        let after = core.settle();
+        match confirmed {
+            Ok(true) => Ok(after),
+            Ok(false) => Ok(Position::default()),
+            Err(NotFound) => Err(core.not_held()),
+        }
     }
 
     /// Puts the item of an open read back to its place at the head of the queue.
     pub fn put_back(&mut self, holder: SessionId, lease: LeaseId) -> Result<Position, NotHeld> {
-        let _ = (holder, lease);
-        Err(NotHeld(Position::default()))
+        let core = &mut *self.core;
+        let returned = core.engine.put_back(holder, lease, &mut core.effects);
+        let after = core.settle();
+        returned.map(|()| after).map_err(|NotFound| core.not_held())
     }
 
     /// An open read goes back by itself after so many milliseconds from now, or after the policy's
@@ -210,99 +172,131 @@ impl Turn<'_> {
         lease: LeaseId,
         limit_ms: Option<u64>,
     ) -> Result<(), NotHeld> {
-        let _ = (holder, lease, limit_ms);
-        Err(NotHeld(Position::default()))
+        let core = &mut *self.core;
+        let set = core.engine.set_lease_limit(holder, lease, limit_ms);
+        set.map_err(|NotFound| core.not_held())
     }
 
     /// Whether this session holds this open read.
     pub fn holds(&self, holder: SessionId, lease: LeaseId) -> bool {
-        let _ = (holder, lease);
-        false
+        self.core.engine.holds(holder, lease)
     }
 
     // --- Queues ---
 
-    /// Ends all items of a queue that nobody holds. The session waits meanwhile.
+    /// Ends all items of a queue that nobody holds. Without such a queue nothing happens.
     pub fn flush(&mut self, session: SessionId, queue: &[u8]) -> Flush {
-        let _ = (session, queue);
-        Flush::Done(Position::default())
+        let core = &mut *self.core;
+        let flush = core.engine.flush(session, queue, &mut core.effects);
+        core.settle();
+        core.flushed(flush)
     }
 
-    /// The same for all queues that [`Turn::item_queues`] names.
+    /// The same for all queues that a client of Kestrel's made or used.
     pub fn flush_all(&mut self, session: SessionId) -> Flush {
-        let _ = session;
-        Flush::Done(Position::default())
+        let core = &mut *self.core;
+        let flush = core.engine.flush_all(session, &mut core.effects);
+        core.settle();
+        core.flushed(flush)
     }
 
     /// Ends the expired items at the head of a queue, at most as many as its policy's
     /// `expire_sweep`; how many. `None`: there is no such queue.
     pub fn flush_expired(&mut self, queue: &[u8]) -> Option<(u64, Position)> {
-        let _ = queue;
-        None
+        let core = &mut *self.core;
+        let count = core.engine.flush_expired(queue, &mut core.effects);
+        let after = core.settle();
+        count.map(|count| (count, after))
     }
 
-    /// The same for all queues that [`Turn::item_queues`] names.
+    /// The same for all queues that a client of Kestrel's made or used.
     pub fn flush_all_expired(&mut self) -> (u64, Position) {
-        (0, Position::default())
+        let core = &mut *self.core;
+        let count = core.engine.flush_all_expired(&mut core.effects);
+        (count, core.settle())
     }
 
     /// Removes a queue with all of its jobs, also those that somebody holds; whoever waits for an
-    /// item of it waits no more. Without such a queue nothing happens.
+    /// item of it waits no more. What other dialects' sessions use or watch stays, empty. Without
+    /// such a queue nothing happens.
     pub fn remove_queue(&mut self, queue: &[u8]) -> Position {
-        let _ = queue;
-        Position::default()
+        let core = &mut *self.core;
+        core.engine.remove_queue(queue, &mut core.effects);
+        core.settle();
+        core.ledger.after_removal()
     }
 
-    /// Names of the queues that a client of Kestrel's has made, and of the aliases, sorted.
+    /// Names of the queues that a client of Kestrel's made or used, and of the aliases, sorted.
     pub fn item_queues(&self) -> Vec<&[u8]> {
-        Vec::new()
+        self.core.engine.item_queues()
     }
 
     /// Numbers of a queue.
     pub fn item_stats(&self, queue: &[u8]) -> Option<ItemStats> {
-        let _ = queue;
-        None
+        self.core.engine.item_stats(queue)
     }
 
     /// Numbers of an alias; `None`: the name is not one.
     pub fn alias_stats(&self, name: &[u8]) -> Option<AliasStats> {
-        let _ = name;
-        None
+        self.core.engine.alias_stats(name)
     }
 
     // --- Policies and status ---
 
-    /// What is asked of the queue of this name, whether it exists or not.
+    /// What is asked of the queue of this name, or would be if it existed.
     pub fn policy(&self, queue: &[u8]) -> Policy {
-        let _ = queue;
-        Policy::default()
+        self.core.engine.policy(queue)
     }
 
-    /// From now on these rules are in force, for queues that exist and for those to come.
+    /// The rules in force.
+    pub fn policies(&self) -> &Rules {
+        self.core.engine.policies()
+    }
+
+    /// From now on these rules are in force, for queues that exist and for those to come. They must
+    /// have passed [`Rules::check`].
     pub fn set_policies(&mut self, rules: Rules) -> Position {
-        let _ = rules;
-        Position::default()
+        let core = &mut *self.core;
+        core.engine.set_policies(rules, &mut core.effects);
+        core.settle();
+        core.ledger.after_facts()
     }
 
     /// What the server lets its clients do, or will when the grace is over.
     pub fn status(&self) -> Status {
-        Status::Up
+        self.core.engine.status()
     }
 
     /// Changes the status. A stricter one comes into force `grace_ms` later; meanwhile one that is
     /// as strict or stricter is ignored, and a looser one acts at once.
     pub fn set_status(&mut self, status: Status, grace_ms: u64) -> Position {
-        let _ = (status, grace_ms);
-        Position::default()
+        let core = &mut *self.core;
+        core.engine.set_status(status, grace_ms, &mut core.effects);
+        core.settle();
+        core.ledger.after_facts()
     }
 
-    /// Whether the status, as it is in force, refuses reads.
+    /// Whether the status in force refuses reads.
     pub fn reads_blocked(&self) -> bool {
-        false
+        self.core.engine.reads_blocked()
     }
 
-    /// Whether the status, as it is in force, refuses writes.
+    /// Whether the status in force refuses writes.
     pub fn writes_blocked(&self) -> bool {
-        false
+        self.core.engine.writes_blocked()
+    }
+}
+
+impl Core {
+    fn not_held(&self) -> NotHeld {
+        // The item went back by itself, which is not logged, or it ended.
+        NotHeld(self.ledger.after_ended())
+    }
+
+    fn flushed(&self, flush: engine::Flush) -> Flush {
+        match flush {
+            engine::Flush::Done => Flush::Done(self.ledger.after_removal()),
+            engine::Flush::Waiting => Flush::Waiting,
+        }
     }
 }

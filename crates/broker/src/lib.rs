@@ -26,11 +26,12 @@ pub use broker::{Broker, BrokerError, Clock, Options};
 pub use dialect::Dialect;
 pub use engine::policy;
 pub use engine::{
-    Band, Body, Counters, GrabOrder, JobFacts, JobId, JobStatus, LeaseId, Millis, NewJob, News,
-    Outlook, Patience, QueueFacts, QueueId, QueueStats, SessionId, State, Submit, Tags, Totals,
+    AliasStats, Band, Body, Counters, GrabOrder, ItemStats, JobFacts, JobId, JobStatus, LeaseId,
+    Millis, NewJob, News, Outlook, Patience, QueueFacts, QueueId, QueueStats, ReadHow, SessionId,
+    State, Status, Submit, Tags, Totals,
 };
 pub use event::{Event, Grant, Mailbox};
-pub use items::{AddRefusal, AliasStats, Flush, Item, ItemStats, NotHeld, Read, ReadHow, Status};
+pub use items::{AddRefusal, Flush, Item, NotHeld, Read};
 pub use log::{Position, Settings, Sync};
 pub use meta::UnknownMeta;
 pub use outbox::Outbox;

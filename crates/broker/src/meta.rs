@@ -13,6 +13,7 @@ const ORDER: u8 = 1 << 2;
 const BURIED_ORDER: u8 = 1 << 3;
 /// Submitted for its outcome: a length byte and the key, a length byte and the reducer.
 const TAGS: u8 = 1 << 4;
+const EXPIRES: u8 = 1 << 5;
 
 const COUNTERS_LEN: usize = 24;
 
@@ -20,7 +21,7 @@ const COUNTERS_LEN: usize = 24;
 const TAG_LEN_MAX: usize = 255;
 
 /// Longest options: all fields.
-const OPTIONS_LEN_MAX: usize = 1 + 4 + COUNTERS_LEN + 8 + 8 + 2 * (1 + TAG_LEN_MAX);
+const OPTIONS_LEN_MAX: usize = 1 + 4 + COUNTERS_LEN + 8 + 8 + 2 * (1 + TAG_LEN_MAX) + 8;
 
 /// A meta that this version cannot have written.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -67,6 +68,9 @@ impl Options {
                 options.field(TAGS, tag);
             }
         }
+        if let Some(expires) = facts.expires {
+            options.field(EXPIRES, &expires.0.to_le_bytes());
+        }
         options
     }
 
@@ -109,6 +113,15 @@ pub(crate) fn counters_bytes(counters: &Counters) -> [u8; COUNTERS_LEN] {
 /// The key of the log's fact about a queue: this and the name.
 const QUEUE_KEY: &[u8] = b"queue/";
 
+/// The key of the log's fact about the policies in force; its value is theirs.
+pub(crate) const POLICIES_KEY: &[u8] = b"policies";
+
+/// The key of the log's fact about the status; its value is the number of the status.
+pub(crate) const STATUS_KEY: &[u8] = b"status";
+
+const IS_ITEMS: u8 = 1;
+const IS_CHILD: u8 = 1 << 1;
+
 /// The log's key and value for what is kept of a queue. An empty value removes it.
 pub(crate) fn queue_fact(name: &[u8], facts: QueueFacts) -> (Vec<u8>, Vec<u8>) {
     let key = [QUEUE_KEY, name].concat();
@@ -119,6 +132,11 @@ pub(crate) fn queue_fact(name: &[u8], facts: QueueFacts) -> (Vec<u8>, Vec<u8>) {
     for limit in facts.limits {
         value.extend_from_slice(&limit.to_le_bytes());
     }
+    let flags = if facts.items { IS_ITEMS } else { 0 } | if facts.child { IS_CHILD } else { 0 };
+    if flags != 0 {
+        value.push(flags);
+        value.extend_from_slice(&facts.created.0.to_le_bytes());
+    }
     (key, value)
 }
 
@@ -126,10 +144,23 @@ pub(crate) fn queue_fact(name: &[u8], facts: QueueFacts) -> (Vec<u8>, Vec<u8>) {
 /// versions, which are left alone.
 pub(crate) fn read_queue_fact<'a>(key: &'a [u8], value: &[u8]) -> Option<(&'a [u8], QueueFacts)> {
     let name = key.strip_prefix(QUEUE_KEY)?;
-    let (&kept, limits) = value.split_first()?;
-    let limits: &[u8; 12] = limits.try_into().ok()?;
+    let (&kept, rest) = value.split_first()?;
+    let (limits, rest) = rest.split_first_chunk::<12>()?;
     let limit = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| limits[at * 4 + byte]));
-    Some((name, QueueFacts { kept: kept != 0, limits: [limit(0), limit(1), limit(2)] }))
+    let limits = [limit(0), limit(1), limit(2)];
+    let (flags, created) = match rest.split_first() {
+        Some((&flags, created)) => (flags, u64::from_le_bytes(created.try_into().ok()?)),
+        // As it was written before queues had more to tell.
+        None => (0, 0),
+    };
+    let facts = QueueFacts {
+        kept: kept != 0,
+        limits,
+        items: flags & IS_ITEMS != 0,
+        child: flags & IS_CHILD != 0,
+        created: Millis(created),
+    };
+    Some((name, facts))
 }
 
 /// The facts and tags that a meta and a newer counters payload tell.
@@ -156,6 +187,7 @@ pub(crate) fn facts<'a>(
         ttr_s: meta.ttr,
         delay_s: 0,
         counters: Counters::default(),
+        expires: None,
     };
     let mut tags = None;
     if let Some((&fields, rest)) = meta.options.split_first() {
@@ -173,7 +205,7 @@ fn read_options<'a>(
     fields: u8,
     mut rest: &'a [u8],
 ) -> Option<Option<Tags<'a>>> {
-    if fields & !(DELAY | COUNTERS | ORDER | BURIED_ORDER | TAGS) != 0 {
+    if fields & !(DELAY | COUNTERS | ORDER | BURIED_ORDER | TAGS | EXPIRES) != 0 {
         return None;
     }
     let mut take = |len: usize| {
@@ -199,6 +231,9 @@ fn read_options<'a>(
         let unique = take(len)?;
         let len = usize::from(*take(1)?.first()?);
         tags = Some(Tags { unique, reducer: take(len)? });
+    }
+    if fields & EXPIRES != 0 {
+        facts.expires = Some(Millis(u64::from_le_bytes(take(8)?.try_into().ok()?)));
     }
     rest.is_empty().then_some(tags)
 }
@@ -235,6 +270,7 @@ mod tests {
             ttr_s: 60,
             delay_s: 0,
             counters: Counters::default(),
+            expires: None,
         }
     }
 
@@ -266,12 +302,24 @@ mod tests {
             buried_order: 11,
             delay_s: 8,
             counters,
+            expires: Some(Millis(12)),
             ..plain()
         };
         assert_eq!(round_trip(&full, None), full);
         let newer = Counters { takes: 7, ..counters };
         let read = round_trip(&full, Some(&counters_bytes(&newer)));
         assert_eq!(read, JobFacts { counters: newer, ..full });
+    }
+
+    #[test]
+    fn facts_of_queues_come_back_in_both_forms() {
+        let old = QueueFacts { kept: true, limits: [1, 2, 3], ..QueueFacts::default() };
+        let new = QueueFacts { items: true, child: true, created: Millis(77), ..old };
+        for (facts, bytes) in [(old, 13), (new, 22)] {
+            let (key, value) = queue_fact(b"a+b", facts);
+            assert_eq!(value.len(), bytes);
+            assert_eq!(read_queue_fact(&key, &value), Some((&b"a+b"[..], facts)));
+        }
     }
 
     #[test]

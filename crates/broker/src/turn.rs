@@ -5,7 +5,7 @@ use std::sync::MutexGuard;
 
 use engine::{
     Body, JobId, JobSlot, JobStatus, Manner, Millis, NewJob, NotFound, Patience, QueueId,
-    QueueStats, SessionId, State, Totals,
+    QueueStats, Refused, SessionId, State, Totals,
 };
 use log::Position;
 
@@ -175,9 +175,15 @@ impl Turn<'_> {
         if core.ledger.log.as_ref().is_some_and(|log| !log.admits_put(body.len())) {
             return Err(AddRefusal::LogFull);
         }
-        let (id, slot) = core.engine.put(session, job, body, &mut core.effects);
-        core.settle();
-        Ok((id, core.ledger.after_job(slot)))
+        if core.engine.writes_blocked() {
+            return Err(AddRefusal::WritesBlocked);
+        }
+        let put = core.engine.put(session, job, body, &mut core.effects);
+        let after = core.settle();
+        match put {
+            Ok(id) => Ok((id, after)),
+            Err(refused) => Err(core.refusal(refused)),
+        }
     }
 
     /// Uses up a job number without a job.
@@ -411,6 +417,15 @@ impl Core {
             Ok(slot) => self.ledger.after_job(slot),
             Err(NotFound) => self.ledger.after_ended(),
         })
+    }
+
+    /// What a queue's refusal to take a job waits for.
+    pub(crate) fn refusal(&self, refused: Refused) -> AddRefusal {
+        match refused {
+            // What it is full of may have come a moment ago, from anybody.
+            Refused::Full => AddRefusal::Full(self.ledger.after_all()),
+            Refused::TooBig => AddRefusal::TooBig,
+        }
     }
 
     pub(crate) fn grant(&self, handout: engine::Handout) -> Grant {

@@ -145,10 +145,16 @@ impl Turn<'_> {
         if !submit.foreground && core.ledger.log.as_deref().is_some_and(full) {
             return Err(SubmitRefusal::LogFull);
         }
+        if core.engine.writes_blocked() {
+            return Err(SubmitRefusal::WritesBlocked);
+        }
         let submitted = core.engine.submit(session, queue, submit, &mut core.effects);
         core.settle();
         let submitted = submitted.map_err(|QueueFull| SubmitRefusal::QueueFull)?;
-        Ok((submitted.id, core.ledger.after_job(submitted.job)))
+        // Also for one that was joined.
+        let slot = core.engine.slot(submitted.id).ok();
+        let own = slot.map(|slot| core.ledger.after_job(slot)).unwrap_or_default();
+        Ok((submitted.id, own.max(core.ledger.last)))
     }
 
     /// What is known of a job. Its end is known when it is durable.

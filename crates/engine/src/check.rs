@@ -1,8 +1,9 @@
 //! The invariants of the engine, checked by walking all of it: for tests and the simulator.
 
 use crate::engine::Engine;
-use crate::ids::{JobSlot, QueueId};
+use crate::ids::{JobSlot, LeaseId, QueueId};
 use crate::job::State;
+use crate::policy::parent_name;
 use crate::queue::Counts;
 use crate::session::Waiting;
 use crate::timers::TimerKey;
@@ -17,6 +18,7 @@ impl Engine {
             let held = match key {
                 TimerKey::Queue(place) => self.queues.get(place).map(|queue| queue.timer),
                 TimerKey::Session(place) => self.sessions.get(place).map(|session| session.timer),
+                TimerKey::Status => Some(self.special.standing.changes_at),
             };
             assert_eq!(held, Some(Some(at)), "a timer belongs to {key:?}");
         }
@@ -27,7 +29,9 @@ impl Engine {
         for (place, job) in self.jobs.iter() {
             assert_eq!(self.ids.get(job.id.0), Some(place), "job {} is in the index", job.id);
             assert!(job.id.0 < self.next_id && job.order() < self.next_id);
-            counts.add(job.state, job.priority);
+            counts.add(job.state, job.priority, job.body.len());
+            let has_expiry = job.expires().is_some();
+            assert!(!has_expiry || self.queue(job.queue).extra.is_some(), "its queue looks for it");
             assert_eq!(job.lease().is_some(), job.state == State::Leased);
         }
         assert_eq!(self.ids.len(), self.jobs.len());
@@ -52,18 +56,57 @@ impl Engine {
             total.delayed += counts.delayed;
             total.leased += counts.leased;
             total.buried += counts.buried;
+            total.bytes += counts.bytes;
+            let bytes =
+                queue.ready.iter().map(|(_, slot)| self.job(JobSlot(slot)).body.len() as u64);
+            assert_eq!(bytes.sum::<u64>(), counts.bytes, "queue {place} counts its ready bytes");
             for (sum, band) in total.bands.iter_mut().zip(counts.bands) {
                 *sum += band;
             }
             let supplies = queue.workers > 0 && !queue.ready.is_empty();
             assert_eq!(self.supplying.contains(&QueueId(place)), supplies);
-            if let Some(moment) = queue.next_moment() {
+            if let Some(moment) = self.next_moment_of(queue) {
                 assert!(queue.timer.is_some_and(|at| at <= moment), "a queue is looked at in time");
             }
-            let idle = queue.ready.is_empty() || queue.pause.is_some();
+            let idle = queue.ready.is_empty()
+                || queue.pause.is_some()
+                || self.reads_blocked()
+                || self.head_is_expired(queue);
             assert!(queue.waiters.is_empty() || idle, "somebody waits for a job that is ready");
         }
         assert_eq!(total, self.counts);
+        self.check_extras();
+    }
+
+    /// What stands beside the queues agrees with what stands in them.
+    fn check_extras(&self) {
+        let special = &self.special;
+        let (mut extras, mut marked, mut children) = (0, 0, 0);
+        for (place, queue) in self.queues.iter() {
+            let Some(extra) = &queue.extra else { continue };
+            let name = &queue.name[..];
+            extras += 1;
+            if extra.items {
+                assert_eq!(special.item_queues.get(name), Some(&QueueId(place)));
+                assert!(queue.kept, "a queue of items is kept");
+                marked += 1;
+            }
+            if extra.child {
+                let parent = parent_name(name).expect("a child's name has a plus");
+                assert!(special.families[parent].contains(&QueueId(place)));
+                children += 1;
+            }
+            assert!(extra.parent || !special.families.contains_key(name));
+        }
+        assert_eq!(extras, special.extras);
+        assert_eq!(marked, special.item_queues.len());
+        let linked: usize = special.families.values().map(std::collections::BTreeSet::len).sum();
+        assert_eq!(children, linked);
+        assert!(special.families.values().all(|family| !family.is_empty()));
+        for family in special.families.keys() {
+            let parent = self.queue_id(family);
+            assert!(parent.is_none_or(|parent| self.queue(parent).extra.is_some()));
+        }
     }
 
     fn check_list(&self, queue: u32, state: State, count: u64, places: impl Iterator<Item = u32>) {
@@ -85,6 +128,17 @@ impl Engine {
                 let held = job.lease().expect("a job in a session's hands has a lease");
                 assert_eq!((held.holder, held.id.0, job.due), (id, lease, deadline));
                 leased += 1;
+            }
+            if let Some(reader) = &session.reader {
+                assert_eq!(reader.open.len(), session.leases.len());
+                for ((_, lease), slot) in session.leases.iter() {
+                    assert_eq!(reader.open.get(&LeaseId(lease)), Some(&JobSlot(slot)));
+                }
+            }
+            if let Some(Waiting::Item { ticket, queue, .. }) = session.waiting {
+                waiting += 1;
+                let mut line = self.queue(queue).waiters.iter();
+                assert!(line.any(|entry| entry == (ticket, place)));
             }
             if let Some(Waiting::Job { ticket, .. }) = session.waiting {
                 waiting += 1;

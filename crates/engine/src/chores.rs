@@ -4,7 +4,9 @@ use std::collections::BinaryHeap;
 
 use crate::effects::{Effects, Happening};
 use crate::engine::Engine;
-use crate::ids::{JobSlot, Millis, QueueId, SessionId};
+use crate::flush::FlushWork;
+use crate::ids::{JobSlot, LeaseId, Millis, QueueId, SessionId};
+use crate::job::Job;
 use crate::limits::SLICE_JOBS_MAX;
 use crate::ordered::Ordered;
 use crate::session::{Manner, Waiting};
@@ -14,9 +16,19 @@ use crate::session::{Manner, Waiting};
 pub(crate) enum Chore {
     /// The jobs that a closed session held go back to their queues, those with the highest number
     /// first.
-    Return { held: BinaryHeap<(u64, JobSlot)>, manner: Manner },
+    Return { held: BinaryHeap<Held>, manner: Manner },
+    /// A flush of many jobs, or of many queues.
+    Flush { session: SessionId, work: FlushWork },
     /// A kick of many jobs.
     Kick { session: SessionId, queue: QueueId, buried: bool, left: u64, kicked: u64 },
+}
+
+/// A job that somebody held, by the order in which such jobs go back.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, Ord, PartialOrd)]
+pub(crate) struct Held {
+    number: u64,
+    lease: LeaseId,
+    pub(crate) slot: JobSlot,
 }
 
 /// What a kick leads to at once.
@@ -43,7 +55,9 @@ impl Engine {
         }
         match chore {
             Chore::Kick { kicked, .. } => Kick::Done(kicked),
-            Chore::Return { .. } => unreachable!("the chore of this function is a kick"),
+            Chore::Return { .. } | Chore::Flush { .. } => {
+                unreachable!("the chore of this function is a kick")
+            }
         }
     }
 
@@ -56,24 +70,31 @@ impl Engine {
     /// Works a slice off the chore that waits longest.
     pub(crate) fn do_a_chore(&mut self, effects: &mut Effects) {
         let Some(mut chore) = self.chores.pop_front() else { return };
-        if let Chore::Kick { session, .. } = chore
+        if let Chore::Kick { session, .. } | Chore::Flush { session, .. } = chore
             && self.find_session(session).is_none()
         {
-            // Whoever asked is gone; the jobs kicked so far stay kicked.
+            // Whoever asked is gone; what was done so far stays done.
             return;
         }
         if self.step(&mut chore, effects) {
-            self.chores.push_back(chore);
-        } else if let Chore::Kick { session, queue, kicked, .. } = chore {
-            self.open_mut(session).waiting = None;
-            effects.happenings.push((session, Happening::Kicked(queue, kicked)));
+            return self.chores.push_back(chore);
         }
+        let (session, news) = match chore {
+            Chore::Return { .. } => return,
+            Chore::Kick { session, queue, kicked, .. } => {
+                (session, Happening::Kicked(queue, kicked))
+            }
+            Chore::Flush { session, .. } => (session, Happening::Flushed),
+        };
+        self.open_mut(session).waiting = None;
+        effects.happenings.push((session, news));
     }
 
     /// Does one slice of a chore; true if something is left.
     pub(crate) fn step(&mut self, chore: &mut Chore, effects: &mut Effects) -> bool {
         match chore {
             Chore::Return { held, manner } => self.return_slice(held, *manner, effects),
+            Chore::Flush { work, .. } => self.flush_slice(work, effects),
             Chore::Kick { queue, buried, left, kicked, .. } => {
                 let slice = (*left).min(SLICE_JOBS_MAX as u64);
                 let done = self.kick_slice(*queue, *buried, slice, effects);
@@ -100,18 +121,26 @@ impl Engine {
 
     fn return_slice(
         &mut self,
-        held: &mut BinaryHeap<(u64, JobSlot)>,
+        held: &mut BinaryHeap<Held>,
         manner: Manner,
         effects: &mut Effects,
     ) -> bool {
         for _ in 0..SLICE_JOBS_MAX {
-            let Some((_, slot)) = held.pop() else { return false };
-            // While the chore waited for its turn nobody else could end this lease: the holder is
-            // gone and its timer with it.
-            self.end_lease(slot);
-            self.lost(slot, manner, effects);
+            let Some(next) = held.pop() else { return false };
+            // While the chore waited for its turn the job may have ended, with its queue.
+            if self.is_still_held(&next) {
+                self.end_lease(next.slot);
+                self.lost(next.slot, manner, effects);
+            }
         }
         !held.is_empty()
+    }
+
+    /// Whether the lease of a session that is gone has not ended yet. The place may be another
+    /// job's by now.
+    pub(crate) fn is_still_held(&self, held: &Held) -> bool {
+        let job = self.jobs.get(held.slot.0);
+        job.and_then(Job::lease).is_some_and(|lease| lease.id == held.lease)
     }
 }
 
@@ -121,8 +150,13 @@ impl Chore {
     /// 4.3).
     pub(crate) fn return_of(leases: &Ordered<(Millis, u64)>, manner: Manner) -> Self {
         let numbered = leases.iter().map(|((_, lease), slot)| match manner {
-            Manner::KeepsPlace => (!lease, JobSlot(slot)),
-            Manner::ToTheTail => (lease, JobSlot(slot)),
+            Manner::KeepsPlace => (!lease, lease, slot),
+            Manner::ToTheTail => (lease, lease, slot),
+        });
+        let numbered = numbered.map(|(number, lease, slot)| Held {
+            number,
+            lease: LeaseId(lease),
+            slot: JobSlot(slot),
         });
         Self::Return { held: numbered.collect(), manner }
     }

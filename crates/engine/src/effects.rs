@@ -9,11 +9,15 @@ use crate::job::Body;
 pub enum Record {
     /// A new job: all of [`crate::Engine::facts`] and its body.
     Put(JobSlot),
+    /// The same for several that share a body: all or none of them.
+    PutMany(Box<[JobSlot]>),
     /// A job's facts changed (given back, buried, kicked, taken while it was set aside).
     Update(JobSlot),
     /// A job went behind all others of its priority because its holder lost it. Nobody asked for
     /// it, so nobody can be refused: without room for all its facts its counters will do.
     Moved(JobSlot),
+    /// A job went from this queue to another one. The same holds for it.
+    Rerouted(JobSlot, QueueId),
     /// Only a job's counters changed (taken, timed out). Nobody waits for this to be durable.
     Count(JobSlot),
     /// What is kept of a queue apart from its jobs changed: [`crate::Engine::queue_facts`].
@@ -24,6 +28,10 @@ pub enum Record {
     Finish(JobSlot, QueueId),
     /// A queue vanished; its number may be used again. Not for the log, but for tables beside it.
     QueueGone(QueueId),
+    /// Other policies are in force: [`crate::Engine::policies`].
+    Policies,
+    /// The status changed: [`crate::Engine::status`].
+    Status,
 }
 
 /// An answer for a session that waited.
@@ -55,6 +63,17 @@ pub enum Happening {
     },
     /// Its long kick is done: so many jobs of this queue.
     Kicked(QueueId, u64),
+    /// A job that it wanted to look at.
+    Looked {
+        /// The job's place.
+        job: JobSlot,
+        /// The job's bytes.
+        body: Body,
+    },
+    /// Its wait for a job of this one queue is over; `None`: the queue was removed.
+    NoneCame(Option<QueueId>),
+    /// Its long flush is done.
+    Flushed,
 }
 
 /// What the watchers of a job hear.

@@ -12,12 +12,14 @@ use hashbrown::HashTable;
 
 use crate::chores::Chore;
 use crate::effects::{Effects, News, Record};
+use crate::extra::Special;
 use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
 use crate::index::IdIndex;
-use crate::job::{Body, Job, NewJob, State};
+use crate::job::{Body, Job, Kind, NewJob, State};
 use crate::limits::JOB_ID_MAX;
 use crate::ordered::Ordered;
 use crate::queue::{Counts, Queue};
+use crate::route::{Draft, Refused};
 use crate::session::{NEVER, Session};
 use crate::slab::Slab;
 use crate::timers::TimerKey;
@@ -65,6 +67,8 @@ pub struct Engine {
 
     /// Queues that have both ready jobs and workers.
     pub(crate) supplying: BTreeSet<QueueId>,
+    /// What only queues with an [`crate::extra::Extra`] need.
+    pub(crate) special: Special,
     /// Submitted jobs by their key.
     pub(crate) uniques: HashTable<u32>,
     pub(crate) attempts_max: u32,
@@ -102,6 +106,7 @@ impl Engine {
             chores: VecDeque::new(),
             chores_held: false,
             supplying: BTreeSet::new(),
+            special: Special::default(),
             uniques: HashTable::new(),
             attempts_max: 0,
             wake_max: 0,
@@ -136,44 +141,33 @@ impl Engine {
 
     // --- Jobs ---
 
-    /// Puts a job into the queue that this session uses. Its number and place.
+    /// Puts a job into the queue that this session uses, and into all that this queue feeds. Its
+    /// number.
     pub fn put(
         &mut self,
         session: SessionId,
         job: NewJob,
         body: Body,
         effects: &mut Effects,
-    ) -> (JobId, JobSlot) {
+    ) -> Result<JobId, Refused> {
         let queue = self.session(session).used;
-        let id = self.deal_id();
-        let due = self.now.plus_seconds(job.delay_s);
-        let mut new = Job {
-            id,
-            created: self.now,
-            due,
-            body,
-            aside: None,
-            queue,
+        let draft = Draft {
             priority: job.priority,
+            due: self.now.plus_seconds(job.delay_s),
+            delay_s: job.delay_s,
             ttr_s: job.ttr_s,
-            state: State::Delayed,
-            durable: true,
+            expires: None,
+            reducer: None,
+            foreground: false,
+            body,
         };
-        if job.delay_s > 0 {
-            new.aside().delay_s = job.delay_s;
-        } else {
-            new.state = State::Ready;
+        if self.queue(queue).extra.is_some() {
+            return self.put_routed(queue, draft, effects);
         }
-        let state = new.state;
-        let slot = self.add_job(new);
-        self.queue_mut(queue).puts += 1;
-        self.puts += 1;
+        let slot = self.enter(queue, draft, Kind::Logged);
         self.note(Record::Put(slot), effects);
-        match state {
-            State::Ready => self.offer(slot, effects),
-            State::Delayed | State::Leased | State::Buried => self.enlist(slot),
-        }
-        (id, slot)
+        self.place(slot, effects);
+        Ok(self.job(slot).id)
     }
 
     /// Uses up a number without a job.
@@ -295,10 +289,11 @@ impl Engine {
     /// Enters a new job into the tables, but not into a list of its queue.
     pub(crate) fn add_job(&mut self, job: Job) -> JobSlot {
         let (id, queue, state, priority) = (job.id, job.queue, job.state, job.priority);
+        let body_bytes = job.body.len();
         let slot = self.jobs.insert(job);
         self.ids.insert(id.0, slot);
-        self.queue_mut(queue).counts.add(state, priority);
-        self.counts.add(state, priority);
+        self.queue_mut(queue).counts.add(state, priority, body_bytes);
+        self.counts.add(state, priority, body_bytes);
         JobSlot(slot)
     }
 
@@ -312,9 +307,9 @@ impl Engine {
         let job = self.jobs.remove(slot.0).expect("a job that was just looked at");
         self.ids.remove(job.id.0);
         self.ends += 1;
-        self.queue_mut(job.queue).counts.remove(job.state, job.priority);
-        self.counts.remove(job.state, job.priority);
-        if job.durable {
+        self.queue_mut(job.queue).counts.remove(job.state, job.priority, job.body.len());
+        self.counts.remove(job.state, job.priority, job.body.len());
+        if job.kind == Kind::Logged {
             effects.records.push(Record::Finish(slot, job.queue));
         }
         self.drop_if_unwanted(job.queue, effects);
@@ -322,17 +317,21 @@ impl Engine {
 
     /// A fact about a job for the log, if the job is to be there.
     pub(crate) fn note(&self, record: Record, effects: &mut Effects) {
-        let durable = match record {
+        let logged = match record {
             Record::Put(slot)
             | Record::Update(slot)
             | Record::Moved(slot)
-            | Record::Count(slot) => self.job(slot).durable,
-            Record::Finish(..)
+            | Record::Rerouted(slot, _)
+            | Record::Count(slot) => self.job(slot).kind == Kind::Logged,
+            Record::PutMany(_)
+            | Record::Finish(..)
             | Record::QueueFacts(_)
             | Record::QueueDropped(..)
-            | Record::QueueGone(_) => true,
+            | Record::QueueGone(_)
+            | Record::Policies
+            | Record::Status => true,
         };
-        if durable {
+        if logged {
             effects.records.push(record);
         }
     }
@@ -347,13 +346,14 @@ impl Engine {
     pub(crate) fn change_state(&mut self, slot: JobSlot, next: State) {
         let job = self.job_mut(slot);
         let (state, priority, queue) = (job.state, job.priority, job.queue);
+        let body_bytes = job.body.len();
         assert!(state.may_become(next), "a job went from {state:?} to {next:?}");
         job.state = next;
         let counts = &mut self.queue_mut(queue).counts;
-        counts.remove(state, priority);
-        counts.add(next, priority);
-        self.counts.remove(state, priority);
-        self.counts.add(next, priority);
+        counts.remove(state, priority, body_bytes);
+        counts.add(next, priority, body_bytes);
+        self.counts.remove(state, priority, body_bytes);
+        self.counts.add(next, priority, body_bytes);
     }
 
     /// Only for a leased job: a ready one would have to move in its queue.
@@ -372,6 +372,9 @@ impl Engine {
                 queue.ready.insert(job.ready_key(), slot.0);
                 if queue.workers > 0 {
                     self.supplying.insert(job.queue);
+                }
+                if queue.extra.is_some() {
+                    self.arm_queue(job.queue);
                 }
             }
             State::Buried => queue.buried.insert(job.buried_order(), slot.0),
@@ -397,6 +400,10 @@ impl Engine {
         if queue.workers > 0 && queue.ready.is_empty() {
             self.supplying.remove(&job.queue);
         }
+        if queue.extra.is_some() {
+            // The next one may expire sooner.
+            self.arm_queue(job.queue);
+        }
     }
 
     /// Ends the hand-out of a leased job; its state is the caller's business.
@@ -407,6 +414,9 @@ impl Engine {
         job.aside().lease = None;
         if let Some(session) = self.session_mut(lease.holder) {
             session.leases.remove((deadline, lease.id.0));
+            if let Some(reader) = &mut session.reader {
+                reader.open.remove(&lease.id);
+            }
         }
     }
 

@@ -58,6 +58,18 @@ pub struct Counters {
     pub failures: u32,
 }
 
+/// How long a job lives if nobody ends it.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// As long as somebody watches it.
+    Watched,
+    /// Longer than whoever put it, but not longer than the process.
+    Memory,
+    /// For ever, if there is a log.
+    Logged,
+}
+
 /// What a producer says of a new job, besides its body.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct NewJob {
@@ -100,6 +112,8 @@ pub struct JobFacts {
     pub delay_s: u32,
     /// What happened to it so far.
     pub counters: Counters,
+    /// It ends unread after this moment.
+    pub expires: Option<Millis>,
 }
 
 /// A job as others see it: its facts of this moment, and where it is.
@@ -137,8 +151,8 @@ pub(crate) struct Job {
     pub(crate) priority: u32,
     pub(crate) ttr_s: u32,
     pub(crate) state: State,
-    /// It outlives its watchers, and the process if there is a log. Can only become true.
-    pub(crate) durable: bool,
+    /// Of a watched job it can become one that lives longer.
+    pub(crate) kind: Kind,
 }
 
 /// What a job does not need that was put and never taken, as most of a long queue.
@@ -149,6 +163,8 @@ pub(crate) struct Aside {
     /// The order number, where it is not the job's id.
     pub(crate) order: Option<NonZeroU64>,
     pub(crate) buried_order: u64,
+    /// It ends unread after this moment.
+    pub(crate) expires: Option<Millis>,
     pub(crate) lease: Option<Lease>,
     pub(crate) outcome: Option<Box<Outcome>>,
 }
@@ -186,6 +202,10 @@ impl Job {
 
     pub(crate) fn buried_order(&self) -> u64 {
         self.aside.as_ref().map_or(0, |aside| aside.buried_order)
+    }
+
+    pub(crate) fn expires(&self) -> Option<Millis> {
+        self.aside.as_ref().and_then(|aside| aside.expires)
     }
 
     pub(crate) fn order(&self) -> u64 {

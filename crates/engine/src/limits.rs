@@ -9,6 +9,10 @@ pub const QUEUE_NAME_BYTES_MAX: usize = 8180;
 /// millisecond.
 pub const SLICE_JOBS_MAX: usize = 1000;
 
+/// A queue that had more expired jobs than its policy lets one sweep remove is swept again after so
+/// many milliseconds.
+pub const SWEEP_REST_MS: u64 = 1000;
+
 /// Long operations that are held back are looked at again after so many milliseconds.
 pub const HELD_CHORES_REST_MS: u64 = 5;
 

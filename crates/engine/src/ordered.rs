@@ -47,6 +47,19 @@ impl<K: Ord + Copy> Ordered<K> {
         self.runs.first_key_value().and_then(|(_, run)| run.front().copied())
     }
 
+    pub(crate) fn last(&self) -> Option<(K, u32)> {
+        self.last.back().copied()
+    }
+
+    /// The first entry whose key is not below this one.
+    pub(crate) fn first_from(&self, key: K) -> Option<(K, u32)> {
+        let within =
+            |run: &VecDeque<(K, u32)>| run.get(run.partition_point(|entry| entry.0 < key)).copied();
+        let lower = self.runs.range(..=key).next_back().and_then(|(_, run)| within(run));
+        let next = || self.runs.range(key..).find_map(|(_, run)| within(run));
+        lower.or_else(next).or_else(|| within(&self.last))
+    }
+
     /// All entries in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (K, u32)> {
         self.runs.values().flatten().chain(&self.last).copied()

@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use crate::extra::Extra;
 use crate::ids::Millis;
 use crate::job::State;
 use crate::ordered::Ordered;
@@ -26,6 +27,8 @@ pub(crate) struct Counts {
     pub(crate) buried: u64,
     /// Ready and delayed jobs by band of urgency.
     pub(crate) bands: [u64; 3],
+    /// Bytes of the bodies of ready jobs.
+    pub(crate) bytes: u64,
 }
 
 /// Gearman's three priorities, as bands of the priorities of all dialects.
@@ -55,10 +58,11 @@ impl Counts {
         self.ready + self.delayed + self.leased + self.buried
     }
 
-    pub(crate) fn add(&mut self, state: State, priority: u32) {
+    pub(crate) fn add(&mut self, state: State, priority: u32, body_bytes: usize) {
         *self.of(state) += 1;
         match state {
             State::Ready => {
+                self.bytes += body_bytes as u64;
                 self.urgent += u64::from(priority < URGENT_BELOW);
                 self.bands[Band::of(priority) as usize] += 1;
             }
@@ -67,10 +71,11 @@ impl Counts {
         }
     }
 
-    pub(crate) fn remove(&mut self, state: State, priority: u32) {
+    pub(crate) fn remove(&mut self, state: State, priority: u32, body_bytes: usize) {
         *self.of(state) -= 1;
         match state {
             State::Ready => {
+                self.bytes -= body_bytes as u64;
                 self.urgent -= u64::from(priority < URGENT_BELOW);
                 self.bands[Band::of(priority) as usize] -= 1;
             }
@@ -96,6 +101,13 @@ pub struct QueueFacts {
     pub kept: bool,
     /// Most unfinished jobs at which a submit of each [`Band`] is still accepted; 0 for no limit.
     pub limits: [u32; 3],
+    /// A client of Kestrel's made it or used it.
+    pub items: bool,
+    /// It is a fan-out child: what is put into the queue whose name stands before the first `+` is
+    /// put here, too.
+    pub child: bool,
+    /// When it was made, if `items`; else 0.
+    pub created: Millis,
 }
 
 /// A queue on hold: its ready jobs are not handed out before `until`.
@@ -115,6 +127,8 @@ pub(crate) struct Queue {
     pub(crate) users: u32,
     /// Sessions that take from here.
     pub(crate) watchers: u32,
+    /// What only some queues have. All of it is behind this one test, which plain queues pay for.
+    pub(crate) extra: Option<Box<Extra>>,
     pub(crate) puts: u64,
     pub(crate) counts: Counts,
     pub(crate) ready: Ordered<ReadyKey>,
@@ -148,6 +162,7 @@ impl Queue {
             name: SmallVec::from_slice(name),
             users: 0,
             watchers: 0,
+            extra: None,
             puts: 0,
             counts: Counts::default(),
             ready: Ordered::default(),

@@ -1,8 +1,8 @@
 //! Queues: making, keeping, pausing and dropping them.
 
-use crate::effects::{Effects, News, Record};
-use crate::engine::{DEFAULT_QUEUE, Engine, NotFound, hash};
-use crate::ids::{JobSlot, QueueId};
+use crate::effects::{Effects, Record};
+use crate::engine::{Engine, NotFound, hash};
+use crate::ids::QueueId;
 use crate::limits::QUEUE_NAME_BYTES_MAX;
 use crate::queue::{Pause, Queue};
 use crate::timers::TimerKey;
@@ -56,14 +56,20 @@ impl Engine {
             hash(&queues.get(id.0).expect("the table names queues that exist").name)
         });
         self.by_age.insert(age_rank, id);
+        self.dress(id);
         id
     }
 
     /// Removes a queue that nothing keeps in existence any more.
     pub(crate) fn drop_if_unwanted(&mut self, id: QueueId, effects: &mut Effects) {
         if self.queue(id).is_wanted() {
+            if self.queue(id).extra.is_some() {
+                // It may be idle from now on.
+                self.arm_queue(id);
+            }
             return;
         }
+        self.unmark(id);
         let queue = self.queues.remove(id.0).expect("a queue that was just looked at");
         if let Ok(entry) = self.names.find_entry(hash(&queue.name), |named| *named == id) {
             entry.remove();
@@ -71,6 +77,9 @@ impl Engine {
         self.by_age.remove(&queue.age_rank);
         if let Some(at) = queue.timer {
             self.timers.remove((at, TimerKey::Queue(id.0)));
+        }
+        if queue.extra.is_some() {
+            self.special.extras -= 1;
         }
         effects.records.push(Record::QueueGone(id));
     }
@@ -92,37 +101,5 @@ impl Engine {
         self.queue_mut(queue).limits = limits;
         effects.records.push(Record::QueueFacts(queue));
         Ok(())
-    }
-
-    /// Removes a queue that nobody works on: its jobs end, their watchers hear that they failed.
-    /// `false`: it has workers, or jobs in somebody's hands.
-    pub fn drop_queue(&mut self, name: &[u8], effects: &mut Effects) -> Result<bool, NotFound> {
-        let id = self.queue_id(name).ok_or(NotFound)?;
-        let queue = self.queue(id);
-        if queue.workers > 0 || queue.counts.leased > 0 {
-            return Ok(false);
-        }
-        let ready = queue.ready.iter().map(|(_, slot)| slot);
-        let delayed = queue.delayed.iter().map(|(_, slot)| slot);
-        let buried = queue.buried.iter().map(|(_, slot)| slot);
-        let slots: Vec<u32> = ready.chain(delayed).chain(buried).collect();
-        // Held while its jobs go, so that it goes once, at the end.
-        self.queue_mut(id).users += 1;
-        for slot in slots {
-            self.end_job(JobSlot(slot), &News::Fail, effects);
-        }
-        let queue = self.queue_mut(id);
-        queue.users -= 1;
-        queue.kept = &*queue.name == DEFAULT_QUEUE;
-        queue.limits = [0; 3];
-        // `default` is always there.
-        let record = if queue.kept {
-            Record::QueueFacts(id)
-        } else {
-            Record::QueueDropped(id, (*queue.name).into())
-        };
-        effects.records.push(record);
-        self.drop_if_unwanted(id, effects);
-        Ok(true)
     }
 }

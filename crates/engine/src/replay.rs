@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use crate::engine::Engine;
 use crate::ids::JobSlot;
-use crate::job::{Aside, Body, Job, JobFacts, Outcome, State, Tags};
+use crate::job::{Aside, Body, Job, JobFacts, Kind, Outcome, State, Tags};
 use crate::queue::QueueFacts;
 
 /// A job that the log gave twice, or an id that was to be new: the log is not one that this
@@ -26,6 +26,9 @@ impl Engine {
             return Err(Duplicate(facts.id.0));
         }
         let queue = self.queue_or_create(queue);
+        if facts.expires.is_some() {
+            self.ensure_extra(queue);
+        }
         let overdue = facts.state == State::Delayed && facts.due <= self.now;
         let outcome = tags.map(|Tags { unique, reducer }| {
             let (unique, reducer) = (unique.into(), reducer.into());
@@ -36,6 +39,7 @@ impl Engine {
             counters: facts.counters,
             order: NonZeroU64::new(facts.order).filter(|order| order.get() != facts.id.0),
             buried_order: facts.buried_order,
+            expires: facts.expires,
             lease: None,
             outcome,
         };
@@ -49,7 +53,7 @@ impl Engine {
             priority: facts.priority,
             ttr_s: facts.ttr_s,
             state: if overdue || facts.state == State::Leased { State::Ready } else { facts.state },
-            durable: true,
+            kind: Kind::Logged,
         });
         if facts.state != State::Buried {
             self.add_unique(slot);
@@ -67,6 +71,13 @@ impl Engine {
         let queue = self.queue_mut(id);
         queue.kept |= facts.kept;
         queue.limits = facts.limits;
+        if facts.items {
+            self.ensure_extra(id).created = facts.created;
+            self.mark(id);
+        }
+        if facts.child {
+            self.link_child(id);
+        }
     }
 
     /// Numbers below this were given out before.

@@ -1,14 +1,14 @@
 //! Results: sessions that wait for the outcome of jobs, progress on the way, and the end.
 //!
-//! Gearman's foreground jobs have *watchers*. A job is *durable* when somebody was promised that
-//! it outlives them (every beanstalkd put, a background submit); being durable can only begin,
-//! never end. A job that is neither durable nor watched ends when it is abandoned, given back or
-//! set aside.
+//! Gearman's foreground jobs have *watchers*. Every other job was promised to outlive them (every
+//! put, a background submit); a watched job can become such a one, never the other way. A job that
+//! was not promised to anybody, and has no watcher any more, ends when it is abandoned, given back
+//! or set aside.
 
 use crate::effects::{Effects, Happening, News, Record};
 use crate::engine::{Engine, NotFound};
 use crate::ids::{JobId, JobSlot, SessionId};
-use crate::job::{Body, State};
+use crate::job::{Body, Kind, State};
 use crate::session::Manner;
 
 /// What is known of a job's outcome so far.
@@ -48,7 +48,7 @@ impl Engine {
 
     pub(crate) fn is_abandoned(&self, slot: JobSlot) -> bool {
         let job = self.job(slot);
-        !job.durable && job.watchers().is_empty()
+        job.kind == Kind::Watched && job.watchers().is_empty()
     }
 
     /// Tells all watchers.
@@ -129,7 +129,7 @@ impl Engine {
         effects: &mut Effects,
     ) -> Result<bool, NotFound> {
         let slot = self.held(session, id)?;
-        let durable = self.job(slot).durable;
+        let durable = self.job(slot).kind == Kind::Logged;
         self.end_job(slot, news, effects);
         Ok(durable)
     }
@@ -179,6 +179,9 @@ impl Engine {
     /// if nobody cares any more or it has had its attempts.
     pub(crate) fn lost(&mut self, slot: JobSlot, manner: Manner, effects: &mut Effects) {
         let attempts_max = self.attempts_max;
+        if let Some(extra) = &mut self.queue_mut(self.job(slot).queue).extra {
+            extra.cancelled += 1;
+        }
         let job = self.job_mut(slot);
         job.count(|counters| &mut counters.failures);
         let exhausted =

@@ -1,8 +1,8 @@
 //! A session: what one connection uses, watches, holds and waits for.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::ids::{JobId, Millis, QueueId};
+use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
 use crate::ordered::Ordered;
 use crate::workers::Worker;
 
@@ -37,6 +37,7 @@ pub(crate) struct Session {
     /// Unfinished jobs whose outcome it waits for.
     pub(crate) watching: BTreeSet<JobId>,
     pub(crate) worker: Option<Box<Worker>>,
+    pub(crate) reader: Option<Box<Reader>>,
     /// When the engine looks at this session next. Never later than needed, sometimes earlier.
     pub(crate) timer: Option<Millis>,
 }
@@ -46,8 +47,28 @@ pub(crate) struct Session {
 pub(crate) enum Waiting {
     /// A job of one of the watched queues. The ticket is its place in their lines.
     Job { ticket: u64, until: Millis },
+    /// A job of one queue. The ticket is its place in the line.
+    Item { ticket: u64, until: Millis, queue: QueueId, wish: Wish },
     /// The end of its long kick.
     Kick,
+    /// The end of its long flush.
+    Flush,
+}
+
+/// What a session that waits for a job of one queue wants of it.
+#[derive(Copy, Clone, Debug)]
+pub(crate) enum Wish {
+    /// To look at it.
+    Look,
+    /// To have it handed to this session, for at most so many milliseconds.
+    Hold { holder: SessionId, limit_ms: Option<u64> },
+}
+
+/// What a session has that holds jobs by the number of their lease.
+#[derive(Debug, Default)]
+pub(crate) struct Reader {
+    /// All leases of the session.
+    pub(crate) open: BTreeMap<LeaseId, JobSlot>,
 }
 
 impl Session {
@@ -67,7 +88,8 @@ impl Session {
             Some(Waiting::Job { until, .. }) => {
                 Some(self.margin_begins().map_or(until, |margin| margin.min(until)))
             }
-            Some(Waiting::Kick) | None => None,
+            Some(Waiting::Item { until, .. }) => Some(until),
+            Some(Waiting::Kick | Waiting::Flush) | None => None,
         };
         let moment = [self.first_deadline(), wait_ends].into_iter().flatten().min();
         moment.filter(|moment| *moment != NEVER)

@@ -36,9 +36,23 @@ impl Engine {
             manner,
             watching: BTreeSet::new(),
             worker: None,
+            reader: None,
             timer: None,
         });
         SessionId(u64::from(generation) << 32 | u64::from(place))
+    }
+
+    /// Opens a session that reads jobs of queues by name and holds them by lease. It watches no
+    /// queue.
+    pub fn open_reader(&mut self, mailbox: u32) -> SessionId {
+        let session = self.open_session(mailbox, Manner::KeepsPlace);
+        let reader = self.open_mut(session);
+        reader.reader = Some(Box::default());
+        let watched = std::mem::take(&mut reader.watched);
+        for queue in watched {
+            self.queue_mut(queue).watchers -= 1;
+        }
+        session
     }
 
     /// Ends a session: it waits no more, what it holds is given back, and its queues go if nothing
@@ -139,7 +153,17 @@ impl Engine {
     /// Ends the session's wait for a job, if it waits for one: no event will come. Whether it did.
     pub fn stop_waiting(&mut self, session: SessionId) -> bool {
         let waiting = &mut self.open_mut(session).waiting;
-        let Some(Waiting::Job { ticket, .. }) = *waiting else { return false };
+        let ticket = match *waiting {
+            Some(Waiting::Job { ticket, .. }) => ticket,
+            Some(Waiting::Item { ticket, queue, .. }) => {
+                *waiting = None;
+                self.waiting_sessions -= 1;
+                self.queue_mut(queue).waiters.remove(ticket);
+                self.arm_queue(queue);
+                return true;
+            }
+            Some(Waiting::Kick | Waiting::Flush) | None => return false,
+        };
         *waiting = None;
         self.waiting_sessions -= 1;
         let watched = std::mem::take(&mut self.open_mut(session).watched);

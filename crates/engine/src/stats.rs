@@ -2,7 +2,7 @@
 
 use crate::engine::{Engine, NotFound};
 use crate::ids::{JobId, JobSlot, Millis, QueueId, SessionId};
-use crate::job::{Body, JobFacts, JobStatus, State, Tags};
+use crate::job::{Body, JobFacts, JobStatus, Kind, State, Tags};
 use crate::queue::QueueFacts;
 use crate::session::NEVER;
 
@@ -72,6 +72,14 @@ pub struct Totals {
     pub buries: u64,
     /// Jobs that ended in this process, for whatever reason.
     pub ends: u64,
+    /// Bytes of the bodies of ready jobs.
+    pub ready_bytes: u64,
+    /// Queues of items made in this process.
+    pub item_queue_creates: u64,
+    /// Queues of items removed in this process, idle ones included.
+    pub item_queue_deletes: u64,
+    /// Queues removed in this process because they were idle.
+    pub idle_queue_deletes: u64,
     /// Times that a ttr ran out in this process.
     pub timeouts: u64,
 }
@@ -92,6 +100,7 @@ impl Engine {
             ttr_s: job.ttr_s,
             delay_s: job.aside.as_ref().map_or(0, |aside| aside.delay_s),
             counters: job.counters(),
+            expires: job.expires(),
         }
     }
 
@@ -100,15 +109,23 @@ impl Engine {
         self.job(slot).tags()
     }
 
-    /// Whether a job outlives its watchers.
+    /// Whether a job is in the log.
     pub fn is_durable(&self, slot: JobSlot) -> bool {
-        self.job(slot).durable
+        self.job(slot).kind == Kind::Logged
     }
 
     /// What the log keeps of a queue apart from its jobs.
     pub fn queue_facts(&self, queue: QueueId) -> QueueFacts {
         let queue = self.queue(queue);
-        QueueFacts { kept: queue.kept, limits: queue.limits }
+        let extra = queue.extra.as_ref();
+        let items = extra.is_some_and(|extra| extra.items);
+        QueueFacts {
+            kept: queue.kept,
+            limits: queue.limits,
+            items,
+            child: extra.is_some_and(|extra| extra.child),
+            created: extra.filter(|_| items).map(|extra| extra.created).unwrap_or_default(),
+        }
     }
 
     /// All jobs that were submitted for their outcome, in no order that means anything.
@@ -209,6 +226,10 @@ impl Engine {
             releases: self.releases,
             buries: self.buries,
             ends: self.ends,
+            ready_bytes: self.counts.bytes,
+            item_queue_creates: self.special.queue_creates,
+            item_queue_deletes: self.special.queue_deletes,
+            idle_queue_deletes: self.special.queue_expires,
             timeouts: self.timeouts,
         }
     }

@@ -4,8 +4,9 @@
 use crate::effects::{Effects, News, Record};
 use crate::engine::{Engine, NotFound};
 use crate::ids::{JobId, JobSlot, Millis, QueueId, SessionId};
-use crate::job::{Body, Job, State};
+use crate::job::{Body, Kind};
 use crate::queue::Band;
+use crate::route::{Draft, Route};
 
 /// The key that stands for the whole body (spec gearman 4.6).
 const KEY_IS_BODY: &[u8] = b"-";
@@ -32,8 +33,6 @@ pub struct Submit<'a> {
 pub struct Submitted {
     /// The new job, or the one that was joined.
     pub id: JobId,
-    /// Its place.
-    pub job: JobSlot,
 }
 
 /// The queue has as many unfinished jobs as it may have of this urgency.
@@ -50,11 +49,15 @@ impl Engine {
         submit: Submit<'_>,
         effects: &mut Effects,
     ) -> Result<Submitted, QueueFull> {
+        if self.alias(name).is_some() {
+            let route = self.route_to(name, false, effects);
+            return self.submit_along(route, session, &submit, effects);
+        }
         let queue = self.queue_or_create(name);
         self.keep(queue, effects);
         if let Some(slot) = self.find_unique(queue, submit.unique, &submit.body) {
             self.join(slot, session, submit.foreground, effects);
-            return Ok(Submitted { id: self.job(slot).id, job: slot });
+            return Ok(Submitted { id: self.job(slot).id });
         }
         let band = Band::of(submit.priority);
         let full = self.queue(queue);
@@ -62,54 +65,81 @@ impl Engine {
         if limit > 0 && full.counts.total() >= u64::from(limit) {
             return Err(QueueFull);
         }
-        Ok(self.submit_new(session, queue, submit, effects))
+        if full.extra.is_some() {
+            let route = self.route_to(name, false, effects);
+            return self.submit_along(route, session, &submit, effects);
+        }
+        let kind = if submit.foreground { Kind::Watched } else { Kind::Logged };
+        let draft = self.draft_of(&submit);
+        let slot = self.enter(queue, draft, kind);
+        self.note(Record::Put(slot), effects);
+        self.become_submitted(slot, session, &submit);
+        self.place(slot, effects);
+        Ok(Submitted { id: self.job(slot).id })
     }
 
-    fn submit_new(
+    /// Submits a job that goes to several queues, or to one with a policy.
+    fn submit_along(
         &mut self,
+        route: Route,
         session: SessionId,
-        queue: QueueId,
-        submit: Submit<'_>,
+        submit: &Submit<'_>,
         effects: &mut Effects,
-    ) -> Submitted {
-        let id = self.deal_id();
-        let due = submit.due.filter(|due| *due > self.now);
-        let mut job = Job {
-            id,
-            created: self.now,
-            due: due.unwrap_or_default(),
-            body: submit.body,
-            aside: None,
-            queue,
+    ) -> Result<Submitted, QueueFull> {
+        let draft = self.draft_of(submit);
+        let routed = self.put_along(route, &draft, effects);
+        if routed.refused.is_some() {
+            // One destination of an alias took it and another did not: nobody will watch it.
+            if let Some(slot) = routed.asked {
+                self.outlive_watchers(slot, effects);
+            }
+            return Err(QueueFull);
+        }
+        match (routed.asked, routed.first) {
+            (Some(slot), _) => self.become_submitted(slot, session, submit),
+            (None, Some(copy)) if submit.foreground => self.attach(copy, session),
+            // Nobody would ever hear of it.
+            (None, None) if submit.foreground => return Err(QueueFull),
+            (None, _) => {}
+        }
+        let id = self.answer(&routed).map_err(|_| QueueFull)?;
+        Ok(Submitted { id })
+    }
+
+    fn draft_of(&self, submit: &Submit<'_>) -> Draft {
+        Draft {
             priority: submit.priority,
+            due: submit.due.filter(|due| *due > self.now).unwrap_or_default(),
+            delay_s: 0,
             ttr_s: 0,
-            state: if due.is_some() { State::Delayed } else { State::Ready },
-            durable: !submit.foreground,
-        };
-        let outcome = job.outcome_mut();
-        outcome.submitted = true;
-        outcome.unique = submit.unique.into();
-        outcome.reducer = submit.reducer.into();
-        let slot = self.add_job(job);
+            expires: None,
+            reducer: Some(submit.reducer.into()),
+            foreground: submit.foreground,
+            body: submit.body.clone(),
+        }
+    }
+
+    /// The job that was asked for, unlike its copies, has the key and is watched.
+    fn become_submitted(&mut self, slot: JobSlot, session: SessionId, submit: &Submit<'_>) {
+        self.job_mut(slot).outcome_mut().unique = submit.unique.into();
         self.add_unique(slot);
-        self.queue_mut(queue).puts += 1;
-        self.puts += 1;
         if submit.foreground {
             self.attach(slot, session);
         }
-        self.note(Record::Put(slot), effects);
-        match due {
-            None => self.offer(slot, effects),
-            Some(_) => self.enlist(slot),
-        }
-        Submitted { id, job: slot }
     }
 
     fn join(&mut self, slot: JobSlot, session: SessionId, foreground: bool, effects: &mut Effects) {
         if foreground {
             self.attach(slot, session);
-        } else if !self.job(slot).durable {
-            self.job_mut(slot).durable = true;
+        } else {
+            self.outlive_watchers(slot, effects);
+        }
+    }
+
+    /// From now on the job does not end with the last one who watches it.
+    fn outlive_watchers(&mut self, slot: JobSlot, effects: &mut Effects) {
+        if self.job(slot).kind == Kind::Watched {
+            self.job_mut(slot).kind = self.kind_in(self.job(slot).queue);
             self.note(Record::Put(slot), effects);
         }
     }

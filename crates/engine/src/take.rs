@@ -48,6 +48,9 @@ impl Engine {
     /// watches and that are not paused.
     pub fn take(&mut self, session: SessionId, patience: Patience, effects: &mut Effects) -> Take {
         debug_assert!(!self.is_waiting(session));
+        if self.special.extras > 0 {
+            self.freshen_watched(session, effects);
+        }
         if let Some(slot) = self.best_watched(session) {
             self.delist(slot);
             return Take::Granted(self.hand_out(slot, session, None, effects));
@@ -64,12 +67,28 @@ impl Engine {
         Take::Waiting
     }
 
+    /// Ends what has expired at the heads of the queues that this session watches.
+    fn freshen_watched(&mut self, session: SessionId, effects: &mut Effects) {
+        let watched = std::mem::take(&mut self.open_mut(session).watched);
+        for queue in &watched {
+            if self.queue(*queue).extra.is_some() {
+                self.freshen(*queue, effects);
+            }
+        }
+        self.open_mut(session).watched = watched;
+    }
+
     /// The best job that a take of this session would get now.
     fn best_watched(&self, session: SessionId) -> Option<JobSlot> {
+        if self.reads_blocked() {
+            return None;
+        }
         let watched = self.session(session).watched.iter();
         let heads = watched.filter_map(|id| {
             let queue = self.queue(*id);
-            if queue.can_serve(self.now) { queue.ready.first() } else { None }
+            let serves = queue.can_serve(self.now)
+                && (queue.extra.is_none() || !self.head_is_expired(queue));
+            if serves { queue.ready.first() } else { None }
         });
         heads.min().map(|(_, slot)| JobSlot(slot))
     }
@@ -130,7 +149,11 @@ impl Engine {
         job.due = deadline;
         job.aside().lease = Some(lease);
         let handout = Handout { job: slot, id: job.id, lease: lease.id, body: job.body.clone() };
-        self.open_mut(session).leases.insert((deadline, lease.id.0), slot.0);
+        let holder = self.open_mut(session);
+        holder.leases.insert((deadline, lease.id.0), slot.0);
+        if let Some(reader) = &mut holder.reader {
+            reader.open.insert(lease.id, slot);
+        }
         self.arm_session(Self::place_of(session));
         self.note(Record::Count(slot), effects);
         handout
@@ -138,38 +161,54 @@ impl Engine {
 
     /// A job became ready: hands it to whoever waits longest for its queue, or enlists it.
     pub(crate) fn offer(&mut self, slot: JobSlot, effects: &mut Effects) {
-        let queue = self.queue(self.job(slot).queue);
-        match queue.waiters.first() {
-            Some((_, place)) if !queue.is_paused(self.now) => {
-                self.hand_to_waiter(slot, place, effects);
-            }
-            Some(_) | None => {
-                let queue = self.job(slot).queue;
-                self.enlist(slot);
-                if !self.queue(queue).is_paused(self.now) {
-                    self.wake_sleepers(queue, effects);
+        let id = self.job(slot).queue;
+        loop {
+            let queue = self.queue(id);
+            let serves = !queue.is_paused(self.now) && !self.reads_blocked();
+            match queue.waiters.first() {
+                Some((_, place)) if serves && (queue.extra.is_none() || !self.is_expired(slot)) => {
+                    if self.hand_to_waiter(slot, place, effects) {
+                        return;
+                    }
+                }
+                Some(_) | None => {
+                    self.enlist(slot);
+                    if serves {
+                        self.wake_sleepers(id, effects);
+                    }
+                    return;
                 }
             }
         }
     }
 
-    fn hand_to_waiter(&mut self, slot: JobSlot, place: u32, effects: &mut Effects) {
+    /// Gives a job that is in no list to a session that waits for one. `false`: it only looked.
+    fn hand_to_waiter(&mut self, slot: JobSlot, place: u32, effects: &mut Effects) -> bool {
         let session = self.session_at(place);
+        if let Some(Waiting::Item { wish, .. }) = self.session(session).waiting {
+            return self.grant_wish(slot, session, wish, effects);
+        }
         self.stop_waiting(session);
         let Handout { job, id, lease, body } = self.hand_out(slot, session, None, effects);
         effects.happenings.push((session, Happening::Granted { job, id, lease, body }));
+        true
     }
 
     /// Serves those who wait for a queue that may hand out again.
     pub(crate) fn serve_waiters(&mut self, id: QueueId, effects: &mut Effects) {
         loop {
-            let queue = self.queue_mut(id);
+            let queue = self.queue(id);
             let Some((_, slot)) = queue.ready.first() else { return };
+            if self.reads_blocked() || queue.extra.is_some() && self.head_is_expired(queue) {
+                return;
+            }
             let Some((_, place)) = queue.waiters.first() else {
                 return self.wake_sleepers(id, effects);
             };
             self.delist(JobSlot(slot));
-            self.hand_to_waiter(JobSlot(slot), place, effects);
+            if !self.hand_to_waiter(JobSlot(slot), place, effects) {
+                self.enlist(JobSlot(slot));
+            }
         }
     }
 

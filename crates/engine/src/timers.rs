@@ -1,10 +1,11 @@
 //! What happens by itself when time has moved on: due jobs, deadlines, patience, pauses.
 
 use crate::effects::{Effects, Happening};
-use crate::engine::Engine;
+use crate::engine::{DEFAULT_QUEUE, Engine};
 use crate::ids::{JobSlot, Millis, QueueId};
 use crate::job::State;
 use crate::limits::{HELD_CHORES_REST_MS, SLICE_JOBS_MAX};
+use crate::queue::Queue;
 use crate::session::Waiting;
 
 /// Whose timer it is. Queues and sessions have at most one each, at or before the moment when
@@ -15,6 +16,8 @@ pub(crate) enum TimerKey {
     Queue(u32),
     /// The place of a session.
     Session(u32),
+    /// The status, whose change comes into force.
+    Status,
 }
 
 impl Engine {
@@ -44,6 +47,7 @@ impl Engine {
                         TimerKey::Session(place) => {
                             self.look_at_session(place, &mut budget, effects);
                         }
+                        TimerKey::Status => self.enforce_status(effects),
                     }
                 }
                 Some(_) | None => break,
@@ -59,6 +63,11 @@ impl Engine {
         let id = QueueId(place);
         let now = self.now;
         self.queue_mut(id).timer = None;
+        // Held, lest it vanishes with its last job.
+        self.queue_mut(id).users += 1;
+        if self.queue(id).extra.is_some() {
+            self.sweep_in_time(id, budget, effects);
+        }
         if self.queue(id).pause.is_some_and(|pause| pause.until <= now) {
             self.queue_mut(id).pause = None;
             self.serve_waiters(id, effects);
@@ -75,7 +84,15 @@ impl Engine {
                 Some(_) | None => break,
             }
         }
+        self.queue_mut(id).users -= 1;
         self.arm_queue(id);
+        if self.queue(id).extra.is_some() {
+            if self.queue(id).is_wanted() {
+                self.remove_if_idle(id, effects);
+            } else {
+                self.drop_if_unwanted(id, effects);
+            }
+        }
     }
 
     fn look_at_session(&mut self, place: u32, budget: &mut usize, effects: &mut Effects) {
@@ -101,6 +118,12 @@ impl Engine {
                 effects.happenings.push((id, news));
             }
         }
+        if let Some(Waiting::Item { until, queue, .. }) = self.session(id).waiting
+            && until <= now
+        {
+            self.stop_waiting(id);
+            effects.happenings.push((id, Happening::NoneCame(Some(queue))));
+        }
         self.arm_session(place);
     }
 
@@ -114,11 +137,34 @@ impl Engine {
     /// Sees to it that a queue is looked at in time.
     pub(crate) fn arm_queue(&mut self, id: QueueId) {
         let queue = self.queue(id);
-        let Some(moment) = queue.next_moment() else { return };
+        let Some(moment) = self.next_moment_of(queue) else { return };
         let timer = queue.timer;
         if self.arm(timer, moment, TimerKey::Queue(id.0)) {
             self.queue_mut(id).timer = Some(moment);
         }
+    }
+
+    /// The next moment at which something happens in a queue by itself.
+    pub(crate) fn next_moment_of(&self, queue: &Queue) -> Option<Millis> {
+        let plain = queue.next_moment();
+        if queue.extra.is_none() {
+            return plain;
+        }
+        [plain, self.next_expiry(queue), self.idle_ends(queue)].into_iter().flatten().min()
+    }
+
+    /// When a queue is to go that nobody uses and nothing is in, if its policy says so.
+    pub(crate) fn idle_ends(&self, queue: &Queue) -> Option<Millis> {
+        let extra = queue.extra.as_ref()?;
+        let idle_ms = extra.policy.idle_ms?;
+        let is_idle = queue.kept
+            && queue.counts.total() == 0
+            && queue.users == 0
+            && queue.watchers == 0
+            && queue.workers == 0
+            && queue.waiters.is_empty()
+            && &*queue.name != DEFAULT_QUEUE;
+        is_idle.then(|| Millis(extra.created.0.saturating_add(idle_ms).saturating_add(1)))
     }
 
     /// Sees to it that a session is looked at in time.

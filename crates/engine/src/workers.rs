@@ -141,6 +141,7 @@ impl Engine {
         }
         if queue_mut.workers == 0 {
             self.supplying.remove(&queue);
+            self.arm_queue(queue);
         }
     }
 
@@ -166,6 +167,9 @@ impl Engine {
     /// through the session's queues, or through all that have jobs, whichever are fewer.
     fn next_supplier(&self, session: SessionId) -> Option<(i64, Registration)> {
         let worker = self.session(session).worker.as_ref()?;
+        if self.reads_blocked() {
+            return None;
+        }
         let serves = |queue: QueueId| self.queue(queue).can_serve(self.now);
         if self.supplying.len() < worker.by_rank.len() {
             let ranks = self.supplying.iter().filter(|queue| serves(**queue));
@@ -187,7 +191,13 @@ impl Engine {
         if let Some(worker) = self.open_mut(session).worker.as_mut() {
             worker.asleep = false;
         }
-        let (rank, registration) = self.next_supplier(session)?;
+        let (rank, registration) = loop {
+            let (rank, registration) = self.next_supplier(session)?;
+            let queue = registration.queue;
+            if self.queue(queue).extra.is_none() || !self.freshen(queue, effects) {
+                break (rank, registration);
+            }
+        };
         if order == GrabOrder::RoundRobin {
             self.move_to_end(session, rank);
         }

@@ -210,12 +210,13 @@ fn a_long_kick_goes_in_slices_and_tells_the_sum() {
     let mut world = World::new();
     let session = world.open();
     for _ in 0..2600 {
-        world.engine.put(
+        let put = world.engine.put(
             session,
             NewJob { priority: 0, delay_s: 100, ttr_s: 1 },
             b""[..].into(),
             &mut world.effects,
         );
+        put.expect("no policy asks for anything");
     }
     let kick = |world: &mut World, max| world.act(|e, fx| e.kick(session, max, fx));
     assert_eq!(kick(&mut world, 100), Kick::Done(100));

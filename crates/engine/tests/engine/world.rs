@@ -36,7 +36,8 @@ impl World {
         ttr_s: u32,
     ) -> JobId {
         let job = NewJob { priority, delay_s, ttr_s };
-        self.act(|engine, effects| engine.put(session, job, b"body"[..].into(), effects).0)
+        self.act(|engine, effects| engine.put(session, job, b"body"[..].into(), effects))
+            .expect("no policy asks for anything")
     }
 
     pub(crate) fn take(&mut self, session: SessionId, patience: Patience) -> Take {
@@ -93,6 +94,9 @@ impl World {
             Happening::Kicked(_, count) => format!("kicked {count}"),
             Happening::WorkToDo => "work to do".into(),
             Happening::News { id, news } => format!("{id}: {news:?}"),
+            Happening::Looked { .. } => "looked".into(),
+            Happening::NoneCame(_) => "none came".into(),
+            Happening::Flushed => "flushed".into(),
         };
         happenings.into_iter().map(|(session, happening)| (session, name(happening))).collect()
     }

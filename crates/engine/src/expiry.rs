@@ -1,0 +1,164 @@
+//! Jobs that expire: by their own moment, or by the age that the queue's policy allows.
+//!
+//! Only the head of a queue is looked at, on each request for it and when the time comes
+//! (spec kestrel 3.2): one that stands behind a job that lives longer stays until it is the head.
+
+use std::num::NonZeroU64;
+
+use crate::effects::{Effects, News, Record};
+use crate::engine::Engine;
+use crate::ids::{JobSlot, Millis, QueueId};
+use crate::job::Kind;
+use crate::limits::{SLICE_JOBS_MAX, SWEEP_REST_MS};
+use crate::queue::Queue;
+
+impl Engine {
+    /// After this moment the job is not handed out any more.
+    fn ends_after(&self, slot: JobSlot) -> Option<Millis> {
+        let job = self.job(slot);
+        let age_max = self.policy_of(job.queue).and_then(|policy| policy.age_max_ms);
+        let aged = age_max.map(|age| Millis(job.created.0.saturating_add(age)));
+        [job.expires(), aged].into_iter().flatten().min()
+    }
+
+    pub(crate) fn is_expired(&self, slot: JobSlot) -> bool {
+        self.ends_after(slot).is_some_and(|last| last < self.now)
+    }
+
+    /// Whether the next job of a queue with an [`crate::extra::Extra`] has expired.
+    pub(crate) fn head_is_expired(&self, queue: &Queue) -> bool {
+        queue.ready.first().is_some_and(|(_, slot)| self.is_expired(JobSlot(slot)))
+    }
+
+    /// When the head of a queue expires, or it is looked at again for it.
+    pub(crate) fn next_expiry(&self, queue: &Queue) -> Option<Millis> {
+        let extra = queue.extra.as_ref()?;
+        let (_, slot) = queue.ready.first()?;
+        let last = self.ends_after(JobSlot(slot))?;
+        Some(Millis(last.0.saturating_add(1)).max(extra.sweep_rests_until))
+    }
+
+    /// Ends expired jobs at the head of a queue before a request looks at it. If there are more
+    /// than one request can be made to wait for, the head is an expired one still.
+    pub(crate) fn freshen(&mut self, id: QueueId, effects: &mut Effects) -> bool {
+        self.sweep(id, SLICE_JOBS_MAX, effects) > 0
+    }
+
+    /// Ends up to `max` expired jobs at the head of a queue, which must not vanish for it; how many.
+    pub(crate) fn sweep(&mut self, id: QueueId, max: usize, effects: &mut Effects) -> usize {
+        if !self.head_is_expired(self.queue(id)) {
+            return 0;
+        }
+        self.queue_mut(id).users += 1;
+        let mut count = 0;
+        while count < max
+            && let Some((_, slot)) = self.queue(id).ready.first()
+            && self.is_expired(JobSlot(slot))
+        {
+            self.expire(JobSlot(slot), effects);
+            count += 1;
+        }
+        if !self.queue(id).is_paused(self.now) {
+            // Somebody may have waited for what stood behind.
+            self.serve_waiters(id, effects);
+        }
+        self.queue_mut(id).users -= 1;
+        count
+    }
+
+    /// How many expired jobs one sweep of a queue removes at most.
+    pub(crate) fn sweep_max(&self, id: QueueId) -> usize {
+        let sweep = self.policy_of(id).and_then(|policy| policy.expire_sweep);
+        sweep.map_or(usize::MAX, |sweep| sweep as usize)
+    }
+
+    /// The timer of a queue has come: what expired goes, as much as one sweep may and the budget
+    /// allows.
+    pub(crate) fn sweep_in_time(&mut self, id: QueueId, budget: &mut usize, effects: &mut Effects) {
+        let Some(extra) = &self.queue(id).extra else { return };
+        if extra.sweep_rests_until > self.now {
+            return;
+        }
+        let sweep_max = self.sweep_max(id);
+        let count = self.sweep(id, sweep_max.min(*budget), effects);
+        *budget -= count;
+        let rest = Millis(self.now.0.saturating_add(SWEEP_REST_MS));
+        if count == sweep_max
+            && let Some(extra) = &mut self.queue_mut(id).extra
+        {
+            extra.sweep_rests_until = rest;
+        }
+    }
+
+    /// A ready job has expired: it ends, or goes to the queue that its policy names for it.
+    pub(crate) fn expire(&mut self, slot: JobSlot, effects: &mut Effects) {
+        let from = self.job(slot).queue;
+        let Some(extra) = &mut self.queue_mut(from).extra else { return };
+        extra.expired += 1;
+        let (target, items) = (extra.policy.expire_to.clone(), extra.items);
+        let Some(target) = target else { return self.end_job(slot, &News::Fail, effects) };
+        let to =
+            if items { self.item_queue(&target, effects) } else { self.queue_or_create(&target) };
+        let body_bytes = self.job(slot).body.len();
+        if to != from && self.make_room(to, body_bytes, effects).is_ok() {
+            self.reroute(slot, to, effects);
+        } else {
+            if let Some(extra) = &mut self.queue_mut(from).extra {
+                extra.discarded += 1;
+            }
+            self.end_job(slot, &News::Fail, effects);
+            self.drop_if_unwanted(to, effects);
+        }
+    }
+
+    /// A ready job goes to the tail of another queue, as if it were put there now. Nothing that
+    /// queue feeds gets it.
+    fn reroute(&mut self, slot: JobSlot, to: QueueId, effects: &mut Effects) {
+        self.delist(slot);
+        let order = self.deal_id();
+        let (now, kind) = (self.now, self.kind_in(to));
+        let job = self.job_mut(slot);
+        let (from, was) = (job.queue, job.kind);
+        let (state, priority, body_bytes) = (job.state, job.priority, job.body.len());
+        job.queue = to;
+        job.created = now;
+        let aside = job.aside();
+        aside.order = NonZeroU64::new(order.0);
+        aside.expires = None;
+        if was != Kind::Watched {
+            job.kind = kind;
+        }
+        let kind = job.kind;
+        self.queue_mut(from).counts.remove(state, priority, body_bytes);
+        let target = self.queue_mut(to);
+        target.counts.add(state, priority, body_bytes);
+        target.puts += 1;
+        if let Some(extra) = &mut target.extra {
+            extra.put_bytes += body_bytes as u64;
+        }
+        match (was, kind) {
+            (Kind::Logged, Kind::Logged) => effects.records.push(Record::Rerouted(slot, from)),
+            (Kind::Logged, Kind::Memory | Kind::Watched) => {
+                effects.records.push(Record::Finish(slot, from));
+            }
+            (Kind::Memory | Kind::Watched, _) => self.note(Record::Put(slot), effects),
+        }
+        self.offer(slot, effects);
+        self.drop_if_unwanted(from, effects);
+    }
+
+    /// Ends the expired jobs at the head of a queue, as many as its policy lets one sweep remove; how
+    /// many. `None`: there is no such queue.
+    pub fn flush_expired(&mut self, name: &[u8], effects: &mut Effects) -> Option<u64> {
+        let id = self.queue_id(name)?;
+        let count = self.sweep(id, self.sweep_max(id), effects);
+        self.drop_if_unwanted(id, effects);
+        Some(count as u64)
+    }
+
+    /// The same for all queues of items.
+    pub fn flush_all_expired(&mut self, effects: &mut Effects) -> u64 {
+        let queues: Vec<QueueId> = self.special.item_queues.values().copied().collect();
+        queues.iter().map(|id| self.sweep(*id, self.sweep_max(*id), effects) as u64).sum()
+    }
+}

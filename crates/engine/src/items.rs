@@ -1,0 +1,379 @@
+//! Items as Kestrel knows them: read from one queue by its name, held by the number of the lease.
+
+use crate::effects::{Effects, Happening, News};
+use crate::engine::{Engine, NotFound};
+use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
+use crate::job::{Body, Kind};
+use crate::policy::Name;
+use crate::route::{Draft, Refused};
+use crate::session::{NEVER, Waiting, Wish};
+use crate::take::Patience;
+
+/// What a producer of items does not say.
+const PRIORITY: u32 = 1024;
+
+/// What a read is to do with the item.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum ReadHow {
+    /// Take it, and be done with it.
+    Finish,
+    /// Take it and hold it, until it is confirmed or put back. It goes back by itself after the
+    /// limit, or after the policy's `open.timeout` if that is sooner.
+    Open {
+        /// Milliseconds from now; `None` for no limit.
+        limit_ms: Option<u64>,
+    },
+    /// Look at it.
+    Peek,
+}
+
+/// What a read leads to at once.
+#[derive(Clone, Debug)]
+pub enum Read {
+    /// An item was looked at, or is held from now on.
+    Item {
+        /// Its place.
+        job: JobSlot,
+        /// Its number.
+        id: JobId,
+        /// The number of the hand-out, if it is held.
+        lease: Option<LeaseId>,
+        /// Its bytes.
+        body: Body,
+    },
+    /// An item was taken and is finished; whether it was in the log.
+    Finished {
+        /// Its number.
+        id: JobId,
+        /// Its bytes.
+        body: Body,
+        /// Its end is in the log, too.
+        logged: bool,
+    },
+    /// There is none, and the session does not wait. `None`: an alias, which never has one.
+    Empty(Option<QueueId>),
+    /// The session waits; a [`Happening`] will come.
+    Waiting,
+}
+
+/// Numbers of a queue as Kestrel counts them. Counters count since the queue exists, in this process.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ItemStats {
+    /// Items that wait for a taker.
+    pub items: u64,
+    /// Bytes of their bodies.
+    pub bytes: u64,
+    /// Items added.
+    pub puts: u64,
+    /// Bytes of the bodies of the items added.
+    pub put_bytes: u64,
+    /// Items that expired.
+    pub expired: u64,
+    /// Items that were dropped to make room for others, or because there was none.
+    pub discarded: u64,
+    /// Milliseconds since the item that was read last was put; before the first one, since the next
+    /// one was put. 0 if there is no item.
+    pub age_ms: u64,
+    /// Sessions that wait for an item.
+    pub waiters: u64,
+    /// Open reads.
+    pub open: u64,
+    /// Reads opened.
+    pub transactions: u64,
+    /// Open reads that were given back.
+    pub cancelled: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Names of the fan-out children, sorted; `None`: it never had one.
+    pub children: Option<Vec<Name>>,
+    /// When it was made.
+    pub created: Millis,
+    /// The most items that its policy lets it have.
+    pub items_max: Option<u64>,
+    /// The most bytes.
+    pub bytes_max: Option<u64>,
+}
+
+/// Numbers of an alias.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct AliasStats {
+    /// Items added through it.
+    pub puts: u64,
+    /// Bytes of their bodies.
+    pub put_bytes: u64,
+    /// Where they go.
+    pub destinations: Vec<Name>,
+}
+
+impl Engine {
+    /// Adds an item to the queue of this name, and to all that it feeds. Makes, marks and keeps the
+    /// queue.
+    pub fn add(
+        &mut self,
+        name: &[u8],
+        body: Body,
+        expires: Option<Millis>,
+        effects: &mut Effects,
+    ) -> Result<(), Refused> {
+        let draft = Draft {
+            priority: PRIORITY,
+            due: Millis(0),
+            delay_s: 0,
+            ttr_s: 0,
+            expires,
+            reducer: None,
+            foreground: false,
+            body,
+        };
+        if self.alias(name).is_none() {
+            let queue = self.item_queue(name, effects);
+            if self.queue(queue).extra.as_ref().is_some_and(|extra| extra.is_single()) {
+                return self.put_routed(queue, draft, effects).map(|_| ());
+            }
+        }
+        let route = self.route_to(name, true, effects);
+        let routed = self.put_along(route, &draft, effects);
+        routed.refused.map_or(Ok(()), Err)
+    }
+
+    /// Reads the next item of the queue of this name, which is made, marked and kept. It is held by
+    /// `holder` (a session of [`Engine::open_reader`]), or `waiter` waits for it.
+    pub fn read(
+        &mut self,
+        (waiter, holder): (SessionId, SessionId),
+        name: &[u8],
+        how: ReadHow,
+        patience: Patience,
+        effects: &mut Effects,
+    ) -> Read {
+        debug_assert!(!self.is_waiting(waiter));
+        if self.alias(name).is_some() {
+            return Read::Empty(None);
+        }
+        let id = self.item_queue(name, effects);
+        self.freshen(id, effects);
+        if let Some(slot) = self.next_item(id) {
+            return match how {
+                ReadHow::Peek => {
+                    let job = self.job(slot);
+                    Read::Item { job: slot, id: job.id, lease: None, body: job.body.clone() }
+                }
+                ReadHow::Open { limit_ms } => {
+                    self.delist(slot);
+                    self.open_read(slot, holder, limit_ms, effects)
+                }
+                ReadHow::Finish => self.read_out(slot, effects),
+            };
+        }
+        let until = match patience {
+            Patience::None | Patience::Millis(0) => return Read::Empty(Some(id)),
+            Patience::Millis(millis) => Millis(self.now.0.saturating_add(millis)),
+            Patience::Endless => NEVER,
+        };
+        let wish = match how {
+            ReadHow::Peek => Wish::Look,
+            ReadHow::Finish => Wish::Hold { holder: waiter, limit_ms: None },
+            ReadHow::Open { limit_ms } => Wish::Hold { holder, limit_ms },
+        };
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.waiting_sessions += 1;
+        let place = Self::place_of(waiter);
+        self.queue_mut(id).waiters.insert(ticket, place);
+        self.open_mut(waiter).waiting = Some(Waiting::Item { ticket, until, queue: id, wish });
+        self.arm_session(place);
+        Read::Waiting
+    }
+
+    /// The item that a read gets now.
+    fn next_item(&self, id: QueueId) -> Option<JobSlot> {
+        let queue = self.queue(id);
+        if self.reads_blocked() || !queue.can_serve(self.now) || self.head_is_expired(queue) {
+            return None;
+        }
+        queue.ready.first().map(|(_, slot)| JobSlot(slot))
+    }
+
+    /// Hands a job that is in no list to a session that holds by lease.
+    fn open_read(
+        &mut self,
+        slot: JobSlot,
+        holder: SessionId,
+        limit_ms: Option<u64>,
+        effects: &mut Effects,
+    ) -> Read {
+        let queue = self.job(slot).queue;
+        let limit_ms = self.read_limit(queue, limit_ms);
+        self.note_read(slot);
+        if let Some(extra) = &mut self.queue_mut(queue).extra {
+            extra.transactions += 1;
+        }
+        let handout = self.hand_out(slot, holder, limit_ms, effects);
+        Read::Item { job: slot, id: handout.id, lease: Some(handout.lease), body: handout.body }
+    }
+
+    /// Takes and finishes in one step, so that one record will do.
+    fn read_out(&mut self, slot: JobSlot, effects: &mut Effects) -> Read {
+        self.note_read(slot);
+        let job = self.job(slot);
+        let (id, body, logged) = (job.id, job.body.clone(), job.kind == Kind::Logged);
+        let queue = job.queue;
+        self.queue_mut(queue).finishes += 1;
+        self.takes += 1;
+        self.end_job(slot, &News::Complete(Body::from(Vec::new())), effects);
+        Read::Finished { id, body, logged }
+    }
+
+    fn note_read(&mut self, slot: JobSlot) {
+        let job = self.job(slot);
+        let (queue, created) = (job.queue, job.created);
+        if let Some(extra) = &mut self.queue_mut(queue).extra {
+            extra.last_read = Some(created);
+        }
+    }
+
+    /// How long an open read lasts.
+    fn read_limit(&self, queue: QueueId, limit_ms: Option<u64>) -> Option<u64> {
+        let timeout = self.policy_of(queue).and_then(|policy| policy.open_timeout_ms);
+        [limit_ms, timeout].into_iter().flatten().min()
+    }
+
+    /// Gives a session that waits for an item of one queue what it wished for. `false`: it only
+    /// looked, and the job is still to be had.
+    pub(crate) fn grant_wish(
+        &mut self,
+        slot: JobSlot,
+        waiter: SessionId,
+        wish: Wish,
+        effects: &mut Effects,
+    ) -> bool {
+        self.stop_waiting(waiter);
+        let Wish::Hold { holder, limit_ms } = wish else {
+            let body = self.job(slot).body.clone();
+            effects.happenings.push((waiter, Happening::Looked { job: slot, body }));
+            return false;
+        };
+        let holder = if self.find_session(holder).is_some() { holder } else { waiter };
+        if let Read::Item { job, id, lease: Some(lease), body } =
+            self.open_read(slot, holder, limit_ms, effects)
+        {
+            effects.happenings.push((waiter, Happening::Granted { job, id, lease, body }));
+        }
+        true
+    }
+
+    /// The place of a job that this session holds by this lease.
+    fn held_by(&self, holder: SessionId, lease: LeaseId) -> Result<JobSlot, NotFound> {
+        let reader = self.find_session(holder).and_then(|session| session.reader.as_ref());
+        reader.and_then(|reader| reader.open.get(&lease).copied()).ok_or(NotFound)
+    }
+
+    /// Whether this session holds a job by this lease.
+    pub fn holds(&self, holder: SessionId, lease: LeaseId) -> bool {
+        self.held_by(holder, lease).is_ok()
+    }
+
+    /// Ends the item of an open read; whether it was in the log.
+    pub fn confirm(
+        &mut self,
+        holder: SessionId,
+        lease: LeaseId,
+        effects: &mut Effects,
+    ) -> Result<bool, NotFound> {
+        let slot = self.held_by(holder, lease)?;
+        let job = self.job(slot);
+        let (queue, logged) = (job.queue, job.kind == Kind::Logged);
+        self.queue_mut(queue).finishes += 1;
+        self.end_job(slot, &News::Complete(Body::from(Vec::new())), effects);
+        Ok(logged)
+    }
+
+    /// Puts the item of an open read back to its place at the head. It may end there, if nobody
+    /// wants it any more.
+    pub fn put_back(
+        &mut self,
+        holder: SessionId,
+        lease: LeaseId,
+        effects: &mut Effects,
+    ) -> Result<(), NotFound> {
+        let slot = self.held_by(holder, lease)?;
+        self.lose(slot, effects);
+        Ok(())
+    }
+
+    /// An open read goes back by itself after so many milliseconds from now, or after the policy's
+    /// `open.timeout` from now if that is sooner.
+    pub fn set_lease_limit(
+        &mut self,
+        holder: SessionId,
+        lease: LeaseId,
+        limit_ms: Option<u64>,
+    ) -> Result<(), NotFound> {
+        let slot = self.held_by(holder, lease)?;
+        let limit_ms = self.read_limit(self.job(slot).queue, limit_ms);
+        let until = limit_ms.map_or(NEVER, |limit| Millis(self.now.0.saturating_add(limit)));
+        if let Some(lease) = &mut self.job_mut(slot).aside().lease {
+            lease.until = until;
+        }
+        self.renew_deadline(slot);
+        Ok(())
+    }
+
+    // --- Numbers ---
+
+    /// Names of the queues of items, and of the aliases, sorted.
+    pub fn item_queues(&self) -> Vec<&[u8]> {
+        let queues = self.special.item_queues.keys();
+        let mut names: Vec<&[u8]> =
+            queues.chain(self.special.aliases.keys()).map(|name| &**name).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// Numbers of a queue.
+    pub fn item_stats(&self, name: &[u8]) -> Option<ItemStats> {
+        let queue = self.queue(self.queue_id(name)?);
+        let head = queue.ready.first().map(|(_, slot)| self.job(JobSlot(slot)).created);
+        let stats = ItemStats {
+            items: queue.counts.ready,
+            bytes: queue.counts.bytes,
+            puts: queue.puts,
+            age_ms: head.map_or(0, |created| self.now.since(created)),
+            waiters: queue.waiters.len() as u64,
+            open: queue.counts.leased,
+            ..ItemStats::default()
+        };
+        let Some(extra) = &queue.extra else { return Some(stats) };
+        let age = extra.last_read.filter(|_| queue.counts.bytes > 0);
+        let children = self.special.families.get(name).into_iter().flatten();
+        let mut children: Vec<Name> =
+            children.map(|child| self.queue(*child).name.as_slice().into()).collect();
+        children.sort_unstable();
+        Some(ItemStats {
+            put_bytes: extra.put_bytes,
+            expired: extra.expired,
+            discarded: extra.discarded,
+            age_ms: age.map_or(stats.age_ms, |created| self.now.since(created)),
+            transactions: extra.transactions,
+            cancelled: extra.cancelled,
+            flushes: extra.flushes,
+            children: extra.parent.then_some(children),
+            created: extra.created,
+            items_max: extra.policy.jobs_max,
+            bytes_max: extra.policy.bytes_max,
+            ..stats
+        })
+    }
+
+    /// Numbers of an alias; `None`: the name is not one.
+    pub fn alias_stats(&self, name: &[u8]) -> Option<AliasStats> {
+        let destinations = self.alias(name)?;
+        let counts = self.special.aliases.get(name).copied().unwrap_or_default();
+        Some(AliasStats {
+            puts: counts.puts,
+            put_bytes: counts.put_bytes,
+            destinations: destinations.into_vec(),
+        })
+    }
+}

@@ -1,0 +1,331 @@
+//! Where a put goes: the queue it names, the children and copies that this one feeds, or the
+//! destinations of an alias; and whether they have room for it.
+
+use std::collections::BTreeSet;
+
+use crate::effects::{Effects, News, Record};
+use crate::engine::Engine;
+use crate::ids::{JobId, JobSlot, Millis, QueueId};
+use crate::job::{Body, Job, Kind, State};
+use crate::limits::SLICE_JOBS_MAX;
+use crate::policy::{Name, Policy, QueueSync, WhenFull};
+
+/// Why a queue does not take a job.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Refused {
+    /// It has as much as its policy lets it have.
+    #[error("the queue is full")]
+    Full,
+    /// The body is larger than its policy lets it be.
+    #[error("the body is larger than the queue takes")]
+    TooBig,
+}
+
+/// A job to be, for one queue or several.
+#[derive(Clone, Debug)]
+pub(crate) struct Draft {
+    pub(crate) priority: u32,
+    /// Ready at once if this is not in the future.
+    pub(crate) due: Millis,
+    pub(crate) delay_s: u32,
+    pub(crate) ttr_s: u32,
+    pub(crate) expires: Option<Millis>,
+    /// It is submitted for its outcome, with this as the name that only some workers see.
+    pub(crate) reducer: Option<Box<[u8]>>,
+    /// The job that is asked for, unlike its copies, lives for its watchers.
+    pub(crate) foreground: bool,
+    pub(crate) body: Body,
+}
+
+/// Why a queue is among those that a put goes to.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+enum Role {
+    /// The put names it, or an alias that the put names: it fails if this queue has no room.
+    Asked,
+    /// It is a child of one that is asked. It gets the put also if that one has no room
+    /// (spec kestrel 3.4).
+    Child,
+    /// It gets copies of one that is asked, if that one has room.
+    Copy,
+}
+
+/// The queues that one put goes to, each once.
+#[derive(Debug, Default)]
+pub(crate) struct Route {
+    queues: Vec<(QueueId, Role)>,
+    aliases: Vec<Name>,
+    seen: BTreeSet<Name>,
+    /// Queues on the way are marked as queues of items.
+    items: bool,
+}
+
+/// What became of a put that went to several queues.
+pub(crate) struct Routed {
+    /// The job of the first queue that was asked and took it.
+    pub(crate) asked: Option<JobSlot>,
+    /// The first job, if any queue took it.
+    pub(crate) first: Option<JobSlot>,
+    /// Why one that was asked did not.
+    pub(crate) refused: Option<Refused>,
+}
+
+impl Engine {
+    /// Adds a new job to the tables and counts it. It is in no list yet.
+    pub(crate) fn enter(&mut self, queue: QueueId, draft: Draft, kind: Kind) -> JobSlot {
+        let id = self.deal_id();
+        let body_bytes = draft.body.len() as u64;
+        let mut job = Job {
+            id,
+            created: self.now,
+            due: draft.due,
+            body: draft.body,
+            aside: None,
+            queue,
+            priority: draft.priority,
+            ttr_s: draft.ttr_s,
+            state: if draft.due > self.now { State::Delayed } else { State::Ready },
+            kind,
+        };
+        if draft.delay_s > 0 {
+            job.aside().delay_s = draft.delay_s;
+        }
+        if draft.expires.is_some() {
+            job.aside().expires = draft.expires;
+        }
+        if let Some(reducer) = draft.reducer {
+            let outcome = job.outcome_mut();
+            outcome.submitted = true;
+            outcome.reducer = reducer;
+        }
+        let slot = self.add_job(job);
+        self.puts += 1;
+        let queue = self.queue_mut(queue);
+        queue.puts += 1;
+        if let Some(extra) = &mut queue.extra {
+            extra.put_bytes += body_bytes;
+        }
+        slot
+    }
+
+    /// Offers a new job, or puts it aside until it is due.
+    pub(crate) fn place(&mut self, slot: JobSlot, effects: &mut Effects) {
+        match self.job(slot).state {
+            State::Ready => self.offer(slot, effects),
+            State::Delayed | State::Leased | State::Buried => self.enlist(slot),
+        }
+    }
+
+    /// How long jobs live that are put into this queue.
+    pub(crate) fn kind_in(&self, queue: QueueId) -> Kind {
+        match self.policy_of(queue).and_then(|policy| policy.sync) {
+            Some(QueueSync::Memory) => Kind::Memory,
+            Some(QueueSync::Always | QueueSync::Every(_) | QueueSync::Never) | None => Kind::Logged,
+        }
+    }
+
+    /// Puts a job into a queue with an [`crate::extra::Extra`], and into all that it feeds.
+    pub(crate) fn put_routed(
+        &mut self,
+        queue: QueueId,
+        draft: Draft,
+        effects: &mut Effects,
+    ) -> Result<JobId, Refused> {
+        if self.queue(queue).extra.as_ref().is_some_and(|extra| extra.is_single()) {
+            self.admit(queue, draft.body.len(), effects)?;
+            let slot = self.enter(queue, draft, self.kind_in(queue));
+            self.note(Record::Put(slot), effects);
+            let id = self.job(slot).id;
+            self.place(slot, effects);
+            return Ok(id);
+        }
+        let name = self.queue(queue).name.clone();
+        let route = self.route_to(&name, false, effects);
+        let routed = self.put_along(route, &draft, effects);
+        self.answer(&routed)
+    }
+
+    /// The number to tell: that of the job that was asked for, or of one that it fed, or a number
+    /// that no job has, if it was accepted and kept nowhere.
+    pub(crate) fn answer(&mut self, routed: &Routed) -> Result<JobId, Refused> {
+        match (routed.refused, routed.asked.or(routed.first)) {
+            (Some(refused), _) => Err(refused),
+            (None, Some(slot)) => Ok(self.job(slot).id),
+            (None, None) => Ok(self.deal_id()),
+        }
+    }
+
+    /// All queues that a put to this name goes to.
+    pub(crate) fn route_to(&mut self, name: &[u8], items: bool, effects: &mut Effects) -> Route {
+        let mut route = Route { items, ..Route::default() };
+        self.follow(name, Role::Asked, &mut route, effects);
+        route
+    }
+
+    fn follow(&mut self, name: &[u8], role: Role, route: &mut Route, effects: &mut Effects) {
+        // Rules that send a put in a circle are refused, but only as far as names can be foreseen.
+        if !route.seen.insert(name.into()) {
+            return;
+        }
+        if let Some(destinations) = self.alias(name) {
+            route.aliases.push(name.into());
+            for destination in destinations {
+                self.follow(&destination, role, route, effects);
+            }
+            return;
+        }
+        let id =
+            if route.items { self.item_queue(name, effects) } else { self.queue_or_create(name) };
+        let Some(extra) = &self.queue(id).extra else { return route.queues.push((id, role)) };
+        let Policy { fanout_only, copy_to, .. } = &extra.policy;
+        let (stores, copy_to) = (!*fanout_only, copy_to.clone());
+        let children = self.special.families.get(name).filter(|_| extra.parent);
+        let children: Vec<QueueId> = children.into_iter().flatten().copied().collect();
+        let of_child = if role == Role::Copy { Role::Copy } else { Role::Child };
+        for child in children {
+            let name = self.queue(child).name.clone();
+            self.follow(&name, of_child, route, effects);
+        }
+        if stores {
+            route.queues.push((id, role));
+        }
+        for copy in copy_to {
+            self.follow(&copy, Role::Copy, route, effects);
+        }
+    }
+
+    /// Puts one job into each queue of the way, as far as they have room.
+    pub(crate) fn put_along(
+        &mut self,
+        route: Route,
+        draft: &Draft,
+        effects: &mut Effects,
+    ) -> Routed {
+        let body_bytes = draft.body.len();
+        for alias in route.aliases {
+            let counts = self.special.aliases.entry(alias).or_default();
+            counts.puts += 1;
+            counts.put_bytes += body_bytes as u64;
+        }
+        let mut routed = Routed { asked: None, first: None, refused: None };
+        let mut slots = Vec::with_capacity(route.queues.len());
+        let mut has_source = true;
+        for &(queue, role) in &route.queues {
+            let admitted = match role {
+                Role::Copy if !has_source => Err(Refused::Full),
+                Role::Asked | Role::Child | Role::Copy => self.admit(queue, body_bytes, effects),
+            };
+            if role == Role::Asked {
+                has_source = admitted.is_ok();
+            }
+            match admitted {
+                Ok(()) => {
+                    let is_watched =
+                        draft.foreground && role == Role::Asked && routed.asked.is_none();
+                    let kind = if is_watched { Kind::Watched } else { self.kind_in(queue) };
+                    let slot = self.enter(queue, draft.clone(), kind);
+                    slots.push(slot);
+                    if role == Role::Asked {
+                        routed.asked = routed.asked.or(Some(slot));
+                    }
+                }
+                Err(refused) if role == Role::Asked => {
+                    routed.refused = routed.refused.or(Some(refused));
+                }
+                Err(_) if has_source || role == Role::Child => self.discard_one(queue),
+                Err(_) => {}
+            }
+        }
+        routed.first = slots.first().copied();
+        let is_logged = |slot: &JobSlot| self.job(*slot).kind == Kind::Logged;
+        let logged: Box<[JobSlot]> = slots.iter().copied().filter(is_logged).collect();
+        match *logged {
+            [] => {}
+            [slot] => effects.records.push(Record::Put(slot)),
+            [..] => effects.records.push(Record::PutMany(logged)),
+        }
+        for slot in slots {
+            self.place(slot, effects);
+        }
+        for (queue, _) in route.queues {
+            // One that was made on the way, and has no room, goes again.
+            self.drop_if_unwanted(queue, effects);
+        }
+        routed
+    }
+
+    fn discard_one(&mut self, queue: QueueId) {
+        if let Some(extra) = &mut self.queue_mut(queue).extra {
+            extra.discarded += 1;
+        }
+    }
+
+    /// Sees to it that a queue has room for one job more, as its policy says.
+    pub(crate) fn admit(
+        &mut self,
+        queue: QueueId,
+        body_bytes: usize,
+        effects: &mut Effects,
+    ) -> Result<(), Refused> {
+        if self.queue(queue).extra.is_none() {
+            return Ok(());
+        }
+        self.freshen(queue, effects);
+        self.make_room(queue, body_bytes, effects)
+    }
+
+    /// The same, without a look at jobs that have expired.
+    pub(crate) fn make_room(
+        &mut self,
+        queue: QueueId,
+        body_bytes: usize,
+        effects: &mut Effects,
+    ) -> Result<(), Refused> {
+        let Some(policy) = self.policy_of(queue) else { return Ok(()) };
+        if policy.item_bytes_max.is_some_and(|most| body_bytes as u64 > most) {
+            return Err(Refused::TooBig);
+        }
+        if !self.is_full(queue) {
+            return Ok(());
+        }
+        match policy.when_full {
+            WhenFull::Refuse => Err(Refused::Full),
+            WhenFull::DropOldest => {
+                // A limit that was lowered is reached again in steps.
+                for _ in 0..SLICE_JOBS_MAX {
+                    let Some(oldest) = self.oldest_of_the_least_urgent(queue) else {
+                        return Err(Refused::Full);
+                    };
+                    self.discard_one(queue);
+                    self.end_in(queue, oldest, effects);
+                    if !self.is_full(queue) {
+                        break;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn is_full(&self, queue: QueueId) -> bool {
+        let queue = self.queue(queue);
+        let Some(Policy { jobs_max, bytes_max, .. }) = queue.extra.as_ref().map(|e| &e.policy)
+        else {
+            return false;
+        };
+        jobs_max.is_some_and(|most| queue.counts.ready >= most)
+            || bytes_max.is_some_and(|most| queue.counts.bytes >= most)
+    }
+
+    fn oldest_of_the_least_urgent(&self, queue: QueueId) -> Option<JobSlot> {
+        let ready = &self.queue(queue).ready;
+        let ((rank, _), _) = ready.last()?;
+        ready.first_from((rank, 0)).map(|(_, slot)| JobSlot(slot))
+    }
+
+    /// Ends a job of a queue that must not vanish for it.
+    pub(crate) fn end_in(&mut self, queue: QueueId, slot: JobSlot, effects: &mut Effects) {
+        self.queue_mut(queue).users += 1;
+        self.end_job(slot, &News::Fail, effects);
+        self.queue_mut(queue).users -= 1;
+    }
+}

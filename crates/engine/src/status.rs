@@ -1,0 +1,106 @@
+//! The server's status: whether clients may read and write.
+
+use crate::effects::{Effects, Record};
+use crate::engine::Engine;
+use crate::ids::{Millis, QueueId};
+use crate::timers::TimerKey;
+
+/// What the server lets its clients do. The later, the stricter.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq, Ord, PartialOrd)]
+#[repr(u8)]
+pub enum Status {
+    /// Everything.
+    #[default]
+    Up = 1,
+    /// Everything, but whoever chooses among servers should write to another one.
+    WriteAvoid = 2,
+    /// No writes.
+    ReadOnly = 3,
+    /// Neither reads nor writes.
+    Quiescent = 4,
+}
+
+impl Status {
+    /// The status of a number, as `status as u8` gives it.
+    pub fn from_number(number: u8) -> Option<Self> {
+        [Self::Up, Self::WriteAvoid, Self::ReadOnly, Self::Quiescent]
+            .into_iter()
+            .find(|status| *status as u8 == number)
+    }
+}
+
+/// The status, and how far it has come into force.
+#[derive(Copy, Clone, Debug, Default)]
+pub(crate) struct Standing {
+    /// What was asked for last.
+    told: Status,
+    in_force: Status,
+    /// When `told` comes into force, if it is not.
+    pub(crate) changes_at: Option<Millis>,
+    /// Whether the status in force refuses reads: asked at every take.
+    pub(crate) reads_blocked: bool,
+}
+
+impl Engine {
+    /// The status that was asked for last.
+    pub fn status(&self) -> Status {
+        self.special.standing.told
+    }
+
+    /// Whether the status in force refuses reads. Takes find nothing then.
+    pub fn reads_blocked(&self) -> bool {
+        self.special.standing.reads_blocked
+    }
+
+    /// Whether the status in force refuses writes.
+    pub fn writes_blocked(&self) -> bool {
+        self.special.standing.in_force >= Status::ReadOnly
+    }
+
+    /// Changes the status. A stricter one comes into force after the grace, and until then one that
+    /// is as strict or stricter is ignored; a looser one acts at once (spec kestrel 2).
+    pub fn set_status(&mut self, status: Status, grace_ms: u64, effects: &mut Effects) {
+        let standing = &mut self.special.standing;
+        let told = standing.told;
+        if status == told || standing.changes_at.is_some() && status > told {
+            return;
+        }
+        standing.told = status;
+        effects.records.push(Record::Status);
+        if let Some(at) = standing.changes_at.take() {
+            self.timers.remove((at, TimerKey::Status));
+        }
+        if status > told && grace_ms > 0 {
+            let at = Millis(self.now.0.saturating_add(grace_ms));
+            self.special.standing.changes_at = Some(at);
+            self.timers.insert((at, TimerKey::Status), 0);
+        } else {
+            self.enforce_status(effects);
+        }
+    }
+
+    /// Puts a status in force that the log has kept.
+    pub fn restore_status(&mut self, status: Status) {
+        self.special.standing.told = status;
+        self.enforce_status(&mut Effects::default());
+    }
+
+    /// The status that was asked for comes into force.
+    pub(crate) fn enforce_status(&mut self, effects: &mut Effects) {
+        let standing = &mut self.special.standing;
+        standing.in_force = standing.told;
+        standing.changes_at = None;
+        let blocked = standing.in_force == Status::Quiescent;
+        let unblocked = standing.reads_blocked && !blocked;
+        standing.reads_blocked = blocked;
+        if unblocked {
+            // Whoever changes the status means all queues.
+            let queues: Vec<QueueId> = self.queue_ids().collect();
+            for id in queues {
+                if !self.queue(id).is_paused(self.now) {
+                    self.serve_waiters(id, effects);
+                }
+            }
+        }
+    }
+}
