@@ -141,10 +141,11 @@ fn children_and_the_status_survive_a_crash() {
     disk.crash();
     let process = Process::start(&disk);
     let mut client = process.connect();
-    process.ask(&mut client, "status\r\nget q+c\r\nstatus up\r\nset q 0 0 1\r\ny\r\nget q+c\r\n");
+    assert_eq!(process.ask(&mut client, "status\r\n"), "READONLY\r\n");
+    process.ask(&mut client, "get q+c\r\nstatus up\r\nset q 0 0 1\r\ny\r\nget q+c\r\n");
     process.commit();
     let item = |data| format!("VALUE q+c 0 1\r\n{data}\r\nEND\r\n");
-    let wanted = format!("READONLY\r\n{}END\r\nSTORED\r\n{}", item("x"), item("y"));
+    let wanted = format!("{}END\r\nSTORED\r\n{}", item("x"), item("y"));
     assert_eq!(process.sent(&mut client), wanted);
 }
 
