@@ -100,9 +100,9 @@ fn of_server(server: &Server, names: &[&[u8]], turn: &Turn<'_>) -> Vec<Row> {
         ("get_misses", counters.get_misses.get()),
         ("bytes_read", counters.bytes_read.get()),
         ("bytes_written", counters.bytes_written.get()),
-        ("queue_creates", 0),
-        ("queue_deletes", 0),
-        ("queue_expires", 0),
+        ("queue_creates", totals.item_queue_creates),
+        ("queue_deletes", totals.item_queue_deletes),
+        ("queue_expires", totals.idle_queue_deletes),
     ];
     let mut rows = vec![
         ("uptime", (now_ms.saturating_sub(server.options().started.0) / 1_000).to_string()),
