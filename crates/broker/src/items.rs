@@ -109,25 +109,11 @@ impl Turn<'_> {
         how: ReadHow,
         patience: Patience,
     ) -> Read {
-        self.read_for(session, session, queue, how, patience)
-    }
-
-    /// As [`Turn::read`], but an open read is held by `holder`, while `waiter` waits for it. (What
-    /// comes for a [`ReadHow::Finish`] that waited is held by the waiter.)
-    pub fn read_for(
-        &mut self,
-        waiter: SessionId,
-        holder: SessionId,
-        queue: &[u8],
-        how: ReadHow,
-        patience: Patience,
-    ) -> Read {
         let core = &mut *self.core;
         if core.engine.reads_blocked() {
             return Read::Blocked;
         }
-        let sessions = (waiter, holder);
-        let read = core.engine.read(sessions, queue, how, patience, &mut core.effects);
+        let read = core.engine.read(session, queue, how, patience, &mut core.effects);
         let last = core.settle();
         match read {
             engine::Read::Item { job, id, lease, body } => {
@@ -164,17 +150,19 @@ impl Turn<'_> {
         returned.map(|()| after).map_err(|NotFound| core.not_held())
     }
 
-    /// An open read goes back by itself after so many milliseconds from now, or after the policy's
-    /// `open.timeout` from now if that is sooner.
-    pub fn set_lease_limit(
+    /// An open read is held by another session from now on, one of [`Turn::open_reader_session`]. It
+    /// goes back by itself after so many milliseconds from now, or after the policy's `open.timeout`
+    /// from now if that is sooner.
+    pub fn hand_over(
         &mut self,
         holder: SessionId,
         lease: LeaseId,
+        to: SessionId,
         limit_ms: Option<u64>,
     ) -> Result<(), NotHeld> {
         let core = &mut *self.core;
-        let set = core.engine.set_lease_limit(holder, lease, limit_ms);
-        set.map_err(|NotFound| core.not_held())
+        let handed = core.engine.hand_over(holder, lease, to, limit_ms);
+        handed.map_err(|NotFound| core.not_held())
     }
 
     /// Whether this session holds this open read.

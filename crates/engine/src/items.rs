@@ -3,7 +3,7 @@
 use crate::effects::{Effects, Happening, News};
 use crate::engine::{Engine, NotFound};
 use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
-use crate::job::{Body, Kind};
+use crate::job::{Body, Kind, Lease};
 use crate::policy::Name;
 use crate::route::{Draft, Refused};
 use crate::session::{NEVER, Waiting, Wish};
@@ -136,17 +136,17 @@ impl Engine {
         routed.refused.map_or(Ok(()), Err)
     }
 
-    /// Reads the next item of the queue of this name, which is made, marked and kept. It is held by
-    /// `holder` (a session of [`Engine::open_reader`]), or `waiter` waits for it.
+    /// Reads the next item of the queue of this name, which is made, marked and kept, for a session
+    /// of [`Engine::open_reader`].
     pub fn read(
         &mut self,
-        (waiter, holder): (SessionId, SessionId),
+        session: SessionId,
         name: &[u8],
         how: ReadHow,
         patience: Patience,
         effects: &mut Effects,
     ) -> Read {
-        debug_assert!(!self.is_waiting(waiter));
+        debug_assert!(!self.is_waiting(session));
         if self.alias(name).is_some() {
             return Read::Empty(None);
         }
@@ -160,7 +160,7 @@ impl Engine {
                 }
                 ReadHow::Open { limit_ms } => {
                     self.delist(slot);
-                    self.open_read(slot, holder, limit_ms, effects)
+                    self.open_read(slot, session, limit_ms, effects)
                 }
                 ReadHow::Finish => self.read_out(slot, effects),
             };
@@ -172,15 +172,15 @@ impl Engine {
         };
         let wish = match how {
             ReadHow::Peek => Wish::Look,
-            ReadHow::Finish => Wish::Hold { holder: waiter, limit_ms: None },
-            ReadHow::Open { limit_ms } => Wish::Hold { holder, limit_ms },
+            ReadHow::Finish => Wish::Hold { limit_ms: None },
+            ReadHow::Open { limit_ms } => Wish::Hold { limit_ms },
         };
         let ticket = self.next_ticket;
         self.next_ticket += 1;
         self.waiting_sessions += 1;
-        let place = Self::place_of(waiter);
+        let place = Self::place_of(session);
         self.queue_mut(id).waiters.insert(ticket, place);
-        self.open_mut(waiter).waiting = Some(Waiting::Item { ticket, until, queue: id, wish });
+        self.open_mut(session).waiting = Some(Waiting::Item { ticket, until, queue: id, wish });
         self.arm_session(place);
         Read::Waiting
     }
@@ -248,14 +248,13 @@ impl Engine {
         effects: &mut Effects,
     ) -> bool {
         self.stop_waiting(waiter);
-        let Wish::Hold { holder, limit_ms } = wish else {
+        let Wish::Hold { limit_ms } = wish else {
             let body = self.job(slot).body.clone();
             effects.happenings.push((waiter, Happening::Looked { job: slot, body }));
             return false;
         };
-        let holder = if self.find_session(holder).is_some() { holder } else { waiter };
         if let Read::Item { job, id, lease: Some(lease), body } =
-            self.open_read(slot, holder, limit_ms, effects)
+            self.open_read(slot, waiter, limit_ms, effects)
         {
             effects.happenings.push((waiter, Happening::Granted { job, id, lease, body }));
         }
@@ -301,19 +300,28 @@ impl Engine {
         Ok(())
     }
 
-    /// An open read goes back by itself after so many milliseconds from now, or after the policy's
-    /// `open.timeout` from now if that is sooner.
-    pub fn set_lease_limit(
+    /// An open read is held by another session from now on. It goes back by itself after so many
+    /// milliseconds from now, or after the policy's `open.timeout` from now if that is sooner.
+    pub fn hand_over(
         &mut self,
         holder: SessionId,
         lease: LeaseId,
+        to: SessionId,
         limit_ms: Option<u64>,
     ) -> Result<(), NotFound> {
         let slot = self.held_by(holder, lease)?;
+        let due = self.job(slot).due;
+        let session = self.open_mut(holder);
+        session.leases.remove((due, lease.0));
+        if let Some(reader) = &mut session.reader {
+            reader.open.remove(&lease);
+        }
+        self.arm_session(Self::place_of(holder));
         let limit_ms = self.read_limit(self.job(slot).queue, limit_ms);
         let until = limit_ms.map_or(NEVER, |limit| Millis(self.now.0.saturating_add(limit)));
-        if let Some(lease) = &mut self.job_mut(slot).aside().lease {
-            lease.until = until;
+        self.job_mut(slot).aside().lease = Some(Lease { id: lease, holder: to, until });
+        if let Some(reader) = &mut self.open_mut(to).reader {
+            reader.open.insert(lease, slot);
         }
         self.renew_deadline(slot);
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
+use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId};
 use crate::ordered::Ordered;
 use crate::workers::Worker;
 
@@ -60,8 +60,8 @@ pub(crate) enum Waiting {
 pub(crate) enum Wish {
     /// To look at it.
     Look,
-    /// To have it handed to this session, for at most so many milliseconds.
-    Hold { holder: SessionId, limit_ms: Option<u64> },
+    /// To hold it for at most so many milliseconds.
+    Hold { limit_ms: Option<u64> },
 }
 
 /// What a session has that holds jobs by the number of their lease.

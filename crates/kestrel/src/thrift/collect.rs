@@ -56,8 +56,19 @@ impl Collect {
         }
     }
 
+    /// How many items it has.
+    pub(super) fn items_count(&self) -> u64 {
+        self.items.len() as u64
+    }
+
     fn is_full(&self) -> bool {
         self.items.len() >= self.items_max || self.items_bytes >= REPLY_BYTES_MAX
+    }
+
+    /// Forgets what is not held any more: a limit of the queue took it back, or the queue ended.
+    fn drop_lost(&mut self, holder: SessionId, turn: &Turn<'_>) {
+        self.items.retain(|item| item.lease.is_none_or(|lease| turn.holds(holder, lease)));
+        self.items_bytes = self.items.iter().map(Collected::cost_bytes).sum();
     }
 
     fn patience(&self, now: Millis) -> Patience {
@@ -67,8 +78,8 @@ impl Collect {
         }
     }
 
-    /// Items that are to be gone at once are held, too, as long as the client may still go away
-    /// before the reply.
+    /// All items are held until the reply, because the client may go away before it; only what makes
+    /// the reply complete in this turn is not.
     fn how(&self) -> ReadHow {
         let is_last = self.items.len() + 1 >= self.items_max;
         if self.auto_abort_ms.is_none() && (is_last || self.deadline.is_none()) {
@@ -79,31 +90,24 @@ impl Collect {
     }
 
     fn add(&mut self, lease: Option<LeaseId>, body: Body, after: Position) {
-        self.items_bytes += body.len() + ITEM_BYTES;
-        self.items.push(Collected { lease, body });
+        let item = Collected { lease, body };
+        self.items_bytes += item.cost_bytes();
+        self.items.push(item);
         self.after = self.after.max(after);
     }
+}
 
-    /// The client is gone before the reply: everything goes back.
-    pub(super) fn put_back(self, session: &ThriftSession, turn: &mut Turn<'_>) {
-        let holder = session.holder_of(&self, turn);
-        for lease in self.items.into_iter().filter_map(|item| item.lease) {
-            session.server.counters().cmd_get_open_dropped.add_one();
-            // Its own time may have come before.
-            let _ = turn.put_back(holder, lease);
-        }
+impl Collected {
+    fn cost_bytes(&self) -> usize {
+        self.body.len() + ITEM_BYTES
     }
 }
 
 impl ThriftSession {
-    /// The session that holds open reads for all connections.
+    /// The session that holds open reads for all connections, when they were answered. Until then
+    /// they are the connection's own, and go back when it ends.
     pub(super) fn holder(&self, turn: &mut Turn<'_>) -> SessionId {
         self.server.thrift_holder.session(turn, self.mailbox)
-    }
-
-    /// The session that holds what this `get` collects.
-    fn holder_of(&self, collect: &Collect, turn: &mut Turn<'_>) -> SessionId {
-        if collect.auto_abort_ms.is_some() { self.holder(turn) } else { self.id }
     }
 
     pub(super) fn get(
@@ -122,16 +126,15 @@ impl ThriftSession {
 
     /// Takes what is there, and then waits or answers.
     fn collect(&mut self, mut collect: Collect, turn: &mut Turn<'_>, outbox: &mut Outbox) {
-        let holder = self.holder_of(&collect, turn);
         let open_max = turn.policy(&collect.queue).open_max;
-        while !collect.is_full() && !self.is_at_limit(&collect.queue, open_max, turn) {
+        while self.may_take(&mut collect, open_max, turn) {
             let counters = self.server.counters();
             counters.cmd_monitor_get.add_one();
             let (how, patience) = (collect.how(), collect.patience(turn.now()));
-            match turn.read_for(self.id, holder, &collect.queue, how, patience) {
+            match turn.read(self.id, &collect.queue, how, patience) {
                 Read::Item(item) => {
                     counters.get_hits.add_one();
-                    self.take(&mut collect, item.lease, item.body, item.after, turn);
+                    collect.add(item.lease, item.body, item.after);
                 }
                 Read::Empty(after) => {
                     counters.get_misses.add_one();
@@ -148,24 +151,16 @@ impl ThriftSession {
         self.answer_get(collect, turn, outbox);
     }
 
-    fn is_at_limit(&mut self, queue: &[u8], open_max: u32, turn: &mut Turn<'_>) -> bool {
-        let holder = self.holder(turn);
-        self.open_reads.is_full(queue, open_max, holder, turn)
-    }
-
-    fn take(
-        &mut self,
-        collect: &mut Collect,
-        lease: Option<LeaseId>,
-        body: Body,
-        after: Position,
-        turn: &mut Turn<'_>,
-    ) {
-        collect.add(lease, body, after);
-        if let Some(lease) = lease.filter(|_| collect.auto_abort_ms.is_some()) {
-            let holder = self.holder(turn);
-            self.open_reads.add(&collect.queue, lease, holder, turn);
+    /// Whether the reply may hold another item.
+    fn may_take(&mut self, collect: &mut Collect, open_max: u32, turn: &mut Turn<'_>) -> bool {
+        if collect.is_full() {
+            collect.drop_lost(self.id, turn);
         }
+        let holder = self.holder(turn);
+        let new = if collect.auto_abort_ms.is_some() { collect.items.len() } else { 0 };
+        !collect.is_full()
+            && self.open_reads.count_up_to(&collect.queue, open_max, holder, turn) + new
+                < open_max as usize
     }
 
     /// An item came.
@@ -177,7 +172,7 @@ impl ThriftSession {
         outbox: &mut Outbox,
     ) {
         self.server.counters().get_hits.add_one();
-        self.take(&mut collect, Some(grant.lease), grant.body, grant.after, turn);
+        collect.add(Some(grant.lease), grant.body, grant.after);
         self.collect(collect, turn, outbox);
     }
 
@@ -195,31 +190,46 @@ impl ThriftSession {
     }
 
     fn answer_get(&mut self, mut collect: Collect, turn: &mut Turn<'_>, outbox: &mut Outbox) {
-        let holder = self.holder_of(&collect, turn);
-        let Collect { auto_abort_ms, after, items, .. } = &mut collect;
-        // What a limit of its queue has taken back meanwhile, or the end of the queue, is not the
-        // client's any more.
-        items.retain(|item| match (item.lease, *auto_abort_ms) {
-            (None, _) => true,
-            (Some(lease), Some(limit)) => turn.set_lease_limit(holder, lease, Some(limit)).is_ok(),
-            (Some(lease), None) => {
-                let ended = turn.confirm(holder, lease);
-                *after = (*after).max(ended.unwrap_or_else(|denial| denial.0));
-                ended.is_ok()
-            }
-        });
+        match collect.auto_abort_ms {
+            None => self.finish_items(&mut collect, turn),
+            Some(limit_ms) => self.hand_over_items(&mut collect, limit_ms, turn),
+        }
         let mut reply = Reply::result(collect.to, Method::Get.name().as_bytes());
         reply.field(0, Written::List);
         reply.list_of_structs(collect.items.len());
         for item in collect.items {
-            let lease = item.lease.filter(|_| collect.auto_abort_ms.is_some());
             reply.structure(|reply| {
                 reply.field(1, Written::Bytes);
                 reply.body(item.body);
                 reply.field(2, Written::I64);
-                reply.i64(lease.map_or(0, |lease| lease.0 as i64));
+                reply.i64(item.lease.map_or(0, |lease| lease.0 as i64));
             });
         }
         reply.send(collect.after, outbox);
+    }
+
+    /// Ends what the client gets for good.
+    fn finish_items(&self, collect: &mut Collect, turn: &mut Turn<'_>) {
+        let Collect { items, after, .. } = collect;
+        items.retain_mut(|item| {
+            let Some(lease) = item.lease.take() else { return true };
+            let finished = turn.confirm(self.id, lease);
+            *after = (*after).max(finished.unwrap_or_else(|denial| denial.0));
+            finished.is_ok()
+        });
+    }
+
+    /// From the reply on, open reads outlive the connection, for a time.
+    fn hand_over_items(&mut self, collect: &mut Collect, limit_ms: u64, turn: &mut Turn<'_>) {
+        let holder = self.holder(turn);
+        collect.items.retain(|item| {
+            let handed = item
+                .lease
+                .filter(|lease| turn.hand_over(self.id, *lease, holder, Some(limit_ms)).is_ok());
+            if let Some(lease) = handed {
+                self.open_reads.add(&collect.queue, lease, holder, turn);
+            }
+            handed.is_some()
+        });
     }
 }

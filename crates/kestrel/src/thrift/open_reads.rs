@@ -33,21 +33,21 @@ impl Holder {
 }
 
 impl OpenReads {
-    /// Whether as many reads of this queue are open as there may be; they are held by `holder`.
-    pub(crate) fn is_full(
+    /// How many reads of this queue are open, if they are fewer than `max`; they are held by `holder`.
+    pub(crate) fn count_up_to(
         &mut self,
         queue: &[u8],
-        open_max: u32,
+        max: u32,
         holder: SessionId,
         turn: &Turn<'_>,
-    ) -> bool {
-        let Some(leases) = self.by_queue.get_mut(queue) else { return open_max == 0 };
-        if leases.len() >= open_max as usize {
+    ) -> usize {
+        let Some(leases) = self.by_queue.get_mut(queue) else { return 0 };
+        if leases.len() >= max as usize {
             let before = leases.len();
             leases.retain(|lease| turn.holds(holder, *lease));
             self.count -= before - leases.len();
         }
-        leases.len() >= open_max as usize
+        leases.len()
     }
 
     /// One was opened.

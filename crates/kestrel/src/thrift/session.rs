@@ -61,11 +61,6 @@ impl ThriftSession {
         self.id
     }
 
-    /// Bytes of memory held for a call that is on its way.
-    pub fn buffered_bytes(&self) -> usize {
-        self.receiver.buffered_bytes()
-    }
-
     fn is_reading(&self) -> bool {
         !self.ended && matches!(self.waiting, Waiting::Nothing)
     }
@@ -120,16 +115,18 @@ impl ThriftSession {
         }
     }
 
-    /// Closes the session in the broker, once. Open reads that were answered outlive it.
+    /// Closes the session in the broker, once: what a waiting `get` has collected goes back. Open
+    /// reads that were answered are not held by this session, and stay.
     fn end(&mut self, turn: &mut Turn<'_>) {
         if self.ended {
             return;
         }
         self.ended = true;
-        if let Waiting::Item(collect) = std::mem::replace(&mut self.waiting, Waiting::Nothing) {
+        if let Waiting::Item(collect) = &self.waiting {
             self.server.counters().waiters_aborted.add_one();
-            collect.put_back(self, turn);
+            self.server.counters().cmd_get_open_dropped.add(collect.items_count());
         }
+        self.waiting = Waiting::Nothing;
         turn.close_session(self.id);
         self.server.leave();
     }
@@ -185,6 +182,10 @@ impl Dialect for ThriftSession {
 
     fn wants_input(&self) -> bool {
         self.is_reading()
+    }
+
+    fn buffered_bytes(&self) -> usize {
+        self.receiver.buffered_bytes()
     }
 
     fn finished(&self) -> bool {
