@@ -1,0 +1,57 @@
+//! The same conversation in whole pieces and in fragments must get the same replies. Shared by the
+//! property test and the fuzz target.
+
+use std::sync::Arc;
+
+use lineshaft_kestrel::{Server, ServerOptions};
+use testkit::dialect::fragments::{Stage, check};
+use testkit::dialect::world::World;
+
+use crate::world::{connect, rules, server};
+
+/// Small, so that calls that are too long are cheap to make.
+const CALL_BYTES_MAX: u32 = 10_000;
+
+/// Longer than any timer of a client's: they have 31 bits.
+const MONTH_MS: u64 = 31 * 24 * 3_600_000;
+
+struct Thrift {
+    world: World,
+    server: Arc<Server>,
+}
+
+/// Plays a script, as `testkit::dialect::fragments` describes it.
+pub(crate) fn check_script(script: &[u8]) {
+    check::<Thrift>(script);
+}
+
+impl Stage for Thrift {
+    const CLIENTS: usize = 3;
+
+    fn new() -> Self {
+        let world = World::memory();
+        let _ = world.broker.turn(world.now).set_policies(rules());
+        let options = ServerOptions { item_bytes_max: CALL_BYTES_MAX, ..ServerOptions::default() };
+        Self { world, server: server(options) }
+    }
+
+    fn world(&mut self) -> &mut World {
+        &mut self.world
+    }
+
+    fn connect(&mut self, _client: usize) -> usize {
+        connect(&self.server, &mut self.world)
+    }
+
+    fn held_bytes_max(&mut self, connection: usize, sent_bytes: usize) -> Option<usize> {
+        // What comes while a call waits is left with the owner of the connection.
+        let waits = self.world.waits(connection);
+        (!waits).then_some((CALL_BYTES_MAX as usize).min(2 * sent_bytes))
+    }
+
+    fn come_to_rest(&mut self) -> u64 {
+        self.world.advance(MONTH_MS);
+        // The one that holds the open reads of all connections.
+        1
+    }
+}

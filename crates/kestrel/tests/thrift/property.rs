@@ -1,0 +1,79 @@
+//! Random conversations get the same replies however they are cut.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+use testkit::dialect::fragments::{HALF_CLOSE, RECONNECT, SWITCH, WAIT};
+
+use crate::codec::{CALL, ONEWAY, STYLES, Style, Value, message};
+use crate::fragments::check_script;
+
+/// Calls that mean something, with few names so that they meet each other.
+fn calls() -> impl Strategy<Value = Vec<u8>> {
+    let queue = || {
+        let names = ["q", "r", "r+c", "kt_max1", "kt_open2", "kt_alias", "kt_dest1", "a/b", ""];
+        select(names.to_vec()).prop_map(|name| (1, Value::Bytes(name.into())))
+    };
+    let item = prop_oneof![
+        20 => vec(any::<u8>(), 0..4),
+        1 => (9_000..10_100_usize).prop_map(|len| vec![b'z'; len]),
+    ];
+    let items = vec(item, 0..4).prop_map(|items| (2, Value::Strings(items)));
+    let small = |number: i16| {
+        let numbers = vec![-1, 0, 0, 1, 2, 3, 100, 1_000, i32::MAX];
+        select(numbers).prop_map(move |value| (number, Value::I32(value)))
+    };
+    let ids = vec(0..40_i64, 0..5).prop_map(|ids| (2, Value::Numbers(ids)));
+    let call = prop_oneof![
+        5 => (queue(), items, small(3)).prop_map(|(q, items, e)| ("put", vec![q, items, e])),
+        5 => (queue(), small(2), small(3), small(4))
+            .prop_map(|(q, max, time, abort)| ("get", vec![q, max, time, abort])),
+        2 => (select(vec!["confirm", "abort"]), queue(), ids)
+            .prop_map(|(method, q, ids)| (method, vec![q, ids])),
+        2 => (select(vec!["peek", "flush_queue", "delete_queue", "zz"]), queue())
+            .prop_map(|(method, q)| (method, vec![q])),
+        1 => select(vec!["flush_all_queues", "current_status", "get_version", "get"])
+            .prop_map(|method| (method, vec![])),
+        1 => select(vec![0, 1, 2, 3, 3, 3])
+            .prop_map(|status| ("set_status", vec![(1, Value::I32(status))])),
+    ];
+    let kind = select(vec![CALL, CALL, CALL, CALL, ONEWAY, 2]);
+    (styles(), kind, call, any::<i32>()).prop_map(|(style, kind, (method, arguments), sequence)| {
+        message(style, kind, method, sequence, &arguments)
+    })
+}
+
+fn styles() -> impl Strategy<Value = Style> {
+    select(STYLES.to_vec())
+}
+
+/// A part of a script.
+fn part() -> impl Strategy<Value = Vec<u8>> {
+    let broken = (calls(), any::<prop::sample::Index>(), any::<u8>());
+    prop_oneof![
+        30 => calls(),
+        1 => broken.prop_map(|(mut call, place, byte)| {
+            let place = place.index(call.len());
+            call[place] = byte;
+            call
+        }),
+        1 => vec(any::<u8>(), 0..30),
+        4 => (0..3_u8).prop_map(|client| vec![SWITCH, client]),
+        3 => (0..15_u8).prop_map(|tenths| vec![WAIT, tenths]),
+        1 => select(vec![vec![HALF_CLOSE], vec![RECONNECT]]),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn a_conversation_in_fragments(seed in any::<u8>(), parts in vec(part(), 0..40)) {
+        check_script(&[&[seed][..], &parts.concat()].concat());
+    }
+
+    #[test]
+    fn any_bytes_at_all(script in vec(any::<u8>(), 0..300)) {
+        check_script(&script);
+    }
+}

@@ -1,0 +1,148 @@
+//! What a table of calls cannot say: pipelines, clients that go away at the worst moment, bounds.
+
+use std::sync::Arc;
+
+use broker::policy::{Rule, Rules, Setting};
+use lineshaft_kestrel::{MemcacheSession, Server, ServerOptions};
+use testkit::dialect::world::World;
+
+use crate::calls::{about, ask, confirm, get, ids, put, shown};
+use crate::codec::{FRAMED, call};
+use crate::world::{connect, server};
+
+fn start() -> (World, Arc<Server>) {
+    (World::memory(), server(ServerOptions::default()))
+}
+
+#[test]
+fn calls_behind_a_waiting_get_are_answered_after_it() {
+    let (mut world, server) = start();
+    let (a, b) = (connect(&server, &mut world), connect(&server, &mut world));
+    let version = call(FRAMED, "get_version", &[]);
+    let calls = [get("q", 1, 60_000, 0), put("r", &[b"y"]), version].concat();
+    assert_eq!(ask(&mut world, a, &calls), "");
+    assert_eq!(ask(&mut world, b, &get("r", 1, 0, 0)), "get", "it is not done before its turn");
+    assert_eq!(ask(&mut world, b, &put("q", &[b"x"])), "put 1");
+    assert_eq!(shown(world.take_received(a)), "get x, put 1, get_version 2.4.1");
+}
+
+#[test]
+fn an_item_that_came_for_a_client_that_is_gone_goes_back_at_once() {
+    for auto_abort_ms in [0, 60_000] {
+        let (mut world, server) = start();
+        let clients = [(); 3].map(|()| connect(&server, &mut world));
+        assert_eq!(ask(&mut world, clients[0], &get("q", 2, 60_000, auto_abort_ms)), "");
+        assert_eq!(ask(&mut world, clients[1], &put("q", &[b"1"])), "put 1");
+        // Two grants: one that the session has heard of, and one that is on its way to it.
+        world.send_first(clients[1], &put("q", &[b"2"]));
+        world.close(clients[0]);
+        assert_eq!(shown(world.take_received(clients[1])), "put 1");
+        assert_eq!(ask(&mut world, clients[2], &get("q", 5, 0, 0)), "get 1 2");
+        assert_eq!(server.counters().connections.get(), 2);
+    }
+}
+
+#[test]
+fn a_client_that_shuts_its_side_while_it_waits_is_gone() {
+    let (mut world, server) = start();
+    let (a, b) = (connect(&server, &mut world), connect(&server, &mut world));
+    ask(&mut world, a, &get("q", 2, 60_000, 0));
+    ask(&mut world, b, &put("q", &[b"1"]));
+    world.half_close(a);
+    assert!(world.has_ended(a));
+    assert_eq!(ask(&mut world, b, &get("q", 5, 0, 0)), "get 1");
+}
+
+#[test]
+fn a_reply_is_bounded_and_nothing_is_lost() {
+    let (mut world, server) = start();
+    let client = connect(&server, &mut world);
+    let large = vec![b'x'; 3 << 20];
+    assert_eq!(ask(&mut world, client, &put("q", &[&large[..]; 7])), "put 7");
+    let calls = [get("q", i32::MAX, 1_000, 0), get("q", i32::MAX, 0, 5_000)].concat();
+    let three = " 3145728 bytes".repeat(3);
+    assert_eq!(ask(&mut world, client, &calls), format!("get{three}, get{three}"));
+    assert_eq!(ask(&mut world, client, &get("q", 7, 0, 0)), "get 3145728 bytes");
+}
+
+#[test]
+fn an_item_that_a_limit_took_back_is_not_in_the_reply() {
+    for auto_abort_ms in [0, 60_000] {
+        let (mut world, server) = start();
+        let rule = Rule::new(["q"], [Setting::OpenTimeout(Some(500))]);
+        let _ = world.broker.turn(world.now).set_policies(Rules(vec![rule]));
+        let clients = [(); 2].map(|()| connect(&server, &mut world));
+        ask(&mut world, clients[1], &put("q", &[b"1"]));
+        assert_eq!(ask(&mut world, clients[0], &get("q", 2, 1_000, auto_abort_ms)), "");
+        world.advance(600);
+        // It came back to the one that waits, which has one item all the same.
+        assert_eq!(shown(world.take_received(clients[0])), "");
+        assert_eq!(ask(&mut world, clients[1], &about("delete_queue", "q")), "delete_queue");
+        assert_eq!(shown(world.take_received(clients[0])), "get");
+    }
+}
+
+#[test]
+fn all_of_kestrels_dialects_see_the_same_items() {
+    let (mut world, server) = start();
+    let thrift = connect(&server, &mut world);
+    let memcache = world.connect_as(|turn, mailbox| {
+        let session = MemcacheSession::new(server.clone(), turn, mailbox);
+        (session.id(), session)
+    });
+    ask(&mut world, thrift, &put("q", &[b"1"]));
+    assert_eq!(world.ask(memcache, b"get q\r\n"), b"VALUE q 0 1\r\n1\r\nEND\r\n");
+    assert_eq!(ask(&mut world, thrift, &get("q", 1, 60_000, 0)), "");
+    assert_eq!(world.ask(memcache, b"set q 0 0 1\r\n2\r\n"), b"STORED\r\n");
+    assert_eq!(shown(world.take_received(thrift)), "get 2");
+    // An open read of the one is not there for the other, and its end is seen.
+    world.send(memcache, b"set q 0 0 1\r\n3\r\n");
+    let open = ids(world.ask(thrift, &get("q", 1, 0, 60_000)));
+    world.take_received(memcache);
+    assert_eq!(world.ask(memcache, b"get q\r\n"), b"END\r\n");
+    assert_eq!(ask(&mut world, thrift, &confirm(&open)), "confirm 1");
+}
+
+#[test]
+fn calls_are_counted_with_those_of_the_other_ports() {
+    let (mut world, server) = start();
+    let client = connect(&server, &mut world);
+    let calls = [
+        put("q", &[b"1", b"2", b"3"]),
+        about("peek", "q"),
+        about("peek", "other"),
+        get("q", 2, 0, 0),
+        get("q", 2, 0, 0),
+        confirm(&[5]),
+    ];
+    world.ask(client, &calls.concat());
+    let counters = server.counters();
+    assert_eq!(counters.cmd_set.get(), 3);
+    assert_eq!(counters.cmd_get.get(), 0);
+    assert_eq!(counters.cmd_peek.get(), 2);
+    assert_eq!((counters.cmd_monitor.get(), counters.cmd_monitor_get.get()), (2, 4));
+    assert_eq!((counters.get_hits.get(), counters.get_misses.get()), (4, 2));
+    assert_eq!(counters.bytes_read.get(), calls.concat().len() as u64);
+    assert_eq!(counters.connections_total.get(), 1);
+    world.close(client);
+    assert_eq!(counters.connections.get(), 0);
+}
+
+#[test]
+fn a_connection_too_many_may_neither_write_nor_read() {
+    let options = ServerOptions {
+        refuse_writes_above: Some(1),
+        refuse_reads_above: Some(2),
+        ..ServerOptions::default()
+    };
+    let (mut world, server) = (World::memory(), server(options));
+    let clients = [(); 3].map(|()| connect(&server, &mut world));
+    let calls = [put("q", &[b"1"]), get("q", 1, 0, 0), about("peek", "q")].concat();
+    assert_eq!(ask(&mut world, clients[2], &calls), "put !6, get !6, peek !6");
+    assert_eq!(
+        ask(&mut world, clients[1], &calls[..calls.len()]).split(',').next(),
+        Some("put !6")
+    );
+    assert_eq!(ask(&mut world, clients[0], &put("q", &[b"1"])), "put 1");
+    assert_eq!(ask(&mut world, clients[1], &get("q", 1, 0, 0)), "get 1");
+}

@@ -1,0 +1,49 @@
+//! A server of the thrift dialect in this process, on simulated time.
+
+use std::sync::Arc;
+
+use broker::Turn;
+use broker::policy::{Rule, Rules, Setting, WhenFull};
+use lineshaft_kestrel::{Controls, Server, ServerOptions, ThriftSession};
+use testkit::dialect::world::World;
+
+/// Nobody reloads or stops a test's server.
+#[derive(Debug)]
+struct NoControls;
+
+impl Controls for NoControls {
+    fn reload(&self, _turn: &mut Turn<'_>) -> broker::Position {
+        broker::Position(0)
+    }
+
+    fn shut_down(&self) {}
+}
+
+pub(crate) fn server(options: ServerOptions) -> Arc<Server> {
+    Server::new(options, Box::new(NoControls))
+}
+
+/// Opens a connection.
+pub(crate) fn connect(server: &Arc<Server>, world: &mut World) -> usize {
+    world.connect_as(|turn, mailbox| {
+        let session = ThriftSession::new(server.clone(), turn, mailbox);
+        (session.id(), session)
+    })
+}
+
+/// What the cases with the tag `testconfig` want.
+pub(crate) fn rules() -> Rules {
+    let names = |names: [&str; 2]| names.map(|name| Box::from(name.as_bytes())).into();
+    Rules(vec![
+        Rule::new(["kt_max1"], [Setting::JobsMax(Some(1))]),
+        Rule::new(["kt_size510"], [Setting::BytesMax(Some(510))]),
+        Rule::new(["kt_item128"], [Setting::ItemBytesMax(Some(128))]),
+        Rule::new(
+            ["kt_discard3"],
+            [Setting::JobsMax(Some(3)), Setting::WhenFull(WhenFull::DropOldest)],
+        ),
+        Rule::new(["kt_fanonly"], [Setting::FanoutOnly(true)]),
+        Rule::new(["kt_open2"], [Setting::OpenMax(2)]),
+        Rule::new(["kt_alias"], [Setting::Alias(names(["kt_dest1", "kt_dest2"]))]),
+    ])
+}
