@@ -1,0 +1,243 @@
+//! Where puts go: limits, children, copies, aliases; for all dialects.
+
+use lineshaft_engine::policy::{QueueSync, Rule, Setting, WhenFull};
+use lineshaft_engine::{NewJob, Patience, Record, Refused, SessionId, Submit, Take};
+
+use crate::world::World;
+
+impl World {
+    fn items(&self, queue: &str) -> u64 {
+        self.engine.item_stats(queue.as_bytes()).map_or(0, |stats| stats.items)
+    }
+
+    fn put_into(&mut self, queue: &str, body: &str) -> Result<(), Refused> {
+        let session = self.open();
+        self.act(|engine, effects| engine.use_queue(session, queue.as_bytes(), effects));
+        let body = body.as_bytes().into();
+        let put = self
+            .act(|engine, effects| engine.put(session, NewJob::default(), body, effects))
+            .map(|_| ());
+        self.close(session);
+        put
+    }
+
+    fn submits(&mut self, session: SessionId, queue: &str, foreground: bool) -> bool {
+        let submit = Submit {
+            priority: 1024,
+            due: None,
+            unique: b"key",
+            reducer: b"",
+            body: b"work"[..].into(),
+            foreground,
+        };
+        self.act(|engine, effects| engine.submit(session, queue.as_bytes(), submit, effects))
+            .is_ok()
+    }
+}
+
+#[test]
+fn the_size_is_tested_before_the_put() {
+    let mut world = World::new();
+    world.policies([
+        Rule::new(["bytes"], [Setting::BytesMax(Some(5))]),
+        Rule::new(["jobs"], [Setting::JobsMax(Some(1))]),
+        Rule::new(["item"], [Setting::ItemBytesMax(Some(3))]),
+    ]);
+    assert_eq!([(); 3].map(|()| world.add("bytes", "xxx")), [true, true, false]);
+    assert_eq!([(); 2].map(|()| world.add("jobs", "xxx")), [true, false]);
+    assert_eq!(world.put_into("jobs", ""), Err(Refused::Full), "for all dialects");
+    assert_eq!(world.put_into("item", "xxxx"), Err(Refused::TooBig));
+    assert!(world.add("item", "xxx"));
+    let session = world.open();
+    assert!(!world.submits(session, "jobs", false) && !world.submits(session, "item", true));
+    world.get("jobs");
+    assert!(world.submits(session, "jobs", true));
+}
+
+#[test]
+fn only_ready_jobs_count_and_one_that_comes_back_is_not_refused() {
+    let mut world = World::new();
+    world.policies([Rule::new(["*"], [Setting::JobsMax(Some(1))])]);
+    let session = world.open();
+    let first = world.put(session, 5, 0, 60);
+    assert_eq!(world.taken(session), first);
+    world.put(session, 5, 0, 60);
+    assert!(world.release(session, first, 5, 0));
+    assert_eq!(world.items("default"), 2);
+}
+
+#[test]
+fn the_oldest_of_the_least_urgent_makes_room() {
+    let mut world = World::new();
+    let policy = [Setting::JobsMax(Some(3)), Setting::WhenFull(WhenFull::DropOldest)];
+    world.policies([Rule::new(["default"], policy)]);
+    let session = world.open();
+    let urgent = world.put(session, 1, 0, 60);
+    let low = [9, 9, 9, 0].map(|priority| world.put(session, priority, 0, 60));
+    assert_eq!(low.map(|id| world.state(id).is_some()), [false, false, true, true]);
+    assert!(world.state(urgent).is_some());
+    assert_eq!(world.stats("default").discarded, 2);
+}
+
+#[test]
+fn each_child_gets_every_put_once_in_one_record() {
+    let mut world = World::new();
+    world.get("p+a");
+    world.get("p+b+c");
+    assert!(world.engine.queue_id(b"p").is_none(), "a child does not make its parent");
+    world.records();
+    assert!(world.add("p", "1"));
+    let puts: Vec<usize> = world
+        .records()
+        .iter()
+        .filter_map(|record| match record {
+            Record::PutMany(slots) => Some(slots.len()),
+            Record::Put(_) => Some(1),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(puts, [3]);
+    world.put_into("p", "2").expect("there is room");
+    for queue in ["p+a", "p", "p+b+c"] {
+        assert_eq!([world.get(queue), world.get(queue)], [Some("1".into()), Some("2".into())]);
+        assert_eq!(world.get(queue), None);
+    }
+    assert!(world.add("p+a", "own"));
+    assert_eq!((world.items("p"), world.items("p+a")), (0, 1));
+    world.act(|engine, effects| engine.remove_queue(b"p+a", effects));
+    world.add("p", "3");
+    assert!(world.engine.item_stats(b"p+a").is_none());
+    world.act(|engine, effects| engine.remove_queue(b"p+b+c", effects));
+    assert_eq!(world.stats("p").children, Some(Vec::new()));
+    world.act(|engine, effects| engine.remove_queue(b"p", effects));
+    world.get("p+a");
+    world.add("p", "4");
+    assert_eq!(world.get("p+a").as_deref(), Some("4"));
+    assert_eq!(world.stats("p").children, Some(vec![b"p+a"[..].into()]));
+}
+
+#[test]
+fn a_tube_with_a_plus_is_plain_unless_a_policy_names_it() {
+    let mut world = World::new();
+    world.put_into("p+a", "1").expect("there is room");
+    world.put_into("p", "2").expect("there is room");
+    assert_eq!(world.items("p+a"), 1);
+    world.policies([Rule::new(["p+a"], [Setting::JobsMax(Some(9))])]);
+    world.put_into("p", "3").expect("there is room");
+    assert_eq!((world.items("p"), world.items("p+a")), (2, 2));
+    // Without jobs it vanishes, and comes again as a child.
+    world.get("other");
+    let session = world.open();
+    world.act(|engine, effects| engine.flush(session, b"p+a", effects));
+    assert!(world.engine.queue_id(b"p+a").is_none());
+    world.put_into("p+a", "4").expect("there is room");
+    world.put_into("p", "5").expect("there is room");
+    assert_eq!(world.items("p+a"), 2);
+}
+
+#[test]
+fn a_child_without_room_loses_the_put_and_a_parent_without_room_refuses_it() {
+    let mut world = World::new();
+    world.policies([
+        Rule::new(["p+full"], [Setting::JobsMax(Some(1))]),
+        Rule::new(["p"], [Setting::JobsMax(Some(2))]),
+        Rule::new(["p+roomy"], [Setting::JobsMax(None)]),
+    ]);
+    for child in ["p+full", "p+roomy"] {
+        world.get(child);
+    }
+    assert_eq!(["1", "2", "3"].map(|body| world.add("p", body)), [true, true, false]);
+    assert_eq!(["p", "p+full", "p+roomy"].map(|queue| world.items(queue)), [2, 1, 3]);
+    assert_eq!(world.stats("p+full").discarded, 2);
+}
+
+#[test]
+fn a_parent_that_only_feeds_its_children_keeps_nothing() {
+    let mut world = World::new();
+    world.policies([Rule::new(["p"], [Setting::FanoutOnly(true)])]);
+    assert!(world.add("p", "lost"));
+    world.get("p+a");
+    assert!(world.add("p", "1"));
+    world.put_into("p", "2").expect("accepted");
+    assert_eq!((world.items("p"), world.items("p+a")), (0, 2));
+    let session = world.open();
+    assert!(world.submits(session, "p", true), "the child's job is watched");
+    world.act(|engine, effects| engine.remove_queue(b"p+a", effects));
+    assert_eq!(world.happenings().len(), 1);
+    assert!(!world.submits(session, "p", true), "nobody would ever answer");
+    assert!(world.submits(session, "p", false));
+}
+
+#[test]
+fn copies_are_made_if_the_put_is_taken_and_they_have_room() {
+    let mut world = World::new();
+    world.policies([
+        Rule::new(
+            ["q"],
+            [
+                Setting::JobsMax(Some(2)),
+                Setting::CopyTo([b"audit"[..].into(), b"small"[..].into()].into()),
+            ],
+        ),
+        Rule::new(["small"], [Setting::JobsMax(Some(1))]),
+    ]);
+    let taken = ["1", "2", "3"].map(|body| world.put_into("q", body).is_ok());
+    assert_eq!(taken, [true, true, false]);
+    assert_eq!(["q", "audit", "small"].map(|queue| world.items(queue)), [2, 2, 1]);
+    let session = world.open();
+    world.act(|engine, _| engine.watch(session, b"audit"));
+    assert!(matches!(world.take(session, Patience::None), Take::Granted(_)));
+}
+
+#[test]
+fn an_alias_puts_into_all_of_its_destinations_and_is_empty() {
+    let mut world = World::new();
+    world.policies([
+        Rule::new(["both"], [Setting::Alias([b"x"[..].into(), b"nested"[..].into()].into())]),
+        Rule::new(["nested"], [Setting::Alias([b"y"[..].into(), b"x"[..].into()].into())]),
+        Rule::new(["x"], [Setting::JobsMax(Some(2))]),
+    ]);
+    assert_eq!(["1", "2", "3"].map(|body| world.add("both", body)), [true, true, false]);
+    assert_eq!((world.items("x"), world.items("y")), (2, 3), "all are tried, each once");
+    assert_eq!(world.get("both"), None);
+    assert!(world.engine.queue_id(b"both").is_none());
+    let stats = world.engine.alias_stats(b"both").expect("it is one");
+    assert_eq!((stats.puts, stats.put_bytes, stats.destinations.len()), (3, 3, 2));
+    assert_eq!(world.engine.item_queues(), [&b"both"[..], b"nested", b"x", b"y"]);
+    assert_eq!(world.put_into("both", "4"), Err(Refused::Full));
+    let session = world.open();
+    assert!(world.submits(session, "nested", true) == (world.items("x") < 2));
+    world.policies([]);
+    assert!(world.engine.alias_stats(b"both").is_none());
+    assert!(world.add("both", "own"));
+    assert_eq!(world.get("both").as_deref(), Some("own"));
+}
+
+#[test]
+fn jobs_of_a_queue_in_memory_are_not_told_to_the_log() {
+    let mut world = World::new();
+    let memory = Setting::Sync(Some(QueueSync::Memory));
+    world.policies([
+        Rule::new(["m", "p+m"], [memory, Setting::ExpireTo(Some(b"old"[..].into()))]),
+        Rule::new(["m"], [Setting::AgeMax(Some(10))]),
+    ]);
+    world.get("p+m");
+    world.get("p");
+    world.get("m");
+    world.records();
+    world.add("m", "1");
+    assert!(world.records().is_empty());
+    world.add("p", "1");
+    assert!(matches!(world.records()[..], [Record::Put(_)]), "each job its own way");
+    world.get("p+m");
+    assert!(world.records().is_empty());
+    world.pass(11);
+    let records = world.records();
+    assert!(matches!(records[..], [Record::QueueFacts(_), Record::Put(_)]), "{records:?}");
+    let session = world.open();
+    world.act(|engine, effects| engine.use_queue(session, b"m", effects));
+    let id = world.put(session, 0, 0, 60);
+    world.close(session);
+    assert!(world.state(id).is_some(), "it outlives its session");
+    assert!(world.records().is_empty());
+}
