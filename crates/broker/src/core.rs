@@ -91,9 +91,13 @@ impl Core {
                 Happening::DeadlineSoon => Event::DeadlineSoon,
                 Happening::WorkToDo => Event::WorkToDo,
                 Happening::News { id, news } => {
-                    // Only the end of a durable job is in the log; its entry was written above.
-                    let ends = news.is_end() && self.engine.slot(id).is_err();
-                    let after = if ends { self.ledger.after_ended() } else { Position::default() };
+                    // Only the end of a durable job is in the log; its entry was written above. For
+                    // those who wait a job that is set aside is at its end too.
+                    let after = match self.engine.slot(id) {
+                        _ if !news.is_end() => Position::default(),
+                        Ok(slot) => self.ledger.after_job(slot),
+                        Err(_) => self.ledger.after_ended(),
+                    };
                     Event::News { id, news, after }
                 }
                 Happening::Kicked(queue, count) => {

@@ -191,7 +191,8 @@ impl Turn<'_> {
         let core = &mut *self.core;
         let dropped = core.engine.drop_queue(name, &mut core.effects);
         core.settle();
-        let after = core.ledger.after_ended();
+        // That it is not kept any more must last too.
+        let after = core.ledger.after_ended().max(self.after_named(name));
         dropped.map(|dropped| (dropped, after)).map_err(|NotFound| Refusal::NotFound(after))
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lineshaft_broker::{Broker, Millis, NewJob, Options};
+use lineshaft_broker::{Body, Broker, Event, Millis, NewJob, Options, Patience, Submit, Take};
 
 const NOW: Millis = Millis(1_000_000);
 
@@ -38,4 +38,60 @@ fn a_dropped_queue_stays_away_and_another_stays() {
     let names: Vec<&[u8]> = turn.queue_names().collect();
     assert_eq!(names, [&b"default"[..], b"kept"]);
     assert_eq!(turn.queue_facts(b"kept").expect("it exists").limits, [1, 2, 3]);
+}
+
+#[test]
+fn a_drop_is_told_when_it_is_durable() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let broker = open(&disk);
+    broker.turn(NOW).create_queue(b"dropped");
+    broker.commit_step(NOW).expect("the disk works");
+    let (is_dropped, after) = broker.turn(NOW).drop_queue(b"dropped").expect("it exists");
+    assert!(is_dropped && after > broker.released(), "{after:?}");
+    broker.commit_step(NOW).expect("the disk works");
+    assert!(after <= broker.released());
+}
+
+#[test]
+fn a_queue_with_limits_outlives_who_uses_it() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let broker = open(&disk);
+    let mut turn = broker.turn(NOW);
+    let session = turn.open_session(0);
+    turn.use_queue(session, b"limited");
+    turn.limit_queue(b"limited", [1, 2, 3]).expect("it exists");
+    turn.close_session(session);
+    let before = turn.queue_facts(b"limited");
+    drop(turn);
+    broker.close(NOW).expect("the disk works");
+    drop(broker);
+    disk.restart();
+    assert_eq!(open(&disk).turn(NOW).queue_facts(b"limited"), before);
+    assert!(before.expect("it is kept").kept);
+}
+
+#[test]
+fn who_waits_hears_of_a_burial_when_it_is_durable() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let broker = open(&disk);
+    let mut turn = broker.turn(NOW);
+    let (client, worker) = (turn.open_worker_session(0), turn.open_session(0));
+    let mut submit = |foreground| {
+        let body = Body::from(&b"x"[..]);
+        let submit =
+            Submit { priority: 1024, due: None, unique: b"k", reducer: b"", body, foreground };
+        turn.submit(client, b"default", submit).expect("there is room").0
+    };
+    let id = submit(false);
+    assert_eq!(submit(true), id, "they are equal");
+    drop(turn);
+    broker.commit_step(NOW).expect("the disk works");
+    let mut turn = broker.turn(NOW);
+    let Take::Granted(_) = turn.take(worker, Patience::None) else { panic!("it is ready") };
+    let buried = turn.bury(worker, id, 5).expect("it is held");
+    let mut events = Vec::new();
+    turn.take_events(0, &mut events);
+    let [(_, Event::News { after, .. })] = &events[..] else { panic!("{events:?}") };
+    assert_eq!(*after, buried);
+    assert!(*after > broker.released());
 }

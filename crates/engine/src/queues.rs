@@ -98,7 +98,10 @@ impl Engine {
         effects: &mut Effects,
     ) -> Result<(), NotFound> {
         let queue = self.queue_id(name).ok_or(NotFound)?;
-        self.queue_mut(queue).limits = limits;
+        let limited = self.queue_mut(queue);
+        limited.limits = limits;
+        // Limits are logged: of a queue that could vanish, only they would come back at a restart.
+        limited.kept |= limits != [0; 3];
         effects.records.push(Record::QueueFacts(queue));
         Ok(())
     }
