@@ -26,13 +26,19 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-use engine::{JobId, JobStatus, Millis, NewJob, Patience, QueueStats, SessionId, State};
+use engine::policy::Rules;
+use engine::{ItemStats, JobId, JobStatus, Millis, Patience, QueueStats, SessionId};
 use log::{Failure, Position, PosixDisk, Settings};
 
 use crate::{
-    AddRefusal, Broker, BrokerError, Clock, Event, Kick, Mailbox, Options, Peeked, Refusal, Take,
-    Turn,
+    AddRefusal, Broker, BrokerError, Clock, Event, Mailbox, Options, Peeked, Refusal, Turn,
 };
+
+mod queue;
+mod session;
+
+pub use queue::{Item, Queue};
+pub use session::{Job, Session};
 
 /// Why a call on a [`Session`] did not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -78,25 +84,7 @@ pub struct Store {
     timer: Option<JoinHandle<()>>,
 }
 
-/// One user of a store: it holds the jobs that it took. When it is dropped they are given back.
-#[derive(Debug)]
-pub struct Session<'a> {
-    store: &'a Store,
-    id: SessionId,
-    /// What `take` watches at present, so that the same call again costs nothing.
-    watched: Vec<Vec<u8>>,
-}
-
-/// A job in the hands of a [`Session`].
-#[derive(Clone, Debug)]
-pub struct Job {
-    /// Its number, by which it is finished or given back.
-    pub id: JobId,
-    /// Its bytes.
-    pub body: crate::Body,
-}
-
-/// How long [`Session::take`] waits for a job.
+/// How long a call waits for a job or an item.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Wait {
     /// Not at all.
@@ -105,6 +93,16 @@ pub enum Wait {
     For(Duration),
     /// Until there is one.
     Forever,
+}
+
+impl Wait {
+    fn patience(self) -> Patience {
+        match self {
+            Self::No => Patience::None,
+            Self::For(time) => Patience::Millis(time.as_millis() as u64),
+            Self::Forever => Patience::Endless,
+        }
+    }
 }
 
 #[derive(Clone)]
@@ -211,6 +209,43 @@ impl Store {
         Session { store: self, id, watched: vec![b"default".to_vec()] }
     }
 
+    /// A handle on one queue, for items that are read in the order in which they were added.
+    pub fn queue(&self, name: &str) -> Queue<'_> {
+        let session = self.turn().open_reader_session(self.mailbox);
+        Queue::new(self, session, name)
+    }
+
+    /// From now on these rules are in force: how much queues hold, how long items live, which queues
+    /// get copies. They are kept with the jobs.
+    ///
+    /// # Panics
+    ///
+    /// When the rules do not pass [`Rules::check`].
+    pub fn set_policies(&self, rules: Rules) -> Result<(), Error> {
+        rules.check().expect("the rules pass their check");
+        let after = self.turn().set_policies(rules);
+        self.settled(Ok(((), after)))
+    }
+
+    /// Removes a queue with all that is in it, and ends all waits for it.
+    pub fn remove_queue(&self, name: &str) -> Result<(), Error> {
+        let after = self.turn().remove_queue(name.as_bytes());
+        self.settled(Ok(((), after)))
+    }
+
+    /// Names of the queues that were opened by [`Store::queue`] and used, here or by a client of
+    /// Kestrel's, sorted.
+    pub fn item_queues(&self) -> Vec<String> {
+        let turn = self.turn();
+        let names = turn.item_queues();
+        names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect()
+    }
+
+    /// Numbers of such a queue, if it exists.
+    pub fn item_stats(&self, queue: &str) -> Option<ItemStats> {
+        self.turn().item_stats(queue.as_bytes())
+    }
+
     /// Numbers of a queue, if it exists.
     pub fn stats(&self, queue: &str) -> Option<QueueStats> {
         self.turn().queue_stats(queue.as_bytes())
@@ -241,6 +276,17 @@ impl Store {
         self.broker.close((self.clock.0)())
     }
 
+    /// The answer to a put, when it has settled.
+    fn put_answer<T>(&self, put: Result<(T, Position), AddRefusal>) -> Result<T, Error> {
+        match put {
+            Ok(put) => self.settled(Ok(put)),
+            Err(AddRefusal::LogFull) => Err(Error::Full),
+            Err(AddRefusal::Full(_) | AddRefusal::TooBig | AddRefusal::WritesBlocked) => {
+                Err(Error::Refused)
+            }
+        }
+    }
+
     fn turn(&self) -> Turn<'_> {
         self.broker.turn((self.clock.0)())
     }
@@ -252,6 +298,26 @@ impl Store {
         while self.broker.congested() && self.broker.failure().is_none() {
             guard = self.post.wait(guard);
         }
+    }
+
+    /// What a session is told that waits for one thing.
+    fn event_for(&self, session: SessionId) -> Result<Event, Error> {
+        let mut guard = self.post.lock();
+        loop {
+            if let Some(event) = guard.events.remove(&session) {
+                return Ok(event);
+            }
+            if let Some(failure) = self.broker.failure() {
+                return Err(Error::Failed(failure));
+            }
+            guard = self.post.wait(guard);
+        }
+    }
+
+    /// Ends a session; what it holds is given back.
+    fn end(&self, session: SessionId) {
+        self.turn().close_session(session);
+        self.post.change(|post| drop(post.events.remove(&session)));
     }
 
     /// Waits until the log has released what an answer rests on.
@@ -301,143 +367,5 @@ fn run_timer(broker: &Broker, clock: &SharedClock, post: &Post) {
             }
             None => guard = post.wait(guard),
         }
-    }
-}
-
-impl Session<'_> {
-    /// Puts a job into a queue. It is on stable storage when this returns.
-    pub fn put(&mut self, queue: &str, job: NewJob, body: &[u8]) -> Result<JobId, Error> {
-        self.store.wait_while_congested();
-        let put = {
-            let mut turn = self.store.turn();
-            turn.use_queue(self.id, queue.as_bytes());
-            turn.put(self.id, job, body.into())
-        };
-        match put {
-            Ok(put) => self.store.settled(Ok(put)),
-            Err(AddRefusal::LogFull) => Err(Error::Full),
-            Err(AddRefusal::Full(_) | AddRefusal::TooBig | AddRefusal::WritesBlocked) => {
-                Err(Error::Refused)
-            }
-        }
-    }
-
-    /// Takes the most urgent job of these queues, and holds it. `None`: the wait is over. A wait
-    /// also ends when a job that this session holds is within a second of its deadline.
-    pub fn take(&mut self, queues: &[&str], wait: Wait) -> Result<Option<Job>, Error> {
-        let patience = match wait {
-            Wait::No => Patience::None,
-            Wait::For(time) => Patience::Millis(time.as_millis() as u64),
-            Wait::Forever => Patience::Endless,
-        };
-        let take = {
-            let mut turn = self.store.turn();
-            watch_only(&mut turn, self.id, &mut self.watched, queues);
-            turn.take(self.id, patience)
-        };
-        let event = match take {
-            Take::Granted(grant) => Event::Granted(grant),
-            Take::TimedOut(after) => Event::TimedOut(after),
-            Take::DeadlineSoon => Event::DeadlineSoon,
-            Take::Waiting => self.wait_for_event()?,
-        };
-        match event {
-            Event::Granted(grant) => {
-                let job = Job { id: grant.id, body: grant.body };
-                self.store.settled(Ok((Some(job), grant.after)))
-            }
-            Event::TimedOut(after) => self.store.settled(Ok((None, after))),
-            Event::DeadlineSoon => Ok(None),
-            other => unreachable!("a session that takes waits for nothing else: {other:?}"),
-        }
-    }
-
-    fn wait_for_event(&self) -> Result<Event, Error> {
-        let mut guard = self.store.post.lock();
-        loop {
-            if let Some(event) = guard.events.remove(&self.id) {
-                return Ok(event);
-            }
-            if let Some(failure) = self.store.broker.failure() {
-                return Err(Error::Failed(failure));
-            }
-            guard = self.store.post.wait(guard);
-        }
-    }
-
-    /// Ends a job that this session holds, or that nobody holds.
-    pub fn finish(&mut self, id: JobId) -> Result<(), Error> {
-        let finished = self.store.turn().finish(self.id, id);
-        self.store.settled(finished.map(|after| ((), after)))
-    }
-
-    /// Gives back a job that this session holds: ready at once, or after `delay_s` seconds.
-    pub fn give_back(&mut self, id: JobId, priority: u32, delay_s: u32) -> Result<(), Error> {
-        let given = self.store.turn().give_back(self.id, id, priority, delay_s);
-        self.store.settled(given.map(|after| ((), after)))
-    }
-
-    /// Sets a job aside that this session holds, until somebody kicks it.
-    pub fn bury(&mut self, id: JobId, priority: u32) -> Result<(), Error> {
-        let buried = self.store.turn().bury(self.id, id, priority);
-        self.store.settled(buried.map(|after| ((), after)))
-    }
-
-    /// Starts the ttr of a held job anew.
-    pub fn touch(&mut self, id: JobId) -> Result<(), Error> {
-        let touched = self.store.turn().touch(self.id, id);
-        self.store.settled(touched.map(|after| ((), after)))
-    }
-
-    /// Makes up to `max` buried jobs of a queue ready, or delayed ones if none is buried.
-    pub fn kick(&mut self, queue: &str, max: u64) -> Result<u64, Error> {
-        let kick = {
-            let mut turn = self.store.turn();
-            turn.use_queue(self.id, queue.as_bytes());
-            turn.kick(self.id, max)
-        };
-        let done = match kick {
-            Ok(Kick::Done(count, after)) => Ok((count, after)),
-            Ok(Kick::Waiting) => match self.wait_for_event()? {
-                Event::Kicked(count, after) => Ok((count, after)),
-                other => unreachable!("a session that kicks waits for nothing else: {other:?}"),
-            },
-            Err(refusal) => Err(refusal),
-        };
-        self.store.settled(done)
-    }
-
-    /// The next ready, the soonest due or the longest buried job of a queue.
-    pub fn peek(&mut self, queue: &str, state: State) -> Result<Peeked, Error> {
-        let peeked = {
-            let mut turn = self.store.turn();
-            turn.use_queue(self.id, queue.as_bytes());
-            turn.peek_used(self.id, state)
-        };
-        self.store.settled(peeked)
-    }
-}
-
-/// Makes a session take from these queues only; from `default` if there are none.
-fn watch_only(turn: &mut Turn<'_>, session: SessionId, now: &mut Vec<Vec<u8>>, wanted: &[&str]) {
-    let wanted = if wanted.is_empty() { &["default"] } else { wanted };
-    if now.iter().map(Vec::as_slice).eq(wanted.iter().map(|queue| queue.as_bytes())) {
-        return;
-    }
-    for queue in wanted {
-        turn.watch(session, queue.as_bytes());
-    }
-    for queue in now.drain(..) {
-        if !wanted.iter().any(|wanted| wanted.as_bytes() == queue) {
-            turn.ignore(session, &queue);
-        }
-    }
-    now.extend(wanted.iter().map(|queue| queue.as_bytes().to_vec()));
-}
-
-impl Drop for Session<'_> {
-    fn drop(&mut self) {
-        self.store.turn().close_session(self.id);
-        self.store.post.change(|post| drop(post.events.remove(&self.id)));
     }
 }

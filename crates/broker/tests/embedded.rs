@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use lineshaft_broker::embedded::{Error, Store, Wait};
+use lineshaft_broker::policy::{Rule, Rules, Setting};
 use lineshaft_broker::{JobId, NewJob, State};
 
 const SOON: Wait = Wait::For(Duration::from_secs(5));
@@ -56,4 +57,70 @@ fn a_long_kick_answers_with_the_sum() {
     }
     assert_eq!(session.kick("q", 2999).expect("no failure"), 2999);
     assert_eq!(store.stats("q").expect("it exists").delayed, 1);
+}
+
+#[test]
+fn an_item_that_is_not_confirmed_is_the_next_reader_s() {
+    let store = Store::in_memory();
+    let mut queue = store.queue("pages");
+    for body in [&b"1"[..], b"2", b"3"] {
+        queue.add(body, None).expect("there is room");
+    }
+    let mut careless = store.queue("pages");
+    let item = careless.open(Wait::No).expect("no failure").expect("the first");
+    assert_eq!(&item.body[..], b"1");
+    assert_eq!(queue.peek(Wait::No).expect("no failure").as_deref(), Some(&b"2"[..]));
+    assert!(matches!(queue.confirm(&item), Err(Error::NotFound)), "another handle holds it");
+    careless.close();
+    let item = queue.open(Wait::No).expect("no failure").expect("the first again");
+    assert_eq!(&item.body[..], b"1");
+    queue.confirm(&item).expect("held");
+    let item = queue.open(Wait::No).expect("no failure").expect("the second");
+    queue.put_back(item).expect("held");
+    assert_eq!(queue.remove(Wait::No).expect("no failure").as_deref(), Some(&b"2"[..]));
+    queue.flush().expect("no failure");
+    let stats = store.item_stats("pages").expect("it is kept");
+    assert_eq!((stats.items, stats.puts, stats.cancelled), (0, 3, 2));
+    store.remove_queue("pages").expect("no failure");
+    assert!(store.item_queues().is_empty());
+}
+
+#[test]
+fn readers_and_lookers_wait_for_an_item_and_no_longer_than_they_said() {
+    let store = Store::in_memory();
+    let short = Wait::For(Duration::from_millis(20));
+    let begun = Instant::now();
+    assert!(store.queue("q").peek(short).expect("no failure").is_none());
+    assert!(store.queue("q").open(short).expect("no failure").is_none());
+    assert!(begun.elapsed() >= Duration::from_millis(40));
+    std::thread::scope(|scope| {
+        let looks = scope.spawn(|| store.queue("q").peek(Wait::Forever));
+        let removes = scope.spawn(|| store.queue("q").remove(Wait::Forever));
+        while store.item_stats("q").is_none_or(|stats| stats.waiters < 2) {
+            std::thread::yield_now();
+        }
+        store.queue("q").add(b"x", None).expect("there is room");
+        for reader in [looks, removes] {
+            let body = reader.join().expect("no panic").expect("no failure");
+            assert_eq!(body.as_deref(), Some(&b"x"[..]));
+        }
+    });
+    assert!(store.queue("q").peek(Wait::No).expect("no failure").is_none());
+}
+
+#[test]
+fn an_item_ends_in_time_and_a_policy_holds() {
+    let store = Store::in_memory();
+    let mut queue = store.queue("q");
+    queue.add(b"short", Some(Duration::from_millis(5))).expect("there is room");
+    while store.item_stats("q").is_some_and(|stats| stats.expired == 0) {
+        std::thread::yield_now();
+    }
+    let limit = Rule::new(["q"], [Setting::JobsMax(Some(1))]);
+    store.set_policies(Rules(vec![limit])).expect("no failure");
+    queue.add(b"1", None).expect("there is room");
+    assert!(matches!(queue.add(b"2", None), Err(Error::Refused)));
+    store.queue("parent+child").peek(Wait::No).expect("no failure");
+    store.queue("parent").add(b"3", None).expect("there is room");
+    assert_eq!(store.item_stats("parent+child").expect("it is kept").items, 1);
 }

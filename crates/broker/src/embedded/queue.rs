@@ -1,0 +1,161 @@
+//! Items as Kestrel has them: one queue, in order, with an expiry each, read reliably.
+//!
+//! ```
+//! use std::time::Duration;
+//! use lineshaft_broker::embedded::{Store, Wait};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let store = Store::in_memory();
+//! let mut queue = store.queue("pages");
+//! queue.add(b"https://example.org/", Some(Duration::from_secs(60)))?;
+//! let item = queue.open(Wait::No)?.expect("just added");
+//! // Whoever fails here, or goes away, leaves the item to the next one.
+//! queue.confirm(&item)?;
+//! assert!(queue.remove(Wait::No)?.is_none());
+//! # Ok(())
+//! # }
+//! ```
+
+use std::time::Duration;
+
+use engine::{Body, LeaseId, Millis, ReadHow, SessionId};
+use log::Position;
+
+use super::{Error, Store, Wait};
+use crate::{Event, Flush, Refusal};
+
+/// A handle on one queue of a [`Store`]. It holds the items that it opened; when it is closed or
+/// dropped they are put back. Each thread has a handle of its own.
+///
+/// The queue is made by the first call that adds or reads. Its name may be that of a fan-out child
+/// (`pages+index`): from then on it gets all that is added to the parent (`pages`).
+#[derive(Debug)]
+pub struct Queue<'a> {
+    store: &'a Store,
+    session: SessionId,
+    name: Box<[u8]>,
+}
+
+/// An item that was opened: it is nobody else's until it is confirmed or put back.
+#[derive(Clone, Debug)]
+pub struct Item {
+    lease: LeaseId,
+    /// Its bytes.
+    pub body: Body,
+}
+
+/// What a read came to.
+enum Outcome {
+    Item(Option<LeaseId>, Body, Position),
+    Nothing(Position),
+}
+
+impl<'a> Queue<'a> {
+    pub(super) fn new(store: &'a Store, session: SessionId, name: &str) -> Self {
+        Self { store, session, name: name.as_bytes().into() }
+    }
+
+    /// The name of the queue.
+    pub fn name(&self) -> String {
+        String::from_utf8_lossy(&self.name).into_owned()
+    }
+
+    /// Adds an item, which is on stable storage when this returns. It ends unread when so much time
+    /// has passed.
+    pub fn add(&mut self, body: &[u8], expires_in: Option<Duration>) -> Result<(), Error> {
+        self.store.wait_while_congested();
+        let added = {
+            let mut turn = self.store.turn();
+            let now = turn.now().0;
+            let expires = expires_in.map(|time| {
+                Millis(now.saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)))
+            });
+            turn.add(&self.name, body.into(), expires)
+        };
+        self.store.put_answer(added.map(|after| ((), after)))
+    }
+
+    /// Looks at the next item. `None`: there is none, and the wait is over.
+    pub fn peek(&mut self, wait: Wait) -> Result<Option<Body>, Error> {
+        Ok(self.read(ReadHow::Peek, wait)?.map(|(_, body)| body))
+    }
+
+    /// Takes the next item; nobody gets it again, whatever becomes of the caller.
+    pub fn remove(&mut self, wait: Wait) -> Result<Option<Body>, Error> {
+        Ok(self.read(ReadHow::Finish, wait)?.map(|(_, body)| body))
+    }
+
+    /// Takes the next item and holds it, until it is confirmed or put back.
+    pub fn open(&mut self, wait: Wait) -> Result<Option<Item>, Error> {
+        let read = self.read(ReadHow::Open { limit_ms: None }, wait)?;
+        Ok(read.and_then(|(lease, body)| lease.map(|lease| Item { lease, body })))
+    }
+
+    /// Ends an item that this handle opened. [`Error::NotFound`]: it went back already, by the
+    /// policy's `open.timeout`, or its queue was removed.
+    pub fn confirm(&mut self, item: &Item) -> Result<(), Error> {
+        let confirmed = self.store.turn().confirm(self.session, item.lease);
+        self.settle_held(confirmed)
+    }
+
+    /// Puts an item that this handle opened back to where it was. Errors as in [`Queue::confirm`].
+    pub fn put_back(&mut self, item: Item) -> Result<(), Error> {
+        let returned = self.store.turn().put_back(self.session, item.lease);
+        self.settle_held(returned)
+    }
+
+    /// Ends all items that nobody holds.
+    pub fn flush(&mut self) -> Result<(), Error> {
+        let flush = self.store.turn().flush(self.session, &self.name);
+        let after = match flush {
+            Flush::Done(after) => after,
+            Flush::Waiting => match self.store.event_for(self.session)? {
+                Event::Flushed(after) => after,
+                other => unreachable!("a session that flushes waits for nothing else: {other:?}"),
+            },
+        };
+        self.store.settled(Ok(((), after)))
+    }
+
+    /// Puts all items back that this handle has opened. The queue stays.
+    pub fn close(self) {}
+
+    fn settle_held(&self, done: Result<Position, crate::NotHeld>) -> Result<(), Error> {
+        let done = done.map(|after| ((), after));
+        self.store.settled(done.map_err(|crate::NotHeld(after)| Refusal::NotFound(after)))
+    }
+
+    fn read(&mut self, how: ReadHow, wait: Wait) -> Result<Option<(Option<LeaseId>, Body)>, Error> {
+        let read = self.store.turn().read(self.session, &self.name, how, wait.patience());
+        let outcome = match read {
+            crate::Read::Item(item) => Outcome::Item(item.lease, item.body, item.after),
+            crate::Read::Empty(after) => Outcome::Nothing(after),
+            crate::Read::Blocked => return Err(Error::Refused),
+            crate::Read::Waiting => self.wait_for(how)?,
+        };
+        self.store.settled(Ok(match outcome {
+            Outcome::Item(lease, body, after) => (Some((lease, body)), after),
+            Outcome::Nothing(after) => (None, after),
+        }))
+    }
+
+    fn wait_for(&mut self, how: ReadHow) -> Result<Outcome, Error> {
+        Ok(match self.store.event_for(self.session)? {
+            Event::Granted(grant) if how == ReadHow::Finish => {
+                let confirmed = self.store.turn().confirm(self.session, grant.lease);
+                let after = confirmed.map_err(|crate::NotHeld(_)| Error::NotFound)?;
+                Outcome::Item(None, grant.body, after)
+            }
+            Event::Granted(grant) => Outcome::Item(Some(grant.lease), grant.body, grant.after),
+            Event::Looked { body, after } => Outcome::Item(None, body, after),
+            Event::TimedOut(after) => Outcome::Nothing(after),
+            other => unreachable!("a session that reads waits for nothing else: {other:?}"),
+        })
+    }
+}
+
+impl Drop for Queue<'_> {
+    fn drop(&mut self) {
+        self.store.end(self.session);
+    }
+}

@@ -1,0 +1,137 @@
+//! Jobs as beanstalkd has them: with priorities and deadlines, taken from several queues at once.
+
+use engine::{JobId, NewJob, SessionId, State};
+
+use super::{Error, Store, Wait};
+use crate::{Event, Kick, Peeked, Take, Turn};
+
+/// One user of a store: it holds the jobs that it took. When it is dropped they are given back.
+#[derive(Debug)]
+pub struct Session<'a> {
+    pub(super) store: &'a Store,
+    pub(super) id: SessionId,
+    /// What `take` watches at present, so that the same call again costs nothing.
+    pub(super) watched: Vec<Vec<u8>>,
+}
+
+/// A job in the hands of a [`Session`].
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Its number, by which it is finished or given back.
+    pub id: JobId,
+    /// Its bytes.
+    pub body: crate::Body,
+}
+
+impl Session<'_> {
+    /// Puts a job into a queue. It is on stable storage when this returns.
+    pub fn put(&mut self, queue: &str, job: NewJob, body: &[u8]) -> Result<JobId, Error> {
+        self.store.wait_while_congested();
+        let put = {
+            let mut turn = self.store.turn();
+            turn.use_queue(self.id, queue.as_bytes());
+            turn.put(self.id, job, body.into())
+        };
+        self.store.put_answer(put)
+    }
+
+    /// Takes the most urgent job of these queues, and holds it. `None`: the wait is over. A wait
+    /// also ends when a job that this session holds is within a second of its deadline.
+    pub fn take(&mut self, queues: &[&str], wait: Wait) -> Result<Option<Job>, Error> {
+        let take = {
+            let mut turn = self.store.turn();
+            watch_only(&mut turn, self.id, &mut self.watched, queues);
+            turn.take(self.id, wait.patience())
+        };
+        let event = match take {
+            Take::Granted(grant) => Event::Granted(grant),
+            Take::TimedOut(after) => Event::TimedOut(after),
+            Take::DeadlineSoon => Event::DeadlineSoon,
+            Take::Waiting => self.store.event_for(self.id)?,
+        };
+        match event {
+            Event::Granted(grant) => {
+                let job = Job { id: grant.id, body: grant.body };
+                self.store.settled(Ok((Some(job), grant.after)))
+            }
+            Event::TimedOut(after) => self.store.settled(Ok((None, after))),
+            Event::DeadlineSoon => Ok(None),
+            other => unreachable!("a session that takes waits for nothing else: {other:?}"),
+        }
+    }
+
+    /// Ends a job that this session holds, or that nobody holds.
+    pub fn finish(&mut self, id: JobId) -> Result<(), Error> {
+        let finished = self.store.turn().finish(self.id, id);
+        self.store.settled(finished.map(|after| ((), after)))
+    }
+
+    /// Gives back a job that this session holds: ready at once, or after `delay_s` seconds.
+    pub fn give_back(&mut self, id: JobId, priority: u32, delay_s: u32) -> Result<(), Error> {
+        let given = self.store.turn().give_back(self.id, id, priority, delay_s);
+        self.store.settled(given.map(|after| ((), after)))
+    }
+
+    /// Sets a job aside that this session holds, until somebody kicks it.
+    pub fn bury(&mut self, id: JobId, priority: u32) -> Result<(), Error> {
+        let buried = self.store.turn().bury(self.id, id, priority);
+        self.store.settled(buried.map(|after| ((), after)))
+    }
+
+    /// Starts the ttr of a held job anew.
+    pub fn touch(&mut self, id: JobId) -> Result<(), Error> {
+        let touched = self.store.turn().touch(self.id, id);
+        self.store.settled(touched.map(|after| ((), after)))
+    }
+
+    /// Makes up to `max` buried jobs of a queue ready, or delayed ones if none is buried.
+    pub fn kick(&mut self, queue: &str, max: u64) -> Result<u64, Error> {
+        let kick = {
+            let mut turn = self.store.turn();
+            turn.use_queue(self.id, queue.as_bytes());
+            turn.kick(self.id, max)
+        };
+        let done = match kick {
+            Ok(Kick::Done(count, after)) => Ok((count, after)),
+            Ok(Kick::Waiting) => match self.store.event_for(self.id)? {
+                Event::Kicked(count, after) => Ok((count, after)),
+                other => unreachable!("a session that kicks waits for nothing else: {other:?}"),
+            },
+            Err(refusal) => Err(refusal),
+        };
+        self.store.settled(done)
+    }
+
+    /// The next ready, the soonest due or the longest buried job of a queue.
+    pub fn peek(&mut self, queue: &str, state: State) -> Result<Peeked, Error> {
+        let peeked = {
+            let mut turn = self.store.turn();
+            turn.use_queue(self.id, queue.as_bytes());
+            turn.peek_used(self.id, state)
+        };
+        self.store.settled(peeked)
+    }
+}
+
+/// Makes a session take from these queues only; from `default` if there are none.
+fn watch_only(turn: &mut Turn<'_>, session: SessionId, now: &mut Vec<Vec<u8>>, wanted: &[&str]) {
+    let wanted = if wanted.is_empty() { &["default"] } else { wanted };
+    if now.iter().map(Vec::as_slice).eq(wanted.iter().map(|queue| queue.as_bytes())) {
+        return;
+    }
+    for queue in wanted {
+        turn.watch(session, queue.as_bytes());
+    }
+    for queue in now.drain(..) {
+        if !wanted.iter().any(|wanted| wanted.as_bytes() == queue) {
+            turn.ignore(session, &queue);
+        }
+    }
+    now.extend(wanted.iter().map(|queue| queue.as_bytes().to_vec()));
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        self.store.end(self.id);
+    }
+}

@@ -1,0 +1,249 @@
+//! Items, policies and the status over crashes, with a log that is driven by hand.
+
+use std::sync::Arc;
+
+use lineshaft_broker::policy::{QueueSync, Rule, Rules, Setting};
+use lineshaft_broker::{
+    Broker, Item, LeaseId, Millis, Options, Patience, Position, Read, ReadHow, SessionId, Status,
+    Turn,
+};
+
+const NOW: Millis = Millis(1_000_000);
+
+fn open_at(disk: &log::FaultDisk, now: Millis) -> Broker {
+    let disk = Arc::new(disk.clone());
+    let options = Options { disk, log: log::Settings::default(), clock: None };
+    Broker::open(options, now).expect("the log is whole").0
+}
+
+fn new_disk() -> log::FaultDisk {
+    log::FaultDisk::new(1, 64 << 20)
+}
+
+/// The power fails after everything was synced, or right now.
+fn crash(disk: &log::FaultDisk, broker: Broker, synced: bool, now: Millis) -> Broker {
+    if synced {
+        broker.commit_step(now).expect("the disk works");
+    }
+    drop(broker);
+    disk.crash();
+    open_at(disk, now)
+}
+
+fn read(turn: &mut Turn<'_>, session: SessionId, queue: &str, how: ReadHow) -> Option<Item> {
+    match turn.read(session, queue.as_bytes(), how, Patience::None) {
+        Read::Item(item) => Some(item),
+        Read::Empty(_) => None,
+        other => panic!("wanted an item or none, got {other:?}"),
+    }
+}
+
+fn open_one(turn: &mut Turn<'_>, session: SessionId, queue: &str) -> LeaseId {
+    let item = read(turn, session, queue, ReadHow::Open { limit_ms: None });
+    item.and_then(|item| item.lease).expect("there is an item")
+}
+
+fn add(turn: &mut Turn<'_>, queue: &str, body: &str) -> Position {
+    turn.add(queue.as_bytes(), body.as_bytes().into(), None).expect("there is room")
+}
+
+/// All items of a queue, which is empty then.
+fn drain(broker: &Broker, queue: &str, now: Millis) -> Vec<String> {
+    let mut turn = broker.turn(now);
+    let session = turn.open_reader_session(0);
+    let mut bodies = Vec::new();
+    while let Some(item) = read(&mut turn, session, queue, ReadHow::Finish) {
+        bodies.push(String::from_utf8(item.body.to_vec()).expect("tests put text"));
+    }
+    turn.check_invariants();
+    bodies
+}
+
+fn rules<const N: usize>(rules: [Rule; N]) -> Rules {
+    let rules = Rules(rules.into());
+    rules.check().expect("rules that can be obeyed");
+    rules
+}
+
+#[test]
+fn open_reads_are_there_again_in_their_order_after_a_crash() {
+    let disk = new_disk();
+    let broker = open_at(&disk, NOW);
+    let mut turn = broker.turn(NOW);
+    let session = turn.open_reader_session(0);
+    for body in ["1", "2", "3", "4"] {
+        add(&mut turn, "q", body);
+    }
+    let leases = [(); 3].map(|()| open_one(&mut turn, session, "q"));
+    turn.confirm(session, leases[1]).expect("it is held");
+    turn.put_back(session, leases[2]).expect("it is held");
+    drop(turn);
+    let broker = crash(&disk, broker, true, NOW);
+    assert!(broker.turn(NOW).item_queues().contains(&&b"q"[..]));
+    assert_eq!(drain(&broker, "q", NOW), ["1", "3", "4"]);
+}
+
+#[test]
+fn an_item_that_was_read_out_is_told_of_when_its_end_is_durable() {
+    let disk = new_disk();
+    let broker = open_at(&disk, NOW);
+    let mut turn = broker.turn(NOW);
+    let session = turn.open_reader_session(0);
+    let added = add(&mut turn, "q", "1");
+    let item = read(&mut turn, session, "q", ReadHow::Finish).expect("there is one");
+    assert!(item.after > added && broker.released() < item.after);
+    drop(turn);
+    let broker = crash(&disk, broker, true, NOW);
+    assert!(drain(&broker, "q", NOW).is_empty());
+}
+
+#[test]
+fn every_crash_leaves_a_put_to_all_children_or_to_none() {
+    let calls = {
+        let disk = new_disk();
+        feed_children(&disk);
+        disk.calls()
+    };
+    let mut partial = 0;
+    for call in 1..=calls {
+        let disk = new_disk();
+        disk.crash_at(call);
+        feed_children(&disk);
+        disk.crash();
+        let broker = open_at(&disk, NOW);
+        let counts = ["p", "p+a", "p+b"].map(|queue| drain(&broker, queue, NOW));
+        assert_eq!(counts[0], counts[1], "crash at call {call}");
+        assert_eq!(counts[0], counts[2], "crash at call {call}");
+        partial += usize::from((1..10).contains(&counts[0].len()));
+    }
+    assert!(partial > 0, "some crashes happen in between");
+}
+
+/// Puts ten items into a parent with two children, each in a group of its own, until the disk fails.
+fn feed_children(disk: &log::FaultDisk) {
+    let options =
+        Options { disk: Arc::new(disk.clone()), log: log::Settings::default(), clock: None };
+    let Ok((broker, _)) = Broker::open(options, NOW) else { return };
+    let mut turn = broker.turn(NOW);
+    let session = turn.open_reader_session(0);
+    for child in ["p+a", "p+b"] {
+        read(&mut turn, session, child, ReadHow::Peek);
+    }
+    drop(turn);
+    for body in 0..10 {
+        let before = broker.turn(NOW).log_stats().records_written;
+        let body_bytes = body.to_string().into_bytes().into();
+        let Ok(after) = broker.turn(NOW).add(b"p", body_bytes, None) else { return };
+        let written = broker.turn(NOW).log_stats().records_written - before;
+        assert!(written == 1 || body == 0, "{written} entries for one put");
+        if broker.commit_step(NOW).is_err() || broker.prepare_step().is_err() {
+            return;
+        }
+        assert!(broker.released() >= after);
+    }
+}
+
+#[test]
+fn children_are_children_still_after_a_crash_and_the_parent_need_not_be_there() {
+    let disk = new_disk();
+    let broker = open_at(&disk, NOW);
+    assert!(drain(&broker, "p+a", NOW).is_empty());
+    let broker = crash(&disk, broker, true, NOW);
+    let mut turn = broker.turn(NOW);
+    assert!(turn.item_stats(b"p").is_none());
+    let created = turn.item_stats(b"p+a").expect("it is kept").created;
+    assert_eq!(created, NOW);
+    add(&mut turn, "p", "1");
+    drop(turn);
+    assert_eq!(drain(&broker, "p+a", NOW), ["1"]);
+    broker.turn(NOW).remove_queue(b"p+a");
+    let broker = crash(&disk, broker, true, NOW);
+    let mut turn = broker.turn(NOW);
+    add(&mut turn, "p", "2");
+    assert!(turn.item_stats(b"p+a").is_none());
+}
+
+#[test]
+fn an_expiry_outlives_a_crash_and_what_moved_is_in_one_queue() {
+    let disk = new_disk();
+    let broker = open_at(&disk, NOW);
+    let mut turn = broker.turn(NOW);
+    turn.set_policies(rules([Rule::new(["q"], [Setting::ExpireTo(Some(b"old"[..].into()))])]));
+    for (body, millis) in [("1", 10), ("2", 20)] {
+        let expires = Some(Millis(NOW.0 + millis));
+        turn.add(b"q", body.as_bytes().into(), expires).expect("there is room");
+    }
+    drop(turn);
+    let broker = crash(&disk, broker, true, NOW);
+    let later = Millis(NOW.0 + 11);
+    let turn = broker.turn(later);
+    assert_eq!(turn.item_stats(b"old").map(|stats| stats.items), Some(1));
+    assert_eq!(turn.item_stats(b"q").map(|stats| stats.items), Some(1));
+    drop(turn);
+    let broker = crash(&disk, broker, true, later);
+    assert_eq!(drain(&broker, "q", later), ["2"]);
+    assert_eq!(drain(&broker, "old", later), ["1"]);
+}
+
+#[test]
+fn what_expired_without_the_log_s_knowledge_expires_again() {
+    let disk = new_disk();
+    let broker = open_at(&disk, NOW);
+    let expires = Some(Millis(NOW.0 + 10));
+    broker.turn(NOW).add(b"q", b"1"[..].into(), expires).expect("there is room");
+    broker.commit_step(NOW).expect("the disk works");
+    let later = Millis(NOW.0 + 11);
+    assert_eq!(broker.turn(later).item_stats(b"q").map(|stats| stats.expired), Some(1));
+    let broker = crash(&disk, broker, false, later);
+    assert!(drain(&broker, "q", later).is_empty());
+}
+
+#[test]
+fn policies_and_the_status_are_in_force_again_before_anything_else() {
+    let disk = new_disk();
+    let broker = open_at(&disk, NOW);
+    let policies = rules([
+        Rule::new(["q*"], [Setting::JobsMax(Some(1))]),
+        Rule::new(["alias"], [Setting::Alias([b"q1"[..].into()].into())]),
+    ]);
+    let mut turn = broker.turn(NOW);
+    assert!(turn.set_policies(policies.clone()) > Position::default());
+    let set = turn.set_status(Status::ReadOnly, 0);
+    assert!(set > Position::default());
+    drop(turn);
+    let broker = crash(&disk, broker, true, NOW);
+    let mut turn = broker.turn(NOW);
+    assert_eq!((turn.policies(), turn.status()), (&policies, Status::ReadOnly));
+    assert!(turn.writes_blocked() && turn.add(b"q1", b""[..].into(), None).is_err());
+    assert_eq!(turn.set_policies(policies), Position::default(), "nothing new");
+    turn.set_status(Status::Up, 0);
+    add(&mut turn, "alias", "1");
+    assert!(turn.add(b"q1", b""[..].into(), None).is_err(), "it is full");
+    drop(turn);
+    let broker = crash(&disk, broker, true, NOW);
+    assert_eq!(broker.turn(NOW).status(), Status::Up);
+    assert_eq!(drain(&broker, "q1", NOW), ["1"]);
+}
+
+#[test]
+fn items_of_a_queue_in_memory_end_with_the_process_and_wait_for_nothing() {
+    let disk = new_disk();
+    let broker = open_at(&disk, NOW);
+    let mut turn = broker.turn(NOW);
+    let memory = Setting::Sync(Some(QueueSync::Memory));
+    turn.set_policies(rules([Rule::new(["m", "p+m"], [memory])]));
+    let session = turn.open_reader_session(0);
+    read(&mut turn, session, "p+m", ReadHow::Peek);
+    read(&mut turn, session, "m", ReadHow::Peek);
+    assert_eq!(add(&mut turn, "m", "1"), Position::default());
+    assert!(add(&mut turn, "p", "2") > Position::default());
+    let item = read(&mut turn, session, "p+m", ReadHow::Finish).expect("it was fed");
+    assert_eq!(item.after, Position::default());
+    let lease = open_one(&mut turn, session, "m");
+    assert_eq!(turn.confirm(session, lease), Ok(Position::default()));
+    add(&mut turn, "m", "3");
+    drop(turn);
+    let broker = crash(&disk, broker, true, NOW);
+    assert!(drain(&broker, "m", NOW).is_empty());
+    assert_eq!(drain(&broker, "p", NOW), ["2"]);
+}
