@@ -25,7 +25,7 @@ A first round, with the server running in another terminal:
 
 The tools speak the beanstalkd protocol and work with any server of it.";
 
-/// A durable work queue that speaks the protocols of beanstalkd and Gearman, with its tools.
+/// A durable work queue that speaks the protocols of beanstalkd, Gearman and Kestrel, with its tools.
 #[derive(Debug, Parser)]
 #[command(name = "lineshaft", version, after_help = AFTER_HELP)]
 pub(crate) struct Cli {
@@ -55,6 +55,8 @@ pub(crate) enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    Kestrel(KestrelArguments),
+    Policy(PolicyArguments),
     Put(PutArguments),
     Work(WorkArguments),
     Stats(StatsArguments),
@@ -124,7 +126,7 @@ Examples:
   lineshaft serve --sync 50ms                 a power failure may cost 50 ms
   lineshaft serve --beanstalk 0.0.0.0:11300 --beanstalk unix:/run/lineshaft.sock
   lineshaft serve --only --gearman 0.0.0.0:4730  nothing but Gearman
-  lineshaft serve --gearman tls:0.0.0.0:4731 --tls-certificate c.pem --tls-key k.pem
+  lineshaft serve --gearman tls:0.0.0.0:4731 --tls-certificate c --tls-key k
 
 Every option has a key in lineshaft.toml and a variable in the environment;
 `lineshaft config show` lists them all. Flags win over the environment, and
@@ -214,6 +216,77 @@ pub(crate) enum ConfigCommand {
     },
     /// Show every setting, its value, and where that came from
     Show {
+        /// The configuration file; ./lineshaft.toml if there is one
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+    },
+}
+
+const KESTREL_EXAMPLES: &str = "\
+Examples:
+  lineshaft kestrel                             items in ./kestrel-data
+  lineshaft kestrel --data /var/spool/kestrel   items somewhere else
+  lineshaft kestrel -f kestrel.toml             with policies and settings
+  lineshaft kestrel --listen 127.0.0.1 --text-port off   no text protocol
+
+The configuration is a lineshaft.toml; docs/policies.md shows how one of the
+original's is translated. SIGHUP and a client's RELOAD read it again, SIGTERM
+and a client's SHUTDOWN stop the server cleanly, SIGUSR1 makes it refuse new
+items. `lineshaft serve` has the same listeners beside the others.";
+
+/// Serve as Kestrel does: its three protocols alone, at its ports on all addresses
+#[derive(Debug, Args)]
+#[command(after_help = KESTREL_EXAMPLES)]
+pub(crate) struct KestrelArguments {
+    /// The configuration file; ./lineshaft.toml if there is one
+    #[arg(long, short = 'f', value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Where items are kept; ./kestrel-data unless the configuration names a folder
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<String>,
+    /// Keep nothing: all items are lost when the server ends
+    #[arg(long, conflicts_with_all = ["data", "sync"])]
+    pub memory: bool,
+    /// How durable an item is when it is acknowledged: always, never, or a time such as 50ms
+    #[arg(long, value_name = "WHEN")]
+    pub sync: Option<String>,
+    /// The address of all three ports
+    #[arg(long, value_name = "HOST", default_value = "0.0.0.0")]
+    pub listen: String,
+    /// The port for memcache, or off
+    #[arg(long, value_name = "PORT", default_value = "22133")]
+    pub port: String,
+    /// The port for the text protocol, or off
+    #[arg(long, value_name = "PORT", default_value = "2222")]
+    pub text_port: String,
+    /// The port for thrift, or off
+    #[arg(long, value_name = "PORT", default_value = "2229")]
+    pub thrift_port: String,
+}
+
+const POLICY_EXAMPLES: &str = "\
+Examples:
+  lineshaft policy show mail.in             every setting, and where it is from
+  lineshaft policy show news+archive        of a fan-out child
+  lineshaft policy show mail --config /etc/lineshaft/lineshaft.toml
+
+`lineshaft config check` says what is wrong with the policies of a file.";
+
+/// Show what the policies ask of a queue
+#[derive(Debug, Args)]
+#[command(after_help = POLICY_EXAMPLES)]
+pub(crate) struct PolicyArguments {
+    #[command(subcommand)]
+    pub command: PolicyCommand,
+}
+
+/// What can be done with policies.
+#[derive(Debug, Subcommand)]
+pub(crate) enum PolicyCommand {
+    /// Show every setting of a queue, its value, and the line that it came from
+    Show {
+        /// The queue; it need not exist
+        queue: OsString,
         /// The configuration file; ./lineshaft.toml if there is one
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,

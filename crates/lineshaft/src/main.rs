@@ -8,6 +8,7 @@ mod text;
 
 use std::ffi::OsString;
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -31,7 +32,7 @@ fn main() -> ExitCode {
             return run(&arguments);
         }
     }
-    match run(Cli::parse()) {
+    match run(Cli::parse_from(arguments())) {
         Ok(code) => code,
         // Whoever read our output has seen enough, as `head` does.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
@@ -42,6 +43,17 @@ fn main() -> ExitCode {
     }
 }
 
+/// The command line; called by the name of Kestrel, the program is its subcommand of that name.
+fn arguments() -> Vec<OsString> {
+    let given: Vec<OsString> = std::env::args_os().collect();
+    let name = given.first().and_then(|program| Path::new(program).file_name());
+    if name.is_none_or(|name| name != "kestrel") {
+        return given;
+    }
+    let program = ["lineshaft", "kestrel"].map(OsString::from);
+    program.into_iter().chain(given.into_iter().skip(1)).collect()
+}
+
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         None => Ok(commands::serve::run(ServeArguments::default())),
@@ -49,6 +61,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Config(arguments)) => Ok(commands::config::run(arguments.command)),
         Some(Command::Beanstalkd { arguments }) => Ok(commands::beanstalkd::run(&arguments)),
         Some(Command::Gearmand { arguments }) => Ok(commands::gearmand::run(&arguments)),
+        Some(Command::Kestrel(arguments)) => Ok(commands::kestrel::run(arguments)),
+        Some(Command::Policy(arguments)) => Ok(commands::policy::run(arguments.command)),
         Some(Command::Put(arguments)) => commands::put::run(arguments),
         Some(Command::Work(arguments)) => commands::work::run(arguments),
         Some(Command::Stats(arguments)) => commands::stats::run(&arguments),

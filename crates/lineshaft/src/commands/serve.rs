@@ -93,7 +93,7 @@ fn sources(arguments: ServeArguments) -> Sources {
 }
 
 /// Says where the server listens, where the jobs are, and what to try first.
-fn announce(started: &Started<'_>) {
+pub(crate) fn announce(started: &Started<'_>) {
     let Started { config, recovery, .. } = started;
     let jobs = recovery.map_or(0, |report| report.jobs);
     let data = data_line(config, jobs);

@@ -8,6 +8,7 @@ mod exit_codes;
 mod gearman;
 mod gearmand;
 mod http;
+mod kestrel;
 mod manager;
 mod packet;
 mod running;

@@ -1,0 +1,121 @@
+//! `lineshaft kestrel`, or the program called by that name: serves Kestrel's protocols alone, at the
+//! original's ports on all addresses, so that whatever starts the original can start this instead.
+
+mod journal;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use server::config::Durability;
+use server::config_sources::{Flag, Origin, Sources};
+use server::{Drain, Hangup, Logging, Protocol, ServeError, Setup, exit};
+
+use super::serve::{announce, end_with_the_first_panic};
+use crate::cli::KestrelArguments;
+
+/// Where jobs are kept unless something says otherwise.
+const FOLDER_DEFAULT: &str = "./kestrel-data";
+
+/// Why the server ended, besides what every server ends for.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    #[error(
+        "{0} is a configuration in Scala; translate it into lineshaft.toml as docs/policies.md shows, \
+         and name that file instead"
+    )]
+    Scala(PathBuf),
+    #[error("cannot look for the original's journals in {0}: {1}")]
+    Folder(PathBuf, io::Error),
+    #[error(
+        "{0} is a journal of the original that still holds items, and this version cannot import it \
+         yet; let the original work its queues off, or choose another folder with --data"
+    )]
+    Journal(PathBuf),
+}
+
+impl Failure {
+    fn exit_code(&self) -> u8 {
+        match self {
+            Failure::Serve(error) => error.exit_code(),
+            Failure::Scala(_) => exit::BAD_CONFIGURATION,
+            Failure::Folder(..) => exit::DISK,
+            Failure::Journal(_) => exit::DAMAGED_DATA,
+        }
+    }
+}
+
+/// Serves until a signal or a client's SHUTDOWN ends the server.
+pub(crate) fn run(arguments: KestrelArguments) -> ExitCode {
+    match serve(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("kestrel: {failure}");
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}
+
+fn serve(arguments: KestrelArguments) -> Result<(), Failure> {
+    if let Some(file) = &arguments.config
+        && file.extension().is_some_and(|extension| extension == "scala")
+    {
+        return Err(Failure::Scala(file.clone()));
+    }
+    let (sources, config) = configure(arguments)?;
+    let logging = Logging::install(config.log);
+    end_with_the_first_panic();
+    let inherited = server::inherited(Protocol::Kestrel)?;
+    let listeners = server::bind_configured(&config, inherited)?;
+    if config.data.sync != Durability::Memory {
+        refuse_journals(&config.data.dir)?;
+    }
+    let (sources, hangup, drain) = (Some(sources), Hangup::Reload, Drain::RefuseJobs);
+    let setup = Setup { config, listeners, logging, sources, hangup, drain };
+    Ok(server::run(setup, announce)?)
+}
+
+/// The sources, to be read again by a reload, and what they say now.
+fn configure(arguments: KestrelArguments) -> Result<(Sources, server::config::Config), ServeError> {
+    let KestrelArguments { config, data, memory, sync, listen, port, text_port, thrift_port } =
+        arguments;
+    let address = |port: String| if port == "off" { port } else { format!("{listen}:{port}") };
+    let one = |value: Option<String>| value.map(|value| vec![value]);
+    let memory = memory.then(|| "memory".to_owned());
+    let flags = [
+        ("--data", "data.dir", one(data)),
+        ("--memory", "data.sync", one(memory)),
+        ("--sync", "data.sync", one(sync)),
+        ("--port", "listen.kestrel", one(Some(address(port)))),
+        ("--text-port", "listen.kestrel_text", one(Some(address(text_port)))),
+        ("--thrift-port", "listen.kestrel_thrift", one(Some(address(thrift_port)))),
+    ];
+    let flags = flags
+        .into_iter()
+        .filter_map(|(name, key, values)| values.map(|values| Flag { name, key, values }));
+    let mut sources = Sources {
+        flags: flags.collect(),
+        only_named_listeners: true,
+        ..Sources::of_process(config)
+    };
+    let effective = sources.load()?;
+    if *effective.origin("data.dir") == Origin::Default {
+        let values = vec![FOLDER_DEFAULT.to_owned()];
+        sources.flags.push(Flag { name: "lineshaft kestrel", key: "data.dir", values });
+    }
+    let config = sources.load()?.config;
+    Ok((sources, config))
+}
+
+/// The original keeps its journals in a folder that may well be named here: to serve empty queues
+/// beside them would look like a loss.
+fn refuse_journals(folder: &Path) -> Result<(), Failure> {
+    match journal::file_with_items(folder) {
+        Ok(None) => Ok(()),
+        Ok(Some(file)) => Err(Failure::Journal(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(Failure::Folder(folder.to_owned(), error)),
+    }
+}
