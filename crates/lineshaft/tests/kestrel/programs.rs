@@ -1,0 +1,89 @@
+//! Lineshaft as it was just built, with nothing but a memcache and a text listener.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use testkit::port::free_port;
+use testkit::process::{Program, Server};
+
+/// How often other ports are tried when somebody else took the free ones first.
+const PORT_ATTEMPTS: usize = 5;
+
+/// What the cases with the tag `policies` want.
+pub(crate) const POLICIES: &str = r#"
+[[policy]]
+match = "kt_max1"
+limits = { jobs = 1 }
+
+[[policy]]
+match = "kt_size510"
+limits = { bytes = 510 }
+
+[[policy]]
+match = "kt_item128"
+limits = { item_bytes = 128 }
+
+[[policy]]
+match = "kt_discard3"
+limits = { jobs = 3, when_full = "drop-oldest" }
+
+[[policy]]
+match = "kt_age1"
+limits = { age = "1s" }
+
+[[policy]]
+match = "kt_fanonly"
+fanout_only = true
+
+[[policy]]
+match = "kt_jobs"
+expire_to = "kt_expired"
+
+[[policy]]
+match = "kt_alias"
+alias = ["kt_dest1", "kt_dest2"]
+"#;
+
+/// A server with both of its ports.
+pub(crate) struct Running {
+    pub(crate) memcache: SocketAddr,
+    pub(crate) text: SocketAddr,
+    // The server first: it ends before its folder does.
+    _server: Server,
+    _folder: tempfile::TempDir,
+}
+
+/// `lineshaft serve` in memory and with a log, with this configuration. The names are for failure messages.
+pub(crate) fn start_both(config: &str) -> Result<Vec<(&'static str, Running)>> {
+    let in_memory = start(&["--memory"], config).context("in memory")?;
+    let with_log = start(&["--data", "data"], config).context("with a log")?;
+    Ok(vec![("in memory", in_memory), ("with a log", with_log)])
+}
+
+fn start(arguments: &[&str], config: &str) -> Result<Running> {
+    let folder = tempfile::TempDir::new()?;
+    let path = folder.path().join("lineshaft.toml");
+    std::fs::write(&path, config)?;
+    let path = path.to_str().context("test paths are text")?;
+    let mut last = Err(anyhow::anyhow!("no port was tried"));
+    for _ in 0..PORT_ATTEMPTS {
+        let memcache = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
+        let text = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
+        let listen = ["--only", "--kestrel", &memcache.to_string()].map(str::to_owned);
+        let listen_text =
+            ["--kestrel-text", &text.to_string(), "--config", path].map(str::to_owned);
+        let program = Program::serve(lineshaft_path(), arguments).with(&listen).with(&listen_text);
+        last = program.start_at(memcache);
+        if let Ok(server) = last {
+            return Ok(Running { memcache, text, _server: server, _folder: folder });
+        }
+    }
+    Err(last.err().context("a start that succeeds returns")?)
+}
+
+/// Lineshaft's binary. `LINESHAFT_BIN` names another one, such as a release build.
+fn lineshaft_path() -> PathBuf {
+    let built = || env!("CARGO_BIN_EXE_lineshaft").into();
+    std::env::var_os("LINESHAFT_BIN").map_or_else(built, PathBuf::from)
+}

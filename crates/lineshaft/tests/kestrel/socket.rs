@@ -1,0 +1,42 @@
+//! The conformance cases against Lineshaft over sockets, in memory and with a log.
+
+use anyhow::Result;
+use testkit::case::Corpus;
+use testkit::socket::SocketWire;
+use testkit::suite::play_over;
+
+use crate::programs::{POLICIES, start_both};
+
+/// The cases that want another limit of open reads are played without one of the others.
+const ONE_OPEN_READ: &str = "[[policy]]\nmatch = \"*\"\nopen = { max = 1 }\n";
+
+#[test]
+fn lineshaft_answers_like_the_original() -> Result<()> {
+    check("cases.jsonl")
+}
+
+#[test]
+fn lineshaft_does_right_where_the_original_errs() -> Result<()> {
+    check("defects.jsonl")
+}
+
+#[test]
+fn one_open_read_may_be_the_limit() -> Result<()> {
+    play("cases.jsonl", ONE_OPEN_READ, |is_for_one| is_for_one)
+}
+
+fn check(file: &str) -> Result<()> {
+    play(file, POLICIES, |is_for_one| !is_for_one)
+}
+
+fn play(file: &str, config: &str, choose: fn(bool) -> bool) -> Result<()> {
+    let corpus = Corpus::read("kestrel", file)?;
+    for (name, server) in start_both(config)? {
+        let ports = [("text", server.text)];
+        let wire = || SocketWire::new(server.memcache).with_ports(&ports);
+        let mut outcome = play_over(&corpus, &wire, |case| choose(case.has_tag("maxopen1")));
+        outcome.failures.iter_mut().for_each(|(_, reason)| reason.push_str(name));
+        outcome.assert_all_passed();
+    }
+    Ok(())
+}
