@@ -34,6 +34,9 @@ fn main() -> ExitCode {
     }
     match run(Cli::parse_from(arguments())) {
         Ok(code) => code,
+        Err(error) if error.is::<clap::Error>() => {
+            error.downcast::<clap::Error>().expect("it was seen above").exit()
+        }
         // Whoever read our output has seen enough, as `head` does.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {

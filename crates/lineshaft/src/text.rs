@@ -27,6 +27,19 @@ pub(crate) fn parse_seconds(text: &str) -> Result<u32, String> {
     if text.is_empty() { Err(usage()) } else { Ok(total) }
 }
 
+/// Reads a priority: a number, or one of Gearman's three as the number that stands for it in beanstalkd's
+/// protocol.
+pub(crate) fn parse_priority(text: &str) -> Result<u32, String> {
+    match text {
+        "high" => Ok(512),
+        "normal" => Ok(1024),
+        "low" => Ok(3_221_225_472),
+        number => number.parse().map_err(|_| {
+            format!("`{text}` is no priority: write high, normal, low, or 0 to 4294967295")
+        }),
+    }
+}
+
 /// Whole seconds in at most two units: `45 s`, `2 m`, `1 h 30 m`, `3 d 4 h`.
 pub(crate) fn seconds(total: u64) -> String {
     let first = UNITS.iter().position(|(_, unit)| total >= u64::from(*unit)).unwrap_or(3);
@@ -89,6 +102,18 @@ mod tests {
         }
         for text in ["", "s", "5x", "-1", "1.5h", "5 s", "4294967296", "100000d", "1h30"] {
             assert!(parse_seconds(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn priorities_have_numbers_and_three_have_names() {
+        for (text, expected) in
+            [("0", 0), ("4294967295", u32::MAX), ("high", 512), ("low", 3 << 30)]
+        {
+            assert_eq!(parse_priority(text), Ok(expected), "{text}");
+        }
+        for text in ["", "High", "-1", "4294967296", "urgent"] {
+            assert!(parse_priority(text).is_err(), "{text}");
         }
     }
 

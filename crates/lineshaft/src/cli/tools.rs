@@ -3,22 +3,25 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::error::ErrorKind;
 use clap::{ArgGroup, Args};
 
-use crate::client::{Address, WaitingState};
-use crate::text::parse_seconds;
+use crate::client::{Address, Protocol, ServerName, WaitingState};
+use crate::text::{parse_priority, parse_seconds};
 
 /// Which server a tool talks to.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ServerArguments {
-    /// Where the server listens: HOST:PORT or unix:PATH
-    #[arg(
-        long,
-        env = "LINESHAFT_SERVER",
-        value_name = "ADDRESS",
-        default_value = "127.0.0.1:11300"
-    )]
-    pub server: Address,
+    /// Where the server listens: HOST:PORT or unix:PATH; the port is 11300, in Gearman 4730
+    #[arg(long, env = "LINESHAFT_SERVER", value_name = "ADDRESS", default_value = "127.0.0.1")]
+    pub server: ServerName,
+}
+
+impl ServerArguments {
+    /// Where a tool connects that knows beanstalkd's protocol only.
+    pub(crate) fn beanstalk(&self) -> Address {
+        self.server.address(Protocol::Beanstalk)
+    }
 }
 
 const PUT_EXAMPLES: &str = "\
@@ -30,6 +33,7 @@ Examples:
   lineshaft put --whole orders < order.json       the whole input as one job
   lineshaft put --delay 10m --priority 0 mail x   urgent, in ten minutes
   lineshaft put --ids mail x y                    print the new ids
+  lineshaft put --wait --whole wc < order.json    ask a worker, print its answer
 
 A line ends at its line feed: the carriage return of a Windows file stays in the
 body (remove it with `tr -d '\\r'`), and an empty line is an empty job.
@@ -37,7 +41,14 @@ body (remove it with `tr -d '\\r'`), and an empty line is an empty job.
 Lines that are too big are refused and named by number, all others are in. When
 the server takes no more jobs at all (it has no room, or drains), put stops: it
 names the lines that were refused and the one after which nothing was sent, so
-that the rest can be put again. The exit code is 1 in both cases.";
+that the rest can be put again. The exit code is 1 in both cases.
+
+With --protocol gearman the jobs are background jobs of the function QUEUE, at
+port 4730 unless --server names another. With --wait, which implies that, they
+are foreground jobs: up to 100 are asked for at a time, and their results are
+printed in the order of the jobs, as they are, without a line end. Warnings go
+to the error output. The exit code is 1 when a job failed. Who stops put before
+the end, stops the jobs that wait for a worker.";
 
 /// Put jobs into a queue
 #[derive(Debug, Args)]
@@ -54,23 +65,54 @@ pub(crate) struct PutArguments {
     /// Put the whole input as one job, line ends and all
     #[arg(long)]
     pub whole: bool,
-    /// Which jobs are taken first: 0 is the most urgent
-    #[arg(long, short, default_value_t = 1024)]
+    /// Wait for the results and print them; speaks Gearman
+    #[arg(long, conflicts_with_all = ["ids", "delay"])]
+    pub wait: bool,
+    /// Join an unfinished job of the same key; `-`: the body is the key; speaks Gearman
+    #[arg(long, value_name = "KEY")]
+    pub unique: Option<String>,
+    /// Which jobs are taken first: 0 is the most urgent; or high (512), normal (1024), low
+    #[arg(long, short, default_value = "normal", value_parser = parse_priority)]
     pub priority: u32,
     /// Hold the jobs back for this long: 90, 5s, 2m, 1h30m
     #[arg(long, short, value_name = "TIME", default_value = "0", value_parser = parse_seconds)]
     pub delay: u32,
-    /// How long a worker may keep a job without a sign of life before it goes to another one
-    #[arg(long, short, value_name = "TIME", default_value = "60s", value_parser = parse_seconds)]
-    pub ttr: u32,
+    /// How long a worker may keep a job without a sign of life before it goes to another one: 60s
+    #[arg(long, short, value_name = "TIME", value_parser = parse_seconds)]
+    pub ttr: Option<u32>,
     /// Print the id of each job, one a line; a refused one has an empty line
     #[arg(long)]
     pub ids: bool,
     /// No summary and no progress bar
     #[arg(long, short)]
     pub quiet: bool,
+    /// Protocol to speak: beanstalk, unless an option needs gearman
+    #[arg(long, value_enum)]
+    pub protocol: Option<Protocol>,
     #[command(flatten)]
     pub server: ServerArguments,
+}
+
+impl PutArguments {
+    /// The protocol that was chosen, or that the options need.
+    pub(crate) fn protocol(&self) -> Result<Protocol, clap::Error> {
+        let gearman_only = [("--wait", self.wait), ("--unique", self.unique.is_some())];
+        let needed = gearman_only.into_iter().find(|(_, given)| *given).map(|(option, _)| option);
+        match (self.protocol, needed) {
+            (Some(Protocol::Beanstalk), Some(option)) => Err(refuse(&format!(
+                "{option}: beanstalkd's protocol knows neither results nor keys; leave out \
+                 --protocol, and name the server's Gearman address with --server"
+            ))),
+            (Some(protocol), _) => Ok(protocol),
+            (None, Some(_)) => Ok(Protocol::Gearman),
+            (None, None) => Ok(Protocol::Beanstalk),
+        }
+    }
+}
+
+/// An error of the command line, as clap's own.
+pub(crate) fn refuse(message: &str) -> clap::Error {
+    clap::Error::raw(ErrorKind::ArgumentConflict, format!("{message}\n"))
 }
 
 const WORK_EXAMPLES: &str = "\
@@ -94,6 +136,11 @@ What becomes of the job:
   lost worker    A job whose worker vanished is taken again at once. When that
                  happened --attempts times it is buried without being run, so
                  that it cannot kill workers for ever.
+
+With --protocol gearman it is the worker of functions, at port 4730 unless
+--server names another. The command's output is the result. Each line of its
+error output is a warning to the client, except `progress: 3/10`, which tells
+how far it is. Any end but exit code 0 makes the job fail for good.
 
 While the command runs the lease is renewed, so it may take longer than the
 job's ttr. When the lease is lost all the same (the server gave the job to
@@ -130,15 +177,15 @@ pub(crate) struct WorkArguments {
     #[arg(long, short, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub jobs: u16,
-    /// Bury a job whose command failed this often; 0 = never
-    #[arg(long, short, value_name = "N", default_value_t = 5)]
-    pub attempts: u32,
-    /// How long a failed job waits before its second attempt; doubled each time after
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_seconds)]
-    pub backoff: u32,
-    /// The longest that a failed job waits
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_seconds)]
-    pub backoff_max: u32,
+    /// Bury a job whose command failed this often: 5; 0 = never
+    #[arg(long, short, value_name = "N")]
+    pub attempts: Option<u32>,
+    /// How long a failed job waits before its second attempt: 1s; doubled each time after
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
+    pub backoff: Option<u32>,
+    /// The longest that a failed job waits: 1h
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
+    pub backoff_max: Option<u32>,
     /// How long a command that is stopped may take to end
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_seconds)]
     pub grace: u32,
@@ -151,6 +198,9 @@ pub(crate) struct WorkArguments {
     /// Say a line about each job, not only about failed ones
     #[arg(long, short)]
     pub verbose: bool,
+    /// Protocol to speak
+    #[arg(long, value_enum, default_value = "beanstalk")]
+    pub protocol: Protocol,
     #[command(flatten)]
     pub server: ServerArguments,
 }

@@ -1,11 +1,41 @@
-//! Where a server listens: `HOST:PORT`, `HOST` or `unix:PATH`.
+//! Where a server listens: `HOST:PORT`, `HOST` or `unix:PATH`; and which protocol it speaks there.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The port of beanstalkd, and of Lineshaft's beanstalkd listener.
-const DEFAULT_PORT: u16 = 11300;
+/// Protocols that `put` and `work` speak.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Protocol {
+    /// beanstalkd's
+    Beanstalk,
+    /// Gearman's
+    Gearman,
+}
+
+impl Protocol {
+    /// The port of the original, and of Lineshaft's listener.
+    fn default_port(self) -> u16 {
+        match self {
+            Protocol::Beanstalk => 11300,
+            Protocol::Gearman => 4730,
+        }
+    }
+}
+
+/// A server as the user names it: which port is meant may depend on the protocol.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ServerName {
+    /// A host name or address, and a port where one was named.
+    Tcp {
+        /// Name or address, without the brackets of IPv6.
+        host: String,
+        /// TCP port.
+        port: Option<u16>,
+    },
+    /// A UNIX socket.
+    Unix(PathBuf),
+}
 
 /// Where a server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,15 +51,28 @@ pub(crate) enum Address {
     Unix(PathBuf),
 }
 
-impl FromStr for Address {
+impl ServerName {
+    /// Where it is in this protocol.
+    pub(crate) fn address(&self, protocol: Protocol) -> Address {
+        match self {
+            ServerName::Unix(path) => Address::Unix(path.clone()),
+            ServerName::Tcp { host, port } => {
+                let port = port.unwrap_or(protocol.default_port());
+                Address::Tcp { host: host.clone(), port }
+            }
+        }
+    }
+}
+
+impl FromStr for ServerName {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Address, String> {
+    fn from_str(text: &str) -> Result<ServerName, String> {
         if let Some(path) = text.strip_prefix("unix:") {
             if path.is_empty() {
                 return Err("unix: needs the path of a socket".to_owned());
             }
-            return Ok(Address::Unix(PathBuf::from(path)));
+            return Ok(ServerName::Unix(PathBuf::from(path)));
         }
         let (host, port) = match text.rsplit_once(':') {
             // More than one colon without brackets is a bare IPv6 address, which has no port.
@@ -41,11 +84,8 @@ impl FromStr for Address {
         if host.is_empty() {
             return Err("expected HOST:PORT or unix:PATH".to_owned());
         }
-        let port = match port {
-            Some(port) => port.parse().map_err(|_| format!("`{port}` is no port number"))?,
-            None => DEFAULT_PORT,
-        };
-        Ok(Address::Tcp { host: host.to_owned(), port })
+        let port = port.map(|port| port.parse().map_err(|_| format!("`{port}` is no port number")));
+        Ok(ServerName::Tcp { host: host.to_owned(), port: port.transpose()? })
     }
 }
 
@@ -75,10 +115,14 @@ mod tests {
             ("::1", "[::1]:11300"),
             ("unix:/run/lineshaft.sock", "unix:/run/lineshaft.sock"),
         ] {
-            assert_eq!(text.parse::<Address>().unwrap().to_string(), shown, "{text}");
+            let server: ServerName = text.parse().unwrap();
+            assert_eq!(server.address(Protocol::Beanstalk).to_string(), shown, "{text}");
+            let gearman = shown.replace(":11300", ":4730");
+            let by_name = if text.contains(":11300") { shown } else { gearman.as_str() };
+            assert_eq!(server.address(Protocol::Gearman).to_string(), by_name, "{text}");
         }
         for text in ["", ":1", "unix:", "host:port", "host:70000"] {
-            assert!(text.parse::<Address>().is_err(), "{text}");
+            assert!(text.parse::<ServerName>().is_err(), "{text}");
         }
     }
 }

@@ -1,11 +1,19 @@
 //! The connection itself: TCP or UNIX socket, a buffered writing half and a buffered reading half.
 
 use std::io::{self, BufWriter, Read, Write};
+use std::marker::PhantomData;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use super::{Address, ClientError, Reply};
+use super::{Address, ClientError, PATIENCE};
+
+/// What a server sends, in the one protocol or the other.
+pub(crate) trait Message: Sized {
+    /// Reads one from the front of `input` and says how many bytes it took; `None` when it is not
+    /// complete yet.
+    fn parse(input: &[u8]) -> Result<Option<(Self, usize)>, ClientError>;
+}
 
 /// How much is read from the socket at once.
 const READ_BYTES: usize = 64 * 1024;
@@ -15,13 +23,26 @@ const WRITE_BYTES: usize = 64 * 1024;
 
 /// A connected socket of either kind.
 #[derive(Debug)]
-pub(super) enum Stream {
+enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
+/// Connects, and makes the two halves of the connection. With a `timeout` nothing that is sent waits for
+/// longer than [`PATIENCE`], either.
+pub(super) fn open<M: Message>(
+    address: &Address,
+    timeout: Option<Duration>,
+) -> Result<(Requests, Replies<M>), ClientError> {
+    let opened = connect(address, timeout).and_then(|stream| {
+        stream.set_write_timeout(timeout.map(|_| PATIENCE))?;
+        split(stream)
+    });
+    opened.map_err(|reason| ClientError::Unreachable { address: address.clone(), reason })
+}
+
 /// Connects to the first of the host's addresses that answers.
-pub(super) fn connect(address: &Address, timeout: Option<Duration>) -> io::Result<Stream> {
+fn connect(address: &Address, timeout: Option<Duration>) -> io::Result<Stream> {
     let (host, port) = match address {
         Address::Unix(path) => return UnixStream::connect(path).map(Stream::Unix),
         Address::Tcp { host, port } => (host.as_str(), *port),
@@ -44,13 +65,14 @@ pub(super) fn connect(address: &Address, timeout: Option<Duration>) -> io::Resul
 }
 
 /// Makes the two halves of one connection.
-pub(super) fn split(stream: Stream) -> io::Result<(Requests, Replies)> {
+fn split<M: Message>(stream: Stream) -> io::Result<(Requests, Replies<M>)> {
     let for_writing = match &stream {
         Stream::Tcp(stream) => Stream::Tcp(stream.try_clone()?),
         Stream::Unix(stream) => Stream::Unix(stream.try_clone()?),
     };
     let requests = Requests { writer: BufWriter::with_capacity(WRITE_BYTES, for_writing) };
-    let replies = Replies { stream, buffer: Vec::new(), start: 0, read_timeout: None };
+    let replies =
+        Replies { stream, buffer: Vec::new(), start: 0, read_timeout: None, message: PhantomData };
     Ok((requests, replies))
 }
 
@@ -61,28 +83,12 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// Adds one command line; the line end is added here.
-    pub(crate) fn line(&mut self, line: &str) -> Result<(), ClientError> {
-        self.write(&[line.as_bytes()])
-    }
-
-    /// Adds a `put` with its body.
-    pub(crate) fn put(
-        &mut self,
-        schedule: super::Schedule,
-        ttr_seconds: u32,
-        body: &[u8],
-    ) -> Result<(), ClientError> {
-        let super::Schedule { priority, delay_seconds } = schedule;
-        let line = format!("put {priority} {delay_seconds} {ttr_seconds} {}\r\n", body.len());
-        self.write(&[line.as_bytes(), body])
-    }
-
-    fn write(&mut self, parts: &[&[u8]]) -> Result<(), ClientError> {
+    /// Adds bytes that belong together.
+    pub(super) fn add(&mut self, parts: &[&[u8]]) -> Result<(), ClientError> {
         for part in parts {
             self.writer.write_all(part).map_err(ClientError::Broken)?;
         }
-        self.writer.write_all(b"\r\n").map_err(ClientError::Broken)
+        Ok(())
     }
 
     /// Sends what was added so far.
@@ -93,18 +99,19 @@ impl Requests {
 
 /// The reading half.
 #[derive(Debug)]
-pub(crate) struct Replies {
+pub(crate) struct Replies<M> {
     stream: Stream,
     /// Received bytes; those before `start` have been used.
     buffer: Vec<u8>,
     start: usize,
     /// What the socket is set to, so that it is set again only when it changes.
     read_timeout: Option<Duration>,
+    message: PhantomData<M>,
 }
 
-impl Replies {
+impl<M: Message> Replies<M> {
     /// Waits for the next reply, however long it takes.
-    pub(crate) fn next_reply(&mut self) -> Result<Reply, ClientError> {
+    pub(crate) fn next_reply(&mut self) -> Result<M, ClientError> {
         loop {
             if let Some(reply) = self.buffered()? {
                 return Ok(reply);
@@ -115,7 +122,7 @@ impl Replies {
     }
 
     /// Waits at most `timeout` for the next reply. What arrived of an incomplete one is kept.
-    pub(crate) fn next_within(&mut self, timeout: Duration) -> Result<Option<Reply>, ClientError> {
+    pub(crate) fn next_within(&mut self, timeout: Duration) -> Result<Option<M>, ClientError> {
         let deadline = Instant::now() + timeout;
         loop {
             if let Some(reply) = self.buffered()? {
@@ -139,8 +146,17 @@ impl Replies {
         outcome
     }
 
-    fn buffered(&mut self) -> Result<Option<Reply>, ClientError> {
-        let Some((reply, used)) = Reply::parse(&self.buffer[self.start..])? else {
+    /// The next reply if it is there; does not wait. Fails when the server has closed the connection.
+    pub(crate) fn next_if_there(&mut self) -> Result<Option<M>, ClientError> {
+        if let Some(reply) = self.buffered()? {
+            return Ok(Some(reply));
+        }
+        self.check_open()?;
+        self.buffered()
+    }
+
+    fn buffered(&mut self) -> Result<Option<M>, ClientError> {
+        let Some((reply, used)) = M::parse(&self.buffer[self.start..])? else {
             return Ok(None);
         };
         self.start += used;
@@ -181,6 +197,14 @@ impl Stream {
         match self {
             Stream::Tcp(stream) => stream.set_read_timeout(timeout),
             Stream::Unix(stream) => stream.set_read_timeout(timeout),
+        }
+    }
+
+    /// A write that the server does not take for so long fails.
+    fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => stream.set_write_timeout(timeout),
+            Stream::Unix(stream) => stream.set_write_timeout(timeout),
         }
     }
 

@@ -13,7 +13,7 @@ const KICK_AT_ONCE: u64 = 10_000;
 
 /// Kicks one job by id, or some or all of a queue.
 pub(crate) fn run(arguments: &KickArguments) -> Result<ExitCode> {
-    let mut client = Client::connect(&arguments.server.server)?;
+    let mut client = Client::connect(&arguments.server.beanstalk())?;
     match (&arguments.queue, arguments.id) {
         (Some(queue), _) => kick_queue(&mut client, arguments, queue),
         (None, Some(id)) => kick_job(&mut client, id),

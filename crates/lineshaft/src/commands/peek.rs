@@ -11,7 +11,7 @@ use crate::text;
 
 /// Writes the body to the output and a line about the job to the error output.
 pub(crate) fn run(arguments: &PeekArguments) -> Result<ExitCode> {
-    let mut client = Client::connect(&arguments.server.server)?;
+    let mut client = Client::connect(&arguments.server.beanstalk())?;
     let job = match (&arguments.queue, arguments.id) {
         (Some(queue), _) => {
             client.use_queue(queue)?;

@@ -5,6 +5,8 @@
 //! flight, in order, and makes this thread wait when the server falls behind.
 
 mod input;
+mod results;
+mod server;
 mod tally;
 
 use std::io::{self, IsTerminal, Write};
@@ -19,10 +21,11 @@ use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::cli::PutArguments;
-use crate::client::{Client, ClientError, Replies, Reply, Requests, Schedule, unexpected};
+use crate::client::ClientError;
 use crate::interrupt::Interrupts;
 use crate::text;
 use input::{Input, Piece};
+use server::{Answer, Connection, JobName, Sender};
 use tally::{Refusal, Tally};
 
 /// Jobs sent and not yet answered. The replies of so many fit a socket's buffer, so the server
@@ -69,37 +72,50 @@ impl Shared {
 /// Puts all jobs and says how it went.
 pub(crate) fn run(arguments: PutArguments) -> Result<ExitCode> {
     let started = Instant::now();
-    let mut client = Client::connect(&arguments.server.server)?;
-    client.use_queue(&arguments.queue)?;
-    let body_bytes_max = body_bytes_max(&mut client)?;
+    let Connection { sender, receiver, body_bytes_max } = server::connect(&arguments)?;
     let input = Input::open(&arguments, body_bytes_max)?;
     if input.is_typed() && !arguments.quiet {
         eprintln!("one job per line, end with Ctrl-D:");
     }
-    let shared = Shared {
-        tally: Arc::new(Mutex::new(Tally::new(&arguments.queue, input.noun(), body_bytes_max))),
-        stop: Arc::new(AtomicBool::new(false)),
-        bar: hidden_bar(input.bytes()),
+    let wait = arguments.wait;
+    let (tally, bar) = if wait {
+        (Tally::of_results(&arguments.queue, input.noun()), results::hidden_bar())
+    } else {
+        let tally = Tally::new(&arguments.queue, input.noun(), body_bytes_max);
+        (tally, hidden_bar(input.bytes()))
     };
+    let stop = Arc::new(AtomicBool::new(false));
+    let shared = Shared { tally: Arc::new(Mutex::new(tally)), stop, bar };
     let for_interrupt = shared.clone();
     let quiet = arguments.quiet;
     Interrupts::listen(move |_count| {
         for_interrupt.show(quiet, started);
-        eprintln!("lineshaft: interrupted; what was on its way may be in, too");
+        let rest = if wait {
+            "nobody waits for the others any more"
+        } else {
+            "what was on its way may be in, too"
+        };
+        eprintln!("lineshaft: interrupted; {rest}");
         std::process::exit(130);
     })?;
 
-    let (requests, replies) = client.into_halves();
-    let (sender, receiver) = sync_channel(IN_FLIGHT_MAX);
+    let with_bar = !quiet && !input.is_typed() && io::stderr().is_terminal();
+    let (pending, next) = sync_channel(if wait { results::WAITING_MAX } else { IN_FLIGHT_MAX });
     let for_collector = shared.clone();
     let print_ids = arguments.ids;
     let collector = thread::spawn(move || {
-        let outcome = collect(replies, &receiver, &for_collector, print_ids);
+        let outcome = match receiver {
+            server::Receiver::Gearman(replies) if wait => {
+                results::collect(replies, &next, &for_collector, with_bar)
+            }
+            receiver => collect(receiver, &next, &for_collector, print_ids),
+        };
         for_collector.stop.store(true, Ordering::Relaxed);
         outcome
     });
-    let mut feeder = Feeder { requests, pending: sender, shared: shared.clone(), started };
-    let fed = feeder.feed(input, &arguments);
+    let with_bar = with_bar && !wait;
+    let mut feeder = Feeder { sender, pending, shared: shared.clone(), started, with_bar };
+    let fed = feeder.feed(input);
     drop(feeder);
     let collected = collector.join().expect("the receiving thread does not panic");
     shared.show(quiet, started);
@@ -108,15 +124,6 @@ pub(crate) fn run(arguments: PutArguments) -> Result<ExitCode> {
     fed?;
     let complete = shared.tally().is_complete();
     Ok(if complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// The server's own limit, when it tells one.
-fn body_bytes_max(client: &mut Client) -> Result<Option<u64>, ClientError> {
-    match client.stats() {
-        Ok(stats) => Ok(Some(stats.number("max-job-size")).filter(|bytes| *bytes > 0)),
-        Err(error) if error.is_disconnect() => Err(error),
-        Err(_) => Ok(None),
-    }
 }
 
 /// A progress bar that is not to be seen yet; bytes where their number is known.
@@ -131,21 +138,20 @@ fn hidden_bar(input_bytes: Option<u64>) -> ProgressBar {
 
 /// Reads the input and sends.
 struct Feeder {
-    requests: Requests,
+    sender: Sender,
     pending: SyncSender<Pending>,
     shared: Shared,
     started: Instant,
+    with_bar: bool,
 }
 
 impl Feeder {
-    fn feed(&mut self, mut input: Input, arguments: &PutArguments) -> Result<()> {
-        let schedule = Schedule { priority: arguments.priority, delay_seconds: arguments.delay };
-        let with_bar = !arguments.quiet && !input.is_typed() && io::stderr().is_terminal();
+    fn feed(&mut self, mut input: Input) -> Result<()> {
         let mut number = 0;
         loop {
             if input.would_wait() {
                 // What was typed so far must not wait for what comes next.
-                self.requests.flush()?;
+                self.sender.flush()?;
             }
             if self.shared.stop.load(Ordering::Relaxed) {
                 self.shared.tally().stopped_after(number);
@@ -155,7 +161,7 @@ impl Feeder {
             number += 1;
             let pending = match piece {
                 Piece::Body(body) => {
-                    self.requests.put(schedule, arguments.ttr, body)?;
+                    self.sender.put(body)?;
                     Pending::Sent(number)
                 }
                 Piece::TooBig { bytes } => Pending::TooBig { number, bytes },
@@ -163,11 +169,11 @@ impl Feeder {
             if !self.enqueue(pending)? {
                 break;
             }
-            if with_bar && number % 1000 == 0 {
+            if self.with_bar && number % 1000 == 0 {
                 self.show_progress(input.bytes_read());
             }
         }
-        Ok(self.requests.flush()?)
+        Ok(self.sender.flush()?)
     }
 
     /// Waits for a place in the window. `false`: the receiving thread has ended.
@@ -175,7 +181,7 @@ impl Feeder {
         match self.pending.try_send(pending) {
             Ok(()) => Ok(true),
             Err(TrySendError::Full(pending)) => {
-                self.requests.flush()?;
+                self.sender.flush()?;
                 Ok(self.pending.send(pending).is_ok())
             }
             Err(TrySendError::Disconnected(_)) => Ok(false),
@@ -192,9 +198,9 @@ impl Feeder {
     }
 }
 
-/// Receives one reply for each job that was sent, until the sender is done.
+/// Receives one answer for each job that was sent, until the sender is done.
 fn collect(
-    mut replies: Replies,
+    mut receiver: server::Receiver,
     pending: &Receiver<Pending>,
     shared: &Shared,
     print_ids: bool,
@@ -218,11 +224,11 @@ fn collect(
                 None
             }
             Pending::Sent(number) => {
-                let reply = replies.next_reply().with_context(|| {
+                let answer = receiver.next_answer().with_context(|| {
                     let unit = shared.tally().noun();
                     format!("no answer to {unit} {number}; whether it and later ones are in is not known")
                 })?;
-                note(number, reply, shared)?
+                note(number, answer, shared)
             }
         };
         if print_ids {
@@ -233,28 +239,28 @@ fn collect(
     Ok(ids.flush()?)
 }
 
-/// Enters one reply into the tally; the id when the job is in.
-fn note(number: u64, reply: Reply, shared: &Shared) -> Result<Option<u64>, ClientError> {
+/// Enters one answer into the tally; the job's name when it is in.
+fn note(number: u64, answer: Answer, shared: &Shared) -> Option<JobName> {
     let mut tally = shared.tally();
-    let refusal = match reply {
-        Reply::Inserted(id) => {
+    match answer {
+        Answer::In(name) => {
+            let id = match &name {
+                JobName::Id(id) => Some(*id),
+                JobName::Handle(_) => None,
+            };
             tally.accept(id);
-            return Ok(Some(id));
+            Some(name)
         }
-        Reply::Buried(Some(id)) => {
+        Answer::Buried(id) => {
             tally.accept_buried(id);
-            return Ok(Some(id));
+            Some(JobName::Id(id))
         }
-        Reply::JobTooBig => Refusal::TooBig { bytes: None },
-        Reply::Draining => Refusal::Draining,
-        Reply::OutOfMemory => Refusal::OutOfMemory,
-        Reply::InternalError => Refusal::InternalError,
-        // After anything else, what follows on the line may be misread as commands.
-        reply => return Err(unexpected("put", &reply)),
-    };
-    if refusal.concerns_later_jobs() {
-        shared.stop.store(true, Ordering::Relaxed);
+        Answer::Refused(refusal) => {
+            if refusal.concerns_later_jobs() {
+                shared.stop.store(true, Ordering::Relaxed);
+            }
+            tally.refuse(number, refusal);
+            None
+        }
     }
-    tally.refuse(number, refusal);
-    Ok(None)
 }

@@ -13,7 +13,7 @@ use crate::text;
 
 /// Prints the whole server, or one queue.
 pub(crate) fn run(arguments: &StatsArguments) -> Result<ExitCode> {
-    let mut client = Client::connect(&arguments.server.server)?;
+    let mut client = Client::connect(&arguments.server.beanstalk())?;
     let mut output = io::stdout().lock();
     let Some(queue) = &arguments.queue else {
         let server = client.stats()?;
@@ -26,7 +26,7 @@ pub(crate) fn run(arguments: &StatsArguments) -> Result<ExitCode> {
             ]);
             writeln!(output, "{:#}", Value::Object(whole))?;
         } else {
-            let address = arguments.server.server.to_string();
+            let address = arguments.server.beanstalk().to_string();
             output.write_all(server_summary(&address, &server).as_bytes())?;
             output.write_all(queue_table(&queues).as_bytes())?;
         }

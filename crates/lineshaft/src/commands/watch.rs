@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: WatchArguments) -> Result<ExitCode> {
         io::stdout().is_terminal(),
         "watch needs a terminal; for scripts there is `lineshaft stats --json`"
     );
-    let address = arguments.server.server;
+    let address = arguments.server.beanstalk();
     // A wrong address should end in an error at once, not in an empty table.
     let client = Client::connect(&address)?;
     let interval = Duration::from_secs(arguments.interval.max(1).into());

@@ -1,12 +1,16 @@
 //! `lineshaft work`: runs a command for each job.
 //!
 //! Each of the `--jobs` slots is a thread with a connection of its own: a connection that waits for
-//! a job cannot renew the lease of another one. The slots share only what is in [`Shared`].
+//! a job cannot renew the lease of another one. The slots share only what is in [`Shared`]. What they do is in
+//! `slot`; what is different between the protocols is behind its trait `Side`.
 
+mod beanstalk;
+mod gearman;
 mod lease;
 mod outage;
 mod policy;
 mod process;
+mod report;
 mod slot;
 
 use std::ffi::OsString;
@@ -19,13 +23,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 
-use crate::cli::WorkArguments;
-use crate::client::{Address, Client, ClientError};
+use crate::cli::{WorkArguments, refuse};
+use crate::client::{Address, ClientError, Protocol};
 use crate::interrupt::Interrupts;
 use crate::text;
 use outage::{Notice, Outage};
 use policy::RetryPolicy;
-use slot::Slot;
+use slot::Side;
 
 /// A server that does not even take the connection within this time is treated as unreachable.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -49,21 +53,14 @@ struct Plan {
     verbose: bool,
 }
 
-impl Plan {
-    /// A connection that is ready to take jobs.
-    fn connect(&self) -> Result<Client, ClientError> {
-        let mut client = Client::connect_within(&self.address, CONNECT_TIMEOUT)?;
-        client.watch_only(&self.queues)?;
-        Ok(client)
-    }
-}
-
 /// What became of the jobs.
 #[derive(Debug, Default)]
 struct Totals {
     done: AtomicU64,
     given_back: AtomicU64,
     buried: AtomicU64,
+    /// Gearman jobs whose command failed.
+    failed: AtomicU64,
     /// The lease ended before the command did.
     lost: AtomicU64,
 }
@@ -103,13 +100,11 @@ impl Shared {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// A connection that is ready to take jobs.
-    fn connect(&self) -> Result<Client, ClientError> {
-        let client = self.plan.connect()?;
+    /// There is a connection again, or a first one.
+    fn note_connected(&self) {
         if self.outage.ended() {
             say(&format!("connected to {} again", self.plan.address));
         }
-        Ok(client)
     }
 
     /// An attempt to reach the server has failed; tells the user now and then.
@@ -162,9 +157,12 @@ impl Shared {
 impl Totals {
     fn summary(&self, elapsed: Duration) -> String {
         let mut parts = vec![text::counted(self.done.load(Ordering::Relaxed), "job") + " done"];
-        for (counter, word) in
-            [(&self.given_back, "given back"), (&self.buried, "buried"), (&self.lost, "lost")]
-        {
+        for (counter, word) in [
+            (&self.given_back, "given back"),
+            (&self.buried, "buried"),
+            (&self.failed, "failed"),
+            (&self.lost, "lost"),
+        ] {
             let count = counter.load(Ordering::Relaxed);
             if count > 0 {
                 parts.push(format!("{} {word}", text::count(count)));
@@ -176,23 +174,39 @@ impl Totals {
 
 /// Works until it is told to stop or, with `--drain`, until nothing is left.
 pub(crate) fn run(arguments: WorkArguments) -> Result<ExitCode> {
-    let started = Instant::now();
+    let retries = [
+        ("--attempts", arguments.attempts),
+        ("--backoff", arguments.backoff),
+        ("--backoff-max", arguments.backoff_max),
+    ];
+    if arguments.protocol == Protocol::Gearman
+        && let Some((option, _)) = retries.into_iter().find(|(_, given)| given.is_some())
+    {
+        let why = "a Gearman job that failed has ended, and its client knows";
+        return Err(refuse(&format!("{option}: {why}; it is not tried again")).into());
+    }
     let plan = Plan {
-        address: arguments.server.server,
+        address: arguments.server.server.address(arguments.protocol),
         queues: arguments.queues,
         command: arguments.command,
-        retry: RetryPolicy {
-            attempts_max: arguments.attempts,
-            base_seconds: arguments.backoff,
-            cap_seconds: arguments.backoff_max,
-        },
+        retry: RetryPolicy::new(arguments.attempts, arguments.backoff, arguments.backoff_max),
         grace: Duration::from_secs(arguments.grace.into()),
         give_up_after: give_up_after(arguments.give_up_after, arguments.drain),
         drain: arguments.drain,
         verbose: arguments.verbose,
     };
+    match arguments.protocol {
+        Protocol::Beanstalk => run_slots::<beanstalk::BeanstalkSide>(plan, arguments.jobs),
+        Protocol::Gearman => run_slots::<gearman::GearmanSide>(plan, arguments.jobs),
+    }
+}
+
+fn run_slots<S: Side>(plan: Plan, jobs: u16) -> Result<ExitCode> {
+    let started = Instant::now();
     // A wrong address or name should end in an error at once, not in attempts to reconnect.
-    let mut first_client = Some(plan.connect()?);
+    let mut first = S::default();
+    first.connect(&plan)?;
+    let mut first = Some(first);
     let running = Arc::new(AtomicUsize::new(0));
     let running_at_interrupt = Arc::clone(&running);
     let interrupts = Interrupts::listen(move |count| {
@@ -215,20 +229,20 @@ pub(crate) fn run(arguments: WorkArguments) -> Result<ExitCode> {
         failure: Mutex::new(None),
     };
     thread::scope(|scope| {
-        for _ in 0..arguments.jobs {
-            let slot = Slot::new(&shared, first_client.take());
-            scope.spawn(move || slot.serve());
+        for _ in 0..jobs {
+            let side = first.take().unwrap_or_default();
+            scope.spawn(|| slot::serve(side, &shared));
         }
     });
     say(&shared.totals.summary(started.elapsed()));
     if let Some(error) = shared.failure.into_inner().expect("all slots have ended") {
         return Err(error);
     }
-    let buried = shared.totals.buried.load(Ordering::Relaxed) > 0;
-    let lost = shared.totals.lost.load(Ordering::Relaxed) > 0;
+    let some = |counter: &AtomicU64| counter.load(Ordering::Relaxed) > 0;
+    let went_wrong = some(&shared.totals.buried) || some(&shared.totals.failed);
     Ok(if shared.interrupts.count() > 1 {
         ExitCode::from(130)
-    } else if lost || (shared.plan.drain && buried) {
+    } else if some(&shared.totals.lost) || (shared.plan.drain && went_wrong) {
         ExitCode::FAILURE
     } else {
         ExitCode::SUCCESS

@@ -18,14 +18,24 @@ pub(super) enum Refusal {
     OutOfMemory,
     /// A fault of the server.
     InternalError,
+    /// As many jobs wait as the Gearman function may have.
+    QueueFull,
+    /// The Gearman server takes no new jobs; it does not say why.
+    QueueError,
+    /// It was taken, and a worker gave it up.
+    Failed,
 }
 
 impl Refusal {
     /// Whether the jobs after this one will meet the same fate.
     pub(super) fn concerns_later_jobs(self) -> bool {
         match self {
-            Refusal::TooBig { .. } => false,
-            Refusal::Draining | Refusal::OutOfMemory | Refusal::InternalError => true,
+            Refusal::TooBig { .. } | Refusal::Failed => false,
+            Refusal::Draining
+            | Refusal::OutOfMemory
+            | Refusal::InternalError
+            | Refusal::QueueFull
+            | Refusal::QueueError => true,
         }
     }
 
@@ -51,6 +61,8 @@ pub(super) struct Tally {
     /// What one job was in the input: `line`, `argument` or `input`.
     noun: &'static str,
     body_bytes_max: Option<u64>,
+    /// `put into` or `done by`, between the jobs and the queue.
+    verb: &'static str,
     accepted: u64,
     buried: u64,
     ids: Option<(u64, u64)>,
@@ -66,12 +78,18 @@ impl Tally {
             queue: queue.to_owned(),
             noun,
             body_bytes_max,
+            verb: "put into",
             accepted: 0,
             buried: 0,
             ids: None,
             refused: Vec::new(),
             stopped_after: None,
         }
+    }
+
+    /// The same for jobs whose results are awaited.
+    pub(super) fn of_results(queue: &str, noun: &'static str) -> Tally {
+        Tally { verb: "done by", ..Tally::new(queue, noun, None) }
     }
 
     /// What one job was in the input.
@@ -84,17 +102,19 @@ impl Tally {
         self.accepted
     }
 
-    /// A job is in.
-    pub(super) fn accept(&mut self, id: u64) {
+    /// A job is in, or done; with its id, where ids are numbers.
+    pub(super) fn accept(&mut self, id: Option<u64>) {
         self.accepted += 1;
-        let (first, last) = self.ids.unwrap_or((id, id));
-        self.ids = Some((first.min(id), last.max(id)));
+        if let Some(id) = id {
+            let (first, last) = self.ids.unwrap_or((id, id));
+            self.ids = Some((first.min(id), last.max(id)));
+        }
     }
 
     /// A job is in, but set aside at once.
     pub(super) fn accept_buried(&mut self, id: u64) {
         self.buried += 1;
-        self.accept(id);
+        self.accept(Some(id));
     }
 
     /// A job is not in. Numbers come in rising order.
@@ -132,7 +152,8 @@ impl Tally {
             }
             Some((first, last)) => format!(" (ids between {first} and {last})"),
         };
-        format!("{} put into {}{ids}", text::counted(self.accepted, "job"), self.queue)
+        let count = text::counted(self.accepted, "job");
+        format!("{count} {} {}{ids}", self.verb, self.queue)
     }
 
     /// One line for each thing that went wrong, with what to do.
@@ -184,6 +205,15 @@ impl Tally {
             Refusal::InternalError => {
                 format!("{which} refused: the server failed (INTERNAL_ERROR); its own log says why")
             }
+            Refusal::QueueFull => format!(
+                "{which} refused: as many jobs wait as this function may have (QUEUE_ERROR); let \
+                 workers do some, or raise its limit with the server's command `maxqueue`"
+            ),
+            Refusal::QueueError => format!(
+                "{which} refused: the server takes no jobs (QUEUE_ERROR): it drains, or has no room \
+                 on its disk; put them again later"
+            ),
+            Refusal::Failed => format!("{which} failed: the worker gave it up"),
         }
     }
 
@@ -224,11 +254,11 @@ mod tests {
     fn the_summary_names_ids() {
         let mut tally = tally();
         assert_eq!(tally.summary(), "0 jobs put into mail");
-        tally.accept(7);
+        tally.accept(Some(7));
         assert_eq!(tally.summary(), "1 job put into mail (id 7)");
-        tally.accept(8);
+        tally.accept(Some(8));
         assert_eq!(tally.summary(), "2 jobs put into mail (ids 7…8)");
-        tally.accept(10);
+        tally.accept(Some(10));
         assert_eq!(tally.summary(), "3 jobs put into mail (ids between 7 and 10)");
         assert!(tally.is_complete());
     }

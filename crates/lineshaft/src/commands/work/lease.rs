@@ -3,14 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Shared, say};
+use super::slot::{RECONNECT_MAX, RECONNECT_MIN};
+use super::{Shared, beanstalk, say};
 use crate::client::{Client, ClientError, Job, Stats};
-
-/// Wait before the second attempt to connect, doubled up to [`RECONNECT_MAX`].
-pub(super) const RECONNECT_MIN: Duration = Duration::from_millis(250);
-
-/// The longest wait between two attempts to connect.
-pub(super) const RECONNECT_MAX: Duration = Duration::from_secs(10);
 
 /// What we know of our right to the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,8 +126,10 @@ impl Lease {
         if Instant::now() < self.next_attempt {
             return;
         }
-        let connected =
-            shared.connect().and_then(|mut fresh| Ok((self.take_back(&mut fresh)?, fresh)));
+        let connected = beanstalk::connect(&shared.plan).and_then(|mut fresh| {
+            shared.note_connected();
+            Ok((self.take_back(&mut fresh)?, fresh))
+        });
         match connected {
             Ok((state, fresh)) => {
                 self.state = state;

@@ -28,6 +28,19 @@ pub(super) enum Verdict {
 }
 
 impl RetryPolicy {
+    /// What the user chose, or else five attempts, the first pauses short.
+    pub(super) fn new(
+        attempts_max: Option<u32>,
+        base_seconds: Option<u32>,
+        cap_seconds: Option<u32>,
+    ) -> RetryPolicy {
+        RetryPolicy {
+            attempts_max: attempts_max.unwrap_or(5),
+            base_seconds: base_seconds.unwrap_or(1),
+            cap_seconds: cap_seconds.unwrap_or(3_600),
+        }
+    }
+
     /// What to do after `attempt` (the first is 1) has failed.
     pub(super) fn after_failure(self, attempt: u64) -> Verdict {
         if self.attempts_max > 0 && attempt >= u64::from(self.attempts_max) {

@@ -1,30 +1,65 @@
-//! One running command: started with the job as its input, waited for, stopped.
+//! One running command: started with the job as its input, listened to, waited for, stopped.
 
 use std::ffi::OsString;
-use std::io::{self, Write};
-use std::os::unix::process::CommandExt;
+use std::fs::File;
+use std::io::{self, PipeReader, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
+/// How much is read of a command's output at once.
+const READ_BYTES: usize = 64 * 1024;
+
+/// How often a pipe is read after the command's end: more than a pipe holds, and an end to it when
+/// a child of the command goes on writing.
+const LAST_READS_MAX: usize = 32;
+
 /// What the command learns about its job, besides the body.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Environment {
-    pub(super) job_id: u64,
+    pub(super) job_id: String,
     pub(super) queue: String,
-    pub(super) attempt: u64,
+    /// Names and values that only one protocol has.
+    pub(super) others: Vec<(&'static str, String)>,
+}
+
+/// Where the command's output and error output go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outputs {
+    /// To our own.
+    Shown,
+    /// To whoever listens.
+    Heard,
 }
 
 /// A command that was started.
 #[derive(Debug)]
 pub(super) struct Running {
     child: Child,
-    /// Hears when the command has ended.
-    ended: Receiver<()>,
+    /// Closed when the command has ended.
+    end: PipeReader,
+    /// Those that are heard and not closed yet.
+    voices: Vec<Voice>,
+}
+
+/// One output of the command.
+#[derive(Debug)]
+struct Voice {
+    is_errors: bool,
+    pipe: File,
+}
+
+/// What a command said since it was listened to last.
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    pub(super) output: Vec<u8>,
+    pub(super) errors: Vec<u8>,
 }
 
 impl Running {
@@ -34,42 +69,86 @@ impl Running {
         command: &[OsString],
         environment: &Environment,
         body: Vec<u8>,
+        outputs: Outputs,
     ) -> io::Result<Running> {
         let (program, arguments) =
             command.split_first().expect("the command line requires a command");
-        let mut child = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .args(arguments)
-            .env("LINESHAFT_JOB_ID", environment.job_id.to_string())
+            .env("LINESHAFT_JOB_ID", &environment.job_id)
             .env("LINESHAFT_QUEUE", &environment.queue)
-            .env("LINESHAFT_ATTEMPT", environment.attempt.to_string())
+            .envs(environment.others.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::piped())
-            .process_group(0)
-            .spawn()?;
+            .process_group(0);
+        if outputs == Outputs::Heard {
+            command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        }
+        let (end, still_runs) = io::pipe()?;
+        let mut child = command.spawn()?;
         let mut input = child.stdin.take().expect("the input was piped above");
-        // On a thread, since a command may begin to read late, and we have a lease to renew.
+        // On a thread, since a command may begin to read late, and we have other things to do.
         thread::spawn(move || {
             // A command need not read its input; what it did not want is no error.
             drop(input.write_all(&body));
         });
         let pid = Pid::from_child(&child);
-        let (sender, ended) = sync_channel(1);
         thread::spawn(move || {
             // NOWAIT leaves the process to be reaped by `wait`: until then its number cannot be
             // given to another process, which a signal of ours would hit.
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
             while waitid(WaitId::Pid(pid), options).err() == Some(Errno::INTR) {}
-            // Nobody listens any more when the wait itself has failed.
-            let _ = sender.send(());
+            drop(still_runs);
         });
-        Ok(Running { child, ended })
+        let output = child.stdout.take().map(OwnedFd::from).map(|pipe| (false, pipe));
+        let errors = child.stderr.take().map(OwnedFd::from).map(|pipe| (true, pipe));
+        let voices = [output, errors].into_iter().flatten();
+        let voices = voices.map(|(is_errors, pipe)| Voice { is_errors, pipe: pipe.into() });
+        Ok(Running { child, end, voices: voices.collect() })
     }
 
-    /// Waits at most `timeout` for the command to end.
-    pub(super) fn wait(&mut self, timeout: Duration) -> io::Result<Option<ExitStatus>> {
-        match self.ended.recv_timeout(timeout) {
-            Err(RecvTimeoutError::Timeout) => Ok(None),
-            Ok(()) | Err(RecvTimeoutError::Disconnected) => self.child.wait().map(Some),
+    /// Waits at most `timeout` until the command says something, which is added to `said`, or ends. All
+    /// that it wrote before its end has been heard then.
+    pub(super) fn listen(
+        &mut self,
+        timeout: Duration,
+        said: &mut Said,
+    ) -> io::Result<Option<ExitStatus>> {
+        let (has_ended, mut has_spoken) = self.hear(timeout, said)?;
+        if !has_ended {
+            return Ok(None);
         }
+        for _ in 0..LAST_READS_MAX {
+            if !has_spoken {
+                break;
+            }
+            (_, has_spoken) = self.hear(Duration::ZERO, said)?;
+        }
+        self.child.wait().map(Some)
+    }
+
+    /// Waits for anything. Says whether the command has ended, and whether it may have said more.
+    fn hear(&mut self, timeout: Duration, said: &mut Said) -> io::Result<(bool, bool)> {
+        let pipes = self.voices.iter().map(|voice| PollFd::new(&voice.pipe, PollFlags::IN));
+        let mut pipes: Vec<PollFd<'_>> = pipes.collect();
+        pipes.push(PollFd::new(&self.end, PollFlags::IN));
+        let timeout = Timespec::try_from(timeout).ok();
+        match poll(&mut pipes, timeout.as_ref()) {
+            Ok(_) => {}
+            Err(Errno::INTR) => return Ok((false, false)),
+            Err(error) => return Err(error.into()),
+        }
+        let mut ready: Vec<bool> = pipes.iter().map(|pipe| !pipe.revents().is_empty()).collect();
+        let has_ended = ready.pop().expect("it was pushed above");
+        let has_spoken = ready.contains(&true);
+        let mut failure = None;
+        let mut ready = ready.into_iter();
+        self.voices.retain_mut(|voice| {
+            let is_ready = ready.next().expect("there is one for each");
+            // What is ready is read without waiting.
+            !is_ready || voice.read(said).unwrap_or_else(|error| failure.replace(error).is_some())
+        });
+        failure.map_or(Ok((has_ended, has_spoken)), Err)
     }
 
     /// Asks the command and its children to end.
@@ -85,5 +164,30 @@ impl Running {
     fn signal(&self, signal: Signal) {
         // Fails only when all of them have ended meanwhile.
         let _ = kill_process_group(Pid::from_child(&self.child), signal);
+    }
+}
+
+impl Voice {
+    /// Reads once. `false`: it is closed.
+    fn read(&mut self, said: &mut Said) -> io::Result<bool> {
+        let heard = if self.is_errors { &mut said.errors } else { &mut said.output };
+        let length = heard.len();
+        heard.resize(length + READ_BYTES, 0);
+        let outcome = self.pipe.read(&mut heard[length..]);
+        heard.truncate(length + *outcome.as_ref().unwrap_or(&0));
+        match outcome {
+            Ok(bytes) => Ok(bytes > 0),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// How a command ended, for messages.
+pub(super) fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(signal)) => format!("killed by signal {signal}"),
+        (None, None) => status.to_string(),
     }
 }

@@ -4,7 +4,8 @@ use std::fmt;
 
 use memchr::memchr;
 
-use super::ClientError;
+use crate::client::ClientError;
+use crate::client::stream::Message;
 
 /// A longer first line is no reply of this protocol; without a bound, a stream of garbage without
 /// line ends would be gathered for ever.
@@ -50,10 +51,8 @@ pub(crate) enum Reply {
     Data(Vec<u8>),
 }
 
-impl Reply {
-    /// Reads one reply from the beginning of `input` and says how many bytes it took; `None` while
-    /// it is not complete.
-    pub(crate) fn parse(input: &[u8]) -> Result<Option<(Reply, usize)>, ClientError> {
+impl Message for Reply {
+    fn parse(input: &[u8]) -> Result<Option<(Reply, usize)>, ClientError> {
         let Some(line_end) = memchr(b'\n', input) else {
             if input.len() > LINE_BYTES_MAX {
                 return Err(garbled(input));

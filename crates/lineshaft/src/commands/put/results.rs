@@ -1,0 +1,275 @@
+//! The results of `put --wait`: printed as they come, in the order of the jobs.
+//!
+//! Many jobs are under way at a time, and their news arrive in any order. Those of the first one are printed
+//! at once, all others are kept until it is their turn.
+
+use std::collections::VecDeque;
+use std::io::{self, BufWriter, StdoutLock, Write};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc;
+
+use anyhow::{Context, Result};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::server::refusal;
+use super::tally::Refusal;
+use super::{Pending, Shared};
+use crate::client::ClientError;
+use crate::client::gearman::{Handle, News, Packet, Replies};
+
+/// Jobs under way at a time: what they answer while they wait for their turn is kept in memory.
+pub(super) const WAITING_MAX: usize = 100;
+
+/// A bar that shows how far the first job is, once its worker says so.
+pub(super) fn hidden_bar() -> ProgressBar {
+    let template = "{msg}{wide_bar} {pos}/{len}, {eta} left";
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+    bar.with_style(ProgressStyle::with_template(template).expect("the template is constant"))
+}
+
+/// Receives and prints until the sender is done and all its jobs have ended.
+pub(super) fn collect(
+    mut replies: Replies,
+    pending: &mpsc::Receiver<Pending>,
+    shared: &Shared,
+    with_bar: bool,
+) -> Result<()> {
+    let output = BufWriter::new(io::stdout().lock());
+    let mut printer = Printer { output, shared, with_bar };
+    let mut jobs = Jobs::default();
+    // Taking a job from the channel makes room for another one to be sent. The news that it waits for are
+    // those of the first job, since both are in the order of the input.
+    for next in pending {
+        let number = match next {
+            Pending::TooBig { number, bytes } => {
+                shared.tally().refuse(number, Refusal::TooBig { bytes: Some(bytes) });
+                continue;
+            }
+            Pending::Sent(number) => number,
+        };
+        loop {
+            let Some(word) = jobs.next_word() else {
+                let packet = replies.next_reply().with_context(|| {
+                    let unit = shared.tally().noun();
+                    format!("no result of {unit} {number} and of later ones")
+                })?;
+                jobs.note(packet)?;
+                continue;
+            };
+            if printer.print(number, word)? {
+                break;
+            }
+        }
+        jobs.first_has_ended();
+    }
+    Ok(())
+}
+
+/// Jobs that were submitted, and what was heard of them.
+#[derive(Debug, Default)]
+struct Jobs {
+    /// In the order of the input.
+    jobs: VecDeque<Job>,
+}
+
+#[derive(Debug)]
+struct Job {
+    /// `None`: it was refused.
+    handle: Option<Handle>,
+    /// How much was heard of it so far.
+    heard: u64,
+    has_ended: bool,
+    /// Not printed yet.
+    words: VecDeque<Word>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Word {
+    News(News),
+    Refused(Refusal),
+}
+
+impl Jobs {
+    /// A packet came.
+    fn note(&mut self, packet: Packet) -> Result<(), ClientError> {
+        match packet {
+            Packet::Created(handle) => self.push(Some(handle), VecDeque::new()),
+            Packet::News(handle, news) => self.tell(&handle, news),
+            Packet::OptionSet => {}
+            packet => {
+                let word = Word::Refused(refusal(&packet)?);
+                self.push(None, VecDeque::from([word]));
+            }
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, handle: Option<Handle>, words: VecDeque<Word>) {
+        self.jobs.push_back(Job { handle, heard: 0, has_ended: false, words });
+    }
+
+    /// Jobs of one key may be one job of the server, which then tells each news as often as it was asked for
+    /// the job: whoever has heard least is meant.
+    fn tell(&mut self, handle: &Handle, news: News) {
+        let called = |job: &&mut Job| !job.has_ended && job.handle.as_ref() == Some(handle);
+        if let Some(job) = self.jobs.iter_mut().filter(called).min_by_key(|job| job.heard) {
+            job.heard += 1;
+            job.has_ended = news.is_end();
+            job.words.push_back(Word::News(news));
+        }
+    }
+
+    /// What is to be printed next of the first job.
+    fn next_word(&mut self) -> Option<Word> {
+        self.jobs.front_mut()?.words.pop_front()
+    }
+
+    /// It is the next one's turn.
+    fn first_has_ended(&mut self) {
+        self.jobs.pop_front();
+    }
+}
+
+struct Printer<'a> {
+    output: BufWriter<StdoutLock<'a>>,
+    shared: &'a Shared,
+    with_bar: bool,
+}
+
+impl Printer<'_> {
+    /// Prints what was heard of a job. `true`: that was its end.
+    fn print(&mut self, number: u64, word: Word) -> Result<bool> {
+        let is_end = match &word {
+            Word::News(news) => news.is_end(),
+            Word::Refused(_) => true,
+        };
+        match word {
+            Word::News(News::Data(data)) => self.write(&data)?,
+            Word::News(News::Complete(data)) => {
+                self.write(&data)?;
+                self.shared.tally().accept(None);
+            }
+            Word::News(News::Warning(text)) => self.warn(number, &text),
+            Word::News(News::Progress(done, of)) => self.show_progress(number, done, of),
+            Word::News(News::Fail) => self.shared.tally().refuse(number, Refusal::Failed),
+            Word::News(News::Exception(text)) => {
+                self.warn(number, &text);
+                self.shared.tally().refuse(number, Refusal::Failed);
+            }
+            Word::Refused(refusal) => {
+                if refusal.concerns_later_jobs() {
+                    self.shared.stop.store(true, Ordering::Relaxed);
+                }
+                self.shared.tally().refuse(number, refusal);
+            }
+        }
+        if is_end && self.with_bar {
+            self.shared.bar.finish_and_clear();
+            self.shared.bar.reset();
+        }
+        Ok(is_end)
+    }
+
+    fn write(&mut self, data: &[u8]) -> io::Result<()> {
+        let output = &mut self.output;
+        self.shared.bar.suspend(|| {
+            output.write_all(data)?;
+            output.flush()
+        })
+    }
+
+    /// To the error output, as whole lines; they say which job is meant, where there may be several.
+    fn warn(&self, number: u64, text: &[u8]) {
+        let name = self.name(number);
+        let end = if text.ends_with(b"\n") { &b""[..] } else { b"\n" };
+        let line = [name.as_bytes(), text, end].concat();
+        // Nothing is lost that matters when nobody reads warnings.
+        self.shared.bar.suspend(|| drop(io::stderr().write_all(&line)));
+    }
+
+    fn show_progress(&self, number: u64, done: u64, of: u64) {
+        if self.with_bar && of > 0 {
+            let bar = &self.shared.bar;
+            bar.set_message(self.name(number));
+            bar.set_length(of);
+            bar.set_position(done.min(of));
+            if bar.is_hidden() {
+                bar.set_draw_target(ProgressDrawTarget::stderr());
+            }
+        }
+    }
+
+    fn name(&self, number: u64) -> String {
+        match self.shared.tally().noun() {
+            "input" => String::new(),
+            noun => format!("{noun} {number}: "),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn handle(text: &str) -> Handle {
+        Handle::from(text.as_bytes())
+    }
+
+    fn complete(text: &str) -> News {
+        News::Complete(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn news_wait_for_their_turn() {
+        let mut jobs = Jobs::default();
+        let full = Packet::Error { code: "QUEUE_ERROR".into(), text: "Job queue is full".into() };
+        for packet in [
+            Packet::Created(handle("H:a:1")),
+            full,
+            Packet::Created(handle("H:a:2")),
+            Packet::News(handle("H:a:2"), complete("two")),
+            Packet::News(handle("H:a:9"), complete("unknown")),
+        ] {
+            jobs.note(packet).unwrap();
+        }
+        assert_eq!(jobs.next_word(), None, "the first one's worker is silent");
+        jobs.note(Packet::News(handle("H:a:1"), complete("one"))).unwrap();
+        assert_eq!(jobs.next_word(), Some(Word::News(complete("one"))));
+        jobs.first_has_ended();
+        assert_eq!(jobs.next_word(), Some(Word::Refused(Refusal::QueueFull)));
+        jobs.first_has_ended();
+        assert_eq!(jobs.next_word(), Some(Word::News(complete("two"))));
+    }
+
+    #[test]
+    fn jobs_that_were_joined_hear_the_same() {
+        let mut jobs = Jobs::default();
+        let data = || Packet::News(handle("H:a:1"), News::Data(b"part".into()));
+        jobs.note(Packet::Created(handle("H:a:1"))).unwrap();
+        jobs.note(data()).unwrap();
+        jobs.note(Packet::Created(handle("H:a:1"))).unwrap();
+        for packet in [data(), data()] {
+            jobs.note(packet).unwrap();
+        }
+        for _ in 0..2 {
+            jobs.note(Packet::News(handle("H:a:1"), complete("end"))).unwrap();
+        }
+        for parts in [2, 1] {
+            for _ in 0..parts {
+                assert_eq!(jobs.next_word(), Some(Word::News(News::Data(b"part".into()))));
+            }
+            assert_eq!(jobs.next_word(), Some(Word::News(complete("end"))));
+            jobs.first_has_ended();
+        }
+        assert_eq!(jobs.next_word(), None);
+    }
+
+    #[test]
+    fn what_answers_no_submit_is_an_error() {
+        let mut jobs = Jobs::default();
+        let large =
+            Packet::Error { code: "ARGUMENT_TOO_LARGE".into(), text: "Unique value".into() };
+        assert!(jobs.note(large).is_err());
+        assert!(jobs.note(Packet::NoJob).is_err());
+    }
+}

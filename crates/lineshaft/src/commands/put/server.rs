@@ -1,0 +1,216 @@
+//! The server of a `put`, in either protocol: how a job is sent, and what the answer to it says.
+
+use std::fmt;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Result;
+
+use super::tally::Refusal;
+use crate::cli::{PutArguments, refuse};
+use crate::client::gearman::{self, Handle, Packet, Request};
+use crate::client::{
+    Client, ClientError, Protocol, Replies, Reply, Requests, Schedule, unexpected,
+};
+
+/// The ttr of a job in beanstalkd's protocol, unless another one is asked for.
+const TTR_SECONDS: u32 = 60;
+
+/// Gearman's normal priority ends here on beanstalkd's scale, as in Lineshaft.
+const NORMAL_PRIORITY_MAX: u32 = 1 << 31;
+/// More urgent than this is Gearman's high priority.
+const NORMAL_PRIORITY_MIN: u32 = 1024;
+
+/// A connection that takes jobs for the queue.
+pub(super) struct Connection {
+    pub(super) sender: Sender,
+    pub(super) receiver: Receiver,
+    /// The server's own limit, when it tells one.
+    pub(super) body_bytes_max: Option<u64>,
+}
+
+/// Sends jobs.
+pub(super) enum Sender {
+    Beanstalk { requests: Requests, schedule: Schedule, ttr_seconds: u32 },
+    Gearman { requests: Requests, submission: Submission },
+}
+
+/// Receives an answer for each of them.
+pub(super) enum Receiver {
+    Beanstalk(Replies),
+    Gearman(gearman::Replies),
+}
+
+/// How jobs are submitted in Gearman.
+pub(super) struct Submission {
+    request: Request,
+    function: String,
+    unique: String,
+    delay_seconds: u32,
+}
+
+/// What the server says of a job.
+#[derive(Debug)]
+pub(super) enum Answer {
+    In(JobName),
+    /// It is in, but set aside at once.
+    Buried(u64),
+    Refused(Refusal),
+}
+
+/// What the server calls a job.
+#[derive(Debug)]
+pub(super) enum JobName {
+    Id(u64),
+    Handle(Handle),
+}
+
+/// Connects in the protocol that the arguments ask for.
+pub(super) fn connect(arguments: &PutArguments) -> Result<Connection> {
+    let protocol = arguments.protocol()?;
+    let address = arguments.server.server.address(protocol);
+    match protocol {
+        Protocol::Beanstalk => {
+            let mut client = Client::connect(&address)?;
+            client.use_queue(&arguments.queue)?;
+            let body_bytes_max = body_bytes_max(&mut client)?;
+            let (requests, replies) = client.into_halves();
+            let schedule =
+                Schedule { priority: arguments.priority, delay_seconds: arguments.delay };
+            let ttr_seconds = arguments.ttr.unwrap_or(TTR_SECONDS);
+            Ok(Connection {
+                sender: Sender::Beanstalk { requests, schedule, ttr_seconds },
+                receiver: Receiver::Beanstalk(replies),
+                body_bytes_max,
+            })
+        }
+        Protocol::Gearman => {
+            let submission = Submission::new(arguments)?;
+            let mut client = gearman::Client::connect(&address, None)?;
+            if arguments.wait {
+                // A server that does not know it says only that a job failed, not why.
+                client.add(Request::OptionReq, &[b"exceptions"])?;
+                client.errors_so_far()?;
+            }
+            let (requests, replies) = client.into_halves();
+            Ok(Connection {
+                sender: Sender::Gearman { requests, submission },
+                receiver: Receiver::Gearman(replies),
+                body_bytes_max: None,
+            })
+        }
+    }
+}
+
+/// The server's own limit, when it tells one.
+fn body_bytes_max(client: &mut Client) -> Result<Option<u64>, ClientError> {
+    match client.stats() {
+        Ok(stats) => Ok(Some(stats.number("max-job-size")).filter(|bytes| *bytes > 0)),
+        Err(error) if error.is_disconnect() => Err(error),
+        Err(_) => Ok(None),
+    }
+}
+
+impl Sender {
+    /// Adds a job; it leaves with the next flush at the latest.
+    pub(super) fn put(&mut self, body: &[u8]) -> Result<(), ClientError> {
+        match self {
+            Sender::Beanstalk { requests, schedule, ttr_seconds } => {
+                requests.put(*schedule, *ttr_seconds, body)
+            }
+            Sender::Gearman { requests, submission } => submission.submit(requests, body),
+        }
+    }
+
+    /// Sends what was added so far.
+    pub(super) fn flush(&mut self) -> Result<(), ClientError> {
+        match self {
+            Sender::Beanstalk { requests, .. } | Sender::Gearman { requests, .. } => {
+                requests.flush()
+            }
+        }
+    }
+}
+
+impl Submission {
+    fn new(arguments: &PutArguments) -> Result<Submission> {
+        if arguments.ttr.is_some() {
+            return Err(refuse("--ttr: a Gearman job has none; its worker sets a limit").into());
+        }
+        let priority = arguments.priority;
+        let is_normal = (NORMAL_PRIORITY_MIN..=NORMAL_PRIORITY_MAX).contains(&priority);
+        let request = match (arguments.wait, priority) {
+            (_, _) if arguments.delay > 0 && is_normal => Request::SubmitJobEpoch,
+            (_, _) if arguments.delay > 0 => {
+                let why = "--delay: a Gearman job that waits for its time has normal priority";
+                return Err(refuse(why).into());
+            }
+            (true, _) if is_normal => Request::SubmitJob,
+            (false, _) if is_normal => Request::SubmitJobBg,
+            (true, ..NORMAL_PRIORITY_MIN) => Request::SubmitJobHigh,
+            (false, ..NORMAL_PRIORITY_MIN) => Request::SubmitJobHighBg,
+            (true, _) => Request::SubmitJobLow,
+            (false, _) => Request::SubmitJobLowBg,
+        };
+        Ok(Submission {
+            request,
+            function: arguments.queue.clone(),
+            unique: arguments.unique.clone().unwrap_or_default(),
+            delay_seconds: arguments.delay,
+        })
+    }
+
+    fn submit(&self, requests: &mut Requests, body: &[u8]) -> Result<(), ClientError> {
+        let (function, unique) = (self.function.as_bytes(), self.unique.as_bytes());
+        if self.delay_seconds == 0 {
+            return requests.packet(self.request, &[function, unique, body]);
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let due = (now.as_secs() + u64::from(self.delay_seconds)).to_string();
+        requests.packet(self.request, &[function, unique, due.as_bytes(), body])
+    }
+}
+
+impl Receiver {
+    /// Waits for the answer to the next job.
+    pub(super) fn next_answer(&mut self) -> Result<Answer, ClientError> {
+        match self {
+            Receiver::Beanstalk(replies) => {
+                let refusal = match replies.next_reply()? {
+                    Reply::Inserted(id) => return Ok(Answer::In(JobName::Id(id))),
+                    Reply::Buried(Some(id)) => return Ok(Answer::Buried(id)),
+                    Reply::JobTooBig => Refusal::TooBig { bytes: None },
+                    Reply::Draining => Refusal::Draining,
+                    Reply::OutOfMemory => Refusal::OutOfMemory,
+                    Reply::InternalError => Refusal::InternalError,
+                    // After anything else, what follows on the line may be misread as commands.
+                    reply => return Err(unexpected("put", &reply)),
+                };
+                Ok(Answer::Refused(refusal))
+            }
+            Receiver::Gearman(replies) => match replies.next_reply()? {
+                Packet::Created(handle) => Ok(Answer::In(JobName::Handle(handle))),
+                packet => refusal(&packet).map(Answer::Refused),
+            },
+        }
+    }
+}
+
+/// Why a Gearman server did not take a job, if that is what the packet says.
+pub(super) fn refusal(packet: &Packet) -> Result<Refusal, ClientError> {
+    match packet {
+        Packet::Error { code, text } if code == "QUEUE_ERROR" => {
+            let is_full = text == "Job queue is full";
+            Ok(if is_full { Refusal::QueueFull } else { Refusal::QueueError })
+        }
+        packet => Err(gearman::unexpected("SUBMIT_JOB", packet)),
+    }
+}
+
+impl fmt::Display for JobName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            JobName::Id(id) => id.fmt(formatter),
+            JobName::Handle(handle) => handle.fmt(formatter),
+        }
+    }
+}

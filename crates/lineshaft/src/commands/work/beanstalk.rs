@@ -1,0 +1,278 @@
+//! Jobs of beanstalkd's protocol: taken with a lease that is renewed, tried again later when the command
+//! fails, and buried in the end.
+
+use std::process::ExitStatus;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow};
+
+use super::lease::{Lease, LeaseState};
+use super::policy::{Counts, Verdict};
+use super::process::{Environment, Outputs, Running, describe};
+use super::slot::{Ending, Side, TICK, count, supervise};
+use super::{CONNECT_TIMEOUT, Plan, Shared, say};
+use crate::client::{
+    Client, ClientError, Job, PATIENCE, Reply, Schedule, Stats, no_answer, unexpected,
+};
+use crate::text;
+
+/// How long one `reserve` waits. Not for ever, so that a dead network is noticed.
+const RESERVE_SECONDS: u64 = 60;
+
+/// What we want the server to do with the job.
+#[derive(Debug, Clone, Copy)]
+enum LastWord {
+    Finish,
+    GiveBack(Schedule),
+    Bury { priority: u32 },
+}
+
+/// A slot's connection.
+#[derive(Debug, Default)]
+pub(super) struct BeanstalkSide {
+    client: Option<Client>,
+    /// With `--drain`: the last `reserve` found nothing.
+    found_nothing: bool,
+}
+
+/// A connection that watches the queues.
+pub(super) fn connect(plan: &Plan) -> Result<Client, ClientError> {
+    let mut client = Client::connect_within(&plan.address, CONNECT_TIMEOUT)?;
+    client.watch_only(&plan.queues)?;
+    Ok(client)
+}
+
+impl Side for BeanstalkSide {
+    type Job = Job;
+
+    fn connect(&mut self, plan: &Plan) -> Result<(), ClientError> {
+        self.client = Some(connect(plan)?);
+        Ok(())
+    }
+
+    fn is_connected(&self) -> bool {
+        self.client.is_some()
+    }
+
+    fn hang_up(&mut self) {
+        self.client = None;
+    }
+
+    fn take(&mut self, shared: &Shared) -> Result<Option<Job>, ClientError> {
+        let Some(client) = self.client.as_mut() else { return Ok(None) };
+        let seconds = match (shared.plan.drain, self.found_nothing) {
+            (false, _) => RESERVE_SECONDS,
+            (true, false) => 0,
+            // Others still work, or failed jobs wait for their next attempt.
+            (true, true) => 1,
+        };
+        let command = format!("reserve-with-timeout {seconds}");
+        client.send(&command)?;
+        let patience_ends = Instant::now() + Duration::from_secs(seconds) + PATIENCE;
+        loop {
+            let reply = client.reply_within(TICK)?;
+            if shared.is_stopping() {
+                // Ends the wait at the server, and gives back a job that was on its way.
+                self.client = None;
+                return Ok(None);
+            }
+            match reply {
+                Some(Reply::Reserved(job)) => {
+                    self.found_nothing = false;
+                    return Ok(Some(job));
+                }
+                Some(Reply::TimedOut | Reply::DeadlineSoon) => {
+                    self.found_nothing = true;
+                    return Ok(None);
+                }
+                Some(reply) => return Err(unexpected(&command, &reply)),
+                None if Instant::now() > patience_ends => return Err(no_answer()),
+                None => {}
+            }
+        }
+    }
+
+    fn work_on(&mut self, job: Job, shared: &Shared) -> anyhow::Result<()> {
+        let Some(stats) = self.stats_of(&job)? else { return Ok(()) };
+        let mut lease = Lease::new(job, &stats);
+        let priority = u32::try_from(stats.number("pri")).unwrap_or(u32::MAX);
+        let retry = shared.plan.retry;
+        if retry.looks_deadly(Counts::of(&stats)) {
+            if self.tell(&mut lease, LastWord::Bury { priority }, shared) {
+                count(&shared.totals.buried);
+                say_of(&lease, "its workers vanished too often; buried without being run");
+            }
+            return Ok(());
+        }
+        let started = Instant::now();
+        let environment = Environment {
+            job_id: lease.job().id.to_string(),
+            queue: lease.queue().to_owned(),
+            others: vec![("LINESHAFT_ATTEMPT", lease.attempt().to_string())],
+        };
+        let at_once = Schedule { priority, delay_seconds: 0 };
+        let command = &shared.plan.command;
+        // Before it runs, so that Ctrl-C in the next moment finds that something does.
+        shared.running.fetch_add(1, Ordering::SeqCst);
+        let body = lease.job().body.clone();
+        let mut running = match Running::start(command, &environment, body, Outputs::Shown) {
+            Ok(running) => running,
+            Err(error) => {
+                shared.running.fetch_sub(1, Ordering::SeqCst);
+                self.tell(&mut lease, LastWord::GiveBack(at_once), shared);
+                let program = command[0].display();
+                return Err(anyhow!("cannot run `{program}`: {error}"));
+            }
+        };
+        let ending = supervise(&mut running, shared, |_said| {
+            lease.keep(&mut self.client, shared);
+            (lease.state() != LeaseState::Lost).then(|| lease.idle_time())
+        });
+        shared.running.fetch_sub(1, Ordering::SeqCst);
+        match ending.context("cannot wait for the command")? {
+            Ending::Exited(status) if status.success() => self.finish(&mut lease, started, shared),
+            Ending::Exited(status) => {
+                self.give_up_attempt(&mut lease, status, priority, shared);
+            }
+            Ending::Interrupted => {
+                // When this fails the connection is gone, which gives the job back as well.
+                self.tell(&mut lease, LastWord::GiveBack(at_once), shared);
+                count(&shared.totals.given_back);
+                say_of(&lease, "stopped and given back");
+            }
+            Ending::JobLost => {
+                count(&shared.totals.lost);
+                say_of(&lease, "its lease was lost, another worker may have it; command stopped");
+            }
+        }
+        Ok(())
+    }
+}
+
+impl BeanstalkSide {
+    /// What the server knows of the job; `None` when it is not ours any more.
+    fn stats_of(&mut self, job: &Job) -> anyhow::Result<Option<Stats>> {
+        let Some(client) = self.client.as_mut() else { return Ok(None) };
+        match client.stats_job(job.id) {
+            Ok(stats) => Ok(stats),
+            Err(error) if error.is_disconnect() => {
+                self.client = None;
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn finish(&mut self, lease: &mut Lease, started: Instant, shared: &Shared) {
+        if self.tell(lease, LastWord::Finish, shared) {
+            count(&shared.totals.done);
+            if shared.plan.verbose {
+                say_of(lease, &format!("done in {}", text::elapsed(started.elapsed())));
+            }
+        } else {
+            count(&shared.totals.lost);
+            let reason = why_untold(lease);
+            say_of(lease, &format!("done, but {reason}: it may be done once more"));
+        }
+    }
+
+    fn give_up_attempt(
+        &mut self,
+        lease: &mut Lease,
+        status: ExitStatus,
+        priority: u32,
+        shared: &Shared,
+    ) {
+        let retry = shared.plan.retry;
+        let attempt = lease.attempt();
+        // A job that was kicked, or that others have tried, may be past the limit.
+        let of = match retry.attempts_max {
+            0 => String::new(),
+            max if attempt > u64::from(max) => format!(", past the limit of {max}"),
+            max => format!(" of {max}"),
+        };
+        let failed = format!("{}, attempt {attempt}{of}", describe(status));
+        let (word, counter, next) = match retry.after_failure(attempt) {
+            Verdict::Bury => {
+                (LastWord::Bury { priority }, &shared.totals.buried, "buried".to_owned())
+            }
+            Verdict::Retry { delay_seconds } => {
+                let next = format!("next one in {}", text::seconds(delay_seconds.into()));
+                let word = LastWord::GiveBack(Schedule { priority, delay_seconds });
+                (word, &shared.totals.given_back, next)
+            }
+        };
+        if self.tell(lease, word, shared) {
+            if let LastWord::GiveBack(Schedule { delay_seconds: delay_seconds @ 1.., .. }) = word {
+                shared.expect_retry_in(Duration::from_secs(delay_seconds.into()) + TICK);
+            }
+            count(counter);
+            say_of(lease, &format!("{failed}; {next}"));
+        } else {
+            count(&shared.totals.lost);
+            say_of(lease, &format!("{failed}; {}", why_untold(lease)));
+        }
+    }
+
+    /// Has the server do the last thing about a job, over a new connection if need be. `false`: the
+    /// job is not ours any more, or the work ends while the server is away.
+    fn tell(&mut self, lease: &mut Lease, word: LastWord, shared: &Shared) -> bool {
+        lease.try_soon();
+        loop {
+            match (lease.state(), self.client.as_mut()) {
+                (LeaseState::Held, Some(client)) => match word.say_to(client, lease.job().id) {
+                    Ok(told) => return told,
+                    Err(error) if error.is_disconnect() => {
+                        self.client = None;
+                        lease.broke(&error, "connecting anew to settle it");
+                    }
+                    Err(error) => {
+                        shared.fail(error.into());
+                        return false;
+                    }
+                },
+                (LeaseState::Unguarded, Some(client)) => {
+                    let finish = matches!(word, LastWord::Finish);
+                    return finish && lease.finish_unguarded(client).unwrap_or(false);
+                }
+                (LeaseState::Unguarded, None) | (LeaseState::Lost, _) => return false,
+                (_, _) if shared.insists() => return false,
+                (LeaseState::Held | LeaseState::Broken, _) => {
+                    lease.keep(&mut self.client, shared);
+                    if lease.state() == LeaseState::Broken {
+                        shared.give_up_when_due();
+                        // No command runs here any more that would be worth waiting for.
+                        if shared.is_stopping() {
+                            return false;
+                        }
+                        thread::sleep(TICK.min(lease.idle_time()));
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl LastWord {
+    fn say_to(self, client: &mut Client, id: u64) -> Result<bool, ClientError> {
+        match self {
+            LastWord::Finish => client.delete(id),
+            LastWord::GiveBack(schedule) => client.release(id, schedule),
+            LastWord::Bury { priority } => client.bury(id, priority),
+        }
+    }
+}
+
+fn say_of(lease: &Lease, what: &str) {
+    say(&format!("job {} of {}: {what}", lease.job().id, lease.queue()));
+}
+
+/// Why the server did not hear of the job's end.
+fn why_untold(lease: &Lease) -> &'static str {
+    match lease.state() {
+        LeaseState::Broken => "the server could not be told",
+        LeaseState::Held | LeaseState::Unguarded | LeaseState::Lost => "its lease was lost before",
+    }
+}

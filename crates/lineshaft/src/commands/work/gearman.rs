@@ -1,0 +1,271 @@
+//! Jobs of Gearman functions: the command's output is the result, its error output is warnings and progress.
+//!
+//! A job belongs to its connection. When that breaks the server gives the job to another worker, and there is no
+//! way to take it back; so the command is stopped.
+
+use std::io::{self, Write};
+use std::process::ExitStatus;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow};
+
+use super::process::{Environment, Outputs, Running, Said, describe};
+use super::report::{Message, Report};
+use super::slot::{Ending, Side, TICK, count, supervise};
+use super::{CONNECT_TIMEOUT, Plan, Shared, say};
+use crate::client::gearman::{Assignment, Client, Handle, Packet, Request, unexpected};
+use crate::client::{ClientError, PATIENCE, no_answer};
+use crate::text;
+
+/// How long one sleep takes. Not for ever, so that a dead network is noticed.
+const SLEEP: Duration = Duration::from_mins(1);
+
+/// The same with `--drain`, when others still work.
+const DRAINING_SLEEP: Duration = Duration::from_secs(1);
+
+/// A slot's connection.
+#[derive(Debug, Default)]
+pub(super) struct GearmanSide {
+    client: Option<Client>,
+    /// With `--drain`: the last grab found nothing.
+    found_nothing: bool,
+}
+
+/// A job whose command runs.
+#[derive(Debug)]
+struct Work {
+    handle: Handle,
+    function: String,
+    report: Report,
+    /// The server says that the job is not ours.
+    is_lost: bool,
+}
+
+impl Side for GearmanSide {
+    type Job = Assignment;
+
+    fn connect(&mut self, plan: &Plan) -> Result<(), ClientError> {
+        let mut client = Client::connect(&plan.address, Some(CONNECT_TIMEOUT))?;
+        let name = format!("lineshaft-work-{}", std::process::id());
+        client.add(Request::SetClientId, &[name.as_bytes()])?;
+        // The function that was registered last is asked first.
+        for function in plan.queues.iter().rev() {
+            client.add(Request::CanDo, &[function.as_bytes()])?;
+        }
+        self.client = Some(client);
+        Ok(())
+    }
+
+    fn is_connected(&self) -> bool {
+        self.client.is_some()
+    }
+
+    fn hang_up(&mut self) {
+        self.client = None;
+    }
+
+    fn take(&mut self, shared: &Shared) -> Result<Option<Assignment>, ClientError> {
+        let Some(client) = self.client.as_mut() else { return Ok(None) };
+        client.add(Request::GrabJobAll, &[])?;
+        client.flush()?;
+        let answer = next_packet(client, PATIENCE, shared, |packet| *packet != Packet::Noop);
+        let pause = match answer? {
+            Next::Packet(Packet::Assigned(job)) if !shared.is_stopping() => {
+                self.found_nothing = false;
+                return Ok(Some(job));
+            }
+            // Gives back a job that was on its way.
+            Next::Packet(Packet::Assigned(_)) | Next::Stopping => {
+                self.hang_up();
+                return Ok(None);
+            }
+            Next::Packet(Packet::NoJob) if shared.plan.drain => {
+                if !std::mem::replace(&mut self.found_nothing, true) {
+                    return Ok(None);
+                }
+                DRAINING_SLEEP
+            }
+            Next::Packet(Packet::NoJob) => SLEEP,
+            Next::Packet(packet) => return Err(unexpected("GRAB_JOB_ALL", &packet)),
+            Next::Nothing => return Err(no_answer()),
+        };
+        client.add(Request::PreSleep, &[])?;
+        client.flush()?;
+        if let Next::Stopping = next_packet(client, pause, shared, |_| true)? {
+            self.hang_up();
+        }
+        Ok(None)
+    }
+
+    fn work_on(&mut self, job: Assignment, shared: &Shared) -> anyhow::Result<()> {
+        let started = Instant::now();
+        let environment = Environment {
+            job_id: job.handle.to_string(),
+            queue: job.function.clone(),
+            others: vec![("LINESHAFT_UNIQUE", job.unique), ("LINESHAFT_REDUCER", job.reducer)],
+        };
+        let mut work = Work {
+            handle: job.handle,
+            function: job.function,
+            report: Report::default(),
+            is_lost: false,
+        };
+        let command = &shared.plan.command;
+        // Before it runs, so that Ctrl-C in the next moment finds that something does.
+        shared.running.fetch_add(1, Ordering::SeqCst);
+        let mut running = match Running::start(command, &environment, job.body, Outputs::Heard) {
+            Ok(running) => running,
+            Err(error) => {
+                shared.running.fetch_sub(1, Ordering::SeqCst);
+                self.hang_up();
+                return Err(anyhow!("cannot run `{}`: {error}", command[0].display()));
+            }
+        };
+        let ending = supervise(&mut running, shared, |said| {
+            self.attend(&mut work, said);
+            (!work.is_lost).then_some(TICK)
+        });
+        shared.running.fetch_sub(1, Ordering::SeqCst);
+        match ending.context("cannot wait for the command")? {
+            Ending::Exited(status) => self.settle(work, status, started, shared),
+            Ending::Interrupted => {
+                self.hang_up();
+                count(&shared.totals.given_back);
+                work.say("stopped and given back");
+            }
+            Ending::JobLost => {
+                count(&shared.totals.lost);
+                work.say("the server gave it up or to another worker; command stopped");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What came of waiting for a packet.
+enum Next {
+    Packet(Packet),
+    Nothing,
+    Stopping,
+}
+
+/// Waits at most `time` for a packet that is wanted, or until it is time to stop.
+fn next_packet(
+    client: &mut Client,
+    time: Duration,
+    shared: &Shared,
+    is_wanted: impl Fn(&Packet) -> bool,
+) -> Result<Next, ClientError> {
+    let ends = Instant::now() + time;
+    loop {
+        match client.packet_within(TICK)? {
+            Some(packet) if is_wanted(&packet) => return Ok(Next::Packet(packet)),
+            _ if shared.is_stopping() => return Ok(Next::Stopping),
+            _ if Instant::now() > ends => return Ok(Next::Nothing),
+            _ => {}
+        }
+    }
+}
+
+impl GearmanSide {
+    /// Passes on what the command said, and sees whether the job is still ours.
+    fn attend(&mut self, work: &mut Work, said: Said) {
+        let messages = work.report.hear(said);
+        let Some(client) = self.client.as_mut() else { return };
+        let outcome = work.tell(messages, client).and_then(|()| {
+            while let Some(packet) = client.packet_if_there()? {
+                work.is_lost |= matches!(packet, Packet::Error { .. });
+            }
+            Ok(())
+        });
+        if let Err(error) = outcome {
+            work.is_lost = true;
+            work.say(&format!("{error}; stopping its command"));
+            self.hang_up();
+        }
+    }
+
+    /// Tells the server the end of the job, and sees that it took it.
+    fn settle(&mut self, mut work: Work, status: ExitStatus, started: Instant, shared: &Shared) {
+        let last = work.report.end_of_line();
+        let end = if status.success() {
+            "done".to_owned()
+        } else {
+            format!("{}; failed", describe(status))
+        };
+        let outcome = match self.client.as_mut() {
+            Some(client) if !work.is_lost => work
+                .tell(last.into_iter().collect(), client)
+                .and_then(|()| work.report_end(status, client)),
+            _ => Ok(Err("the server had given it up or to another worker before")),
+        };
+        let untold = match outcome {
+            Ok(Ok(())) => {
+                let totals = &shared.totals;
+                count(if status.success() { &totals.done } else { &totals.failed });
+                if !status.success() {
+                    work.say(&end);
+                } else if shared.plan.verbose {
+                    work.say(&format!("done in {}", text::elapsed(started.elapsed())));
+                }
+                return;
+            }
+            Ok(Err(reason)) => reason,
+            Err(error) if error.is_disconnect() => "the server could not be told",
+            Err(error) => return shared.fail(error.into()),
+        };
+        // Whatever the server thinks of the job, it is not ours any more.
+        self.hang_up();
+        count(&shared.totals.lost);
+        work.say(&format!("{end}, but {untold}: it may be done once more"));
+    }
+}
+
+impl Work {
+    /// Tells the client; warnings are for the worker's own terminal, too.
+    fn tell(&self, messages: Vec<Message>, client: &mut Client) -> Result<(), ClientError> {
+        let handle = self.handle.bytes();
+        for message in messages {
+            match message {
+                Message::Data(data) => client.add(Request::WorkData, &[handle, &data])?,
+                Message::Warning(line) => {
+                    // Nobody may be there to see it.
+                    let _ = io::stderr().write_all(&line);
+                    client.add(Request::WorkWarning, &[handle, &line])?;
+                }
+                Message::Progress(done, of) => {
+                    let [done, of] = [done, of].map(|number| number.to_string());
+                    let arguments = [handle, done.as_bytes(), of.as_bytes()];
+                    client.add(Request::WorkStatus, &arguments)?;
+                }
+            }
+        }
+        client.flush()
+    }
+
+    /// The last word about the job. `Ok(Err(_))`: the server did not take it.
+    fn report_end(
+        &mut self,
+        status: ExitStatus,
+        client: &mut Client,
+    ) -> Result<Result<(), &'static str>, ClientError> {
+        let handle = self.handle.bytes();
+        if status.success() {
+            let result = std::mem::take(&mut self.report).into_result();
+            client.add(Request::WorkComplete, &[handle, &result])?;
+        } else {
+            client.add(Request::WorkFail, &[handle])?;
+        }
+        let errors = client.errors_so_far()?;
+        Ok(match errors.first().map(String::as_str) {
+            None => Ok(()),
+            Some("JOB_NOT_FOUND") => Err("the server had given it up or to another worker before"),
+            Some(_) => Err("the server could not take that"),
+        })
+    }
+
+    fn say(&self, what: &str) {
+        say(&format!("job {} of {}: {what}", self.handle, self.function));
+    }
+}

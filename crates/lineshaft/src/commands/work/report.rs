@@ -1,0 +1,149 @@
+//! What a Gearman client hears of the command that does its job: its output is the result, and its error
+//! output becomes warnings and progress.
+
+use super::process::Said;
+
+/// A result up to this size comes in one piece. What is longer is sent in pieces of this size as they come, so
+/// that a command may say more than fits into memory.
+const PIECE_BYTES: usize = 16 * 1024 * 1024;
+
+/// A longer line of the error output becomes several warnings.
+const LINE_BYTES_MAX: usize = 64 * 1024;
+
+/// Begins a line of the error output that says how far the command is.
+const PROGRESS: &[u8] = b"progress:";
+
+/// Something to tell the client while the command runs.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Message {
+    /// A part of the result.
+    Data(Vec<u8>),
+    /// One line of the error output, with its end.
+    Warning(Vec<u8>),
+    /// So much is done, out of so much.
+    Progress(u64, u64),
+}
+
+/// What the command has said and the client has not heard yet.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    result: Vec<u8>,
+    /// The beginning of a line.
+    line: Vec<u8>,
+}
+
+impl Report {
+    /// Takes what the command said; returns what there is to tell by now.
+    pub(super) fn hear(&mut self, said: Said) -> Vec<Message> {
+        let mut messages = Vec::new();
+        self.result.extend(said.output);
+        while self.result.len() > PIECE_BYTES {
+            let rest = self.result.split_off(PIECE_BYTES);
+            messages.push(Message::Data(std::mem::replace(&mut self.result, rest)));
+        }
+        for part in said.errors.split_inclusive(|byte| *byte == b'\n') {
+            for part in part.chunks(LINE_BYTES_MAX) {
+                self.line.extend_from_slice(part);
+                if part.ends_with(b"\n") || self.line.len() >= LINE_BYTES_MAX {
+                    messages.extend(self.end_of_line());
+                }
+            }
+        }
+        messages
+    }
+
+    /// A last line without an end, once the command has ended.
+    pub(super) fn end_of_line(&mut self) -> Option<Message> {
+        let line = std::mem::take(&mut self.line);
+        if line.is_empty() {
+            return None;
+        }
+        let progress = read_progress(&line).map(|(done, of)| Message::Progress(done, of));
+        Some(progress.unwrap_or(Message::Warning(line)))
+    }
+
+    /// The result, or what is left of it, once the command has ended.
+    pub(super) fn into_result(self) -> Vec<u8> {
+        self.result
+    }
+}
+
+/// Reads `progress: 3/10` and `progress: 30%`.
+fn read_progress(line: &[u8]) -> Option<(u64, u64)> {
+    let words = str::from_utf8(line.strip_prefix(PROGRESS)?).ok()?.trim();
+    if let Some(percent) = words.strip_suffix('%') {
+        return Some((percent.trim().parse().ok()?, 100));
+    }
+    let (done, of) = words.split_once('/')?;
+    Some((done.trim().parse().ok()?, of.trim().parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn errors(text: &str) -> Said {
+        Said { errors: text.into(), ..Said::default() }
+    }
+
+    fn warning(text: &str) -> Message {
+        Message::Warning(text.into())
+    }
+
+    #[test]
+    fn lines_are_warnings_unless_they_say_how_far_it_is() {
+        let mut report = Report::default();
+        assert_eq!(report.hear(errors("progress: 3/")), []);
+        let expected = [Message::Progress(3, 10), warning("odd\n"), warning("\n")];
+        assert_eq!(report.hear(errors("10\nodd\n\nlast")), expected);
+        assert_eq!(report.end_of_line(), Some(warning("last")));
+        assert_eq!(report.end_of_line(), None);
+    }
+
+    #[test]
+    fn progress_is_a_part_of_a_whole() {
+        for (line, expected) in [
+            ("progress: 3/10\n", Some((3, 10))),
+            ("progress:3 / 10", Some((3, 10))),
+            ("progress: 42 %\r\n", Some((42, 100))),
+            ("progress: 18446744073709551615/0", Some((u64::MAX, 0))),
+            ("progress: fine\n", None),
+            ("progress: 1/2/3\n", None),
+            ("progress: -1/2\n", None),
+            ("Progress: 1/2\n", None),
+            (" progress: 1/2\n", None),
+        ] {
+            assert_eq!(read_progress(line.as_bytes()), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_long_result_comes_in_pieces() {
+        let mut report = Report::default();
+        let mut heard = 0;
+        for _ in 0..=(PIECE_BYTES / 4096 * 2) {
+            let said = Said { output: vec![b'x'; 4096], ..Said::default() };
+            for message in report.hear(said) {
+                let Message::Data(data) = message else { panic!("no data") };
+                assert_eq!(data.len(), PIECE_BYTES);
+                heard += 1;
+            }
+        }
+        assert_eq!((heard, report.into_result().len()), (2, 4096));
+    }
+
+    #[test]
+    fn a_long_line_becomes_several_warnings() {
+        let mut report = Report::default();
+        let text = "x".repeat(LINE_BYTES_MAX + 10) + "\n";
+        let lengths: Vec<usize> = report
+            .hear(errors(&text))
+            .into_iter()
+            .map(|message| match message {
+                Message::Warning(line) => line.len(),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(lengths, [LINE_BYTES_MAX, 11]);
+    }
+}
