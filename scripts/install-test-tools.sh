@@ -11,6 +11,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 readonly clients=crates/lineshaft/tests/clients/beanstalk
 readonly gearman_clients=crates/lineshaft/tests/clients/gearman
+readonly kestrel_clients=crates/lineshaft/tests/clients/kestrel
 readonly tools=target/test-tools
 
 # program:package, looked up by program because that is what the tests start.
@@ -26,6 +27,7 @@ readonly programs=(
   gearmand:gearman-job-server # the original, for comparisons
   gearman:gearman-tools
   cc:gcc                      # builds the test's program on libgearman
+  memccat:libmemcached-tools  # clients of Kestrel's memcache port
 )
 # file:package, for packages without a program.
 readonly files=(
@@ -34,6 +36,7 @@ readonly files=(
   /usr/include/libgearman/gearman.h:libgearman-dev
   /usr/share/doc/php-gearman:php-gearman
   /usr/share/perl5/Gearman/Client.pm:libgearman-client-perl
+  /usr/share/doc/php-memcached:php-memcached
 )
 # With versions that the pinned compiler builds; a later one that is there already will do.
 readonly cargo_tools=(cargo-nextest@0.9.143 cargo-deny@0.20.2 cargo-machete@0.9.2)
@@ -156,6 +159,8 @@ main() {
   install_python_clients "$gearman_clients" "$tools/gearman"
   install_node_clients "$gearman_clients" "$tools/gearman"
   install_rust_clients
+  install_python_clients "$kestrel_clients" "$tools/kestrel"
+  install_node_clients "$kestrel_clients" "$tools/kestrel"
   [[ $with_cargo_tools == no ]] || install_cargo_tools
 }
 
