@@ -17,6 +17,7 @@ use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use crate::certificates::Identity;
 use crate::port::free_port;
 
 /// How long a server may take until it accepts connections, or until it ends.
@@ -37,6 +38,8 @@ pub struct Program {
     /// Set beside the environment of the test.
     environment: Vec<(String, String)>,
     address_style: AddressStyle,
+    /// What the address begins with.
+    address_prefix: &'static str,
 }
 
 /// How a program takes the address of the listener under test.
@@ -83,7 +86,22 @@ impl Program {
 
     fn new(path: impl Into<PathBuf>, arguments: &[&str], address_style: AddressStyle) -> Program {
         let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
-        Program { path: path.into(), arguments, environment: Vec::new(), address_style }
+        Program {
+            path: path.into(),
+            arguments,
+            environment: Vec::new(),
+            address_style,
+            address_prefix: "",
+        }
+    }
+
+    /// The same `serve` with a listener that speaks TLS and shows this certificate.
+    #[must_use]
+    pub fn with_tls(mut self, identity: &Identity) -> Program {
+        self.address_prefix = "tls:";
+        let Identity { certificate, key } = identity;
+        self.with(&["--tls-certificate".as_ref(), certificate.as_os_str()])
+            .with(&["--tls-key".as_ref(), key.as_os_str()])
     }
 
     /// The same program with a variable in its environment.
@@ -151,19 +169,19 @@ impl Program {
     }
 
     fn address_arguments(&self, port: u16) -> Vec<String> {
-        let host = Ipv4Addr::LOCALHOST;
+        let (host, prefix) = (Ipv4Addr::LOCALHOST, self.address_prefix);
         match self.address_style {
             AddressStyle::HostAndPort => {
                 vec!["-l".into(), host.to_string(), "-p".into(), port.to_string()]
             }
             AddressStyle::Listener => {
-                vec!["--only".into(), "--beanstalk".into(), format!("{host}:{port}")]
+                vec!["--only".into(), "--beanstalk".into(), format!("{prefix}{host}:{port}")]
             }
             AddressStyle::ListenAndPort => {
                 vec!["-L".into(), host.to_string(), "-p".into(), port.to_string()]
             }
             AddressStyle::GearmanListener => {
-                vec!["--only".into(), "--gearman".into(), format!("{host}:{port}")]
+                vec!["--only".into(), "--gearman".into(), format!("{prefix}{host}:{port}")]
             }
         }
     }

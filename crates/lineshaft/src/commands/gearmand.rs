@@ -6,6 +6,7 @@ mod flags;
 mod options;
 mod pid_file;
 mod queue_type;
+mod ssl;
 mod verbosity;
 
 use std::ffi::OsString;
@@ -101,7 +102,7 @@ fn complain(message: &str) {
 /// In the original's order, but for the file with the process id: user, background, queue, log, and
 /// then listen.
 fn serve(options: &Options) -> Result<(), Failure> {
-    refuse_what_is_missing(options)?;
+    refuse_unknown_protocol(options)?;
     set_limits(options)?;
     if let Some(user) = &options.user {
         become_user(user).map_err(|error| format!("Could not become user : {error}"))?;
@@ -113,7 +114,13 @@ fn serve(options: &Options) -> Result<(), Failure> {
     for flag in &options.ignored {
         complain(&format!("--{flag} has no meaning here: Lineshaft's own log keeps the jobs"));
     }
-    let config = configure(options, folder);
+    if ssl::is_meant_but_off(options) {
+        complain("nothing is encrypted without --ssl, whatever its files are");
+    }
+    let mut config = configure(options, folder);
+    if options.ssl {
+        config.tls = ssl::settings(options, |name| std::env::var_os(name).map(PathBuf::from))?;
+    }
     let logging = Logging::install_to(log_output(options), config.log);
     end_with_the_first_panic();
     let listeners = listen(options)?;
@@ -125,11 +132,8 @@ fn serve(options: &Options) -> Result<(), Failure> {
     server::run(setup, |started| announce(options, started)).map_err(Failure::from)
 }
 
-/// To go on without would be worse than to refuse: clients would speak in clear, or to nobody.
-fn refuse_what_is_missing(options: &Options) -> Result<(), String> {
-    if options.ssl {
-        return Err("--ssl is not built yet, and without it nothing would be encrypted".to_owned());
-    }
+/// To go on without would be worse than to refuse: clients would speak to nobody.
+fn refuse_unknown_protocol(options: &Options) -> Result<(), String> {
     match options.protocol.as_deref() {
         None | Some("http") => Ok(()),
         Some(other) => Err(format!("Unknown protocol module : {other}")),
@@ -200,6 +204,13 @@ fn listen(options: &Options) -> Result<Vec<Bound>, Failure> {
         let from_environment = std::env::var(PORT_VARIABLE).ok();
         let port = options.port.as_deref().or(from_environment.as_deref()).unwrap_or(PORT_DEFAULT);
         listeners = bind(options, Protocol::Gearman, port)?;
+    }
+    if options.ssl {
+        // COMPAT(gearmand): the port for HTTP stays without it.
+        listeners = listeners
+            .into_iter()
+            .map(|bound| if bound.protocol == Protocol::Gearman { bound.with_tls() } else { bound })
+            .collect();
     }
     let has_http = listeners.iter().any(|bound| bound.protocol == Protocol::GearmanHttp);
     if options.protocol.is_some() && !has_http {

@@ -18,3 +18,4 @@ mod programs;
 mod settings;
 mod slow_readers;
 mod timers;
+mod tls;

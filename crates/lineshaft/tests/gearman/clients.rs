@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
+use testkit::certificates::Authority;
 use testkit::process::{Program, Server};
 use testkit::tools;
 
@@ -19,6 +20,10 @@ use crate::programs;
 
 /// Generous: interpreters start slowly on a busy machine.
 const LIMIT: Duration = Duration::from_mins(1);
+
+const PERL_CLIENT: &str = "/usr/share/perl5/Gearman/Client.pm";
+/// What it needs for TLS.
+const PERL_TLS: &str = "/usr/share/perl5/IO/Socket/SSL.pm";
 
 /// How often a script may fail against the original before it is taken for wrong.
 const ATTEMPTS_WITH_THE_ORIGINAL: usize = 3;
@@ -72,7 +77,32 @@ impl Script {
         last
     }
 
+    /// Runs the script against Lineshaft with TLS, started as itself and as the original. The script
+    /// finds the files of its own certificate and of the authority in a folder. It is to be skipped where
+    /// one of `needed` is missing.
+    fn check_with_tls(&self, needed: &[&str]) -> Result<()> {
+        let interpreter = self.interpreter.to_str().context("a path that is text")?;
+        let mut all = needed.iter().chain([&interpreter]);
+        if all.any(|program| tools::find_or_skip(program).is_none()) {
+            return Ok(());
+        }
+        let files = TempDir::new()?;
+        let authority = Authority::new(files.path(), "authority")?;
+        let identity = authority.issue("server")?;
+        authority.issue("client")?;
+        let ca = authority.file.to_str().context("a path that is text")?;
+        let serve = programs::lineshaft_in_memory().with_tls(&identity);
+        for program in [serve.with(&["--tls-client-ca", ca]), programs::gearmand(&identity)] {
+            self.run_in(&program.start()?, &[("GEARMAN_TLS", files.path())]).context("with TLS")?;
+        }
+        Ok(())
+    }
+
     fn run(&self, server: &Server) -> Result<()> {
+        self.run_in(server, &[])
+    }
+
+    fn run_in(&self, server: &Server, environment: &[(&str, &Path)]) -> Result<()> {
         let folder = TempDir::new()?;
         let complaints = folder.path().join("stderr");
         let mut client = Command::new(&self.interpreter)
@@ -81,6 +111,7 @@ impl Script {
             .env("NODE_PATH", tools_folder().join("node/node_modules"))
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .env("TMPDIR", folder.path())
+            .envs(environment.iter().copied())
             .current_dir(folder.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -134,12 +165,19 @@ fn php_gearman() -> Result<()> {
 
 #[test]
 fn perl_gearman() -> Result<()> {
-    script("perl", "perl/gearman.pl").check("/usr/share/perl5/Gearman/Client.pm")
+    script("perl", "perl/gearman.pl").check(PERL_CLIENT)
+}
+
+#[test]
+fn perl_gearman_with_tls() -> Result<()> {
+    script("perl", "perl/gearman_tls.pl").check_with_tls(&[PERL_CLIENT, PERL_TLS])
 }
 
 #[test]
 fn python_gear() -> Result<()> {
-    script(tools_folder().join("python/bin/python"), "python/gear_client.py").check("python3")
+    let python = script(tools_folder().join("python/bin/python"), "python/gear_client.py");
+    python.check("python3")?;
+    python.check_with_tls(&[])
 }
 
 #[test]

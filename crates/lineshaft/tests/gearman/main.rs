@@ -10,3 +10,4 @@ mod reference;
 #[path = "../beanstalk/settings.rs"]
 mod settings;
 mod socket;
+mod tls;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use testkit::certificates::Identity;
 use testkit::process::Program;
 use testkit::tools;
 
@@ -22,6 +23,14 @@ pub(crate) fn lineshaft_in_memory() -> Program {
 /// `lineshaft serve` with its data in `folder` of the server's own, and a Gearman listener.
 pub(crate) fn lineshaft_durable(folder: &str) -> Program {
     Program::serve_gearman(lineshaft_path(), &["--data", folder])
+}
+
+/// `lineshaft gearmand --ssl`, with this certificate.
+pub(crate) fn gearmand(identity: &Identity) -> Program {
+    let Identity { certificate, key } = identity;
+    Program::like_gearmand(lineshaft_path(), &["gearmand", "--ssl", "-l", "stderr", "-P", "pid"])
+        .with(&["--ssl-certificate".as_ref(), certificate.as_os_str()])
+        .with(&["--ssl-key".as_ref(), key.as_os_str()])
 }
 
 /// The original; `None` when it is not installed and the test may be skipped.

@@ -64,10 +64,6 @@ fn arguments_are_checked_with_the_originals_exit_codes() {
             &["-r", "http", "-L", "unix:s", "-l", "log"],
             "gearmand: -r http needs a port, and -L names a unix socket\n",
         ),
-        (
-            &["--ssl"],
-            "gearmand: --ssl is not built yet, and without it nothing would be encrypted\n",
-        ),
     ] {
         let (code, _, stderr) = ended(place, arguments);
         assert_eq!((code, stderr.as_str()), (1, message));

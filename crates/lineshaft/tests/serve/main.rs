@@ -12,6 +12,7 @@ mod kestrel;
 mod manager;
 mod packet;
 mod running;
+mod tls;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

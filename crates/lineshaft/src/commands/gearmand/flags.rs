@@ -32,7 +32,7 @@ const fn plug_in(long: &'static str) -> Flag {
 }
 
 /// All of them.
-pub(super) static FLAGS: [Flag; 57] = [
+pub(super) static FLAGS: [Flag; 58] = [
     value(Some('b'), "backlog", "connections that may wait to be accepted"),
     switch(Some('d'), "daemon", "run in the background"),
     switch(None, "exceptions", "tell all clients why a job failed"),
@@ -68,13 +68,15 @@ pub(super) static FLAGS: [Flag; 57] = [
     ),
     switch(Some('V'), "version", "show the version"),
     value(Some('w'), "worker-wakeup", "sleeping workers that hear of a new job (default 0: all)"),
-    switch(None, "ssl", "not built yet"),
+    switch(None, "ssl", "speak TLS on the port, and nothing else"),
+    value(None, "ssl-certificate", "certificate (default /etc/ssl/certs/gearmand.pem)"),
+    value(None, "ssl-key", "its private key (default /etc/ssl/certs/gearmand.key)"),
+    value(None, "ssl-ca-file", "authority (default /etc/ssl/certs/gearmand-ca.pem)"),
+    // Ours.
+    value(None, "ssl-client-auth", "none (default), optional or required: a client's certificate"),
     switch(None, "check-args", ""),
     // Ours: set by `--daemon` for the process that goes on in the background.
     switch(None, "detached", ""),
-    plug_in("ssl-ca-file"),
-    plug_in("ssl-certificate"),
-    plug_in("ssl-key"),
     switch(None, "store-queue-on-shutdown", ""),
     plug_in("libsqlite3-table"),
     plug_in("libmemcached-servers"),

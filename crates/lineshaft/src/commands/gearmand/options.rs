@@ -44,6 +44,11 @@ pub(super) struct Options {
     pub(super) verbosity: Verbosity,
     pub(super) worker_wakeup: u32,
     pub(super) ssl: bool,
+    pub(super) ssl_certificate: Option<PathBuf>,
+    pub(super) ssl_key: Option<PathBuf>,
+    pub(super) ssl_ca_file: Option<PathBuf>,
+    /// Ours: what clients have to show.
+    pub(super) ssl_client_auth: Option<String>,
     /// The file of `-q libsqlite3` or `-q tokyocabinet`.
     pub(super) queue_file: Option<PathBuf>,
     /// Flags of queue plug-ins that have no meaning here.
@@ -215,6 +220,10 @@ impl Options {
             }
             "worker-wakeup" => self.worker_wakeup = number(given)?,
             "ssl" => self.ssl = true,
+            "ssl-certificate" => self.ssl_certificate = Some(value.into()),
+            "ssl-key" => self.ssl_key = Some(value.into()),
+            "ssl-ca-file" => self.ssl_ca_file = Some(value.into()),
+            "ssl-client-auth" => self.ssl_client_auth = text(),
             "libsqlite3-db" | "libtokyocabinet-file" => self.queue_file = Some(value.into()),
             "data" => self.data = Some(value.into()),
             // There is no table of a fixed size here, and the file was read already.

@@ -8,10 +8,13 @@ import gear
 
 PORT = int(os.environ["GEARMAN_PORT"])
 LIMIT_S = 20
+# A folder with certificates, if the server speaks TLS.
+FOLDER = os.environ.get("GEARMAN_TLS")
+TLS = [f"{FOLDER}/{file}" for file in ("client.key", "client.pem", "authority.pem")] if FOLDER else []
 
 
 def connected(member):
-    member.addServer("127.0.0.1", PORT)
+    member.addServer("127.0.0.1", PORT, *TLS)
     member.waitForServer(LIMIT_S)
     return member
 

@@ -1,0 +1,33 @@
+//! The conformance cases through TLS: whatever the bytes pass through, the replies are the same.
+
+use anyhow::Result;
+use testkit::case::{Case, Corpus};
+use testkit::certificates::Authority;
+use testkit::process::Program;
+use testkit::suite;
+use testkit::tls::{Client, Proxy};
+
+use crate::programs;
+
+#[test]
+fn every_case_passes_in_memory() -> Result<()> {
+    check(programs::lineshaft_in_memory(), |_| true)
+}
+
+#[test]
+fn every_case_passes_with_a_log() -> Result<()> {
+    check(programs::lineshaft_durable("data"), |case| !case.has_tag("memory"))
+}
+
+/// Plays cases over a proxy that speaks TLS with the server.
+fn check(program: Program, choose: impl Fn(&Case) -> bool) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let authority = Authority::new(folder.path(), "authority")?;
+    let server = program.with_tls(&authority.issue("server")?).start()?;
+    let proxy = Proxy::start(Client::new(&authority.file, None)?, server.address())?;
+    for file in ["cases.jsonl", "defects.jsonl"] {
+        let corpus = Corpus::read("beanstalk", file)?;
+        suite::play(&corpus, proxy.address, &choose).assert_all_passed();
+    }
+    Ok(())
+}
