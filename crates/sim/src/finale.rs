@@ -1,10 +1,17 @@
 //! The end of a run: all trouble stops, and everything that is left must be delivered and ended
-//! within a bounded number of steps.
+//! within a bounded number of steps, and everybody who waits for an outcome must hear of it.
 
+use crate::protocol::Protocol;
 use crate::storage::Death;
-use crate::workload::Client;
+use crate::workload::{Client, packet};
 use crate::world::World;
 use crate::{Checked, Options};
+
+// Packets of Gearman.
+const CAN_DO: u32 = 1;
+const GRAB_JOB: u32 = 9;
+const WORK_COMPLETE: u32 = 13;
+const JOB_ASSIGN: u8 = 11;
 
 /// Rounds after which an answer must have come.
 const ROUNDS_MAX: u64 = 200;
@@ -26,50 +33,103 @@ impl World {
                 _ => {}
             }
         }
-        while !self.links.is_empty() {
-            self.disconnect(0)?;
+        // Who waits for outcomes stays; whoever could take a job is sent away.
+        while let Some(index) = self.index_of_taker() {
+            self.disconnect(index)?;
         }
         self.settle_log()?;
         self.model.may_refuse = false;
         self.check_disk_use()?;
-        let client = Client::new(&mut self.rng);
+        self.ring()?;
+        let client = Client::new(Protocol::Beanstalk, &mut self.rng);
         self.connect(client)?;
         let admitted = if self.model.is_draining { "DRAINING" } else { "INSERTED" };
         self.expect("put 0 0 1 1\r\nx\r\n", admitted)?;
-        // Everything in every state becomes ready, and is taken and ended.
-        while let Some(tube) = self.model.tube_with_jobs() {
-            self.expect(&format!("watch {tube}\r\n"), "WATCHING")?;
-            self.expect(&format!("use {tube}\r\n"), "USING")?;
-            self.expect(&format!("pause-tube {tube} 0\r\n"), "PAUSED")?;
-            self.expect("kick 4294967295\r\n", "KICKED")?;
-            self.expect("kick 4294967295\r\n", "KICKED")?;
-            loop {
-                let reply = self.ask("reserve-with-timeout 0\r\n")?;
-                let Some(id) = reply.strip_prefix("RESERVED ") else { break };
-                let id = id.split(' ').next().unwrap_or_default();
-                self.expect(&format!("delete {id}\r\n"), "DELETED")?;
-            }
+        self.make_all_ready()?;
+        if self.rng.coin() {
+            self.work_as_beanstalk()?;
         }
+        // Not all names of functions are names of tubes.
+        self.work_as_gearman()?;
+        if let Some((id, job)) = self.model.jobs.first_key_value() {
+            return Err(format!("job {id} is left over: {:?}", job.state));
+        }
+        while self.has_events() {
+            self.with_turn(|world, turn| {
+                world.deliver_event(0, turn)?;
+                world.deliver_event(1, turn)
+            })?;
+        }
+        self.model.check_outcomes()?;
         self.check_deeply()?;
+        while !self.links.is_empty() {
+            self.disconnect(0)?;
+        }
         self.settle_log()?;
         self.check_disk_use()
     }
 
-    fn expect(&mut self, command: &str, word: &str) -> Checked {
-        let reply = self.ask(command)?;
-        if reply.starts_with(word) {
-            Ok(())
-        } else {
-            Err(format!("{command:?} was answered with {reply:?}"))
+    /// A connection that has a job, or may be given one.
+    fn index_of_taker(&self) -> Option<usize> {
+        self.links.iter().position(|link| !link.is_open || !self.model.only_waits(link.place()))
+    }
+
+    /// Everything in every state becomes ready.
+    fn make_all_ready(&mut self) -> Checked {
+        for tube in self.model.beanstalk_tubes() {
+            self.expect(&format!("pause-tube {tube} 0\r\n"), "PAUSED")?;
+        }
+        while let Some(id) = self.model.first_set_aside() {
+            self.expect(&format!("kick-job {id}\r\n"), "KICKED")?;
+        }
+        Ok(())
+    }
+
+    fn work_as_beanstalk(&mut self) -> Checked {
+        for tube in self.model.beanstalk_tubes() {
+            self.expect(&format!("watch {tube}\r\n"), "WATCHING")?;
+        }
+        loop {
+            let reply = self.ask(b"reserve-with-timeout 0\r\n")?;
+            let Some(rest) = reply.strip_prefix(b"RESERVED ") else { return Ok(()) };
+            let id = rest.split(|byte| *byte == b' ').next().unwrap_or_default();
+            self.expect(&format!("delete {}\r\n", id.escape_ascii()), "DELETED")?;
         }
     }
 
-    /// Sends one command on the only connection and waits for its answer.
-    fn ask(&mut self, command: &str) -> Result<String, String> {
-        self.links[0].to_server.extend(command.as_bytes());
+    fn work_as_gearman(&mut self) -> Checked {
+        let client = Client::new(Protocol::Gearman, &mut self.rng);
+        self.connect(client)?;
+        let last = self.links.len() - 1;
+        for tube in self.model.tubes.keys() {
+            self.links[last].to_server.extend(packet(CAN_DO, &[tube.as_bytes()]));
+        }
+        loop {
+            let reply = self.ask(&packet(GRAB_JOB, &[]))?;
+            let is_job = reply.get(7) == Some(&JOB_ASSIGN);
+            let Some(body) = reply.get(12..).filter(|_| is_job) else { return Ok(()) };
+            let handle = body.split(|byte| *byte == 0).next().unwrap_or_default();
+            let done = packet(WORK_COMPLETE, &[handle, b"done"]);
+            self.links[last].to_server.extend(done);
+        }
+    }
+
+    fn expect(&mut self, command: &str, word: &str) -> Checked {
+        let reply = self.ask(command.as_bytes())?;
+        if reply.starts_with(word.as_bytes()) {
+            Ok(())
+        } else {
+            Err(format!("{command:?} was answered with {}", reply.escape_ascii()))
+        }
+    }
+
+    /// Sends a request on the newest connection and waits for its answer.
+    fn ask(&mut self, request: &[u8]) -> Result<Vec<u8>, String> {
+        let last = self.links.len() - 1;
+        self.links[last].to_server.extend(request);
         for _ in 0..ROUNDS_MAX {
             self.with_turn(|world, turn| {
-                world.deliver(0, usize::MAX, turn)?;
+                world.deliver(last, usize::MAX, turn)?;
                 Ok(())
             })?;
             while self.has_events() {
@@ -79,15 +139,15 @@ impl World {
                 })?;
             }
             self.commit()?;
-            while self.send(0, usize::MAX)? {
-                if let Some(reply) = self.client_reads(0, usize::MAX).pop() {
-                    return Ok(String::from_utf8_lossy(&reply).into_owned());
+            while self.send(last, usize::MAX)? {
+                if let Some(reply) = self.client_reads(last, usize::MAX).pop() {
+                    return Ok(reply);
                 }
             }
             self.prepare()?;
             self.pass_time(1)?;
         }
-        Err(format!("{command:?} was never answered"))
+        Err(format!("{} was never answered", request.escape_ascii()))
     }
 
     /// Lets the log do all that it wants to do by itself.

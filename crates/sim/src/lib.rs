@@ -1,4 +1,4 @@
-//! Whole-system simulation: the broker and its log, beanstalkd sessions, clients, network, disk
+//! Whole-system simulation: the broker and its log, sessions of all dialects, clients, network, disk
 //! and clock in one thread, driven by one seed, beside a model that says what must be seen.
 //!
 //! A run takes random steps: clients write, bytes arrive in pieces, replies leave, time passes, the
@@ -17,9 +17,12 @@ mod mailbox;
 mod model;
 mod network;
 mod plan;
+mod process;
+mod protocol;
 mod rng;
 mod runner;
 mod sabotage;
+mod seen;
 mod steps;
 mod storage;
 mod trace;

@@ -3,10 +3,10 @@
 
 use std::collections::VecDeque;
 
-use beanstalk::Session;
-use broker::{Body, Outbox, Position, SessionId};
+use broker::{Body, Dialect, Outbox, Position, SessionId};
 
 use crate::model::{Need, Place};
+use crate::protocol::Protocol;
 use crate::workload::Client;
 
 /// Bytes that the server's socket takes before the client reads.
@@ -15,11 +15,11 @@ const SOCKET_BYTES_MAX: usize = 8 * 1024;
 /// Longer replies are handed over in a part that is shared instead of copied.
 const SHARED_BYTES_MIN: usize = 17 * 1024;
 
-#[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) number: u64,
     pub(crate) client: Client,
-    pub(crate) session: Session,
+    pub(crate) protocol: Protocol,
+    pub(crate) session: Box<dyn Dialect>,
     pub(crate) id: SessionId,
     /// The session is open in the broker and in the model.
     pub(crate) is_open: bool,
@@ -70,9 +70,13 @@ impl Answer {
 }
 
 impl Link {
-    pub(crate) fn new(number: u64, client: Client, session: Session) -> Self {
-        let id = session.id();
+    pub(crate) fn new(
+        number: u64,
+        client: Client,
+        (id, session): (SessionId, Box<dyn Dialect>),
+    ) -> Self {
         Self {
+            protocol: client.protocol(),
             number,
             client,
             session,

@@ -1,14 +1,14 @@
 //! The end of one process and the beginning of the next: crashes, clean stops, recovery, and
 //! whether what was recovered is what was promised.
 
-use std::collections::BTreeMap;
-
 use broker::{Broker, Millis};
 
-use crate::model::{Image, Model, Recovered, Setting};
+use crate::model::{Model, Name, Recovered, Setting};
 use crate::plan::Storage;
+use crate::process::Process;
+use crate::seen;
 use crate::storage::Death;
-use crate::world::{Process, World};
+use crate::world::World;
 use crate::{Checked, Sabotage};
 
 /// The wall clock may be wrong by so much when a process starts.
@@ -162,28 +162,23 @@ impl World {
     fn begin(&mut self, broker: Broker, wall: u64, next_id: u64) -> Checked {
         let now = wall.max(broker.last_time().0);
         self.now = now;
-        self.process = Process::new(broker.clone(), self.plan.max_job_size, now);
+        self.process = Process::new(broker.clone(), &self.plan, now);
         let mut turn = broker.turn(Millis(now));
         while turn.advance() {}
-        let mut images = BTreeMap::new();
-        for id in self.model.history.ids() {
-            if let Some(image) = Image::seen(&turn, id) {
-                images.insert(id, image);
-            }
-        }
+        let estate = seen::estate(&turn, self.model.history.ids().into_iter());
         let totals = turn.totals();
         let total = totals.ready + totals.delayed + totals.buried + totals.leased;
-        if total != images.len() as u64 || totals.leased > 0 {
+        if total != estate.jobs.len() as u64 || totals.leased > 0 {
             return Err(format!(
                 "{total} jobs were recovered, {} of them held, but only {} were ever put",
                 totals.leased,
-                images.len()
+                estate.jobs.len()
             ));
         }
         turn.check_invariants();
         let tubes = turn.queue_names().map(|name| String::from_utf8_lossy(name).into()).collect();
         drop(turn);
-        let end = self.model.history.explain(&images, now)?;
+        let end = self.model.history.explain(&estate, now)?;
         self.summary.recovered_jobs += total;
         self.summary.lost_changes += (self.model.history.len() - end) as u64;
         self.trace.note(format_args!(
@@ -191,13 +186,17 @@ impl World {
             self.model.history.len(),
             self.model.history.required(),
         ));
-        let newest = images.keys().next_back().copied().unwrap_or(0);
+        let numbers = estate.jobs.iter().map(|(id, image)| image.order.max(*id));
+        let newest = numbers.max().unwrap_or(0);
         let next_id = next_id.max(newest + 1);
         if next_id < self.model.next_id {
             return Err(format!("id {next_id} is dealt again after a restart"));
         }
         let setting = Setting { started: now, ..self.model.setting.clone() };
-        self.model.restart(now, setting, Recovered { images, next_id, tubes });
+        self.model.restart(now, setting, Recovered { estate, next_id, tubes });
+        if let Some(name) = self.model.unwanted_tube() {
+            return Err(format!("{name} was recovered, though nothing keeps it"));
+        }
         self.cellar.begin();
         self.gather_first_letters()
     }
@@ -206,25 +205,11 @@ impl World {
         self.ring()?;
         self.check_deeply()
     }
-
-    /// Compares every job of the model with the broker's.
-    pub(crate) fn compare_jobs(&self, turn: &broker::Turn<'_>) -> Checked {
-        for (id, job) in &self.model.jobs {
-            let expected = Image::of(job);
-            match Image::seen(turn, *id) {
-                Some(seen) if seen == expected => {}
-                seen => {
-                    return Err(format!("job {id} is {seen:?}\n  the model says {expected:?}"));
-                }
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Model {
-    /// The name of the first tube that still has jobs.
-    pub(crate) fn tube_with_jobs(&self) -> Option<String> {
-        self.jobs.values().next().map(|job| job.tube.to_string())
+    /// A tube that exists for no reason.
+    fn unwanted_tube(&self) -> Option<Name> {
+        self.tubes.keys().find(|name| !self.is_wanted(name)).cloned()
     }
 }

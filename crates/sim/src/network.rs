@@ -1,14 +1,14 @@
 //! The simulated connections of the world: bytes under way, sessions and their outboxes, events,
 //! and the comparison of every call with the model.
 
-use beanstalk::Session;
 use broker::{Dialect, Outbox, Turn};
 
 use crate::Checked;
 use crate::link::{Answer, Link};
 use crate::model::{Model, Observed};
+use crate::process::MAILBOXES;
 use crate::workload::Client;
-use crate::world::{MAILBOXES, World};
+use crate::world::World;
 
 /// Bytes that wait for a slow client before the server stops reading from it.
 const OUTBOX_BYTES_MAX: usize = 64 * 1024;
@@ -23,9 +23,9 @@ impl World {
         self.links_made += 1;
         self.trace.note(format_args!("connection {number} opens: {client:?}"));
         self.with_turn(|world, turn| {
-            let session = Session::new(world.process.listener.clone(), turn, mailbox);
+            let session = world.process.open(client.protocol(), turn, mailbox);
             let link = Link::new(number, client, session);
-            world.model.open_conn(link.place());
+            world.model.open_conn(link.place(), link.protocol);
             world.links.push(link);
             Ok(())
         })
@@ -36,7 +36,7 @@ impl World {
         if link.client_ended || link.to_server.len() > UNDER_WAY_BYTES_MAX {
             return;
         }
-        let bytes = link.client.write(&self.plan, &self.known, &mut self.rng);
+        let bytes = link.client.write(&self.plan, &self.known, self.now, &mut self.rng);
         self.trace.bytes(format_args!("{} <", link.number), &bytes);
         link.to_server.extend(bytes);
     }
@@ -67,7 +67,12 @@ impl World {
             link.end_was_seen = true;
             let number = link.number;
             self.trace.note(format_args!("{number} sees the end"));
-            self.call(index, turn, Session::end_of_input, Model::end_of_input)?;
+            self.call(
+                index,
+                turn,
+                |session, turn, outbox| session.end_of_input(turn, outbox),
+                Model::end_of_input,
+            )?;
         }
         Ok(())
     }
@@ -94,13 +99,13 @@ impl World {
         &mut self,
         index: usize,
         turn: &mut Turn<'_>,
-        real: impl FnOnce(&mut Session, &mut Turn<'_>, &mut Outbox),
+        real: impl FnOnce(&mut dyn Dialect, &mut Turn<'_>, &mut Outbox),
         model: impl FnOnce(&mut Model, u32, &mut Observed<'_>) -> Checked,
     ) -> Checked {
         let link = &mut self.links[index];
         let (place, number) = (link.place(), link.number);
         let mut outbox = Outbox::default();
-        real(&mut link.session, turn, &mut outbox);
+        real(&mut *link.session, turn, &mut outbox);
         let answer = Answer::from(outbox);
         if !answer.bytes.is_empty() {
             self.trace.bytes(format_args!("{number} >"), &answer.bytes);
@@ -147,7 +152,7 @@ impl World {
             return Ok(());
         };
         self.trace.note(format_args!("{} has an event", self.links[index].number));
-        let event = |session: &mut Session, turn: &mut Turn<'_>, outbox: &mut Outbox| {
+        let event = |session: &mut dyn Dialect, turn: &mut Turn<'_>, outbox: &mut Outbox| {
             session.event(event, turn, outbox);
         };
         self.call(index, turn, event, Model::event)?;
@@ -168,6 +173,13 @@ impl World {
             return Ok(false);
         }
         self.trace.bytes(format_args!("{} leaves", link.number), &bytes);
+        // On a full disk some of what happened is not written at all, as nobody asked for it.
+        if !self.cellar.may_tell(need) && !self.model.history.counts_may_be_missing {
+            return Err(format!(
+                "connection {} is told what rests on record {need}, which is not written",
+                self.links[index].number
+            ));
+        }
         self.cellar.told(need);
         Ok(true)
     }
@@ -186,6 +198,7 @@ impl World {
         let mut link = self.links.swap_remove(index);
         self.trace.note(format_args!("{} is gone", link.number));
         self.with_turn(|world, turn| {
+            world.sabotage_leaving(link.place(), turn);
             link.session.close(turn);
             if link.is_open {
                 world.model.close_conn(link.place());

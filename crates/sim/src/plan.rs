@@ -43,8 +43,22 @@ pub(crate) struct Weights {
     pub(crate) drain: u64,
 }
 
+/// How the run's Gearman server behaves.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Gearman {
+    pub(crate) wake_max: u32,
+    pub(crate) attempts_max: u32,
+    pub(crate) round_robin: bool,
+    pub(crate) exceptions: bool,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
+    /// So many of a hundred clients speak Gearman.
+    pub(crate) gearman_share: u64,
+    pub(crate) gearman: Gearman,
+    /// Most submitted jobs have a key, so that many are joined.
+    pub(crate) keyed: bool,
     pub(crate) storage: Storage,
     pub(crate) clients_max: u64,
     pub(crate) tubes: u64,
@@ -74,10 +88,19 @@ impl Plan {
         };
         let heavy = rng.one_in(3);
         let max_job_size = *rng.pick(&[100, 65_535, 65_535, 65_535, 400_000]);
+        let gearman = Gearman {
+            wake_max: *rng.pick(&[0, 0, 0, 1]),
+            attempts_max: *rng.pick(&[0, 0, 0, 2]),
+            round_robin: rng.one_in(4),
+            exceptions: rng.one_in(4),
+        };
         let plan = Self {
+            gearman_share: *rng.pick(&[0, 40, 70, 100]),
+            gearman,
+            keyed: rng.coin(),
             storage,
             clients_max: rng.between(1, 8),
-            tubes: rng.between(1, 6),
+            tubes: *rng.pick(&[1, 1, 2, 4, 6]),
             max_job_size,
             body_bytes: if heavy { 12_000 } else { *rng.pick(&[1, 20, 300, 2000]) },
             pipeline: *rng.pick(&[1, 3, 12]),
@@ -88,6 +111,11 @@ impl Plan {
             weights: Weights::new(storage, rng),
         };
         if rng.one_in(200) { plan.crowded() } else { plan }
+    }
+
+    /// The longest packet of Gearman: its bodies may be as long as those of others.
+    pub(crate) fn packet_bytes_max(&self) -> u32 {
+        self.max_job_size + 1000
     }
 
     fn crowded(self) -> Self {

@@ -58,6 +58,11 @@ pub fn run(seed: u64, options: Options) -> Result<Summary, Broken> {
         world.finish()?;
         world.summary.hash = world.trace.hash();
         world.summary.refusals = world.model.refusals;
+        let tally = world.model.tally;
+        world.summary.grabs = tally.grabs;
+        world.summary.wake_ups = tally.wake_ups;
+        world.summary.joins = tally.joins;
+        world.summary.ends = tally.ends;
         Ok(world.summary)
     }));
     match ran {
@@ -112,6 +117,10 @@ impl Summary {
             refusals,
             recovered_jobs,
             lost_changes,
+            grabs,
+            wake_ups,
+            joins,
+            ends,
             hash,
         } = other;
         self.steps += steps;
@@ -123,6 +132,10 @@ impl Summary {
         self.refusals += refusals;
         self.recovered_jobs += recovered_jobs;
         self.lost_changes += lost_changes;
+        self.grabs += grabs;
+        self.wake_ups += wake_ups;
+        self.joins += joins;
+        self.ends += ends;
         self.hash ^= hash;
     }
 }

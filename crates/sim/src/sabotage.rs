@@ -3,7 +3,11 @@
 use std::io;
 use std::sync::Arc;
 
+use broker::{Event, JobId, Turn};
 use log::{Disk, DiskFile, FaultDisk, Space};
+
+use crate::model::Place;
+use crate::world::World;
 
 /// A promise that is broken.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
@@ -11,12 +15,76 @@ pub enum Sabotage {
     /// None.
     #[default]
     None,
-    /// Replies leave before what they tell is durable.
+    /// Replies leave before what they tell is durable, and nobody looks but after a crash.
     EarlyReplies,
+    /// The same, and it is looked at when they leave.
+    HastyReplies,
     /// The disk says that data is synced, and it is not.
     LyingSync,
     /// A crash takes the end of each segment, synced or not.
     LostTail,
+    /// Sleeping workers are not woken.
+    LostWakeUps,
+    /// Clients are not told how their jobs ended.
+    LostEnds,
+    /// Clients are told twice.
+    DoubledEnds,
+    /// News of a job overtake each other.
+    DisorderedNews,
+    /// The server's clock is fast: scheduled jobs run early.
+    FastClock,
+    /// A client that leaves takes the jobs along that it waits for, also those that are to outlive
+    /// it.
+    TakesAlong,
+}
+
+/// How fast a fast clock is, in milliseconds.
+const FAST_BY_MS: u64 = 700;
+
+impl World {
+    /// Events are lost, doubled or swapped on their way.
+    pub(crate) fn sabotage_events(&mut self) {
+        let is_end = |event: &Event| matches!(event, Event::News { news, .. } if news.is_end());
+        for events in &mut self.process.events {
+            match self.options.sabotage {
+                Sabotage::LostWakeUps => {
+                    events.retain(|(_, event)| !matches!(event, Event::WorkToDo));
+                }
+                Sabotage::LostEnds => events.retain(|(_, event)| !is_end(event)),
+                Sabotage::DoubledEnds => {
+                    if let Some(last) = events.back().filter(|(_, event)| is_end(event)) {
+                        events.push_back(last.clone());
+                    }
+                }
+                Sabotage::DisorderedNews => {
+                    let newest = events.make_contiguous().last_chunk_mut();
+                    if let Some([(one, Event::News { .. }), (other, Event::News { .. })]) = newest
+                        && one == other
+                    {
+                        let last = events.len() - 1;
+                        events.swap(last - 1, last);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The time that the server believes it is.
+    pub(crate) fn sabotaged_now(&self) -> u64 {
+        let is_fast = self.options.sabotage == Sabotage::FastClock;
+        self.now + if is_fast { FAST_BY_MS } else { 0 }
+    }
+
+    /// A connection is about to go.
+    pub(crate) fn sabotage_leaving(&self, place: Place, turn: &mut Turn<'_>) {
+        if self.options.sabotage == Sabotage::TakesAlong {
+            let watched = self.model.jobs.iter().filter(|(_, job)| job.watchers.contains(&place));
+            for (id, _) in watched {
+                turn.cancel(JobId(*id)).expect("it is there");
+            }
+        }
+    }
 }
 
 /// A disk whose files are never synced.

@@ -1,9 +1,10 @@
 //! Which step the world takes next.
 
 use crate::Checked;
+use crate::process::MAILBOXES;
 use crate::storage::Death;
 use crate::workload::Client;
-use crate::world::{MAILBOXES, World};
+use crate::world::World;
 
 /// Every so many steps everything is compared.
 const STEPS_BETWEEN_DEEP_CHECKS: u64 = 64;
@@ -89,7 +90,7 @@ impl World {
         match step {
             Step::Connect => {
                 if (self.links.len() as u64) < self.plan.clients_max {
-                    let client = Client::new(&mut self.rng);
+                    let client = Client::any(&self.plan, &mut self.rng);
                     self.connect(client)?;
                 }
             }

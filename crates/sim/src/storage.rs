@@ -8,7 +8,7 @@ use std::time::Duration;
 use broker::{Broker, Millis, Position};
 use log::{FaultDisk, ReclaimError, Settings, Sync};
 
-use crate::model::{History, Image, Need, Shelf};
+use crate::model::{History, Need};
 use crate::plan::{Plan, Storage};
 use crate::world::World;
 use crate::{Checked, Options, Sabotage};
@@ -80,9 +80,7 @@ impl Cellar {
     pub(crate) fn options(&self, sync: Sync) -> broker::Options {
         let disk: Arc<dyn log::Disk> = match self.sabotage {
             Sabotage::LyingSync => Arc::new(crate::sabotage::LyingDisk(self.disk.clone())),
-            Sabotage::None | Sabotage::EarlyReplies | Sabotage::LostTail => {
-                Arc::new(self.disk.clone())
-            }
+            _ => Arc::new(self.disk.clone()),
         };
         let log = Settings { segment_bytes: self.segment_bytes, bytes_max: None, sync };
         broker::Options { disk, log, clock: None }
@@ -91,14 +89,22 @@ impl Cellar {
     /// Up to where replies may leave.
     pub(crate) fn released(&self, broker: &Broker) -> Position {
         match self.sabotage {
-            Sabotage::EarlyReplies => Position(u64::MAX),
-            Sabotage::None | Sabotage::LyingSync | Sabotage::LostTail => broker.released(),
+            Sabotage::EarlyReplies | Sabotage::HastyReplies => Position(u64::MAX),
+            _ => broker.released(),
         }
     }
 
     /// A reply that rests on so much left the process.
     pub(crate) fn told(&mut self, need: Need) {
         self.told = self.told.max(need);
+    }
+
+    /// Whether a reply that rests on so much may leave: it was handed to the disk.
+    pub(crate) fn may_tell(&self, need: Need) -> bool {
+        let written = self.written.back().map_or(self.durable, |(_, end)| *end);
+        let nobody_looks =
+            self.storage == Storage::Memory || self.sabotage == Sabotage::EarlyReplies;
+        nobody_looks || need <= written.max(self.durable)
     }
 
     /// What must have survived: so much of the history, and so much of it with the newest takes and
@@ -242,36 +248,5 @@ impl World {
             _ => Death::PowerLoss,
         };
         self.die(death)
-    }
-}
-
-impl Image {
-    /// A job as the broker shows it.
-    pub(crate) fn seen(turn: &broker::Turn<'_>, id: u64) -> Option<Self> {
-        let (status, _) = turn.job_status(broker::JobId(id)).ok()?;
-        let (peeked, _) = turn.peek(broker::JobId(id)).ok()?;
-        let facts = status.facts;
-        assert_eq!((facts.id.0, facts.order), (id, id), "a job is numbered as it was put");
-        let counters = facts.counters;
-        Some(Self {
-            tube: String::from_utf8_lossy(turn.queue_name(status.queue)).into(),
-            pri: facts.priority,
-            delay: facts.delay_s,
-            ttr: facts.ttr_s,
-            created: facts.created.0,
-            body: peeked.body.as_ref().into(),
-            shelf: match facts.state {
-                broker::State::Ready | broker::State::Leased => Shelf::Ready,
-                broker::State::Delayed => Shelf::Delayed { due: facts.due.0 },
-                broker::State::Buried => Shelf::Buried { order: facts.buried_order },
-            },
-            counts: crate::model::Counts {
-                reserves: counters.takes,
-                timeouts: counters.timeouts,
-                releases: counters.releases,
-                buries: counters.buries,
-                kicks: counters.kicks,
-            },
-        })
     }
 }

@@ -64,9 +64,10 @@ impl World {
     /// After reclaim has done all that it wants to: files are bounded by what lives.
     pub(crate) fn check_disk_use(&self) -> Checked {
         let live = |job: &Job| job.body.len() as u64 + ENTRY_OVERHEAD_BYTES_MAX;
-        let live_bytes: u64 = self.model.jobs.values().map(live).sum();
+        let jobs = self.model.jobs.values().filter(|job| job.is_durable);
+        let live_bytes: u64 = jobs.map(live).sum();
         let used = self.cellar.disk.used();
-        let biggest = u64::from(self.plan.max_job_size) + ENTRY_OVERHEAD_BYTES_MAX;
+        let biggest = u64::from(self.plan.packet_bytes_max()) + ENTRY_OVERHEAD_BYTES_MAX;
         // An entry that is too big for a segment has one of its own, which may be the newest.
         let own = if biggest > self.cellar.segment_bytes_max / 2 { 2 * biggest } else { 0 };
         let bound = own

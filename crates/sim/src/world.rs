@@ -3,17 +3,14 @@
 //! There are no threads: the world takes one random step after the other, so the order of all that
 //! happens is known, and the model can be told the same in the same order.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
-
-use beanstalk::{Listener, ProcessorTime, Server, ServerInfo};
-use broker::{Broker, Event, Millis, SessionId, Turn};
+use broker::{Millis, Turn};
 
 use crate::link::Link;
-use crate::mailbox::Letterbox;
-use crate::model::{Model, Setting};
+use crate::model::{Model, Name, Setting};
 use crate::plan::{Plan, Storage};
+use crate::process::Process;
 use crate::rng::Rng;
+use crate::seen;
 use crate::storage::Cellar;
 use crate::trace::Trace;
 use crate::workload::Known;
@@ -22,10 +19,6 @@ use crate::{Checked, Options};
 /// The wall clock when the simulated world begins: 2026, some Thursday.
 const EPOCH_MS: u64 = 1_790_000_000_000;
 
-/// I/O threads that the world pretends to have.
-pub(crate) const MAILBOXES: usize = 2;
-
-#[derive(Debug)]
 pub(crate) struct World {
     pub(crate) rng: Rng,
     pub(crate) plan: Plan,
@@ -41,17 +34,6 @@ pub(crate) struct World {
     pub(crate) known: Known,
     pub(crate) links_made: u64,
     pub(crate) summary: Summary,
-}
-
-/// One life of the server.
-#[derive(Debug)]
-pub(crate) struct Process {
-    pub(crate) broker: Broker,
-    pub(crate) listener: Arc<Listener>,
-    pub(crate) mailboxes: Vec<Arc<Letterbox>>,
-    pub(crate) events: Vec<VecDeque<(SessionId, Event)>>,
-    /// When the server's timer rings.
-    alarm: Option<u64>,
 }
 
 /// What a run did, to see that it did something.
@@ -75,36 +57,16 @@ pub struct Summary {
     pub recovered_jobs: u64,
     /// Changes that a restart lost, none of which anybody was told of.
     pub lost_changes: u64,
+    /// Jobs that Gearman workers grabbed.
+    pub grabs: u64,
+    /// Sleeping workers that were woken.
+    pub wake_ups: u64,
+    /// Submits that joined a job.
+    pub joins: u64,
+    /// Ends that foreground clients were told.
+    pub ends: u64,
     /// Hash of the whole story.
     pub hash: u64,
-}
-
-impl Process {
-    pub(crate) fn new(broker: Broker, max_job_size: u32, now: u64) -> Self {
-        let server = Server::new(ServerInfo {
-            pid: 1,
-            version: "sim".into(),
-            hostname: "host".into(),
-            os: "os".into(),
-            platform: "platform".into(),
-            id: 1,
-            segment_bytes: 0,
-            started: Millis(now),
-            processor_time: ProcessorTime::default,
-        });
-        let mailboxes: Vec<_> = (0..MAILBOXES).map(|_| Arc::new(Letterbox::default())).collect();
-        for (index, mailbox) in mailboxes.iter().enumerate() {
-            let number = broker.add_mailbox(mailbox.clone());
-            assert_eq!(number, index, "mailboxes are numbered as they come");
-        }
-        Self {
-            broker,
-            listener: Arc::new(Listener { server, max_job_size }),
-            mailboxes,
-            events: vec![VecDeque::new(); MAILBOXES],
-            alarm: None,
-        }
-    }
 }
 
 impl World {
@@ -118,11 +80,16 @@ impl World {
             max_job_size: plan.max_job_size,
             in_memory: plan.storage == Storage::Memory,
             started: now,
+            wake_max: plan.gearman.wake_max,
+            attempts_max: plan.gearman.attempts_max,
+            round_robin: plan.gearman.round_robin,
+            exceptions: plan.gearman.exceptions,
+            packet_bytes_max: plan.packet_bytes_max(),
         };
         let mut cellar = Cellar::new(rng.next_u64(), &plan, &options);
         let broker = cellar.first_broker(now)?;
         Ok(Self {
-            process: Process::new(broker, plan.max_job_size, now),
+            process: Process::new(broker, &plan, now),
             model: Model::new(now, setting),
             cellar,
             rng,
@@ -145,7 +112,7 @@ impl World {
         act: impl FnOnce(&mut World, &mut Turn<'_>) -> Result<T, String>,
     ) -> Result<T, String> {
         let broker = self.process.broker.clone();
-        let mut turn = broker.turn(Millis(self.now));
+        let mut turn = broker.turn(Millis(self.sabotaged_now()));
         self.model.advance(self.now);
         let done = act(self, &mut turn)?;
         self.check_totals(&turn)?;
@@ -168,23 +135,27 @@ impl World {
         if seen != expected {
             return Err(format!("queues and sessions are {seen:?}, the model says {expected:?}"));
         }
+        self.model.check_sleepers()?;
+        for link in self.links.iter().filter(|link| link.is_open) {
+            let ready =
+                |name: &Name| turn.queue_stats(name.as_bytes()).is_some_and(|q| q.ready > 0);
+            if let Some(missed) = self.model.sleeps_on(link.place()).iter().find(|name| ready(name))
+            {
+                return Err(format!("connection {} sleeps through a job of {missed}", link.number));
+            }
+        }
         Ok(())
     }
 
     /// After a turn: the events of each open session are those that the model expects, and the
     /// alarm rings in time for whatever happens next.
     fn gather_letters(&mut self) -> Checked {
-        let process = &mut self.process;
-        for (mailbox, events) in process.mailboxes.iter().zip(&mut process.events) {
-            let mut letters = mailbox.open();
-            events.append(&mut letters.events);
-            if let Some(Millis(at)) = letters.alarm.take() {
-                process.alarm = Some(process.alarm.map_or(at, |known| known.min(at)));
-            }
-        }
+        self.process.gather();
+        self.sabotage_events();
+        let process = &self.process;
         for link in self.links.iter().filter(|link| link.is_open) {
             let seen = process.events.iter().flatten().filter(|(id, _)| *id == link.id).count();
-            let expected = usize::from(self.model.conns[&link.place()].event.is_some());
+            let expected = self.model.letters_to(link.place());
             if seen != expected {
                 return Err(format!(
                     "connection {} has {seen} events under way, the model says {expected}",
@@ -253,7 +224,7 @@ impl World {
     pub(crate) fn check_deeply(&mut self) -> Checked {
         self.with_turn(|world, turn| {
             turn.check_invariants();
-            world.compare_jobs(turn)
+            seen::compare_jobs(&world.model, turn)
         })
     }
 }

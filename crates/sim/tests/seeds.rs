@@ -25,6 +25,10 @@ fn fixed_seeds_keep_every_promise() {
     assert!(summary.refusals > FIXED_SEEDS / 20, "{summary:?}");
     assert!(summary.lost_changes > FIXED_SEEDS, "{summary:?}");
     assert!(summary.recovered_jobs > FIXED_SEEDS * 5, "{summary:?}");
+    assert!(summary.grabs > FIXED_SEEDS * 5, "{summary:?}");
+    assert!(summary.wake_ups > FIXED_SEEDS / 5, "{summary:?}");
+    assert!(summary.joins > FIXED_SEEDS, "{summary:?}");
+    assert!(summary.ends > FIXED_SEEDS, "{summary:?}");
 }
 
 #[test]
@@ -63,6 +67,11 @@ fn replies_that_leave_too_early_are_noticed() {
 }
 
 #[test]
+fn replies_that_leave_too_early_are_noticed_when_they_leave() {
+    assert_is_noticed(Sabotage::HastyReplies, "not written");
+}
+
+#[test]
 fn a_disk_that_lies_about_its_syncs_is_noticed() {
     assert_is_noticed(Sabotage::LyingSync, "");
 }
@@ -70,4 +79,34 @@ fn a_disk_that_lies_about_its_syncs_is_noticed() {
 #[test]
 fn a_lost_end_of_the_log_is_noticed() {
     assert_is_noticed(Sabotage::LostTail, "");
+}
+
+#[test]
+fn sleepers_that_are_not_woken_are_noticed() {
+    assert_is_noticed(Sabotage::LostWakeUps, "events under way");
+}
+
+#[test]
+fn outcomes_that_nobody_is_told_are_noticed() {
+    assert_is_noticed(Sabotage::LostEnds, "events under way");
+}
+
+#[test]
+fn outcomes_that_are_told_twice_are_noticed() {
+    assert_is_noticed(Sabotage::DoubledEnds, "events under way");
+}
+
+#[test]
+fn news_that_overtake_each_other_are_noticed() {
+    assert_is_noticed(Sabotage::DisorderedNews, "expected the reply");
+}
+
+#[test]
+fn jobs_that_come_too_early_are_noticed() {
+    assert_is_noticed(Sabotage::FastClock, "");
+}
+
+#[test]
+fn jobs_that_go_with_who_waits_for_them_are_noticed() {
+    assert_is_noticed(Sabotage::TakesAlong, "");
 }

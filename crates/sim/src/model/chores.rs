@@ -1,5 +1,6 @@
 //! Long operations of the model, which go in slices: others are served in between.
 
+use super::outcome::Letter;
 use super::session::Expected;
 use super::{Model, Name, Place, Serial, State};
 
@@ -63,7 +64,8 @@ impl Model {
                 let need = self.history.tube_need(&tube);
                 let conn = self.conn(place);
                 conn.is_kicking = false;
-                conn.event = Some(Expected::line(&format!("KICKED {kicked}"), need));
+                let reply = Expected::line(&format!("KICKED {kicked}"), need);
+                conn.letters.push_back(Letter::Reply(reply));
             }
             ((None, _), None) => {}
         }
@@ -79,7 +81,10 @@ impl Model {
             Chore::Return(mut ids) => {
                 let rest = ids.split_off(ids.len().min(SLICE_JOBS));
                 for id in ids {
-                    self.offer(id);
+                    // It may have been cancelled meanwhile.
+                    if self.jobs.contains_key(&id) {
+                        self.lose(id);
+                    }
                 }
                 ((!rest.is_empty()).then_some(Chore::Return(rest)), 0)
             }

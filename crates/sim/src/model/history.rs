@@ -4,94 +4,38 @@
 //! The log's promise is that a prefix of all that was appended survives, and that it contains
 //! everything a client was told. So the history keeps the jobs of the last start and every change
 //! since; the recovered jobs must be those after some prefix that is at least `required` long.
-//! A few counters (takes and timeouts) are appended later than what they count: with the next
+//! A few counters (takes, timeouts, losses) are appended later than what they count: with the next
 //! group that is written. So they may lag behind the prefix, but by less than one group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::rc::Rc;
 
-use super::{Job, Name, Need, State};
-
-/// What a job's statistics count.
-#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Counts {
-    pub(crate) reserves: u32,
-    pub(crate) timeouts: u32,
-    pub(crate) releases: u32,
-    pub(crate) buries: u32,
-    pub(crate) kicks: u32,
-}
-
-/// The state that a job has after a restart.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Shelf {
-    Ready,
-    Delayed { due: u64 },
-    Buried { order: u64 },
-}
-
-/// A job as the log keeps it.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Image {
-    pub(crate) tube: Name,
-    pub(crate) pri: u32,
-    pub(crate) delay: u32,
-    pub(crate) ttr: u32,
-    pub(crate) created: u64,
-    pub(crate) body: Rc<[u8]>,
-    pub(crate) shelf: Shelf,
-    pub(crate) counts: Counts,
-}
-
-impl Image {
-    pub(crate) fn of(job: &Job) -> Self {
-        Self {
-            tube: job.tube.clone(),
-            pri: job.pri,
-            delay: job.delay,
-            ttr: job.ttr,
-            created: job.created,
-            body: job.body.clone(),
-            shelf: match job.state {
-                State::Ready | State::Reserved { .. } => Shelf::Ready,
-                State::Delayed { due } => Shelf::Delayed { due },
-                State::Buried { order } => Shelf::Buried { order },
-            },
-            counts: job.counts,
-        }
-    }
-
-    /// Whether a job that was found is this one, at a start at this moment. Lazy counters apart.
-    fn is_found_as(&self, found: &Image, now: u64) -> bool {
-        let shelf = match self.shelf {
-            Shelf::Delayed { due } if due <= now => Shelf::Ready,
-            shelf => shelf,
-        };
-        let strict = |counts: Counts| Counts { reserves: 0, timeouts: 0, ..counts };
-        found.shelf == shelf
-            && strict(found.counts) == strict(self.counts)
-            && found.body == self.body
-            && found.tube == self.tube
-            && (found.pri, found.delay, found.ttr, found.created)
-                == (self.pri, self.delay, self.ttr, self.created)
-    }
-}
+use super::estate::{Counts, Estate, Facts, Image, Images, brief};
+use super::{Name, Need, Tags};
 
 #[derive(Clone, Debug)]
 pub(crate) enum Record {
     Put(u64, Image),
     Update(u64, Image),
+    /// A job went behind the others.
+    Moved(u64, Image),
     Finish(u64),
-    /// Takes and timeouts, appended at leisure.
+    /// Takes, timeouts and losses, appended at leisure.
     Count(u64, Counts),
+    Queue(Name, Facts),
 }
 
-pub(crate) type Images = BTreeMap<u64, Image>;
+/// What a record is about.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum Subject {
+    Job(u64),
+    Queue(Name),
+}
 
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    base: Images,
+    base: Estate,
     records: Vec<Record>,
     /// The ends of groups: all records before them were handed to the disk together with the
     /// newest takes and timeouts.
@@ -100,12 +44,14 @@ pub(crate) struct History {
     required: Need,
     /// What certainly survives with its takes and timeouts.
     counted: Need,
-    /// The newest record that is not a mere count.
+    /// The newest record that is certainly written with the next group.
     newest: Need,
     /// No group since then is known to hold all takes and timeouts: the disk was full.
     pub(crate) counts_may_be_missing: bool,
     ends: BTreeMap<u64, Need>,
     tubes: BTreeMap<Name, Need>,
+    /// Ends by key.
+    keys: BTreeMap<Rc<[u8]>, Need>,
 }
 
 impl History {
@@ -114,7 +60,13 @@ impl History {
         if let Record::Finish(id) = &record {
             self.ends.insert(*id, need);
         }
-        if !matches!(record, Record::Count(..)) {
+        let is_certain = match record {
+            Record::Put(..) | Record::Update(..) | Record::Finish(_) => true,
+            // Nobody asked for these, so nobody is refused them: a full log goes without.
+            Record::Moved(..) | Record::Queue(..) => !self.counts_may_be_missing,
+            Record::Count(..) => false,
+        };
+        if is_certain {
             self.newest = need;
         }
         self.records.push(record);
@@ -124,6 +76,24 @@ impl History {
     /// The end of all that happened and is certainly written with the next group.
     pub(crate) fn newest(&self) -> Need {
         self.newest
+    }
+
+    /// A job that could be asked for by its key ended.
+    pub(super) fn note_key(&mut self, tags: Option<&Tags>, need: Need) {
+        if let Some(tags) = tags {
+            self.keys.insert(tags.unique.clone(), need);
+        }
+    }
+
+    /// What "no job has this key" rests on.
+    pub(super) fn key_need(&self, unique: &[u8]) -> Need {
+        self.keys.get(unique).copied().unwrap_or(0)
+    }
+
+    /// The last fact about a queue.
+    pub(super) fn queue_need(&self, name: &Name) -> Need {
+        let about = |record: &Record| matches!(record, Record::Queue(queue, _) if queue == name);
+        self.records.iter().rposition(about).map_or(0, |index| index + 1)
     }
 
     pub(super) fn note_tube(&mut self, tube: &Name, need: Need) {
@@ -149,7 +119,8 @@ impl History {
 
     /// Every job of this process, living or not.
     pub(crate) fn ids(&self) -> BTreeSet<u64> {
-        self.base.keys().copied().chain(self.records.iter().map(Record::id)).collect()
+        let base = self.base.jobs.keys().copied();
+        base.chain(self.records.iter().filter_map(Record::id)).collect()
     }
 
     /// A reply that rests on so much was told to somebody, or so much was made durable; takes and
@@ -168,33 +139,31 @@ impl History {
     }
 
     /// Finds a prefix that explains what was recovered at this moment, or says why there is none.
-    pub(crate) fn explain(&self, found: &Images, now: u64) -> Result<Need, String> {
-        let mut images = self.base.clone();
+    pub(crate) fn explain(&self, found: &Estate, now: u64) -> Result<Need, String> {
+        let mut estate = self.base.clone();
         for record in &self.records[..self.required] {
-            apply(&mut images, record);
+            estate.apply(record);
         }
-        let differs = |images: &Images, id: u64| match (images.get(&id), found.get(&id)) {
-            (None, None) => false,
-            (Some(image), Some(found)) => !image.is_found_as(found, now),
-            _ => true,
-        };
-        let ids: BTreeSet<u64> = images.keys().chain(found.keys()).copied().collect();
-        let mut wrong: BTreeSet<u64> = ids.into_iter().filter(|id| differs(&images, *id)).collect();
+        let differs =
+            |estate: &Estate, subject: &Subject| self.differs(estate, found, subject, now);
+        let subjects: BTreeSet<Subject> = estate.subjects().chain(found.subjects()).collect();
+        let mut wrong: BTreeSet<Subject> =
+            subjects.into_iter().filter(|subject| differs(&estate, subject)).collect();
         let mut nearest = (wrong.len(), self.required, wrong.clone());
         let mut counts_problem = None;
         for end in self.required..=self.records.len() {
             if end > self.required {
                 let record = &self.records[end - 1];
-                apply(&mut images, record);
-                let id = record.id();
-                if differs(&images, id) {
-                    wrong.insert(id)
+                estate.apply(record);
+                let subject = record.subject();
+                if differs(&estate, &subject) {
+                    wrong.insert(subject);
                 } else {
-                    wrong.remove(&id)
-                };
+                    wrong.remove(&subject);
+                }
             }
             if wrong.is_empty() {
-                match self.check_counts(found, end) {
+                match self.check_counts(&found.jobs, end) {
                     Ok(()) => return Ok(end),
                     Err(problem) => counts_problem = Some(problem),
                 }
@@ -209,8 +178,21 @@ impl History {
         Err(self.describe(found, end, &wrong))
     }
 
-    /// Takes and timeouts of what was found must be those of the last group that the prefix goes
-    /// beyond, or later, and not newer than the group that the prefix ends in.
+    fn differs(&self, estate: &Estate, found: &Estate, subject: &Subject, now: u64) -> bool {
+        let is_short = self.counts_may_be_missing;
+        match subject {
+            Subject::Job(id) => match (estate.jobs.get(id), found.jobs.get(id)) {
+                (None, None) => false,
+                (Some(image), Some(found)) => !image.is_found_as(found, now, is_short),
+                _ => true,
+            },
+            // On a full disk a queue is used without being kept.
+            Subject::Queue(name) => !is_short && estate.queues.get(name) != found.queues.get(name),
+        }
+    }
+
+    /// Takes, timeouts and losses of what was found must be those of the last group that the prefix
+    /// goes beyond, or later, and not newer than the group that the prefix ends in.
     fn check_counts(&self, found: &Images, end: Need) -> Result<(), String> {
         // Counts are the last part of a group, and may lie in a segment of their own, which may be
         // lost by itself.
@@ -221,12 +203,12 @@ impl History {
         for (id, found) in found {
             let high = high.get(id).copied().unwrap_or(found.counts);
             let low = low.get(id).map_or(Counts::default(), |image| image.counts);
-            let (reserves, timeouts) = (found.counts.reserves, found.counts.timeouts);
-            let too_new = reserves > high.reserves || timeouts > high.timeouts;
-            let too_old = reserves < low.reserves || timeouts < low.timeouts;
-            if too_new || (too_old && !self.counts_may_be_missing) {
+            let lazy = found.counts.lazy();
+            let is_above = |counts: Counts| lazy.iter().zip(counts.lazy()).any(|(a, b)| *a > b);
+            let is_below = |counts: Counts| lazy.iter().zip(counts.lazy()).any(|(a, b)| *a < b);
+            if is_above(high) || (is_below(low) && !self.counts_may_be_missing) {
                 return Err(format!(
-                    "job {id} was recovered with {reserves} reserves and {timeouts} timeouts after \
+                    "job {id} was recovered with {lazy:?} reserves, timeouts and losses after \
                      record {end}, but the groups around it say {low:?} to {high:?}"
                 ));
             }
@@ -235,49 +217,51 @@ impl History {
     }
 
     fn images_at(&self, end: Need) -> Images {
-        let mut images = self.base.clone();
+        let mut estate = self.base.clone();
         for record in &self.records[..end] {
-            apply(&mut images, record);
+            estate.apply(record);
             if let Record::Count(id, counts) = record
-                && let Some(image) = images.get_mut(id)
+                && let Some(image) = estate.jobs.get_mut(id)
             {
                 image.counts = *counts;
             }
         }
-        images
+        estate.jobs
     }
 
     /// The newest counts of every job that lived at some time before `end`.
     fn counts_at(&self, end: Need) -> BTreeMap<u64, Counts> {
         let mut counts: BTreeMap<_, _> =
-            self.base.iter().map(|(id, image)| (*id, image.counts)).collect();
+            self.base.jobs.iter().map(|(id, image)| (*id, image.counts)).collect();
         for record in &self.records[..end] {
             match record {
-                Record::Put(id, image) | Record::Update(id, image) => {
+                Record::Put(id, image) | Record::Update(id, image) | Record::Moved(id, image) => {
                     counts.insert(*id, image.counts);
                 }
                 Record::Count(id, newest) => {
                     counts.insert(*id, *newest);
                 }
-                Record::Finish(_) => {}
+                Record::Finish(_) | Record::Queue(..) => {}
             }
         }
         counts
     }
 
-    fn describe(&self, found: &Images, end: Need, wrong: &BTreeSet<u64>) -> String {
-        let images = self.images_at(end);
+    fn describe(&self, found: &Estate, end: Need, wrong: &BTreeSet<Subject>) -> String {
+        let mut estate = self.base.clone();
+        self.records[..end].iter().for_each(|record| estate.apply(record));
         let mut text = format!(
             "what was recovered is no prefix of what happened: {} records were required, {} \
              happened, the nearest prefix is {end}",
             self.required,
             self.records.len()
         );
-        for id in wrong.iter().take(5) {
-            let (image, found) = (brief(images.get(id)), brief(found.get(id)));
-            write!(text, "\n  job {id}: expected {image}\n    found {found}")
+        for subject in wrong.iter().take(5) {
+            let (expected, found) = (estate.brief(subject), found.brief(subject));
+            write!(text, "\n  {subject:?}: expected {expected}\n    found {found}")
                 .expect("strings take all");
-            for (index, record) in self.records.iter().enumerate().filter(|(_, r)| r.id() == *id) {
+            let about = |record: &Record| record.subject() == *subject;
+            for (index, record) in self.records.iter().enumerate().filter(|(_, r)| about(r)) {
                 write!(text, "\n    record {}: {}", index + 1, record.brief())
                     .expect("strings take all");
             }
@@ -285,44 +269,28 @@ impl History {
         text
     }
 
-    /// A new process begins with these jobs.
-    pub(crate) fn restart(&mut self, base: Images) {
+    /// A new process begins with this.
+    pub(crate) fn restart(&mut self, base: Estate) {
         *self = Self { base, ..Self::default() };
     }
 }
 
-fn apply(images: &mut Images, record: &Record) {
-    match record {
-        Record::Put(id, image) | Record::Update(id, image) => {
-            images.insert(*id, image.clone());
-        }
-        Record::Finish(id) => {
-            images.remove(id);
-        }
-        Record::Count(..) => {}
-    }
-}
-
-fn brief(image: Option<&Image>) -> String {
-    image.map_or("nothing".into(), |image| {
-        format!(
-            "{} pri {} delay {} ttr {} created {} body {} bytes {:?} {:?}",
-            image.tube,
-            image.pri,
-            image.delay,
-            image.ttr,
-            image.created,
-            image.body.len(),
-            image.shelf,
-            image.counts
-        )
-    })
-}
-
 impl Record {
-    fn id(&self) -> u64 {
+    fn subject(&self) -> Subject {
         match self {
-            Self::Put(id, _) | Self::Update(id, _) | Self::Finish(id) | Self::Count(id, _) => *id,
+            Self::Put(id, _)
+            | Self::Update(id, _)
+            | Self::Moved(id, _)
+            | Self::Finish(id)
+            | Self::Count(id, _) => Subject::Job(*id),
+            Self::Queue(name, _) => Subject::Queue(name.clone()),
+        }
+    }
+
+    fn id(&self) -> Option<u64> {
+        match self.subject() {
+            Subject::Job(id) => Some(id),
+            Subject::Queue(_) => None,
         }
     }
 
@@ -330,8 +298,10 @@ impl Record {
         match self {
             Self::Put(_, image) => format!("put {}", brief(Some(image))),
             Self::Update(_, image) => format!("update {}", brief(Some(image))),
+            Self::Moved(_, image) => format!("moved {}", brief(Some(image))),
             Self::Finish(_) => "finish".into(),
             Self::Count(_, counts) => format!("count {counts:?}"),
+            Self::Queue(_, facts) => format!("{facts:?}"),
         }
     }
 }

@@ -1,9 +1,11 @@
-//! What commands do to jobs (spec beanstalkd 2 and 3).
+//! What requests do to jobs (spec beanstalkd 2 and 3).
 
 use std::rc::Rc;
 
 use super::history::Record;
-use super::{Counts, Expected, Job, Model, Name, Need, Pause, Place, State, Wait};
+use super::outcome::{Letter, News};
+use super::{Counts, Expected, Job, Lease, Loss, Model, NEVER, Name, Need, Place, State, Wait};
+use crate::protocol::Protocol;
 
 /// A take that found no job.
 pub(super) enum NoJob {
@@ -20,6 +22,7 @@ impl Model {
         self.tubes.get_mut(tube).expect("a used tube exists").puts += 1;
         job.tube = tube.clone();
         job.created = self.now;
+        job.order = id;
         let delay = job.delay;
         self.jobs.insert(id, job);
         if delay > 0 {
@@ -46,32 +49,45 @@ impl Model {
             body: Rc::from(body),
             state: State::Ready,
             counts: Counts::default(),
+            order: 0,
+            tags: None,
+            is_keyed: false,
+            is_durable: true,
+            watchers: Vec::new(),
+            progress: (0, 0),
             need: 0,
         }
     }
 
-    /// Notes that a job's facts changed.
-    fn record(&mut self, id: u64, kind: fn(u64, super::Image) -> Record) {
+    /// Notes that a job's facts changed, if they are to last.
+    pub(super) fn record(&mut self, id: u64, kind: fn(u64, super::Image) -> Record) {
         let job = self.jobs.get_mut(&id).expect("a job that was just changed");
+        if !job.is_durable {
+            return;
+        }
         job.need = self.history.note(kind(id, super::Image::of(job)));
         self.history.note_tube(&job.tube, job.need);
     }
 
     /// Notes that only a job's lazily kept counters changed.
-    fn record_counts(&mut self, id: u64) {
+    pub(super) fn record_counts(&mut self, id: u64) {
         let job = &self.jobs[&id];
-        self.history.note(Record::Count(id, job.counts));
+        if job.is_durable {
+            self.history.note(Record::Count(id, job.counts));
+        }
     }
 
-    /// A job became ready: it goes to whoever waits longest for its tube.
+    /// A job became ready: it goes to whoever waits longest for its tube, or wakes who sleeps.
     pub(super) fn offer(&mut self, id: u64) {
         let job = self.jobs.get_mut(&id).expect("an offered job exists");
         job.state = State::Ready;
         let tube = job.tube.clone();
-        if !self.is_paused(&tube)
-            && let Some(waiter) = self.first_waiter(&tube)
-        {
-            self.grant_to_waiter(waiter, id);
+        if self.is_paused(&tube) {
+            return;
+        }
+        match self.first_waiter(&tube) {
+            Some(waiter) => self.grant_to_waiter(waiter, id),
+            None => self.wake_sleepers(&tube),
         }
     }
 
@@ -81,33 +97,43 @@ impl Model {
         tickets.min().map(|(_, place)| place)
     }
 
-    fn grant_to_waiter(&mut self, place: Place, id: u64) {
+    pub(super) fn grant_to_waiter(&mut self, place: Place, id: u64) {
         let conn = self.conn(place);
         conn.waiting = None;
-        assert!(conn.event.is_none(), "a connection waits for one thing");
+        assert!(conn.letters.is_empty(), "a connection waits for one thing");
         let reply = self.reserve_now(place, id);
-        self.conn(place).event = Some(reply);
+        self.conn(place).letters.push_back(Letter::Reply(reply));
     }
 
-    /// Hands a job out; the reply that tells it.
-    pub(super) fn reserve_now(&mut self, place: Place, id: u64) -> Expected {
-        let by = self.conn(place).serial;
-        let lease = self.next_lease;
+    fn reserve_now(&mut self, place: Place, id: u64) -> Expected {
+        self.hand_out(place, id, None);
+        let job = &self.jobs[&id];
+        Expected::with_body("RESERVED", id, &job.body, job.need)
+    }
+
+    /// Hands a job out, for its ttr or so long.
+    pub(super) fn hand_out(&mut self, place: Place, id: u64, limit_ms: Option<u64>) {
+        let conn = self.conn(place);
+        let loss = match conn.protocol {
+            Protocol::Beanstalk => Loss::KeepsPlace,
+            Protocol::Gearman => Loss::ToTheTail,
+        };
+        let by = conn.serial;
+        let number = self.next_lease;
         self.next_lease += 1;
-        let now = self.now;
+        let limit = limit_ms.map_or(NEVER, |limit| self.now + limit);
         let job = self.jobs.get_mut(&id).expect("a job that is handed out exists");
-        assert!(!matches!(job.state, State::Reserved { .. }), "a job has one holder");
+        assert!(!matches!(job.state, State::Reserved(_)), "a job has one holder");
         let was_ready = job.state == State::Ready;
-        job.state = State::Reserved { by, lease, deadline: now + u64::from(job.ttr) * 1000 };
+        job.state = State::Reserved(Lease { by, number, deadline: NEVER, limit, loss });
         job.counts.reserves += 1;
+        self.renew_deadline(id);
         if was_ready {
             self.record_counts(id);
         } else {
             // From now on it is a ready job that somebody holds, also after a restart.
             self.record(id, Record::Update);
         }
-        let job = &self.jobs[&id];
-        Expected::with_body("RESERVED", id, &job.body, job.need)
     }
 
     /// The best ready job over the watched tubes that are not paused.
@@ -116,7 +142,7 @@ impl Model {
         let open: Vec<_> = watched.into_iter().filter(|tube| !self.is_paused(tube)).collect();
         let ready = self.jobs.iter().filter(|(_, job)| job.state == State::Ready);
         let best =
-            ready.filter(|(_, job)| open.contains(&job.tube)).map(|(id, job)| (job.pri, *id));
+            ready.filter(|(_, job)| open.contains(&job.tube)).map(|(id, job)| (job.key(), *id));
         if let Some((_, id)) = best.min() {
             return Ok(self.reserve_now(place, id));
         }
@@ -154,20 +180,33 @@ impl Model {
         };
         let jobs = self.jobs.iter();
         jobs.filter_map(|(id, job)| match job.state {
-            State::Reserved { by, deadline, lease } if by == serial => Some((deadline, lease, *id)),
+            State::Reserved(lease) if lease.by == serial => {
+                Some((lease.deadline, lease.number, *id))
+            }
             _ => None,
         })
         .collect()
+    }
+
+    /// Whether a connection only waits for outcomes: it neither has a job nor waits for one.
+    pub(crate) fn only_waits(&self, place: Place) -> bool {
+        self.conns[&place].protocol == Protocol::Gearman && self.held(place).is_empty()
+    }
+
+    /// A job that is delayed or buried.
+    pub(crate) fn first_set_aside(&self) -> Option<u64> {
+        let is_aside = |state| matches!(state, State::Delayed { .. } | State::Buried { .. });
+        self.jobs.iter().find(|(_, job)| is_aside(job.state)).map(|(id, _)| *id)
     }
 
     pub(super) fn first_deadline(&self, place: Place) -> Option<u64> {
         self.held(place).first().map(|(deadline, _)| *deadline)
     }
 
-    fn is_holder(&self, place: Place, id: u64) -> bool {
+    pub(super) fn is_holder(&self, place: Place, id: u64) -> bool {
         let state = self.jobs.get(&id).map(|job| job.state);
         let serial = self.conns[&place].serial;
-        matches!(state, Some(State::Reserved { by, .. }) if by == serial)
+        matches!(state, Some(State::Reserved(lease)) if lease.by == serial)
     }
 
     /// What a denial about this job rests on.
@@ -177,7 +216,7 @@ impl Model {
 
     pub(super) fn reserve_job(&mut self, place: Place, id: u64) -> Result<Expected, Need> {
         match self.jobs.get(&id).map(|job| job.state) {
-            None | Some(State::Reserved { .. }) => Err(self.denial(id)),
+            None | Some(State::Reserved(_)) => Err(self.denial(id)),
             Some(_) => Ok(self.reserve_now(place, id)),
         }
     }
@@ -185,16 +224,13 @@ impl Model {
     pub(super) fn delete(&mut self, place: Place, id: u64) -> Result<Need, Need> {
         let state = self.jobs.get(&id).map(|job| job.state);
         let serial = self.conn(place).serial;
-        let held_by_other = matches!(state, Some(State::Reserved { by, .. }) if by != serial);
+        let held_by_other = matches!(state, Some(State::Reserved(lease)) if lease.by != serial);
         if state.is_none() || held_by_other {
             return Err(self.denial(id));
         }
-        let job = self.jobs.remove(&id).expect("it was just looked at");
-        self.tubes.get_mut(&job.tube).expect("a job's tube exists").deletes += 1;
-        let need = self.history.note(Record::Finish(id));
-        self.history.note_tube(&job.tube, need);
-        self.drop_tube_if_unwanted(&job.tube);
-        Ok(need)
+        let tube = self.jobs[&id].tube.clone();
+        self.tubes.get_mut(&tube).expect("a job's tube exists").deletes += 1;
+        Ok(self.end_job(id, &News::Complete([].into())))
     }
 
     pub(super) fn release(
@@ -211,7 +247,10 @@ impl Model {
         let job = self.jobs.get_mut(&id).expect("it is held");
         (job.pri, job.delay) = (pri, delay);
         job.counts.releases += 1;
-        job.state = if delay > 0 { delayed } else { State::Ready };
+        if self.is_abandoned(id) {
+            return Ok(self.remove_job(id));
+        }
+        self.job_mut(id).state = if delay > 0 { delayed } else { State::Ready };
         self.record(id, Record::Update);
         let need = self.jobs[&id].need;
         if delay == 0 {
@@ -224,27 +263,30 @@ impl Model {
         if !self.is_holder(place, id) {
             return Err(self.denial(id));
         }
-        let order = self.next_buried;
-        self.next_buried += 1;
-        let job = self.jobs.get_mut(&id).expect("it is held");
-        job.pri = pri;
-        job.counts.buries += 1;
-        job.state = State::Buried { order };
-        self.record(id, Record::Update);
-        Ok(self.jobs[&id].need)
+        let watchers = std::mem::take(&mut self.job_mut(id).watchers);
+        if self.jobs[&id].is_durable {
+            let order = self.next_buried;
+            self.next_buried += 1;
+            let job = self.job_mut(id);
+            job.is_keyed = false;
+            job.pri = pri;
+            job.counts.buries += 1;
+            job.state = State::Buried { order };
+            self.record(id, Record::Update);
+        } else {
+            self.remove_job(id);
+        }
+        let need = self.jobs.get(&id).map_or(0, |job| job.need);
+        self.tell_end(watchers, id, &News::Fail, need);
+        Ok(need)
     }
 
     pub(super) fn touch(&mut self, place: Place, id: u64) -> Result<Need, Need> {
         if !self.is_holder(place, id) {
             return Err(self.denial(id));
         }
-        let now = self.now;
-        let job = self.jobs.get_mut(&id).expect("it is held");
-        let until = now + u64::from(job.ttr) * 1000;
-        if let State::Reserved { deadline, .. } = &mut job.state {
-            *deadline = until;
-        }
-        Ok(job.need)
+        self.renew_deadline(id);
+        Ok(self.jobs[&id].need)
     }
 
     pub(super) fn kick_job(&mut self, id: u64) -> Result<Need, Need> {
@@ -260,27 +302,11 @@ impl Model {
             _ => Err(self.denial(id)),
         }
     }
+}
 
-    pub(super) fn pause(&mut self, name: &str, seconds: u32) -> bool {
-        let Some((name, _)) = self.tubes.get_key_value(name) else { return false };
-        let name = name.clone();
-        let until = self.now + u64::from(seconds) * 1000;
-        let tube = self.tubes.get_mut(&name).expect("it was just found");
-        tube.pauses += 1;
-        tube.pause = (seconds > 0).then_some(Pause { until, seconds });
-        if seconds == 0 {
-            self.serve_waiters(&name);
-        }
-        true
-    }
-
-    /// A tube may hand out again.
-    pub(super) fn serve_waiters(&mut self, tube: &Name) {
-        while let Some(waiter) = self.first_waiter(tube) {
-            let ready = self.jobs.iter().filter(|(_, job)| job.state == State::Ready);
-            let best = ready.filter(|(_, job)| job.tube == *tube).map(|(id, job)| (job.pri, *id));
-            let Some((_, id)) = best.min() else { return };
-            self.grant_to_waiter(waiter, id);
-        }
+impl Job {
+    /// Ready jobs are handed out in this order.
+    pub(super) fn key(&self) -> (u32, u64) {
+        (self.pri, self.order)
     }
 }

@@ -1,31 +1,45 @@
-//! The reference model of a beanstalkd server: plain maps, whole scans, no cleverness.
+//! The reference model of a server: plain maps, whole scans, no cleverness.
 //!
 //! It is told everything that the real thing is told, in the same order, and says what the real
 //! thing must answer. Each change that has to outlive a crash is noted in a [`History`], and each
 //! reply says how much of that history it rests on.
 //!
+//! Jobs, queues and connections are the same for all dialects (`jobs`, `queues`, `work`, `outcome`);
+//! what is said of them is in a folder for each dialect.
+//!
 //! Where several things happen in the same millisecond the protocol leaves their order open; the
 //! model follows the engine, which looks at queues by place and then at sessions by place.
 
+mod beanstalk;
 mod chores;
-mod commands;
+mod estate;
+mod gearman;
 mod history;
 mod jobs;
+mod outcome;
+mod promises;
+mod queues;
 mod restart;
 mod session;
-mod stats;
+mod submit;
 mod time;
-mod wire;
+mod work;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use chores::Chore;
-pub(crate) use history::{Counts, History, Image, Shelf};
+pub(crate) use estate::{Counts, Estate, Facts, Image, Shelf};
+pub(crate) use history::History;
+use outcome::Letter;
 pub(crate) use restart::Recovered;
-pub(crate) use session::{Expected, Observed};
+pub(crate) use session::Observed;
+use session::{Expected, Reading};
+use work::Worker;
 
-/// The name of a tube.
+use crate::protocol::Protocol;
+
+/// The name of a queue.
 pub(crate) type Name = Rc<str>;
 
 /// The place of a connection's session, which tells connections apart while they are open.
@@ -37,6 +51,9 @@ type Serial = u64;
 /// How many records must survive for a reply to be true.
 pub(crate) type Need = usize;
 
+/// A deadline that does not come.
+const NEVER: u64 = u64::MAX;
+
 /// What the process looks like from outside; the model's own copy of the server's settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
@@ -44,6 +61,16 @@ pub(crate) struct Setting {
     /// Everything in memory: the binlog's numbers are zeros.
     pub(crate) in_memory: bool,
     pub(crate) started: u64,
+    /// How many sleepers one job wakes; 0 for all.
+    pub(crate) wake_max: u32,
+    /// A submitted job fails after so many lost attempts; 0 for never.
+    pub(crate) attempts_max: u32,
+    /// A worker's functions take turns.
+    pub(crate) round_robin: bool,
+    /// All Gearman clients hear why a job failed.
+    pub(crate) exceptions: bool,
+    /// Longest packet of Gearman.
+    pub(crate) packet_bytes_max: u32,
 }
 
 #[derive(Debug)]
@@ -71,6 +98,27 @@ pub(crate) struct Model {
     /// Puts are refused.
     pub(crate) is_draining: bool,
     pub(crate) history: History,
+    pub(crate) tally: Tally,
+}
+
+/// How often things happened, to see that they did.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Tally {
+    /// Jobs that Gearman workers grabbed.
+    pub(crate) grabs: u64,
+    /// Sleepers that were woken.
+    pub(crate) wake_ups: u64,
+    /// Submits that joined a job.
+    pub(crate) joins: u64,
+    /// Ends that foreground clients were told.
+    pub(crate) ends: u64,
+}
+
+/// What a job was submitted with.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Tags {
+    pub(crate) unique: Rc<[u8]>,
+    pub(crate) reducer: Rc<[u8]>,
 }
 
 #[derive(Clone, Debug)]
@@ -83,6 +131,17 @@ pub(crate) struct Job {
     pub(crate) body: Rc<[u8]>,
     pub(crate) state: State,
     pub(crate) counts: Counts,
+    /// Its place among jobs of its priority.
+    pub(crate) order: u64,
+    /// It was submitted for its outcome.
+    pub(crate) tags: Option<Tags>,
+    /// Submits of the same key join it.
+    is_keyed: bool,
+    /// It outlives those who wait for its outcome.
+    pub(crate) is_durable: bool,
+    /// Connections that wait for its outcome, as often as they attached.
+    pub(crate) watchers: Vec<Place>,
+    progress: (u32, u32),
     /// The last record of it.
     pub(crate) need: Need,
 }
@@ -91,8 +150,26 @@ pub(crate) struct Job {
 pub(crate) enum State {
     Ready,
     Delayed { due: u64 },
-    Reserved { by: Serial, deadline: u64, lease: u64 },
+    Reserved(Lease),
     Buried { order: u64 },
+}
+
+/// A hand-out.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Lease {
+    by: Serial,
+    number: u64,
+    deadline: u64,
+    /// The holder's own limit, which nothing extends.
+    limit: u64,
+    loss: Loss,
+}
+
+/// Where a job goes that its holder loses.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Loss {
+    KeepsPlace,
+    ToTheTail,
 }
 
 #[derive(Debug)]
@@ -103,6 +180,9 @@ pub(crate) struct Tube {
     puts: u64,
     deletes: u64,
     pauses: u64,
+    pub(crate) facts: Facts,
+    /// Who may be asleep, in the order of falling asleep.
+    sleepers: BTreeMap<u64, Place>,
 }
 
 #[derive(Copy, Clone, Debug)]
@@ -114,6 +194,7 @@ struct Pause {
 #[derive(Debug)]
 pub(crate) struct Conn {
     serial: Serial,
+    protocol: Protocol,
     /// Bytes that arrived and are not dealt with.
     pub(crate) buffer: VecDeque<u8>,
     reading: Reading,
@@ -122,24 +203,15 @@ pub(crate) struct Conn {
     pub(crate) waiting: Option<Wait>,
     /// Its long kick is not done yet.
     is_kicking: bool,
-    /// The answer to what it waited for, on its way.
-    pub(crate) event: Option<Expected>,
+    /// What it is told unasked, or waited for, and is on its way.
+    letters: VecDeque<Letter>,
     is_producer: bool,
     is_worker: bool,
     input_ended: bool,
-}
-
-#[derive(Debug)]
-enum Reading {
-    Line,
-    Body {
-        pri: u32,
-        delay: u32,
-        ttr: u32,
-        size: usize,
-    },
-    /// A body that is too big.
-    Skip(u64),
+    worker: Worker,
+    wants_exceptions: bool,
+    /// Ends that it must still be told, by job.
+    outcomes_due: BTreeMap<u64, u64>,
 }
 
 #[derive(Copy, Clone, Debug)]
@@ -172,6 +244,7 @@ impl Model {
             chores: VecDeque::new(),
             is_draining: false,
             history: History::default(),
+            tally: Tally::default(),
         };
         model.create_tube("default");
         model
@@ -181,48 +254,12 @@ impl Model {
         *self.counters.entry(counter).or_default() += 1;
     }
 
-    /// The tube of this name, made if need be.
-    fn create_tube(&mut self, name: &str) -> Name {
-        if let Some((name, _)) = self.tubes.get_key_value(name) {
-            return name.clone();
-        }
-        let name: Name = name.into();
-        let place = self.free_tube_places.pop().unwrap_or(self.tubes.len() as Place);
-        let age = self.next_age;
-        self.next_age += 1;
-        let tube = Tube { place, age, pause: None, puts: 0, deletes: 0, pauses: 0 };
-        self.tubes.insert(name.clone(), tube);
-        name
-    }
-
-    /// Destroys a tube that nothing keeps (spec beanstalkd 6).
-    fn drop_tube_if_unwanted(&mut self, name: &Name) {
-        let wanted = &**name == "default"
-            || self.conns.values().any(|conn| conn.used == *name || conn.watched.contains(name))
-            || self.jobs.values().any(|job| job.tube == *name);
-        if !wanted && let Some(tube) = self.tubes.remove(name) {
-            self.free_tube_places.push(tube.place);
-        }
-    }
-
-    fn tubes_by_place(&self) -> Vec<Name> {
-        let mut tubes: Vec<_> = self.tubes.iter().collect();
-        tubes.sort_by_key(|(_, tube)| tube.place);
-        tubes.into_iter().map(|(name, _)| name.clone()).collect()
-    }
-
-    fn tubes_by_age(&self) -> Vec<Name> {
-        let mut tubes: Vec<_> = self.tubes.iter().collect();
-        tubes.sort_by_key(|(_, tube)| tube.age);
-        tubes.into_iter().map(|(name, _)| name.clone()).collect()
-    }
-
-    fn is_paused(&self, name: &Name) -> bool {
-        self.tubes[name].pause.is_some_and(|pause| pause.until > self.now)
-    }
-
     fn conn(&mut self, place: Place) -> &mut Conn {
         self.conns.get_mut(&place).expect("the connection is open")
+    }
+
+    fn job_mut(&mut self, id: u64) -> &mut Job {
+        self.jobs.get_mut(&id).expect("the job was just looked at")
     }
 
     /// From now on the log may have no room: it refuses what adds to it, and keeps no counters.
@@ -243,7 +280,7 @@ impl Model {
             census[match job.state {
                 State::Ready => 0,
                 State::Delayed { .. } => 1,
-                State::Reserved { .. } => 2,
+                State::Reserved(_) => 2,
                 State::Buried { .. } => 3,
             }] += 1;
         }

@@ -1,9 +1,25 @@
 //! The model's side of a connection: from bytes to commands, and replies against what was seen.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
-use super::wire;
-use super::{Conn, Model, Need, Place, Reading};
+use super::outcome::Letter;
+use super::work::Worker;
+use super::{Conn, Model, Need, Place};
+use crate::protocol::Protocol;
+
+/// What the next bytes of a beanstalkd connection are.
+#[derive(Debug)]
+pub(super) enum Reading {
+    Line,
+    Body {
+        pri: u32,
+        delay: u32,
+        ttr: u32,
+        size: usize,
+    },
+    /// A body that is too big.
+    Skip(u64),
+}
 
 /// A reply as it must be, and what it rests on.
 #[derive(Clone, Debug)]
@@ -17,11 +33,22 @@ enum Text {
     Exact(Vec<u8>),
     /// The lines of an `OK` reply; a value of `*` may be any number.
     Lines(String),
+    /// These lines in any order, and one with a dot.
+    Bag(Vec<String>),
 }
 
 impl Expected {
     pub(super) fn line(text: &str, need: Need) -> Self {
         Self { text: Text::Exact(format!("{text}\r\n").into_bytes()), need }
+    }
+
+    pub(super) fn bytes(bytes: Vec<u8>, need: Need) -> Self {
+        Self { text: Text::Exact(bytes), need }
+    }
+
+    pub(super) fn bag(mut lines: Vec<String>) -> Self {
+        lines.sort_unstable();
+        Self { text: Text::Bag(lines), need: 0 }
     }
 
     pub(super) fn lines(text: String, need: Need) -> Self {
@@ -49,8 +76,8 @@ impl<'a> Observed<'a> {
         Self { bytes, replies: Vec::new() }
     }
 
-    pub(super) fn is_next(&self, text: &str) -> bool {
-        self.bytes.starts_with(text.as_bytes())
+    pub(super) fn is_next(&self, expected: &Expected) -> bool {
+        matches!(&expected.text, Text::Exact(text) if self.bytes.starts_with(text))
     }
 
     /// The next reply must be this one.
@@ -60,6 +87,8 @@ impl<'a> Observed<'a> {
             Text::Exact(text) => return Err(mismatch(text, self.bytes)),
             Text::Lines(text) => matching_lines(text, self.bytes)
                 .ok_or_else(|| mismatch(text.as_bytes(), self.bytes))?,
+            Text::Bag(lines) => matching_bag(lines, self.bytes)
+                .ok_or_else(|| mismatch(lines.join("\n").as_bytes(), self.bytes))?,
         };
         self.bytes = &self.bytes[len..];
         self.replies.push((len, expected.need));
@@ -72,7 +101,11 @@ impl<'a> Observed<'a> {
     }
 }
 
+/// Bytes of a reply that are shown.
+const MISMATCH_BYTES_MAX: usize = 2000;
+
 fn mismatch(expected: &[u8], seen: &[u8]) -> String {
+    let expected = &expected[..expected.len().min(MISMATCH_BYTES_MAX)];
     let seen = &seen[..seen.len().min(expected.len() + 200)];
     format!(
         "expected the reply \"{}\"\n     but it begins with \"{}\"",
@@ -98,24 +131,42 @@ fn matching_lines(expected: &str, seen: &[u8]) -> Option<usize> {
     (ends_well && same_lines).then_some(end + 2)
 }
 
+/// The length of a list at the front of `seen` that has these lines, which are sorted.
+fn matching_bag(expected: &[String], seen: &[u8]) -> Option<usize> {
+    let end = if seen.starts_with(b".\n") {
+        0
+    } else {
+        seen.windows(3).position(|bytes| bytes == b"\n.\n")? + 1
+    };
+    let mut lines: Vec<&str> = std::str::from_utf8(&seen[..end]).ok()?.lines().collect();
+    lines.sort_unstable();
+    (lines == expected).then_some(end + 2)
+}
+
 impl Model {
-    pub(crate) fn open_conn(&mut self, place: Place) {
+    pub(crate) fn open_conn(&mut self, place: Place, protocol: Protocol) {
         let default = self.create_tube("default");
-        self.count("connections");
+        if protocol == Protocol::Beanstalk {
+            self.count("connections");
+        }
         let serial = self.next_serial;
         self.next_serial += 1;
         let conn = Conn {
             serial,
+            protocol,
             buffer: VecDeque::new(),
             reading: Reading::Line,
             used: default.clone(),
             watched: vec![default],
             waiting: None,
             is_kicking: false,
-            event: None,
+            letters: VecDeque::new(),
             is_producer: false,
             is_worker: false,
             input_ended: false,
+            worker: Worker::default(),
+            wants_exceptions: self.setting.exceptions,
+            outcomes_due: BTreeMap::new(),
         };
         let before = self.conns.insert(place, conn);
         assert!(before.is_none(), "a session's place is its own while it is open");
@@ -138,53 +189,54 @@ impl Model {
         self.conns.get(&place).is_some_and(Conn::is_idle)
     }
 
-    /// Deals with one line or body, if it is complete.
+    /// Deals with one request, or a part of one that is complete; whether there was one.
     fn step(&mut self, place: Place, observed: &mut Observed<'_>) -> Result<bool, String> {
-        let conn = self.conn(place);
-        match conn.reading {
-            Reading::Line => {
-                let Some(line) = conn.take_line() else { return Ok(false) };
-                let command =
-                    if line.len() > 222 { wire::Command::Bad } else { wire::parse(&line) };
-                self.execute(place, command, observed)?;
-            }
-            Reading::Skip(left) => {
-                let count = left.min(conn.buffer.len() as u64);
-                conn.buffer.drain(..count as usize);
-                if count < left {
-                    conn.reading = Reading::Skip(left - count);
-                    return Ok(false);
-                }
-                conn.reading = Reading::Line;
-                observed.take(&Expected::line("JOB_TOO_BIG", 0))?;
-            }
-            Reading::Body { pri, delay, ttr, size } => {
-                if conn.buffer.len() < size + 2 {
-                    return Ok(false);
-                }
-                let body: Vec<u8> = conn.buffer.drain(..size + 2).collect();
-                conn.reading = Reading::Line;
-                self.finish_put(
-                    place,
-                    Model::new_job(pri, delay, ttr, &body[..size]),
-                    &body,
-                    observed,
-                )?;
-            }
+        match self.conns[&place].protocol {
+            Protocol::Beanstalk => self.read_command(place, observed),
+            Protocol::Gearman => self.read_message(place, observed),
         }
-        Ok(true)
     }
 
-    /// The event that the connection waited for was handed to the session.
+    /// What the log may refuse for want of room was refused.
+    pub(super) fn is_refused(
+        &mut self,
+        refusal: &Expected,
+        observed: &mut Observed<'_>,
+    ) -> Result<bool, String> {
+        let is_refused = observed.is_next(refusal);
+        if is_refused {
+            if !self.may_refuse {
+                return Err(format!("{refusal:?} although the disk has room"));
+            }
+            self.refusals += 1;
+            observed.take(refusal)?;
+        }
+        Ok(is_refused)
+    }
+
+    /// The oldest event on its way was handed to the session.
     pub(crate) fn event(
         &mut self,
         place: Place,
         observed: &mut Observed<'_>,
     ) -> Result<(), String> {
-        let reply = self.conn(place).event.take().ok_or("an event came that nothing asked for")?;
-        observed.take(&reply)?;
+        let letter = self.conn(place).letters.pop_front();
+        match letter.ok_or("an event came that nothing asked for")? {
+            Letter::Reply(reply) => observed.take(&reply)?,
+            Letter::WorkToDo => observed.take(&Self::noop())?,
+            Letter::News { id, news, need } => {
+                let reply = self.news_packet(place, id, &news, need);
+                self.hear(place, id, news.is_end())?;
+                observed.take(&reply)?;
+            }
+        }
         self.end_if_drained(place);
         Ok(())
+    }
+
+    /// Events on their way to a session.
+    pub(crate) fn letters_to(&self, place: Place) -> usize {
+        self.conns[&place].letters.len()
     }
 
     /// The peer sends no more.
@@ -196,6 +248,10 @@ impl Model {
         let denial = self.denial_of_watched(place);
         let conn = self.conn(place);
         conn.input_ended = true;
+        if conn.protocol == Protocol::Gearman {
+            self.close_conn(place);
+            return Ok(());
+        }
         if conn.waiting.take().is_some() {
             observed.take(&Expected::line("TIMED_OUT", denial))?;
         } else if conn.is_idle() {
@@ -222,12 +278,19 @@ impl Model {
         self.conns.contains_key(&place)
     }
 
-    /// The connection is gone: what it holds goes back, counted as nothing.
+    /// The connection is gone: what it holds goes back, and what only it waits for ends.
     pub(crate) fn close_conn(&mut self, place: Place) {
-        let held = self.held_as_taken(place);
-        let Some(conn) = self.conns.remove(&place) else { return };
+        let mut held = self.held_as_taken(place);
+        let Some(conn) = self.conns.get(&place) else { return };
+        let tubes = conn.worker.tubes();
+        self.unregister(place, &tubes);
+        self.detach(place);
+        let conn = self.conns.remove(&place).expect("it was just looked at");
         if let Reading::Body { .. } = conn.reading {
             self.next_id += 1;
+        }
+        if conn.protocol == Protocol::Gearman {
+            held.reverse();
         }
         self.give_back(held);
         self.drop_tube_if_unwanted(&conn.used);
@@ -240,10 +303,11 @@ impl Model {
 impl Conn {
     /// Neither waits nor has an answer on its way.
     pub(crate) fn is_idle(&self) -> bool {
-        self.waiting.is_none() && self.event.is_none() && !self.is_kicking
+        let waits = self.waiting.is_some() || !self.letters.is_empty() || self.is_kicking;
+        self.protocol == Protocol::Gearman || !waits
     }
 
-    fn take_line(&mut self) -> Option<Vec<u8>> {
+    pub(super) fn take_line(&mut self) -> Option<Vec<u8>> {
         let bytes = self.buffer.make_contiguous();
         let end = bytes.windows(2).position(|pair| pair == b"\r\n")?;
         let line: Vec<u8> = self.buffer.drain(..end).collect();

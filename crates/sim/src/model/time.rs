@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::history::Record;
-use super::{Expected, Model, Need, Place, State};
+use super::outcome::Letter;
+use super::{Expected, Model, NEVER, Need, Place, State};
 
 impl Model {
     /// Moves time on, and does what is due by then.
@@ -54,17 +54,14 @@ impl Model {
         };
         let conn = self.conn(place);
         conn.waiting = None;
-        conn.event = Some(reply);
+        conn.letters.push_back(Letter::Reply(reply));
     }
 
     /// The ttr of a job is over.
     fn time_out(&mut self, id: u64) {
         self.timeouts += 1;
-        let job = self.jobs.get_mut(&id).expect("a held job exists");
-        job.counts.timeouts += 1;
-        let counts = job.counts;
-        self.history.note(Record::Count(id, counts));
-        self.offer(id);
+        self.job_mut(id).counts.timeouts += 1;
+        self.lose(id);
     }
 
     /// What "there is no job for you" rests on.
@@ -79,7 +76,9 @@ impl Model {
         let jobs = self.jobs.values().filter_map(|job| match job.state {
             State::Delayed { due } => Some(due),
             // A holder that is gone has no deadlines any more, only a chore that gives back.
-            State::Reserved { deadline, by, .. } => serials.contains(&by).then_some(deadline),
+            State::Reserved(lease) => {
+                (serials.contains(&lease.by) && lease.deadline != NEVER).then_some(lease.deadline)
+            }
             State::Ready | State::Buried { .. } => None,
         });
         let pauses = self.tubes.values().filter_map(|tube| tube.pause).map(|pause| pause.until);
@@ -89,6 +88,7 @@ impl Model {
             .iter()
             .filter(|(_, conn)| conn.waiting.is_some())
             .filter_map(|(place, _)| self.first_deadline(*place))
+            .filter(|deadline| *deadline != NEVER)
             .map(|deadline| deadline - 1000);
         jobs.chain(pauses).chain(waits).chain(margins).filter(|moment| *moment > after).min()
     }

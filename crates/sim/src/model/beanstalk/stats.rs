@@ -3,15 +3,24 @@
 
 use std::fmt::Write;
 
-use super::{Model, State, wire};
+use super::super::{Model, NEVER, Name, State};
+use super::wire;
+use crate::protocol::Protocol;
+
+/// A name as YAML shows it. Of names that no tube can have, these clients use few.
+fn scalar(name: &str) -> String {
+    if name.is_ascii() { name.to_owned() } else { format!("\"{name}\"") }
+}
 
 impl Model {
-    pub(super) fn stats_job_text(&self, id: u64) -> String {
+    pub(in crate::model) fn stats_job_text(&self, id: u64) -> String {
         let job = &self.jobs[&id];
         let (state, until) = match job.state {
             State::Ready => ("ready", None),
             State::Delayed { due } => ("delayed", Some(due)),
-            State::Reserved { deadline, .. } => ("reserved", Some(deadline)),
+            State::Reserved(lease) => {
+                ("reserved", Some(lease.deadline).filter(|deadline| *deadline != NEVER))
+            }
             State::Buried { .. } => ("buried", None),
         };
         let file = if self.setting.in_memory { "0" } else { "*" };
@@ -20,7 +29,7 @@ impl Model {
             "---\nid: {id}\ntube: {}\nstate: {state}\npri: {}\nage: {}\ndelay: {}\nttr: {}\n\
              time-left: {}\nfile: {file}\nreserves: {}\ntimeouts: {}\nreleases: {}\nburies: {}\n\
              kicks: {}\n",
-            job.tube,
+            scalar(&job.tube),
             job.pri,
             self.now.saturating_sub(job.created) / 1000,
             job.delay,
@@ -40,12 +49,12 @@ impl Model {
         until.saturating_sub(self.now).saturating_sub(1) / 1000
     }
 
-    pub(super) fn stats_tube_text(&self, name: &str) -> String {
+    pub(in crate::model) fn stats_tube_text(&self, name: &str) -> String {
         let tube = &self.tubes[name];
         let [urgent, ready, delayed, reserved, buried] = self.counts_of(Some(name));
         let conns = || self.conns.values();
         let using = conns().filter(|conn| &*conn.used == name).count();
-        let watches = |watched: &[super::Name]| watched.iter().any(|tube| &**tube == name);
+        let watches = |watched: &[Name]| watched.iter().any(|tube| &**tube == name);
         let watching = conns().filter(|conn| watches(&conn.watched)).count();
         let waiting =
             conns().filter(|conn| watches(&conn.watched) && conn.waiting.is_some()).count();
@@ -74,14 +83,14 @@ impl Model {
                     counts[1] += 1;
                 }
                 State::Delayed { .. } => counts[2] += 1,
-                State::Reserved { .. } => counts[3] += 1,
+                State::Reserved(_) => counts[3] += 1,
                 State::Buried { .. } => counts[4] += 1,
             }
         }
         counts
     }
 
-    pub(super) fn stats_text(&self) -> String {
+    pub(in crate::model) fn stats_text(&self) -> String {
         let [urgent, ready, delayed, reserved, buried] = self.counts_of(None);
         let mut text = format!(
             "---\ncurrent-jobs-urgent: {urgent}\ncurrent-jobs-ready: {ready}\n\
@@ -115,13 +124,13 @@ impl Model {
             let count = self.counters.get(command).copied().unwrap_or(0);
             writeln!(text, "cmd-{command}: {count}").expect("strings take all");
         }
-        let conns = || self.conns.values();
+        let conns = || self.conns.values().filter(|conn| conn.protocol == Protocol::Beanstalk);
         for (key, value) in [
             ("job-timeouts", self.timeouts),
             ("total-jobs", self.puts),
             ("max-job-size", u64::from(self.setting.max_job_size)),
             ("current-tubes", self.tubes.len() as u64),
-            ("current-connections", self.conns.len() as u64),
+            ("current-connections", conns().count() as u64),
             ("current-producers", conns().filter(|conn| conn.is_producer).count() as u64),
             ("current-workers", conns().filter(|conn| conn.is_worker).count() as u64),
             ("current-waiting", conns().filter(|conn| conn.waiting.is_some()).count() as u64),
@@ -144,7 +153,7 @@ impl Model {
         text
     }
 
-    pub(super) fn list_text<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    pub(in crate::model) fn list_text<'a>(names: impl Iterator<Item = &'a str>) -> String {
         let mut text = String::from("---\n");
         for name in names.filter(|name| wire::is_name(name)) {
             writeln!(text, "- {name}").expect("strings take all");

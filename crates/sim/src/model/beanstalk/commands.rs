@@ -1,12 +1,12 @@
 //! What each command does and answers (spec beanstalkd 3).
 
-use super::jobs::NoJob;
-use super::session::{Expected, Observed};
+use super::super::jobs::NoJob;
+use super::super::session::{Expected, Observed, Reading};
+use super::super::{Job, Model, Name, Need, Place, State};
 use super::wire::{Command, is_name};
-use super::{Job, Model, Name, Need, Place, Reading, State};
 
 impl Model {
-    pub(super) fn execute(
+    pub(in crate::model) fn execute(
         &mut self,
         place: Place,
         command: Command,
@@ -16,7 +16,7 @@ impl Model {
             self.count(counter);
         }
         let used = self.conn(place).used.clone();
-        if self.is_refused(refusal(&command), observed)? {
+        if self.is_line_refused(refusal(&command), observed)? {
             return Ok(());
         }
         let reply = match command {
@@ -84,8 +84,8 @@ impl Model {
         match command {
             Command::Peek(id) => self.found(Some(id), self.denial(id)),
             Command::PeekReady => {
-                let first = self.first(place, |id, job| {
-                    (job.state == State::Ready).then_some((u64::from(job.pri), id))
+                let first = self.first(place, |_, job| {
+                    (job.state == State::Ready).then_some((u64::from(job.pri), job.order))
                 });
                 self.found(first, self.history.tube_need(used))
             }
@@ -125,20 +125,15 @@ impl Model {
         }
     }
 
-    fn is_refused(&mut self, word: &str, observed: &mut Observed<'_>) -> Result<bool, String> {
-        let refused = !word.is_empty() && observed.is_next(word);
-        if refused {
-            if !self.may_refuse {
-                return Err(format!("{word} although the disk has room"));
-            }
-            self.refusals += 1;
-            observed.take(&Expected::line(word, 0))?;
+    fn is_line_refused(&mut self, word: &str, observed: &mut Observed<'_>) -> Result<bool, String> {
+        if word.is_empty() {
+            return Ok(false);
         }
-        Ok(refused)
+        self.is_refused(&Expected::line(word, 0), observed)
     }
 
     /// The body of a put is here, `whole` with the two bytes that end it.
-    pub(super) fn finish_put(
+    pub(in crate::model) fn finish_put(
         &mut self,
         place: Place,
         job: Job,
@@ -153,7 +148,7 @@ impl Model {
             self.next_id += 1;
             return observed.take(&Expected::line("DRAINING", 0));
         }
-        if self.is_refused("OUT_OF_MEMORY", observed)? {
+        if self.is_line_refused("OUT_OF_MEMORY", observed)? {
             self.next_id += 1;
             return Ok(());
         }
@@ -211,7 +206,7 @@ impl Model {
     fn first(&self, place: Place, key: impl Fn(u64, &Job) -> Option<(u64, u64)>) -> Option<u64> {
         let used = &self.conns[&place].used;
         let in_tube = self.jobs.iter().filter(|(_, job)| job.tube == *used);
-        in_tube.filter_map(|(id, job)| key(*id, job)).min().map(|(_, id)| id)
+        in_tube.filter_map(|(id, job)| Some((key(*id, job)?, *id))).min().map(|(_, id)| id)
     }
 
     fn found(&self, id: Option<u64>, denial: Need) -> Expected {

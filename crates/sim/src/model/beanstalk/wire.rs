@@ -142,7 +142,7 @@ fn is_name_letter(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || "-+/;.$_()".contains(letter)
 }
 
-pub(crate) fn is_name(text: &str) -> bool {
+pub(in crate::model) fn is_name(text: &str) -> bool {
     (1..=200).contains(&text.len()) && !text.starts_with('-') && text.chars().all(is_name_letter)
 }
 

@@ -1,0 +1,177 @@
+//! Gearman's text commands (spec gearman 5).
+
+use super::super::outcome::News;
+use super::super::session::{Expected, Observed};
+use super::super::submit::band;
+use super::super::{Model, Name, Need, Place, State};
+use super::wire::integer;
+use super::{handle, named, text};
+
+/// Strings end at a NUL.
+fn visible(word: &str) -> &str {
+    word.split('\0').next().unwrap_or_default()
+}
+
+const OK: &str = "OK\r\n";
+const WORDS_MAX: usize = 5;
+
+fn line(words: &str, need: Need) -> Expected {
+    Expected::bytes(words.as_bytes().to_vec(), need)
+}
+
+impl Model {
+    pub(super) fn execute_line(
+        &mut self,
+        place: Place,
+        bytes: &[u8],
+        observed: &mut Observed<'_>,
+    ) -> Result<(), String> {
+        let words = text(bytes);
+        let mut words = words.split(' ');
+        let first = visible(words.next().unwrap_or_default());
+        let words: Vec<&str> = words.filter(|word| !word.is_empty()).map(visible).collect();
+        if words.len() >= WORDS_MAX {
+            self.close_conn(place);
+            return Ok(());
+        }
+        let full = line("ERR QUEUE_ERROR The+log+has+no+room\r\n", 0);
+        let answer = match (first.to_ascii_lowercase().as_str(), &words[..]) {
+            ("version", _) => line("OK sim\n", 0),
+            ("getpid", _) => line("OK 1\n", 0),
+            ("verbose", _) => line("OK ERROR\n", 0),
+            ("status", _) => self.status(),
+            ("prioritystatus", _) => self.priority_status(),
+            ("show", ["jobs"]) => self.show_jobs(),
+            ("show", ["unique", "jobs"]) => self.show_unique_jobs(),
+            ("show", [_, ..]) => line("ERR UNKNOWN_SHOW_ARGUMENTS\r\n", 0),
+            ("maxqueue", [_, ..]) if self.is_refused(&full, observed)? => return Ok(()),
+            ("maxqueue", [function, limits @ ..]) => {
+                let limits: Vec<u32> = limits
+                    .iter()
+                    .map(|text| u32::try_from(integer(text.as_bytes()).max(0)).unwrap_or(u32::MAX))
+                    .collect();
+                let limits = match limits[..] {
+                    [] => [0; 3],
+                    [all] => [all; 3],
+                    [high, normal] => [high, normal, 0],
+                    [high, normal, low, ..] => [high, normal, low],
+                };
+                line(OK, self.limit_tube(function, limits))
+            }
+            ("create", ["function", name]) => line(OK, self.create_kept_tube(name)),
+            ("drop", ["function", name]) => self.drop_function(name),
+            ("maxqueue" | "create" | "drop", _) => line(
+                &format!(
+                    "ERR INVALID_ARGUMENTS \
+                     An+incomplete+set+of+arguments+was+sent+to+this+command+{first}\r\n"
+                ),
+                0,
+            ),
+            ("cancel", ["job", handle]) => self.cancel(handle),
+            ("cancel", [_, _, ..]) => line("ERR UNKNOWN_ERROR\r\n", 0),
+            _ => {
+                let first = bytes.split(|byte| matches!(byte, b' ' | 0)).next().unwrap_or_default();
+                let words = [b"ERR UNKNOWN_COMMAND Unknown+server+command", first, b"\r\n"];
+                Expected::bytes(words.concat(), 0)
+            }
+        };
+        observed.take(&answer)
+    }
+
+    /// The job is gone, also from the hands of a worker.
+    fn cancel(&mut self, handle: &str) -> Expected {
+        match named(handle.as_bytes()) {
+            Some(id) if self.jobs.contains_key(&id) => line(OK, self.end_job(id, &News::Fail)),
+            Some(id) => line("ERR UNKNOWN_JOB\r\n", self.denial(id)),
+            None => line("ERR UNKNOWN_JOB\r\n", 0),
+        }
+    }
+
+    /// Queued jobs go with the function, and their clients hear that they failed.
+    fn drop_function(&mut self, name: &str) -> Expected {
+        let functions = self.functions();
+        let same = functions.iter().find(|function| &***function == name);
+        let alike = || functions.iter().find(|function| function.eq_ignore_ascii_case(name));
+        let Some(name) = same.or_else(alike) else {
+            return line("ERR function not found\r\n", 0);
+        };
+        let [_, leased] = self.unfinished_in(name);
+        if self.workers_of(name) > 0 || leased > 0 {
+            let words = "ERR there are still connected workers or executing clients\r\n";
+            return line(words, 0);
+        }
+        let mut ids: Vec<_> = self
+            .jobs
+            .iter()
+            .filter(|(_, job)| job.tube == *name)
+            .map(|(id, job)| match job.state {
+                State::Ready => (0, u64::from(job.pri), job.order, *id),
+                State::Delayed { due } => (1, due, *id, *id),
+                State::Buried { order } => (2, order, 0, *id),
+                State::Reserved(_) => unreachable!("nobody holds any"),
+            })
+            .collect();
+        ids.sort_unstable();
+        let name = name.clone();
+        for (.., id) in ids {
+            self.end_job(id, &News::Fail);
+        }
+        line(OK, self.forget_tube(&name))
+    }
+
+    /// The queues that Gearman knows, oldest first.
+    fn functions(&self) -> Vec<Name> {
+        let is_known = |name: &Name| {
+            let workers = self.workers_of(name) > 0;
+            if &**name == "default" {
+                workers || self.unfinished_in(name)[0] > 0
+            } else {
+                workers || self.tubes[name].facts.kept
+            }
+        };
+        self.tubes_by_age().into_iter().filter(is_known).collect()
+    }
+
+    fn status(&self) -> Expected {
+        self.list(|name| {
+            let [unfinished, running] = self.unfinished_in(name);
+            let workers = self.workers_of(name);
+            format!("{}\t{unfinished}\t{running}\t{workers}\n", visible(name))
+        })
+    }
+
+    fn priority_status(&self) -> Expected {
+        self.list(|name| {
+            let mut bands = [0; 3];
+            for job in self.jobs.values().filter(|job| job.tube == *name) {
+                if matches!(job.state, State::Ready | State::Delayed { .. }) {
+                    bands[band(job.pri)] += 1;
+                }
+            }
+            let [high, normal, low] = bands;
+            let workers = self.workers_of(name);
+            format!("{}\t{high}\t{normal}\t{low}\t{workers}\n", visible(name))
+        })
+    }
+
+    fn list(&self, row: impl Fn(&Name) -> String) -> Expected {
+        let mut text: String = self.functions().iter().map(row).collect();
+        text.push_str(".\n");
+        line(&text, 0)
+    }
+
+    /// All jobs that were submitted, in any order.
+    fn show_jobs(&self) -> Expected {
+        let jobs = self.jobs.iter().filter(|(_, job)| job.tags.is_some());
+        let row = |(id, job): (&u64, &super::super::Job)| {
+            let durable = u32::from(job.is_durable);
+            format!("{}\t{}\t0\t{durable}", text(&handle(*id)), job.counts.failures)
+        };
+        Expected::bag(jobs.map(row).collect())
+    }
+
+    fn show_unique_jobs(&self) -> Expected {
+        let tags = self.jobs.values().filter_map(|job| job.tags.as_ref());
+        Expected::bag(tags.map(|tags| text(&tags.unique)).collect())
+    }
+}

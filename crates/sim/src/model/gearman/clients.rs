@@ -1,0 +1,118 @@
+//! What Gearman's clients say and are told.
+
+use super::super::session::Observed;
+use super::super::submit::{HIGH, LOW, NORMAL, Submission};
+use super::super::{Model, Need, Place, State};
+use super::wire::{integer, kind};
+use super::{Answer, HANDLE_BYTES_MAX, error, handle, named, packet, queue_error, text};
+
+/// Longest key or reducer.
+const UNIQUE_BYTES_MAX: usize = 64;
+
+/// The end of the year 9999, in milliseconds.
+const DUE_MAX: u64 = 253_402_300_799_000;
+
+/// What the arguments of a submit say: the function, and what is to be done. `None`: nothing.
+fn submission(kind: u32, arguments: &[&[u8]]) -> Option<Submission> {
+    let mut due = 0;
+    let mut reducer = Vec::new();
+    let pri = match kind {
+        kind::SUBMIT_JOB_HIGH | kind::SUBMIT_JOB_HIGH_BG => HIGH,
+        kind::SUBMIT_JOB_LOW | kind::SUBMIT_JOB_LOW_BG => LOW,
+        kind::SUBMIT_JOB_EPOCH => {
+            let seconds = i64::try_from(integer(arguments[2])).ok()?;
+            due = u64::try_from(seconds).unwrap_or(0).saturating_mul(1000).min(DUE_MAX);
+            NORMAL
+        }
+        kind::SUBMIT_REDUCE_JOB | kind::SUBMIT_REDUCE_JOB_BG => {
+            reducer = arguments[2].to_vec();
+            NORMAL
+        }
+        _ => NORMAL,
+    };
+    let is_foreground = matches!(
+        kind,
+        kind::SUBMIT_JOB | kind::SUBMIT_JOB_HIGH | kind::SUBMIT_JOB_LOW | kind::SUBMIT_REDUCE_JOB
+    );
+    let unique = arguments[1].to_vec();
+    let body = arguments.last().copied().unwrap_or_default().to_vec();
+    Some(Submission { pri, due, unique, reducer, body, is_foreground })
+}
+
+impl Model {
+    pub(super) fn submit(
+        &mut self,
+        place: Place,
+        kind: u32,
+        arguments: &[&[u8]],
+        observed: &mut Observed<'_>,
+    ) -> Result<Answer, String> {
+        let Some(submission) = submission(kind, arguments) else { return Ok(None) };
+        let Submission { unique, reducer, is_foreground, .. } = &submission;
+        let is_foreground = *is_foreground;
+        if unique.len() > UNIQUE_BYTES_MAX || reducer.len() > UNIQUE_BYTES_MAX {
+            return Ok(Some(error("ARGUMENT_TOO_LARGE", "Unique value too large", 0)));
+        }
+        if self.is_draining {
+            return Ok(Some(error("QUEUE_ERROR", "Server is draining", 0)));
+        }
+        if !is_foreground && self.is_refused(&queue_error(), observed)? {
+            return Ok(None);
+        }
+        let tube = self.create_tube(&text(arguments[0]));
+        self.keep_tube(&tube);
+        let joinable = self.joinable(&tube, &submission);
+        // Where several could be joined, the reply says which one was.
+        let created = |id: &u64| packet(kind::JOB_CREATED, &[&handle(*id)], 0);
+        let joined = joinable.iter().find(|id| observed.is_next(&created(id)));
+        let id = match (joined, joinable.first()) {
+            (Some(id), _) | (None, Some(id)) => {
+                self.join(place, *id, is_foreground);
+                *id
+            }
+            (None, None) if self.is_tube_full(&tube, submission.pri) => {
+                return Ok(Some(error("QUEUE_ERROR", "Job queue is full", 0)));
+            }
+            (None, None) => self.submit_new(place, &tube, submission),
+        };
+        Ok(Some(packet(kind::JOB_CREATED, &[&handle(id)], self.jobs[&id].need)))
+    }
+
+    pub(super) fn get_status(&self, asked: &[u8]) -> Answer {
+        if asked.len() > HANDLE_BYTES_MAX {
+            return None;
+        }
+        let id = named(asked);
+        let need = id.map_or(0, |id| self.denial(id));
+        let (figures, need) = self.figures(id, need);
+        let [known, running, numerator, denominator, _] = &figures;
+        let arguments = [asked, known, running, numerator, denominator];
+        Some(packet(kind::STATUS_RES, &arguments, need))
+    }
+
+    pub(super) fn get_status_unique(&self, unique: &[u8]) -> Answer {
+        if unique.len() >= UNIQUE_BYTES_MAX {
+            return None;
+        }
+        let (figures, need) = self.figures(self.find_key(unique), self.history.key_need(unique));
+        let [known, running, numerator, denominator, clients] = &figures;
+        let arguments = [unique, known, running, numerator, denominator, clients];
+        Some(packet(kind::STATUS_RES_UNIQUE, &arguments, need))
+    }
+
+    /// What is known of a job. That nothing is known rests on so much.
+    fn figures(&self, id: Option<u64>, denial: Need) -> ([Vec<u8>; 5], Need) {
+        let text = |number: u64| number.to_string().into_bytes();
+        match id.and_then(|id| self.jobs.get(&id)) {
+            Some(job) => {
+                let running = matches!(job.state, State::Reserved(_));
+                let (numerator, denominator) = job.progress;
+                let watchers = job.watchers.len() as u64;
+                let numbers =
+                    [1, u64::from(running), numerator.into(), denominator.into(), watchers];
+                (numbers.map(text), 0)
+            }
+            None => ([0; 5].map(text), denial),
+        }
+    }
+}

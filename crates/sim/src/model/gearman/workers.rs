@@ -1,0 +1,121 @@
+//! What Gearman's workers say and are told.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use super::super::outcome::News;
+use super::super::session::{Expected, Observed};
+use super::super::{Model, Place};
+use super::wire::{integer, kind};
+use super::{
+    Answer, HANDLE_BYTES_MAX, JOB_NOT_FOUND, error, handle, named, packet, queue_error, text,
+};
+
+/// Longest text of a time limit that is looked at.
+const LIMIT_BYTES_MAX: usize = 20;
+
+/// What is read of a denominator.
+const DENOMINATOR_BYTES_READ: usize = 10;
+
+/// What `atoi` makes of a text, kept in 32 bits.
+fn wrapped(text: &[u8]) -> u32 {
+    integer(text).clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as u32
+}
+
+impl Model {
+    pub(super) fn answer_worker(&mut self, place: Place, kind: u32, arguments: &[&[u8]]) -> Answer {
+        match kind {
+            kind::CAN_DO => self.register(place, &text(arguments[0]), None),
+            kind::CAN_DO_TIMEOUT => {
+                let limit = u64::try_from(integer(arguments[1]).max(0));
+                if let (Ok(limit), true) = (limit, arguments[1].len() <= LIMIT_BYTES_MAX) {
+                    let limit = Some(limit).filter(|limit| *limit > 0);
+                    self.register(place, &text(arguments[0]), limit);
+                }
+            }
+            kind::CANT_DO => {
+                let tubes = BTreeSet::from([text(arguments[0]).into()]);
+                self.unregister(place, &tubes);
+                self.lose_those_of(place, &tubes);
+            }
+            kind::RESET_ABILITIES => {
+                let tubes = self.conn(place).worker.tubes();
+                self.unregister(place, &tubes);
+                self.lose_those_of(place, &tubes);
+            }
+            kind::PRE_SLEEP => return (!self.fall_asleep(place)).then(Self::noop),
+            _ => return Some(self.answer_grab(place, kind)),
+        }
+        None
+    }
+
+    fn answer_grab(&mut self, place: Place, kind: u32) -> Expected {
+        let Some(id) = self.grab(place) else { return packet(kind::NO_JOB, &[], 0) };
+        let job = &self.jobs[&id];
+        let tags = job.tags.clone().unwrap_or_default();
+        let (handle, function) = (handle(id), job.tube.as_bytes());
+        match kind {
+            kind::GRAB_JOB_ALL if !tags.reducer.is_empty() => packet(
+                kind::JOB_ASSIGN_ALL,
+                &[&handle, function, &tags.unique, &tags.reducer, &job.body],
+                job.need,
+            ),
+            kind::GRAB_JOB => packet(kind::JOB_ASSIGN, &[&handle, function, &job.body], job.need),
+            _ => packet(
+                kind::JOB_ASSIGN_UNIQ,
+                &[&handle, function, &tags.unique, &job.body],
+                job.need,
+            ),
+        }
+    }
+
+    pub(super) fn answer_result(
+        &mut self,
+        place: Place,
+        kind: u32,
+        arguments: &[&[u8]],
+        observed: &mut Observed<'_>,
+    ) -> Result<Answer, String> {
+        let words = JOB_NOT_FOUND[match kind {
+            kind::WORK_DATA | kind::WORK_WARNING => 0,
+            kind::WORK_EXCEPTION => 2,
+            _ => 1,
+        }];
+        if kind == kind::WORK_FAIL && arguments[0].len() > HANDLE_BYTES_MAX {
+            let words =
+                "Error occurred due to GEARMAND_JOB_HANDLE_SIZE being too small from snprintf";
+            return Ok(Some(error("ARGUMENT_TOO_LARGE", words, 0)));
+        }
+        let Some(id) = named(arguments[0]) else {
+            return Ok(Some(error("JOB_NOT_FOUND", words, 0)));
+        };
+        let fails = matches!(kind, kind::WORK_FAIL | kind::WORK_EXCEPTION);
+        let is_submitted = self.jobs.get(&id).is_some_and(|job| job.tags.is_some());
+        // A job of another dialect would have to be buried.
+        if fails && !is_submitted && self.is_refused(&queue_error(), observed)? {
+            return Ok(None);
+        }
+        if !self.is_holder(place, id) {
+            return Ok(Some(error("JOB_NOT_FOUND", words, self.denial(id))));
+        }
+        let data: Rc<[u8]> = arguments.get(1).copied().unwrap_or_default().into();
+        match kind {
+            kind::WORK_DATA => self.report(id, &News::Data(data)),
+            kind::WORK_WARNING => self.report(id, &News::Warning(data)),
+            kind::WORK_STATUS => {
+                let denominator = arguments[2];
+                let read = &denominator[..denominator.len().min(DENOMINATOR_BYTES_READ)];
+                let words = [arguments[1], denominator].join(&0);
+                self.progress(id, (wrapped(arguments[1]), wrapped(read)), words.into());
+            }
+            kind::WORK_COMPLETE => drop(self.end_job(id, &News::Complete(data))),
+            _ if !is_submitted => {
+                let pri = self.jobs[&id].pri;
+                self.bury(place, id, pri).map_err(|_| "a held job could not be buried")?;
+            }
+            kind::WORK_FAIL => drop(self.end_job(id, &News::Fail)),
+            _ => drop(self.end_job(id, &News::Exception(data))),
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,136 @@
+//! Outcomes in the model: who waits for them, what they are told on the way, and the end
+//! (spec gearman 4.6).
+
+use std::rc::Rc;
+
+use super::history::Record;
+use super::session::Expected;
+use super::{Loss, Model, NEVER, Need, Place, State};
+
+/// Something that reaches a session unasked, or that it waited for.
+#[derive(Debug)]
+pub(super) enum Letter {
+    Reply(Expected),
+    WorkToDo,
+    News { id: u64, news: News, need: Need },
+}
+
+/// What those hear who wait for an outcome.
+#[derive(Clone, Debug)]
+pub(super) enum News {
+    Data(Rc<[u8]>),
+    Warning(Rc<[u8]>),
+    Progress(Rc<[u8]>),
+    Complete(Rc<[u8]>),
+    Fail,
+    Exception(Rc<[u8]>),
+}
+
+impl Model {
+    pub(super) fn attach(&mut self, place: Place, id: u64) {
+        self.job_mut(id).watchers.push(place);
+        self.owe_outcome(place, id);
+    }
+
+    /// A connection that ends watches nothing any more. What nobody waits for ends, unless it runs.
+    pub(super) fn detach(&mut self, place: Place) {
+        let watched = self.jobs.iter().filter(|(_, job)| job.watchers.contains(&place));
+        for id in watched.map(|(id, _)| *id).collect::<Vec<_>>() {
+            let job = self.job_mut(id);
+            job.watchers.retain(|watcher| *watcher != place);
+            if self.is_abandoned(id) && !matches!(self.jobs[&id].state, State::Reserved(_)) {
+                self.remove_job(id);
+            }
+        }
+    }
+
+    pub(super) fn is_abandoned(&self, id: u64) -> bool {
+        let job = &self.jobs[&id];
+        !job.is_durable && job.watchers.is_empty()
+    }
+
+    /// News of the worker, on the way. They keep a job whose ttr came with the put.
+    pub(super) fn report(&mut self, id: u64, news: &News) {
+        for place in self.jobs[&id].watchers.clone() {
+            self.tell(place, id, news, 0);
+        }
+        if self.jobs[&id].ttr > 0 {
+            self.renew_deadline(id);
+        }
+    }
+
+    pub(super) fn progress(&mut self, id: u64, progress: (u32, u32), words: Rc<[u8]>) {
+        self.job_mut(id).progress = progress;
+        self.report(id, &News::Progress(words));
+    }
+
+    fn tell(&mut self, place: Place, id: u64, news: &News, need: Need) {
+        self.conn(place).letters.push_back(Letter::News { id, news: news.clone(), need });
+    }
+
+    /// The last news for all who wait; they rest on so much.
+    pub(super) fn tell_end(&mut self, watchers: Vec<Place>, id: u64, news: &News, need: Need) {
+        for place in watchers {
+            self.tell(place, id, news, need);
+        }
+    }
+
+    /// A job ends with news for those who wait; what all that rests on.
+    pub(super) fn end_job(&mut self, id: u64, news: &News) -> Need {
+        let watchers = std::mem::take(&mut self.job_mut(id).watchers);
+        let need = self.remove_job(id);
+        self.tell_end(watchers, id, news, need);
+        need
+    }
+
+    pub(super) fn remove_job(&mut self, id: u64) -> Need {
+        let job = self.jobs.remove(&id).expect("it was just looked at");
+        let mut need = 0;
+        if job.is_durable {
+            need = self.history.note(Record::Finish(id));
+            self.history.note_tube(&job.tube, need);
+            self.history.note_key(job.tags.as_ref(), need);
+        }
+        self.drop_tube_if_unwanted(&job.tube);
+        need
+    }
+
+    /// The holder of a job loses it: one attempt is lost.
+    pub(super) fn lose(&mut self, id: u64) {
+        let attempts_max = self.setting.attempts_max;
+        let job = self.job_mut(id);
+        let State::Reserved(lease) = job.state else { panic!("nobody holds job {id}") };
+        job.counts.failures += 1;
+        job.progress = (0, 0);
+        let is_exhausted =
+            attempts_max > 0 && job.tags.is_some() && job.counts.failures >= attempts_max;
+        if is_exhausted {
+            self.end_job(id, &News::Fail);
+            return;
+        }
+        if self.is_abandoned(id) {
+            self.remove_job(id);
+            return;
+        }
+        match lease.loss {
+            Loss::KeepsPlace => self.record_counts(id),
+            Loss::ToTheTail => {
+                let order = self.next_id;
+                self.next_id += 1;
+                self.job_mut(id).order = order;
+                self.record(id, Record::Moved);
+            }
+        }
+        self.offer(id);
+    }
+
+    /// The ttr begins anew, within the holder's own limit.
+    pub(super) fn renew_deadline(&mut self, id: u64) {
+        let now = self.now;
+        let job = self.job_mut(id);
+        let until = if job.ttr == 0 { NEVER } else { now + u64::from(job.ttr) * 1000 };
+        if let State::Reserved(lease) = &mut job.state {
+            lease.deadline = until.min(lease.limit);
+        }
+    }
+}

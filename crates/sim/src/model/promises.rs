@@ -1,0 +1,39 @@
+//! Promises that are kept beside the model of the engine, so that an error of thought that is in
+//! both would be seen: every foreground submit is told one end, and no sleeper misses a job.
+
+use super::{Model, Place};
+
+impl Model {
+    /// A foreground submit was accepted: the connection is to hear one end of this job.
+    pub(super) fn owe_outcome(&mut self, place: Place, id: u64) {
+        *self.conn(place).outcomes_due.entry(id).or_default() += 1;
+    }
+
+    /// The connection hears of a job: an end, or something on the way.
+    pub(super) fn hear(&mut self, place: Place, id: u64, is_end: bool) -> Result<(), String> {
+        let due = self.conn(place).outcomes_due.entry(id).or_default();
+        if *due == 0 {
+            return Err(format!("news of job {id}, whose end was told as often as it was due"));
+        }
+        *due -= u64::from(is_end);
+        self.tally.ends += u64::from(is_end);
+        Ok(())
+    }
+
+    /// When everything is done nobody waits for an end any more.
+    pub(crate) fn check_outcomes(&self) -> Result<(), String> {
+        for (place, conn) in &self.conns {
+            if let Some((id, _)) = conn.outcomes_due.iter().find(|(_, due)| **due > 0) {
+                return Err(format!("the session at {place} was never told the end of job {id}"));
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn check_sleepers(&self) -> Result<(), String> {
+        match self.conns.keys().find(|place| self.misses_work(**place)) {
+            Some(place) => Err(format!("the model's worker at {place} sleeps through a job")),
+            None => Ok(()),
+        }
+    }
+}

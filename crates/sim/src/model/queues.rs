@@ -1,0 +1,141 @@
+//! Queues of the model: why they exist, what is kept of them, pauses.
+
+use std::collections::BTreeMap;
+
+use super::beanstalk::is_name;
+use super::history::Record;
+use super::{Facts, Model, Name, Need, Pause, Place, State, Tube};
+
+impl Model {
+    /// The tube of this name, made if need be.
+    pub(super) fn create_tube(&mut self, name: &str) -> Name {
+        if let Some((name, _)) = self.tubes.get_key_value(name) {
+            return name.clone();
+        }
+        let name: Name = name.into();
+        let place = self.free_tube_places.pop().unwrap_or(self.tubes.len() as Place);
+        let age = self.next_age;
+        self.next_age += 1;
+        let tube = Tube {
+            place,
+            age,
+            pause: None,
+            puts: 0,
+            deletes: 0,
+            pauses: 0,
+            facts: Facts::default(),
+            sleepers: BTreeMap::new(),
+        };
+        self.tubes.insert(name.clone(), tube);
+        name
+    }
+
+    /// Destroys a tube that nothing keeps (spec beanstalkd 6).
+    pub(super) fn drop_tube_if_unwanted(&mut self, name: &Name) {
+        if !self.is_wanted(name)
+            && let Some(tube) = self.tubes.remove(name)
+        {
+            self.free_tube_places.push(tube.place);
+        }
+    }
+
+    pub(crate) fn is_wanted(&self, name: &Name) -> bool {
+        let uses = |conn: &super::Conn| {
+            conn.used == *name || conn.watched.contains(name) || conn.worker.records(name) > 0
+        };
+        &**name == "default"
+            || self.tubes.get(name).is_some_and(|tube| tube.facts.kept)
+            || self.conns.values().any(uses)
+            || self.jobs.values().any(|job| job.tube == *name)
+    }
+
+    /// The queue exists from now on, until it is dropped.
+    pub(super) fn keep_tube(&mut self, name: &Name) {
+        let tube = self.tubes.get_mut(name).expect("a tube of this moment");
+        // One that always exists needs no keeping.
+        if !tube.facts.kept && &**name != "default" {
+            tube.facts.kept = true;
+            self.note_facts(name);
+        }
+    }
+
+    fn note_facts(&mut self, name: &Name) -> Need {
+        let facts = self.tubes[name].facts;
+        self.history.note(Record::Queue(name.clone(), facts))
+    }
+
+    /// `create function`; what its reply rests on.
+    pub(super) fn create_kept_tube(&mut self, name: &str) -> Need {
+        let name = self.create_tube(name);
+        let before = self.history.queue_need(&name);
+        self.keep_tube(&name);
+        self.history.queue_need(&name).max(before)
+    }
+
+    /// `maxqueue`; what its reply rests on. A tube with limits is kept.
+    pub(super) fn limit_tube(&mut self, name: &str, limits: [u32; 3]) -> Need {
+        let Some((name, _)) = self.tubes.get_key_value(name) else { return 0 };
+        let name = name.clone();
+        let tube = self.tubes.get_mut(&name).expect("it was just found");
+        tube.facts.limits = limits;
+        tube.facts.kept |= limits != [0; 3] && &*name != "default";
+        self.note_facts(&name)
+    }
+
+    /// All that is kept of a queue is gone; what the reply rests on.
+    pub(super) fn forget_tube(&mut self, name: &Name) -> Need {
+        self.tubes.get_mut(name).expect("it is to be dropped").facts = Facts::default();
+        let need = self.note_facts(name);
+        self.drop_tube_if_unwanted(name);
+        need
+    }
+
+    /// Tubes that clients of beanstalkd can name.
+    pub(crate) fn beanstalk_tubes(&self) -> Vec<Name> {
+        self.tubes.keys().filter(|name| is_name(name)).cloned().collect()
+    }
+
+    pub(super) fn tubes_by_place(&self) -> Vec<Name> {
+        let mut tubes: Vec<_> = self.tubes.iter().collect();
+        tubes.sort_by_key(|(_, tube)| tube.place);
+        tubes.into_iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    pub(super) fn tubes_by_age(&self) -> Vec<Name> {
+        let mut tubes: Vec<_> = self.tubes.iter().collect();
+        tubes.sort_by_key(|(_, tube)| tube.age);
+        tubes.into_iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    pub(super) fn is_paused(&self, name: &Name) -> bool {
+        self.tubes[name].pause.is_some_and(|pause| pause.until > self.now)
+    }
+
+    pub(super) fn pause(&mut self, name: &str, seconds: u32) -> bool {
+        let Some((name, _)) = self.tubes.get_key_value(name) else { return false };
+        let name = name.clone();
+        let until = self.now + u64::from(seconds) * 1000;
+        let tube = self.tubes.get_mut(&name).expect("it was just found");
+        tube.pauses += 1;
+        tube.pause = (seconds > 0).then_some(Pause { until, seconds });
+        if seconds == 0 {
+            self.serve_waiters(&name);
+        }
+        true
+    }
+
+    /// A tube may hand out again.
+    pub(super) fn serve_waiters(&mut self, tube: &Name) {
+        while let Some(id) = self.first_ready(tube) {
+            let Some(waiter) = self.first_waiter(tube) else { return self.wake_sleepers(tube) };
+            self.grant_to_waiter(waiter, id);
+        }
+    }
+
+    /// The ready job that comes first, paused or not.
+    pub(super) fn first_ready(&self, tube: &Name) -> Option<u64> {
+        let ready = self.jobs.iter().filter(|(_, job)| job.state == State::Ready);
+        let keys = ready.filter(|(_, job)| job.tube == *tube).map(|(id, job)| (job.key(), *id));
+        keys.min().map(|(_, id)| id)
+    }
+}

@@ -1,0 +1,109 @@
+//! Submitting in the model: by the name of the queue, joined by equal jobs (spec gearman 4.6).
+
+use std::rc::Rc;
+
+use super::history::Record;
+use super::{Model, Name, Place, State, Tags};
+
+pub(super) const HIGH: u32 = 512;
+pub(super) const NORMAL: u32 = 1024;
+pub(super) const LOW: u32 = 3 << 30;
+
+/// What a client wants done.
+#[derive(Debug)]
+pub(super) struct Submission {
+    pub(super) pri: u32,
+    /// Milliseconds of the clock.
+    pub(super) due: u64,
+    pub(super) unique: Vec<u8>,
+    pub(super) reducer: Vec<u8>,
+    pub(super) body: Vec<u8>,
+    pub(super) is_foreground: bool,
+}
+
+/// Gearman's three priorities.
+pub(super) fn band(pri: u32) -> usize {
+    match pri {
+        0..1024 => 0,
+        1024..=0x8000_0000 => 1,
+        _ => 2,
+    }
+}
+
+/// What equal jobs have in common; `None` for one that equals no other.
+fn key<'a>(unique: &'a [u8], body: &'a [u8]) -> Option<&'a [u8]> {
+    let key = if unique == b"-" { body } else { unique };
+    (!key.is_empty()).then_some(key)
+}
+
+impl Model {
+    /// Unfinished jobs that this submission may join. There is more than one only if some were
+    /// buried and kicked in between, and were found by their key again after a restart.
+    pub(super) fn joinable(&self, tube: &Name, submission: &Submission) -> Vec<u64> {
+        let Some(wanted) = key(&submission.unique, &submission.body) else { return Vec::new() };
+        let same = |job: &super::Job| {
+            let unique = job.tags.as_ref().map_or(&[][..], |tags| &tags.unique);
+            job.is_keyed
+                && job.tube == *tube
+                && unique == submission.unique
+                && key(unique, &job.body) == Some(wanted)
+        };
+        self.jobs.iter().filter(|(_, job)| same(job)).map(|(id, _)| *id).collect()
+    }
+
+    pub(super) fn join(&mut self, place: Place, id: u64, is_foreground: bool) {
+        self.tally.joins += 1;
+        if is_foreground {
+            self.attach(place, id);
+        } else if !self.jobs[&id].is_durable {
+            self.job_mut(id).is_durable = true;
+            self.record(id, Record::Put);
+        }
+    }
+
+    /// Whether the queue has as many unfinished jobs as it may have of this priority.
+    pub(super) fn is_tube_full(&self, tube: &Name, pri: u32) -> bool {
+        let limit = self.tubes[tube].facts.limits[band(pri)];
+        let jobs = self.jobs.values().filter(|job| job.tube == *tube).count();
+        limit > 0 && jobs >= limit as usize
+    }
+
+    pub(super) fn submit_new(&mut self, place: Place, tube: &Name, submission: Submission) -> u64 {
+        let Submission { pri, due, unique, reducer, body, is_foreground } = submission;
+        let id = self.next_id;
+        self.next_id += 1;
+        self.puts += 1;
+        self.tubes.get_mut(tube).expect("it was just made").puts += 1;
+        let mut job = Self::new_job(pri, 0, 0, &body);
+        job.is_keyed = key(&unique, &body).is_some();
+        job.tags = Some(Tags { unique: Rc::from(unique), reducer: Rc::from(reducer) });
+        job.tube = tube.clone();
+        job.order = id;
+        job.created = self.now;
+        job.is_durable = !is_foreground;
+        let is_due = due <= self.now;
+        if !is_due {
+            job.state = State::Delayed { due };
+        }
+        self.jobs.insert(id, job);
+        if is_foreground {
+            self.attach(place, id);
+        }
+        self.record(id, Record::Put);
+        if is_due {
+            self.offer(id);
+        }
+        id
+    }
+
+    /// The oldest unfinished job with this key, in any queue.
+    pub(super) fn find_key(&self, unique: &[u8]) -> Option<u64> {
+        let same = |job: &super::Job| {
+            job.is_keyed && job.tags.as_ref().is_some_and(|tags| *tags.unique == *unique)
+        };
+        if unique.is_empty() || unique == b"-" {
+            return None;
+        }
+        self.jobs.iter().find(|(_, job)| same(job)).map(|(id, _)| *id)
+    }
+}

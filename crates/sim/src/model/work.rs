@@ -1,0 +1,186 @@
+//! Workers of the model: what they can do, what they are given, when they sleep and are woken
+//! (spec gearman 4).
+
+use std::collections::BTreeSet;
+
+use super::outcome::Letter;
+use super::{Model, Name, Place, State};
+
+/// Shortest time limit of a registration (spec gearman 4.8).
+const LIMIT_MS_MIN: u64 = 1000;
+
+#[derive(Debug, Default)]
+pub(super) struct Worker {
+    /// The one with the highest rank is asked first.
+    registrations: Vec<Registration>,
+    pub(super) asleep: bool,
+    /// Queues that do not list it among their sleepers.
+    unlisted: BTreeSet<Name>,
+    next_rank: i64,
+    last_rank: i64,
+}
+
+#[derive(Clone, Debug)]
+struct Registration {
+    rank: i64,
+    tube: Name,
+    limit_ms: Option<u64>,
+}
+
+impl Worker {
+    /// Registrations for this queue.
+    pub(super) fn records(&self, tube: &Name) -> usize {
+        self.registrations.iter().filter(|one| one.tube == *tube).count()
+    }
+
+    pub(super) fn tubes(&self) -> BTreeSet<Name> {
+        self.registrations.iter().map(|one| one.tube.clone()).collect()
+    }
+
+    /// In the order in which they are asked for a job.
+    fn ranked(&self) -> Vec<Registration> {
+        let mut ranked = self.registrations.clone();
+        ranked.sort_by_key(|one| std::cmp::Reverse(one.rank));
+        ranked
+    }
+}
+
+impl Model {
+    pub(super) fn register(&mut self, place: Place, name: &str, limit_ms: Option<u64>) {
+        let tube = self.create_tube(name);
+        self.keep_tube(&tube);
+        let worker = &mut self.conn(place).worker;
+        worker.next_rank += 1;
+        if worker.records(&tube) == 0 {
+            worker.unlisted.insert(tube.clone());
+        }
+        let limit_ms = limit_ms.map(|limit| limit.max(LIMIT_MS_MIN));
+        worker.registrations.push(Registration { rank: worker.next_rank, tube, limit_ms });
+        if worker.asleep && !self.fall_asleep(place) {
+            self.wake(place);
+        }
+    }
+
+    /// The worker forgets these queues.
+    pub(super) fn unregister(&mut self, place: Place, tubes: &BTreeSet<Name>) {
+        let Some(conn) = self.conns.get_mut(&place) else { return };
+        conn.worker.registrations.retain(|one| !tubes.contains(&one.tube));
+        conn.worker.unlisted.retain(|tube| !tubes.contains(tube));
+        for name in tubes {
+            if let Some(tube) = self.tubes.get_mut(name) {
+                tube.sleepers.retain(|_, sleeper| *sleeper != place);
+            }
+        }
+    }
+
+    /// Jobs of these queues that the connection holds go back: queue by queue, the newest first.
+    pub(super) fn lose_those_of(&mut self, place: Place, tubes: &BTreeSet<Name>) {
+        for name in self.tubes_by_place() {
+            if tubes.contains(&name) {
+                let held = self.held_as_taken(place);
+                for id in held
+                    .into_iter()
+                    .rev()
+                    .filter(|id| self.jobs[id].tube == name)
+                    .collect::<Vec<_>>()
+                {
+                    self.lose(id);
+                }
+            }
+        }
+    }
+
+    fn next_supplier(&self, place: Place) -> Option<Registration> {
+        let ranked = self.conns[&place].worker.ranked();
+        let serves = |tube: &Name| !self.is_paused(tube) && self.first_ready(tube).is_some();
+        ranked.into_iter().find(|one| serves(&one.tube))
+    }
+
+    /// Whether a grab would get a job now.
+    pub(super) fn has_work(&self, place: Place) -> bool {
+        self.next_supplier(place).is_some()
+    }
+
+    /// The job that a worker gets.
+    pub(super) fn grab(&mut self, place: Place) -> Option<u64> {
+        self.conn(place).worker.asleep = false;
+        let supplier = self.next_supplier(place)?;
+        if self.setting.round_robin {
+            let worker = &mut self.conn(place).worker;
+            worker.last_rank -= 1;
+            let last = worker.last_rank;
+            let found = worker.registrations.iter_mut().find(|one| one.rank == supplier.rank);
+            found.expect("it was just found").rank = last;
+        }
+        let id = self.first_ready(&supplier.tube)?;
+        self.hand_out(place, id, supplier.limit_ms);
+        self.tally.grabs += 1;
+        Some(id)
+    }
+
+    /// Whether the worker sleeps from now on; otherwise there is work for it.
+    pub(super) fn fall_asleep(&mut self, place: Place) -> bool {
+        if self.has_work(place) {
+            return false;
+        }
+        let worker = &mut self.conn(place).worker;
+        worker.asleep = true;
+        for name in std::mem::take(&mut worker.unlisted) {
+            let ticket = self.next_ticket;
+            self.next_ticket += 1;
+            let tube = self.tubes.get_mut(&name).expect("a registration keeps its queue");
+            tube.sleepers.insert(ticket, place);
+        }
+        true
+    }
+
+    /// A queue has a ready job that nobody waits for.
+    pub(super) fn wake_sleepers(&mut self, name: &Name) {
+        let mut woken = 0;
+        while self.setting.wake_max == 0 || woken < self.setting.wake_max {
+            let tube = self.tubes.get_mut(name).expect("a queue with a job");
+            let Some((_, place)) = tube.sleepers.pop_first() else { return };
+            let worker = &mut self.conn(place).worker;
+            worker.unlisted.insert(name.clone());
+            if worker.asleep {
+                woken += 1;
+                self.wake(place);
+            }
+        }
+    }
+
+    fn wake(&mut self, place: Place) {
+        self.tally.wake_ups += 1;
+        let conn = self.conn(place);
+        conn.worker.asleep = false;
+        conn.letters.push_back(Letter::WorkToDo);
+    }
+
+    /// Who sleeps misses nothing; only where each job wakes but a few can others sleep on.
+    pub(super) fn misses_work(&self, place: Place) -> bool {
+        self.setting.wake_max == 0 && self.conns[&place].worker.asleep && self.has_work(place)
+    }
+
+    /// Queues that a sleeper waits for, if it should be woken for any job of theirs.
+    pub(crate) fn sleeps_on(&self, place: Place) -> Vec<Name> {
+        let worker = &self.conns[&place].worker;
+        let is_sure = worker.asleep && self.setting.wake_max == 0;
+        let tubes = if is_sure { worker.tubes() } else { BTreeSet::new() };
+        tubes.into_iter().filter(|tube| !self.is_paused(tube)).collect()
+    }
+
+    /// Jobs that are ready, delayed or in somebody's hands.
+    pub(super) fn unfinished_in(&self, name: &Name) -> [u64; 2] {
+        let mut counts = [0, 0];
+        for job in self.jobs.values().filter(|job| job.tube == *name) {
+            counts[0] += u64::from(!matches!(job.state, State::Buried { .. }));
+            counts[1] += u64::from(matches!(job.state, State::Reserved(_)));
+        }
+        counts
+    }
+
+    /// Registrations for a queue, over all connections.
+    pub(super) fn workers_of(&self, name: &Name) -> usize {
+        self.conns.values().map(|conn| conn.worker.records(name)).sum()
+    }
+}

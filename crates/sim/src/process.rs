@@ -1,0 +1,97 @@
+//! One life of the server: the broker, what sessions share, and events on their way.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use beanstalk::{Listener, ProcessorTime, ServerInfo};
+use broker::{Broker, Dialect, Event, Millis, SessionId, Turn};
+
+use crate::mailbox::Letterbox;
+use crate::plan::Plan;
+use crate::protocol::Protocol;
+
+/// I/O threads that the world pretends to have.
+pub(crate) const MAILBOXES: usize = 2;
+
+/// One life of the server.
+pub(crate) struct Process {
+    pub(crate) broker: Broker,
+    beanstalk: Arc<Listener>,
+    gearman: Arc<gearman::Server>,
+    pub(crate) mailboxes: Vec<Arc<Letterbox>>,
+    pub(crate) events: Vec<VecDeque<(SessionId, Event)>>,
+    /// When the server's timer rings.
+    pub(crate) alarm: Option<u64>,
+}
+
+impl Process {
+    pub(crate) fn new(broker: Broker, plan: &Plan, now: u64) -> Self {
+        let server = beanstalk::Server::new(ServerInfo {
+            pid: 1,
+            version: "sim".into(),
+            hostname: "host".into(),
+            os: "os".into(),
+            platform: "platform".into(),
+            id: 1,
+            segment_bytes: 0,
+            started: Millis(now),
+            processor_time: ProcessorTime::default,
+        });
+        let gearman = gearman::Server::new(gearman::ServerOptions {
+            pid: 1,
+            version: "sim".into(),
+            round_robin: plan.gearman.round_robin,
+            exceptions: plan.gearman.exceptions,
+            packet_bytes_max: plan.packet_bytes_max(),
+            ..gearman::ServerOptions::for_host("sim")
+        });
+        let mailboxes: Vec<_> = (0..MAILBOXES).map(|_| Arc::new(Letterbox::default())).collect();
+        for (index, mailbox) in mailboxes.iter().enumerate() {
+            let number = broker.add_mailbox(mailbox.clone());
+            assert_eq!(number, index, "mailboxes are numbered as they come");
+        }
+        let mut turn = broker.turn(Millis(now));
+        turn.set_wake_max(plan.gearman.wake_max);
+        turn.set_attempts_max(plan.gearman.attempts_max);
+        drop(turn);
+        Self {
+            broker,
+            beanstalk: Arc::new(Listener { server, max_job_size: plan.max_job_size }),
+            gearman,
+            mailboxes,
+            events: vec![VecDeque::new(); MAILBOXES],
+            alarm: None,
+        }
+    }
+
+    /// The server's side of a new connection.
+    pub(crate) fn open(
+        &self,
+        protocol: Protocol,
+        turn: &mut Turn<'_>,
+        mailbox: usize,
+    ) -> (SessionId, Box<dyn Dialect>) {
+        match protocol {
+            Protocol::Beanstalk => {
+                let session = beanstalk::Session::new(self.beanstalk.clone(), turn, mailbox);
+                (session.id(), Box::new(session))
+            }
+            Protocol::Gearman => {
+                let server = self.gearman.clone();
+                let session = gearman::Session::new(server, "127.0.0.1", turn, mailbox);
+                (session.id(), Box::new(session))
+            }
+        }
+    }
+
+    /// Takes over what the mailboxes were told.
+    pub(crate) fn gather(&mut self) {
+        for (mailbox, events) in self.mailboxes.iter().zip(&mut self.events) {
+            let mut letters = mailbox.open();
+            events.append(&mut letters.events);
+            if let Some(Millis(at)) = letters.alarm.take() {
+                self.alarm = Some(self.alarm.map_or(at, |known| known.min(at)));
+            }
+        }
+    }
+}

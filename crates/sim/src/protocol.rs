@@ -1,0 +1,8 @@
+//! The protocols that simulated clients speak.
+
+/// What a connection speaks.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Protocol {
+    Beanstalk,
+    Gearman,
+}

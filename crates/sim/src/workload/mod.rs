@@ -1,0 +1,169 @@
+//! Simulated clients: what they write, and what they make of the replies they read.
+
+mod beanstalk;
+mod gearman;
+
+use std::collections::VecDeque;
+
+pub(crate) use gearman::packet;
+
+use crate::plan::Plan;
+use crate::protocol::Protocol;
+use crate::rng::Rng;
+
+/// Ids that clients have heard of; they name them in requests of all kinds.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    ids: VecDeque<u64>,
+    pub(crate) newest: u64,
+}
+
+const KNOWN_IDS_MAX: usize = 60;
+
+impl Known {
+    fn heard(&mut self, id: u64) {
+        self.newest = self.newest.max(id);
+        self.ids.push_back(id);
+        if self.ids.len() > KNOWN_IDS_MAX {
+            self.ids.pop_front();
+        }
+    }
+
+    fn any(&self, rng: &mut Rng) -> u64 {
+        match rng.below(20) {
+            0 => rng.below(3),
+            1 => u64::MAX - rng.below(2),
+            2 => self.newest + rng.below(4),
+            _ if self.ids.is_empty() => 1 + rng.below(5),
+            3..12 => self.ids[self.ids.len() - 1 - rng.index(self.ids.len().min(4))],
+            _ => self.ids[rng.index(self.ids.len())],
+        }
+    }
+}
+
+/// One client: its habits, what it holds as far as it knows, and the reply it is reading.
+#[derive(Debug)]
+pub(crate) struct Client {
+    kind: Kind,
+    /// Reads rarely.
+    pub(crate) is_slow: bool,
+    /// Ids of jobs that it took.
+    held: Vec<u64>,
+    unread: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Beanstalk(beanstalk::Habit),
+    Gearman(gearman::Habit),
+}
+
+impl Client {
+    /// A client of the kinds that the run is to have.
+    pub(crate) fn any(plan: &Plan, rng: &mut Rng) -> Self {
+        let speaks_gearman = rng.below(100) < plan.gearman_share;
+        Self::new(if speaks_gearman { Protocol::Gearman } else { Protocol::Beanstalk }, rng)
+    }
+
+    pub(crate) fn new(protocol: Protocol, rng: &mut Rng) -> Self {
+        let kind = match protocol {
+            Protocol::Beanstalk => Kind::Beanstalk(beanstalk::Habit::any(rng)),
+            Protocol::Gearman => Kind::Gearman(gearman::Habit::any(rng)),
+        };
+        Self { kind, is_slow: rng.one_in(6), held: Vec::new(), unread: Vec::new() }
+    }
+
+    pub(crate) fn protocol(&self) -> Protocol {
+        match self.kind {
+            Kind::Beanstalk(_) => Protocol::Beanstalk,
+            Kind::Gearman(_) => Protocol::Gearman,
+        }
+    }
+
+    /// The client reads some bytes. Returns each whole reply.
+    pub(crate) fn read(&mut self, bytes: &[u8], known: &mut Known) -> Vec<Vec<u8>> {
+        self.unread.extend_from_slice(bytes);
+        let mut replies = Vec::new();
+        loop {
+            let len = match self.kind {
+                Kind::Beanstalk(_) => beanstalk::reply_len(&self.unread),
+                Kind::Gearman(_) => gearman::reply_len(&self.unread),
+            };
+            let Some(len) = len else { return replies };
+            let reply: Vec<u8> = self.unread.drain(..len).collect();
+            let (heard, is_taken) = match self.kind {
+                Kind::Beanstalk(_) => beanstalk::hear(&reply),
+                Kind::Gearman(_) => gearman::hear(&reply),
+            };
+            if let Some(id) = heard {
+                known.heard(id);
+                if is_taken {
+                    self.held.push(id);
+                }
+            }
+            replies.push(reply);
+        }
+    }
+
+    /// Some bytes to send: whole requests, but the world may cut them anywhere.
+    pub(crate) fn write(&mut self, plan: &Plan, known: &Known, now: u64, rng: &mut Rng) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let in_crowd = plan.crowd && rng.coin();
+        let count = if in_crowd { 1 } else { rng.between(1, plan.pipeline) };
+        for _ in 0..count {
+            let is_garbage = plan.garbage && rng.one_in(25);
+            let held = &mut self.held;
+            match &self.kind {
+                Kind::Beanstalk(_) if in_crowd => beanstalk::crowd(&mut bytes, held, rng),
+                Kind::Gearman(_) if in_crowd => gearman::crowd(&mut bytes, held, rng),
+                Kind::Beanstalk(_) if is_garbage => beanstalk::garbage(&mut bytes, rng),
+                Kind::Gearman(_) if is_garbage => gearman::garbage(&mut bytes, rng),
+                Kind::Beanstalk(habit) => {
+                    let mut writer = beanstalk::Writer { plan, known, held, rng };
+                    writer.command(*habit, &mut bytes);
+                }
+                Kind::Gearman(habit) => {
+                    let mut writer = gearman::Writer { plan, known, held, now, rng };
+                    writer.request(*habit, &mut bytes);
+                }
+            }
+        }
+        bytes
+    }
+}
+
+/// An id that a client thinks it holds, or any other.
+fn mostly_held(held: &mut Vec<u64>, gives_it_up: bool, known: &Known, rng: &mut Rng) -> u64 {
+    if held.is_empty() || rng.one_in(8) {
+        return known.any(rng);
+    }
+    let index = rng.index(held.len());
+    if gives_it_up { held.swap_remove(index) } else { held[index] }
+}
+
+fn tube(plan: &Plan, rng: &mut Rng) -> &'static str {
+    let names = ["default", "a", "b-2", "(c)", "d/e", "f.$;+_"];
+    names[rng.below(plan.tubes) as usize]
+}
+
+/// The length of a body. Neither the largest of all nor the too big ones too often: they only cost
+/// time.
+fn body_len(plan: &Plan, rng: &mut Rng) -> u64 {
+    let size = match rng.below(30) {
+        0 => u64::from(plan.max_job_size) + rng.below(3) - 1,
+        1 => 0,
+        2 => rng.below(20_000),
+        _ => rng.below(plan.body_bytes + 1),
+    };
+    if size > 20_000 && !rng.one_in(4) { rng.below(50) } else { size }
+}
+
+fn random_bytes(bytes: &mut Vec<u8>, len: u64, rng: &mut Rng) {
+    let mut word = [0; 8];
+    for index in 0..len {
+        if index % 8 == 0 {
+            word = rng.next_u64().to_le_bytes();
+        }
+        bytes.push(word[(index % 8) as usize]);
+    }
+}
