@@ -179,6 +179,23 @@ fn policies_that_cannot_be_obeyed_are_refused_with_their_line() {
     );
 }
 
+#[test]
+fn no_queue_is_promised_more_than_the_server_gives() {
+    let with = |server: &str, queue: &str| {
+        format!("[data]\nsync = \"{server}\"\n[[policy]]\nmatch = \"a\"\nsync = \"{queue}\"\n")
+    };
+    for (server, queue) in [("50ms", "always"), ("50ms", "49ms"), ("never", "1h")] {
+        let expected = "policy.sync: a queue cannot be more durable than data.sync, which is";
+        let expected = format!("lineshaft.toml:5: {expected} \"{server}\"");
+        assert_eq!(messages(&with(server, queue)), [expected]);
+    }
+    for (server, queue) in
+        [("50ms", "50ms"), ("50ms", "memory"), ("never", "never"), ("memory", "always")]
+    {
+        rules(&with(server, queue));
+    }
+}
+
 /// As it is shown, each value with its line, for the eyes of an operator.
 #[test]
 fn what_is_shown_names_lines_and_can_be_read_again() {
