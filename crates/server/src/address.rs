@@ -65,6 +65,15 @@ impl Address {
         }
     }
 
+    /// Whether it is a unix socket, with TLS or without.
+    pub(crate) fn is_unix(&self) -> bool {
+        match self {
+            Address::Tcp { .. } => false,
+            Address::Unix(_) => true,
+            Address::Tls(inner) => inner.is_unix(),
+        }
+    }
+
     fn parse_plain(text: &str) -> Result<Address, AddressError> {
         if let Some(path) = text.strip_prefix("unix:") {
             return Self::parse_unix(path);

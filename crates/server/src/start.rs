@@ -152,13 +152,13 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     let mut acceptors = Vec::new();
     let mut places = Vec::new();
     for bound in listeners {
+        let certificates = certificates.clone().filter(|_| bound.address.is_tls());
         let Some(open) = opens[bound.protocol as usize].clone() else {
-            places.push((bound, overview.clone()));
+            places.push(Place { bound, site: overview.clone(), certificates });
             continue;
         };
-        let shown = certificates.clone().filter(|_| bound.address.is_tls());
         let silence_max_ms = bound.protocol.silence_max_ms(&config);
-        let mut acceptor = Acceptor::new(bound, open, shown, limits.clone(), ports.clone())
+        let mut acceptor = Acceptor::new(bound, open, certificates, limits.clone(), ports.clone())
             .map_err(failed("watch a listening socket"))?;
         acceptor.silence_max_ms = silence_max_ms;
         acceptors.push(runtime.spawn(acceptor.run()).abort_handle());

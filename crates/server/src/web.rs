@@ -11,12 +11,15 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use http_api::{Site, serve};
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::Runtime;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio_rustls::TlsAcceptor;
 
-use crate::address::Address;
 use crate::listen::Bound;
+use crate::tls::Certificates;
 
 /// The name of the thread. A panic there ends one connection, and not the server.
 pub const WEB_THREAD: &str = "http";
@@ -24,8 +27,16 @@ pub const WEB_THREAD: &str = "http";
 /// How long nothing is accepted after a failure, which is most likely a lack of descriptors.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// How long a client may take for the handshake.
+const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+
 /// A listener and what is served there.
-pub(crate) type Place = (Bound, Arc<dyn Site>);
+pub(crate) struct Place {
+    pub(crate) bound: Bound,
+    pub(crate) site: Arc<dyn Site>,
+    /// What clients are shown if they are to speak TLS.
+    pub(crate) certificates: Option<Arc<Certificates>>,
+}
 
 /// The thread; it ends when this is dropped.
 pub(crate) struct WebThread {
@@ -33,8 +44,15 @@ pub(crate) struct WebThread {
     thread: Option<JoinHandle<()>>,
 }
 
+/// A place at work.
+struct Listener {
+    socket: Socket,
+    site: Arc<dyn Site>,
+    certificates: Option<Arc<Certificates>>,
+}
+
 /// A listening socket, as the runtime knows it.
-enum Listener {
+enum Socket {
     Tcp(TcpListener),
     Unix(UnixListener),
 }
@@ -48,8 +66,8 @@ impl WebThread {
     ) -> io::Result<WebThread> {
         let slots = Arc::new(Semaphore::new(connections_max));
         let inside = runtime.enter();
-        for (bound, site) in places {
-            runtime.spawn(accept(Listener::of(bound)?, site, slots.clone()));
+        for place in places {
+            runtime.spawn(accept(Listener::of(place)?, slots.clone()));
         }
         drop(inside);
         let (stop, stopped) = oneshot::channel::<()>();
@@ -72,46 +90,62 @@ impl Drop for WebThread {
 
 impl Listener {
     /// To be called inside the runtime.
-    fn of(bound: Bound) -> io::Result<Listener> {
-        Ok(match bound.address {
-            Address::Unix(_) => {
-                Listener::Unix(UnixListener::from_std(StdUnixListener::from(bound.socket))?)
-            }
-            Address::Tcp { .. } => {
-                Listener::Tcp(TcpListener::from_std(StdTcpListener::from(bound.socket))?)
-            }
-            Address::Tls(_) => return Err(io::ErrorKind::Unsupported.into()),
-        })
+    fn of(place: Place) -> io::Result<Listener> {
+        let Place { bound, site, certificates } = place;
+        let socket = if bound.address.is_unix() {
+            Socket::Unix(UnixListener::from_std(StdUnixListener::from(bound.socket))?)
+        } else {
+            Socket::Tcp(TcpListener::from_std(StdTcpListener::from(bound.socket))?)
+        };
+        Ok(Listener { socket, site, certificates })
     }
 
     /// Accepts one connection and serves it in a task of its own.
-    async fn accept(&self, site: &Arc<dyn Site>, slot: OwnedSemaphorePermit) -> io::Result<()> {
-        let site = site.clone();
-        match self {
-            Listener::Tcp(listener) => {
+    async fn accept(&self, slot: OwnedSemaphorePermit) -> io::Result<()> {
+        let site = self.site.clone();
+        // Not before somebody comes: they may be others by then.
+        let tls = || self.certificates.as_ref().map(|certificates| certificates.current());
+        match &self.socket {
+            Socket::Tcp(listener) => {
                 let (socket, _) = listener.accept().await?;
-                tokio::spawn(async move {
-                    serve(socket, site).await;
-                    drop(slot);
-                });
+                tokio::spawn(serve_one(socket, tls(), site, slot));
             }
-            Listener::Unix(listener) => {
+            Socket::Unix(listener) => {
                 let (socket, _) = listener.accept().await?;
-                tokio::spawn(async move {
-                    serve(socket, site).await;
-                    drop(slot);
-                });
+                tokio::spawn(serve_one(socket, tls(), site, slot));
             }
         }
         Ok(())
     }
 }
 
+/// Serves one connection to its end, which begins with a handshake if it is to speak TLS.
+async fn serve_one<S>(
+    socket: S,
+    tls: Option<Arc<ServerConfig>>,
+    site: Arc<dyn Site>,
+    slot: OwnedSemaphorePermit,
+) where
+    S: AsyncRead + AsyncWrite + Send + Unpin,
+{
+    match tls {
+        None => serve(socket, site).await,
+        Some(config) => {
+            let handshake = TlsAcceptor::from(config).accept(socket);
+            // Garbage, silence and wrong certificates are the peer's matter.
+            if let Ok(Ok(socket)) = tokio::time::timeout(HANDSHAKE_TIME, handshake).await {
+                serve(socket, site).await;
+            }
+        }
+    }
+    drop(slot);
+}
+
 /// Accepts until the runtime ends. Beyond the limit of connections new ones wait; each has an end, however slow its
 /// peer is.
-async fn accept(listener: Listener, site: Arc<dyn Site>, slots: Arc<Semaphore>) {
+async fn accept(listener: Listener, slots: Arc<Semaphore>) {
     while let Ok(slot) = slots.clone().acquire_owned().await {
-        if let Err(error) = listener.accept(&site, slot).await {
+        if let Err(error) = listener.accept(slot).await {
             tracing::debug!(%error, "cannot accept an HTTP connection");
             tokio::time::sleep(PAUSE).await;
         }

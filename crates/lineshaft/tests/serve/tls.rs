@@ -92,13 +92,15 @@ fn every_protocol_has_listeners_of_both_kinds() {
         "--beanstalk=tls:127.0.0.1:0",
         "--gearman=tls:127.0.0.1:0",
         "--gearman-http=tls:127.0.0.1:0",
+        "--http=tls:127.0.0.1:0",
     ]);
     let plain = server.address();
     let stdout = server.stdout();
     let all = stdout.lines().find(|line| line.trim().starts_with("beanstalk")).unwrap();
     let beanstalk = tls_address(all.rsplit(' ').next().unwrap());
     let gearman = tls_address(&server.address_of("gearman "));
-    let http = tls_address(&server.address_of("gearman_http"));
+    let jobs = tls_address(&server.address_of("gearman_http"));
+    let health = tls_address(&server.address_of("http "));
     // What is to be tried is without TLS, as the tools are.
     assert!(stdout.contains(&format!("--server {plain} hello")), "{stdout}");
 
@@ -109,11 +111,18 @@ fn every_protocol_has_listeners_of_both_kinds() {
     let job = worker.grab();
     assert_eq!(job[1..], ["default", "x"]);
     worker.send(WORK_COMPLETE, &[&job[0], ""]);
-    let mut request = TcpStream::connect(place.way_to(http)).unwrap();
-    request.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+    assert!(get(&place.way_to(jobs), "/").starts_with("HTTP/1.0 404"));
+    let healthy = get(&place.way_to(health), "/health/live");
+    assert!(healthy.starts_with("HTTP/1.0 200"), "{healthy}");
+}
+
+/// The whole answer to a request.
+fn get(address: &str, page: &str) -> String {
+    let mut request = TcpStream::connect(address).unwrap();
+    request.write_all(format!("GET {page} HTTP/1.0\r\n\r\n").as_bytes()).unwrap();
     let mut answer = String::new();
     request.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.0 404"), "{answer}");
+    answer
 }
 
 #[test]
@@ -283,11 +292,7 @@ fn gearmand_speaks_tls_on_its_port_and_not_for_http() {
     assert_eq!(peer.ask("verbose"), "OK ERROR\n");
     let stderr = server.stderr();
     let (_, http) = stderr.split_once("http://").unwrap();
-    let mut request = TcpStream::connect(http.split(',').next().unwrap()).unwrap();
-    request.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    request.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.0 404"), "{answer}");
+    assert!(get(http.split(',').next().unwrap(), "/").starts_with("HTTP/1.0 404"));
 
     // Nothing is ever said in clear.
     let mut plain = TcpStream::connect(address).unwrap();
