@@ -23,6 +23,8 @@ pub(crate) struct Client {
     /// removed, stays in its place: a close that follows was meant for it, and must not end the
     /// next one. As many as the policy lets be open, for each queue.
     open: BTreeMap<Box<[u8]>, VecDeque<LeaseId>>,
+    /// An event will end a fetch.
+    waits: bool,
     /// The session of the broker is closed; nothing is read or answered any more.
     ended: bool,
 }
@@ -33,13 +35,6 @@ pub(crate) enum How {
     Take,
     Open,
     Peek,
-}
-
-/// What a fetch that cannot be answered at once is about.
-#[derive(Clone, Debug)]
-pub(crate) struct Fetch {
-    pub(crate) queue: Box<[u8]>,
-    pub(crate) how: How,
 }
 
 /// What a fetch leads to.
@@ -57,7 +52,7 @@ impl Client {
     pub(crate) fn new(server: Arc<Server>, turn: &mut Turn<'_>, mailbox: usize) -> Self {
         let id = turn.open_reader_session(mailbox);
         let refused = server.enter();
-        Self { id, server, refused, open: BTreeMap::new(), ended: false }
+        Self { id, server, refused, open: BTreeMap::new(), waits: false, ended: false }
     }
 
     pub(crate) fn counters(&self) -> &Counters {
@@ -92,35 +87,44 @@ impl Client {
     /// Fetches the next item of a queue.
     pub(crate) fn fetch(
         &mut self,
-        fetch: &Fetch,
+        queue: &[u8],
+        how: How,
         patience: Patience,
         turn: &mut Turn<'_>,
     ) -> Fetched {
-        let how = match fetch.how {
+        let read_how = match how {
             How::Take => ReadHow::Finish,
             How::Open => ReadHow::Open { limit_ms: None },
             How::Peek => ReadHow::Peek,
         };
-        match turn.read(self.id, &fetch.queue, how, patience) {
-            Read::Item(item) => self.found(fetch, item.lease, item.body, item.after),
-            Read::Empty(after) => self.missed(fetch, after, turn),
-            Read::Blocked => self.missed(fetch, AT_ONCE, turn),
-            Read::Waiting => Fetched::Waiting,
+        match turn.read(self.id, queue, read_how, patience) {
+            Read::Item(item) => self.found(queue, item.lease, item.body, item.after),
+            Read::Empty(after) => self.missed(queue, after, turn),
+            Read::Blocked => self.missed(queue, AT_ONCE, turn),
+            Read::Waiting => {
+                self.waits = true;
+                Fetched::Waiting
+            }
         }
     }
 
     /// The wait of a fetch is over.
-    pub(crate) fn resume(&mut self, fetch: &Fetch, event: Event, turn: &mut Turn<'_>) -> Fetched {
+    pub(crate) fn resume(
+        &mut self,
+        queue: &[u8],
+        how: How,
+        event: Event,
+        turn: &mut Turn<'_>,
+    ) -> Fetched {
+        self.waits = false;
         match event {
-            Event::Granted(grant) if fetch.how == How::Take => {
-                match turn.confirm(self.id, grant.lease) {
-                    Ok(after) => self.found(fetch, None, grant.body, after),
-                    Err(not_held) => self.missed(fetch, not_held.0, turn),
-                }
-            }
-            Event::Granted(grant) => self.found(fetch, Some(grant.lease), grant.body, grant.after),
-            Event::Looked { body, after } => self.found(fetch, None, body, after),
-            Event::TimedOut(after) => self.missed(fetch, after, turn),
+            Event::Granted(grant) if how == How::Take => match turn.confirm(self.id, grant.lease) {
+                Ok(after) => self.found(queue, None, grant.body, after),
+                Err(not_held) => self.missed(queue, not_held.0, turn),
+            },
+            Event::Granted(grant) => self.found(queue, Some(grant.lease), grant.body, grant.after),
+            Event::Looked { body, after } => self.found(queue, None, body, after),
+            Event::TimedOut(after) => self.missed(queue, after, turn),
             Event::DeadlineSoon
             | Event::WorkToDo
             | Event::News { .. }
@@ -129,26 +133,33 @@ impl Client {
         }
     }
 
+    /// An event that came when nobody waited any more. What it gave has gone back with the session.
+    pub(crate) fn note_late(&self, event: &Event) {
+        if let Event::Granted(_) = event {
+            self.counters().cmd_get_open_dropped.add_one();
+        }
+    }
+
     fn found(
         &mut self,
-        fetch: &Fetch,
+        queue: &[u8],
         lease: Option<LeaseId>,
         body: Body,
         after: Position,
     ) -> Fetched {
         self.counters().get_hits.add_one();
         if let Some(lease) = lease {
-            match self.open.get_mut(&fetch.queue) {
+            match self.open.get_mut(queue) {
                 Some(open) => open.push_back(lease),
-                None => drop(self.open.insert(fetch.queue.clone(), [lease].into())),
+                None => drop(self.open.insert(queue.into(), [lease].into())),
             }
         }
         Fetched::Item(body, after)
     }
 
-    fn missed(&self, fetch: &Fetch, after: Position, turn: &Turn<'_>) -> Fetched {
+    fn missed(&self, queue: &[u8], after: Position, turn: &Turn<'_>) -> Fetched {
         // An alias has no items that one could miss.
-        if turn.alias_stats(&fetch.queue).is_none() {
+        if turn.alias_stats(queue).is_none() {
             self.counters().get_misses.add_one();
         }
         Fetched::Nothing(after)
@@ -214,6 +225,9 @@ impl Client {
     pub(crate) fn end(&mut self, turn: &mut Turn<'_>) {
         if !self.ended {
             self.ended = true;
+            if self.waits {
+                self.counters().waiters_aborted.add_one();
+            }
             self.open.clear();
             self.server.leave();
             turn.close_session(self.id);

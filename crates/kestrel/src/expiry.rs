@@ -3,6 +3,7 @@
 use broker::Millis;
 
 /// Expiries from here on are seconds since 1970, smaller ones seconds from now (spec kestrel 0).
+// COMPAT(kestrel): memcached's border is 30 days; cases mc-expiry-999999-relative, mc-expiry-absolute-past.
 const ABSOLUTE_FROM_S: i32 = 1_000_000;
 
 /// The expiry of a `SET`, in seconds. `None`: never.
@@ -14,7 +15,8 @@ pub(crate) fn of_seconds(seconds: i32, now: Millis) -> Option<Millis> {
     }
 }
 
-/// The expiry of a text `put`, in milliseconds from now; 0 is now too.
+/// The expiry of a text `put`, in milliseconds from now.
+// COMPAT(kestrel): 0 is now, not never; case tx-put-expiry-zero-is-now.
 pub(crate) fn of_millis(millis: i32, now: Millis) -> Millis {
     later(i64::from(millis), now)
 }

@@ -2,12 +2,12 @@
 
 use broker::{Body, Event, Millis, Patience, Position, Turn};
 
-use crate::client::{Client, Fetch, Fetched, How};
+use crate::client::{Client, Fetched, How};
 
 /// A monitor that is on its way.
 #[derive(Debug)]
 pub(crate) struct Monitor {
-    fetch: Fetch,
+    queue: Box<[u8]>,
     deadline: Millis,
     /// Items that may still come; `None`: as many as there are.
     left: Option<u64>,
@@ -28,12 +28,12 @@ pub(crate) enum Next {
 
 impl Monitor {
     pub(crate) fn new(queue: &[u8], deadline: Millis, left: Option<u64>, after: Position) -> Self {
-        Self { fetch: Fetch { queue: queue.into(), how: How::Open }, deadline, left, after }
+        Self { queue: queue.into(), deadline, left, after }
     }
 
     /// Where the items come from.
     pub(crate) fn queue(&self) -> &[u8] {
-        &self.fetch.queue
+        &self.queue
     }
 
     /// Looks for the next item.
@@ -42,12 +42,12 @@ impl Monitor {
         let is_over = self.left == Some(0)
             || left_ms == 0
             || client.is_refused_reads(turn)
-            || client.is_open_full(&self.fetch.queue, turn);
+            || client.is_open_full(&self.queue, turn);
         if is_over {
             return Next::End(self.after);
         }
         client.counters().cmd_monitor_get.add_one();
-        let fetched = client.fetch(&self.fetch, Patience::Millis(left_ms), turn);
+        let fetched = client.fetch(&self.queue, How::Open, Patience::Millis(left_ms), turn);
         self.follow(fetched)
     }
 
@@ -58,7 +58,7 @@ impl Monitor {
         client: &mut Client,
         turn: &mut Turn<'_>,
     ) -> Next {
-        let fetched = client.resume(&self.fetch, event, turn);
+        let fetched = client.resume(&self.queue, How::Open, event, turn);
         self.follow(fetched)
     }
 

@@ -19,7 +19,8 @@ type Row = (&'static str, String);
 pub(crate) fn all(server: &Server, turn: &Turn<'_>) -> Vec<u8> {
     let mut text = Vec::new();
     let names = turn.item_queues();
-    for (key, value) in of_server(server, &names, turn) {
+    let (items, bytes) = sums(&names, turn);
+    for (key, value) in of_server(server, items, bytes, turn) {
         text.extend_from_slice(format!("STAT {key} {value}\r\n").as_bytes());
     }
     for name in names {
@@ -57,7 +58,7 @@ fn blocks(
     let all = if names.is_empty() { turn.item_queues() } else { names.to_vec() };
     // COMPAT(kestrel): the lines are joined as if there were one at least, so that nothing is an
     // empty line, and a queue that is missing a line of two blanks; cases mc-dump-stats-missing,
-    // own-dump-stats-of-nothing.
+    // mc-dump-stats-of-nothing.
     if all.is_empty() {
         return b"\r\nEND\r\n".to_vec();
     }
@@ -81,14 +82,15 @@ fn blocks(
     text
 }
 
-fn of_server(server: &Server, names: &[&[u8]], turn: &Turn<'_>) -> Vec<Row> {
+/// Items and bytes of all queues.
+fn sums(names: &[&[u8]], turn: &Turn<'_>) -> (u64, u64) {
+    let stats = names.iter().filter_map(|name| turn.item_stats(name));
+    stats.fold((0, 0), |(items, bytes), stats| (items + stats.items, bytes + stats.bytes))
+}
+
+fn of_server(server: &Server, items: u64, bytes: u64, turn: &Turn<'_>) -> Vec<Row> {
     let counters = server.counters();
     let now_ms = turn.now().0;
-    let (mut items, mut bytes) = (0, 0);
-    for stats in names.iter().filter_map(|name| turn.item_stats(name)) {
-        items += stats.items;
-        bytes += stats.bytes;
-    }
     let totals = turn.totals();
     let numbers = [
         ("curr_connections", counters.connections.get()),

@@ -7,7 +7,7 @@ use broker::{Body, Event, Flush, Millis, Outbox, Turn};
 use super::reply;
 use super::request::{Get, Request};
 use super::session::{MemcacheSession, Waiting};
-use crate::client::{AT_ONCE, Fetch, Fetched, How, patience};
+use crate::client::{AT_ONCE, Fetched, How, patience};
 use crate::monitor::{Monitor, Next};
 use crate::name::{is_possible, is_usable};
 use crate::{expiry, stats, status};
@@ -112,11 +112,12 @@ impl MemcacheSession {
             (how, &self.client.counters().cmd_get)
         };
         counter.add_one();
-        let fetch = Fetch { queue: queue.into(), how };
-        match self.client.fetch(&fetch, patience(get.timeout_ms), turn) {
+        match self.client.fetch(queue, how, patience(get.timeout_ms), turn) {
             Fetched::Item(body, found) => reply::item(outbox, found.max(after), queue, &body),
             Fetched::Nothing(missed) => outbox.reply(missed.max(after), reply::END),
-            Fetched::Waiting => self.waiting = Waiting::Item(fetch, after),
+            Fetched::Waiting => {
+                self.waiting = Waiting::Item { queue: queue.into(), how, after };
+            }
         }
     }
 
@@ -235,13 +236,15 @@ impl MemcacheSession {
     pub(crate) fn resume(&mut self, event: Event, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         match mem::replace(&mut self.waiting, Waiting::Nothing) {
             Waiting::Nothing => unreachable!("nothing is told to who does not wait"),
-            Waiting::Item(fetch, after) => match self.client.resume(&fetch, event, turn) {
-                Fetched::Item(body, found) => {
-                    reply::item(outbox, found.max(after), &fetch.queue, &body);
+            Waiting::Item { queue, how, after } => {
+                match self.client.resume(&queue, how, event, turn) {
+                    Fetched::Item(body, found) => {
+                        reply::item(outbox, found.max(after), &queue, &body);
+                    }
+                    Fetched::Nothing(missed) => outbox.reply(missed.max(after), reply::END),
+                    Fetched::Waiting => unreachable!("the wait is over"),
                 }
-                Fetched::Nothing(missed) => outbox.reply(missed.max(after), reply::END),
-                Fetched::Waiting => unreachable!("the wait is over"),
-            },
+            }
             Waiting::Monitor(mut monitor) => {
                 let next = monitor.resume(event, &mut self.client, turn);
                 self.go_on(monitor, next, turn, outbox);

@@ -82,6 +82,8 @@ impl<'a> Request<'a> {
         if WITH_DATA.contains(&command) {
             return with_data(command, arguments);
         }
+        // COMPAT(kestrel): further words are not looked at: of several keys the first counts, and there
+        // is no `noreply`; cases mc-extra-keys-ignored, mc-noreply-ignored, mc-delete-extra-word.
         let name = arguments.first().copied().ok_or(Malformed::Harmless);
         Ok(match command {
             b"get" | b"gets" => Self::Get(Get::parse(name?)?),

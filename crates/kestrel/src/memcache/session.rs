@@ -6,7 +6,7 @@ use broker::{Dialect, Event, Outbox, Position, SessionId, Turn};
 
 use super::reply;
 use super::request::{Malformed, Request};
-use crate::client::{AT_ONCE, Client, Fetch};
+use crate::client::{AT_ONCE, Client, How};
 use crate::gather::Gathering;
 use crate::line::{Line, first_line};
 use crate::monitor::Monitor;
@@ -15,7 +15,8 @@ use crate::server::Server;
 /// The first byte of a request of memcached's binary protocol.
 const BINARY_MAGIC: u8 = 0x80;
 
-/// Bytes after the data, which are skipped without a look at them.
+/// Bytes after the data.
+// COMPAT(kestrel): they are skipped without a look at them; case mc-data-trailer-not-checked.
 const TRAILER_BYTES: usize = 2;
 
 /// One connection that speaks the memcache dialect, without I/O.
@@ -51,7 +52,11 @@ struct PendingSet {
 pub(crate) enum Waiting {
     Nothing,
     /// An item. The reply waits for the position too: a read was closed before.
-    Item(Fetch, Position),
+    Item {
+        queue: Box<[u8]>,
+        how: How,
+        after: Position,
+    },
     Monitor(Monitor),
     /// The end of a flush, which is answered so.
     Flush(&'static [u8]),
@@ -177,7 +182,7 @@ impl Dialect for MemcacheSession {
 
     fn event(&mut self, event: Event, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         if self.client.is_ended() {
-            return;
+            return self.client.note_late(&event);
         }
         let unsent = outbox.len();
         self.resume(event, turn, outbox);

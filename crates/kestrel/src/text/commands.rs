@@ -7,7 +7,7 @@ use broker::{Body, Event, Flush, Millis, Outbox, Position, Turn};
 use super::items::ItemList;
 use super::request::Request;
 use super::session::{TextSession, Waiting};
-use crate::client::{AT_ONCE, Fetch, Fetched, How, patience};
+use crate::client::{AT_ONCE, Fetched, How, patience};
 use crate::monitor::{Monitor, Next};
 use crate::name::{is_possible, is_usable};
 use crate::status::NoStatus;
@@ -110,11 +110,12 @@ impl TextSession {
         if !is_usable(queue, turn) {
             return error(outbox, after, ILLEGAL_NAME);
         }
-        let fetch = Fetch { queue: queue.into(), how };
-        match self.client.fetch(&fetch, patience(timeout_ms), turn) {
+        match self.client.fetch(queue, how, patience(timeout_ms), turn) {
             Fetched::Item(body, found) => item(outbox, found.max(after), &body),
             Fetched::Nothing(missed) => outbox.reply(missed.max(after), NONE),
-            Fetched::Waiting => self.waiting = Waiting::Item(fetch, after),
+            Fetched::Waiting => {
+                self.waiting = Waiting::Item { queue: queue.into(), how, after };
+            }
         }
     }
 
@@ -208,11 +209,13 @@ impl TextSession {
     pub(crate) fn resume(&mut self, event: Event, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         match mem::replace(&mut self.waiting, Waiting::Nothing) {
             Waiting::Nothing => unreachable!("nothing is told to who does not wait"),
-            Waiting::Item(fetch, after) => match self.client.resume(&fetch, event, turn) {
-                Fetched::Item(body, found) => item(outbox, found.max(after), &body),
-                Fetched::Nothing(missed) => outbox.reply(missed.max(after), NONE),
-                Fetched::Waiting => unreachable!("the wait is over"),
-            },
+            Waiting::Item { queue, how, after } => {
+                match self.client.resume(&queue, how, event, turn) {
+                    Fetched::Item(body, found) => item(outbox, found.max(after), &body),
+                    Fetched::Nothing(missed) => outbox.reply(missed.max(after), NONE),
+                    Fetched::Waiting => unreachable!("the wait is over"),
+                }
+            }
             Waiting::Monitor(mut monitor) => {
                 let next = monitor.resume(event, &mut self.client, turn);
                 self.go_on(monitor, next, turn, outbox);

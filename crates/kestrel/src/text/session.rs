@@ -8,7 +8,7 @@ use broker::{Dialect, Event, Outbox, Position, SessionId, Turn};
 use super::commands::error;
 use super::items::{ItemList, Progress};
 use super::request::{Request, parse};
-use crate::client::{AT_ONCE, Client, Fetch};
+use crate::client::{AT_ONCE, Client, How};
 use crate::line::{Line, first_line};
 use crate::monitor::Monitor;
 use crate::server::Server;
@@ -35,7 +35,11 @@ enum Reading {
 pub(crate) enum Waiting {
     Nothing,
     /// An item. The reply waits for the position too: reads were closed before.
-    Item(Fetch, Position),
+    Item {
+        queue: Box<[u8]>,
+        how: How,
+        after: Position,
+    },
     Monitor(Monitor),
     /// The end of a flush.
     Flush,
@@ -119,7 +123,7 @@ impl Dialect for TextSession {
 
     fn event(&mut self, event: Event, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         if self.client.is_ended() {
-            return;
+            return self.client.note_late(&event);
         }
         let unsent = outbox.len();
         self.resume(event, turn, outbox);
