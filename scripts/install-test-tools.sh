@@ -12,6 +12,7 @@ cd "$(dirname "$0")/.."
 readonly clients=crates/lineshaft/tests/clients/beanstalk
 readonly gearman_clients=crates/lineshaft/tests/clients/gearman
 readonly kestrel_clients=crates/lineshaft/tests/clients/kestrel
+readonly thrift_clients=crates/lineshaft/tests/clients/kestrel-thrift
 readonly tools=target/test-tools
 
 # program:package, looked up by program because that is what the tests start.
@@ -28,6 +29,8 @@ readonly programs=(
   gearman:gearman-tools
   cc:gcc                      # builds the test's program on libgearman
   memccat:libmemcached-tools  # clients of Kestrel's memcache port
+  thrift:thrift-compiler      # makes clients of Kestrel's thrift service
+  javac:default-jdk-headless
 )
 # file:package, for packages without a program.
 readonly files=(
@@ -37,6 +40,7 @@ readonly files=(
   /usr/share/doc/php-gearman:php-gearman
   /usr/share/perl5/Gearman/Client.pm:libgearman-client-perl
   /usr/share/doc/php-memcached:php-memcached
+  /usr/share/java/thrift.jar:libthrift-java
 )
 # With versions that the pinned compiler builds; a later one that is there already will do.
 readonly cargo_tools=(cargo-nextest@0.9.143 cargo-deny@0.20.2 cargo-machete@0.9.2)
@@ -126,11 +130,15 @@ install_node_clients() {
   cat "${wanted[@]}" | sha256sum >"$stamp"
 }
 
+# Further arguments are files that the clients are built from as well.
 install_rust_clients() {
-  local wanted=("$clients"/rust/Cargo.* "$clients"/rust/src/*.rs "$clients"/rust/src/bin/*.rs) stamp=$tools/rust/.installed
+  local folder=$1/rust target=$2/rust wanted
+  local stamp=$target/.installed
+  mapfile -t wanted < <(find "$folder" -name '*.rs' -o -name 'Cargo.*' | sort)
+  wanted+=("${@:3}")
   ! up_to_date "$stamp" "${wanted[@]}" || return 0
-  say "building Rust clients"
-  CARGO_TARGET_DIR=$tools/rust cargo build --quiet --locked --manifest-path "$clients/rust/Cargo.toml"
+  say "building Rust clients of $1"
+  CARGO_TARGET_DIR=$target cargo build --quiet --locked --manifest-path "$folder/Cargo.toml"
   cat "${wanted[@]}" | sha256sum >"$stamp"
 }
 
@@ -158,9 +166,11 @@ main() {
   install_node_clients "$clients" "$tools"
   install_python_clients "$gearman_clients" "$tools/gearman"
   install_node_clients "$gearman_clients" "$tools/gearman"
-  install_rust_clients
+  install_rust_clients "$clients" "$tools"
   install_python_clients "$kestrel_clients" "$tools/kestrel"
   install_node_clients "$kestrel_clients" "$tools/kestrel"
+  install_python_clients "$thrift_clients" "$tools/kestrel-thrift"
+  install_rust_clients "$thrift_clients" "$tools/kestrel-thrift" corpus/kestrel-thrift/kestrel.thrift
   [[ $with_cargo_tools == no ]] || install_cargo_tools
 }
 

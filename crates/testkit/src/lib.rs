@@ -3,7 +3,8 @@
 //! - [`case`], [`runner`], [`suite`]: conformance cases from `corpus/`, played over a [`wire`].
 //! - [`process`], [`port`], [`tools`]: servers under test, and what a machine may lack.
 //! - [`dialect`]: dialects in this process, on simulated time, without a server.
-//! - [`gearman`]: the same for Gearman, whose cases speak of packets.
+//! - [`gearman`], [`thrift`]: the same for Gearman and Kestrel's thrift service, whose cases speak of
+//!   packets and calls.
 //! - [`certificates`], [`tls`]: TLS for clients, and for cases.
 //! - [`client`], [`rng`]: a beanstalk client and seeded random numbers.
 //!
@@ -22,6 +23,7 @@ pub mod runner;
 pub mod socket;
 pub mod suite;
 pub mod text;
+pub mod thrift;
 pub mod tls;
 pub mod tools;
 pub mod wire;

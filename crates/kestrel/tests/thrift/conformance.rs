@@ -7,15 +7,15 @@ use lineshaft_kestrel::ServerOptions;
 use testkit::dialect::world::{InProcess, START, World};
 use testkit::suite::Outcome;
 
-use crate::cases::read_cases;
-use crate::codec::{STYLES, Style};
 use crate::world::{connect, rules, server};
+use testkit::thrift::cases::read_cases;
+use testkit::thrift::codec::{STYLES, Style};
 
 /// Each case has a server of its own.
 fn play(style: Style, open: impl Fn() -> World) -> Outcome {
     let mut outcome = Outcome::default();
     for case in read_cases().expect("the corpus is readable") {
-        let mut world = open();
+        let world = open();
         let _ = world.broker.turn(world.now).set_policies(rules());
         let server = server(ServerOptions::default());
         let connect = |world: &mut World, _: Option<&str>| connect(&server, world);

@@ -3,8 +3,6 @@
 //! One binary for all of them: each further one would be linked anew on every change.
 
 mod calls;
-mod cases;
-mod codec;
 mod conformance;
 mod durable;
 mod fragments;

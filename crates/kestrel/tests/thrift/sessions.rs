@@ -7,8 +7,8 @@ use lineshaft_kestrel::{MemcacheSession, Server, ServerOptions};
 use testkit::dialect::world::World;
 
 use crate::calls::{about, ask, confirm, get, ids, put, shown};
-use crate::codec::{FRAMED, call};
 use crate::world::{connect, server};
+use testkit::thrift::codec::{FRAMED, call};
 
 fn start() -> (World, Arc<Server>) {
     (World::memory(), server(ServerOptions::default()))

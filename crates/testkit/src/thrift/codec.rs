@@ -3,23 +3,26 @@
 
 /// How a client speaks.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Style {
-    pub(crate) framed: bool,
-    pub(crate) form: Form,
+pub struct Style {
+    /// Whether each message stands in a frame.
+    pub framed: bool,
+    /// How it is written.
+    pub form: Form,
 }
 
 /// How it writes a message.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Form {
+pub enum Form {
     /// Binary, with the version.
     Strict,
     /// Binary, without it; replies are strict all the same.
     Old,
+    /// Compact.
     Compact,
 }
 
 /// All of them.
-pub(crate) const STYLES: [Style; 6] = [
+pub const STYLES: [Style; 6] = [
     Style { framed: true, form: Form::Strict },
     Style { framed: true, form: Form::Old },
     Style { framed: true, form: Form::Compact },
@@ -29,36 +32,51 @@ pub(crate) const STYLES: [Style; 6] = [
 ];
 
 /// The one that the original knows.
-pub(crate) const FRAMED: Style = STYLES[0];
+pub const FRAMED: Style = STYLES[0];
 
-pub(crate) const CALL: u8 = 1;
-pub(crate) const REPLY: u8 = 2;
-pub(crate) const EXCEPTION: u8 = 3;
-pub(crate) const ONEWAY: u8 = 4;
+/// A message that wants an answer.
+pub const CALL: u8 = 1;
+/// An answer.
+pub const REPLY: u8 = 2;
+/// An answer that the call failed.
+pub const EXCEPTION: u8 = 3;
+/// A message that wants no answer.
+pub const ONEWAY: u8 = 4;
 
 /// A value of the kinds that the service uses.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Value {
+pub enum Value {
+    /// 32 bits.
     I32(i32),
+    /// 64 bits.
     I64(i64),
+    /// A string or binary.
     Bytes(Vec<u8>),
+    /// A list of them.
     Strings(Vec<Vec<u8>>),
+    /// A set of numbers of 64 bits.
     Numbers(Vec<i64>),
+    /// Fields with their numbers.
     Struct(Vec<(i16, Value)>),
+    /// A list of structs.
     Structs(Vec<Vec<(i16, Value)>>),
 }
 
 /// What came back.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Reply {
-    pub(crate) kind: u8,
-    pub(crate) name: Vec<u8>,
-    pub(crate) sequence: i32,
-    pub(crate) fields: Vec<(i16, Value)>,
+pub struct Reply {
+    /// [`REPLY`] or [`EXCEPTION`].
+    pub kind: u8,
+    /// The method.
+    pub name: Vec<u8>,
+    /// The number of the call.
+    pub sequence: i32,
+    /// The result is the field 0.
+    pub fields: Vec<(i16, Value)>,
 }
 
 /// A message.
-pub(crate) fn message(
+pub fn message(
     style: Style,
     kind: u8,
     name: &str,
@@ -93,7 +111,7 @@ pub(crate) fn message(
 }
 
 /// A call with the sequence number 1.
-pub(crate) fn call(style: Style, name: &str, arguments: &[(i16, Value)]) -> Vec<u8> {
+pub fn call(style: Style, name: &str, arguments: &[(i16, Value)]) -> Vec<u8> {
     message(style, CALL, name, 1, arguments)
 }
 
@@ -177,27 +195,33 @@ impl Writer {
             Value::Bytes(bytes) => self.string(bytes),
             Value::Strings(strings) => {
                 self.list(11, 8, strings.len());
-                strings.iter().for_each(|string| self.string(string));
+                for string in strings {
+                    self.string(string);
+                }
             }
             Value::Numbers(numbers) => {
                 self.list(10, 6, numbers.len());
-                numbers.iter().for_each(|number| self.number(*number, 8));
+                for number in numbers {
+                    self.number(*number, 8);
+                }
             }
             Value::Struct(fields) => self.fields(fields),
             Value::Structs(structs) => {
                 self.list(12, 12, structs.len());
-                structs.iter().for_each(|fields| self.fields(fields));
+                for fields in structs {
+                    self.fields(fields);
+                }
             }
         }
     }
 }
 
 /// Takes a reply off the front, if all of it is there. Panics at anything that is none.
-pub(crate) fn take_reply(style: Style, bytes: &mut Vec<u8>) -> Option<Reply> {
+pub fn take_reply(style: Style, bytes: &mut Vec<u8>) -> Option<Reply> {
     let mut front = &bytes[..];
     if style.framed {
-        let frame_bytes = u32::from_be_bytes(front.get(..4)?.try_into().unwrap()) as usize;
-        front = front.get(4..4 + frame_bytes)?;
+        let (head, rest) = front.split_first_chunk()?;
+        front = rest.get(..u32::from_be_bytes(*head) as usize)?;
     }
     let mut reader = Reader { compact: style.form == Form::Compact, rest: front };
     let reply = reader.message();

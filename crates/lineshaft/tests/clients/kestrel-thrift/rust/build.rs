@@ -1,0 +1,17 @@
+//! Has the thrift compiler make the client.
+
+use std::path::Path;
+use std::process::Command;
+
+fn main() {
+    let idl = "../../../../../../corpus/kestrel-thrift/kestrel.thrift";
+    println!("cargo::rerun-if-changed={idl}");
+    let folder = std::env::var("OUT_DIR").expect("cargo sets it");
+    let status = Command::new("thrift").args(["--gen", "rs", "-out", &folder, idl]).status();
+    assert!(status.expect("the thrift compiler is installed").success());
+    let file = Path::new(&folder).join("kestrel.rs");
+    let code = std::fs::read_to_string(&file).expect("it was just made");
+    // Attributes of a whole file cannot stand in an included one; `main.rs` has them at the module.
+    let lines = code.lines().filter(|line| !line.starts_with("#!["));
+    std::fs::write(&file, lines.collect::<Vec<_>>().join("\n")).expect("the folder is ours");
+}

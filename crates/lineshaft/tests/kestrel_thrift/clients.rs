@@ -1,0 +1,113 @@
+//! Clients that the thrift compiler generated, on thrift's own libraries, over each of their transports
+//! and protocols: they play the conformance cases.
+//!
+//! The programs are in `tests/clients/kestrel-thrift`; `scripts/install-test-tools.sh` installs the
+//! compiler and the libraries.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use tempfile::TempDir;
+use testkit::tools;
+
+use crate::programs::start_both;
+
+/// The compiler of service descriptions.
+const COMPILER: &str = "thrift";
+
+fn corpus() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/kestrel-thrift")
+}
+
+fn programs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/kestrel-thrift")
+}
+
+fn tools_folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/test-tools/kestrel-thrift")
+}
+
+/// Whether a program is there; if not, the test is to be skipped.
+fn is_there(program: &str) -> bool {
+    tools::find_or_skip(program).is_some()
+}
+
+/// Has the compiler make code in a folder.
+fn generate(language: &str, folder: &Path) -> Result<()> {
+    let made = Command::new(COMPILER)
+        .args(["--gen", language, "-out"])
+        .arg(folder)
+        .arg(corpus().join("kestrel.thrift"))
+        .output()?;
+    ensure!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    Ok(())
+}
+
+/// Runs a client against Lineshaft, in memory and with a log; it is given the port last.
+fn check(client: impl Fn() -> Command) -> Result<()> {
+    for (name, server) in start_both()? {
+        let port = server.address().port().to_string();
+        let output = client().arg(port).stdin(Stdio::null()).output().context("starting it")?;
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{name}: {}; it said: {complaint}", output.status);
+    }
+    Ok(())
+}
+
+#[test]
+fn python() -> Result<()> {
+    let interpreter = tools_folder().join("python/bin/python3");
+    if !is_there(COMPILER) || !is_there(interpreter.to_str().context("a path that is text")?) {
+        return Ok(());
+    }
+    let generated = TempDir::new()?;
+    generate("py", generated.path())?;
+    check(|| {
+        let mut client = Command::new(&interpreter);
+        client.arg(programs().join("python/play.py")).arg(corpus().join("cases.jsonl"));
+        client.env("GENERATED", generated.path()).env("PYTHONDONTWRITEBYTECODE", "1");
+        client
+    })
+}
+
+#[test]
+fn rust() -> Result<()> {
+    let client = tools_folder().join("rust/debug/kestrel-thrift-client");
+    if !is_there(client.to_str().context("a path that is text")?) {
+        return Ok(());
+    }
+    check(|| {
+        let mut client = Command::new(&client);
+        client.arg(corpus().join("cases.jsonl"));
+        client
+    })
+}
+
+#[test]
+fn java() -> Result<()> {
+    let library = Path::new("/usr/share/java");
+    for needed in [COMPILER, "javac", "/usr/share/java/thrift.jar"] {
+        if !is_there(needed) {
+            return Ok(());
+        }
+    }
+    let folder = TempDir::new()?;
+    generate("java:generated_annotations=suppress", folder.path())?;
+    let jars = ["thrift.jar", "slf4j-api.jar", "slf4j-nop.jar"];
+    let jars: Vec<String> = jars.map(|jar| library.join(jar).display().to_string()).into();
+    let class_path = format!("{}:{}", jars.join(":"), folder.path().display());
+    let compiled = Command::new("javac")
+        .args(["-nowarn", "-cp", &class_path, "-d"])
+        .arg(folder.path())
+        .arg("-sourcepath")
+        .arg(folder.path())
+        .arg(programs().join("java/Client.java"))
+        .output()?;
+    ensure!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    check(|| {
+        let mut client = Command::new("java");
+        client.args(["-Xshare:auto", "-XX:TieredStopAtLevel=1", "-cp", &class_path, "Client"]);
+        client
+    })
+}
