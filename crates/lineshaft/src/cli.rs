@@ -23,7 +23,8 @@ A first round, with the server running in another terminal:
   lineshaft stats                           see what is waiting
   lineshaft work mail --drain -- cat        run a command for each of them
 
-The tools speak the beanstalkd protocol and work with any server of it.";
+The tools speak the beanstalkd protocol and work with any server of it;
+put and work speak Gearman as well.";
 
 /// A durable work queue that speaks the protocols of beanstalkd, Gearman and Kestrel, with its tools.
 #[derive(Debug, Parser)]
@@ -297,7 +298,7 @@ const BENCH_EXAMPLES: &str = "\
 Examples:
   lineshaft bench put --connections 50    how many puts a second
   lineshaft bench trip                    from a put to a waiting worker
-  lineshaft bench compare --quick         side by side with beanstalkd and redis
+  lineshaft bench compare --quick         side by side with other servers
 
 Bench puts and takes real jobs: do not point it at a server that has others.
 `put` and `take` use the queue `default`, or --queue. What `put` put stays there

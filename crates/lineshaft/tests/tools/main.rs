@@ -1,16 +1,18 @@
 //! The command-line tools against a running server: each test is done with Lineshaft, and again with
-//! Debian's beanstalkd, because the tools have to work with any server of the protocol.
+//! Debian's beanstalkd or gearmand, because the tools have to work with any server of the protocol.
 
 #![expect(clippy::unwrap_used, reason = "a test may end there")]
 
 mod bench;
+mod gate;
+mod gearman;
 mod look;
 mod put;
 mod work;
 
 use std::fs::File;
-use std::io::Write;
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
@@ -27,6 +29,9 @@ const LINESHAFT: &str = env!("CARGO_BIN_EXE_lineshaft");
 /// The original's program as Debian installs it.
 const BEANSTALKD: &str = "/usr/bin/beanstalkd";
 
+/// The other original.
+const GEARMAND: &str = "/usr/sbin/gearmand";
+
 /// How long anything here may take.
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -35,6 +40,8 @@ const LIMIT: Duration = Duration::from_secs(30);
 enum Kind {
     Lineshaft,
     Beanstalkd,
+    LineshaftGearman,
+    Gearmand,
 }
 
 /// A server and a place for files.
@@ -71,6 +78,26 @@ impl World {
         [Kind::Lineshaft, Kind::Beanstalkd].into_iter().filter_map(|kind| World::new(kind, true))
     }
 
+    /// One world for each Gearman server that is installed.
+    fn each_gearman() -> impl Iterator<Item = World> {
+        let kinds = [Kind::LineshaftGearman, Kind::Gearmand];
+        kinds.into_iter().filter_map(|kind| World::new(kind, false))
+    }
+
+    /// Lineshaft as a Gearman server.
+    fn lineshaft_gearman() -> World {
+        World::new(Kind::LineshaftGearman, false).unwrap()
+    }
+
+    /// The same, and where it takes beanstalk clients.
+    fn both_protocols() -> (World, String) {
+        let mut world = World::lineshaft_gearman();
+        let beanstalk = format!("unix:{}", world.path("beanstalk"));
+        let program = world.program.clone().with(&["--beanstalk", &beanstalk]);
+        world.server = Some(program.start().unwrap());
+        (world, beanstalk)
+    }
+
     fn new(kind: Kind, durable: bool) -> Option<World> {
         let folder = tempfile::tempdir().unwrap();
         let log = tempfile::tempdir_in(folder.path()).unwrap().keep();
@@ -81,6 +108,11 @@ impl World {
                 let path = tools::find_or_skip(BEANSTALKD)?;
                 let program = Program::like_beanstalkd(path, &[]);
                 if durable { program.with(&["-f", "0", "-b"]).with(&[&log]) } else { program }
+            }
+            (Kind::LineshaftGearman, _) => Program::serve_gearman(LINESHAFT, &["--memory"]),
+            (Kind::Gearmand, _) => {
+                let path = tools::find_or_skip(GEARMAND)?;
+                Program::like_gearmand(path, &["-l", "stderr", "-P", "gearmand.pid"])
             }
         };
         // Shown when the test fails.
@@ -104,12 +136,19 @@ impl World {
     /// Ends the server without warning and starts it again on the same port.
     fn restart(&mut self) {
         let address = self.end();
+        self.start_again(address);
+    }
+
+    /// Starts the server where it was.
+    fn start_again(&mut self, address: SocketAddr) {
         let listener = address.to_string();
         let (host, port) = listener.split_once(':').unwrap();
         let program = self.program.clone();
         let program = match self.kind {
             Kind::Lineshaft => program.with(&["--only", "--beanstalk", &listener]),
             Kind::Beanstalkd => program.with(&["-l", host, "-p", port]),
+            Kind::LineshaftGearman => program.with(&["--only", "--gearman", &listener]),
+            Kind::Gearmand => program.with(&["-L", host, "-p", port]),
         };
         self.server = Some(program.start_at(address).unwrap());
     }
@@ -144,6 +183,23 @@ impl World {
     fn stat(&self, command: &str, key: &str) -> String {
         let mut client = Client::connect(self.server().address()).unwrap();
         client.stats(command).ok().and_then(|mut stats| stats.remove(key)).unwrap_or_default()
+    }
+
+    /// What a Gearman server answers to a line of text.
+    fn admin(&self, line: &str) -> String {
+        let mut stream = TcpStream::connect(self.server().address()).unwrap();
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        stream.write_all(format!("{line}\r\n").as_bytes()).unwrap();
+        let mut reply = Vec::new();
+        let is_whole =
+            |reply: &[u8]| reply == b".\n" || reply.ends_with(b"\n.\n") || reply.ends_with(b"\r\n");
+        while !is_whole(&reply) {
+            let mut bytes = [0; 4096];
+            let count = stream.read(&mut bytes).unwrap();
+            assert!(count > 0, "{line}: the connection ended after {reply:?}");
+            reply.extend_from_slice(&bytes[..count]);
+        }
+        String::from_utf8(reply).unwrap()
     }
 
     /// A path in this test's folder.

@@ -3,10 +3,11 @@
 //! A machine that runs other things as well may hold up any process here for a second or two. So nothing
 //! counts on a tool being quick: what a test acts upon it has seen before.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::process::Signal;
 
+use super::gate::Gate;
 use super::{World, wait_until};
 
 /// What every job of these tests gives up after.
@@ -17,39 +18,6 @@ fn work<'a>(queue: &'a str, options: &[&'a str], command: &'a str) -> Vec<&'a st
     arguments.extend(options);
     arguments.extend(["--", "sh", "-c", command]);
     arguments
-}
-
-/// A command that shows when it runs, and ends when it may.
-struct Gate {
-    folder: PathBuf,
-}
-
-impl Gate {
-    fn new(world: &World) -> Gate {
-        let folder = world.folder.path().join("gate");
-        std::fs::create_dir(&folder).unwrap();
-        Gate { folder }
-    }
-
-    /// For a shell.
-    fn command(&self) -> String {
-        let folder = self.folder.display();
-        format!("touch {folder}/running; while [ ! -e {folder}/open ]; do sleep 0.02; done")
-    }
-
-    /// A lease alone does not say it: the worker asks about the job before it starts the command.
-    fn wait_until_running(&self) {
-        wait_until("the command to run", || self.folder.join("running").exists());
-    }
-
-    /// The next run is waited for anew.
-    fn forget_run(&self) {
-        std::fs::remove_file(self.folder.join("running")).unwrap();
-    }
-
-    fn open(&self) {
-        std::fs::write(self.folder.join("open"), "").unwrap();
-    }
 }
 
 #[test]

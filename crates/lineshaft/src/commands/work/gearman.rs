@@ -24,6 +24,9 @@ const SLEEP: Duration = Duration::from_mins(1);
 /// The same with `--drain`, when others still work.
 const DRAINING_SLEEP: Duration = Duration::from_secs(1);
 
+/// Why the end of a job is not taken.
+const GIVEN_AWAY: &str = "the server had given it up or given it to another worker";
+
 /// A slot's connection.
 #[derive(Debug, Default)]
 pub(super) struct GearmanSide {
@@ -136,7 +139,7 @@ impl Side for GearmanSide {
             }
             Ending::JobLost => {
                 count(&shared.totals.lost);
-                work.say("the server gave it up or to another worker; command stopped");
+                work.say("given up or given to another worker; command stopped");
             }
         }
         Ok(())
@@ -198,7 +201,7 @@ impl GearmanSide {
             Some(client) if !work.is_lost => work
                 .tell(last.into_iter().collect(), client)
                 .and_then(|()| work.report_end(status, client)),
-            _ => Ok(Err("the server had given it up or to another worker before")),
+            _ => Ok(Err(GIVEN_AWAY)),
         };
         let untold = match outcome {
             Ok(Ok(())) => {
@@ -260,7 +263,7 @@ impl Work {
         let errors = client.errors_so_far()?;
         Ok(match errors.first().map(String::as_str) {
             None => Ok(()),
-            Some("JOB_NOT_FOUND") => Err("the server had given it up or to another worker before"),
+            Some("JOB_NOT_FOUND") => Err(GIVEN_AWAY),
             Some(_) => Err("the server could not take that"),
         })
     }

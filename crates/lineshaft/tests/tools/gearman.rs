@@ -1,0 +1,31 @@
+//! `lineshaft put` and `lineshaft work` at Gearman servers.
+
+mod connection;
+mod crossing;
+mod put;
+mod readme;
+mod work;
+
+use rustix::process::Signal;
+
+use super::{Output, Tool, World};
+
+/// Starts a worker; it is there when it can be seen in the list of workers.
+fn start_worker(world: &World, functions: &[&str], options: &[&str], command: &str) -> Tool {
+    let mut arguments = vec!["work", "--protocol", "gearman"];
+    arguments.extend(functions);
+    arguments.extend(options);
+    arguments.extend(["--", "sh", "-c", command]);
+    world.start(&arguments)
+}
+
+/// Ends a worker as Ctrl-C does.
+fn stop(worker: Tool) -> Output {
+    worker.signal(Signal::INT);
+    worker.wait()
+}
+
+/// Does what is there, until nothing is left.
+fn drain(world: &World, functions: &[&str], command: &str) -> Output {
+    start_worker(world, functions, &["--drain"], command).wait()
+}
