@@ -169,7 +169,8 @@ impl Ledger {
             }
             // That a queue is kept is noted in passing, on a put or a registration, which must not
             // fail for it; limits were asked for, and refused before if there is no room.
-            Record::QueueFacts(_) if !log.admits_update() => {}
+            // Policies and the status are in force all the same, until the process ends.
+            Record::QueueFacts(_) | Record::Policies | Record::Status if !log.admits_update() => {}
             Record::QueueFacts(queue) => {
                 let (key, value) =
                     meta::queue_fact(engine.queue_name(queue), engine.queue_facts(queue));
@@ -185,8 +186,6 @@ impl Ledger {
                 self.gone = self.after_queue(queue);
                 log.forget_queue(queue.0);
             }
-            // Without room they are in force all the same, until the process ends.
-            Record::Policies | Record::Status if !log.admits_update() => {}
             Record::Policies => {
                 self.facts = log.fact(now, meta::POLICIES_KEY, &engine.policies().encode());
                 self.last = self.facts;

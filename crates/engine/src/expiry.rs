@@ -63,6 +63,7 @@ impl Engine {
             self.serve_waiters(id, effects);
         }
         self.queue_mut(id).users -= 1;
+        self.arm_queue(id);
         count
     }
 

@@ -149,6 +149,8 @@ impl Engine {
         if is_child && !is_linked {
             self.link_child(id);
         }
+        // A queue that is kept can be idle.
+        self.arm_queue(id);
     }
 
     /// A queue that a client of Kestrel's refers to: made, marked and kept if it is not.
@@ -227,6 +229,14 @@ impl Engine {
         }
         self.restore_policies(rules);
         effects.records.push(Record::Policies);
+        // What had expired under the old rules may not have under the new ones.
+        let waited_for: Vec<QueueId> =
+            self.queue_ids().filter(|id| !self.queue(*id).waiters.is_empty()).collect();
+        for id in waited_for {
+            if !self.queue(id).is_paused(self.now) {
+                self.serve_waiters(id, effects);
+            }
+        }
     }
 
     /// Puts rules in force that the log has kept.

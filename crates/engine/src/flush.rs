@@ -81,7 +81,7 @@ impl Engine {
             let after = (std::ops::Bound::Excluded(&*work.queue), std::ops::Bound::Unbounded);
             let next = self.special.item_queues.range::<[u8], _>(after).next();
             let Some((next, _)) = next else { return false };
-            work.queue = next.clone();
+            work.queue.clone_from(next);
             work.left = self.begin_flush(&work.queue.clone()).unwrap_or_default();
             budget = budget.saturating_sub(done + 1);
             if budget == 0 {
@@ -173,9 +173,9 @@ impl Engine {
         self.unmark(id);
         let queue = self.queue_mut(id);
         queue.users -= 1;
-        queue.kept = &*queue.name == DEFAULT_QUEUE;
+        // `default` is always there, and a queue that has workers until somebody drops it again.
+        queue.kept = &*queue.name == DEFAULT_QUEUE || queue.workers > 0;
         queue.limits = [0; 3];
-        // `default` is always there.
         let record = if queue.kept {
             Record::QueueFacts(id)
         } else {
@@ -199,7 +199,7 @@ impl Engine {
 
     /// Removes a queue that is older than its policy lets an empty one be, unless somebody uses it.
     pub(crate) fn remove_if_idle(&mut self, id: QueueId, effects: &mut Effects) {
-        if self.idle_ends(self.queue(id)).is_some_and(|at| at <= self.now) {
+        if self.queue(id).idle_ends().is_some_and(|at| at <= self.now) {
             self.special.queue_expires += 1;
             self.remove(id, effects);
         }

@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use crate::engine::DEFAULT_QUEUE;
 use crate::extra::Extra;
 use crate::ids::Millis;
 use crate::job::State;
@@ -199,7 +200,21 @@ impl Queue {
         self.pause.is_some_and(|pause| pause.until > now)
     }
 
-    /// The next moment at which something happens here by itself.
+    /// When it is to go, if its policy says so, and nobody uses it and nothing is in it.
+    pub(crate) fn idle_ends(&self) -> Option<Millis> {
+        let extra = self.extra.as_ref()?;
+        let idle_ms = extra.policy.idle_ms?;
+        let is_idle = self.kept
+            && self.counts.total() == 0
+            && self.users == 0
+            && self.watchers == 0
+            && self.workers == 0
+            && self.waiters.is_empty()
+            && &*self.name != DEFAULT_QUEUE;
+        is_idle.then(|| Millis(extra.created.0.saturating_add(idle_ms).saturating_add(1)))
+    }
+
+    /// The next moment at which something happens here by itself, expiry and idleness apart.
     pub(crate) fn next_moment(&self) -> Option<Millis> {
         let due = self.delayed.first().map(|((due, _), _)| due);
         let unpause = self.pause.map(|pause| pause.until);

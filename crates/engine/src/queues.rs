@@ -39,6 +39,7 @@ impl Engine {
     pub(crate) fn keep(&mut self, id: QueueId, effects: &mut Effects) {
         if !self.queue(id).kept {
             self.queue_mut(id).kept = true;
+            self.arm_queue(id);
             effects.records.push(Record::QueueFacts(id));
         }
     }
@@ -102,6 +103,7 @@ impl Engine {
         limited.limits = limits;
         // Limits are logged: of a queue that could vanish, only they would come back at a restart.
         limited.kept |= limits != [0; 3];
+        self.arm_queue(queue);
         effects.records.push(Record::QueueFacts(queue));
         Ok(())
     }

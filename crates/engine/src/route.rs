@@ -53,6 +53,8 @@ enum Role {
 #[derive(Debug, Default)]
 pub(crate) struct Route {
     queues: Vec<(QueueId, Role)>,
+    /// Queues that only feed others.
+    passed: Vec<QueueId>,
     aliases: Vec<Name>,
     seen: BTreeSet<Name>,
     /// Queues on the way are marked as queues of items.
@@ -187,6 +189,8 @@ impl Engine {
         }
         if stores {
             route.queues.push((id, role));
+        } else {
+            route.passed.push(id);
         }
         for copy in copy_to {
             self.follow(&copy, Role::Copy, route, effects);
@@ -246,8 +250,8 @@ impl Engine {
         for slot in slots {
             self.place(slot, effects);
         }
-        for (queue, _) in route.queues {
-            // One that was made on the way, and has no room, goes again.
+        for queue in route.queues.into_iter().map(|(queue, _)| queue).chain(route.passed) {
+            // One that was made on the way, and got nothing, goes again.
             self.drop_if_unwanted(queue, effects);
         }
         routed
@@ -327,5 +331,6 @@ impl Engine {
         self.queue_mut(queue).users += 1;
         self.end_job(slot, &News::Fail, effects);
         self.queue_mut(queue).users -= 1;
+        self.arm_queue(queue);
     }
 }

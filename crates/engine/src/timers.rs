@@ -1,7 +1,7 @@
 //! What happens by itself when time has moved on: due jobs, deadlines, patience, pauses.
 
 use crate::effects::{Effects, Happening};
-use crate::engine::{DEFAULT_QUEUE, Engine};
+use crate::engine::Engine;
 use crate::ids::{JobSlot, Millis, QueueId};
 use crate::job::State;
 use crate::limits::{HELD_CHORES_REST_MS, SLICE_JOBS_MAX};
@@ -150,21 +150,7 @@ impl Engine {
         if queue.extra.is_none() {
             return plain;
         }
-        [plain, self.next_expiry(queue), self.idle_ends(queue)].into_iter().flatten().min()
-    }
-
-    /// When a queue is to go that nobody uses and nothing is in, if its policy says so.
-    pub(crate) fn idle_ends(&self, queue: &Queue) -> Option<Millis> {
-        let extra = queue.extra.as_ref()?;
-        let idle_ms = extra.policy.idle_ms?;
-        let is_idle = queue.kept
-            && queue.counts.total() == 0
-            && queue.users == 0
-            && queue.watchers == 0
-            && queue.workers == 0
-            && queue.waiters.is_empty()
-            && &*queue.name != DEFAULT_QUEUE;
-        is_idle.then(|| Millis(extra.created.0.saturating_add(idle_ms).saturating_add(1)))
+        [plain, self.next_expiry(queue), queue.idle_ends()].into_iter().flatten().min()
     }
 
     /// Sees to it that a session is looked at in time.

@@ -1,6 +1,7 @@
 //! The engine, tested through its public interface.
 
 mod items;
+mod random;
 mod routes;
 mod semantics;
 mod work;

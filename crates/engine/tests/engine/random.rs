@@ -1,0 +1,239 @@
+//! Random requests of all dialects, with policies that change: the invariants hold after each.
+
+use lineshaft_engine::policy::{QueueSync, Rule, Rules, Setting, WhenFull};
+use lineshaft_engine::{
+    GrabOrder, Happening, LeaseId, Manner, Millis, NewJob, News, Patience, Read, ReadHow,
+    SessionId, Status, Submit, Take,
+};
+use proptest::prelude::*;
+
+use crate::world::World;
+
+const QUEUES: [&[u8]; 7] = [b"default", b"p", b"p+a", b"p+b", b"alias", b"old", b"m"];
+
+/// What is done, by which of three sessions of a kind, to which queue, with some number.
+#[derive(Clone, Debug)]
+struct Step {
+    act: u8,
+    who: usize,
+    queue: usize,
+    number: u64,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = (0..26u8, 0..3usize, 0..QUEUES.len(), 0..40u64)
+        .prop_map(|(act, who, queue, number)| Step { act, who, queue, number });
+    prop::collection::vec(step, 1..150)
+}
+
+/// One of a few sets of rules.
+fn rules(number: u64) -> Rules {
+    let name = |name: &[u8]| -> Box<[u8]> { name.into() };
+    let full = if number % 2 == 0 { WhenFull::Refuse } else { WhenFull::DropOldest };
+    let limits = Rule::new(
+        ["p*", "m"],
+        [
+            Setting::JobsMax(Some(2 + number % 3)),
+            Setting::BytesMax(Some(9)),
+            Setting::WhenFull(full),
+            Setting::OpenTimeout(Some(15)),
+        ],
+    );
+    let ages = Rule::new(
+        ["*"],
+        [
+            Setting::AgeMax(Some(10 * number)),
+            Setting::ExpireSweep(Some(2)),
+            Setting::Idle(Some(20)),
+        ],
+    );
+    let routes = Rule::new(
+        ["p"],
+        [
+            Setting::FanoutOnly(number % 5 == 0),
+            Setting::CopyTo([name(b"m"), name(b"default")].into()),
+            Setting::ExpireTo(Some(name(b"old"))),
+        ],
+    );
+    let memory = Rule::new(
+        ["m", "p+b"],
+        [Setting::Sync(Some(QueueSync::Memory)), Setting::ExpireTo(Some(name(b"p+a")))],
+    );
+    let alias = Rule::new(["alias"], [Setting::Alias([name(b"p"), name(b"m")].into())]);
+    let all = [limits, ages, routes, memory, alias];
+    let picked = all.into_iter().enumerate().filter(|(at, _)| number & (1 << at) != 0);
+    let rules = Rules(picked.map(|(_, rule)| rule).collect());
+    rules.check().expect("rules that can be obeyed");
+    rules
+}
+
+struct Crowd {
+    world: World,
+    tubes: Vec<SessionId>,
+    workers: Vec<SessionId>,
+    readers: Vec<SessionId>,
+    leases: Vec<(SessionId, LeaseId)>,
+}
+
+impl Crowd {
+    fn new() -> Self {
+        let mut world = World::new();
+        let tubes = (0..3).map(|_| world.open()).collect();
+        let workers = (0..3)
+            .map(|_| world.act(|engine, _| engine.open_session(0, Manner::ToTheTail)))
+            .collect();
+        let readers = (0..3).map(|_| world.reader()).collect();
+        Self { world, tubes, workers, readers, leases: Vec::new() }
+    }
+
+    fn is_free(&self, session: SessionId) -> bool {
+        !self.world.engine.is_waiting(session)
+    }
+
+    fn item_step(&mut self, step: &Step) {
+        let queue = QUEUES[step.queue];
+        let reader = self.readers[step.who];
+        let number = step.number;
+        let patience = if number % 3 == 0 { Patience::Millis(number) } else { Patience::None };
+        match step.act {
+            0..3 => {
+                let expires = (number % 4 == 0).then(|| Millis(self.world.engine.now().0 + number));
+                let body = vec![b'x'; number as usize % 5].into();
+                let _ = self.world.act(|engine, fx| engine.add(queue, body, expires, fx));
+            }
+            3..6 if self.is_free(reader) => {
+                let how = match number % 5 {
+                    0 => ReadHow::Finish,
+                    1 => ReadHow::Peek,
+                    2 => ReadHow::Open { limit_ms: Some(number) },
+                    _ => ReadHow::Open { limit_ms: None },
+                };
+                let read =
+                    self.world.act(|engine, fx| engine.read(reader, queue, how, patience, fx));
+                if let Read::Item { lease: Some(lease), .. } = read {
+                    self.leases.push((reader, lease));
+                }
+            }
+            6..9 => {
+                let Some(&(holder, lease)) = self.leases.get(number as usize) else { return };
+                let to = self.readers[(step.who + 1) % 3];
+                match step.act {
+                    6 => drop(self.world.act(|engine, fx| engine.confirm(holder, lease, fx))),
+                    7 => drop(self.world.act(|engine, fx| engine.put_back(holder, lease, fx))),
+                    _ => {
+                        let limit = Some(number);
+                        let _ =
+                            self.world.act(|engine, _| engine.hand_over(holder, lease, to, limit));
+                        self.leases.push((to, lease));
+                    }
+                }
+            }
+            9 if self.is_free(reader) => {
+                drop(self.world.act(|engine, fx| engine.flush(reader, queue, fx)));
+            }
+            10 if number < 10 => self.world.act(|engine, fx| engine.remove_queue(queue, fx)),
+            11 => drop(self.world.act(|engine, fx| engine.flush_expired(queue, fx))),
+            12 => {
+                self.world.act(|engine, fx| engine.close_session(reader, fx));
+                self.readers[step.who] = self.world.reader();
+            }
+            13 => self.world.act(|engine, fx| engine.set_policies(rules(number), fx)),
+            14 => {
+                let status = [Status::Up, Status::ReadOnly, Status::Quiescent][number as usize % 3];
+                self.world.act(|engine, fx| engine.set_status(status, number % 7, fx));
+            }
+            _ => {}
+        }
+    }
+
+    fn job_step(&mut self, step: &Step) {
+        let queue = QUEUES[step.queue];
+        let (tube, worker) = (self.tubes[step.who], self.workers[step.who]);
+        let number = step.number;
+        let engine_act = &mut self.world;
+        match step.act {
+            15 | 16 => {
+                let delay_s = u32::from(number % 6 == 0);
+                let job = NewJob { priority: number as u32 % 3, delay_s, ttr_s: 1 };
+                engine_act.act(|engine, fx| engine.use_queue(tube, queue, fx));
+                let _ = engine_act.act(|engine, fx| engine.put(tube, job, b"tube"[..].into(), fx));
+            }
+            17 if self.is_free(tube) => {
+                self.world.act(|engine, _| engine.watch(tube, queue));
+                let patience = Patience::Millis(number);
+                if let Take::Granted(handout) = self.world.take(tube, patience)
+                    && number % 2 == 0
+                {
+                    let _ = self.world.bury(tube, handout.id);
+                }
+            }
+            18 if self.is_free(tube) => {
+                self.world.act(|engine, fx| engine.use_queue(tube, queue, fx));
+                drop(self.world.act(|engine, fx| engine.kick(tube, number, fx)));
+            }
+            19 => {
+                self.world.close(tube);
+                self.tubes[step.who] = self.world.open();
+            }
+            20 => {
+                let submit = Submit {
+                    priority: 1024,
+                    due: None,
+                    unique: if number % 2 == 0 { b"-" } else { b"" },
+                    reducer: b"r",
+                    body: b"work"[..].into(),
+                    foreground: number % 3 == 0,
+                };
+                drop(self.world.act(|engine, fx| engine.submit(worker, queue, submit, fx)));
+            }
+            21 => self.world.act(|engine, fx| engine.register(worker, queue, Some(number), fx)),
+            22 => {
+                let grabbed = self.world.act(|e, fx| e.grab(worker, GrabOrder::RoundRobin, fx));
+                match grabbed {
+                    Some(handout) if number % 2 == 0 => {
+                        let news = News::Complete(b""[..].into());
+                        let id = handout.id;
+                        drop(self.world.act(|engine, fx| engine.complete(worker, id, &news, fx)));
+                    }
+                    Some(_) => {}
+                    None => drop(self.world.act(|engine, _| engine.sleep(worker))),
+                }
+            }
+            23 => {
+                self.world.close(worker);
+                let session = self.world.act(|engine, _| engine.open_session(0, Manner::ToTheTail));
+                self.workers[step.who] = session;
+            }
+            24 => drop(self.world.act(|engine, fx| engine.drop_queue(queue, fx))),
+            25 => drop(self.world.act(|engine, fx| engine.pause(queue, number as u32 % 2, fx))),
+            _ => {}
+        }
+    }
+
+    fn settle(&mut self, millis: u64) {
+        self.world.pass(millis);
+        for (session, happening) in std::mem::take(&mut self.world.effects.happenings) {
+            if let Happening::Granted { lease, .. } = happening {
+                self.leases.push((session, lease));
+            }
+        }
+        self.world.records();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    #[test]
+    fn any_requests_leave_the_engine_whole(steps in steps()) {
+        let mut crowd = Crowd::new();
+        for step in steps {
+            if step.act < 15 {
+                crowd.item_step(&step);
+            } else {
+                crowd.job_step(&step);
+            }
+            crowd.settle(step.number % 4);
+        }
+        crowd.settle(100_000);
+    }
+}
