@@ -29,7 +29,7 @@ fn crawl(number: u32, queue: &mut Queue<'_>, seen: &Mutex<BTreeSet<String>>) -> 
         // What a page leads to is on the disk before the page is done: a crash in between has it
         // read twice, but never forgets it.
         for link in links_of(&page) {
-            queue.add(link.as_bytes(), Some(Duration::from_secs(3600)))?;
+            queue.add(link.as_bytes(), Some(Duration::from_hours(1)))?;
         }
         queue.confirm(&item)?;
         seen.lock().expect("no reader panics").insert(page.clone());

@@ -29,7 +29,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 /// One of a few sets of rules.
 fn rules(number: u64) -> Rules {
     let name = |name: &[u8]| -> Box<[u8]> { name.into() };
-    let full = if number % 2 == 0 { WhenFull::Refuse } else { WhenFull::DropOldest };
+    let full = if number.is_multiple_of(2) { WhenFull::Refuse } else { WhenFull::DropOldest };
     let limits = Rule::new(
         ["p*", "m"],
         [
@@ -50,7 +50,7 @@ fn rules(number: u64) -> Rules {
     let routes = Rule::new(
         ["p"],
         [
-            Setting::FanoutOnly(number % 5 == 0),
+            Setting::FanoutOnly(number.is_multiple_of(5)),
             Setting::CopyTo([name(b"m"), name(b"default")].into()),
             Setting::ExpireTo(Some(name(b"old"))),
         ],
@@ -94,10 +94,12 @@ impl Crowd {
         let queue = QUEUES[step.queue];
         let reader = self.readers[step.who];
         let number = step.number;
-        let patience = if number % 3 == 0 { Patience::Millis(number) } else { Patience::None };
+        let patience =
+            if number.is_multiple_of(3) { Patience::Millis(number) } else { Patience::None };
         match step.act {
             0..3 => {
-                let expires = (number % 4 == 0).then(|| Millis(self.world.engine.now().0 + number));
+                let expires =
+                    (number.is_multiple_of(4)).then(|| Millis(self.world.engine.now().0 + number));
                 let body = vec![b'x'; number as usize % 5].into();
                 let _ = self.world.act(|engine, fx| engine.add(queue, body, expires, fx));
             }
@@ -118,8 +120,12 @@ impl Crowd {
                 let Some(&(holder, lease)) = self.leases.get(number as usize) else { return };
                 let to = self.readers[(step.who + 1) % 3];
                 match step.act {
-                    6 => drop(self.world.act(|engine, fx| engine.confirm(holder, lease, fx))),
-                    7 => drop(self.world.act(|engine, fx| engine.put_back(holder, lease, fx))),
+                    6 => {
+                        let _ = self.world.act(|engine, fx| engine.confirm(holder, lease, fx));
+                    }
+                    7 => {
+                        let _ = self.world.act(|engine, fx| engine.put_back(holder, lease, fx));
+                    }
                     _ => {
                         let limit = Some(number);
                         let _ =
@@ -129,10 +135,12 @@ impl Crowd {
                 }
             }
             9 if self.is_free(reader) => {
-                drop(self.world.act(|engine, fx| engine.flush(reader, queue, fx)));
+                let _ = self.world.act(|engine, fx| engine.flush(reader, queue, fx));
             }
             10 if number < 10 => self.world.act(|engine, fx| engine.remove_queue(queue, fx)),
-            11 => drop(self.world.act(|engine, fx| engine.flush_expired(queue, fx))),
+            11 => {
+                let _ = self.world.act(|engine, fx| engine.flush_expired(queue, fx));
+            }
             12 => {
                 self.world.act(|engine, fx| engine.close_session(reader, fx));
                 self.readers[step.who] = self.world.reader();
@@ -153,7 +161,7 @@ impl Crowd {
         let engine_act = &mut self.world;
         match step.act {
             15 | 16 => {
-                let delay_s = u32::from(number % 6 == 0);
+                let delay_s = u32::from(number.is_multiple_of(6));
                 let job = NewJob { priority: number as u32 % 3, delay_s, ttr_s: 1 };
                 engine_act.act(|engine, fx| engine.use_queue(tube, queue, fx));
                 let _ = engine_act.act(|engine, fx| engine.put(tube, job, b"tube"[..].into(), fx));
@@ -162,14 +170,14 @@ impl Crowd {
                 self.world.act(|engine, _| engine.watch(tube, queue));
                 let patience = Patience::Millis(number);
                 if let Take::Granted(handout) = self.world.take(tube, patience)
-                    && number % 2 == 0
+                    && number.is_multiple_of(2)
                 {
                     let _ = self.world.bury(tube, handout.id);
                 }
             }
             18 if self.is_free(tube) => {
                 self.world.act(|engine, fx| engine.use_queue(tube, queue, fx));
-                drop(self.world.act(|engine, fx| engine.kick(tube, number, fx)));
+                let _ = self.world.act(|engine, fx| engine.kick(tube, number, fx));
             }
             19 => {
                 self.world.close(tube);
@@ -179,24 +187,26 @@ impl Crowd {
                 let submit = Submit {
                     priority: 1024,
                     due: None,
-                    unique: if number % 2 == 0 { b"-" } else { b"" },
+                    unique: if number.is_multiple_of(2) { b"-" } else { b"" },
                     reducer: b"r",
                     body: b"work"[..].into(),
-                    foreground: number % 3 == 0,
+                    foreground: number.is_multiple_of(3),
                 };
-                drop(self.world.act(|engine, fx| engine.submit(worker, queue, submit, fx)));
+                let _ = self.world.act(|engine, fx| engine.submit(worker, queue, submit, fx));
             }
             21 => self.world.act(|engine, fx| engine.register(worker, queue, Some(number), fx)),
             22 => {
                 let grabbed = self.world.act(|e, fx| e.grab(worker, GrabOrder::RoundRobin, fx));
                 match grabbed {
-                    Some(handout) if number % 2 == 0 => {
+                    Some(handout) if number.is_multiple_of(2) => {
                         let news = News::Complete(b""[..].into());
                         let id = handout.id;
-                        drop(self.world.act(|engine, fx| engine.complete(worker, id, &news, fx)));
+                        let _ = self.world.act(|engine, fx| engine.complete(worker, id, &news, fx));
                     }
                     Some(_) => {}
-                    None => drop(self.world.act(|engine, _| engine.sleep(worker))),
+                    None => {
+                        let _ = self.world.act(|engine, _| engine.sleep(worker));
+                    }
                 }
             }
             23 => {
@@ -204,8 +214,12 @@ impl Crowd {
                 let session = self.world.act(|engine, _| engine.open_session(0, Manner::ToTheTail));
                 self.workers[step.who] = session;
             }
-            24 => drop(self.world.act(|engine, fx| engine.drop_queue(queue, fx))),
-            25 => drop(self.world.act(|engine, fx| engine.pause(queue, number as u32 % 2, fx))),
+            24 => {
+                let _ = self.world.act(|engine, fx| engine.drop_queue(queue, fx));
+            }
+            25 => {
+                let _ = self.world.act(|engine, fx| engine.pause(queue, number as u32 % 2, fx));
+            }
             _ => {}
         }
     }
