@@ -18,6 +18,9 @@ pub(crate) const HTML: &str = "text/html; charset=utf-8";
 pub trait Site: Send + Sync {
     /// Answers one request. Must not wait for anything but a turn of the broker: all connections share one thread.
     fn answer(&self, asked: &Asked) -> Answer;
+
+    /// Is called once a second, for what has to be done in time.
+    fn tick(&self) {}
 }
 
 /// An answer of this type. None of them may be kept: the next one says something else.

@@ -1,15 +1,17 @@
-//! What the server answers over HTTP: its own health and metrics.
+//! What the server answers over HTTP: its own health and metrics, and Kestrel's admin commands.
 //!
 //! A [`Site`] turns a request into an answer; it looks at the broker and at what the server tells it, and waits for
 //! nothing. [`serve`] speaks HTTP/1 on one connection, with bounds on sizes and time. Sockets, threads and the
 //! clock belong to the server.
 //!
 //! - `answer`: what an answer looks like. `connection`, `stall`: one connection.
+//! - `kestrel`: Kestrel's admin commands. `snapshot` (all numbers), `changes` (what changed), `series`, `report`.
 //! - `overview`: health and metrics; `metrics`, `exposition`: the numbers and the form in which Prometheus reads them.
 
 mod answer;
 mod connection;
 mod exposition;
+pub mod kestrel;
 mod metrics;
 mod overview;
 mod stall;

@@ -23,6 +23,8 @@ pub struct ProcessFacts {
     pub processor_us: u64,
     /// Memory that is in use; 0 if the system does not tell.
     pub resident_bytes: u64,
+    /// Processors that it may use.
+    pub processors: u64,
     /// The server is about to end.
     pub is_stopping: bool,
 }

@@ -70,7 +70,7 @@ pub(crate) enum Command {
 }
 
 /// The long names of [`ServeArguments`].
-const SERVE_OPTIONS: [&str; 17] = [
+const SERVE_OPTIONS: [&str; 18] = [
     "data",
     "memory",
     "sync",
@@ -80,6 +80,7 @@ const SERVE_OPTIONS: [&str; 17] = [
     "kestrel",
     "kestrel-text",
     "kestrel-thrift",
+    "kestrel-admin",
     "http",
     "tls-certificate",
     "tls-key",
@@ -167,6 +168,9 @@ pub(crate) struct ServeArguments {
     /// The same for its thrift protocol
     #[arg(long, value_name = "ADDRESS")]
     pub kestrel_thrift: Vec<String>,
+    /// Where Kestrel's admin commands are served, over HTTP
+    #[arg(long, value_name = "ADDRESS")]
+    pub kestrel_admin: Vec<String>,
     /// Where health and metrics are served: HOST:PORT, unix:PATH or off; may be repeated
     #[arg(long, value_name = "ADDRESS")]
     pub http: Vec<String>,

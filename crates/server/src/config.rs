@@ -76,6 +76,8 @@ pub struct Listen {
     pub kestrel_text: Vec<Address>,
     /// Kestrel's thrift protocol.
     pub kestrel_thrift: Vec<Address>,
+    /// Kestrel's admin commands.
+    pub kestrel_admin: Vec<Address>,
     /// Health and metrics over HTTP.
     pub http: Vec<Address>,
 }
@@ -90,6 +92,7 @@ impl Listen {
             Protocol::Kestrel => &self.kestrel,
             Protocol::KestrelText => &self.kestrel_text,
             Protocol::KestrelThrift => &self.kestrel_thrift,
+            Protocol::KestrelAdmin => &self.kestrel_admin,
             Protocol::Http => &self.http,
         }
     }
@@ -227,6 +230,7 @@ impl Default for Config {
                 kestrel: vec![local(22133)],
                 kestrel_text: vec![local(2222)],
                 kestrel_thrift: vec![local(2229)],
+                kestrel_admin: vec![local(2223)],
                 http: vec![local(7300)],
             },
             tls: Tls::default(),

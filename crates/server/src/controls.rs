@@ -11,7 +11,7 @@ use crate::process;
 use crate::reload::Reloader;
 
 /// Does what clients ask for.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Controls {
     pub(crate) reloader: Arc<Reloader>,
     /// Somebody wants the server to stop.

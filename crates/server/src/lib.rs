@@ -30,6 +30,7 @@ mod reload;
 mod serving_tests;
 mod settings;
 mod signals;
+mod sites;
 mod socket;
 mod start;
 mod systemd;

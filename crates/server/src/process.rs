@@ -72,6 +72,7 @@ pub(crate) fn facts(limits: &LiveLimits, is_stopping: bool) -> ProcessFacts {
         connections_max: limits.connections() as u64,
         processor_us: time.user_us + time.system_us,
         resident_bytes: resident_bytes().unwrap_or(0),
+        processors: std::thread::available_parallelism().map_or(1, usize::from) as u64,
         is_stopping,
     }
 }

@@ -23,19 +23,22 @@ pub enum Protocol {
     KestrelText,
     /// Kestrel's, by thrift.
     KestrelThrift,
+    /// Kestrel's admin commands, over HTTP.
+    KestrelAdmin,
     /// HTTP about the server itself: its health and its metrics.
     Http,
 }
 
 impl Protocol {
     /// All of them, in the order in which they are shown.
-    pub const ALL: [Protocol; 7] = [
+    pub const ALL: [Protocol; 8] = [
         Protocol::Beanstalk,
         Protocol::Gearman,
         Protocol::GearmanHttp,
         Protocol::Kestrel,
         Protocol::KestrelText,
         Protocol::KestrelThrift,
+        Protocol::KestrelAdmin,
         Protocol::Http,
     ];
 
@@ -48,6 +51,7 @@ impl Protocol {
             Protocol::Kestrel => "kestrel",
             Protocol::KestrelText => "kestrel_text",
             Protocol::KestrelThrift => "kestrel_thrift",
+            Protocol::KestrelAdmin => "kestrel_admin",
             Protocol::Http => "http",
         }
     }
@@ -66,7 +70,7 @@ impl Protocol {
             Protocol::Kestrel => Some(open_kestrel(kestrel.clone())),
             Protocol::KestrelText => Some(open_kestrel_text(kestrel.clone())),
             Protocol::KestrelThrift => Some(open_kestrel_thrift(kestrel.clone())),
-            Protocol::Http => None,
+            Protocol::KestrelAdmin | Protocol::Http => None,
         }
     }
 
@@ -76,9 +80,11 @@ impl Protocol {
             Protocol::Kestrel | Protocol::KestrelText | Protocol::KestrelThrift => {
                 config.kestrel.client_timeout.map(|time| time.as_millis() as u64)
             }
-            Protocol::Beanstalk | Protocol::Gearman | Protocol::GearmanHttp | Protocol::Http => {
-                None
-            }
+            Protocol::Beanstalk
+            | Protocol::Gearman
+            | Protocol::GearmanHttp
+            | Protocol::KestrelAdmin
+            | Protocol::Http => None,
         }
     }
 }

@@ -42,7 +42,7 @@ impl std::fmt::Debug for Setting {
 }
 
 /// All keys, in the order in which they are shown.
-pub(crate) static SETTINGS: [Setting; 35] = [
+pub(crate) static SETTINGS: [Setting; 36] = [
     Setting {
         key: "io_threads",
         many: false,
@@ -124,6 +124,13 @@ pub(crate) static SETTINGS: [Setting; 35] = [
         live: false,
         set: |config, value| assign(&mut config.listen.kestrel_thrift, address::parse_list(value)),
         show: |config| show_addresses(&config.listen.kestrel_thrift),
+    },
+    Setting {
+        key: "listen.kestrel_admin",
+        many: true,
+        live: false,
+        set: |config, value| assign(&mut config.listen.kestrel_admin, address::parse_list(value)),
+        show: |config| show_addresses(&config.listen.kestrel_admin),
     },
     Setting {
         key: "listen.http",

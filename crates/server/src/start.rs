@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use broker::{Broker, Millis, Options, Turn};
-use http_api::{Overview, Site};
 use log::RecoveryReport;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
@@ -25,10 +24,10 @@ use crate::listen::{Bound, SocketOptions, bind};
 use crate::listen_file::ListenFile;
 use crate::logging::Logging;
 use crate::mailbox::Port;
-use crate::process;
 use crate::protocol::Protocol;
 use crate::reload::Reloader;
 use crate::signals::{Control, Drain, Hangup, Signals, is_in_terminal};
+use crate::sites::{kestrel_admin, overview};
 use crate::systemd;
 use crate::tls::Certificates;
 use crate::web::{Place, WebThread};
@@ -147,14 +146,16 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     let overview = overview(&config, &shared, &ports[0]);
     let clients_stop = Arc::new(Notify::new());
     let controls = Controls { reloader: reloader.clone(), stop: clients_stop.clone() };
-    let kestrel = controls.kestrel_server(&config, clock.now());
+    let kestrel = controls.clone().kestrel_server(&config, clock.now());
+    let admin = kestrel_admin(&config, &shared, &kestrel, controls);
     let opens = Protocol::ALL.map(|protocol| protocol.open(&config, clock.now(), &kestrel));
     let mut acceptors = Vec::new();
     let mut places = Vec::new();
     for bound in listeners {
         let certificates = certificates.clone().filter(|_| bound.address.is_tls());
         let Some(open) = opens[bound.protocol as usize].clone() else {
-            places.push(Place { bound, site: overview.clone(), certificates });
+            let site = if bound.protocol == Protocol::Http { &overview } else { &admin };
+            places.push(Place { bound, site: site.clone(), certificates });
             continue;
         };
         let silence_max_ms = bound.protocol.silence_max_ms(&config);
@@ -189,20 +190,6 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     // Nobody is to look at the broker after its end.
     drop(web);
     end(ended, others, &ports, &broker, clock)
-}
-
-/// Health and metrics of this server.
-fn overview(config: &Config, shared: &Shared, port: &Arc<Port>) -> Arc<dyn Site> {
-    let Shared { broker, clock, limits } = shared.clone();
-    let port = port.clone();
-    Arc::new(Overview {
-        broker,
-        clock: Arc::new(move || clock.now()),
-        version: env!("CARGO_PKG_VERSION"),
-        started: clock.now(),
-        queues_max: config.metrics.queues_max,
-        process: Box::new(move || process::facts(&limits, port.is_stopping())),
-    })
 }
 
 fn spawn_web(places: Vec<Place>, connections_max: usize) -> Result<Option<WebThread>, ServeError> {

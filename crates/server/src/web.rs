@@ -16,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::Runtime;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::time::MissedTickBehavior;
 use tokio_rustls::TlsAcceptor;
 
 use crate::listen::Bound;
@@ -29,6 +30,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// How long a client may take for the handshake.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+
+/// How often a site may do what has to be done in time.
+const TICK: Duration = Duration::from_secs(1);
 
 /// A listener and what is served there.
 pub(crate) struct Place {
@@ -67,6 +71,8 @@ impl WebThread {
         let slots = Arc::new(Semaphore::new(connections_max));
         let inside = runtime.enter();
         for place in places {
+            // Several places of one site tick more often, which does no harm.
+            runtime.spawn(tick(place.site.clone()));
             runtime.spawn(accept(Listener::of(place)?, slots.clone()));
         }
         drop(inside);
@@ -139,6 +145,16 @@ async fn serve_one<S>(
         }
     }
     drop(slot);
+}
+
+/// Lets a site do what has to be done in time.
+async fn tick(site: Arc<dyn Site>) {
+    let mut interval = tokio::time::interval(TICK);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        interval.tick().await;
+        site.tick();
+    }
 }
 
 /// Accepts until the runtime ends. Beyond the limit of connections new ones wait; each has an end, however slow its

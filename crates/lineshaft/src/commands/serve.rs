@@ -57,6 +57,7 @@ fn sources(arguments: ServeArguments) -> Sources {
         kestrel,
         kestrel_text,
         kestrel_thrift,
+        kestrel_admin,
         http,
         tls_certificate,
         tls_key,
@@ -79,6 +80,7 @@ fn sources(arguments: ServeArguments) -> Sources {
         ("--kestrel", "listen.kestrel", named(kestrel)),
         ("--kestrel-text", "listen.kestrel_text", named(kestrel_text)),
         ("--kestrel-thrift", "listen.kestrel_thrift", named(kestrel_thrift)),
+        ("--kestrel-admin", "listen.kestrel_admin", named(kestrel_admin)),
         ("--http", "listen.http", named(http)),
         ("--tls-certificate", "tls.certificate", one(tls_certificate)),
         ("--tls-key", "tls.key", one(tls_key)),
@@ -110,7 +112,7 @@ pub(crate) fn announce(started: &Started<'_>) {
         );
     }
     if config.log.format == LogFormat::Json {
-        let [beanstalk, gearman, gearman_http, kestrel, kestrel_text, kestrel_thrift, http] =
+        let [beanstalk, gearman, gearman_http, kestrel, kestrel_text, kestrel_thrift, admin, http] =
             Protocol::ALL.map(addresses);
         tracing::info!(
             beanstalk,
@@ -119,6 +121,7 @@ pub(crate) fn announce(started: &Started<'_>) {
             kestrel,
             kestrel_text,
             kestrel_thrift,
+            kestrel_admin = admin,
             http,
             data,
             jobs,

@@ -23,7 +23,9 @@ pub(crate) fn command(folder: &Path, arguments: &[&str]) -> Command {
         }
     }
     // Tests run side by side, and each server would want the same port.
-    for listener in ["GEARMAN", "HTTP", "KESTREL", "KESTREL_TEXT", "KESTREL_THRIFT"] {
+    for listener in
+        ["GEARMAN", "HTTP", "KESTREL", "KESTREL_TEXT", "KESTREL_THRIFT", "KESTREL_ADMIN"]
+    {
         command.env(format!("LINESHAFT_LISTEN_{listener}"), "off");
     }
     command

@@ -1,0 +1,277 @@
+//! Kestrel's admin commands, as its monitoring knows them (spec kestrel 7.3).
+
+mod asked;
+mod changes;
+mod date;
+mod report;
+mod series;
+mod snapshot;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use broker::{Broker, Clock, Millis};
+use hyper::header::{HeaderName, HeaderValue};
+use hyper::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use crate::answer::{Answer, Asked, HTML, Site, TEXT, answer, method_not_allowed, only_looks};
+use crate::metrics::ProcessFacts;
+use asked::{Command, Form, Parameters};
+use changes::{Changes, PERIOD_S_MAX};
+use series::Series;
+pub use snapshot::Served;
+use snapshot::Snapshot;
+
+const JSON: &str = "application/json";
+/// Monitoring looks whether the header is there.
+const VERSION_HEADER: (HeaderName, HeaderValue) =
+    (HeaderName::from_static("x-ostrich-version"), HeaderValue::from_static("8.2.9"));
+/// Names of those who ask are kept, for a while.
+const NAMESPACE_BYTES_MAX: usize = 256;
+
+/// What can be asked here, for people.
+const INDEX: &str = "<!doctype html>\n<html lang=\"en\"><title>Kestrel's admin commands</title>\n\
+    <h1>Kestrel's admin commands</h1>\n<ul>\n\
+    <li><a href=\"/ping\">/ping</a>\n\
+    <li><a href=\"/stats.txt\">/stats.txt</a>, <a href=\"/stats?period=60\">/stats?period=60</a>\n\
+    <li><a href=\"/server_info.txt\">/server_info.txt</a>\n\
+    <li><a href=\"/graph_data\">/graph_data</a>\n\
+    <li>/reload, /quiesce, /shutdown\n</ul></html>\n";
+
+/// What a request may ask for and only the owner of the process can do.
+pub trait Controls: Send + Sync {
+    /// Reads the configuration anew.
+    fn reload(&self);
+
+    /// The server is to stop, 100 ms from now. Returns at once.
+    fn shut_down(&self);
+}
+
+/// What the server is, as these commands tell it.
+#[derive(Clone, Debug)]
+pub struct About {
+    /// The version of Kestrel that its clients see.
+    pub version: String,
+    /// The version of the program.
+    pub build: String,
+    /// When it started.
+    pub started: Millis,
+}
+
+/// The site of Kestrel's admin commands.
+pub struct KestrelAdmin {
+    broker: Broker,
+    clock: Clock,
+    about: About,
+    served: Box<dyn Fn() -> Served + Send + Sync>,
+    process: Box<dyn Fn() -> ProcessFacts + Send + Sync>,
+    controls: Box<dyn Controls>,
+    /// Only the thread that serves this site looks here.
+    memory: Mutex<Memory>,
+}
+
+/// Numbers of earlier moments.
+#[derive(Debug)]
+struct Memory {
+    changes: Changes,
+    series: Series,
+}
+
+impl std::fmt::Debug for KestrelAdmin {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("KestrelAdmin").field("about", &self.about).finish_non_exhaustive()
+    }
+}
+
+/// Why a command did not work.
+#[derive(Debug, Eq, PartialEq)]
+enum Trouble {
+    NoSuchCommand,
+    /// Something is to be changed, but not by whoever can want that.
+    Unmeant,
+    Failed(String),
+}
+
+impl KestrelAdmin {
+    /// A site for this broker; `served` and `process` tell numbers of now.
+    pub fn new(
+        broker: Broker,
+        clock: Clock,
+        about: About,
+        served: Box<dyn Fn() -> Served + Send + Sync>,
+        process: Box<dyn Fn() -> ProcessFacts + Send + Sync>,
+        controls: Box<dyn Controls>,
+    ) -> KestrelAdmin {
+        let now = clock();
+        let first = Snapshot::take(&broker, &clock, &served());
+        let changes = Changes::new(now, &first);
+        let memory = Mutex::new(Memory { changes, series: Series::new(now, first) });
+        KestrelAdmin { broker, clock, about, served, process, controls, memory }
+    }
+
+    fn snapshot(&self, now: Millis) -> Snapshot {
+        let mut snapshot = Snapshot::take(&self.broker, &self.clock, &(self.served)());
+        let process = (self.process)();
+        snapshot.labels.insert("version", self.about.version.clone());
+        // No such machine runs here; these have a meaning all the same.
+        snapshot.gauge("jvm_uptime", now.since(self.about.started) as f64);
+        snapshot.gauge("jvm_start_time", self.about.started.0 as f64);
+        snapshot.gauge("jvm_heap_used", process.resident_bytes as f64);
+        snapshot.gauge("jvm_num_cpus", process.processors as f64);
+        snapshot
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn execute(
+        &self,
+        command: &Command,
+        parameters: &Parameters,
+        asked: &Asked,
+    ) -> Result<Value, Trouble> {
+        match (command.name.as_str(), command.rest.as_deref()) {
+            ("ping", None) => Ok(json!("pong")),
+            ("stats", None) => self.stats(parameters),
+            ("server_info", None) => Ok(self.server_info()),
+            ("graph_data", None | Some("")) => {
+                Ok(json!({ "keys": self.memory().series.keys().collect::<Vec<_>>() }))
+            }
+            ("graph_data", Some(key)) => self.graph(key),
+            ("reload", None) => {
+                refuse_unmeant(asked)?;
+                self.controls.reload();
+                Ok(json!("ok"))
+            }
+            ("shutdown" | "quiesce", None) => {
+                refuse_unmeant(asked)?;
+                self.controls.shut_down();
+                Ok(json!("ok"))
+            }
+            _ => Err(Trouble::NoSuchCommand),
+        }
+    }
+
+    /// `filtered` leaves nothing out: no filter is configured here. Filters were code in the original.
+    fn stats(&self, parameters: &Parameters) -> Result<Value, Trouble> {
+        let now = (self.clock)();
+        let snapshot = self.snapshot(now);
+        if let Some(period) = parameters.get("period") {
+            let seconds =
+                period.parse().ok().filter(|seconds| (1..=PERIOD_S_MAX).contains(seconds));
+            let seconds = seconds.ok_or_else(|| {
+                Trouble::Failed(format!("period: a number from 1 to {PERIOD_S_MAX} is needed"))
+            })?;
+            return Ok(report::stats(&self.memory().changes.in_period(now, seconds, &snapshot)));
+        }
+        if let Some(name) = parameters.get("namespace") {
+            if name.len() > NAMESPACE_BYTES_MAX {
+                return Err(Trouble::Failed("namespace: the name is too long".to_owned()));
+            }
+            return Ok(report::stats(&self.memory().changes.for_asker(now, name, &snapshot)));
+        }
+        Ok(report::stats(&snapshot))
+    }
+
+    fn server_info(&self) -> Value {
+        let About { version, build, started } = &self.about;
+        json!({
+            "name": "kestrel",
+            "version": version,
+            "build": build,
+            "build_revision": "unknown",
+            "build_branch_name": "unknown",
+            "build_last_few_commits": "unknown",
+            "start_time": date::written(*started),
+            "uptime": (self.clock)().since(*started),
+        })
+    }
+
+    fn graph(&self, key: &str) -> Result<Value, Trouble> {
+        let memory = self.memory();
+        let points = memory.series.points(key).ok_or(Trouble::NoSuchCommand)?;
+        let points: Vec<Value> =
+            points.map(|(second, value)| json!([second, report::number(value)])).collect();
+        Ok(json!({ key: points }))
+    }
+
+    fn reply(&self, asked: &Asked) -> Answer {
+        let command = Command::read(asked.uri().path());
+        if matches!(command.name.as_str(), "" | "report" | "graph") && command.form == Form::Json {
+            return answer(StatusCode::OK, HTML, INDEX);
+        }
+        let parameters = Parameters::read(asked.uri().query());
+        let result = callback(&parameters)
+            .and_then(|callback| Ok((callback, self.execute(&command, &parameters, asked)?)));
+        match result {
+            Ok((_, value)) if command.form == Form::Text => {
+                answer(StatusCode::OK, TEXT, report::as_text(&value))
+            }
+            Ok((callback, value)) => {
+                answer(StatusCode::OK, JSON, report::as_json(&value, callback))
+            }
+            Err(Trouble::NoSuchCommand) => answer(StatusCode::NOT_FOUND, TEXT, "no such command\n"),
+            Err(Trouble::Unmeant) => answer(
+                StatusCode::FORBIDDEN,
+                TEXT,
+                "neither HEAD nor a page of another site may do this\n",
+            ),
+            Err(Trouble::Failed(why)) => {
+                let text = format!("error processing command: {why}\n");
+                answer(StatusCode::INTERNAL_SERVER_ERROR, TEXT, text)
+            }
+        }
+    }
+}
+
+/// Who only looks changes nothing. And a browser that was led here by a page of another site says so: without this
+/// look, any page could stop the server of whoever reads it.
+fn refuse_unmeant(asked: &Asked) -> Result<(), Trouble> {
+    let site = asked.headers().get("sec-fetch-site").map(HeaderValue::as_bytes);
+    let is_own = matches!(site, None | Some(b"none" | b"same-origin"));
+    if is_own && *asked.method() != Method::HEAD { Ok(()) } else { Err(Trouble::Unmeant) }
+}
+
+/// The function that a script wants its answer to be handed to, if it does.
+fn callback(parameters: &Parameters) -> Result<Option<&str>, Trouble> {
+    let is_name = |name: &str| {
+        name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_$.[]".contains(&byte))
+    };
+    match parameters.get("callback") {
+        None => Ok(None),
+        Some("" | "true") => Ok(Some("ostrichCallback")),
+        Some(name) if is_name(name) => Ok(Some(name)),
+        Some(_) => Err(Trouble::Failed("callback: not the name of a function".to_owned())),
+    }
+}
+
+impl Site for KestrelAdmin {
+    fn answer(&self, asked: &Asked) -> Answer {
+        // The original does not look at the method, and some scripts post.
+        let is_posted = *asked.method() == Method::POST;
+        let mut answer =
+            if only_looks(asked) || is_posted { self.reply(asked) } else { method_not_allowed() };
+        let (name, value) = VERSION_HEADER;
+        answer.headers_mut().insert(name, value);
+        answer
+    }
+
+    fn tick(&self) {
+        let now = (self.clock)();
+        let mut memory = self.memory();
+        let (latches, draws) = (memory.changes.is_due(now), memory.series.is_due(now));
+        if !latches && !draws {
+            return;
+        }
+        let snapshot = self.snapshot(now);
+        if latches {
+            memory.changes.advance(now, &snapshot);
+        }
+        if draws {
+            memory.series.advance(now, snapshot);
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! What a request asks for: a command, its form, its parameters.
+
+use percent_encoding::percent_decode_str;
+
+/// How an answer is to look.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Form {
+    Json,
+    Text,
+}
+
+/// A path, taken apart.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Command {
+    /// The first part, without `.json` or `.txt`.
+    pub(crate) name: String,
+    /// What follows it.
+    pub(crate) rest: Option<String>,
+    pub(crate) form: Form,
+}
+
+impl Command {
+    /// Reads the path of a request.
+    pub(crate) fn read(path: &str) -> Command {
+        let path = decode(path);
+        let path = path.trim_start_matches('/');
+        // A name of a queue may have slashes and dots; so the form is at the end of the command only.
+        let (name, rest) = match path.split_once('/') {
+            Some((name, rest)) => (name, Some(rest.to_owned())),
+            None => (path, None),
+        };
+        let (name, form) = match name.rsplit_once('.') {
+            Some((name, "txt")) => (name, Form::Text),
+            Some((name, "json")) => (name, Form::Json),
+            _ => (name, Form::Json),
+        };
+        Command { name: name.to_owned(), rest, form }
+    }
+}
+
+/// The parameters of a request; of those that come twice, the first one counts.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Parameters(Vec<(String, String)>);
+
+impl Parameters {
+    /// Reads what stands behind the `?`.
+    pub(crate) fn read(query: Option<&str>) -> Parameters {
+        let pairs = query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
+        let read = |text: &str| decode(&text.replace('+', " "));
+        Parameters(
+            pairs
+                .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+                .map(|(name, value)| (read(name), read(value)))
+                .collect(),
+        )
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+}
+
+fn decode(text: &str) -> String {
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_a_command_and_a_form() {
+        let command = |name: &str, rest: Option<&str>, form| Command {
+            name: name.to_owned(),
+            rest: rest.map(str::to_owned),
+            form,
+        };
+        for (path, wanted) in [
+            ("/stats", command("stats", None, Form::Json)),
+            ("/stats.json", command("stats", None, Form::Json)),
+            ("/stats.txt", command("stats", None, Form::Text)),
+            ("/stats.xml", command("stats.xml", None, Form::Json)),
+            ("/", command("", None, Form::Json)),
+            ("/report/", command("report", Some(""), Form::Json)),
+            (
+                "/graph_data/gauge:q/a.b+c/items",
+                command("graph_data", Some("gauge:q/a.b+c/items"), Form::Json),
+            ),
+            (
+                "/graph_data/counter%3Acmd_get",
+                command("graph_data", Some("counter:cmd_get"), Form::Json),
+            ),
+        ] {
+            assert_eq!(Command::read(path), wanted, "{path}");
+        }
+    }
+
+    #[test]
+    fn parameters_are_decoded() {
+        let parameters = Parameters::read(Some("period=60&namespace=a+b%26c&&callback&period=1"));
+        assert_eq!(parameters.get("period"), Some("60"));
+        assert_eq!(parameters.get("namespace"), Some("a b&c"));
+        assert_eq!(parameters.get("callback"), Some(""));
+        assert_eq!(parameters.get("filtered"), None);
+        assert_eq!(Parameters::read(None), Parameters::default());
+    }
+}

@@ -1,0 +1,194 @@
+//! What changed: in the last whole period, or since the same somebody asked before.
+
+use std::collections::BTreeMap;
+
+use broker::Millis;
+
+use super::snapshot::Snapshot;
+
+/// The period that is watched from the start, because everybody asks for it.
+pub(crate) const USUAL_PERIOD_S: u64 = 60;
+/// So many other periods are watched at a time; the one that was asked for longest ago makes room.
+const PERIODS_MAX: usize = 8;
+/// The longest one.
+pub(crate) const PERIOD_S_MAX: u64 = 86_400;
+/// So many who ask are remembered; whoever asked longest ago makes room.
+const NAMESPACES_MAX: usize = 32;
+
+/// Remembers numbers of earlier moments.
+#[derive(Debug)]
+pub(crate) struct Changes {
+    periods: BTreeMap<u64, Period>,
+    namespaces: BTreeMap<String, Asker>,
+}
+
+/// One period that is watched.
+#[derive(Debug)]
+struct Period {
+    /// When the running one ends.
+    ends: Millis,
+    /// The numbers when it began.
+    base: Snapshot,
+    /// What changed in the one before it.
+    latched: Snapshot,
+    asked: Millis,
+}
+
+/// Somebody who asks for what changed since the last time.
+#[derive(Debug)]
+struct Asker {
+    seen: Snapshot,
+    asked: Millis,
+}
+
+impl Changes {
+    /// Begins to watch the usual period.
+    pub(crate) fn new(now: Millis, snapshot: &Snapshot) -> Changes {
+        let usual = Period::new(now, USUAL_PERIOD_S, snapshot);
+        Changes { periods: BTreeMap::from([(USUAL_PERIOD_S, usual)]), namespaces: BTreeMap::new() }
+    }
+
+    /// Whether a period is over, so that [`Changes::advance`] is wanted.
+    pub(crate) fn is_due(&self, now: Millis) -> bool {
+        self.periods.values().any(|period| period.ends <= now)
+    }
+
+    /// Latches what changed in the periods that are over.
+    pub(crate) fn advance(&mut self, now: Millis, snapshot: &Snapshot) {
+        for (seconds, period) in self.periods.iter_mut().filter(|(_, period)| period.ends <= now) {
+            period.latched = snapshot.since(&period.base);
+            period.base = snapshot.clone();
+            // One that was missed is not caught up with: its numbers are in the one that is latched now.
+            let length_ms = seconds * 1_000;
+            let late_ms = now.since(period.ends) % length_ms;
+            period.ends = Millis(now.0 - late_ms + length_ms);
+        }
+    }
+
+    /// What changed in the last whole period of this length; nothing if none is over since it was first asked for.
+    /// Other numbers are those of now.
+    pub(crate) fn in_period(&mut self, now: Millis, seconds: u64, snapshot: &Snapshot) -> Snapshot {
+        if !self.periods.contains_key(&seconds) {
+            let others = self.periods.iter().filter(|(seconds, _)| **seconds != USUAL_PERIOD_S);
+            let oldest = others.clone().min_by_key(|(_, period)| period.asked).map(|(key, _)| *key);
+            if let Some(oldest) = oldest.filter(|_| self.periods.len() > PERIODS_MAX) {
+                self.periods.remove(&oldest);
+            }
+            self.periods.insert(seconds, Period::new(now, seconds, snapshot));
+        }
+        let period = self.periods.get_mut(&seconds).expect("it was just there");
+        period.asked = now;
+        // What is new since then did not change in that period.
+        let mut shown = snapshot.since(snapshot);
+        shown.counters.extend(period.latched.counters.clone());
+        shown.metrics.extend(period.latched.metrics.clone());
+        shown
+    }
+
+    /// What changed since this one asked before; the first time, since the start.
+    pub(crate) fn for_asker(&mut self, now: Millis, name: &str, snapshot: &Snapshot) -> Snapshot {
+        let asker = Asker { seen: snapshot.clone(), asked: now };
+        if let Some(before) = self.namespaces.insert(name.to_owned(), asker) {
+            return snapshot.since(&before.seen);
+        }
+        let oldest = self.namespaces.iter().min_by_key(|(_, asker)| asker.asked);
+        let oldest = oldest.map(|(name, _)| name.clone());
+        if let Some(oldest) = oldest.filter(|_| self.namespaces.len() > NAMESPACES_MAX) {
+            self.namespaces.remove(&oldest);
+        }
+        snapshot.clone()
+    }
+}
+
+impl Period {
+    fn new(now: Millis, seconds: u64, snapshot: &Snapshot) -> Period {
+        Period {
+            ends: Millis(now.0.saturating_add(seconds * 1_000)),
+            base: snapshot.clone(),
+            latched: snapshot.since(snapshot),
+            asked: now,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A moment, in seconds.
+    fn at(seconds: u64) -> Millis {
+        Millis(1_000_000 + seconds * 1_000)
+    }
+
+    fn counted(value: u64) -> Snapshot {
+        let mut snapshot = Snapshot::default();
+        snapshot.counters.insert("c".to_owned(), value);
+        snapshot.gauge("g", value as f64);
+        snapshot
+    }
+
+    /// The counter and the gauge of a report.
+    fn shown(snapshot: &Snapshot) -> (u64, f64) {
+        (snapshot.counters["c"], snapshot.gauges["g"])
+    }
+
+    #[test]
+    fn a_period_shows_what_changed_in_the_last_whole_one() {
+        let mut changes = Changes::new(at(0), &counted(100));
+        assert_eq!(shown(&changes.in_period(at(10), 60, &counted(105))), (0, 105.0));
+        let mut with_new = counted(105);
+        with_new.counters.insert("new".to_owned(), 3);
+        assert_eq!(changes.in_period(at(10), 60, &with_new).counters["new"], 0);
+        assert!(!changes.is_due(at(59)));
+        assert!(changes.is_due(at(60)));
+        changes.advance(at(60), &counted(107));
+        for second in [60, 61, 119] {
+            assert_eq!(shown(&changes.in_period(at(second), 60, &counted(200))), (7, 200.0));
+        }
+        assert!(!changes.is_due(at(119)));
+        changes.advance(at(120), &counted(207));
+        assert_eq!(shown(&changes.in_period(at(121), 60, &counted(207))), (100, 207.0));
+        changes.advance(at(180), &counted(207));
+        assert_eq!(shown(&changes.in_period(at(181), 60, &counted(207))), (0, 207.0));
+    }
+
+    #[test]
+    fn a_period_that_was_missed_is_in_the_next_one_and_the_ends_stay_where_they_were() {
+        let mut changes = Changes::new(at(0), &counted(0));
+        changes.advance(at(190), &counted(9));
+        assert_eq!(changes.in_period(at(190), 60, &counted(9)).counters["c"], 9);
+        assert!(!changes.is_due(at(239)));
+        assert!(changes.is_due(at(240)));
+    }
+
+    #[test]
+    fn another_period_begins_when_it_is_first_asked_for() {
+        let mut changes = Changes::new(at(0), &counted(0));
+        assert_eq!(changes.in_period(at(5), 10, &counted(50)).counters["c"], 0);
+        changes.advance(at(15), &counted(53));
+        assert_eq!(changes.in_period(at(16), 10, &counted(60)).counters["c"], 3);
+        assert_eq!(changes.in_period(at(16), 60, &counted(60)).counters["c"], 0);
+        for seconds in 100..200 {
+            changes.in_period(at(seconds), seconds, &counted(0));
+        }
+        assert_eq!(changes.periods.len(), PERIODS_MAX + 1);
+        assert!(changes.periods.contains_key(&USUAL_PERIOD_S));
+        assert!(changes.periods.contains_key(&199));
+    }
+
+    #[test]
+    fn each_asker_gets_what_changed_since_it_asked() {
+        let mut changes = Changes::new(at(0), &counted(0));
+        assert_eq!(changes.for_asker(at(1), "a", &counted(5)).counters["c"], 5);
+        assert_eq!(changes.for_asker(at(2), "b", &counted(6)).counters["c"], 6);
+        assert_eq!(changes.for_asker(at(3), "a", &counted(8)).counters["c"], 3);
+        assert_eq!(changes.for_asker(at(3), "a", &counted(8)).counters["c"], 0);
+        assert_eq!(changes.for_asker(at(3), "b", &counted(8)).counters["c"], 2);
+        // A queue that was removed and made again began anew.
+        assert_eq!(changes.for_asker(at(4), "a", &counted(4)).counters["c"], 4);
+        for number in 0..100 {
+            changes.for_asker(at(number), &number.to_string(), &counted(0));
+        }
+        assert_eq!(changes.namespaces.len(), NAMESPACES_MAX);
+    }
+}

@@ -1,0 +1,139 @@
+//! Series of the last hour: a value a minute for each number.
+
+use std::collections::BTreeMap;
+
+use broker::Millis;
+
+use super::snapshot::Snapshot;
+
+/// Values of a series.
+const POINTS: usize = 60;
+const MINUTE_MS: u64 = 60_000;
+/// Each takes half a kilobyte. The server's own come first, then queues by name.
+const SERIES_MAX: usize = 10_000;
+
+/// All series.
+#[derive(Debug)]
+pub(crate) struct Series {
+    /// When the last value was added.
+    latest: Millis,
+    /// The numbers then.
+    seen: Snapshot,
+    by_key: BTreeMap<String, [f64; POINTS]>,
+}
+
+impl Series {
+    /// Begins with one value each.
+    pub(crate) fn new(now: Millis, snapshot: Snapshot) -> Series {
+        let mut series = Series { latest: now, seen: snapshot, by_key: BTreeMap::new() };
+        let first = series.seen.clone();
+        series.add(&first);
+        series
+    }
+
+    /// Whether a minute is over, so that [`Series::advance`] is wanted.
+    pub(crate) fn is_due(&self, now: Millis) -> bool {
+        now.since(self.latest) >= MINUTE_MS
+    }
+
+    /// Adds a value to each series: how much a counter grew, what a gauge shows, the mean of what was measured. A
+    /// series whose number is gone goes, too.
+    pub(crate) fn advance(&mut self, now: Millis, snapshot: Snapshot) {
+        let minutes = now.since(self.latest) / MINUTE_MS;
+        self.latest = Millis(self.latest.0 + minutes * MINUTE_MS);
+        let changed = snapshot.since(&self.seen);
+        self.seen = snapshot;
+        // Minutes that were missed stay empty; more than an hour of them is as good as one.
+        for _ in 1..minutes.min(POINTS as u64) {
+            self.by_key.values_mut().for_each(|values| shift(values, 0.0));
+        }
+        self.add(&changed);
+    }
+
+    fn add(&mut self, changed: &Snapshot) {
+        let mut before = std::mem::take(&mut self.by_key);
+        let counters =
+            changed.counters.iter().map(|(name, value)| ("counter", name, *value as f64));
+        let gauges = changed.gauges.iter().map(|(name, value)| ("gauge", name, *value));
+        let metrics = changed.metrics.iter().map(|(name, measured)| {
+            let mean =
+                measured.as_ref().filter(|all| !all.is_empty()).map_or(0.0, |all| all.mean());
+            ("metric", name, mean)
+        });
+        let all = counters.chain(gauges).chain(metrics);
+        let is_of_queue = |name: &str| name.starts_with("q/");
+        let own = all.clone().filter(|(_, name, _)| !is_of_queue(name));
+        let queues = all.filter(|(_, name, _)| is_of_queue(name));
+        for (kind, name, value) in own.chain(queues).take(SERIES_MAX) {
+            let key = format!("{kind}:{name}");
+            let mut values = before.remove(&key).unwrap_or([0.0; POINTS]);
+            shift(&mut values, value);
+            self.by_key.insert(key, values);
+        }
+    }
+
+    /// The names of all.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
+        self.by_key.keys().map(String::as_str)
+    }
+
+    /// Points of one, oldest first: Unix seconds and a value.
+    pub(crate) fn points(&self, key: &str) -> Option<impl Iterator<Item = (u64, f64)>> {
+        let values = self.by_key.get(key)?;
+        let latest = self.latest;
+        let points = values.iter().enumerate().map(move |(index, value)| {
+            let ago_ms = (POINTS - 1 - index) as u64 * MINUTE_MS;
+            (latest.0.saturating_sub(ago_ms) / 1_000, *value)
+        });
+        Some(points)
+    }
+}
+
+fn shift(values: &mut [f64; POINTS], next: f64) {
+    values.rotate_left(1);
+    values[POINTS - 1] = next;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn snapshot(counter: u64, gauge: f64) -> Snapshot {
+        let mut snapshot = Snapshot::default();
+        snapshot.counters.insert("c".to_owned(), counter);
+        snapshot.gauge("g", gauge);
+        snapshot
+    }
+
+    fn points(series: &Series, key: &str) -> Vec<(u64, f64)> {
+        series.points(key).unwrap().collect()
+    }
+
+    #[test]
+    fn there_are_sixty_points_a_minute_apart() {
+        let start = Millis(7_200_000);
+        let mut series = Series::new(start, snapshot(10, 1.0));
+        assert!(!series.is_due(Millis(start.0 + MINUTE_MS - 1)));
+        for minute in 1..=2 {
+            let now = Millis(start.0 + minute * MINUTE_MS + 200);
+            assert!(series.is_due(now));
+            series.advance(now, snapshot(10 + 3 * minute, minute as f64));
+        }
+        let counter = points(&series, "counter:c");
+        assert_eq!(counter.len(), POINTS);
+        assert_eq!(counter[57..], [(7_200, 10.0), (7_260, 3.0), (7_320, 3.0)]);
+        assert_eq!(counter[0], (7_320 - 59 * 60, 0.0));
+        assert_eq!(points(&series, "gauge:g")[57..], [(7_200, 1.0), (7_260, 1.0), (7_320, 2.0)]);
+        assert_eq!(series.keys().collect::<Vec<_>>(), ["counter:c", "gauge:g"]);
+        assert!(series.points("counter:x").is_none());
+    }
+
+    #[test]
+    fn minutes_that_were_missed_are_empty_and_numbers_that_are_gone_go() {
+        let mut series = Series::new(Millis(0), snapshot(0, 0.0));
+        series.advance(Millis(3 * MINUTE_MS), snapshot(6, 0.0));
+        assert_eq!(points(&series, "counter:c")[57..], [(60, 0.0), (120, 0.0), (180, 6.0)]);
+        series.advance(Millis(4 * MINUTE_MS), Snapshot::default());
+        assert_eq!(series.keys().count(), 0);
+    }
+}

@@ -1,0 +1,263 @@
+//! The commands as a whole, in time that is moved by hand.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hdrhistogram::Histogram;
+use http_body_util::BodyExt as _;
+use hyper::Request;
+
+use super::*;
+
+/// What was done to the server.
+#[derive(Debug, Default)]
+struct Seen {
+    reloads: AtomicU64,
+    stops: AtomicU64,
+}
+
+impl Controls for Arc<Seen> {
+    fn reload(&self) {
+        self.reloads.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn shut_down(&self) {
+        self.stops.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+struct World {
+    admin: KestrelAdmin,
+    now_ms: Arc<AtomicU64>,
+    gets: Arc<AtomicU64>,
+    seen: Arc<Seen>,
+}
+
+const START_MS: u64 = 1_700_000_000_000;
+
+impl World {
+    fn new() -> World {
+        let now_ms = Arc::new(AtomicU64::new(START_MS));
+        let gets = Arc::new(AtomicU64::new(0));
+        let seen = Arc::new(Seen::default());
+        let (time, counted) = (now_ms.clone(), gets.clone());
+        let served = move || {
+            let gets = counted.load(Ordering::Relaxed);
+            let mut measured = Histogram::new(2).unwrap();
+            measured.record_n(7, gets).unwrap();
+            Served {
+                connections: 2,
+                counters: vec![
+                    ("cmd_get".to_owned(), gets),
+                    ("q/gone/get_items_hit".to_owned(), 1),
+                ],
+                metrics: vec![("get_hit_latency_usec".to_owned(), Arc::new(measured))],
+            }
+        };
+        let process =
+            || ProcessFacts { resident_bytes: 4096, processors: 2, ..ProcessFacts::default() };
+        let about = About {
+            version: "2.4.1".to_owned(),
+            build: "lineshaft".to_owned(),
+            started: Millis(START_MS),
+        };
+        let admin = KestrelAdmin::new(
+            Broker::memory(Millis(START_MS)),
+            Arc::new(move || Millis(time.load(Ordering::Relaxed))),
+            about,
+            Box::new(served),
+            Box::new(process),
+            Box::new(seen.clone()),
+        );
+        World { admin, now_ms, gets, seen }
+    }
+
+    /// Moves time on by so many seconds, with a tick in each.
+    fn pass(&self, seconds: u64) {
+        for _ in 0..seconds {
+            self.now_ms.fetch_add(1_000, Ordering::Relaxed);
+            self.admin.tick();
+        }
+    }
+
+    fn ask_with(&self, request: Request<()>) -> (u16, String, String) {
+        let answer = self.admin.answer(&request);
+        assert!(answer.headers().contains_key("x-ostrich-version"));
+        let status = answer.status().as_u16();
+        let kind = answer.headers()["content-type"].to_str().unwrap().to_owned();
+        let body = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let body = body.block_on(answer.into_body().collect()).unwrap().to_bytes();
+        (status, kind, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    fn ask(&self, path: &str) -> (u16, String) {
+        let (status, _, body) = self.ask_with(Request::get(path).body(()).unwrap());
+        (status, body)
+    }
+
+    fn json(&self, path: &str) -> Value {
+        let (status, kind, body) = self.ask_with(Request::get(path).body(()).unwrap());
+        assert_eq!((status, kind.as_str()), (200, "application/json"), "{body}");
+        assert!(body.ends_with('\n'), "{body}");
+        serde_json::from_str(&body).unwrap()
+    }
+}
+
+fn names(section: &Value) -> BTreeSet<&str> {
+    section.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+#[test]
+fn simple_commands_answer_in_both_forms() {
+    let world = World::new();
+    let answer = |status: u16, body: &str| (status, body.to_owned());
+    assert_eq!(world.ask("/ping"), answer(200, "{\"response\":\"pong\"}\n"));
+    assert_eq!(world.ask("/ping.json"), answer(200, "{\"response\":\"pong\"}\n"));
+    assert_eq!(world.ask("/ping.txt"), answer(200, "pong\n"));
+    assert_eq!(world.ask("/ping?callback=f"), answer(200, "f({\"response\":\"pong\"})\n"));
+    assert_eq!(
+        world.ask("/ping?callback"),
+        answer(200, "ostrichCallback({\"response\":\"pong\"})\n")
+    );
+    assert_eq!(world.ask("/ping?callback=true"), world.ask("/ping?callback="));
+    for missing in [
+        "/status",
+        "/config_reload",
+        "/health",
+        "/threads",
+        "/gc",
+        "/logging?name=a&level=b",
+        "/ping/x",
+        "/stats.xml",
+    ] {
+        assert_eq!(world.ask(missing), answer(404, "no such command\n"), "{missing}");
+    }
+    let (status, text) = world.ask("/stats?period=often");
+    assert_eq!(status, 500);
+    assert!(text.starts_with("error processing command: "), "{text}");
+    assert_eq!(world.ask("/ping?callback=a(b)").0, 500);
+    for page in ["/", "/report/", "/graph/"] {
+        let (status, kind, _) = world.ask_with(Request::get(page).body(()).unwrap());
+        assert_eq!((status, kind.as_str()), (200, "text/html; charset=utf-8"));
+    }
+}
+
+#[test]
+fn the_server_is_stopped_and_reloaded_by_whoever_means_it() {
+    let world = World::new();
+    assert_eq!(world.ask("/reload").1, "{\"response\":\"ok\"}\n");
+    assert_eq!(world.ask("/shutdown.txt").1, "ok\n");
+    assert_eq!(world.ask("/quiesce").1, "{\"response\":\"ok\"}\n");
+    let posted = Request::post("/shutdown").body(()).unwrap();
+    assert_eq!(world.ask_with(posted).0, 200);
+    let foreign =
+        Request::get("/shutdown").header("Sec-Fetch-Site", "cross-site").body(()).unwrap();
+    assert_eq!(world.ask_with(foreign).0, 403);
+    assert_eq!(world.ask_with(Request::head("/shutdown").body(()).unwrap()).0, 403);
+    assert_eq!(world.ask_with(Request::delete("/shutdown").body(()).unwrap()).0, 405);
+    assert_eq!(world.seen.reloads.load(Ordering::Relaxed), 1);
+    assert_eq!(world.seen.stops.load(Ordering::Relaxed), 3);
+}
+
+#[test]
+fn statistics_have_the_names_that_monitoring_knows() {
+    let world = World::new();
+    world.gets.store(3, Ordering::Relaxed);
+    let stats = world.json("/stats.json");
+    assert_eq!(names(&stats), ["counters", "gauges", "labels", "metrics"].into());
+    assert_eq!(stats["counters"]["cmd_get"], 3);
+    for counter in ["total_items", "queue_creates", "queue_deletes", "queue_expires"] {
+        assert_eq!(stats["counters"][counter], 0, "{counter}");
+    }
+    let gauges = &stats["gauges"];
+    assert_eq!(
+        (&gauges["connections"], &gauges["items"], &gauges["bytes"]),
+        (&json!(2), &json!(0), &json!(0))
+    );
+    assert_eq!((&gauges["status/readable"], &gauges["status/writeable"]), (&json!(1), &json!(1)));
+    assert_eq!(
+        (&gauges["reserved_memory_ratio"], &gauges["jvm_heap_used"]),
+        (&json!(0), &json!(4096))
+    );
+    assert_eq!(stats["labels"], json!({ "status": "Up", "version": "2.4.1" }));
+    let metrics = [
+        "set_latency_usec",
+        "get_hit_latency_usec",
+        "get_miss_latency_usec",
+        "get_timeout_msec",
+        "delivery_latency_msec",
+        "fsync_delay_usec",
+        "item_fsync_delay_usec",
+    ];
+    assert_eq!(names(&stats["metrics"]), metrics.into());
+    assert_eq!(stats["metrics"]["set_latency_usec"], json!({ "count": 0 }));
+    let measured = &stats["metrics"]["get_hit_latency_usec"];
+    assert_eq!(
+        (&measured["count"], &measured["sum"], &measured["p99"]),
+        (&json!(3), &json!(21), &json!(7))
+    );
+    assert_eq!(measured.as_object().unwrap().len(), 13);
+    let text = world.ask("/stats.txt").1;
+    assert!(text.starts_with("counters:\n  cmd_get: 3\n"), "{text}");
+    assert!(text.contains("\nlabels:\n  status: Up\n  version: 2.4.1\nmetrics:\n"), "{text}");
+}
+
+#[test]
+fn periods_are_latched_and_askers_are_told_apart() {
+    let world = World::new();
+    let count = |query: &str| {
+        let stats = world.json(&format!("/stats.json{query}"));
+        (
+            stats["counters"]["cmd_get"].clone(),
+            stats["metrics"]["get_hit_latency_usec"]["count"].clone(),
+        )
+    };
+    let both = |number: u64| (json!(number), json!(number));
+    world.gets.store(5, Ordering::Relaxed);
+    world.pass(59);
+    assert_eq!(count("?period=60").0, 0);
+    world.pass(1);
+    world.gets.store(7, Ordering::Relaxed);
+    assert_eq!(count("?period=60"), both(5));
+    assert_eq!(count("?period=60&filtered=1"), both(5));
+    world.pass(59);
+    assert_eq!(count("?period=60"), both(5));
+    world.pass(1);
+    assert_eq!(count("?period=60"), both(2));
+    assert_eq!(count(""), both(7));
+    assert_eq!(count("?reset=1"), both(7));
+    assert_eq!(count("?namespace=a"), both(7));
+    world.gets.store(8, Ordering::Relaxed);
+    assert_eq!(count("?namespace=a"), both(1));
+    assert_eq!(count("?namespace=b"), both(8));
+    assert_eq!(count("?namespace=a").0, 0);
+}
+
+#[test]
+fn there_are_series_of_the_last_hour_and_facts_about_the_server() {
+    let world = World::new();
+    world.gets.store(4, Ordering::Relaxed);
+    world.pass(61);
+    let keys = world.json("/graph_data");
+    let keys = keys["keys"].as_array().unwrap();
+    assert!(
+        keys.contains(&json!("counter:cmd_get")) && keys.contains(&json!("gauge:status/readable"))
+    );
+    let series = world.json("/graph_data/counter:cmd_get");
+    let points = series["counter:cmd_get"].as_array().unwrap();
+    assert_eq!(points.len(), 60);
+    assert_eq!(points[59], json!([START_MS / 1_000 + 60, 4]));
+    assert_eq!(points[58], json!([START_MS / 1_000, 0]));
+    assert_eq!(world.json("/graph_data/gauge:status/readable")["gauge:status/readable"][59][1], 1);
+    assert_eq!(world.ask("/graph_data/counter:nothing").0, 404);
+
+    let info = world.json("/server_info");
+    assert_eq!((&info["name"], &info["version"]), (&json!("kestrel"), &json!("2.4.1")));
+    assert_eq!(
+        (&info["start_time"], &info["uptime"]),
+        (&json!("Tue Nov 14 22:13:20 UTC 2023"), &json!(61_000))
+    );
+    assert_eq!(info.as_object().unwrap().len(), 8);
+    assert!(world.ask("/server_info.txt").1.contains("\nname: kestrel\n"));
+}

@@ -1,0 +1,98 @@
+//! What is served over HTTP: health and metrics, and Kestrel's admin commands, with all that they have to know of this
+//! process.
+
+use std::sync::Arc;
+
+use broker::Broker;
+use http_api::kestrel::{About, KestrelAdmin, Served};
+use http_api::{Overview, Site};
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::controls::Controls;
+use crate::io_thread::Shared;
+use crate::mailbox::Port;
+use crate::process;
+
+/// Health and metrics of this server.
+pub(crate) fn overview(config: &Config, shared: &Shared, port: &Arc<Port>) -> Arc<dyn Site> {
+    let Shared { broker, clock, limits } = shared.clone();
+    let port = port.clone();
+    Arc::new(Overview {
+        broker,
+        clock: Arc::new(move || clock.now()),
+        version: env!("CARGO_PKG_VERSION"),
+        started: clock.now(),
+        queues_max: config.metrics.queues_max,
+        process: Box::new(move || process::facts(&limits, port.is_stopping())),
+    })
+}
+
+/// What Kestrel's admin commands change.
+struct AdminControls {
+    controls: Controls,
+    broker: Broker,
+    clock: Clock,
+}
+
+impl http_api::kestrel::Controls for AdminControls {
+    fn reload(&self) {
+        // Nobody is told when the new policies are durable.
+        let _ = kestrel::Controls::reload(&self.controls, &mut self.broker.turn(self.clock.now()));
+    }
+
+    fn shut_down(&self) {
+        kestrel::Controls::shut_down(&self.controls);
+    }
+}
+
+/// Kestrel's admin commands.
+pub(crate) fn kestrel_admin(
+    config: &Config,
+    shared: &Shared,
+    kestrel: &Arc<kestrel::Server>,
+    controls: Controls,
+) -> Arc<dyn Site> {
+    let Shared { broker, clock, limits } = shared.clone();
+    let about = About {
+        version: config.kestrel.version.clone(),
+        build: concat!("lineshaft-", env!("CARGO_PKG_VERSION")).to_owned(),
+        started: clock.now(),
+    };
+    let kestrel = kestrel.clone();
+    Arc::new(KestrelAdmin::new(
+        broker.clone(),
+        Arc::new(move || clock.now()),
+        about,
+        Box::new(move || served(&kestrel)),
+        Box::new(move || process::facts(&limits, false)),
+        Box::new(AdminControls { controls, broker, clock }),
+    ))
+}
+
+fn served(kestrel: &kestrel::Server) -> Served {
+    let counters = kestrel.counters();
+    let named = [
+        ("total_connections", &counters.connections_total),
+        ("cmd_get", &counters.cmd_get),
+        ("cmd_set", &counters.cmd_set),
+        ("cmd_peek", &counters.cmd_peek),
+        ("cmd_monitor", &counters.cmd_monitor),
+        ("cmd_monitor_get", &counters.cmd_monitor_get),
+        ("cmd_get_open_dropped", &counters.cmd_get_open_dropped),
+        ("waiters_aborted", &counters.waiters_aborted),
+        ("get_hits", &counters.get_hits),
+        ("get_misses", &counters.get_misses),
+        ("bytes_read", &counters.bytes_read),
+        ("bytes_written", &counters.bytes_written),
+    ];
+    let mut counters_shown: Vec<(String, u64)> =
+        named.iter().map(|(name, count)| ((*name).to_owned(), count.get())).collect();
+    // An item that comes too late for a client that waits is not taken for it.
+    counters_shown.push(("cmd_get_timeout_dropped".to_owned(), 0));
+    Served {
+        connections: counters.connections.get(),
+        counters: counters_shown,
+        metrics: Vec::new(),
+    }
+}
