@@ -92,7 +92,10 @@ impl Script {
         authority.issue("client")?;
         let ca = authority.file.to_str().context("a path that is text")?;
         let serve = programs::lineshaft_in_memory().with_tls(&identity);
-        for program in [serve.with(&["--tls-client-ca", ca]), programs::gearmand(&identity)] {
+        for program in [
+            serve.with(&["--tls-client-ca", ca]),
+            programs::lineshaft_as_gearmand_with_tls(&identity),
+        ] {
             self.run_in(&program.start()?, &[("GEARMAN_TLS", files.path())]).context("with TLS")?;
         }
         Ok(())

@@ -2,8 +2,14 @@
 //!
 //! One binary for all of them: each further one would be linked anew on every change.
 
+#![expect(clippy::unwrap_used, reason = "a test may end there")]
+
 mod clients;
 mod differential;
+mod flags;
+#[expect(dead_code, reason = "the tests of serving use more of it")]
+#[path = "../serve/packet.rs"]
+mod packet;
 mod programs;
 mod reference;
 #[expect(dead_code, reason = "the tests of beanstalk use more of it")]

@@ -25,10 +25,16 @@ pub(crate) fn lineshaft_durable(folder: &str) -> Program {
     Program::serve_gearman(lineshaft_path(), &["--data", folder])
 }
 
-/// `lineshaft gearmand --ssl`, with this certificate.
-pub(crate) fn gearmand(identity: &Identity) -> Program {
+/// `lineshaft gearmand`, which takes the original's flags.
+pub(crate) fn lineshaft_as_gearmand() -> Program {
+    Program::like_gearmand(lineshaft_path(), &["gearmand", "-l", "stderr", "-P", "gearmand.pid"])
+}
+
+/// The same with `--ssl` and this certificate.
+pub(crate) fn lineshaft_as_gearmand_with_tls(identity: &Identity) -> Program {
     let Identity { certificate, key } = identity;
-    Program::like_gearmand(lineshaft_path(), &["gearmand", "--ssl", "-l", "stderr", "-P", "pid"])
+    lineshaft_as_gearmand()
+        .with(&["--ssl"])
         .with(&["--ssl-certificate".as_ref(), certificate.as_os_str()])
         .with(&["--ssl-key".as_ref(), key.as_os_str()])
 }
