@@ -3,6 +3,7 @@
 use broker::policy::{Policy, QueueSync, WhenFull};
 
 use super::*;
+use crate::config::Config;
 use crate::config_sources::tests::{Folder, messages};
 
 fn rules(text: &str) -> Rules {
@@ -225,4 +226,65 @@ fn what_is_shown_names_lines_and_can_be_read_again() {
     assert_eq!(lines[0], "limits.jobs = 3                          # lineshaft.toml:3");
     assert_eq!(lines[5], "expire_to = \"x\"                          # lineshaft.toml:8");
     assert_eq!(lines[8], "open.max = 100                           # default");
+}
+
+/// The blocks of code in a page that are marked as TOML.
+fn blocks(page: &str) -> Vec<&str> {
+    let begins = page.split("```toml\n").skip(1);
+    begins.map(|block| block.split_once("```").expect("the block has an end").0).collect()
+}
+
+#[test]
+fn the_pages_examples_can_be_read() {
+    for page in
+        [include_str!("../../../docs/policies.md"), include_str!("../../../docs/configuration.md")]
+    {
+        let blocks = blocks(page);
+        assert!(blocks.len() >= 2);
+        for block in blocks {
+            rules(block);
+        }
+    }
+    let whole = blocks(include_str!("../../../docs/configuration.md"))[0];
+    let (_folder, sources) = Folder::with(whole);
+    let config = sources.load().unwrap().config;
+    let io_threads = config.io_threads;
+    assert_eq!(config, Config { io_threads, ..Config::default() });
+}
+
+/// The original's configuration says so, next to it in the page.
+#[test]
+fn the_translation_of_a_configuration_of_kestrels_says_what_that_says() {
+    let page = include_str!("../../../docs/policies.md");
+    let (_, translation) = page.split_once("<!-- translation -->").expect("it is there");
+    let (_folder, sources) = Folder::with(blocks(translation)[0]);
+    let effective = sources.load().unwrap();
+    assert_eq!(effective.config.kestrel.refuse_reads_above, Some(9500));
+    let general = Policy { item_bytes_max: Some(1 << 20), ..Policy::default() };
+    let of = |queue: &str| {
+        let parent = broker::policy::parent_name(queue.as_bytes());
+        effective.config.policies.resolve(queue.as_bytes(), parent)
+    };
+    assert_eq!(of("any"), general);
+    assert_eq!(of("orders"), Policy { open_timeout_ms: Some(300_000), ..general.clone() });
+    let mail = Policy {
+        jobs_max: Some(1_500_000),
+        age_max_ms: Some(3 * 86_400_000),
+        expire_to: Some(name("mail_late")),
+        expire_sweep: Some(1000),
+        ..general.clone()
+    };
+    assert_eq!(of("mail"), mail);
+    let clicks = Policy { bytes_max: Some(4 << 30), ..general.clone() };
+    assert_eq!(of("clicks"), Policy { fanout_only: true, ..clicks.clone() });
+    assert_eq!(of("clicks+archive"), clicks);
+    let live = Policy {
+        jobs_max: Some(20_000),
+        age_max_ms: Some(30_000),
+        when_full: WhenFull::DropOldest,
+        sync: Some(QueueSync::Memory),
+        ..clicks
+    };
+    assert_eq!(of("clicks+live"), live);
+    assert_eq!(of("alerts").alias, names(&["mail", "ops"]));
 }
