@@ -12,6 +12,11 @@ const NO_BYTES_MAX: u64 = 9_223_372_036_854_775_807;
 /// What an item took in the original's journal beside its bytes.
 const JOURNAL_BYTES_PER_ITEM: u64 = 21;
 
+/// There is one log for all queues. This is what the items would take in a file of their own.
+pub(crate) fn journal_bytes(stats: &ItemStats) -> u64 {
+    stats.bytes + JOURNAL_BYTES_PER_ITEM * stats.items
+}
+
 /// A key and its value, as they are printed.
 type Row = (&'static str, String);
 
@@ -132,8 +137,7 @@ fn of_items(stats: &ItemStats) -> Vec<(&'static str, Vec<u8>)> {
         ("items", stats.items),
         ("bytes", stats.bytes),
         ("total_items", stats.puts),
-        // There is one log for all queues. This is what the items would take in a file of their own.
-        ("logsize", stats.bytes + JOURNAL_BYTES_PER_ITEM * stats.items),
+        ("logsize", journal_bytes(stats)),
         ("expired_items", stats.expired),
         ("mem_items", stats.items),
         ("mem_bytes", stats.bytes),

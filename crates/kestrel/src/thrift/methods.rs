@@ -8,6 +8,7 @@ use super::session::{AT_ONCE, ThriftSession, Waiting};
 use super::types::Written;
 use super::writer::{Failure, Reply, ReplyTo};
 use crate::name;
+use crate::stats::journal_bytes;
 
 /// Bytes that no name has, because the lines of Kestrel's other protocols could not carry it.
 const NOT_IN_LINES: &[u8] = b" \r\n";
@@ -156,8 +157,7 @@ impl ThriftSession {
                 reply.field(1, Written::Bytes);
                 reply.body(head);
             }
-            let journal_bytes = 0;
-            let numbers = [stats.items, stats.bytes, journal_bytes, stats.age_ms];
+            let numbers = [stats.items, stats.bytes, journal_bytes(&stats), stats.age_ms];
             for (number, field) in numbers.into_iter().zip(2..) {
                 reply.field(field, Written::I64);
                 reply.i64(number as i64);

@@ -77,3 +77,21 @@ proptest! {
         check_script(&script);
     }
 }
+
+/// The corpus of the fuzz target, which has the same body; see `fuzz/README.md`.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "a test may read the corpus")]
+fn the_fuzz_corpus_gets_the_same_replies_in_any_fragments() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/kestrel_thrift");
+    let mut played = 0;
+    for entry in std::fs::read_dir(folder).expect("the corpus is in the repository") {
+        let path = entry.expect("the folder is readable").path();
+        let mut script = std::fs::read(&path).expect("the file is readable");
+        for seed in [0, 1, script[0]] {
+            script[0] = seed;
+            check_script(&script);
+        }
+        played += 1;
+    }
+    assert!(played >= 8, "only {played} files");
+}

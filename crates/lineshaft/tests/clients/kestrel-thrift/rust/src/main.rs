@@ -271,6 +271,7 @@ impl Play {
                     }
                     let number = match &key[..] {
                         "items" => info.items,
+                        "journal_bytes" => info.journal_bytes,
                         "bytes" => info.bytes,
                         "age" => info.age,
                         "waiters" => info.waiters.map(i64::from),
