@@ -1,13 +1,16 @@
 //! `lineshaft gearmand`: what a service file, a script or an operator of the original relies on.
 
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use crate::packet::{
-    CAN_DO, GRAB_JOB, JOB_CREATED, NO_JOB, Peer, SUBMIT_JOB, WORK_COMPLETE, WORK_FAIL,
+    CAN_DO, GRAB_JOB, JOB_CREATED, NO_JOB, NOOP, PRE_SLEEP, Peer, SUBMIT_JOB, SUBMIT_JOB_BG,
+    SUBMIT_JOB_EPOCH, SUBMIT_JOB_HIGH_BG, WORK_COMPLETE, WORK_FAIL,
 };
 use crate::running::{Running, command, finish, wait_for};
 
@@ -200,6 +203,58 @@ fn a_queue_that_is_kept_survives_a_crash() {
     std::fs::write(folder.path().join("queue.db"), "SQLite format 3").unwrap();
     let (code, _, stderr) = ended(folder.path(), &with(&arguments)[1..]);
     assert!(code == 1 && stderr.contains("lineshaft import"), "{stderr}");
+}
+
+/// The lines of a listing without its end, in the order of the alphabet.
+fn listing(address: &str, command: &str) -> Vec<String> {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(format!("{command}\n").as_bytes()).unwrap();
+    let lines = BufReader::new(stream).lines().map(Result::unwrap);
+    let mut lines: Vec<String> = lines.take_while(|line| line != ".").collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn what_is_queued_scheduled_or_running_at_a_crash_is_done_after_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["-q", "libsqlite3", "--libsqlite3-db", "queue.db"];
+    let (mut server, address) = start(folder.path(), &arguments);
+    let (mut client, mut worker) = (Peer::connect(&address), Peer::connect(&address));
+    worker.send(CAN_DO, &["f"]);
+    client.submit_background("f", "running");
+    worker.grab();
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let soon = now() + 3;
+    for (kind, arguments) in [
+        (SUBMIT_JOB_BG, &["f", "u1", "normal"][..]),
+        (SUBMIT_JOB_HIGH_BG, &["f", "u2", "high"]),
+        (SUBMIT_JOB_EPOCH, &["soon", "", &soon.to_string(), "x"]),
+        (SUBMIT_JOB_EPOCH, &["late", "", &(soon + 3600).to_string(), "x"]),
+        // Nobody waits for it after the crash.
+        (SUBMIT_JOB, &["f", "", "foreground"]),
+    ] {
+        client.send(kind, arguments);
+        client.expect(JOB_CREATED);
+    }
+    server.signal(Signal::KILL);
+    server.wait();
+
+    let (_server, address) = start(folder.path(), &arguments);
+    let kept = ["f\t1\t2\t0\t0", "late\t0\t1\t0\t0", "soon\t0\t1\t0\t0"];
+    assert_eq!(listing(&address, "prioritystatus"), kept);
+    let mut worker = Peer::connect(&address);
+    worker.send(CAN_DO, &["f"]);
+    let workloads: Vec<String> = (0..3).map(|_| worker.grab().remove(2)).collect();
+    assert_eq!(workloads, ["high", "running", "normal"]);
+    worker.send(CAN_DO, &["late"]);
+    worker.send(GRAB_JOB, &[]);
+    worker.expect(NO_JOB);
+    worker.send(CAN_DO, &["soon"]);
+    worker.send(PRE_SLEEP, &[]);
+    worker.expect(NOOP);
+    assert_eq!(worker.grab()[1], "soon");
+    assert!(now() >= soon, "it came too early");
 }
 
 #[test]
