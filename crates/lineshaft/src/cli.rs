@@ -255,7 +255,7 @@ pub(crate) struct KestrelArguments {
     /// How durable an item is when it is acknowledged: always, never, or a time such as 50ms
     #[arg(long, value_name = "WHEN")]
     pub sync: Option<String>,
-    /// The address of all three ports
+    /// The address of all ports
     #[arg(long, value_name = "HOST", default_value = "0.0.0.0")]
     pub listen: String,
     /// The port for memcache, or off
@@ -267,6 +267,9 @@ pub(crate) struct KestrelArguments {
     /// The port for thrift, or off
     #[arg(long, value_name = "PORT", default_value = "2229")]
     pub thrift_port: String,
+    /// The port for admin commands over HTTP, or off
+    #[arg(long, value_name = "PORT", default_value = "2223")]
+    pub admin_port: String,
 }
 
 const POLICY_EXAMPLES: &str = "\

@@ -9,22 +9,23 @@ use super::{Report, Tree};
 
 /// Which of the house's crates each crate may name in `[dependencies]`. Development dependencies are
 /// free: tests may use what they like.
-const LAYERS: [(&str, &[&str]); 11] = [
+const LAYERS: [(&str, &[&str]); 12] = [
     ("engine", &[]),
     ("log", &[]),
     ("broker", &["engine", "log"]),
     ("beanstalk", &["broker"]),
     ("gearman", &["broker"]),
+    ("kestrel", &["broker"]),
     ("http", &["broker"]),
-    ("server", &["beanstalk", "gearman", "http", "broker", "log"]),
+    ("server", &["beanstalk", "gearman", "kestrel", "http", "broker", "log"]),
     ("lineshaft", &["server", "broker", "log", "bench"]),
     ("bench", &[]),
     ("testkit", &["broker"]),
-    ("sim", &["beanstalk", "broker", "engine", "log", "testkit"]),
+    ("sim", &["beanstalk", "gearman", "kestrel", "broker", "engine", "log", "testkit"]),
 ];
 
 /// Crates without clock, threads, sockets, files and randomness: same inputs, same outputs.
-const PURE: [&str; 3] = ["engine", "beanstalk", "gearman"];
+const PURE: [&str; 4] = ["engine", "beanstalk", "gearman", "kestrel"];
 
 /// What a pure crate has no use for, development dependencies included.
 const IMPURE: [&str; 11] = [

@@ -1,4 +1,4 @@
-//! `lineshaft kestrel`, or the program called by that name: serves Kestrel's protocols alone, at the
+//! `lineshaft kestrel`, or the program called by that name: serves Kestrel's protocols and its admin commands alone, at the
 //! original's ports on all addresses, so that whatever starts the original can start this instead.
 
 mod journal;
@@ -79,8 +79,7 @@ fn serve(arguments: KestrelArguments) -> Result<(), Failure> {
 
 /// The sources, to be read again by a reload, and what they say now.
 fn configure(arguments: KestrelArguments) -> Result<(Sources, server::config::Config), ServeError> {
-    let KestrelArguments { config, data, memory, sync, listen, port, text_port, thrift_port } =
-        arguments;
+    let KestrelArguments { config, data, memory, sync, listen, .. } = arguments;
     let address = |port: String| if port == "off" { port } else { format!("{listen}:{port}") };
     let one = |value: Option<String>| value.map(|value| vec![value]);
     let memory = memory.then(|| "memory".to_owned());
@@ -88,9 +87,10 @@ fn configure(arguments: KestrelArguments) -> Result<(Sources, server::config::Co
         ("--data", "data.dir", one(data)),
         ("--memory", "data.sync", one(memory)),
         ("--sync", "data.sync", one(sync)),
-        ("--port", "listen.kestrel", one(Some(address(port)))),
-        ("--text-port", "listen.kestrel_text", one(Some(address(text_port)))),
-        ("--thrift-port", "listen.kestrel_thrift", one(Some(address(thrift_port)))),
+        ("--port", "listen.kestrel", one(Some(address(arguments.port)))),
+        ("--text-port", "listen.kestrel_text", one(Some(address(arguments.text_port)))),
+        ("--thrift-port", "listen.kestrel_thrift", one(Some(address(arguments.thrift_port)))),
+        ("--admin-port", "listen.kestrel_admin", one(Some(address(arguments.admin_port)))),
     ];
     let flags = flags
         .into_iter()

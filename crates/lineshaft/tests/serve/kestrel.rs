@@ -173,8 +173,8 @@ fn a_policy_is_shown_with_the_line_of_each_value() {
     }
 }
 
-const LOCAL: [&str; 8] =
-    ["--listen", "127.0.0.1", "--port", "0", "--text-port", "off", "--thrift-port", "0"];
+const LOCAL: [&str; 5] =
+    ["--listen=127.0.0.1", "--port=0", "--text-port=off", "--thrift-port=0", "--admin-port=0"];
 
 #[test]
 fn in_place_of_the_original_it_keeps_items_and_serves_nothing_else() {
@@ -186,6 +186,8 @@ fn in_place_of_the_original_it_keeps_items_and_serves_nothing_else() {
     let mut server = Running::spawn(starting);
     let mut client = Client::connect(&server.address_of("kestrel"));
     assert_eq!(client.set("mail", "one"), "STORED");
+    let mut admin = Client::connect(&server.address_of("kestrel_admin"));
+    assert_eq!(admin.ask("GET /ping.txt HTTP/1.0\r\n\r\n"), "HTTP/1.0 200 OK");
     let said = server.stdout();
     assert!(said.contains("kestrel_thrift") && !said.contains("beanstalk"), "{said}");
     assert!(!said.contains("kestrel_text"), "{said}");
