@@ -11,7 +11,7 @@ use crate::counters::Counters;
 use crate::server::{Refused, Server};
 
 /// A reply that depends on nothing in the log waits for this position.
-pub(crate) const AT_ONCE: Position = Position(0);
+pub(crate) const AT_ONCE: Position = Position::NONE;
 
 /// The broker's side of a connection.
 #[derive(Debug)]
@@ -185,16 +185,14 @@ impl Client {
     ) -> Position {
         self.forget_oldest(queue, count)
             .map(|lease| turn.confirm(self.id, lease).unwrap_or_else(|not_held| not_held.0))
-            .max()
-            .unwrap_or(AT_ONCE)
+            .fold(AT_ONCE, Position::max)
     }
 
     /// Puts the item of the oldest open read back.
     pub(crate) fn abort_oldest(&mut self, queue: &[u8], turn: &mut Turn<'_>) -> Position {
         self.forget_oldest(queue, 1)
             .map(|lease| turn.put_back(self.id, lease).unwrap_or_else(|not_held| not_held.0))
-            .max()
-            .unwrap_or(AT_ONCE)
+            .fold(AT_ONCE, Position::max)
     }
 
     fn forget_oldest(

@@ -3,6 +3,8 @@
 //! One binary for all of them: each further one would be linked anew on every change.
 
 mod conformance;
+mod crossing;
+mod crossing;
 mod fragments;
 mod promises;
 mod property;
