@@ -386,8 +386,13 @@ impl Connection {
         Ok(true)
     }
 
+    /// Whether TLS itself has something to send after a read that gave nothing, or has come to its end.
+    pub(crate) fn has_tls_to_say(&self) -> bool {
+        self.has_ciphertext() || self.phase == Phase::Flushing
+    }
+
     /// Whether something of TLS itself, or encrypted replies, wait to be sent.
-    pub(crate) fn has_ciphertext(&self) -> bool {
+    fn has_ciphertext(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.has_ciphertext())
     }
 

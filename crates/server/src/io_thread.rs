@@ -290,7 +290,7 @@ impl IoThread {
                     self.batch.push((place, used..used + count));
                     used += count;
                 }
-                Ok(Read::Nothing) if connection.has_ciphertext() => self.touch(place),
+                Ok(Read::Nothing) if connection.has_tls_to_say() => self.touch(place),
                 Ok(Read::Nothing) => {}
                 Ok(Read::End) | Err(_) if is_lingering => self.remove(place),
                 Ok(Read::End) => self.batch.push((place, used..used)),

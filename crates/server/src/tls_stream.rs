@@ -134,3 +134,102 @@ impl Write for Sending<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use testkit::certificates::Authority;
+    use testkit::tls::Client;
+
+    use super::*;
+    use crate::config::Tls;
+    use crate::tls::Certificates;
+
+    /// A pair that has shaken hands: the server's side, and the client's.
+    fn pair() -> (TlsStream, rustls::ClientConnection) {
+        let folder = tempfile::tempdir().unwrap();
+        let authority = Authority::new(folder.path(), "authority").unwrap();
+        let identity = authority.issue("server").unwrap();
+        let settings = Tls {
+            certificate: Some(identity.certificate),
+            key: Some(identity.key),
+            ..Tls::default()
+        };
+        let config = Certificates::load(&settings).unwrap().current();
+        let mut server = TlsStream::new(config, 0).unwrap();
+        let mut client = Client::new(&authority.file, None).unwrap().connection().unwrap();
+        let mut plaintext = vec![0; 32 << 10];
+        while client.is_handshaking() || server.is_unusable() {
+            server.decrypt(&sent(&mut client), &mut plaintext).unwrap();
+            let mut answer = Vec::new();
+            while server.has_ciphertext() {
+                server.connection.write_tls(&mut answer).unwrap();
+            }
+            let mut answer = answer.as_slice();
+            while !answer.is_empty() {
+                client.read_tls(&mut answer).unwrap();
+                client.process_new_packets().unwrap();
+            }
+        }
+        (server, client)
+    }
+
+    fn sent(client: &mut rustls::ClientConnection) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        while client.wants_write() {
+            client.write_tls(&mut bytes).unwrap();
+        }
+        bytes
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn what_comes_out_is_what_was_put_in_however_it_is_cut(
+            lengths in prop::collection::vec(0..40_000usize, 1..8),
+            room in 4096..32_768usize,
+            damaged in prop::option::of(0..100_000usize),
+        ) {
+            let (mut server, mut client) = pair();
+            client.set_buffer_limit(None);
+            let mut all = Vec::new();
+            for (index, length) in lengths.iter().enumerate() {
+                let piece = vec![index as u8; *length];
+                client.writer().write_all(&piece).unwrap();
+                all.extend(piece);
+            }
+            client.send_close_notify();
+            let mut ciphertext = sent(&mut client);
+            let damaged = damaged.filter(|at| *at < ciphertext.len());
+            if let Some(at) = damaged {
+                ciphertext[at] ^= 1;
+            }
+            let (mut received, mut plaintext) = (Vec::new(), vec![0; room]);
+            for piece in ciphertext.chunks(room) {
+                let Ok(count) = server.decrypt(piece, &mut plaintext) else { break };
+                received.extend_from_slice(&plaintext[..count]);
+                loop {
+                    let count = server.take(&mut plaintext);
+                    if count == 0 { break }
+                    received.extend_from_slice(&plaintext[..count]);
+                }
+            }
+            if damaged.is_some() {
+                // Whatever is damaged, nothing false comes out.
+                prop_assert!(all.starts_with(&received));
+                prop_assert!(received.len() < all.len() || !server.has_ended() || all.is_empty());
+            } else {
+                prop_assert!(received == all && server.has_ended() && !server.has_failed());
+            }
+        }
+
+        #[test]
+        fn garbage_never_gives_a_byte(garbage in prop::collection::vec(any::<u8>(), 1..3000)) {
+            let (mut server, _client) = pair();
+            let mut plaintext = vec![0; 32 << 10];
+            let count = server.decrypt(&garbage, &mut plaintext).unwrap_or(0);
+            prop_assert_eq!(count, 0);
+        }
+    }
+}

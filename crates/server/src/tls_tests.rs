@@ -268,6 +268,21 @@ fn a_peer_that_leaves_in_the_handshake_is_forgotten() {
 }
 
 #[test]
+fn a_peer_that_refuses_the_server_is_let_go_at_once() {
+    let files = Files::new();
+    let serving = files.serve(Plan::default());
+    let strangers = Authority::new(files.folder.path(), "strangers").unwrap();
+    let client = Client::new(&strangers.file, None).unwrap();
+    let mut stream = patient(client.connect(place(&serving)).unwrap());
+    let started = Instant::now();
+    assert_eq!(stream.write_all(b"x").unwrap_err().kind(), ErrorKind::InvalidData);
+    // It said so, and then it waits for the end.
+    let mut socket = &stream.sock;
+    while socket.read(&mut [0; 100]).unwrap() > 0 {}
+    assert!(started.elapsed() < Duration::from_millis(1200), "not by the limit of the handshake");
+}
+
+#[test]
 fn many_large_replies_reach_a_reader_that_comes_late() {
     let files = Files::new();
     let serving = files.serve(Plan::default());
