@@ -25,6 +25,7 @@ readonly programs=(
   faketime:faketime           # moves the clock
   mkfs.ext4:e2fsprogs         # file systems of the power-failure test
   python3:python3
+  openssl:openssl             # a client of TLS
   gearmand:gearman-job-server # the original, for comparisons
   gearman:gearman-tools
   cc:gcc                      # builds the test's program on libgearman
@@ -39,6 +40,7 @@ readonly files=(
   /usr/include/libgearman/gearman.h:libgearman-dev
   /usr/share/doc/php-gearman:php-gearman
   /usr/share/perl5/Gearman/Client.pm:libgearman-client-perl
+  /usr/share/perl5/IO/Socket/SSL.pm:libio-socket-ssl-perl
   /usr/share/doc/php-memcached:php-memcached
   /usr/share/java/thrift.jar:libthrift-java
 )
