@@ -5,9 +5,10 @@ use broker::{SessionId, Turn};
 
 use super::methods::{Failed, check_name};
 use super::request::{Arguments, Method};
-use super::session::{AT_ONCE, ThriftSession, Waiting};
+use super::session::{ThriftSession, Waiting};
 use super::types::Written;
 use super::writer::{Reply, ReplyTo};
+use crate::client::AT_ONCE;
 
 /// A reply ends short when it is this long; one item may reach beyond.
 const REPLY_BYTES_MAX: usize = 8 << 20;
@@ -78,11 +79,11 @@ impl Collect {
         }
     }
 
-    /// All items are held until the reply, because the client may go away before it; only what makes
-    /// the reply complete in this turn is not.
+    /// Items are held until the reply, because the client may go away before it; unless the reply is
+    /// made in this turn.
     fn how(&self) -> ReadHow {
-        let is_last = self.items.len() + 1 >= self.items_max;
-        if self.auto_abort_ms.is_none() && (is_last || self.deadline.is_none()) {
+        let is_answered_now = self.items_max == 1 || self.deadline.is_none();
+        if self.auto_abort_ms.is_none() && is_answered_now {
             ReadHow::Finish
         } else {
             ReadHow::Open { limit_ms: None }
@@ -137,7 +138,7 @@ impl ThriftSession {
                     collect.add(item.lease, item.body, item.after);
                 }
                 Read::Empty(after) => {
-                    counters.get_misses.add_one();
+                    self.count_miss(&collect.queue, turn);
                     collect.after = collect.after.max(after);
                     break;
                 }
@@ -184,7 +185,7 @@ impl ThriftSession {
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
     ) {
-        self.server.counters().get_misses.add_one();
+        self.count_miss(&collect.queue, turn);
         collect.after = collect.after.max(after);
         self.answer_get(collect, turn, outbox);
     }

@@ -4,9 +4,10 @@ use broker::{AddRefusal, Body, Flush, LeaseId, Millis, Outbox, Patience, Positio
 use broker::{Status, Turn};
 
 use super::request::{Arguments, Method};
-use super::session::{AT_ONCE, ThriftSession, Waiting};
+use super::session::{ThriftSession, Waiting};
 use super::types::Written;
 use super::writer::{Failure, Reply, ReplyTo};
+use crate::client::AT_ONCE;
 use crate::name;
 use crate::stats::journal_bytes;
 
@@ -76,6 +77,14 @@ impl ThriftSession {
         if refused { Err(Failed::StatusForbids) } else { Ok(()) }
     }
 
+    /// Nothing was there.
+    pub(super) fn count_miss(&self, queue: &[u8], turn: &Turn<'_>) {
+        // An alias has no items that one could miss.
+        if turn.alias_stats(queue).is_none() {
+            self.server.counters().get_misses.add_one();
+        }
+    }
+
     /// How many items are stored, up to the first that is refused.
     fn put(&self, arguments: &Arguments<'_>, turn: &mut Turn<'_>) -> Outcome<i32> {
         let items = arguments.items().map_err(|_| Failed::MalformedList)?;
@@ -143,7 +152,7 @@ impl ThriftSession {
                 (Some(item.body), item.after)
             }
             Read::Empty(after) => {
-                counters.get_misses.add_one();
+                self.count_miss(queue, turn);
                 (None, after)
             }
             Read::Blocked => return Err(Failed::StatusForbids),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use broker::{Dialect, Event, Outbox, Position, SessionId, Turn};
+use broker::{Dialect, Event, Outbox, SessionId, Turn};
 
 use super::collect::Collect;
 use super::open_reads::OpenReads;
@@ -11,10 +11,8 @@ use super::receiver::{Received, Receiver};
 use super::request::{Arguments, Method};
 use super::writer::{Failure, Reply, ReplyTo};
 use crate::Server;
+use crate::client::AT_ONCE;
 use crate::server::Refused;
-
-/// A reply that depends on nothing in the log waits for this position.
-pub(crate) const AT_ONCE: Position = Position(0);
 
 /// One connection that speaks thrift, without I/O.
 #[derive(Debug)]

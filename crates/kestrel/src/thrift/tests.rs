@@ -41,10 +41,10 @@ fn message(bytes: &[u8]) -> Vec<u8> {
 
 fn sent(reply: Reply) -> Vec<u8> {
     let mut outbox = Outbox::default();
-    reply.send(Position(0), &mut outbox);
+    reply.send(Position::default(), &mut outbox);
     let mut bytes = Vec::new();
     while !outbox.is_empty() {
-        let piece = outbox.sendable(Position(0)).to_vec();
+        let piece = outbox.sendable(Position::default()).to_vec();
         outbox.advance(piece.len());
         bytes.extend(piece);
     }

@@ -116,13 +116,17 @@ fn calls_are_counted_with_those_of_the_other_ports() {
         confirm(&[5]),
     ];
     world.ask(client, &calls.concat());
+    let alias = Rule::new(["alias"], [Setting::Alias(Box::new([Box::from(&b"q"[..])]))]);
+    let _ = world.broker.turn(world.now).set_policies(Rules(vec![alias]));
+    assert_eq!(ask(&mut world, client, &get("alias", 1, 0, 0)), "get");
     let counters = server.counters();
     assert_eq!(counters.cmd_set.get(), 3);
     assert_eq!(counters.cmd_get.get(), 0);
     assert_eq!(counters.cmd_peek.get(), 2);
-    assert_eq!((counters.cmd_monitor.get(), counters.cmd_monitor_get.get()), (2, 4));
+    assert_eq!((counters.cmd_monitor.get(), counters.cmd_monitor_get.get()), (3, 5));
     assert_eq!((counters.get_hits.get(), counters.get_misses.get()), (4, 2));
-    assert_eq!(counters.bytes_read.get(), calls.concat().len() as u64);
+    let bytes_read = calls.concat().len() + get("alias", 1, 0, 0).len();
+    assert_eq!(counters.bytes_read.get(), bytes_read as u64);
     assert_eq!(counters.connections_total.get(), 1);
     world.close(client);
     assert_eq!(counters.connections.get(), 0);

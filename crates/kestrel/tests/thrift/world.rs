@@ -13,7 +13,7 @@ struct NoControls;
 
 impl Controls for NoControls {
     fn reload(&self, _turn: &mut Turn<'_>) -> broker::Position {
-        broker::Position(0)
+        broker::Position::default()
     }
 
     fn shut_down(&self) {}
