@@ -230,13 +230,14 @@ fn each_dialect_says_that_a_queue_is_full_in_its_own_words() {
     let mut clients = Clients::with(Rules(vec![Rule::new(["q"], limits)]));
     clients.kestrel("set q 0 0 6\r\nabcdef\r\n", "NOT_STORED\r\n");
     clients.beanstalk("put 0 0 60 6\r\nabcdef\r\n", "JOB_TOO_BIG\r\n");
-    clients.gearman(SUBMIT_JOB_BG, "q||abcdef", "19 JOB_QUEUE_FULL|Job queue is full");
+    clients.gearman(SUBMIT_JOB_BG, "q||abcdef", "19 QUEUE_ERROR|Job queue is full");
     clients.kestrel("set q 0 0 5\r\nabcde\r\n", "STORED\r\n");
     clients.kestrel("set q 0 0 1\r\na\r\n", "NOT_STORED\r\n");
     clients.beanstalk("put 0 0 60 1\r\na\r\n", "DRAINING\r\n");
-    clients.gearman(SUBMIT_JOB_BG, "q||a", "19 JOB_QUEUE_FULL|Job queue is full");
+    clients.gearman(SUBMIT_JOB_BG, "q||a", "19 QUEUE_ERROR|Job queue is full");
     // What comes back is never refused, and counts.
-    clients.kestrel("get q/open\r\nset q 0 0 1\r\na\r\n", "VALUE q 0 5\r\nabcde\r\nEND\r\nSTORED\r\n");
+    clients
+        .kestrel("get q/open\r\nset q 0 0 1\r\na\r\n", "VALUE q 0 5\r\nabcde\r\nEND\r\nSTORED\r\n");
     clients.kestrel("get q/abort\r\n", "END\r\n");
     clients.beanstalk("put 0 0 60 1\r\na\r\n", "DRAINING\r\n");
 }
@@ -272,7 +273,7 @@ fn the_status_holds_for_all_dialects() {
     clients.gearman(CAN_DO, "q", "");
     clients.set_status(broker::Status::ReadOnly);
     clients.beanstalk("put 0 0 60 1\r\na\r\n", "DRAINING\r\n");
-    clients.gearman(SUBMIT_JOB_BG, "q||a", "19 QUEUE_ERROR|the server takes no jobs at present");
+    clients.gearman(SUBMIT_JOB_BG, "q||a", "19 QUEUE_ERROR|QUEUE_ERROR");
     clients.beanstalk("reserve-with-timeout 0\r\n", "RESERVED 1 1\r\na\r\n");
     clients.beanstalk("release 1 1024 0\r\n", "RELEASED\r\n");
     clients.set_status(broker::Status::Quiescent);

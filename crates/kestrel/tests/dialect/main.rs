@@ -4,7 +4,6 @@
 
 mod conformance;
 mod crossing;
-mod crossing;
 mod fragments;
 mod promises;
 mod property;
