@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use serde::Serialize;
@@ -11,8 +11,8 @@ use crate::driver::packets::{append_reply, append_request, kind};
 use crate::meter::Meter;
 use crate::{interrupt, process};
 
-/// Functions that an idle Gearman worker is registered for.
-const FUNCTIONS: usize = 10;
+/// Functions that an idle Gearman worker is registered for, unless others are asked for.
+pub(crate) const FUNCTIONS: usize = 10;
 /// How long the server gets to settle before its memory is read.
 const SETTLE: Duration = Duration::from_millis(500);
 
@@ -30,11 +30,10 @@ impl Greeting {
     }
 
     /// A Gearman worker that is registered for functions, finds no job, and sleeps.
-    pub(crate) fn gearman_worker() -> Self {
+    pub(crate) fn gearman_worker(functions: usize) -> Self {
         let (mut request, mut reply) = (Vec::new(), Vec::new());
-        for function in 0..FUNCTIONS {
-            let name = format!("bench-idle-{function}");
-            append_request(kind::CAN_DO, &[name.as_bytes()], &mut request);
+        for function in 0..functions {
+            append_request(kind::CAN_DO, &[function_name(function).as_bytes()], &mut request);
         }
         append_request(kind::GRAB_JOB, &[], &mut request);
         append_reply(kind::NO_JOB, &[], &mut reply);
@@ -46,24 +45,31 @@ impl Greeting {
     }
 }
 
+/// One of the functions that idle workers are registered for.
+pub(crate) fn function_name(index: usize) -> String {
+    format!("bench-idle-{index}")
+}
+
 /// Result of an idle run.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct IdleReport {
     pub(crate) connections: usize,
+    /// From the first connection to the reply on the last one; they are opened one after the other.
+    pub(crate) opened_in_s: f64,
     pub(crate) resident_before: Option<u64>,
     pub(crate) resident_after: Option<u64>,
     pub(crate) bytes_per_connection: Option<f64>,
 }
 
-/// Opens connections that each send one request, reads the server's memory, and holds them for `hold`.
+/// Opens connections that each send one request, and reads the server's memory. They stay open while the
+/// returned ones are kept.
 pub(crate) fn run(
     address: SocketAddr,
     greeting: &Greeting,
     connections: usize,
     server_pid: Option<u32>,
-    hold: Duration,
     meter: &Meter,
-) -> anyhow::Result<IdleReport> {
+) -> anyhow::Result<(IdleReport, Vec<TcpStream>)> {
     let limit = process::raise_file_limit();
     anyhow::ensure!(
         (connections as u64) + 64 <= limit,
@@ -74,6 +80,7 @@ pub(crate) fn run(
     interrupt::sleep(SETTLE)?;
     let resident_before = server_pid.map(process::resident_bytes).transpose()?;
     let mut streams = Vec::with_capacity(connections);
+    let began = Instant::now();
     for index in 0..connections {
         if index.is_multiple_of(256) {
             interrupt::check()?;
@@ -83,14 +90,21 @@ pub(crate) fn run(
             open(address, greeting).with_context(|| format!("connection {} failed", index + 1))?;
         streams.push(stream);
     }
+    let opened_in_s = began.elapsed().as_secs_f64();
     interrupt::sleep(SETTLE)?;
     let resident_after = server_pid.map(process::resident_bytes).transpose()?;
     meter.show(format!("{connections} connections are idle"));
-    interrupt::sleep(hold)?;
     let bytes_per_connection = resident_before
         .zip(resident_after)
         .map(|(before, after)| after.saturating_sub(before) as f64 / connections as f64);
-    Ok(IdleReport { connections, resident_before, resident_after, bytes_per_connection })
+    let report = IdleReport {
+        connections,
+        opened_in_s,
+        resident_before,
+        resident_after,
+        bytes_per_connection,
+    };
+    Ok((report, streams))
 }
 
 fn open(address: SocketAddr, greeting: &Greeting) -> anyhow::Result<TcpStream> {

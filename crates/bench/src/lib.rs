@@ -22,6 +22,7 @@ mod process;
 mod schedule;
 mod table;
 mod trip;
+mod wake;
 
 pub use args::{
     BenchArgs, BenchMode, CompareArgs, IdleArgs, LoadArgs, PutArgs, TakeArgs, TargetArgs, TripArgs,

@@ -93,13 +93,15 @@ pub(crate) fn idle(args: &IdleArgs) -> anyhow::Result<()> {
     let hold = seconds(args.seconds)?;
     let greeting = match args.target.protocol {
         Protocol::Beanstalk => Greeting::beanstalk(),
-        Protocol::Gearman => Greeting::gearman_worker(),
+        Protocol::Gearman => Greeting::gearman_worker(idle::FUNCTIONS),
         Protocol::Memcache | Protocol::Thrift | Protocol::Redis => {
             anyhow::bail!("idle speaks beanstalk or gearman")
         }
     };
     let address = reach(&args.target)?;
-    let report = idle::run(address, &greeting, connections, args.target.server_pid, hold, &meter)?;
+    let (report, _streams) =
+        idle::run(address, &greeting, connections, args.target.server_pid, &meter)?;
+    crate::interrupt::sleep(hold)?;
     drop(meter);
     let mut table =
         Table::new(1, &["mode", "connections", "resident before", "resident after", "bytes each"]);

@@ -215,7 +215,8 @@ fn method(comparison: &Comparison) -> String {
          - Latency: one put at a time, 1,000 a second, to a consumer that already waits in `reserve`.\n\
          - Gearman: submits are `SUBMIT_JOB_BG` without a unique key, takes are `GRAB_JOB` and `WORK_COMPLETE` with\n  \
            {backlog} jobs queued at the start and no warm-up. A foreground job goes to a worker that was asleep;\n  \
-           the next one follows its result. {idle} sleeping workers.\n\
+           the next one follows its result. {idle} sleeping workers, registered one after the other; a job wakes\n  \
+           all of its function, and the time is that to the `NOOP` at one of them, each time another one.\n\
          - Timers: {timers} delays of 1 s, {timers} ttr of 2 s on connections that stay silent, {timers} timeouts\n  \
            of 1 s, all at once; \"busy\" adds 20,000 puts a second. What never comes counts as 5 s late.\n\
          - Memory: {memory_jobs} jobs, deleted in random order, memory read 3 s later; {idle} connections that\n  \

@@ -21,6 +21,7 @@ pub(super) fn rows() -> Vec<Row> {
     let against = |id, what, metric, work, goal| {
         row(id, what, metric, cell(LineshaftGearman, work), Some(cell(Gearmand, work)), goal)
     };
+    let hundred = |what, metric| against("M6", what, metric, Work::IdleWorkers(100), Goal::Shown);
     let pipelined = shape(50, 32);
     vec![
         memory("T11", Work::Submit(shape(50, 1)), AtLeast(1.05, 1.25)),
@@ -39,9 +40,13 @@ pub(super) fn rows() -> Vec<Row> {
             "M6",
             "per sleeping Gearman worker of 10 functions",
             Metric::BytesPerConnection,
-            Work::IdleWorkers,
+            Work::IdleWorkers(10),
             Goal::RatioAtMost(1.0, 0.5),
         ),
+        hundred("per sleeping Gearman worker of 100 functions", Metric::BytesPerConnection),
+        hundred("all of them connected and registered", Metric::Seconds),
+        hundred("one of them hears of a job that wakes all, p50", Metric::P50Micros),
+        hundred("the same, p99", Metric::P99Micros),
     ]
 }
 

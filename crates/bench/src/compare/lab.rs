@@ -151,7 +151,7 @@ impl Lab {
             Work::Lateness { busy } => lateness::run(self, server, busy),
             Work::JobMemory => memory::jobs(self, server),
             Work::IdleConnections => memory::idle_connections(self, server),
-            Work::IdleWorkers => memory::idle_workers(self, server),
+            Work::IdleWorkers(functions) => memory::idle_workers(self, functions, server),
             Work::Trip | Work::Foreground | Work::Restart | Work::BareSync => {
                 unreachable!("measured in a way of its own")
             }

@@ -1,5 +1,6 @@
 //! Memory: what a job holds, what comes back when jobs are gone, what an idle connection holds.
 
+use std::net::TcpStream;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use super::server::Server;
 use super::work::{Metric, Sample};
 use crate::driver::{Beanstalk, Cursor, Driver, IdSink};
 use crate::idle::{self, Greeting};
-use crate::{interrupt, process};
+use crate::{interrupt, process, wake};
 
 const CONNECTIONS: usize = 50;
 const BODY_BYTES: usize = 100;
@@ -76,20 +77,32 @@ fn shuffle(ids: &mut [u64]) {
 
 /// Memory of connections that do nothing.
 pub(super) fn idle_connections(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
-    per_connection(lab, server, &Greeting::beanstalk())
+    Ok(open_idle(lab, server, &Greeting::beanstalk())?.0)
 }
 
-/// Memory of Gearman workers that sleep.
-pub(super) fn idle_workers(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
-    per_connection(lab, server, &Greeting::gearman_worker())
+/// Gearman workers that sleep, each registered for the same functions: their memory, the time to register all
+/// of them, and how soon one of them hears of a job.
+pub(super) fn idle_workers(lab: &Lab, functions: u32, server: &Server) -> anyhow::Result<Sample> {
+    let functions = functions as usize;
+    let greeting = Greeting::gearman_worker(functions);
+    let (mut sample, mut workers) = open_idle(lab, server, &greeting)?;
+    let latency = wake::measure(server.address, &mut workers, functions)?.summary();
+    sample.insert(Metric::P50Micros, latency.p50_us);
+    sample.insert(Metric::P99Micros, latency.p99_us);
+    Ok(sample)
 }
 
-fn per_connection(lab: &Lab, server: &Server, greeting: &Greeting) -> anyhow::Result<Sample> {
+fn open_idle(
+    lab: &Lab,
+    server: &Server,
+    greeting: &Greeting,
+) -> anyhow::Result<(Sample, Vec<TcpStream>)> {
     let (address, pid) = (server.address, Some(server.pid()));
     let connections = lab.sizes.idle_connections;
-    let report = idle::run(address, greeting, connections, pid, Duration::ZERO, lab.meter())?;
+    let (report, streams) = idle::run(address, greeting, connections, pid, lab.meter())?;
     let bytes = report.bytes_per_connection.expect("the process number was given");
-    Ok(Sample::from([(Metric::BytesPerConnection, bytes)]))
+    let figures = [(Metric::BytesPerConnection, bytes), (Metric::Seconds, report.opened_in_s)];
+    Ok((Sample::from(figures), streams))
 }
 
 #[cfg(test)]

@@ -85,8 +85,8 @@ pub(super) enum Work {
     Grab(Shape),
     /// Gearman: a foreground job to its result.
     Foreground,
-    /// Gearman: workers that sleep.
-    IdleWorkers,
+    /// Gearman: workers that sleep, each registered for so many functions.
+    IdleWorkers(u32),
     JobMemory,
     IdleConnections,
     Restart,
@@ -111,7 +111,9 @@ impl fmt::Display for Work {
             Work::Submit(shape) => write!(formatter, "background submit, {shape}"),
             Work::Grab(shape) => write!(formatter, "grab + complete, {shape}, long queue"),
             Work::Foreground => formatter.write_str("foreground job to its result"),
-            Work::IdleWorkers => formatter.write_str("sleeping workers"),
+            Work::IdleWorkers(functions) => {
+                write!(formatter, "sleeping workers of {functions} functions")
+            }
             Work::JobMemory => formatter.write_str("memory of jobs"),
             Work::IdleConnections => formatter.write_str("idle connections"),
             Work::Restart => formatter.write_str("restart"),
