@@ -3,5 +3,7 @@
 //! One binary for all of them: each further one would be linked anew on every change.
 
 mod clients;
+mod crash;
 mod programs;
+mod readme;
 mod socket;

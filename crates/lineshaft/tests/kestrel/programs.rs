@@ -82,8 +82,36 @@ fn start(arguments: &[&str], config: &str) -> Result<Running> {
     Err(last.err().context("a start that succeeds returns")?)
 }
 
+/// A server with a log that all three kinds of clients reach.
+pub(crate) struct Everything {
+    pub(crate) beanstalk: SocketAddr,
+    pub(crate) gearman: SocketAddr,
+    pub(crate) memcache: SocketAddr,
+    _server: Server,
+}
+
+impl Everything {
+    pub(crate) fn start() -> Result<Self> {
+        let mut last = Err(anyhow::anyhow!("no port was tried"));
+        for _ in 0..PORT_ATTEMPTS {
+            let port = || anyhow::Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?)));
+            let (beanstalk, gearman, memcache) = (port()?, port()?, port()?);
+            let listen =
+                [("--beanstalk", beanstalk), ("--gearman", gearman), ("--kestrel", memcache)];
+            let listen = listen.map(|(flag, address)| format!("{flag}={address}"));
+            let program =
+                Program::serve(lineshaft_path(), &["--data", "data", "--only"]).with(&listen);
+            last = program.start_at(memcache);
+            if let Ok(server) = last {
+                return Ok(Self { beanstalk, gearman, memcache, _server: server });
+            }
+        }
+        Err(last.err().context("a start that succeeds returns")?)
+    }
+}
+
 /// Lineshaft's binary. `LINESHAFT_BIN` names another one, such as a release build.
-fn lineshaft_path() -> PathBuf {
+pub(crate) fn lineshaft_path() -> PathBuf {
     let built = || env!("CARGO_BIN_EXE_lineshaft").into();
     std::env::var_os("LINESHAFT_BIN").map_or_else(built, PathBuf::from)
 }
