@@ -13,7 +13,7 @@ fn queue() -> impl Strategy<Value = &'static str> {
 
 fn options() -> impl Strategy<Value = String> {
     vec(select(vec!["open", "close", "abort", "peek", "t=300", "t=0", "t=x", "", "wat"]), 0..3)
-        .prop_map(|options| options.iter().map(|option| format!("/{option}")).collect())
+        .prop_map(|options| options.iter().fold(String::new(), |all, option| all + "/" + option))
 }
 
 /// Lines that mean something, with small numbers so that they meet each other.

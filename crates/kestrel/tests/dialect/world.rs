@@ -11,7 +11,7 @@ use testkit::dialect::world;
 
 /// A world whose connections speak Kestrel's line protocols.
 pub(crate) struct World {
-    world: world::World,
+    inner: world::World,
     server: Arc<Server>,
     /// How often somebody asked for the end of the server.
     shutdowns: Arc<AtomicU32>,
@@ -60,20 +60,20 @@ impl World {
         Self::over(world::World::memory(), options())
     }
 
-    pub(crate) fn over(world: world::World, options: ServerOptions) -> Self {
+    pub(crate) fn over(inner: world::World, options: ServerOptions) -> Self {
         let shutdowns = Arc::new(AtomicU32::new(0));
         let controls = TestControls { shutdowns: shutdowns.clone() };
-        Self { world, server: Server::new(options, Box::new(controls)), shutdowns }
+        Self { inner, server: Server::new(options, Box::new(controls)), shutdowns }
     }
 
     /// Opens a connection that speaks memcache; its number is for the other functions.
     pub(crate) fn connect_memcache(&mut self) -> usize {
-        connect_memcache(&self.server, &mut self.world)
+        connect_memcache(&self.server, &mut self.inner)
     }
 
     /// Opens a connection that speaks text.
     pub(crate) fn connect_text(&mut self) -> usize {
-        connect_text(&self.server, &mut self.world)
+        connect_text(&self.server, &mut self.inner)
     }
 
     /// Sends on a new connection that speaks memcache, and returns what comes back at once.
@@ -97,7 +97,7 @@ impl World {
 
     /// The world itself and the server, taken apart.
     pub(crate) fn into_parts(self) -> (world::World, Arc<Server>) {
-        (self.world, self.server)
+        (self.inner, self.server)
     }
 }
 
@@ -119,12 +119,12 @@ impl Deref for World {
     type Target = world::World;
 
     fn deref(&self) -> &world::World {
-        &self.world
+        &self.inner
     }
 }
 
 impl DerefMut for World {
     fn deref_mut(&mut self) -> &mut world::World {
-        &mut self.world
+        &mut self.inner
     }
 }
