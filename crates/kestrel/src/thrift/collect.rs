@@ -42,7 +42,7 @@ struct Collected {
 
 impl Collect {
     fn new(to: ReplyTo, arguments: &Arguments<'_>, turn: &Turn<'_>) -> Self {
-        let wait_ms = u64::try_from(arguments.third).ok().filter(|millis| *millis > 0);
+        let wait_ms = u64::try_from(arguments.time_ms).ok().filter(|millis| *millis > 0);
         let auto_abort_ms = u64::try_from(arguments.auto_abort_ms).ok();
         Self {
             to,

@@ -1,7 +1,7 @@
 //! What each method does (spec kestrel 8). `get` is in `collect`.
 
-use broker::{AddRefusal, Body, Flush, LeaseId, Millis, Outbox, Patience, Position, Read, ReadHow};
-use broker::{Status, Turn};
+use broker::{AddRefusal, Body, Flush, LeaseId, Millis, NotHeld, Outbox, Patience, Position, Read};
+use broker::{ReadHow, SessionId, Status, Turn};
 
 use super::request::{Arguments, Method};
 use super::session::{ThriftSession, Waiting};
@@ -40,13 +40,21 @@ impl ThriftSession {
         let done = match method {
             Method::Put => answer_i32(to, method, self.put(arguments, turn), outbox),
             Method::Get => self.get(to, arguments, turn, outbox),
-            Method::Confirm | Method::Abort => {
-                answer_i32(to, method, self.settle(method, arguments, turn), outbox)
+            Method::Confirm => {
+                answer_i32(to, method, self.settle(arguments, turn, Turn::confirm), outbox)
+            }
+            Method::Abort => {
+                answer_i32(to, method, self.settle(arguments, turn, Turn::put_back), outbox)
             }
             Method::Peek => self.peek(to, queue, turn, outbox),
-            Method::FlushQueue | Method::FlushAllQueues => {
-                self.flush(to, method, queue, turn, outbox)
-            }
+            Method::FlushQueue => self.check_writes(turn).map(|()| {
+                let flush = turn.flush(self.id, queue);
+                self.answer_flush(to, method, flush, outbox);
+            }),
+            Method::FlushAllQueues => self.check_writes(turn).map(|()| {
+                let flush = turn.flush_all(self.id);
+                self.answer_flush(to, method, flush, outbox);
+            }),
             Method::DeleteQueue => self.delete(to, queue, turn, outbox),
             Method::CurrentStatus => {
                 answer_i32(to, method, Ok((status_number(turn.status()), AT_ONCE)), outbox)
@@ -90,7 +98,7 @@ impl ThriftSession {
         let items = arguments.items().map_err(|_| Failed::MalformedList)?;
         self.check_writes(turn)?;
         check_name(arguments.queue, turn)?;
-        let expires = match i64::from(arguments.third) {
+        let expires = match i64::from(arguments.time_ms) {
             0 => None,
             millis => Some(Millis(turn.now().0.saturating_add_signed(millis))),
         };
@@ -113,21 +121,17 @@ impl ThriftSession {
     }
 
     /// Confirms open reads or puts them back, whichever connection opened them; how many there were.
-    fn settle(
+    fn settle<'t>(
         &self,
-        method: Method,
         arguments: &Arguments<'_>,
-        turn: &mut Turn<'_>,
+        turn: &mut Turn<'t>,
+        settle_one: fn(&mut Turn<'t>, SessionId, LeaseId) -> Result<Position, NotHeld>,
     ) -> Outcome<i32> {
         let ids = arguments.ids().map_err(|_| Failed::MalformedList)?;
         let holder = self.holder(turn);
         let (mut settled, mut after) = (0, AT_ONCE);
         for id in ids {
-            let lease = LeaseId(id as u64);
-            let result = match method {
-                Method::Confirm => turn.confirm(holder, lease),
-                _ => turn.put_back(holder, lease),
-            };
+            let result = settle_one(turn, holder, LeaseId(id as u64));
             let (count, position) = result.map_or_else(|denial| (0, denial.0), |after| (1, after));
             settled += count;
             after = after.max(position);
@@ -180,24 +184,11 @@ impl ThriftSession {
         Ok(())
     }
 
-    fn flush(
-        &mut self,
-        to: ReplyTo,
-        method: Method,
-        queue: &[u8],
-        turn: &mut Turn<'_>,
-        outbox: &mut Outbox,
-    ) -> Result<(), Failed> {
-        self.check_writes(turn)?;
-        let flush = match method {
-            Method::FlushQueue => turn.flush(self.id, queue),
-            _ => turn.flush_all(self.id),
-        };
+    fn answer_flush(&mut self, to: ReplyTo, method: Method, flush: Flush, outbox: &mut Outbox) {
         match flush {
             Flush::Done(after) => answer(to, method, after, outbox),
             Flush::Waiting => self.waiting = Waiting::Flush(to, method),
         }
-        Ok(())
     }
 
     fn delete(

@@ -19,9 +19,9 @@ pub(crate) enum Method {
     GetVersion,
 }
 
-/// The arguments of a call. All methods share them, because no two methods use one number and type
-/// for different things; an argument of another type is passed over like an unknown one. What is
-/// left out has the value that the service's description gives it.
+/// The arguments of a call. All methods share them, because those of one number and type are alike;
+/// an argument of another type is passed over like an unknown one. What is left out has the value
+/// that the service's description gives it.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct Arguments<'a> {
     /// 1: the queue.
@@ -34,8 +34,8 @@ pub(crate) struct Arguments<'a> {
     set: Option<Values<'a>>,
     /// 2: how many items to get.
     pub(crate) items_max: i32,
-    /// 3: when items expire, or how long to wait for them; in milliseconds.
-    pub(crate) third: i32,
+    /// 3: after how long items expire, or how long to wait for them, in milliseconds.
+    pub(crate) time_ms: i32,
     /// 4: when open items go back, in milliseconds.
     pub(crate) auto_abort_ms: i32,
 }
@@ -89,7 +89,7 @@ impl<'a> Arguments<'a> {
                 (2, Type::List) => arguments.list = Some(reader.values()?),
                 (2, Type::Set) => arguments.set = Some(reader.values()?),
                 (2, Type::I32) => arguments.items_max = reader.i32()?,
-                (3, Type::I32) => arguments.third = reader.i32()?,
+                (3, Type::I32) => arguments.time_ms = reader.i32()?,
                 (4, Type::I32) => arguments.auto_abort_ms = reader.i32()?,
                 (_, kind) => reader.skip(kind)?,
             }

@@ -62,7 +62,7 @@ fn calls_of_the_reference_library_are_understood() {
         (GET, Method::Get, "q", 1, 0, 500),
         (CONFIRM, Method::Confirm, "q", 0, 0, 0),
     ];
-    for (frame, method, queue, items_max, third, auto_abort_ms) in calls {
+    for (frame, method, queue, items_max, time_ms, auto_abort_ms) in calls {
         let message = message(&unhex(frame));
         let (head, reader) = Head::read(&message).unwrap();
         assert_eq!((head.protocol, head.kind, head.sequence), (Protocol::Binary, Kind::Call, 1));
@@ -70,7 +70,7 @@ fn calls_of_the_reference_library_are_understood() {
         let arguments = Arguments::read(reader).unwrap();
         assert_eq!(arguments.queue, queue.as_bytes());
         assert_eq!(arguments.items_max, items_max);
-        assert_eq!((arguments.third, arguments.auto_abort_ms), (third, auto_abort_ms));
+        assert_eq!((arguments.time_ms, arguments.auto_abort_ms), (time_ms, auto_abort_ms));
         let items: Vec<&[u8]> = arguments.items().unwrap().collect();
         assert_eq!(items, if method == Method::Put { vec![&b"x"[..]] } else { vec![] });
         let ids: Vec<i64> = arguments.ids().unwrap().collect();

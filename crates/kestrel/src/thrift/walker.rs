@@ -123,7 +123,17 @@ impl Walker {
                 let (key, value, count) = reader.map_head()?;
                 self.open.push(Open::Pairs(key, value, count));
             }
-            _ => drop(reader.i64()?),
+            // Numbers of the compact protocol; the other types have a fixed size.
+            Type::I16
+            | Type::I32
+            | Type::I64
+            | Type::Bool
+            | Type::BoolInHead
+            | Type::Byte
+            | Type::Double
+            | Type::Uuid => {
+                reader.i64()?;
+            }
         }
         Ok(())
     }
