@@ -10,7 +10,7 @@ use crate::reply;
 use crate::wire::{Excess, Line, excess, first_line};
 
 /// A reply that depends on nothing in the log waits for this position.
-pub(crate) const AT_ONCE: Position = Position(0);
+pub(crate) const AT_ONCE: Position = Position::NONE;
 
 /// One connection that speaks beanstalkd's protocol, without I/O.
 #[derive(Debug)]

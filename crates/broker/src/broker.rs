@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use engine::policy::Rules;
 use engine::{Millis, Status};
-use log::{Committer, Disk, Failure, Log, OpenError, Position, RecoveryReport, Restored, Settings};
+use log::{Committer, Disk, Failure, Log, OpenError, RecoveryReport, Restored, Settings};
 
 use crate::core::{Core, Mover};
 use crate::meta;
 use crate::places::Place;
 use crate::reclaimer::Reclaimer;
-use crate::{Mailbox, Turn};
+use crate::{Mailbox, Position, Turn};
 
 /// A clock: milliseconds since the Unix epoch that never go back.
 pub type Clock = Arc<dyn Fn() -> Millis + Send + Sync>;
@@ -167,7 +167,7 @@ impl Broker {
 
     /// Replies that wait for positions up to this one may leave.
     pub fn released(&self) -> Position {
-        self.shared.log.as_ref().map_or(Position::default(), |log| log.released())
+        self.shared.log.as_ref().map_or(Position::NONE, |log| Position::released(log))
     }
 
     /// Whether clients should not be read from before the next [`Mailbox::released`]: the log
@@ -295,6 +295,7 @@ impl Shared {
         if let Some(log) = &self.log {
             // Also for numbers of which the log hears nothing else.
             log.note_next_id(core.engine.now().0, core.engine.next_number());
+            core.ledger.ask(log);
             if std::mem::take(&mut core.ledger.appended) {
                 log.wake();
             }

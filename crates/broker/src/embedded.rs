@@ -28,10 +28,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use engine::policy::Rules;
 use engine::{ItemStats, JobId, JobStatus, Millis, Patience, QueueStats, SessionId};
-use log::{Failure, Position, PosixDisk, Settings};
+use log::{Failure, PosixDisk, Settings};
 
 use crate::{
-    AddRefusal, Broker, BrokerError, Clock, Event, Mailbox, Options, Peeked, Refusal, Turn,
+    AddRefusal, Broker, BrokerError, Clock, Event, Mailbox, Options, Peeked, Position, Refusal,
+    Turn,
 };
 
 mod queue;
@@ -328,7 +329,7 @@ impl Store {
             Err(Refusal::Full) => return Err(Error::Full),
         };
         let mut guard = self.post.lock();
-        while self.broker.released() < after {
+        while !after.is_reached(self.broker.released()) {
             if let Some(failure) = self.broker.failure() {
                 return Err(Error::Failed(failure));
             }

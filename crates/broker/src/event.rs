@@ -1,7 +1,8 @@
 //! What the broker tells a session that waited, and the way it reaches the thread that owns it.
 
 use engine::{Body, JobId, LeaseId, Millis, News, SessionId};
-use log::Position;
+
+use crate::Position;
 
 /// A job handed out.
 #[derive(Clone, Debug)]

@@ -6,10 +6,9 @@ use engine::{
     AliasStats, Body, ItemStats, JobId, LeaseId, Millis, NotFound, Patience, ReadHow, SessionId,
     Status,
 };
-use log::Position;
 
-use crate::Turn;
 use crate::core::Core;
+use crate::{Position, Turn};
 
 /// Why an item or a job was not put. Nothing was stored, unless it feeds several queues and another
 /// one of them took it.
@@ -116,9 +115,12 @@ impl Turn<'_> {
         let read = core.engine.read(session, queue, how, patience, &mut core.effects);
         let last = core.settle();
         match read {
-            engine::Read::Item { job, id, lease, body } => {
-                Read::Item(Item { id, lease, body, after: core.ledger.after_job(job) })
-            }
+            engine::Read::Item { job, id, lease, body } => Read::Item(Item {
+                id,
+                lease,
+                body,
+                after: core.ledger.after_job(&core.engine, job),
+            }),
             engine::Read::Finished { id, body, logged } => {
                 let after = if logged { last } else { Position::default() };
                 Read::Item(Item { id, lease: None, body, after })

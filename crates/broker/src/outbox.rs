@@ -4,7 +4,8 @@
 use std::collections::VecDeque;
 
 use engine::Body;
-use log::Position;
+
+use crate::Position;
 
 /// Bodies from this size on are sent from where they lie instead of being copied.
 const SHARED_BODY_BYTES_MIN: usize = 16 * 1024;
@@ -81,9 +82,10 @@ impl Outbox {
     }
 
     fn hold_until(&mut self, after: Position) {
-        let held = self.marks.back().map_or(Position(0), |mark| mark.after);
-        if after > held {
-            self.marks.push_back(Mark { start: self.taken + self.len as u64, after });
+        let held = self.marks.back().map_or(Position::NONE, |mark| mark.after);
+        if !after.is_reached(held) {
+            let start = self.taken + self.len as u64;
+            self.marks.push_back(Mark { start, after: held.max(after) });
         }
     }
 
@@ -104,7 +106,7 @@ impl Outbox {
     }
 
     fn forget_reached(&mut self, released: Position) {
-        while self.marks.front().is_some_and(|mark| mark.after <= released) {
+        while self.marks.front().is_some_and(|mark| mark.after.is_reached(released)) {
             self.marks.pop_front();
         }
     }
@@ -168,11 +170,15 @@ mod tests {
 
     use super::*;
 
+    fn at(position: u64) -> Position {
+        Position::durable(log::Position(position))
+    }
+
     /// Everything that may leave, taken in pieces of at most `piece` bytes.
     fn drain(outbox: &mut Outbox, released: u64, piece: usize) -> Vec<u8> {
         let mut sent = Vec::new();
         loop {
-            let bytes = outbox.sendable(Position(released));
+            let bytes = outbox.sendable(at(released));
             if bytes.is_empty() {
                 return sent;
             }
@@ -185,31 +191,49 @@ mod tests {
     #[test]
     fn a_reply_waits_for_its_position_and_for_those_before_it() {
         let mut outbox = Outbox::default();
-        outbox.reply(Position(0), b"free ");
-        outbox.reply(Position(10), b"held ");
-        outbox.reply(Position(0), b"behind ");
-        outbox.reply(Position(5), b"lower ");
-        outbox.reply(Position(20), b"later");
+        outbox.reply(at(0), b"free ");
+        outbox.reply(at(10), b"held ");
+        outbox.reply(at(0), b"behind ");
+        outbox.reply(at(5), b"lower ");
+        outbox.reply(at(20), b"later");
         assert_eq!(drain(&mut outbox, 0, 100), b"free ");
-        assert_eq!(outbox.waits_for(Position(0)), Some(Position(10)));
+        assert_eq!(outbox.waits_for(at(0)), Some(at(10)));
         assert_eq!(drain(&mut outbox, 9, 100), b"");
         assert_eq!(drain(&mut outbox, 10, 3), b"held behind lower ");
-        assert_eq!(outbox.waits_for(Position(10)), Some(Position(20)));
+        assert_eq!(outbox.waits_for(at(10)), Some(at(20)));
         assert_eq!(drain(&mut outbox, 30, 100), b"later");
-        assert!(outbox.is_empty() && outbox.waits_for(Position(30)).is_none());
+        assert!(outbox.is_empty() && outbox.waits_for(at(30)).is_none());
     }
 
     #[test]
     fn what_was_sent_takes_no_memory_although_something_always_waits() {
         let mut outbox = Outbox::default();
         let reply = [b'r'; 1000];
-        outbox.reply(Position(0), &reply);
+        outbox.reply(at(0), &reply);
         for released in 0..10_000 {
-            outbox.reply(Position(released + 1), &reply);
+            outbox.reply(at(released + 1), &reply);
             assert_eq!(drain(&mut outbox, released, 400), reply);
             let held: usize = outbox.chunks.iter().map(|chunk| chunk.bytes().len()).sum();
             assert!(held <= 3 * KEPT_BUFFER_BYTES_MAX, "{held} bytes for one reply");
         }
+    }
+
+    #[test]
+    fn a_reply_that_need_only_be_written_leaves_sooner_but_not_before_its_turn() {
+        let written = |position| Position::written(log::Position(position));
+        let mut outbox = Outbox::default();
+        outbox.reply(written(10), b"weak ");
+        outbox.reply(at(20), b"strong ");
+        outbox.reply(written(30), b"behind");
+        let released =
+            |written: u64, durable| Position::written(log::Position(written)).max(at(durable));
+        assert_eq!(outbox.sendable(released(9, 5)), b"");
+        assert_eq!(outbox.waits_for(released(9, 5)), Some(written(10)));
+        assert_eq!(outbox.sendable(released(35, 5)), b"weak ");
+        outbox.advance(5);
+        assert_eq!(outbox.sendable(released(35, 19)), b"");
+        assert_eq!(outbox.sendable(released(25, 20)), b"strong ");
+        assert_eq!(outbox.sendable(released(30, 20)), b"strong behind");
     }
 
     proptest! {
@@ -224,7 +248,7 @@ mod tests {
             for (step, (after, len, large)) in replies.into_iter().enumerate() {
                 let body: Body = if large { vec![b'L'; SHARED_BODY_BYTES_MIN + len].into() }
                     else { vec![b's'; len].into() };
-                outbox.reply_with_body(Position(after), b"head ", &body, b"\r\n");
+                outbox.reply_with_body(at(after), b"head ", &body, b"\r\n");
                 marks.push((all.len(), after));
                 all.extend_from_slice(b"head ");
                 all.extend_from_slice(&body);

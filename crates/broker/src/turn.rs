@@ -7,11 +7,10 @@ use engine::{
     Body, JobId, JobSlot, JobStatus, Manner, Millis, NewJob, NotFound, Patience, QueueId,
     QueueStats, Refused, SessionId, State, Totals,
 };
-use log::Position;
 
 use crate::broker::Shared;
 use crate::core::Core;
-use crate::{AddRefusal, Event, Grant};
+use crate::{AddRefusal, Event, Grant, Position};
 
 /// The broker, locked. Take one per batch of requests; never hold it across an `await` or a system
 /// call. When it is dropped the batch goes to the committer and events to their mailboxes.
@@ -234,8 +233,8 @@ impl Turn<'_> {
     pub fn finish(&mut self, session: SessionId, id: JobId) -> Result<Position, Refusal> {
         let core = &mut *self.core;
         let finished = core.engine.finish(session, id, &mut core.effects);
-        core.settle();
-        finished.map(|_| core.ledger.after_ended()).map_err(|NotFound| core.denial(id))
+        let after = core.settle();
+        finished.map(|_| after).map_err(|NotFound| core.denial(id))
     }
 
     /// Gives back a job that this session holds: ready, or delayed if `delay_s` is not 0.
@@ -317,7 +316,7 @@ impl Turn<'_> {
     fn look(&self, slot: JobSlot) -> (Peeked, Position) {
         let core = &*self.core;
         let body = core.engine.body(slot).clone();
-        (Peeked { id: core.engine.id_of(slot), body }, core.ledger.after_job(slot))
+        (Peeked { id: core.engine.id_of(slot), body }, core.ledger.after_job(&core.engine, slot))
     }
 
     // --- Queues and numbers ---
@@ -336,10 +335,10 @@ impl Turn<'_> {
     pub fn job_status(&self, id: JobId) -> Result<(JobStatus, Position), Refusal> {
         let core = &*self.core;
         let status = core.engine.job_status(id).map_err(|NotFound| core.denial(id))?;
-        let after = core
-            .engine
-            .slot(id)
-            .map_or_else(|NotFound| Position::default(), |slot| core.ledger.after_job(slot));
+        let after = core.engine.slot(id).map_or_else(
+            |NotFound| Position::default(),
+            |slot| core.ledger.after_job(&core.engine, slot),
+        );
         Ok((status, after))
     }
 
@@ -414,7 +413,7 @@ impl Core {
     /// What a denial of a request for this job waits for.
     pub(crate) fn denial(&self, id: JobId) -> Refusal {
         Refusal::NotFound(match self.engine.slot(id) {
-            Ok(slot) => self.ledger.after_job(slot),
+            Ok(slot) => self.ledger.after_job(&self.engine, slot),
             Err(NotFound) => self.ledger.after_ended(),
         })
     }
@@ -430,7 +429,7 @@ impl Core {
 
     pub(crate) fn grant(&self, handout: engine::Handout) -> Grant {
         let engine::Handout { job, id, lease, body } = handout;
-        Grant { id, lease, body, after: self.ledger.after_job(job) }
+        Grant { id, lease, body, after: self.ledger.after_job(&self.engine, job) }
     }
 
     fn after_update(
@@ -439,7 +438,7 @@ impl Core {
         slot: Result<JobSlot, NotFound>,
     ) -> Result<Position, Refusal> {
         match slot {
-            Ok(slot) => Ok(self.ledger.after_job(slot)),
+            Ok(slot) => Ok(self.ledger.after_job(&self.engine, slot)),
             Err(NotFound) => Err(self.denial(id)),
         }
     }

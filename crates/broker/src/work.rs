@@ -5,9 +5,8 @@ use engine::{
     GrabOrder, JobId, Manner, News, NotFound, Outlook, QueueFacts, QueueFull, QueueId, SessionId,
     Submit, Tags,
 };
-use log::Position;
 
-use crate::{Body, Grant, Refusal, Turn};
+use crate::{Body, Grant, Position, Refusal, Turn};
 
 /// A job that a worker was given.
 #[derive(Debug)]
@@ -153,7 +152,7 @@ impl Turn<'_> {
         let submitted = submitted.map_err(|QueueFull| SubmitRefusal::QueueFull)?;
         // Also for one that was joined.
         let slot = core.engine.slot(submitted.id).ok();
-        let own = slot.map(|slot| core.ledger.after_job(slot)).unwrap_or_default();
+        let own = slot.map(|slot| core.ledger.after_job(&core.engine, slot)).unwrap_or_default();
         Ok((submitted.id, own.max(core.ledger.last)))
     }
 

@@ -91,7 +91,8 @@ fn an_item_that_was_read_out_is_told_of_when_its_end_is_durable() {
     let session = turn.open_reader_session(0);
     let added = add(&mut turn, "q", "1");
     let item = read(&mut turn, session, "q", ReadHow::Finish).expect("there is one");
-    assert!(item.after > added && broker.released() < item.after);
+    assert!(added.is_reached(item.after) && !item.after.is_reached(added));
+    assert!(!item.after.is_reached(broker.released()));
     drop(turn);
     let broker = crash(&disk, broker, true, NOW);
     assert!(drain(&broker, "q", NOW).is_empty());
@@ -139,7 +140,7 @@ fn feed_children(disk: &log::FaultDisk) {
         if broker.commit_step(NOW).is_err() || broker.prepare_step().is_err() {
             return;
         }
-        assert!(broker.released() >= after);
+        assert!(after.is_reached(broker.released()));
     }
 }
 
@@ -207,15 +208,15 @@ fn policies_and_the_status_are_in_force_again_before_anything_else() {
         Rule::new(["alias"], [Setting::Alias([b"q1"[..].into()].into())]),
     ]);
     let mut turn = broker.turn(NOW);
-    assert!(turn.set_policies(policies.clone()) > Position::default());
+    assert!(turn.set_policies(policies.clone()) != Position::NONE);
     let set = turn.set_status(Status::ReadOnly, 0);
-    assert!(set > Position::default());
+    assert!(set != Position::NONE);
     drop(turn);
     let broker = crash(&disk, broker, true, NOW);
     let mut turn = broker.turn(NOW);
     assert_eq!((turn.policies(), turn.status()), (&policies, Status::ReadOnly));
     assert!(turn.writes_blocked() && turn.add(b"q1", b""[..].into(), None).is_err());
-    assert_eq!(turn.set_policies(policies), Position::default(), "nothing new");
+    assert_eq!(turn.set_policies(policies), Position::NONE, "nothing new");
     turn.set_status(Status::Up, 0);
     add(&mut turn, "alias", "1");
     assert!(turn.add(b"q1", b""[..].into(), None).is_err(), "it is full");
@@ -235,15 +236,115 @@ fn items_of_a_queue_in_memory_end_with_the_process_and_wait_for_nothing() {
     let session = turn.open_reader_session(0);
     read(&mut turn, session, "p+m", ReadHow::Peek);
     read(&mut turn, session, "m", ReadHow::Peek);
-    assert_eq!(add(&mut turn, "m", "1"), Position::default());
-    assert!(add(&mut turn, "p", "2") > Position::default());
+    assert_eq!(add(&mut turn, "m", "1"), Position::NONE);
+    assert!(add(&mut turn, "p", "2") != Position::NONE);
     let item = read(&mut turn, session, "p+m", ReadHow::Finish).expect("it was fed");
-    assert_eq!(item.after, Position::default());
+    assert_eq!(item.after, Position::NONE);
     let lease = open_one(&mut turn, session, "m");
-    assert_eq!(turn.confirm(session, lease), Ok(Position::default()));
+    assert_eq!(turn.confirm(session, lease), Ok(Position::NONE));
     add(&mut turn, "m", "3");
     drop(turn);
     let broker = crash(&disk, broker, true, NOW);
     assert!(drain(&broker, "m", NOW).is_empty());
     assert_eq!(drain(&broker, "p", NOW), ["2"]);
+}
+
+#[test]
+fn queues_may_be_more_or_less_durable_than_the_log() {
+    use std::time::Duration;
+    let strict = Setting::Sync(Some(QueueSync::Always));
+    let weak = Setting::Sync(Some(QueueSync::Never));
+    let timed = Setting::Sync(Some(QueueSync::Every(200)));
+    for sync in [log::Sync::Always, log::Sync::Never, log::Sync::Every(Duration::from_secs(9))] {
+        let disk = new_disk();
+        let settings = log::Settings { sync, ..log::Settings::default() };
+        let options = Options { disk: Arc::new(disk.clone()), log: settings, clock: None };
+        let broker = Broker::open(options, NOW).expect("the disk is empty").0;
+        let queues = ["strict", "weak", "timed"].into_iter().zip([
+            strict.clone(),
+            weak.clone(),
+            timed.clone(),
+        ]);
+        let policies = queues.map(|(name, setting)| Rule::new([name], [setting]));
+        broker.turn(NOW).set_policies(Rules(policies.collect()));
+        let later = Millis(NOW.0 + 1000);
+        while broker.commit_step(later).expect("the disk works").wrote {}
+        broker.commit_step(Millis(NOW.0 + 20_000)).expect("the disk works");
+        let now = Millis(NOW.0 + 30_000);
+
+        let weak = add(&mut broker.turn(now), "weak", "1");
+        assert!(!weak.is_reached(broker.released()), "{sync:?}");
+        let done = broker.commit_step(now).expect("the disk works");
+        assert_eq!(done.synced, sync == log::Sync::Always, "nobody wants more");
+        assert!(weak.is_reached(broker.released()), "{sync:?}");
+
+        let strict = add(&mut broker.turn(now), "strict", "2");
+        let done = broker.commit_step(now).expect("the disk works");
+        assert!(done.synced && strict.is_reached(broker.released()), "{sync:?}");
+
+        add(&mut broker.turn(now), "timed", "3");
+        let done = broker.commit_step(now).expect("the disk works");
+        assert_eq!(done.synced, sync == log::Sync::Always);
+        let early = broker.commit_step(Millis(now.0 + 199)).expect("the disk works");
+        assert!(!early.synced, "{sync:?}");
+        let late = broker.commit_step(Millis(now.0 + 200)).expect("the disk works");
+        assert_eq!(late.synced, sync != log::Sync::Always);
+
+        let mut turn = broker.turn(now);
+        let session = turn.open_reader_session(0);
+        let item = read(&mut turn, session, "strict", ReadHow::Finish).expect("it is there");
+        let none = turn.read(session, b"strict", ReadHow::Finish, Patience::None);
+        let Read::Empty(none) = none else { panic!("{none:?}") };
+        drop(turn);
+        assert!(!none.is_reached(broker.released()));
+        let done = broker.commit_step(now).expect("the disk works");
+        assert!(done.synced && item.after.is_reached(broker.released()), "{sync:?}");
+    }
+}
+
+#[test]
+fn a_reply_that_need_only_be_written_does_not_wait_for_the_sync() {
+    let disk = new_disk();
+    let broker = open_at(&disk, NOW);
+    let weak = Setting::Sync(Some(QueueSync::Never));
+    broker.turn(NOW).set_policies(rules([Rule::new(["weak"], [weak])]));
+    add(&mut broker.turn(NOW), "weak", "1");
+    broker.commit_step(NOW).expect("the disk works");
+    let weak = add(&mut broker.turn(NOW), "weak", "2");
+    let strict = add(&mut broker.turn(NOW), "strict", "3");
+    // The next call writes, the one after it would sync.
+    disk.fail_at(disk.calls() + 2);
+    broker.commit_step(NOW).expect_err("the sync fails");
+    assert!(weak.is_reached(broker.released()) && !strict.is_reached(broker.released()));
+}
+
+#[test]
+fn a_job_that_moved_and_ended_in_one_turn_leaves_nothing_behind() {
+    let disk = new_disk();
+    let broker = open_at(&disk, NOW);
+    let drop_oldest = Setting::WhenFull(lineshaft_broker::policy::WhenFull::DropOldest);
+    let memory = Setting::Sync(Some(QueueSync::Memory));
+    broker.turn(NOW).set_policies(rules([
+        Rule::new(["q", "m"], [Setting::ExpireTo(Some(b"old"[..].into()))]),
+        Rule::new(["m"], [memory]),
+        Rule::new(["old"], [Setting::JobsMax(Some(1)), drop_oldest]),
+    ]));
+    let expires = Some(Millis(NOW.0 + 10));
+    for queue in [&b"q"[..], b"m"] {
+        for body in [&b"1"[..], b"2", b"3"] {
+            broker.turn(NOW).add(queue, body.into(), expires).expect("there is room");
+        }
+    }
+    let mut turn = broker.turn(NOW);
+    let session = turn.open_reader_session(0);
+    let limit = ReadHow::Open { limit_ms: Some(11) };
+    read(&mut turn, session, "q", limit).expect("it is there");
+    drop(turn);
+    broker.commit_step(NOW).expect("the disk works");
+    let later = Millis(NOW.0 + 11);
+    while broker.turn(later).advance() {}
+    broker.turn(later).check_invariants();
+    let broker = crash(&disk, broker, true, later);
+    assert_eq!(drain(&broker, "old", later).len(), 1);
+    assert!(drain(&broker, "q", later).is_empty());
 }

@@ -2,30 +2,33 @@
 
 use crate::ids::{JobId, JobSlot, LeaseId, QueueId, SessionId};
 use crate::job::Body;
+use crate::policy::QueueSync;
 
 /// A fact that must last. Records of one request are to be taken in their order, and before the
-/// next request: they name places in the engine, where the caller reads what it writes down.
+/// next request: they name places in the engine, where the caller reads what it writes down. A job
+/// may have ended since, in the same request, and its place may be another one's: hence its number.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Record {
     /// A new job: all of [`crate::Engine::facts`] and its body.
-    Put(JobSlot),
+    Put(JobSlot, JobId),
     /// The same for several that share a body: all or none of them.
     PutMany(Box<[JobSlot]>),
     /// A job's facts changed (given back, buried, kicked, taken while it was set aside).
-    Update(JobSlot),
+    Update(JobSlot, JobId),
     /// A job went behind all others of its priority because its holder lost it. Nobody asked for
     /// it, so nobody can be refused: without room for all its facts its counters will do.
-    Moved(JobSlot),
+    Moved(JobSlot, JobId),
     /// A job went from this queue to another one. The same holds for it.
-    Rerouted(JobSlot, QueueId),
+    Rerouted(JobSlot, JobId, QueueId),
     /// Only a job's counters changed (taken, timed out). Nobody waits for this to be durable.
-    Count(JobSlot),
+    Count(JobSlot, JobId),
     /// What is kept of a queue apart from its jobs changed: [`crate::Engine::queue_facts`].
     QueueFacts(QueueId),
     /// Nothing is kept any more of the queue with this name, which may have vanished.
     QueueDropped(QueueId, Box<[u8]>),
-    /// A job of this queue ended. Its place may be used again by the next record.
-    Finish(JobSlot, QueueId),
+    /// A job of this queue ended, which has (or had) this sync. Its place may be used again by the
+    /// next record. It may not be known yet, if it was put in the same request.
+    Finish(JobSlot, QueueId, Option<QueueSync>),
     /// A queue vanished; its number may be used again. Not for the log, but for tables beside it.
     QueueGone(QueueId),
     /// Other policies are in force: [`crate::Engine::policies`].

@@ -165,7 +165,7 @@ impl Engine {
             return self.put_routed(queue, draft, effects);
         }
         let slot = self.enter(queue, draft, Kind::Logged);
-        self.note(Record::Put(slot), effects);
+        self.note(Record::Put, slot, effects);
         self.place(slot, effects);
         Ok(self.job(slot).id)
     }
@@ -226,7 +226,7 @@ impl Engine {
         }
         let next = if delay_s > 0 { State::Delayed } else { State::Ready };
         self.change_state(slot, next);
-        self.note(Record::Update(slot), effects);
+        self.note(Record::Update, slot, effects);
         match next {
             State::Ready => self.offer(slot, effects),
             State::Delayed | State::Leased | State::Buried => self.enlist(slot),
@@ -259,7 +259,7 @@ impl Engine {
         job.aside().buried_order = buried_order;
         job.count(|counters| &mut counters.buries);
         self.change_state(slot, State::Buried);
-        self.note(Record::Update(slot), effects);
+        self.note(Record::Update, slot, effects);
         self.enlist(slot);
         Ok(slot)
     }
@@ -280,7 +280,7 @@ impl Engine {
     pub(crate) fn kick_delisted(&mut self, slot: JobSlot, effects: &mut Effects) {
         self.job_mut(slot).count(|counters| &mut counters.kicks);
         self.change_state(slot, State::Ready);
-        self.note(Record::Update(slot), effects);
+        self.note(Record::Update, slot, effects);
         self.offer(slot, effects);
     }
 
@@ -310,29 +310,22 @@ impl Engine {
         self.queue_mut(job.queue).counts.remove(job.state, job.priority, job.body.len());
         self.counts.remove(job.state, job.priority, job.body.len());
         if job.kind == Kind::Logged {
-            effects.records.push(Record::Finish(slot, job.queue));
+            let sync = self.queue_sync(job.queue);
+            effects.records.push(Record::Finish(slot, job.queue, sync));
         }
         self.drop_if_unwanted(job.queue, effects);
     }
 
     /// A fact about a job for the log, if the job is to be there.
-    pub(crate) fn note(&self, record: Record, effects: &mut Effects) {
-        let logged = match record {
-            Record::Put(slot)
-            | Record::Update(slot)
-            | Record::Moved(slot)
-            | Record::Rerouted(slot, _)
-            | Record::Count(slot) => self.job(slot).kind == Kind::Logged,
-            Record::PutMany(_)
-            | Record::Finish(..)
-            | Record::QueueFacts(_)
-            | Record::QueueDropped(..)
-            | Record::QueueGone(_)
-            | Record::Policies
-            | Record::Status => true,
-        };
-        if logged {
-            effects.records.push(record);
+    pub(crate) fn note(
+        &self,
+        record: fn(JobSlot, JobId) -> Record,
+        slot: JobSlot,
+        effects: &mut Effects,
+    ) {
+        let job = self.job(slot);
+        if job.kind == Kind::Logged {
+            effects.records.push(record(slot, job.id));
         }
     }
 

@@ -138,11 +138,14 @@ impl Engine {
             extra.put_bytes += body_bytes as u64;
         }
         match (was, kind) {
-            (Kind::Logged, Kind::Logged) => effects.records.push(Record::Rerouted(slot, from)),
-            (Kind::Logged, Kind::Memory | Kind::Watched) => {
-                effects.records.push(Record::Finish(slot, from));
+            (Kind::Logged, Kind::Logged) => {
+                let id = self.job(slot).id;
+                effects.records.push(Record::Rerouted(slot, id, from));
             }
-            (Kind::Memory | Kind::Watched, _) => self.note(Record::Put(slot), effects),
+            (Kind::Logged, Kind::Memory | Kind::Watched) => {
+                effects.records.push(Record::Finish(slot, from, self.queue_sync(from)));
+            }
+            (Kind::Memory | Kind::Watched, _) => self.note(Record::Put, slot, effects),
         }
         self.offer(slot, effects);
         self.drop_if_unwanted(from, effects);

@@ -196,10 +196,10 @@ impl Engine {
             self.remove_job(slot, effects);
         } else {
             match manner {
-                Manner::KeepsPlace => self.note(Record::Count(slot), effects),
+                Manner::KeepsPlace => self.note(Record::Count, slot, effects),
                 Manner::ToTheTail => {
                     self.move_to_tail(slot);
-                    self.note(Record::Moved(slot), effects);
+                    self.note(Record::Moved, slot, effects);
                 }
             }
             self.change_state(slot, State::Ready);

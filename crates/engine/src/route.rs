@@ -135,7 +135,7 @@ impl Engine {
         if self.queue(queue).extra.as_ref().is_some_and(|extra| extra.is_single()) {
             self.admit(queue, draft.body.len(), effects)?;
             let slot = self.enter(queue, draft, self.kind_in(queue));
-            self.note(Record::Put(slot), effects);
+            self.note(Record::Put, slot, effects);
             let id = self.job(slot).id;
             self.place(slot, effects);
             return Ok(id);
@@ -244,7 +244,7 @@ impl Engine {
         let logged: Box<[JobSlot]> = slots.iter().copied().filter(is_logged).collect();
         match *logged {
             [] => {}
-            [slot] => effects.records.push(Record::Put(slot)),
+            [slot] => self.note(Record::Put, slot, effects),
             [..] => effects.records.push(Record::PutMany(logged)),
         }
         for slot in slots {

@@ -3,6 +3,7 @@
 use crate::engine::{Engine, NotFound};
 use crate::ids::{JobId, JobSlot, Millis, QueueId, SessionId};
 use crate::job::{Body, JobFacts, JobStatus, Kind, State, Tags};
+use crate::policy::QueueSync;
 use crate::queue::QueueFacts;
 use crate::session::NEVER;
 
@@ -142,6 +143,16 @@ impl Engine {
     /// The body of a job.
     pub fn body(&self, slot: JobSlot) -> &Body {
         &self.job(slot).body
+    }
+
+    /// The number of the job at this place, if there is one.
+    pub fn id_at(&self, slot: JobSlot) -> Option<JobId> {
+        self.jobs.get(slot.0).map(|job| job.id)
+    }
+
+    /// How durable a queue's policy wants puts to be; `None`: it does not say.
+    pub fn queue_sync(&self, queue: QueueId) -> Option<QueueSync> {
+        self.queues.get(queue.0)?.extra.as_ref()?.policy.sync
     }
 
     /// The number of a job.

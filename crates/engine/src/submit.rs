@@ -72,7 +72,7 @@ impl Engine {
         let kind = if submit.foreground { Kind::Watched } else { Kind::Logged };
         let draft = self.draft_of(&submit);
         let slot = self.enter(queue, draft, kind);
-        self.note(Record::Put(slot), effects);
+        self.note(Record::Put, slot, effects);
         self.become_submitted(slot, session, &submit);
         self.place(slot, effects);
         Ok(Submitted { id: self.job(slot).id })
@@ -140,7 +140,7 @@ impl Engine {
     fn outlive_watchers(&mut self, slot: JobSlot, effects: &mut Effects) {
         if self.job(slot).kind == Kind::Watched {
             self.job_mut(slot).kind = self.kind_in(self.job(slot).queue);
-            self.note(Record::Put(slot), effects);
+            self.note(Record::Put, slot, effects);
         }
     }
 

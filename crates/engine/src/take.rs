@@ -125,7 +125,7 @@ impl Engine {
         if state != State::Ready {
             // It is not delayed or buried any more, whatever becomes of the lease; without this a
             // restart would set aside again what was seen ready.
-            self.note(Record::Update(slot), effects);
+            self.note(Record::Update, slot, effects);
         }
         Ok(handout)
     }
@@ -155,7 +155,7 @@ impl Engine {
             reader.open.insert(lease.id, slot);
         }
         self.arm_session(Self::place_of(session));
-        self.note(Record::Count(slot), effects);
+        self.note(Record::Count, slot, effects);
         handout
     }
 

@@ -5,7 +5,7 @@ use broker::{Body, Outbox, Position};
 use crate::packet::{Header, Kind};
 
 /// A reply that depends on nothing in the log waits for this position.
-pub(crate) const AT_ONCE: Position = Position(0);
+pub(crate) const AT_ONCE: Position = Position::NONE;
 
 /// The code and the text of an ERROR packet. Clients know them by heart.
 #[derive(Copy, Clone, Debug)]

@@ -24,6 +24,8 @@ pub(crate) struct Commit {
     pub(crate) time_ms: u64,
     /// When the oldest entries that are written but not synced were written.
     pub(crate) unsynced_since_ms: Option<u64>,
+    /// Somebody wants a sync by then, whatever the log's own policy says.
+    pub(crate) sync_by_ms: Option<u64>,
     pub(crate) synced_ms: u64,
     /// A group that says `durable` of the newest sync is written, or has no room.
     pub(crate) marked: bool,
@@ -49,6 +51,10 @@ impl Log {
         if let Some(failure) = self.failure() {
             return Err(failure);
         }
+        let sync_by_ms = self.wanted_sync_by_ms.swap(u64::MAX, Ordering::AcqRel);
+        if sync_by_ms < commit.sync_by_ms.unwrap_or(u64::MAX) {
+            commit.sync_by_ms = Some(sync_by_ms);
+        }
         let parts = {
             let mut open = self.open_batch();
             let mark = commit.mark_due().is_some_and(|due_ms| due_ms <= now_ms);
@@ -63,14 +69,16 @@ impl Log {
             self.write(commit, part, now_ms)?;
         }
         if done.wrote {
-            self.written.store(commit.previous_end.0, Ordering::Release);
-            // Under `Always` nobody may be told anything yet.
-            if self.sync != Sync::Always {
+            let before = self.written.swap(commit.previous_end.0, Ordering::AcqRel);
+            // Under `Always` only few may be told anything yet.
+            let is_awaited = self.wanted_written.load(Ordering::Acquire) > before;
+            if self.sync != Sync::Always || is_awaited {
                 self.progress();
             }
         }
         if sync || self.sync_due(commit).is_some_and(|due_ms| due_ms <= now_ms) {
             self.sync_head(commit, now_ms)?;
+            commit.sync_by_ms = None;
             done.synced = true;
             self.progress();
         }
@@ -144,12 +152,13 @@ impl Log {
     fn sync_due(&self, commit: &Commit) -> Option<u64> {
         let since_ms = commit.unsynced_since_ms?;
         let wanted = self.wanted_durable.load(Ordering::Acquire) > self.durable().0;
-        match self.sync {
+        let due_ms = match self.sync {
             _ if wanted => Some(0),
             Sync::Always => Some(0),
             Sync::Every(period) => Some(since_ms + period.as_millis() as u64),
             Sync::Never => None,
-        }
+        };
+        [due_ms, commit.sync_by_ms].into_iter().flatten().min()
     }
 
     /// When `commit_step` has something to do next, wall clock milliseconds; 0: at once; none: not before

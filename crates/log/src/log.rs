@@ -53,6 +53,10 @@ pub struct Log {
     pub(crate) durable: AtomicU64,
     /// The highest position that somebody wants durable whatever `sync` says.
     pub(crate) wanted_durable: AtomicU64,
+    /// The highest position that somebody waits for only until it is written, under `Always`.
+    pub(crate) wanted_written: AtomicU64,
+    /// Somebody wants what was appended so far synced by then, wall clock milliseconds.
+    pub(crate) wanted_sync_by_ms: AtomicU64,
     /// The limit in the newest IDS entry, durable or not.
     id_limit_asked: AtomicU64,
     /// Ids below it may leave the process.
@@ -94,6 +98,8 @@ impl Log {
             written: AtomicU64::new(end),
             durable: AtomicU64::new(end),
             wanted_durable: AtomicU64::new(0),
+            wanted_written: AtomicU64::new(0),
+            wanted_sync_by_ms: AtomicU64::new(u64::MAX),
             id_limit_asked: AtomicU64::new(id_limit_asked),
             id_limit: AtomicU64::new(next_id),
             id_pending: Mutex::new(Vec::new()),
@@ -354,6 +360,22 @@ impl Log {
     pub fn want_durable(&self, position: Position) {
         self.wanted_durable.fetch_max(position.0, Ordering::AcqRel);
         self.wake();
+    }
+
+    /// Somebody waits until this is written, and is to be told then although `sync` is `Always`.
+    pub fn want_written(&self, position: Position) {
+        self.wanted_written.fetch_max(position.0, Ordering::AcqRel);
+    }
+
+    /// What was appended so far is to be synced by then, wall clock milliseconds, whatever `sync`
+    /// says. [`Log::wake`] has to follow.
+    pub fn want_sync_by(&self, at_ms: u64) {
+        self.wanted_sync_by_ms.fetch_min(at_ms, Ordering::AcqRel);
+    }
+
+    /// When bytes are forced to the disk.
+    pub fn sync(&self) -> Sync {
+        self.sync
     }
 
     /// Bytes appended and not yet taken by the committer.

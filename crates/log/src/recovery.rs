@@ -168,6 +168,7 @@ fn start(
         previous_crc: end.chain.1,
         time_ms: head.time_ms,
         unsynced_since_ms: None,
+        sync_by_ms: None,
         synced_ms: now_ms,
         marked: false,
     };

@@ -17,7 +17,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use broker::{Broker, Event, Millis, Position, SessionId};
+use broker::{Broker, Event, Millis, Missing, SessionId};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use tokio::io::unix::AsyncFd;
@@ -107,8 +107,10 @@ pub(crate) struct IoThread {
     leaving: Vec<(u32, Farewell)>,
     /// Connections that may have something to send.
     touched: Vec<u32>,
-    /// Connections whose first unsent reply waits for a log position.
-    held: BinaryHeap<Reverse<(Position, u32)>>,
+    /// Connections whose first unsent reply waits for the log to be written so far.
+    held_until_written: BinaryHeap<Reverse<(Missing, u32)>>,
+    /// The same for it to be durable.
+    held_until_durable: BinaryHeap<Reverse<(Missing, u32)>>,
     /// Connections that were used lately, for housekeeping.
     recent: Vec<u32>,
     housekeeping_at: Option<Millis>,
@@ -135,7 +137,8 @@ impl IoThread {
             resumed: Vec::new(),
             leaving: Vec::new(),
             touched: Vec::new(),
-            held: BinaryHeap::new(),
+            held_until_written: BinaryHeap::new(),
+            held_until_durable: BinaryHeap::new(),
             recent: Vec::new(),
             housekeeping_at: None,
         }
@@ -338,10 +341,14 @@ impl IoThread {
     /// Connections whose replies the log has released are to be sent to.
     fn collect_released(&mut self) {
         let released = self.shared.broker.released();
-        while let Some(Reverse((position, place))) = self.held.peek().copied()
-            && position <= released
-        {
-            self.held.pop();
+        loop {
+            let reached = |held: &mut BinaryHeap<Reverse<(Missing, u32)>>| {
+                let Reverse((missing, _)) = *held.peek()?;
+                if released.covers(missing) { held.pop() } else { None }
+            };
+            let next = reached(&mut self.held_until_written)
+                .or_else(|| reached(&mut self.held_until_durable));
+            let Some(Reverse((_, place))) = next else { return };
             if let Some(connection) = self.connections.get(place) {
                 connection.in_held = false;
                 self.touch(place);
@@ -370,10 +377,14 @@ impl IoThread {
                     continue;
                 }
             }
-            if let Some(position) = connection.outbox.waits_for(released)
+            let waits_for = connection.outbox.waits_for(released);
+            if let Some(missing) = waits_for.and_then(|position| position.missing(released))
                 && !mem::replace(&mut connection.in_held, true)
             {
-                self.held.push(Reverse((position, place)));
+                match missing {
+                    Missing::Written(_) => self.held_until_written.push(Reverse((missing, place))),
+                    Missing::Durable(_) => self.held_until_durable.push(Reverse((missing, place))),
+                }
             }
             if connection.has_work() {
                 self.resumed.push(place);

@@ -19,10 +19,9 @@
 use std::time::Duration;
 
 use engine::{Body, LeaseId, Millis, ReadHow, SessionId};
-use log::Position;
 
 use super::{Error, Store, Wait};
-use crate::{Event, Flush, Refusal};
+use crate::{Event, Flush, Position, Refusal};
 
 /// A handle on one queue of a [`Store`]. It holds the items that it opened; when it is closed or
 /// dropped they are put back. Each thread has a handle of its own.

@@ -309,18 +309,18 @@ fn records_tell_what_must_last() {
     let id = world.put(session, 0, 0, 60);
     let slot = world.engine.slot(id).expect("it exists");
     let queue = world.engine.queue_of(slot);
-    assert_eq!(world.records(), [Record::Put(slot)]);
+    assert_eq!(world.records(), [Record::Put(slot, id)]);
     world.taken(session);
-    assert_eq!(world.records(), [Record::Count(slot)]);
+    assert_eq!(world.records(), [Record::Count(slot, id)]);
     world.release(session, id, 7, 0);
-    assert_eq!(world.records(), [Record::Update(slot)]);
+    assert_eq!(world.records(), [Record::Update(slot, id)]);
     world.taken(session);
     world.bury(session, id);
-    assert_eq!(world.records(), [Record::Count(slot), Record::Update(slot)]);
+    assert_eq!(world.records(), [Record::Count(slot, id), Record::Update(slot, id)]);
     world.act(|engine, effects| engine.take_job(session, id, effects)).expect("it is buried");
-    assert_eq!(world.records(), [Record::Count(slot), Record::Update(slot)]);
+    assert_eq!(world.records(), [Record::Count(slot, id), Record::Update(slot, id)]);
     world.finish(session, id);
-    assert_eq!(world.records(), [Record::Finish(slot, queue)]);
+    assert_eq!(world.records(), [Record::Finish(slot, queue, None)]);
 }
 
 #[test]

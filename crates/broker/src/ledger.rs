@@ -1,0 +1,307 @@
+//! The engine's records become entries of the log, and replies learn what they wait for.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use engine::policy::QueueSync;
+use engine::{Engine, JobFacts, JobId, JobSlot, QueueFacts, QueueId, Record};
+use log::{Log, Meta, QueueRef, Sync};
+
+use crate::Position;
+use crate::meta::{self, Options};
+use crate::places::{Place, Places};
+
+/// Most jobs of one entry. A put that feeds more queues takes several, which only an unclean end
+/// of the process can tear apart.
+const PUT_MANY_MAX: usize = 4096;
+
+/// Writes the engine's records into the log, and knows which position each reply waits for.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    /// `None`: everything is in memory only, and nothing waits.
+    pub(crate) log: Option<Arc<Log>>,
+    pub(crate) places: Places,
+    /// By queue: the end of the last entry about it or its jobs.
+    queues: Vec<Position>,
+    /// The last of those of queues that vanished: a queue that comes again under the same name
+    /// must not deny what its predecessor's last entry has not made durable.
+    gone: Position,
+    /// The end of the last entry that ended a job, for denials of jobs that are not there.
+    ended: Position,
+    /// The end of the last entry that the request at hand wrote.
+    pub(crate) last: Position,
+    /// The end of the last entry that any request wrote.
+    latest: Position,
+    /// The end of the last entry about policies or the status.
+    facts: Position,
+    /// Jobs that ended in the same request that put them.
+    unwritten: usize,
+    /// Whether the log has something for the committer to do at once.
+    pub(crate) appended: bool,
+    asks: Asks,
+}
+
+/// What replies of queues wait for that have another sync than the log. Told to the log at the end
+/// of the turn: a group that began with the first entry of it would make the rest wait for two.
+#[derive(Debug, Default)]
+struct Asks {
+    durable: Cell<u64>,
+    written: Cell<u64>,
+    sync_by_ms: Cell<Option<u64>>,
+}
+
+impl Ledger {
+    /// A new request begins.
+    pub(crate) fn begin(&mut self) {
+        self.latest = self.latest.max(self.last);
+        self.last = Position::NONE;
+    }
+
+    /// Tells the log what replies wait for beyond its own policy.
+    pub(crate) fn ask(&self, log: &Log) {
+        let Asks { durable, written, sync_by_ms } = &self.asks;
+        match written.take() {
+            0 => {}
+            at => log.want_written(log::Position(at)),
+        }
+        if let Some(at_ms) = sync_by_ms.take() {
+            log.want_sync_by(at_ms);
+        }
+        match durable.take() {
+            0 => {}
+            at => log.want_durable(log::Position(at)),
+        }
+    }
+
+    /// What a reply waits for that rests on the entry that ends here, of a queue with this policy.
+    fn rests_on(&self, at: log::Position, asked: Option<QueueSync>) -> Position {
+        let Some(log) = self.log.as_ref().filter(|_| at.0 > 0) else { return Position::NONE };
+        let log_is_strict = log.sync() == Sync::Always;
+        let Asks { durable, written, .. } = &self.asks;
+        match asked {
+            None if log_is_strict => Position::durable(at),
+            Some(QueueSync::Always) => {
+                if !log_is_strict {
+                    durable.set(durable.get().max(at.0));
+                }
+                Position::durable(at)
+            }
+            None | Some(QueueSync::Every(_) | QueueSync::Never | QueueSync::Memory) => {
+                if log_is_strict {
+                    written.set(written.get().max(at.0));
+                }
+                Position::written(at)
+            }
+        }
+    }
+
+    /// An entry about a queue with this policy was appended at this moment.
+    fn appended(&self, now_ms: u64, asked: Option<QueueSync>) {
+        let Some(QueueSync::Every(millis)) = asked else { return };
+        let is_later = match self.log.as_ref().map(|log| log.sync()) {
+            None | Some(Sync::Always) => false,
+            Some(Sync::Never) => true,
+            Some(Sync::Every(period)) => period.as_millis() > u128::from(millis),
+        };
+        if is_later {
+            let by_ms = now_ms.saturating_add(millis);
+            let sooner = self.asks.sync_by_ms.get().is_none_or(|at_ms| by_ms < at_ms);
+            self.asks.sync_by_ms.set(if sooner { Some(by_ms) } else { self.asks.sync_by_ms.get() });
+        }
+    }
+
+    pub(crate) fn write(&mut self, record: Record, engine: &Engine) {
+        let Some(log) = &self.log else { return };
+        let now = engine.now().0;
+        // Nobody waits for counts, so they wait for company: a sync of their own would hold up the
+        // finish that often follows a take.
+        self.appended |= !matches!(record, Record::Count(..) | Record::QueueGone(_));
+        match record {
+            Record::Put(slot, id) if !is_live(engine, slot, id) => self.unwritten += 1,
+            // What changed before the job ended is not worth an entry.
+            Record::Update(slot, id)
+            | Record::Moved(slot, id)
+            | Record::Rerouted(slot, id, _)
+            | Record::Count(slot, id)
+                if !is_live(engine, slot, id) => {}
+            Record::Put(slot, _) => {
+                let facts = engine.facts(slot);
+                let (number, queue) = queue_ref(engine, slot);
+                let body = engine.body(slot);
+                let options = Options::of(&facts, engine.tags(slot));
+                let (target, after) = log.put(now, queue, &options.meta(&facts), body);
+                self.places.set(slot, Place { target, after });
+                self.note_queue(number, after, engine);
+            }
+            Record::PutMany(slots) => self.write_many(&slots, engine),
+            Record::Moved(slot, id) | Record::Rerouted(slot, id, _) if !log.admits_update() => {
+                self.write(Record::Count(slot, id), engine);
+            }
+            Record::Rerouted(slot, id, from) => {
+                self.write(Record::Update(slot, id), engine);
+                self.note(from, self.last);
+            }
+            Record::Update(slot, _) | Record::Moved(slot, _) => {
+                let facts = engine.facts(slot);
+                let (number, queue) = queue_ref(engine, slot);
+                let place = self.places.get_mut(slot).expect("a logged job has its place");
+                place.after = log.update(
+                    now,
+                    place.target,
+                    queue,
+                    &Options::of(&facts, engine.tags(slot)).meta(&facts),
+                );
+                let after = place.after;
+                self.note_queue(number, after, engine);
+            }
+            Record::Count(slot, _) => {
+                let place = self.places.get(slot).expect("a logged job has its place");
+                let counters = engine.facts(slot).counters;
+                log.count(now, place.target, &meta::counters_bytes(&counters));
+            }
+            Record::Finish(slot, queue, asked) => {
+                let Some(place) = self.places.remove(slot) else {
+                    assert!(self.unwritten > 0, "a logged job has its place");
+                    self.unwritten -= 1;
+                    return;
+                };
+                let after = log.finish(now, place.target);
+                self.appended(now, asked);
+                let after = self.rests_on(after, asked);
+                self.ended = self.ended.max(after);
+                self.note(queue, after);
+            }
+            // That a queue is kept is noted in passing, on a put or a registration, which must not
+            // fail for it; limits were asked for, and refused before if there is no room.
+            // Policies and the status are in force all the same, until the process ends.
+            Record::QueueFacts(_) | Record::Policies | Record::Status if !log.admits_update() => {}
+            Record::QueueFacts(queue) => {
+                let (key, value) =
+                    meta::queue_fact(engine.queue_name(queue), engine.queue_facts(queue));
+                let after = log.fact(now, &key, &value);
+                self.note_queue(queue, after, engine);
+            }
+            Record::QueueDropped(queue, name) => {
+                let (key, nothing) = meta::queue_fact(&name, QueueFacts::default());
+                let after = log.fact(now, &key, &nothing);
+                self.note(queue, self.rests_on(after, None));
+            }
+            Record::QueueGone(queue) => {
+                self.gone = self.after_queue(queue);
+                log.forget_queue(queue.0);
+            }
+            Record::Policies => {
+                let after = log.fact(now, meta::POLICIES_KEY, &engine.policies().encode());
+                self.note_fact(after);
+            }
+            Record::Status => {
+                let after = log.fact(now, meta::STATUS_KEY, &[engine.status() as u8]);
+                self.note_fact(after);
+            }
+        }
+    }
+
+    /// One entry for jobs that share a body.
+    fn write_many(&mut self, slots: &[JobSlot], engine: &Engine) {
+        let Some(log) = self.log.clone() else { return };
+        let mut targets = Vec::with_capacity(slots.len());
+        for slots in slots.chunks(PUT_MANY_MAX) {
+            let facts: Vec<JobFacts> = slots.iter().map(|slot| engine.facts(*slot)).collect();
+            let options: Vec<Options> = facts
+                .iter()
+                .zip(slots)
+                .map(|(facts, slot)| Options::of(facts, engine.tags(*slot)))
+                .collect();
+            let jobs: Vec<(QueueRef<'_>, Meta<'_>)> = slots
+                .iter()
+                .zip(facts.iter().zip(&options))
+                .map(|(slot, (facts, options))| (queue_ref(engine, *slot).1, options.meta(facts)))
+                .collect();
+            let body = engine.body(slots[0]);
+            targets.clear();
+            let after = log.put_many(engine.now().0, &jobs, body, &mut targets);
+            for (&slot, &target) in slots.iter().zip(&targets) {
+                self.places.set(slot, Place { target, after });
+                self.note_queue(engine.queue_of(slot), after, engine);
+            }
+        }
+    }
+
+    /// Notes the end of the last entry about a queue that exists.
+    fn note_queue(&mut self, queue: QueueId, after: log::Position, engine: &Engine) {
+        let asked = engine.queue_sync(queue);
+        self.appended(engine.now().0, asked);
+        self.note(queue, self.rests_on(after, asked));
+    }
+
+    /// Notes what a denial about a queue waits for.
+    fn note(&mut self, queue: QueueId, after: Position) {
+        self.last = self.last.max(after);
+        let index = queue.0 as usize;
+        if index >= self.queues.len() {
+            self.queues.resize(index + 1, Position::NONE);
+        }
+        self.queues[index] = self.queues[index].max(after);
+    }
+
+    fn note_fact(&mut self, after: log::Position) {
+        self.facts = self.rests_on(after, None);
+        self.last = self.last.max(self.facts);
+    }
+
+    /// What a reply about this job waits for.
+    pub(crate) fn after_job(&self, engine: &Engine, slot: JobSlot) -> Position {
+        let Some(place) = self.places.get(slot) else { return Position::NONE };
+        self.rests_on(place.after, engine.queue_sync(engine.queue_of(slot)))
+    }
+
+    /// What a denial of a job that is not there waits for.
+    pub(crate) fn after_ended(&self) -> Position {
+        self.ended
+    }
+
+    /// What a denial of a queue that is not there waits for.
+    pub(crate) fn after_gone(&self) -> Position {
+        self.gone
+    }
+
+    /// What an answer waits for that says that a queue was removed with all in it.
+    pub(crate) fn after_removal(&self) -> Position {
+        self.gone.max(self.ended)
+    }
+
+    /// What an answer waits for that may rest on anything.
+    pub(crate) fn after_all(&self) -> Position {
+        self.latest.max(self.last)
+    }
+
+    /// What an answer about the policies or the status waits for.
+    pub(crate) fn after_facts(&self) -> Position {
+        self.facts
+    }
+
+    /// What a denial about this queue waits for.
+    pub(crate) fn after_queue(&self, queue: QueueId) -> Position {
+        let last = self.queues.get(queue.0 as usize).copied().unwrap_or_default();
+        // A queue that came again need not have its old number, so every denial waits for those
+        // that vanished. It costs at most the wait for the group that is being written.
+        last.max(self.gone)
+    }
+
+    /// What a denial about all of these queues waits for.
+    pub(crate) fn after_queues(&self, queues: &[QueueId]) -> Position {
+        queues.iter().fold(Position::NONE, |last, queue| last.max(self.after_queue(*queue)))
+    }
+}
+
+/// Whether the job is there that a record is about: it may have ended in the same request, and its
+/// place may be another one's.
+fn is_live(engine: &Engine, slot: JobSlot, id: JobId) -> bool {
+    engine.id_at(slot) == Some(id)
+}
+
+/// The queue of a job, by its number and as the log is told of it.
+pub(crate) fn queue_ref(engine: &Engine, slot: JobSlot) -> (QueueId, QueueRef<'_>) {
+    let queue = engine.queue_of(slot);
+    (queue, QueueRef { number: queue.0, name: engine.queue_name(queue) })
+}
