@@ -1,0 +1,156 @@
+//! Kills a server under load and starts it again: what it acknowledged is there and in order, and what it
+//! acknowledged as closed does not come back.
+//!
+//! `LINESHAFT_ROUNDS` says how often.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use testkit::port::free_port;
+use testkit::process::{Program, Server};
+
+use crate::programs::lineshaft_path;
+
+const ROUNDS_DEFAULT: u64 = 8;
+
+/// How long the load goes on before the kill: a little longer in each round.
+const LOAD_MS_MIN: u64 = 100;
+const LOAD_MS_STEP: u64 = 40;
+
+/// What one client was told in a round.
+#[derive(Debug, Default)]
+struct Told {
+    /// Numbers of items whose requests were answered.
+    done: BTreeSet<u64>,
+    /// The request was on its way when the server died: nobody knows.
+    unknown: Option<u64>,
+}
+
+#[test]
+fn what_lineshaft_acknowledged_survives_kill() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let folder = folder.path().to_str().context("a text path")?;
+    let rounds = std::env::var("LINESHAFT_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
+    let (mut next, mut acknowledged) = (1, 0);
+    for round in 0..rounds.unwrap_or(ROUNDS_DEFAULT) {
+        let (server, address) = start(folder)?;
+        let load = Duration::from_millis(LOAD_MS_MIN + LOAD_MS_STEP * (round % 8));
+        let (stored, closed) = std::thread::scope(|scope| {
+            let producer = scope.spawn(move || produce(address, next));
+            let consumer = scope.spawn(move || consume(address));
+            sleep(load);
+            server.kill();
+            (producer.join().expect("it fails politely"), consumer.join().expect("the same"))
+        });
+        let (server, address) = start(folder)?;
+        let left = drain(address)?;
+        check(&stored, &closed, &left).with_context(|| format!("round {round}"))?;
+        acknowledged += stored.done.len().min(closed.done.len());
+        next = stored.unknown.or(stored.done.last().copied()).unwrap_or(next) + 1;
+        server.terminate()?;
+    }
+    ensure!(acknowledged > 0, "nothing was under way when the server was killed");
+    Ok(())
+}
+
+fn start(folder: &str) -> Result<(Server, SocketAddr)> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
+    let arguments = ["--data", folder, "--only", "--kestrel", &address.to_string()];
+    Ok((Program::serve(lineshaft_path(), &arguments).start_at(address)?, address))
+}
+
+/// Sets item after item until the server is gone.
+fn produce(address: SocketAddr, first: u64) -> Told {
+    let mut told = Told::default();
+    let Ok(mut client) = Client::connect(address) else { return told };
+    for number in first.. {
+        told.unknown = Some(number);
+        let item = number.to_string();
+        let sent = format!("set queue 0 0 {}\r\n{item}\r\n", item.len());
+        match client.ask(&sent) {
+            Some(line) if line == "STORED" => told.done.insert(number),
+            _ => break,
+        };
+        told.unknown = None;
+    }
+    told
+}
+
+/// Opens and closes item after item until the server is gone. The last one may have been opened only.
+fn consume(address: SocketAddr) -> Told {
+    let mut told = Told::default();
+    let Ok(mut client) = Client::connect(address) else { return told };
+    while let Some(found) = client.get("get queue/open/t=50\r\n") {
+        let Some(number) = found else { continue };
+        told.unknown = Some(number);
+        if client.ask("get queue/close\r\n").as_deref() != Some("END") {
+            break;
+        }
+        told.done.insert(number);
+        told.unknown = None;
+    }
+    told
+}
+
+/// Takes what is there.
+fn drain(address: SocketAddr) -> Result<Vec<u64>> {
+    let mut client = Client::connect(address)?;
+    let mut left = Vec::new();
+    while let Some(number) = client.get("get queue\r\n").context("the server is up")? {
+        left.push(number);
+    }
+    Ok(left)
+}
+
+fn check(stored: &Told, closed: &Told, left: &[u64]) -> Result<()> {
+    ensure!(left.is_sorted_by(|one, other| one < other), "not in their order: {left:?}");
+    let left: BTreeSet<u64> = left.iter().copied().collect();
+    let again: Vec<_> = left.intersection(&closed.done).collect();
+    ensure!(again.is_empty(), "closed, and here again: {again:?}");
+    let uncertain = |number: &&u64| closed.unknown == Some(**number);
+    let known: BTreeSet<u64> = left.union(&closed.done).copied().collect();
+    let lost: Vec<_> = stored.done.difference(&known).filter(|one| !uncertain(one)).collect();
+    ensure!(lost.is_empty(), "stored, and lost: {lost:?}");
+    let unknown = stored.unknown;
+    let strange: Vec<_> =
+        known.difference(&stored.done).filter(|number| unknown != Some(**number)).collect();
+    ensure!(strange.is_empty(), "never stored: {strange:?}");
+    Ok(())
+}
+
+/// A connection to the memcache port.
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    fn connect(address: SocketAddr) -> Result<Client> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+        Ok(Client(BufReader::new(stream)))
+    }
+
+    /// Sends a request and reads one line; `None` if the server is gone.
+    fn ask(&mut self, request: &str) -> Option<String> {
+        self.0.get_mut().write_all(request.as_bytes()).ok()?;
+        self.line()
+    }
+
+    fn line(&mut self) -> Option<String> {
+        let mut line = String::new();
+        self.0.read_line(&mut line).ok()?;
+        line.strip_suffix("\r\n").map(str::to_owned)
+    }
+
+    /// The number that an item is, if there is one.
+    fn get(&mut self, request: &str) -> Option<Option<u64>> {
+        if self.ask(request)? == "END" {
+            return Some(None);
+        }
+        let number = self.line()?.parse().ok()?;
+        (self.line()? == "END").then_some(Some(number))
+    }
+}
