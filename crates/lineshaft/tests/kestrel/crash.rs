@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::thread::sleep;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use testkit::port::free_port;
 use testkit::process::{Program, Server};
 
@@ -84,8 +84,12 @@ fn produce(address: SocketAddr, first: u64) -> Told {
 fn consume(address: SocketAddr) -> Told {
     let mut told = Told::default();
     let Ok(mut client) = Client::connect(address) else { return told };
-    while let Some(found) = client.get("get queue/open/t=50\r\n") {
-        let Some(number) = found else { continue };
+    loop {
+        let number = match client.get("get queue/open/t=50\r\n") {
+            Got::Number(number) => number,
+            Got::Nothing => continue,
+            Got::Gone => break,
+        };
         told.unknown = Some(number);
         if client.ask("get queue/close\r\n").as_deref() != Some("END") {
             break;
@@ -100,10 +104,13 @@ fn consume(address: SocketAddr) -> Told {
 fn drain(address: SocketAddr) -> Result<Vec<u64>> {
     let mut client = Client::connect(address)?;
     let mut left = Vec::new();
-    while let Some(number) = client.get("get queue\r\n").context("the server is up")? {
-        left.push(number);
+    loop {
+        match client.get("get queue\r\n") {
+            Got::Number(number) => left.push(number),
+            Got::Nothing => return Ok(left),
+            Got::Gone => bail!("the server is gone"),
+        }
     }
-    Ok(left)
 }
 
 fn check(stored: &Told, closed: &Told, left: &[u64]) -> Result<()> {
@@ -120,6 +127,15 @@ fn check(stored: &Told, closed: &Told, left: &[u64]) -> Result<()> {
         known.difference(&stored.done).filter(|number| unknown != Some(**number)).collect();
     ensure!(strange.is_empty(), "never stored: {strange:?}");
     Ok(())
+}
+
+/// What a get leads to.
+enum Got {
+    /// An item; its bytes are a number.
+    Number(u64),
+    Nothing,
+    /// The server is gone.
+    Gone,
 }
 
 /// A connection to the memcache port.
@@ -145,12 +161,14 @@ impl Client {
         line.strip_suffix("\r\n").map(str::to_owned)
     }
 
-    /// The number that an item is, if there is one.
-    fn get(&mut self, request: &str) -> Option<Option<u64>> {
-        if self.ask(request)? == "END" {
-            return Some(None);
+    fn get(&mut self, request: &str) -> Got {
+        match self.ask(request).as_deref() {
+            Some("END") => return Got::Nothing,
+            Some(_) => {}
+            None => return Got::Gone,
         }
-        let number = self.line()?.parse().ok()?;
-        (self.line()? == "END").then_some(Some(number))
+        let number = self.line().and_then(|line| line.parse().ok());
+        let end = self.line();
+        number.filter(|_| end.as_deref() == Some("END")).map_or(Got::Gone, Got::Number)
     }
 }
