@@ -146,7 +146,6 @@ impl Sources {
             loading.assign(flag.key, &values, Origin::Flag(flag.name));
         }
         loading.check_tls();
-        loading.check_sync();
         if loading.mistakes.is_empty() {
             Ok(loading.effective)
         } else {
@@ -205,6 +204,10 @@ impl Loading {
         let setting = find(key).expect("flags, variables and keys are looked up before");
         match (setting.set)(&mut self.effective.config, values) {
             Ok(()) => drop(self.effective.origins.insert(key, origin)),
+            // A flag says the same as its key.
+            Err(message) if matches!(origin, Origin::Flag(_)) => {
+                self.refuse(origin.to_string(), message);
+            }
             Err(message) => self.refuse(origin.to_string(), format!("{key}: {message}")),
         }
     }
@@ -228,17 +231,6 @@ impl Loading {
         for listener in listeners {
             let place = self.effective.origin(&listener).to_string();
             self.refuse(place, format!("{listener}: an address with `tls:` needs {missing}, too"));
-        }
-    }
-
-    /// What a queue is promised has to be kept.
-    fn check_sync(&mut self) {
-        let server = self.effective.config.data.sync;
-        for line in policies::too_durable(&self.effective.config.policies, server) {
-            let message = format!(
-                "policy.sync: a queue cannot be more durable than data.sync, which is \"{server}\""
-            );
-            self.refuse(self.effective.place(line), message);
         }
     }
 

@@ -91,6 +91,10 @@ pub(super) fn parse(arguments: &[OsString]) -> (Vec<String>, Parsed) {
     let mut options = Options::default();
     let mut arguments = arguments.iter().map(|argument| argument.to_string_lossy().into_owned());
     while let Some(argument) = arguments.next() {
+        // Unknown to the original, but what everybody tries first.
+        if argument == "--help" {
+            return (notes, Parsed::Help);
+        }
         let Some(flags) = argument.strip_prefix('-').filter(|flags| !flags.is_empty()) else {
             return (notes, Parsed::Wrong(format!("unknown argument: {argument}")));
         };
@@ -239,6 +243,7 @@ mod tests {
     #[test]
     fn help_and_version_come_first() {
         assert_eq!(parsed("-hx"), Parsed::Help);
+        assert_eq!(parsed("-F --help"), Parsed::Help);
         assert_eq!(parsed("-v -h"), Parsed::Version);
         assert_eq!(parsed("-z10 -Vv"), Parsed::Version);
     }
