@@ -27,6 +27,9 @@ pub(crate) struct Extra {
     /// When the job was put that was read last.
     pub(crate) last_read: Option<Millis>,
     pub(crate) put_bytes: u64,
+    /// Reads that found an item, and those that did not.
+    pub(crate) hits: u64,
+    pub(crate) misses: u64,
     pub(crate) expired: u64,
     pub(crate) discarded: u64,
     pub(crate) transactions: u64,
@@ -79,6 +82,8 @@ impl Extra {
             sweep_rests_until: Millis(0),
             last_read: None,
             put_bytes: 0,
+            hits: 0,
+            misses: 0,
             expired: 0,
             discarded: 0,
             transactions: 0,

@@ -67,6 +67,10 @@ pub struct ItemStats {
     pub puts: u64,
     /// Bytes of the bodies of the items added.
     pub put_bytes: u64,
+    /// Reads that found an item.
+    pub hits: u64,
+    /// Reads that found none, or waited for one in vain.
+    pub misses: u64,
     /// Items that expired.
     pub expired: u64,
     /// Items that were dropped to make room for others, or because there was none.
@@ -153,6 +157,7 @@ impl Engine {
         let id = self.item_queue(name, effects);
         self.freshen(id, effects);
         if let Some(slot) = self.next_item(id) {
+            self.count_hit(id);
             return match how {
                 ReadHow::Peek => {
                     let job = self.job(slot);
@@ -166,7 +171,10 @@ impl Engine {
             };
         }
         let until = match patience {
-            Patience::None | Patience::Millis(0) => return Read::Empty(Some(id)),
+            Patience::None | Patience::Millis(0) => {
+                self.count_miss(id);
+                return Read::Empty(Some(id));
+            }
             Patience::Millis(millis) => Millis(self.now.0.saturating_add(millis)),
             Patience::Endless => NEVER,
         };
@@ -232,6 +240,19 @@ impl Engine {
         }
     }
 
+    fn count_hit(&mut self, queue: QueueId) {
+        if let Some(extra) = &mut self.queue_mut(queue).extra {
+            extra.hits += 1;
+        }
+    }
+
+    /// A read found nothing, at once or in the end.
+    pub(crate) fn count_miss(&mut self, queue: QueueId) {
+        if let Some(extra) = &mut self.queue_mut(queue).extra {
+            extra.misses += 1;
+        }
+    }
+
     /// How long an open read lasts.
     fn read_limit(&self, queue: QueueId, limit_ms: Option<u64>) -> Option<u64> {
         let timeout = self.policy_of(queue).and_then(|policy| policy.open_timeout_ms);
@@ -248,6 +269,7 @@ impl Engine {
         effects: &mut Effects,
     ) -> bool {
         self.stop_waiting(waiter);
+        self.count_hit(self.job(slot).queue);
         let Wish::Hold { limit_ms } = wish else {
             let body = self.job(slot).body.clone();
             effects.happenings.push((waiter, Happening::Looked { job: slot, body }));
@@ -360,6 +382,8 @@ impl Engine {
         children.sort_unstable();
         Some(ItemStats {
             put_bytes: extra.put_bytes,
+            hits: extra.hits,
+            misses: extra.misses,
             expired: extra.expired,
             discarded: extra.discarded,
             age_ms: age.map_or(stats.age_ms, |created| self.now.since(created)),

@@ -121,6 +121,7 @@ impl Engine {
         if let Some(Waiting::Item { until, queue, .. }) = self.session(id).waiting
             && until <= now
         {
+            self.count_miss(queue);
             self.stop_waiting(id);
             effects.happenings.push((id, Happening::NoneCame(Some(queue))));
         }
