@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use broker::{LogStats, Millis, QueueStats, Totals, Turn};
+use broker::{LogStats, Millis, QueueStats, Status, Totals, Turn};
 
 use crate::exposition::Exposition;
 use crate::exposition::Kind::{Counter, Gauge};
@@ -35,6 +35,7 @@ pub(crate) struct Gathered {
     totals: Totals,
     log: LogStats,
     draining: bool,
+    status: Status,
     /// Queues by label.
     queues: BTreeMap<String, QueueStats>,
 }
@@ -49,6 +50,7 @@ impl Gathered {
             totals: turn.totals(),
             log: turn.log_stats(),
             draining: turn.draining(),
+            status: turn.status(),
             queues: queues.collect(),
         }
     }
@@ -105,7 +107,7 @@ pub(crate) fn render(
     process: ProcessFacts,
 ) -> String {
     let mut page = Exposition::default();
-    render_server(&mut page, identity, health, gathered.draining);
+    render_server(&mut page, identity, health, gathered);
     render_queues(&mut page, gathered);
     render_totals(&mut page, &gathered.totals);
     render_log(&mut page, &gathered.log);
@@ -113,7 +115,12 @@ pub(crate) fn render(
     page.into_text()
 }
 
-fn render_server(page: &mut Exposition, identity: Identity<'_>, health: Health, draining: bool) {
+fn render_server(
+    page: &mut Exposition,
+    identity: Identity<'_>,
+    health: Health,
+    gathered: &Gathered,
+) {
     page.metric("lineshaft_build_info", Gauge, "Version of the server; always 1.")
         .sample(&[("version", identity.version)], 1);
     let flag = |page: &mut Exposition, name, help, is: bool| {
@@ -122,10 +129,24 @@ fn render_server(page: &mut Exposition, identity: Identity<'_>, health: Health, 
     let help = "Whether /health/ready answers 200.";
     flag(page, "lineshaft_ready", help, health.is_ready);
     let help = "Whether new jobs are refused because the server is being emptied.";
-    flag(page, "lineshaft_draining", help, draining);
+    flag(page, "lineshaft_draining", help, gathered.draining);
     let help =
         "Whether new jobs are refused because the disk, or the limit set for the log, is full.";
     flag(page, "lineshaft_log_full", help, health.is_full);
+    page.metric(
+        "lineshaft_status",
+        Gauge,
+        "1 for the status that the server has, 0 for the others.",
+    );
+    let statuses = [
+        ("up", Status::Up),
+        ("write_avoid", Status::WriteAvoid),
+        ("read_only", Status::ReadOnly),
+        ("quiescent", Status::Quiescent),
+    ];
+    for (name, status) in statuses {
+        page.sample(&[("status", name)], u8::from(status == gathered.status));
+    }
 }
 
 fn render_queues(page: &mut Exposition, gathered: &Gathered) {

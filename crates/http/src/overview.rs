@@ -45,7 +45,12 @@ impl Overview {
         if (self.process)().is_stopping {
             return Some("stopping".to_owned());
         }
-        self.broker.draining().then(|| "draining: new jobs are refused".to_owned())
+        if self.broker.draining() {
+            return Some("draining: new jobs are refused".to_owned());
+        }
+        let turn = self.broker.turn((self.clock)());
+        (turn.reads_blocked() && turn.writes_blocked())
+            .then(|| "the status is quiescent".to_owned())
     }
 
     /// That a turn comes shows that the broker is not stuck. If it is, there is no answer, and whoever asked gives up.

@@ -111,6 +111,23 @@ fn queues_beyond_the_limit_are_summed_up() {
 }
 
 #[test]
+fn the_alerts_speak_of_metrics_that_are_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = Site::start(folder.path(), &["--memory"]);
+    let page = page(&site);
+    let known: Vec<&str> = page.names().collect();
+    let rules =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/prometheus/lineshaft.rules.yml");
+    let rules = std::fs::read_to_string(rules).unwrap();
+    let words = rules.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+    let metrics: Vec<&str> = words.filter(|word| word.starts_with("lineshaft_")).collect();
+    assert!(metrics.len() > 5, "{metrics:?}");
+    for metric in metrics {
+        assert!(known.contains(&metric), "there is no {metric}");
+    }
+}
+
+#[test]
 fn every_metric_is_in_the_guide() {
     let folder = tempfile::tempdir().unwrap();
     let site = Site::start(folder.path(), &["--memory"]);
