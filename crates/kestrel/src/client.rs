@@ -25,6 +25,8 @@ pub(crate) struct Client {
     open: BTreeMap<Box<[u8]>, VecDeque<LeaseId>>,
     /// An event will end a fetch.
     waits: bool,
+    /// When the last fetch began, if that is measured.
+    fetch_began: Option<u64>,
     /// The session of the broker is closed; nothing is read or answered any more.
     ended: bool,
 }
@@ -52,7 +54,15 @@ impl Client {
     pub(crate) fn new(server: Arc<Server>, turn: &mut Turn<'_>, mailbox: usize) -> Self {
         let id = turn.open_reader_session(mailbox);
         let refused = server.enter();
-        Self { id, server, refused, open: BTreeMap::new(), waits: false, ended: false }
+        Self {
+            id,
+            server,
+            refused,
+            open: BTreeMap::new(),
+            waits: false,
+            fetch_began: None,
+            ended: false,
+        }
     }
 
     pub(crate) fn counters(&self) -> &Counters {
@@ -78,7 +88,12 @@ impl Client {
         turn: &mut Turn<'_>,
     ) -> Result<Position, Position> {
         self.counters().cmd_set.add_one();
-        turn.add(queue, body, expires).map_err(|refusal| match refusal {
+        let began = self.server.began();
+        let added = turn.add(queue, body, expires);
+        if added.is_ok() {
+            self.server.note_us(began, |all| &mut all.set_us);
+        }
+        added.map_err(|refusal| match refusal {
             AddRefusal::Full(after) => after,
             AddRefusal::TooBig | AddRefusal::LogFull | AddRefusal::WritesBlocked => AT_ONCE,
         })
@@ -92,6 +107,7 @@ impl Client {
         patience: Patience,
         turn: &mut Turn<'_>,
     ) -> Fetched {
+        self.fetch_began = self.server.began();
         let read_how = match how {
             How::Take => ReadHow::Finish,
             How::Open => ReadHow::Open { limit_ms: None },
@@ -99,7 +115,10 @@ impl Client {
         };
         match turn.read(self.id, queue, read_how, patience) {
             Read::Item(item) => self.found(queue, item.lease, item.body, item.after),
-            Read::Empty(after) => self.missed(queue, after, turn),
+            Read::Empty(after) => {
+                self.server.note_us(self.fetch_began, |all| &mut all.miss_us);
+                self.missed(queue, after, turn)
+            }
             Read::Blocked => self.missed(queue, AT_ONCE, turn),
             Read::Waiting => {
                 self.waits = true;
@@ -124,7 +143,10 @@ impl Client {
             },
             Event::Granted(grant) => self.found(queue, Some(grant.lease), grant.body, grant.after),
             Event::Looked { body, after } => self.found(queue, None, body, after),
-            Event::TimedOut(after) => self.missed(queue, after, turn),
+            Event::TimedOut(after) => {
+                self.server.note_ms(self.fetch_began, |all| &mut all.timeout_ms);
+                self.missed(queue, after, turn)
+            }
             Event::DeadlineSoon
             | Event::WorkToDo
             | Event::News { .. }
@@ -148,6 +170,7 @@ impl Client {
         after: Position,
     ) -> Fetched {
         self.counters().get_hits.add_one();
+        self.server.note_us(self.fetch_began, |all| &mut all.hit_us);
         if let Some(lease) = lease {
             match self.open.get_mut(queue) {
                 Some(open) => open.push_back(lease),

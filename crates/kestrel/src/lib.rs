@@ -7,7 +7,7 @@
 //! - `line`, `gather`: framing. `name`, `expiry`, `status`: what words mean.
 //! - `client`, `monitor`: fetching, waiting, and open reads, which memcache and text have in common.
 //! - `stats`: what `STATS` and its kin print.
-//! - `server`, `counters`: what all sessions of a process share, over all of Kestrel's ports.
+//! - `server`, `counters`, `latency`: what all sessions of a process share, over all of Kestrel's ports.
 //!
 //! It knows no clock, socket, file or thread, nor the other dialects.
 
@@ -15,6 +15,7 @@ mod client;
 mod counters;
 mod expiry;
 mod gather;
+mod latency;
 mod line;
 mod memcache;
 mod monitor;
@@ -26,6 +27,7 @@ mod text;
 mod thrift;
 
 pub use counters::{Count, Counters};
+pub use latency::Latencies;
 pub use memcache::MemcacheSession;
 pub use server::{Controls, ITEM_BYTES_MAX_DEFAULT, Server, ServerOptions};
 pub use text::TextSession;

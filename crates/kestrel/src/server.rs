@@ -6,6 +6,7 @@ use broker::policy::QueueSync;
 use broker::{Millis, Position, Turn};
 
 use crate::counters::Counters;
+use crate::latency::{Latencies, Measured, Which};
 use crate::thrift::Holder;
 
 /// Largest item in bytes unless the options say otherwise.
@@ -55,6 +56,12 @@ pub trait Controls: Send + Sync + std::fmt::Debug {
 
     /// The server is to stop, 100 ms from now. Returns at once.
     fn shut_down(&self);
+
+    /// Microseconds of a clock that never goes back, to measure how long commands take. `None`: nobody wants to
+    /// know, and nothing is measured.
+    fn stopwatch_us(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// What all sessions of a process share, over all of Kestrel's ports.
@@ -63,6 +70,7 @@ pub struct Server {
     pub(crate) options: ServerOptions,
     pub(crate) controls: Box<dyn Controls>,
     counters: Counters,
+    measured: Measured,
     /// Holds the open reads of all thrift connections.
     pub(crate) thrift_holder: Holder,
 }
@@ -80,12 +88,42 @@ impl Server {
     /// A server that has not seen a connection yet.
     pub fn new(options: ServerOptions, controls: Box<dyn Controls>) -> Arc<Self> {
         let thrift_holder = Holder::default();
-        Arc::new(Self { options, controls, counters: Counters::default(), thrift_holder })
+        Arc::new(Self {
+            options,
+            controls,
+            counters: Counters::default(),
+            measured: Measured::default(),
+            thrift_holder,
+        })
     }
 
     /// What was done since the start.
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// How long commands took since the start, if that is measured.
+    pub fn latencies(&self) -> Latencies {
+        self.measured.get()
+    }
+
+    /// The beginning of something that is measured.
+    pub(crate) fn began(&self) -> Option<u64> {
+        self.controls.stopwatch_us()
+    }
+
+    /// The end of it: so many microseconds are noted.
+    pub(crate) fn note_us(&self, began: Option<u64>, which: Which) {
+        if let (Some(began), Some(now)) = (began, self.controls.stopwatch_us()) {
+            self.measured.note(which, now.saturating_sub(began));
+        }
+    }
+
+    /// The end of it: so many milliseconds are noted.
+    pub(crate) fn note_ms(&self, began: Option<u64>, which: Which) {
+        if let (Some(began), Some(now)) = (began, self.controls.stopwatch_us()) {
+            self.measured.note(which, now.saturating_sub(began) / 1_000);
+        }
     }
 
     /// What it was started with.

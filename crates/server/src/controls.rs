@@ -2,6 +2,7 @@
 //! stop it.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use broker::{Millis, Position, Turn};
 use tokio::sync::Notify;
@@ -16,6 +17,8 @@ pub(crate) struct Controls {
     pub(crate) reloader: Arc<Reloader>,
     /// Somebody wants the server to stop.
     pub(crate) stop: Arc<Notify>,
+    /// How long commands take is measured from here, if anybody can ask for it.
+    pub(crate) stopwatch: Option<Instant>,
 }
 
 impl Controls {
@@ -34,5 +37,9 @@ impl kestrel::Controls for Controls {
 
     fn shut_down(&self) {
         self.stop.notify_one();
+    }
+
+    fn stopwatch_us(&self) -> Option<u64> {
+        self.stopwatch.map(|since| since.elapsed().as_micros() as u64)
     }
 }

@@ -87,7 +87,8 @@ impl Plan {
             certificates: None,
             config: Mutex::new(config.clone()),
         };
-        let controls = Controls { reloader: Arc::new(reloader), stop: Arc::default() };
+        let controls =
+            Controls { reloader: Arc::new(reloader), stop: Arc::default(), stopwatch: None };
         let kestrel = controls.kestrel_server(&config, clock.now());
         let open = Protocol::Beanstalk.open(&config, clock.now(), &kestrel).unwrap();
         let certificates = self.tls.map(|tls| Arc::new(Certificates::load(&tls).unwrap()));

@@ -90,9 +90,16 @@ fn served(kestrel: &kestrel::Server) -> Served {
         named.iter().map(|(name, count)| ((*name).to_owned(), count.get())).collect();
     // An item that comes too late for a client that waits is not taken for it.
     counters_shown.push(("cmd_get_timeout_dropped".to_owned(), 0));
+    let latencies = kestrel.latencies();
+    let metrics = [
+        ("set_latency_usec", latencies.set_us),
+        ("get_hit_latency_usec", latencies.hit_us),
+        ("get_miss_latency_usec", latencies.miss_us),
+        ("get_timeout_msec", latencies.timeout_ms),
+    ];
     Served {
         connections: counters.connections.get(),
         counters: counters_shown,
-        metrics: Vec::new(),
+        metrics: metrics.map(|(name, all)| (name.to_owned(), Arc::new(all))).into(),
     }
 }

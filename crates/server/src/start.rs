@@ -1,9 +1,9 @@
 //! Starts a server, runs it, and ends it: the only place that knows all the parts.
 
 use std::io;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use broker::{Broker, Millis, Options, Turn};
 use log::RecoveryReport;
@@ -117,9 +117,7 @@ impl Listening {
 /// Opens the log and serves until a signal ends it. `announce` is called when clients are served.
 pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), ServeError> {
     let Setup { config, mut listeners, logging, sources, hangup, drain } = setup;
-    let has_tls = listeners.iter().any(|bound| bound.address.is_tls());
-    let certificates =
-        if has_tls { Some(Arc::new(Certificates::load(&config.tls)?)) } else { None };
+    let certificates = load_certificates(&config, &listeners)?;
     let descriptors = raise_descriptors();
     let (broker, clock, recovery) = open_broker(&config.data)?;
     prepare_engine(&config, &mut broker.turn(clock.now()));
@@ -145,7 +143,7 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     let listening: Vec<Listening> = listeners.iter().map(Listening::of).collect();
     let overview = overview(&config, &shared, &ports[0]);
     let clients_stop = Arc::new(Notify::new());
-    let controls = Controls { reloader: reloader.clone(), stop: clients_stop.clone() };
+    let controls = controls(&reloader, &clients_stop, &listening);
     let kestrel = controls.clone().kestrel_server(&config, clock.now());
     let admin = kestrel_admin(&config, &shared, &kestrel, controls);
     let opens = Protocol::ALL.map(|protocol| protocol.open(&config, clock.now(), &kestrel));
@@ -154,8 +152,8 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     for bound in listeners {
         let certificates = certificates.clone().filter(|_| bound.address.is_tls());
         let Some(open) = opens[bound.protocol as usize].clone() else {
-            let site = if bound.protocol == Protocol::Http { &overview } else { &admin };
-            places.push(Place { bound, site: site.clone(), certificates });
+            let site = if bound.protocol == Protocol::Http { &overview } else { &admin }.clone();
+            places.push(Place { bound, site, certificates });
             continue;
         };
         let silence_max_ms = bound.protocol.silence_max_ms(&config);
@@ -165,12 +163,7 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
         acceptors.push(runtime.spawn(acceptor.run()).abort_handle());
     }
     let web = spawn_web(places, limits.web_connections())?;
-    let _listen_file = match config.data.sync {
-        Durability::Memory => None,
-        Durability::Always | Durability::Every(_) | Durability::Never => {
-            write_listen_file(&config.data.dir, &listening)
-        }
-    };
+    let _listen_file = write_listen_file(&config.data, &listening);
     announce(&Started { config: &config, listening: &listening, recovery: recovery.as_ref() });
     systemd::ready();
     let control = Control {
@@ -190,6 +183,27 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     // Nobody is to look at the broker after its end.
     drop(web);
     end(ended, others, &ports, &broker, clock)
+}
+
+/// What clients may ask of the process. Time is measured only where somebody can ask for it.
+fn controls(reloader: &Arc<Reloader>, stop: &Arc<Notify>, listening: &[Listening]) -> Controls {
+    let has_admin = listening.iter().any(|one| one.protocol == Protocol::KestrelAdmin);
+    Controls {
+        reloader: reloader.clone(),
+        stop: stop.clone(),
+        stopwatch: has_admin.then(Instant::now),
+    }
+}
+
+/// What listeners with TLS show, if there are any.
+fn load_certificates(
+    config: &Config,
+    listeners: &[Bound],
+) -> Result<Option<Arc<Certificates>>, ServeError> {
+    if !listeners.iter().any(|bound| bound.address.is_tls()) {
+        return Ok(None);
+    }
+    Ok(Some(Arc::new(Certificates::load(&config.tls)?)))
 }
 
 fn spawn_web(places: Vec<Place>, connections_max: usize) -> Result<Option<WebThread>, ServeError> {
@@ -277,7 +291,11 @@ fn spawn_others(
 
 /// The file is a convenience: on a full disk the server must start without it, or its jobs could
 /// never be finished.
-fn write_listen_file(dir: &Path, listening: &[Listening]) -> Option<ListenFile> {
+fn write_listen_file(data: &Data, listening: &[Listening]) -> Option<ListenFile> {
+    let dir = match data.sync {
+        Durability::Memory => return None,
+        Durability::Always | Durability::Every(_) | Durability::Never => &data.dir,
+    };
     ListenFile::write(dir, listening)
         .inspect_err(|error| {
             tracing::warn!(%error, dir = %dir.display(), "cannot write listen.json; serving without it");

@@ -105,8 +105,10 @@ impl ThriftSession {
         let (mut stored, mut after) = (0, AT_ONCE);
         for item in items {
             self.server.counters().cmd_set.add_one();
+            let began = self.server.began();
             match turn.add(arguments.queue, Body::from(item), expires) {
                 Ok(position) => {
+                    self.server.note_us(began, |all| &mut all.set_us);
                     stored += 1;
                     after = after.max(position);
                 }

@@ -120,6 +120,13 @@ fn the_numbers_agree_with_stats() {
     agree("counters", "q/jobs/total_items", "queue_jobs_total_items");
     agree("counters", "q/jobs/transactions", "queue_jobs_transactions");
     assert_eq!(shown["counters"]["q/jobs/put_bytes"], 3);
+    assert_eq!(shown["counters"]["q/jobs/get_items_hit"], 3);
+    assert_eq!(shown["counters"]["q/jobs+copy/get_items_miss"], 1);
+    let measured = |name: &str| shown["metrics"][name]["count"].clone();
+    assert_eq!(measured("set_latency_usec"), 3);
+    assert_eq!(measured("get_hit_latency_usec"), 3);
+    assert_eq!(measured("get_miss_latency_usec"), 1);
+    assert_eq!(measured("get_timeout_msec"), 0);
     assert_eq!(shown["gauges"]["q/jobs/max_items"], 2_147_483_647);
     assert_eq!(shown["labels"]["version"].as_str().unwrap(), stats["version"]);
 }
