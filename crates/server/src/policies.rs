@@ -80,23 +80,6 @@ pub(crate) fn read(
     rules
 }
 
-/// The lines that ask for more than the server's own `data.sync` gives: replies leave as that says, for
-/// all queues. A server that keeps nothing on purpose does so whatever the file says.
-pub(crate) fn too_durable(rules: &Rules, server: Durability) -> Vec<u32> {
-    let promised = match server {
-        Durability::Always | Durability::Memory => return Vec::new(),
-        Durability::Every(time) => time.as_millis() as u64,
-        Durability::Never => u64::MAX,
-    };
-    let asks_for_more = |asked: &&Asked| match asked.setting {
-        Setting::Sync(Some(QueueSync::Always)) => true,
-        Setting::Sync(Some(QueueSync::Every(millis))) => millis < promised,
-        _ => false,
-    };
-    let settings = rules.0.iter().flat_map(|rule| &rule.settings);
-    settings.filter(asks_for_more).map(|asked| asked.line).collect()
-}
-
 struct Reading<'a> {
     text: &'a str,
     rules: Vec<Rule>,

@@ -180,23 +180,6 @@ fn policies_that_cannot_be_obeyed_are_refused_with_their_line() {
     );
 }
 
-#[test]
-fn no_queue_is_promised_more_than_the_server_gives() {
-    let with = |server: &str, queue: &str| {
-        format!("[data]\nsync = \"{server}\"\n[[policy]]\nmatch = \"a\"\nsync = \"{queue}\"\n")
-    };
-    for (server, queue) in [("50ms", "always"), ("50ms", "49ms"), ("never", "1h")] {
-        let expected = "policy.sync: a queue cannot be more durable than data.sync, which is";
-        let expected = format!("lineshaft.toml:5: {expected} \"{server}\"");
-        assert_eq!(messages(&with(server, queue)), [expected]);
-    }
-    for (server, queue) in
-        [("50ms", "50ms"), ("50ms", "memory"), ("never", "never"), ("memory", "always")]
-    {
-        rules(&with(server, queue));
-    }
-}
-
 /// As it is shown, each value with its line, for the eyes of an operator.
 #[test]
 fn what_is_shown_names_lines_and_can_be_read_again() {
@@ -266,7 +249,9 @@ fn the_translation_of_a_configuration_of_kestrels_says_what_that_says() {
         effective.config.policies.resolve(queue.as_bytes(), parent)
     };
     assert_eq!(of("any"), general);
-    assert_eq!(of("orders"), Policy { open_timeout_ms: Some(300_000), ..general.clone() });
+    assert_eq!(effective.config.data.sync.to_string(), "100ms");
+    let (open_timeout_ms, sync) = (Some(300_000), Some(QueueSync::Always));
+    assert_eq!(of("orders"), Policy { open_timeout_ms, sync, ..general.clone() });
     let mail = Policy {
         jobs_max: Some(1_500_000),
         age_max_ms: Some(3 * 86_400_000),
