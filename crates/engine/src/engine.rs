@@ -151,6 +151,8 @@ impl Engine {
         effects: &mut Effects,
     ) -> Result<JobId, Refused> {
         let queue = self.session(session).used;
+        // The number that it will be dealt.
+        let id = JobId(self.next_id);
         let draft = Draft {
             priority: job.priority,
             due: self.now.plus_seconds(job.delay_s),
@@ -167,7 +169,7 @@ impl Engine {
         let slot = self.enter(queue, draft, Kind::Logged);
         self.note(Record::Put, slot, effects);
         self.place(slot, effects);
-        Ok(self.job(slot).id)
+        Ok(id)
     }
 
     /// Uses up a number without a job.

@@ -63,8 +63,9 @@ impl Engine {
 
     /// Removes a queue that nothing keeps in existence any more.
     pub(crate) fn drop_if_unwanted(&mut self, id: QueueId, effects: &mut Effects) {
-        if self.queue(id).is_wanted() {
-            if self.queue(id).extra.is_some() {
+        let queue = self.queue(id);
+        if queue.is_wanted() {
+            if queue.extra.is_some() {
                 // It may be idle from now on.
                 self.arm_queue(id);
             }

@@ -73,6 +73,7 @@ pub(crate) struct Routed {
 
 impl Engine {
     /// Adds a new job to the tables and counts it. It is in no list yet.
+    #[inline]
     pub(crate) fn enter(&mut self, queue: QueueId, draft: Draft, kind: Kind) -> JobSlot {
         let id = self.deal_id();
         let body_bytes = draft.body.len() as u64;

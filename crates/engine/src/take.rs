@@ -172,8 +172,9 @@ impl Engine {
                     }
                 }
                 Some(_) | None => {
+                    let wakes = serves && !queue.sleepers.is_empty();
                     self.enlist(slot);
-                    if serves {
+                    if wakes {
                         self.wake_sleepers(id, effects);
                     }
                     return;
