@@ -212,8 +212,9 @@ impl Turn<'_> {
     pub fn remove_queue(&mut self, queue: &[u8]) -> Position {
         let core = &mut *self.core;
         core.engine.remove_queue(queue, &mut core.effects);
-        core.settle();
-        core.ledger.after_removal()
+        // A queue that others use stays: that it is no queue of items any more must last too.
+        let last = core.settle();
+        last.max(core.ledger.after_removal())
     }
 
     /// Names of the queues that a client of Kestrel's made or used, and of the aliases, sorted.

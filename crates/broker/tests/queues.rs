@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use lineshaft_broker::{Body, Broker, Event, Millis, NewJob, Options, Patience, Submit, Take};
+use lineshaft_broker::{
+    Body, Broker, Event, Millis, NewJob, Options, Patience, Read, ReadHow, Submit, Take,
+};
 
 const NOW: Millis = Millis(1_000_000);
 
@@ -48,6 +50,22 @@ fn a_drop_is_told_when_it_is_durable() {
     broker.commit_step(NOW).expect("the disk works");
     let (is_dropped, after) = broker.turn(NOW).drop_queue(b"dropped").expect("it exists");
     assert!(is_dropped && !after.is_reached(broker.released()), "{after:?}");
+    broker.commit_step(NOW).expect("the disk works");
+    assert!(after.is_reached(broker.released()));
+}
+
+#[test]
+fn a_removal_is_told_when_it_is_durable_also_of_a_queue_that_others_use() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let broker = open(&disk);
+    let mut turn = broker.turn(NOW);
+    let (reader, user) = (turn.open_reader_session(0), turn.open_session(0));
+    turn.use_queue(user, b"used");
+    assert!(matches!(turn.read(reader, b"used", ReadHow::Peek, Patience::None), Read::Empty(_)));
+    drop(turn);
+    broker.commit_step(NOW).expect("the disk works");
+    let after = broker.turn(NOW).remove_queue(b"used");
+    assert!(!after.is_reached(broker.released()), "{after:?}");
     broker.commit_step(NOW).expect("the disk works");
     assert!(after.is_reached(broker.released()));
 }
