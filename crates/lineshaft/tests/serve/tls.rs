@@ -92,6 +92,7 @@ fn every_protocol_has_listeners_of_both_kinds() {
         "--beanstalk=tls:127.0.0.1:0",
         "--gearman=tls:127.0.0.1:0",
         "--gearman-http=tls:127.0.0.1:0",
+        "--kestrel=tls:127.0.0.1:0",
         "--http=tls:127.0.0.1:0",
     ]);
     let plain = server.address();
@@ -100,6 +101,7 @@ fn every_protocol_has_listeners_of_both_kinds() {
     let beanstalk = tls_address(all.rsplit(' ').next().unwrap());
     let gearman = tls_address(&server.address_of("gearman "));
     let jobs = tls_address(&server.address_of("gearman_http"));
+    let kestrel = tls_address(&server.address_of("kestrel "));
     let health = tls_address(&server.address_of("http "));
     // What is to be tried is without TLS, as the tools are.
     assert!(stdout.contains(&format!("--server {plain} hello")), "{stdout}");
@@ -111,6 +113,7 @@ fn every_protocol_has_listeners_of_both_kinds() {
     let job = worker.grab();
     assert_eq!(job[1..], ["default", "x"]);
     worker.send(WORK_COMPLETE, &[&job[0], ""]);
+    assert_eq!(ask(&place.way_to(kestrel), "set q 0 0 1\r\nx\r\n"), "STORED\r\n");
     assert!(get(&place.way_to(jobs), "/").starts_with("HTTP/1.0 404"));
     let healthy = get(&place.way_to(health), "/health/live");
     assert!(healthy.starts_with("HTTP/1.0 200"), "{healthy}");
