@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use lineshaft_broker::policy::{Rule, Rules, Setting};
 use lineshaft_broker::{AddRefusal, Broker, Kick, Millis, NewJob, Options, Refusal, SessionId};
 
 const NOW: Millis = Millis(1_000_000);
@@ -48,4 +49,54 @@ fn a_kick_for_which_there_is_no_room_is_refused_before_it_begins() {
     assert!(matches!(turn.kick(session, 1000), Ok(Kick::Done(1000, _))), "there is room for these");
     drop(turn);
     work(&broker);
+}
+
+#[test]
+fn what_expires_while_the_disk_is_full_goes_its_way_and_the_log_does_not_fail() {
+    let disk = log::FaultDisk::new(1, 16 << 20);
+    let open = |now| {
+        let disk = Arc::new(disk.clone());
+        let options = Options { disk, log: log::Settings::default(), clock: None };
+        Broker::open(options, now).expect("the log is whole").0
+    };
+    let broker = open(NOW);
+    let old = Setting::ExpireTo(Some(b"old"[..].into()));
+    broker.turn(NOW).set_policies(Rules(vec![Rule::new(["q"], [old])]));
+    let (mut adds, mut refusals) = (0, 0);
+    while refusals < 5 {
+        let mut turn = broker.turn(NOW);
+        let expires = Some(Millis(NOW.0 + 10));
+        match (0..1000).try_for_each(|_| {
+            turn.add(b"q", b"a body that takes some room"[..].into(), expires).map(|_| adds += 1)
+        }) {
+            Ok(()) => {}
+            Err(AddRefusal::LogFull) => refusals += 1,
+            Err(refusal) => panic!("{refusal}"),
+        }
+        drop(turn);
+        work(&broker);
+    }
+    let later = Millis(NOW.0 + 11);
+    loop {
+        let more = broker.turn(later).advance();
+        work(&broker);
+        if !more {
+            break;
+        }
+    }
+    let moved = |broker: &Broker| {
+        let turn = broker.turn(later);
+        turn.check_invariants();
+        turn.item_stats(b"old").map(|stats| stats.items)
+    };
+    assert_eq!(moved(&broker), Some(adds));
+    // What the log had no room for expires again.
+    broker.close(later).expect("the disk works");
+    drop(broker);
+    disk.restart();
+    let broker = open(later);
+    while broker.turn(later).advance() {
+        work(&broker);
+    }
+    assert_eq!(moved(&broker), Some(adds));
 }
