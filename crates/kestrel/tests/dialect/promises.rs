@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use broker::policy::{Rule, Rules, Setting};
 use broker::{Broker, Dialect, Event, Mailbox, Millis, Options, Outbox, SessionId};
 use lineshaft_kestrel::{MemcacheSession, Server, ServerOptions};
 
@@ -177,6 +178,28 @@ fn connections_beyond_a_limit_are_refused_writes_or_reads_for_their_life() {
     assert_eq!(world.say(second, "delete q\r\n"), "SERVER_ERROR\r\n");
     assert!(world.has_ended(second));
     assert_eq!(world.ask_once("delete q\r\n"), "DELETED\r\n");
+}
+
+#[test]
+fn an_open_read_that_runs_out_while_its_holder_waits_goes_back() {
+    let mut world = World::new();
+    let short = Rules(vec![Rule::new(["q"], [Setting::OpenTimeout(Some(1_500))])]);
+    let _ = world.broker.turn(world.now).set_policies(short);
+    let (holder, other) = (world.connect_memcache(), world.connect_memcache());
+    world.say(other, "set q 0 0 1\r\nx\r\nset q 0 0 1\r\ny\r\n");
+    assert_eq!(world.say(holder, "get q/open\r\n"), value("x"));
+    assert_eq!(world.say(holder, "get elsewhere/t=3000\r\n"), "");
+    world.advance(1_499);
+    assert_eq!(world.say(other, "get q/peek\r\n"), value("y"));
+    world.advance(2);
+    assert_eq!(world.say(other, "get q/open\r\n"), value("x"));
+    world.advance(1_499);
+    assert_eq!(world.say(holder, ""), "END\r\n");
+    // The close was meant for the read that went back, and ends nothing.
+    assert_eq!(world.say(holder, "get q/open\r\nget q/close\r\n"), value("y") + "END\r\n");
+    assert_eq!(world.say(holder, "get q/close\r\nget q/close\r\n"), "END\r\nEND\r\n");
+    world.close(other);
+    assert_eq!(world.say(holder, "get q\r\nget q\r\n"), value("x") + "END\r\n");
 }
 
 #[test]
