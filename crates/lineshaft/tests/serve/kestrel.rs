@@ -13,29 +13,29 @@ use crate::running::{Running, command, finish, wait_for};
 const SERVE: [&str; 4] = ["serve", "--memory", "--only", "--kestrel=127.0.0.1:0"];
 
 /// A connection to the memcache or the text port.
-struct Client(BufReader<TcpStream>);
+pub(crate) struct Client(BufReader<TcpStream>);
 
 impl Client {
-    fn connect(address: &str) -> Client {
+    pub(crate) fn connect(address: &str) -> Client {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         Client(BufReader::new(stream))
     }
 
     /// Sends a request and reads one line.
-    fn ask(&mut self, request: &str) -> String {
+    pub(crate) fn ask(&mut self, request: &str) -> String {
         self.0.get_mut().write_all(request.as_bytes()).unwrap();
         let mut line = String::new();
         self.0.read_line(&mut line).unwrap();
         line.trim_end().to_owned()
     }
 
-    fn set(&mut self, queue: &str, item: &str) -> String {
+    pub(crate) fn set(&mut self, queue: &str, item: &str) -> String {
         self.ask(&format!("SET {queue} 0 0 {}\r\n{item}\r\n", item.len()))
     }
 
     /// Whether the server closes it without another byte.
-    fn is_closed(&mut self) -> bool {
+    pub(crate) fn is_closed(&mut self) -> bool {
         self.0.read(&mut [0]).unwrap() == 0
     }
 }
@@ -44,7 +44,7 @@ fn limit(jobs: u32) -> String {
     format!("[[policy]]\nmatch = \"m*\"\nlimits = {{ jobs = {jobs} }}\n")
 }
 
-fn write_config(folder: &Path, text: &str) {
+pub(crate) fn write_config(folder: &Path, text: &str) {
     std::fs::write(folder.join("lineshaft.toml"), text).unwrap();
 }
 

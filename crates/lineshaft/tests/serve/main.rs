@@ -11,6 +11,7 @@ mod http;
 mod kestrel;
 mod manager;
 mod packet;
+mod policies;
 mod running;
 mod tls;
 
