@@ -1,0 +1,224 @@
+//! Random requests of all dialects over a log, and a crash: what was durable is there again, in order.
+
+use std::sync::Arc;
+
+use lineshaft_broker::policy::{QueueSync, Rule, Rules, Setting, WhenFull};
+use lineshaft_broker::{
+    Broker, GrabOrder, LeaseId, Millis, NewJob, Options, Patience, Read, ReadHow, SessionId,
+    Submit, Take, Turn,
+};
+use proptest::prelude::*;
+
+/// In the last one, jobs may be in memory only.
+const QUEUES: [&str; 8] = ["default", "p", "p+a", "p+b", "old", "alias", "copy", "m"];
+const KEPT_QUEUES: usize = 7;
+
+#[derive(Clone, Debug)]
+struct Step {
+    act: u8,
+    queue: usize,
+    number: u64,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = (0..18u8, 0..QUEUES.len(), 0..32u64).prop_map(|(act, queue, number)| Step {
+        act,
+        queue,
+        number,
+    });
+    prop::collection::vec(step, 1..120)
+}
+
+fn rules(number: u64) -> Rules {
+    let name = |name: &str| -> Box<[u8]> { name.as_bytes().into() };
+    let full = if number.is_multiple_of(2) { WhenFull::DropOldest } else { WhenFull::Refuse };
+    let all = [
+        Rule::new(
+            ["p*", "old", "copy"],
+            [Setting::JobsMax(Some(1 + number % 3)), Setting::WhenFull(full)],
+        ),
+        // Not of "m": what stands behind a job in memory is the head after a crash, and may
+        // expire then.
+        Rule::new(
+            ["p", "default"],
+            [Setting::AgeMax(Some(number)), Setting::ExpireTo(Some(name("old")))],
+        ),
+        Rule::new(["p"], [Setting::CopyTo([name("copy"), name("m")].into())]),
+        Rule::new(["m"], [Setting::Sync(Some(QueueSync::Memory))]),
+        Rule::new(["alias"], [Setting::Alias([name("p"), name("old")].into())]),
+    ];
+    let picked = all.into_iter().enumerate().filter(|(at, _)| number & (1 << at) != 0);
+    Rules(picked.map(|(_, rule)| rule).collect())
+}
+
+fn open(disk: &log::FaultDisk, now: Millis) -> Broker {
+    let disk = Arc::new(disk.clone());
+    let settings = log::Settings { segment_bytes: 64 << 10, ..log::Settings::default() };
+    let options = Options { disk, log: settings, clock: None };
+    Broker::open(options, now).expect("the log is whole").0
+}
+
+struct Play {
+    broker: Broker,
+    now: Millis,
+    tube: SessionId,
+    worker: SessionId,
+    reader: SessionId,
+    leases: Vec<LeaseId>,
+    bodies: u32,
+}
+
+impl Play {
+    fn over(broker: Broker, now: Millis) -> Self {
+        let mut turn = broker.turn(now);
+        let (tube, worker) = (turn.open_session(0), turn.open_worker_session(0));
+        let reader = turn.open_reader_session(0);
+        drop(turn);
+        Self { broker, now, tube, worker, reader, leases: Vec::new(), bodies: 0 }
+    }
+
+    fn step(&mut self, step: &Step) {
+        let broker = self.broker.clone();
+        let mut turn = broker.turn(self.now);
+        let queue = QUEUES[step.queue].as_bytes();
+        let number = step.number;
+        self.bodies += 1;
+        let body = self.bodies.to_string().into_bytes().into();
+        match step.act {
+            0..4 => {
+                let expires = number.is_multiple_of(3).then(|| Millis(self.now.0 + number));
+                let _ = turn.add(queue, body, expires);
+            }
+            4 | 5 => {
+                let how = match number % 4 {
+                    0 => ReadHow::Finish,
+                    1 => ReadHow::Open { limit_ms: Some(number) },
+                    2 => ReadHow::Peek,
+                    _ => ReadHow::Open { limit_ms: None },
+                };
+                if let Read::Item(item) = turn.read(self.reader, queue, how, Patience::None) {
+                    self.leases.extend(item.lease);
+                }
+            }
+            6 | 7 => {
+                if let Some(&lease) = self.leases.get(number as usize) {
+                    if step.act == 6 {
+                        let _ = turn.confirm(self.reader, lease);
+                    } else {
+                        let _ = turn.put_back(self.reader, lease);
+                    }
+                }
+            }
+            8 | 9 => {
+                let delay_s = u32::from(number.is_multiple_of(5));
+                let job = NewJob { priority: number as u32 % 3, delay_s, ttr_s: 1 };
+                turn.use_queue(self.tube, queue);
+                let _ = turn.put(self.tube, job, body);
+            }
+            10 => {
+                turn.watch(self.tube, queue);
+                if let Take::Granted(grant) = turn.take(self.tube, Patience::None) {
+                    let _ = match number % 4 {
+                        0 => turn.finish(self.tube, grant.id),
+                        1 => turn.bury(self.tube, grant.id, 7),
+                        2 => turn.give_back(self.tube, grant.id, 9, 0),
+                        _ => Ok(lineshaft_broker::Position::NONE),
+                    };
+                }
+            }
+            11 => {
+                let foreground = number.is_multiple_of(2);
+                let submit = Submit {
+                    priority: 1024,
+                    due: None,
+                    unique: b"-",
+                    reducer: b"r",
+                    body,
+                    foreground,
+                };
+                let _ = turn.submit(self.worker, queue, submit);
+            }
+            12 => {
+                turn.register(self.worker, queue, None);
+                let _ = turn.grab(self.worker, GrabOrder::RoundRobin);
+            }
+            13 => drop(turn.set_policies(rules(number)) == lineshaft_broker::Position::NONE),
+            14 if number < 8 => drop(turn.flush(self.reader, queue)),
+            15 if number < 4 => drop(turn.remove_queue(queue) == lineshaft_broker::Position::NONE),
+            16 => {
+                turn.close_session(self.worker);
+                self.worker = turn.open_worker_session(0);
+            }
+            17 => {
+                let _ = turn.kick(self.tube, number);
+            }
+            _ => {}
+        }
+        turn.check_invariants();
+        drop(turn);
+        self.now.0 += number % 3;
+        if number.is_multiple_of(7) {
+            self.broker.commit_step(self.now).expect("the disk works");
+            self.broker.prepare_step().expect("the disk works");
+        }
+        while self.broker.turn(self.now).advance() {}
+    }
+
+    /// Nobody holds anything any more.
+    fn leave(&mut self) {
+        let mut turn = self.broker.turn(self.now);
+        for session in [self.tube, self.worker, self.reader] {
+            turn.close_session(session);
+        }
+        drop(turn);
+        while self.broker.turn(self.now).advance() {}
+        self.broker.turn(self.now).check_invariants();
+    }
+}
+
+/// The ready jobs of the queues that are in the log, in order, and how many others there are.
+fn contents(broker: &Broker, now: Millis) -> Vec<(Vec<Vec<u8>>, u64, u64)> {
+    while broker.turn(now).advance() {}
+    let mut turn: Turn<'_> = broker.turn(now);
+    turn.check_invariants();
+    // Aliases hide what is in the queue of their name, and limits are of no account here.
+    turn.set_policies(Rules::default());
+    let session = turn.open_reader_session(0);
+    let contents = QUEUES[..KEPT_QUEUES].iter().map(|queue| {
+        let stats = turn.queue_stats(queue.as_bytes()).unwrap_or_default();
+        let mut bodies = Vec::new();
+        while let Read::Item(item) =
+            turn.read(session, queue.as_bytes(), ReadHow::Finish, Patience::None)
+        {
+            bodies.push(item.body.to_vec());
+        }
+        (bodies, stats.delayed, stats.buried)
+    });
+    contents.collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    #[test]
+    fn what_was_durable_is_there_again(lives in prop::collection::vec(steps(), 1..4), seed in any::<u64>()) {
+        let disk = log::FaultDisk::new(seed, 32 << 20);
+        let mut now = Millis(1_000_000);
+        for steps in lives {
+            let mut play = Play::over(open(&disk, now), now);
+            for step in steps {
+                play.step(&step);
+            }
+            play.leave();
+            now = play.now;
+            play.broker.commit_step(now).expect("the disk works");
+            // What is read out here is not written down: the crash makes it unread.
+            let before = contents(&play.broker, now);
+            drop(play);
+            disk.crash();
+            let broker = open(&disk, now);
+            prop_assert_eq!(contents(&broker, now), before);
+            drop(broker);
+            disk.crash();
+        }
+    }
+}
