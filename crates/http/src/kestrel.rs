@@ -20,6 +20,7 @@ use crate::answer::{Answer, Asked, HTML, Site, TEXT, answer, method_not_allowed,
 use crate::metrics::ProcessFacts;
 use asked::{Command, Form, Parameters};
 use changes::{Changes, PERIOD_S_MAX};
+use report::Stats;
 use series::Series;
 pub use snapshot::Served;
 use snapshot::Snapshot;
@@ -85,6 +86,12 @@ impl std::fmt::Debug for KestrelAdmin {
     }
 }
 
+/// What a command leads to.
+enum Outcome {
+    Stats(Snapshot),
+    Value(Value),
+}
+
 /// Why a command did not work.
 #[derive(Debug, Eq, PartialEq)]
 enum Trouble {
@@ -115,11 +122,13 @@ impl KestrelAdmin {
         let mut snapshot = Snapshot::take(&self.broker, &self.clock, &(self.served)());
         let process = (self.process)();
         snapshot.labels.insert("version", self.about.version.clone());
-        // No such machine runs here; these have a meaning all the same.
-        snapshot.gauge("jvm_uptime", now.since(self.about.started) as f64);
-        snapshot.gauge("jvm_start_time", self.about.started.0 as f64);
-        snapshot.gauge("jvm_heap_used", process.resident_bytes as f64);
-        snapshot.gauge("jvm_num_cpus", process.processors as f64);
+        snapshot.gauges.extend([
+            // No such machine runs here; these have a meaning all the same.
+            ("jvm_uptime", now.since(self.about.started) as f64),
+            ("jvm_start_time", self.about.started.0 as f64),
+            ("jvm_heap_used", process.resident_bytes as f64),
+            ("jvm_num_cpus", process.processors as f64),
+        ]);
         snapshot
     }
 
@@ -132,31 +141,32 @@ impl KestrelAdmin {
         command: &Command,
         parameters: &Parameters,
         asked: &Asked,
-    ) -> Result<Value, Trouble> {
-        match (command.name.as_str(), command.rest.as_deref()) {
-            ("ping", None) => Ok(json!("pong")),
-            ("stats", None) => self.stats(parameters),
-            ("server_info", None) => Ok(self.server_info()),
+    ) -> Result<Outcome, Trouble> {
+        let value = match (command.name.as_str(), command.rest.as_deref()) {
+            ("stats", None) => return self.stats(parameters).map(Outcome::Stats),
+            ("ping", None) => json!("pong"),
+            ("server_info", None) => self.server_info(),
             ("graph_data", None | Some("")) => {
-                Ok(json!({ "keys": self.memory().series.keys().collect::<Vec<_>>() }))
+                json!({ "keys": self.memory().series.keys().collect::<Vec<_>>() })
             }
-            ("graph_data", Some(key)) => self.graph(key),
+            ("graph_data", Some(key)) => self.graph(key)?,
             ("reload", None) => {
                 refuse_unmeant(asked)?;
                 self.controls.reload();
-                Ok(json!("ok"))
+                json!("ok")
             }
             ("shutdown" | "quiesce", None) => {
                 refuse_unmeant(asked)?;
                 self.controls.shut_down();
-                Ok(json!("ok"))
+                json!("ok")
             }
-            _ => Err(Trouble::NoSuchCommand),
-        }
+            _ => return Err(Trouble::NoSuchCommand),
+        };
+        Ok(Outcome::Value(value))
     }
 
     /// `filtered` leaves nothing out: no filter is configured here. Filters were code in the original.
-    fn stats(&self, parameters: &Parameters) -> Result<Value, Trouble> {
+    fn stats(&self, parameters: &Parameters) -> Result<Snapshot, Trouble> {
         let now = (self.clock)();
         let snapshot = self.snapshot(now);
         if let Some(period) = parameters.get("period") {
@@ -165,15 +175,15 @@ impl KestrelAdmin {
             let seconds = seconds.ok_or_else(|| {
                 Trouble::Failed(format!("period: a number from 1 to {PERIOD_S_MAX} is needed"))
             })?;
-            return Ok(report::stats(&self.memory().changes.in_period(now, seconds, &snapshot)));
+            return Ok(self.memory().changes.in_period(now, seconds, &snapshot));
         }
         if let Some(name) = parameters.get("namespace") {
             if name.len() > NAMESPACE_BYTES_MAX {
                 return Err(Trouble::Failed("namespace: the name is too long".to_owned()));
             }
-            return Ok(report::stats(&self.memory().changes.for_asker(now, name, &snapshot)));
+            return Ok(self.memory().changes.for_asker(now, name, &snapshot));
         }
-        Ok(report::stats(&snapshot))
+        Ok(snapshot)
     }
 
     fn server_info(&self) -> Value {
@@ -207,12 +217,7 @@ impl KestrelAdmin {
         let result = callback(&parameters)
             .and_then(|callback| Ok((callback, self.execute(&command, &parameters, asked)?)));
         match result {
-            Ok((_, value)) if command.form == Form::Text => {
-                answer(StatusCode::OK, TEXT, report::as_text(&value))
-            }
-            Ok((callback, value)) => {
-                answer(StatusCode::OK, JSON, report::as_json(&value, callback))
-            }
+            Ok((callback, outcome)) => written(&outcome, command.form, callback),
             Err(Trouble::NoSuchCommand) => answer(StatusCode::NOT_FOUND, TEXT, "no such command\n"),
             Err(Trouble::Unmeant) => answer(
                 StatusCode::FORBIDDEN,
@@ -225,6 +230,19 @@ impl KestrelAdmin {
             }
         }
     }
+}
+
+/// The answer in the form that was asked for.
+fn written(outcome: &Outcome, form: Form, callback: Option<&str>) -> Answer {
+    let (kind, text) = match (outcome, form) {
+        (Outcome::Stats(snapshot), Form::Text) => (TEXT, Stats::of(snapshot).as_text()),
+        (Outcome::Stats(snapshot), Form::Json) => {
+            (JSON, report::as_json(&Stats::of(snapshot), callback))
+        }
+        (Outcome::Value(value), Form::Text) => (TEXT, report::as_text(value)),
+        (Outcome::Value(value), Form::Json) => (JSON, report::as_object(value, callback)),
+    };
+    answer(StatusCode::OK, kind, text)
 }
 
 /// Who only looks changes nothing. And a browser that was led here by a page of another site says so: without this

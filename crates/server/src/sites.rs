@@ -86,10 +86,10 @@ fn served(kestrel: &kestrel::Server) -> Served {
         ("bytes_read", &counters.bytes_read),
         ("bytes_written", &counters.bytes_written),
     ];
-    let mut counters_shown: Vec<(String, u64)> =
-        named.iter().map(|(name, count)| ((*name).to_owned(), count.get())).collect();
+    let mut shown: Vec<(&str, u64)> =
+        named.iter().map(|(name, count)| (*name, count.get())).collect();
     // An item that comes too late for a client that waits is not taken for it.
-    counters_shown.push(("cmd_get_timeout_dropped".to_owned(), 0));
+    shown.push(("cmd_get_timeout_dropped", 0));
     let latencies = kestrel.latencies();
     let metrics = [
         ("set_latency_usec", latencies.set_us),
@@ -99,7 +99,7 @@ fn served(kestrel: &kestrel::Server) -> Served {
     ];
     Served {
         connections: counters.connections.get(),
-        counters: counters_shown,
-        metrics: metrics.map(|(name, all)| (name.to_owned(), Arc::new(all))).into(),
+        counters: shown,
+        metrics: metrics.map(|(name, all)| (name, Arc::new(all))).into(),
     }
 }

@@ -78,11 +78,7 @@ impl Changes {
         }
         let period = self.periods.get_mut(&seconds).expect("it was just there");
         period.asked = now;
-        // What is new since then did not change in that period.
-        let mut shown = snapshot.since(snapshot);
-        shown.counters.extend(period.latched.counters.clone());
-        shown.metrics.extend(period.latched.metrics.clone());
-        shown
+        snapshot.with_changes(&period.latched)
     }
 
     /// What changed since this one asked before; the first time, since the start.
@@ -122,8 +118,8 @@ mod tests {
 
     fn counted(value: u64) -> Snapshot {
         let mut snapshot = Snapshot::default();
-        snapshot.counters.insert("c".to_owned(), value);
-        snapshot.gauge("g", value as f64);
+        snapshot.counters.insert("c", value);
+        snapshot.gauges.insert("g", value as f64);
         snapshot
     }
 
@@ -137,7 +133,7 @@ mod tests {
         let mut changes = Changes::new(at(0), &counted(100));
         assert_eq!(shown(&changes.in_period(at(10), 60, &counted(105))), (0, 105.0));
         let mut with_new = counted(105);
-        with_new.counters.insert("new".to_owned(), 3);
+        with_new.counters.insert("new", 3);
         assert_eq!(changes.in_period(at(10), 60, &with_new).counters["new"], 0);
         assert!(!changes.is_due(at(59)));
         assert!(changes.is_due(at(60)));

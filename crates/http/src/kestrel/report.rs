@@ -1,24 +1,97 @@
 //! The two forms of an answer: JSON, and text for people.
 
 use hdrhistogram::Histogram;
-use serde_json::{Map, Value, json};
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
 
 use super::snapshot::Snapshot;
 
-/// The numbers as one object.
-pub(crate) fn stats(snapshot: &Snapshot) -> Value {
-    let gauges = snapshot.gauges.iter().map(|(name, value)| (name.clone(), number(*value)));
-    let labels = snapshot.labels.iter().map(|(name, value)| ((*name).to_owned(), json!(value)));
-    let metrics = snapshot
-        .metrics
-        .iter()
-        .map(|(name, measured)| (name.clone(), distribution(measured.as_deref())));
-    json!({
-        "counters": snapshot.counters,
-        "gauges": gauges.collect::<Map<_, _>>(),
-        "labels": labels.collect::<Map<_, _>>(),
-        "metrics": metrics.collect::<Map<_, _>>(),
-    })
+/// The numbers, to be written as one object.
+#[derive(Serialize)]
+pub(crate) struct Stats<'a> {
+    counters: Counters<'a>,
+    gauges: Gauges<'a>,
+    labels: &'a std::collections::BTreeMap<&'static str, String>,
+    metrics: Metrics<'a>,
+}
+
+/// One section of them; the names of what belongs to queues are made only when they are written.
+struct Counters<'a>(&'a Snapshot);
+struct Gauges<'a>(&'a Snapshot);
+struct Metrics<'a>(&'a Snapshot);
+
+impl<'a> Stats<'a> {
+    pub(crate) fn of(snapshot: &'a Snapshot) -> Stats<'a> {
+        Stats {
+            counters: Counters(snapshot),
+            gauges: Gauges(snapshot),
+            labels: &snapshot.labels,
+            metrics: Metrics(snapshot),
+        }
+    }
+
+    /// Each section sorted, its rows set in by two blanks.
+    pub(crate) fn as_text(&self) -> String {
+        let sections = [
+            ("counters", lines(self.counters.rows())),
+            ("gauges", lines(self.gauges.rows().map(|(name, value)| (name, number(value))))),
+            ("labels", lines(self.labels.iter().map(|(name, label)| ((*name).to_owned(), label)))),
+            ("metrics", lines(self.metrics.rows().map(|(name, all)| (name, plain(&all))))),
+        ];
+        let mut text = String::new();
+        for (name, rows) in sections {
+            text.extend([name, ":\n"]);
+            text.extend(rows);
+        }
+        text
+    }
+}
+
+/// Sorted lines of a section.
+fn lines(rows: impl Iterator<Item = (String, impl std::fmt::Display)>) -> Vec<String> {
+    let mut rows: Vec<String> = rows.map(|(name, value)| format!("  {name}: {value}\n")).collect();
+    rows.sort_unstable();
+    rows
+}
+
+impl Counters<'_> {
+    fn rows(&self) -> impl Iterator<Item = (String, u64)> {
+        let own = self.0.counters.iter().map(|(name, value)| ((*name).to_owned(), *value));
+        own.chain(self.0.queue_counters())
+    }
+}
+
+impl Gauges<'_> {
+    fn rows(&self) -> impl Iterator<Item = (String, f64)> {
+        let own = self.0.gauges.iter().map(|(name, value)| ((*name).to_owned(), *value));
+        own.chain(self.0.queue_gauges())
+    }
+}
+
+impl Metrics<'_> {
+    fn rows(&self) -> impl Iterator<Item = (String, Value)> {
+        let own = self.0.metrics.iter();
+        let own = own.map(|(name, all)| ((*name).to_owned(), distribution(all.as_deref())));
+        own.chain(self.0.queue_metrics().map(|name| (name, distribution(None))))
+    }
+}
+
+impl Serialize for Counters<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.rows())
+    }
+}
+
+impl Serialize for Gauges<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.rows().map(|(name, value)| (name, number(value))))
+    }
+}
+
+impl Serialize for Metrics<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.rows())
+    }
 }
 
 /// A number; a whole one without decimals. The cast turns what stands for no limit back into what it was.
@@ -49,31 +122,29 @@ fn distribution(measured: Option<&Histogram<u64>>) -> Value {
     })
 }
 
-/// One line of JSON. What is no object becomes one.
-pub(crate) fn as_json(value: &Value, callback: Option<&str>) -> String {
-    let object = match value {
-        Value::Object(_) => value.to_string(),
-        other => json!({ "response": other }).to_string(),
-    };
+/// One line of JSON, handed to the function that a script named, if it did.
+pub(crate) fn as_json(value: &impl Serialize, callback: Option<&str>) -> String {
+    let text =
+        serde_json::to_string(value).expect("all keys are texts, and nothing fails to be written");
     match callback {
-        Some(callback) => format!("{callback}({object})\n"),
-        None => format!("{object}\n"),
+        Some(callback) => format!("{callback}({text})\n"),
+        None => format!("{text}\n"),
     }
 }
 
-/// Text: an object has a line for each key, one in it begins a section, and one in that stands in one line.
-pub(crate) fn as_text(value: &Value) -> String {
-    let Value::Object(sections) = value else { return format!("{}\n", plain(value)) };
-    let mut text = String::new();
-    for (name, section) in sections {
-        match section {
-            Value::Object(rows) => {
-                text.extend([name, ":\n"]);
-                text.extend(rows.iter().map(|(key, row)| format!("  {key}: {}\n", plain(row))));
-            }
-            other => text.extend([name, ": ", &plain(other), "\n"]),
-        }
+/// The same, where what is no object becomes one.
+pub(crate) fn as_object(value: &Value, callback: Option<&str>) -> String {
+    match value {
+        Value::Object(_) => as_json(value, callback),
+        other => as_json(&json!({ "response": other }), callback),
     }
+}
+
+/// Text: an object has a line for each key.
+pub(crate) fn as_text(value: &Value) -> String {
+    let Value::Object(rows) = value else { return format!("{}\n", plain(value)) };
+    let mut text = String::new();
+    text.extend(rows.iter().map(|(name, row)| format!("{name}: {}\n", plain(row))));
     text
 }
 
@@ -97,25 +168,25 @@ mod tests {
 
     fn snapshot() -> Snapshot {
         let mut snapshot = Snapshot::default();
-        snapshot.counters.insert("cmd_get".to_owned(), 3);
-        snapshot.gauge("whole", 3.0);
-        snapshot.gauge("part", 0.5);
-        snapshot.gauge("q/x/max_bytes", 9_223_372_036_854_775_807.0);
+        snapshot.counters.insert("cmd_get", 3);
+        snapshot.gauges.insert("whole", 3.0);
+        snapshot.gauges.insert("part", 0.5);
+        snapshot.gauges.insert("no_limit", 9_223_372_036_854_775_807.0);
         snapshot.labels.insert("status", "Up".to_owned());
-        snapshot.metrics.insert("none".to_owned(), None);
+        snapshot.metrics.insert("none", None);
         let mut measured = Histogram::new(3).unwrap();
         measured.record_n(10, 3).unwrap();
         measured.record(30).unwrap();
-        snapshot.metrics.insert("some".to_owned(), Some(Arc::new(measured)));
+        snapshot.metrics.insert("some", Some(Arc::new(measured)));
         snapshot
     }
 
     #[test]
     fn numbers_look_as_monitoring_knows_them() {
-        let text = as_json(&stats(&snapshot()), None);
+        let text = as_json(&Stats::of(&snapshot()), None);
         assert!(text.contains(r#""counters":{"cmd_get":3}"#), "{text}");
         assert!(
-            text.contains(r#""gauges":{"part":0.5,"q/x/max_bytes":9223372036854775807,"whole":3}"#),
+            text.contains(r#""gauges":{"no_limit":9223372036854775807,"part":0.5,"whole":3}"#),
             "{text}"
         );
         assert!(text.contains(r#""labels":{"status":"Up"}"#), "{text}");
@@ -132,8 +203,8 @@ mod tests {
 
     #[test]
     fn text_has_sections() {
-        let text = as_text(&stats(&snapshot()));
-        let wanted = "counters:\n  cmd_get: 3\ngauges:\n  part: 0.5\n  q/x/max_bytes: 9223372036854775807\n  \
+        let text = Stats::of(&snapshot()).as_text();
+        let wanted = "counters:\n  cmd_get: 3\ngauges:\n  no_limit: 9223372036854775807\n  part: 0.5\n  \
             whole: 3\nlabels:\n  status: Up\nmetrics:\n  none: (count=0)\n  some: (average=15, count=4, maximum=30, \
             minimum=10, p25=10, p50=10, p75=10, p90=30, p95=30, p99=30, p999=30, p9999=30, sum=60)\n";
         assert_eq!(text, wanted);
@@ -141,8 +212,8 @@ mod tests {
 
     #[test]
     fn what_is_no_object_becomes_one_and_a_callback_takes_it() {
-        assert_eq!(as_json(&json!("pong"), None), "{\"response\":\"pong\"}\n");
-        assert_eq!(as_json(&json!("pong"), Some("f")), "f({\"response\":\"pong\"})\n");
+        assert_eq!(as_object(&json!("pong"), None), "{\"response\":\"pong\"}\n");
+        assert_eq!(as_object(&json!("pong"), Some("f")), "f({\"response\":\"pong\"})\n");
         assert_eq!(as_text(&json!("pong")), "pong\n");
     }
 }

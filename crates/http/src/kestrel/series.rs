@@ -9,7 +9,7 @@ use super::snapshot::Snapshot;
 /// Values of a series.
 const POINTS: usize = 60;
 const MINUTE_MS: u64 = 60_000;
-/// Each takes half a kilobyte. The server's own come first, then queues by name.
+/// Each takes half a kilobyte. The server's own come first, then those of queues: counters by name, and then gauges.
 const SERIES_MAX: usize = 10_000;
 
 /// All series.
@@ -52,20 +52,19 @@ impl Series {
 
     fn add(&mut self, changed: &Snapshot) {
         let mut before = std::mem::take(&mut self.by_key);
-        let counters =
-            changed.counters.iter().map(|(name, value)| ("counter", name, *value as f64));
-        let gauges = changed.gauges.iter().map(|(name, value)| ("gauge", name, *value));
+        let counters = changed.counters.iter();
+        let counters = counters.map(|(name, value)| (format!("counter:{name}"), *value as f64));
+        let gauges = changed.gauges.iter().map(|(name, value)| (format!("gauge:{name}"), *value));
         let metrics = changed.metrics.iter().map(|(name, measured)| {
-            let mean =
-                measured.as_ref().filter(|all| !all.is_empty()).map_or(0.0, |all| all.mean());
-            ("metric", name, mean)
+            let measured = measured.as_ref().filter(|all| !all.is_empty());
+            (format!("metric:{name}"), measured.map_or(0.0, |all| all.mean()))
         });
-        let all = counters.chain(gauges).chain(metrics);
-        let is_of_queue = |name: &str| name.starts_with("q/");
-        let own = all.clone().filter(|(_, name, _)| !is_of_queue(name));
-        let queues = all.filter(|(_, name, _)| is_of_queue(name));
-        for (kind, name, value) in own.chain(queues).take(SERIES_MAX) {
-            let key = format!("{kind}:{name}");
+        let of_queues = changed
+            .queue_counters()
+            .map(|(name, value)| (format!("counter:{name}"), value as f64))
+            .chain(changed.queue_gauges().map(|(name, value)| (format!("gauge:{name}"), value)));
+        let all = counters.chain(gauges).chain(metrics).chain(of_queues);
+        for (key, value) in all.take(SERIES_MAX) {
             let mut values = before.remove(&key).unwrap_or([0.0; POINTS]);
             shift(&mut values, value);
             self.by_key.insert(key, values);
@@ -100,8 +99,8 @@ mod tests {
 
     fn snapshot(counter: u64, gauge: f64) -> Snapshot {
         let mut snapshot = Snapshot::default();
-        snapshot.counters.insert("c".to_owned(), counter);
-        snapshot.gauge("g", gauge);
+        snapshot.counters.insert("c", counter);
+        snapshot.gauges.insert("g", gauge);
         snapshot
     }
 

@@ -3,61 +3,100 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use broker::{Broker, Clock, ItemStats, Status, Totals};
+use broker::{AliasStats, Broker, Clock, ItemStats, Status, Totals, Turn};
 use hdrhistogram::Histogram;
 
 /// So many queues are looked at in one turn of the broker.
-const QUEUES_PER_TURN: usize = 256;
+const QUEUES_PER_TURN: usize = 64;
 /// What the original shows where a queue may have any number of items, or of bytes.
 const NO_ITEMS_MAX: u64 = 2_147_483_647;
 const NO_BYTES_MAX: u64 = 9_223_372_036_854_775_807;
+
+/// What is measured; shown also if it never happened.
+const METRICS: [&str; 7] = [
+    "delivery_latency_msec",
+    "fsync_delay_usec",
+    "get_hit_latency_usec",
+    "get_miss_latency_usec",
+    "get_timeout_msec",
+    "item_fsync_delay_usec",
+    "set_latency_usec",
+];
+/// What the original measures of each queue. Nothing of it is measured here.
+const QUEUE_METRICS: [&str; 12] = [
+    "delivery_latency_msec",
+    "fill_readbehind_usec",
+    "get_hit_latency_usec",
+    "get_miss_latency_usec",
+    "get_timeout_msec",
+    "journal_rewrite_usec",
+    "journal_rotation_usec",
+    "queue_size",
+    "request_size",
+    "set_latency_usec",
+    "tx_expire_list_size",
+    "tx_map_size",
+];
+const QUEUE_COUNTERS: [&str; 12] = [
+    "canceled_transactions",
+    "discarded",
+    "expired_items",
+    "get_items_hit",
+    "get_items_miss",
+    "journal_rewrites",
+    "journal_rotations",
+    "put_bytes",
+    "put_items",
+    "total_flushes",
+    "total_items",
+    "transactions",
+];
+const QUEUE_GAUGES: [&str; 11] = [
+    "age_msec",
+    "bytes",
+    "create_time",
+    "items",
+    "journal_size",
+    "max_bytes",
+    "max_items",
+    "mem_bytes",
+    "mem_items",
+    "open_transactions",
+    "waiters",
+];
+const ALIAS_COUNTERS: [&str; 2] = ["put_bytes", "put_items"];
 
 /// What Kestrel's sessions did since the start, all ports together.
 #[derive(Clone, Debug, Default)]
 pub struct Served {
     /// Open connections.
     pub connections: u64,
-    /// Counters by their names. Those of one queue have `q/`, the name of the queue and `/` before it.
-    pub counters: Vec<(String, u64)>,
-    /// What was measured, by names of the same kind.
-    pub metrics: Vec<(String, Arc<Histogram<u64>>)>,
+    /// Counters by their names.
+    pub counters: Vec<(&'static str, u64)>,
+    /// What was measured, by its names.
+    pub metrics: Vec<(&'static str, Arc<Histogram<u64>>)>,
 }
 
-/// What is measured; shown also if it never happened.
-const METRICS: [&str; 7] = [
-    "set_latency_usec",
-    "get_hit_latency_usec",
-    "get_miss_latency_usec",
-    "get_timeout_msec",
-    "delivery_latency_msec",
-    "fsync_delay_usec",
-    "item_fsync_delay_usec",
-];
-
-/// The same for each queue.
-const QUEUE_METRICS: [&str; 12] = [
-    "set_latency_usec",
-    "get_hit_latency_usec",
-    "get_miss_latency_usec",
-    "get_timeout_msec",
-    "delivery_latency_msec",
-    "journal_rewrite_usec",
-    "journal_rotation_usec",
-    "fill_readbehind_usec",
-    "tx_map_size",
-    "tx_expire_list_size",
-    "queue_size",
-    "request_size",
-];
+/// What was measured; `None`: nothing.
+pub(crate) type Measured = Option<Arc<Histogram<u64>>>;
 
 /// All numbers at one moment, or how they changed between two.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshot {
-    pub(crate) counters: BTreeMap<String, u64>,
-    pub(crate) gauges: BTreeMap<String, f64>,
+    // Those of the server.
+    pub(crate) counters: BTreeMap<&'static str, u64>,
+    pub(crate) gauges: BTreeMap<&'static str, f64>,
     pub(crate) labels: BTreeMap<&'static str, String>,
-    /// `None`: nothing was measured.
-    pub(crate) metrics: BTreeMap<String, Option<Arc<Histogram<u64>>>>,
+    pub(crate) metrics: BTreeMap<&'static str, Measured>,
+    /// Those of queues and aliases, by their names: there may be many, and each number's name is long.
+    pub(crate) queues: BTreeMap<String, Queue>,
+}
+
+/// The numbers of one queue, in the order of the lists of names above.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Queue {
+    Items { counters: [u64; QUEUE_COUNTERS.len()], gauges: [u64; QUEUE_GAUGES.len()] },
+    Alias { counters: [u64; ALIAS_COUNTERS.len()] },
 }
 
 impl Snapshot {
@@ -70,40 +109,24 @@ impl Snapshot {
             let names: Vec<Vec<u8>> = turn.item_queues().into_iter().map(<[u8]>::to_vec).collect();
             (names, turn.totals(), turn.status())
         };
-        let (mut items, mut bytes) = (0, 0);
         for slice in names.chunks(QUEUES_PER_TURN) {
-            let turn = broker.turn(clock());
-            for name in slice {
-                let shown = String::from_utf8_lossy(name);
-                if let Some(alias) = turn.alias_stats(name) {
-                    snapshot.count_queue(
-                        &shown,
-                        [("put_items", alias.puts), ("put_bytes", alias.put_bytes)],
-                    );
-                } else if let Some(stats) = turn.item_stats(name) {
-                    items += stats.items;
-                    bytes += stats.bytes;
-                    snapshot.add_queue(&shown, &stats);
-                }
-            }
+            let queues = look(&broker.turn(clock()), slice);
+            let names = slice.iter().map(|name| String::from_utf8_lossy(name).into_owned());
+            let found = names.zip(queues).filter_map(|(name, queue)| Some((name, queue?)));
+            snapshot.queues.extend(found);
         }
         snapshot.add_server(&totals, status);
-        snapshot.gauge("items", items as f64);
-        snapshot.gauge("bytes", bytes as f64);
         snapshot.add_served(served);
         snapshot
     }
 
     fn add_server(&mut self, totals: &Totals, status: Status) {
-        let of_engine = [
+        self.counters.extend([
             ("total_items", totals.puts),
             ("queue_creates", totals.item_queue_creates),
             ("queue_deletes", totals.item_queue_deletes),
             ("queue_expires", totals.idle_queue_deletes),
-        ];
-        for (name, value) in of_engine {
-            self.counters.insert(name.to_owned(), value);
-        }
+        ]);
         let (label, reads, writes) = match status {
             Status::Up => ("Up", true, true),
             Status::WriteAvoid => ("WriteAvoid", true, true),
@@ -111,97 +134,170 @@ impl Snapshot {
             Status::Quiescent => ("Quiescent", false, false),
         };
         self.labels.insert("status", label.to_owned());
-        // No memory is set apart for a queue.
-        self.gauge("reserved_memory_ratio", 0.0);
-        self.gauge("status/readable", f64::from(u8::from(reads)));
-        self.gauge("status/writeable", f64::from(u8::from(writes)));
-    }
-
-    fn add_queue(&mut self, queue: &str, stats: &ItemStats) {
-        let counters = [
-            ("total_items", stats.puts),
-            ("put_items", stats.puts),
-            ("put_bytes", stats.put_bytes),
-            ("get_items_hit", stats.hits),
-            ("get_items_miss", stats.misses),
-            ("transactions", stats.transactions),
-            ("canceled_transactions", stats.cancelled),
-            ("expired_items", stats.expired),
-            ("discarded", stats.discarded),
-            ("total_flushes", stats.flushes),
-            ("journal_rewrites", 0),
-            ("journal_rotations", 0),
-        ];
-        self.count_queue(queue, counters);
-        let gauges = [
-            ("items", stats.items),
-            ("max_items", stats.items_max.unwrap_or(NO_ITEMS_MAX)),
-            ("bytes", stats.bytes),
-            ("max_bytes", stats.bytes_max.unwrap_or(NO_BYTES_MAX)),
-            // There is one log for all queues, and all items are in memory.
-            ("journal_size", 0),
-            ("mem_items", stats.items),
-            ("mem_bytes", stats.bytes),
-            ("age_msec", stats.age_ms),
-            ("waiters", stats.waiters),
-            ("open_transactions", stats.open),
-            ("create_time", stats.created.0 / 1_000),
-        ];
-        for (name, value) in gauges {
-            self.gauge(&format!("q/{queue}/{name}"), value as f64);
-        }
-        for name in QUEUE_METRICS {
-            self.metrics.insert(format!("q/{queue}/{name}"), None);
-        }
-    }
-
-    fn count_queue<const N: usize>(&mut self, queue: &str, counters: [(&str, u64); N]) {
-        for (name, value) in counters {
-            self.counters.insert(format!("q/{queue}/{name}"), value);
-        }
+        let sum = |name: &str| self.queues.values().filter_map(|queue| queue.gauge(name)).sum();
+        let (items, bytes): (u64, u64) = (sum("items"), sum("bytes"));
+        self.gauges.extend([
+            ("items", items as f64),
+            ("bytes", bytes as f64),
+            // No memory is set apart for a queue.
+            ("reserved_memory_ratio", 0.0),
+            ("status/readable", f64::from(u8::from(reads))),
+            ("status/writeable", f64::from(u8::from(writes))),
+        ]);
     }
 
     fn add_served(&mut self, served: &Served) {
-        self.gauge("connections", served.connections as f64);
-        for name in METRICS {
-            self.metrics.insert(name.to_owned(), None);
-        }
-        // Queues that are gone are not shown.
-        for (name, value) in &served.counters {
-            if !name.starts_with("q/") || self.counters.contains_key(name) {
-                self.counters.insert(name.clone(), *value);
-            }
-        }
-        for (name, measured) in &served.metrics {
-            if !name.starts_with("q/") || self.metrics.contains_key(name) {
-                self.metrics.insert(name.clone(), Some(measured.clone()));
-            }
-        }
-    }
-
-    /// Adds a gauge.
-    pub(crate) fn gauge(&mut self, name: &str, value: f64) {
-        self.gauges.insert(name.to_owned(), value);
+        self.gauges.insert("connections", served.connections as f64);
+        self.counters.extend(served.counters.iter().copied());
+        self.metrics.extend(METRICS.map(|name| (name, None)));
+        self.metrics.extend(served.metrics.iter().map(|(name, all)| (*name, Some(all.clone()))));
     }
 
     /// These numbers with counters and metrics as they changed since an earlier moment. What began anew meanwhile
     /// changed by all that it has.
     pub(crate) fn since(&self, earlier: &Snapshot) -> Snapshot {
-        let counters = self.counters.iter().map(|(name, now)| {
-            let before = earlier.counters.get(name).copied().unwrap_or(0);
-            (name.clone(), now.checked_sub(before).unwrap_or(*now))
-        });
-        let metrics = self.metrics.iter().map(|(name, now)| {
+        let mut changed = self.clone();
+        for (name, now) in &mut changed.counters {
+            *now = grown(*now, earlier.counters.get(name).copied());
+        }
+        for (name, now) in &mut changed.metrics {
             let before = earlier.metrics.get(name).cloned().flatten();
-            (name.clone(), now.as_ref().map(|now| difference(now, before.as_deref())))
-        });
-        Snapshot {
-            counters: counters.collect(),
-            gauges: self.gauges.clone(),
-            labels: self.labels.clone(),
-            metrics: metrics.collect(),
+            *now = now.as_ref().map(|now| difference(now, before.as_deref()));
+        }
+        for (name, now) in &mut changed.queues {
+            let before = earlier.queues.get(name).map(Queue::counters).unwrap_or_default();
+            for (index, now) in now.counters_mut().iter_mut().enumerate() {
+                *now = grown(*now, before.get(index).copied());
+            }
+        }
+        changed
+    }
+
+    /// These numbers with counters and metrics as `changed` has them; 0 where it has none.
+    pub(crate) fn with_changes(&self, changed: &Snapshot) -> Snapshot {
+        let mut shown = self.since(self);
+        shown.counters.extend(changed.counters.iter().map(|(name, value)| (*name, *value)));
+        shown.metrics.extend(changed.metrics.iter().map(|(name, all)| (*name, all.clone())));
+        for (name, queue) in &mut shown.queues {
+            let before = changed.queues.get(name).map(Queue::counters).unwrap_or_default();
+            if let Some(counters) = queue.counters_mut().get_mut(..before.len()) {
+                counters.copy_from_slice(before);
+            }
+        }
+        shown
+    }
+
+    /// Counters of queues, with their whole names.
+    pub(crate) fn queue_counters(&self) -> impl Iterator<Item = (String, u64)> {
+        self.queues.iter().flat_map(|(queue, numbers)| {
+            let named = numbers.counter_names().iter().zip(numbers.counters());
+            named.map(move |(name, value)| (path(queue, name), *value))
+        })
+    }
+
+    /// Gauges of queues, with their whole names.
+    pub(crate) fn queue_gauges(&self) -> impl Iterator<Item = (String, f64)> {
+        self.queues.iter().flat_map(|(queue, numbers)| {
+            let named = QUEUE_GAUGES.iter().zip(numbers.gauges());
+            named.map(move |(name, value)| (path(queue, name), *value as f64))
+        })
+    }
+
+    /// Names of what would be measured of queues.
+    pub(crate) fn queue_metrics(&self) -> impl Iterator<Item = String> {
+        let queues = self.queues.iter().filter(|(_, numbers)| !numbers.gauges().is_empty());
+        queues.flat_map(|(queue, _)| QUEUE_METRICS.iter().map(move |name| path(queue, name)))
+    }
+}
+
+impl Queue {
+    fn of_items(stats: &ItemStats) -> Queue {
+        Queue::Items {
+            counters: [
+                stats.cancelled,
+                stats.discarded,
+                stats.expired,
+                stats.hits,
+                stats.misses,
+                // There is one log for all queues, and all items are in memory.
+                0,
+                0,
+                stats.put_bytes,
+                stats.puts,
+                stats.flushes,
+                stats.puts,
+                stats.transactions,
+            ],
+            gauges: [
+                stats.age_ms,
+                stats.bytes,
+                stats.created.0 / 1_000,
+                stats.items,
+                0,
+                stats.bytes_max.unwrap_or(NO_BYTES_MAX),
+                stats.items_max.unwrap_or(NO_ITEMS_MAX),
+                stats.bytes,
+                stats.items,
+                stats.open,
+                stats.waiters,
+            ],
         }
     }
+
+    fn of_alias(stats: &AliasStats) -> Queue {
+        Queue::Alias { counters: [stats.put_bytes, stats.puts] }
+    }
+
+    fn counter_names(&self) -> &'static [&'static str] {
+        match self {
+            Queue::Items { .. } => &QUEUE_COUNTERS,
+            Queue::Alias { .. } => &ALIAS_COUNTERS,
+        }
+    }
+
+    fn counters(&self) -> &[u64] {
+        match self {
+            Queue::Items { counters, .. } => counters,
+            Queue::Alias { counters } => counters,
+        }
+    }
+
+    fn counters_mut(&mut self) -> &mut [u64] {
+        match self {
+            Queue::Items { counters, .. } => counters,
+            Queue::Alias { counters } => counters,
+        }
+    }
+
+    fn gauges(&self) -> &[u64] {
+        match self {
+            Queue::Items { gauges, .. } => gauges,
+            Queue::Alias { .. } => &[],
+        }
+    }
+
+    fn gauge(&self, name: &str) -> Option<u64> {
+        let index = QUEUE_GAUGES.iter().position(|known| *known == name)?;
+        self.gauges().get(index).copied()
+    }
+}
+
+/// Nothing is made into text here: the broker is locked.
+fn look(turn: &Turn<'_>, names: &[Vec<u8>]) -> Vec<Option<Queue>> {
+    let look = |name: &Vec<u8>| match turn.alias_stats(name) {
+        Some(alias) => Some(Queue::of_alias(&alias)),
+        None => turn.item_stats(name).map(|stats| Queue::of_items(&stats)),
+    };
+    names.iter().map(look).collect()
+}
+
+fn path(queue: &str, name: &str) -> String {
+    format!("q/{queue}/{name}")
+}
+
+/// By how much a counter grew. If it is less than before, it began anew.
+fn grown(now: u64, before: Option<u64>) -> u64 {
+    now.checked_sub(before.unwrap_or(0)).unwrap_or(now)
 }
 
 fn difference(now: &Arc<Histogram<u64>>, before: Option<&Histogram<u64>>) -> Arc<Histogram<u64>> {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use broker::Body;
 use hdrhistogram::Histogram;
 use http_body_util::BodyExt as _;
 use hyper::Request;
@@ -32,6 +33,7 @@ struct World {
     now_ms: Arc<AtomicU64>,
     gets: Arc<AtomicU64>,
     seen: Arc<Seen>,
+    broker: Broker,
 }
 
 const START_MS: u64 = 1_700_000_000_000;
@@ -48,11 +50,8 @@ impl World {
             measured.record_n(7, gets).unwrap();
             Served {
                 connections: 2,
-                counters: vec![
-                    ("cmd_get".to_owned(), gets),
-                    ("q/gone/get_items_hit".to_owned(), 1),
-                ],
-                metrics: vec![("get_hit_latency_usec".to_owned(), Arc::new(measured))],
+                counters: vec![("cmd_get", gets)],
+                metrics: vec![("get_hit_latency_usec", Arc::new(measured))],
             }
         };
         let process =
@@ -62,15 +61,16 @@ impl World {
             build: "lineshaft".to_owned(),
             started: Millis(START_MS),
         };
+        let broker = Broker::memory(Millis(START_MS));
         let admin = KestrelAdmin::new(
-            Broker::memory(Millis(START_MS)),
+            broker.clone(),
             Arc::new(move || Millis(time.load(Ordering::Relaxed))),
             about,
             Box::new(served),
             Box::new(process),
             Box::new(seen.clone()),
         );
-        World { admin, now_ms, gets, seen }
+        World { admin, now_ms, gets, seen, broker }
     }
 
     /// Moves time on by so many seconds, with a tick in each.
@@ -232,6 +232,42 @@ fn periods_are_latched_and_askers_are_told_apart() {
     assert_eq!(count("?namespace=a"), both(1));
     assert_eq!(count("?namespace=b"), both(8));
     assert_eq!(count("?namespace=a").0, 0);
+}
+
+#[test]
+fn queues_have_numbers_of_their_own_which_are_latched_alike() {
+    let world = World::new();
+    let add = |queue: &str| {
+        let now = Millis(world.now_ms.load(Ordering::Relaxed));
+        let mut turn = world.broker.turn(now);
+        turn.add(queue.as_bytes(), Body::from(&b"item"[..]), None).unwrap();
+    };
+    add("old");
+    world.pass(60);
+    add("old");
+    add("new");
+    let all = world.json("/stats");
+    assert_eq!(all["counters"]["q/old/put_items"], 2);
+    assert_eq!(all["counters"]["q/old/put_bytes"], 8);
+    assert_eq!(all["gauges"]["q/old/items"], 2);
+    assert_eq!(all["gauges"]["q/old/create_time"], START_MS / 1_000);
+    assert_eq!(all["gauges"]["q/old/age_msec"], 60_000);
+    assert_eq!(all["gauges"]["q/old/max_bytes"], i64::MAX);
+    assert_eq!(all["metrics"]["q/old/queue_size"], json!({ "count": 0 }));
+    assert_eq!((&all["gauges"]["items"], &all["gauges"]["bytes"]), (&json!(3), &json!(12)));
+    let minute = world.json("/stats?period=60");
+    assert_eq!(minute["counters"]["q/old/put_items"], 1);
+    assert_eq!(minute["counters"]["q/new/put_items"], 0);
+    assert_eq!(minute["gauges"]["q/new/items"], 1);
+    world.pass(60);
+    let minute = world.json("/stats?period=60");
+    assert_eq!(minute["counters"]["q/old/put_items"], 1);
+    assert_eq!(minute["counters"]["q/new/put_items"], 1);
+    let series = world.json("/graph_data/counter:q/new/put_items");
+    assert_eq!(series["counter:q/new/put_items"][59][1], 1);
+    let text = world.ask("/stats.txt").1;
+    let rows: Vec<&str> = text.lines().skip(1).take_while(|line| line.starts_with(' ')).collect();
+    assert!(rows.is_sorted() && rows.contains(&"  q/new/put_items: 1"), "{rows:?}");
 }
 
 #[test]
