@@ -1,8 +1,8 @@
 //! What each command does: one small function per command, which asks the broker and replies.
 
 use broker::{
-    AddRefusal, Body, Grant, JobId, Kick, NewJob, Outbox, Patience, Peeked, Position, Refusal,
-    State, Take, Turn,
+    AddRefusal, Body, Gathering, Grant, JobId, Kick, NewJob, Outbox, Patience, Peeked, Position,
+    Refusal, State, Take, Turn,
 };
 
 use crate::command::{Command, Pause, PutHeader};
@@ -73,9 +73,8 @@ impl Session {
                 self.is_producer = true;
                 self.server().counters.producers.add_one();
             }
-            let body_bytes = header.body_bytes as usize;
-            let gathered = Vec::new();
-            self.reading = Reading::Body(PendingPut { job: header.job, body_bytes, gathered });
+            let body = Gathering::new(header.body_bytes as usize + reply::CR_LF.len());
+            self.reading = Reading::Body(PendingPut { job: header.job, body });
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use broker::{Dialect, Event, NewJob, Outbox, Position, SessionId, Turn};
+use broker::{Dialect, Event, Gathering, NewJob, Outbox, Position, SessionId, Turn};
 
 use crate::command::{Malformed, recognise};
 use crate::environment::{Listener, Server};
@@ -49,10 +49,8 @@ pub(crate) enum Reading {
 #[derive(Debug)]
 pub(crate) struct PendingPut {
     pub(crate) job: NewJob,
-    /// Announced length, CR LF not included.
-    pub(crate) body_bytes: usize,
-    /// What came so far, CR LF included. Empty if the body arrives in one piece.
-    pub(crate) gathered: Vec<u8>,
+    /// The body, and CR LF.
+    pub(crate) body: Gathering,
 }
 
 /// What the session waits for; it reads no command meanwhile.
@@ -153,18 +151,10 @@ impl Session {
     fn read_body(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
         let Reading::Body(put) = &mut self.reading else { return 0 };
         let job = put.job;
-        let whole_bytes = put.body_bytes + reply::CR_LF.len();
-        let count = bytes.len().min(whole_bytes - put.gathered.len());
-        if count == whole_bytes {
+        let (count, body) = put.body.complete(bytes);
+        if let Some(body) = body {
             self.reading = Reading::Line;
-            self.finish_put(job, &bytes[..count], turn, outbox);
-            return count;
-        }
-        put.gather(&bytes[..count]);
-        if put.gathered.len() == whole_bytes {
-            let gathered = std::mem::take(&mut put.gathered);
-            self.reading = Reading::Line;
-            self.finish_put(job, &gathered, turn, outbox);
+            self.finish_put(job, &body, turn, outbox);
         }
         count
     }
@@ -203,20 +193,6 @@ impl Session {
     /// `quit`: nothing after it is looked at.
     pub(crate) fn quit(&mut self, turn: &mut Turn<'_>) {
         self.end(turn);
-    }
-}
-
-impl PendingPut {
-    /// Keeps a stretch of the body. The buffer grows with what really came: to at most twice that,
-    /// and never beyond the announced length.
-    fn gather(&mut self, bytes: &[u8]) {
-        let needed = self.gathered.len() + bytes.len();
-        if needed > self.gathered.capacity() {
-            let whole_bytes = self.body_bytes + reply::CR_LF.len();
-            let capacity = needed.max(2 * self.gathered.len()).min(whole_bytes);
-            self.gathered.reserve_exact(capacity - self.gathered.len());
-        }
-        self.gathered.extend_from_slice(bytes);
     }
 }
 
@@ -282,7 +258,7 @@ impl Dialect for Session {
 
     fn buffered_bytes(&self) -> usize {
         match &self.reading {
-            Reading::Body(put) => put.gathered.capacity(),
+            Reading::Body(put) => put.body.buffered_bytes(),
             Reading::Line | Reading::LongLine | Reading::BigBody(_) => 0,
         }
     }

@@ -26,9 +26,7 @@ pub trait Dialect: Send {
     fn wants_input(&self) -> bool;
 
     /// Bytes of memory held for a command that has not arrived whole, beside what the owner keeps.
-    fn buffered_bytes(&self) -> usize {
-        0
-    }
+    fn buffered_bytes(&self) -> usize;
 
     /// Whether the connection is to be closed once its outbox is sent.
     fn finished(&self) -> bool;

@@ -14,6 +14,7 @@ mod core;
 mod dialect;
 pub mod embedded;
 mod event;
+mod gathering;
 mod items;
 mod ledger;
 mod meta;
@@ -33,6 +34,7 @@ pub use engine::{
     State, Status, Submit, Tags, Totals,
 };
 pub use event::{Event, Grant, Mailbox};
+pub use gathering::Gathering;
 pub use items::{AddRefusal, Flush, Item, NotHeld, Read};
 pub use log::{Settings, Sync};
 pub use meta::UnknownMeta;

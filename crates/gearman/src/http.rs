@@ -5,12 +5,12 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use broker::{
-    Body, Dialect, Event, JobId, News, Outbox, Position, SessionId, Submit, SubmitRefusal, Turn,
+    Body, Dialect, Event, Gathering, JobId, News, Outbox, Position, SessionId, Submit,
+    SubmitRefusal, Turn,
 };
 
 use crate::clients::UNIQUE_BYTES_MAX;
 use crate::environment::Server;
-use crate::gather::Gathering;
 use crate::http_request::{HEAD_BYTES_MAX, Method, Request, head_end};
 use crate::packet::HEADER_BYTES;
 use crate::reply::{self, AT_ONCE, Failure};
@@ -99,11 +99,11 @@ impl HttpSession {
 
     fn read_body(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
         let Stage::Body(_, gathering) = &mut self.stage else { return 0 };
-        let count = gathering.gather(bytes);
-        if gathering.is_complete()
-            && let Stage::Body(request, gathering) = std::mem::replace(&mut self.stage, Stage::Head)
+        let (count, body) = gathering.complete(bytes);
+        if let Some(body) = body
+            && let Stage::Body(request, _) = std::mem::replace(&mut self.stage, Stage::Head)
         {
-            self.submit(request, gathering.gathered(), turn, outbox);
+            self.submit(request, &body, turn, outbox);
         }
         count
     }

@@ -5,7 +5,6 @@
 //!
 //! - `packet`: kinds of packets, headers, arguments. `handle`, `number`: what arguments say.
 //! - `session`: what the next bytes are, events, and the end of a connection.
-//! - `gather`: bodies that come in stretches.
 //! - `commands`, `workers`, `clients`: what each packet does. `reply`: what it answers.
 //! - `admin_text`, `listings`: the text commands.
 //! - `http`, `http_request`: an [`HttpSession`] is a connection that speaks HTTP instead.
@@ -17,7 +16,6 @@ mod admin_text;
 mod clients;
 mod commands;
 mod environment;
-mod gather;
 mod handle;
 mod http;
 mod http_request;

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use broker::{Dialect, Event, JobId, News, Outbox, Position, SessionId, Turn};
+use broker::{Dialect, Event, Gathering, JobId, News, Outbox, Position, SessionId, Turn};
 
 use crate::environment::Server;
-use crate::gather::Gathering;
 use crate::packet::{ARGUMENT_AREA_BYTES_MAX, HEADER_BYTES, Header, Kind, is_hopeless, split};
 use crate::reply::{self, AT_ONCE};
 
@@ -112,9 +111,8 @@ impl Session {
     fn gather(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
         let Reading::LongPacket(packet) = &mut self.reading else { return 0 };
         let header = packet.header;
-        let count = packet.body.gather(bytes);
-        if packet.body.is_complete() {
-            let body = packet.body.take();
+        let (count, body) = packet.body.complete(bytes);
+        if let Some(body) = body {
             self.reading = Reading::Message;
             self.take_packet(header, &body, turn, outbox);
         } else if is_hopeless(header.kind, packet.body.gathered()) {

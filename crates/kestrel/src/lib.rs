@@ -4,7 +4,7 @@
 //! hands it the bytes that came in and a turn of the broker; replies go to the connection's outbox.
 //!
 //! - `memcache`, `text`, `thrift`: a dialect each.
-//! - `line`, `gather`: framing. `name`, `expiry`, `status`: what words mean.
+//! - `line`: framing. `name`, `expiry`, `status`: what words mean.
 //! - `client`, `monitor`: fetching, waiting, and open reads, which memcache and text have in common.
 //! - `stats`: what `STATS` and its kin print.
 //! - `server`, `counters`, `latency`: what all sessions of a process share, over all of Kestrel's ports.
@@ -14,7 +14,6 @@
 mod client;
 mod counters;
 mod expiry;
-mod gather;
 mod latency;
 mod line;
 mod memcache;

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use broker::{Dialect, Event, Outbox, Position, SessionId, Turn};
+use broker::{Dialect, Event, Gathering, Outbox, Position, SessionId, Turn};
 
 use super::reply;
 use super::request::{Malformed, Request};
 use crate::client::{AT_ONCE, Client, How};
-use crate::gather::Gathering;
 use crate::line::{Line, first_line};
 use crate::monitor::Monitor;
 use crate::server::Server;

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use broker::Gathering;
+
 use super::reader::{Broken, COMPACT_FIRST_BYTE, STRICT_FIRST_BYTE};
 use super::walker::Walker;
 
@@ -40,10 +42,10 @@ pub(crate) struct Receiver {
 enum Stage {
     /// At the beginning of a message.
     Start,
-    /// In a frame of so many bytes.
-    Frame(usize, Vec<u8>),
-    /// In a message without a frame.
-    Bare(Walker, Vec<u8>),
+    /// In a frame.
+    Frame(Gathering),
+    /// In a message without a frame, of which there may be the longest message at most.
+    Bare(Walker, Gathering),
 }
 
 impl Receiver {
@@ -55,7 +57,7 @@ impl Receiver {
     pub(crate) fn buffered_bytes(&self) -> usize {
         match &self.stage {
             Stage::Start => 0,
-            Stage::Frame(_, gathered) | Stage::Bare(_, gathered) => gathered.capacity(),
+            Stage::Frame(message) | Stage::Bare(_, message) => message.buffered_bytes(),
         }
     }
 
@@ -63,29 +65,24 @@ impl Receiver {
     pub(crate) fn receive<'a>(&mut self, bytes: &'a [u8]) -> Received<'a> {
         match &mut self.stage {
             Stage::Start => self.start(bytes),
-            Stage::Frame(frame_bytes, gathered) => {
-                let used = bytes.len().min(*frame_bytes - gathered.len());
-                gather(gathered, &bytes[..used], *frame_bytes);
-                if gathered.len() < *frame_bytes {
-                    return Received::More(used);
-                }
-                let message = Cow::Owned(std::mem::take(gathered));
+            Stage::Frame(frame) => {
+                let (used, message) = frame.complete(bytes);
+                let Some(message) = message else { return Received::More(used) };
                 self.stage = Stage::Start;
                 Received::Message { message, framed: true, used }
             }
-            Stage::Bare(walker, gathered) => {
-                let before = gathered.len();
-                let used = bytes.len().min(self.bytes_max - before);
-                gather(gathered, &bytes[..used], self.bytes_max);
-                match walker.walk(gathered) {
+            Stage::Bare(walker, gathering) => {
+                let before = gathering.gathered().len();
+                let used = gathering.gather(bytes);
+                match walker.walk(gathering.gathered()) {
                     Ok(end) => {
-                        let mut message = std::mem::take(gathered);
+                        let mut message = gathering.take();
                         message.truncate(end);
                         self.stage = Stage::Start;
                         let message = Cow::Owned(message);
                         Received::Message { message, framed: false, used: end - before }
                     }
-                    Err(Broken::Incomplete) if gathered.len() < self.bytes_max => {
+                    Err(Broken::Incomplete) if gathering.gathered().len() < self.bytes_max => {
                         Received::More(used)
                     }
                     Err(Broken::Incomplete | Broken::Malformed) => Received::Broken,
@@ -118,9 +115,9 @@ impl Receiver {
             let used = FRAME_HEAD_BYTES + frame_bytes;
             return Received::Message { message: Cow::Borrowed(message), framed: true, used };
         }
-        let mut gathered = Vec::new();
-        gather(&mut gathered, rest, frame_bytes);
-        self.stage = Stage::Frame(frame_bytes, gathered);
+        let mut frame = Gathering::new(frame_bytes);
+        frame.gather(rest);
+        self.stage = Stage::Frame(frame);
         Received::More(bytes.len())
     }
 
@@ -133,23 +130,12 @@ impl Receiver {
                 Received::Message { message, framed: false, used }
             }
             Err(Broken::Incomplete) if within.len() < self.bytes_max => {
-                let mut gathered = Vec::new();
-                gather(&mut gathered, bytes, self.bytes_max);
-                self.stage = Stage::Bare(walker, gathered);
+                let mut gathering = Gathering::new(self.bytes_max);
+                gathering.gather(bytes);
+                self.stage = Stage::Bare(walker, gathering);
                 Received::More(bytes.len())
             }
             Err(Broken::Incomplete | Broken::Malformed) => Received::Broken,
         }
     }
-}
-
-/// Keeps a stretch of a message. The buffer grows with what really came: to at most twice that, and
-/// never beyond the longest that it can become.
-fn gather(gathered: &mut Vec<u8>, stretch: &[u8], bytes_max: usize) {
-    let needed = gathered.len() + stretch.len();
-    if needed > gathered.capacity() {
-        let capacity = needed.max(2 * gathered.len()).min(bytes_max);
-        gathered.reserve_exact(capacity - gathered.len());
-    }
-    gathered.extend_from_slice(stretch);
 }

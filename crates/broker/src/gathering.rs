@@ -1,10 +1,10 @@
-//! Bytes of announced length that come in stretches.
+//! Bytes that come in stretches: memory follows what really came, not what was announced.
 
 use std::borrow::Cow;
 
-/// What came so far of a body.
+/// What came so far of a body of announced length, for dialects.
 #[derive(Debug)]
-pub(crate) struct Gathering {
+pub struct Gathering {
     /// How long the body is.
     bytes: usize,
     gathered: Vec<u8>,
@@ -12,13 +12,13 @@ pub(crate) struct Gathering {
 
 impl Gathering {
     /// Nothing yet of a body of so many bytes.
-    pub(crate) fn new(bytes: usize) -> Self {
+    pub fn new(bytes: usize) -> Self {
         Self { bytes, gathered: Vec::new() }
     }
 
     /// Keeps a stretch of the body; how many bytes of it belong there. The buffer grows with what
     /// really came: to at most twice that, and never beyond the announced length.
-    fn gather(&mut self, stretch: &[u8]) -> usize {
+    pub fn gather(&mut self, stretch: &[u8]) -> usize {
         let count = stretch.len().min(self.bytes - self.gathered.len());
         let needed = self.gathered.len() + count;
         if needed > self.gathered.capacity() {
@@ -31,17 +31,27 @@ impl Gathering {
 
     /// The whole body once its last byte is here, and how many bytes of the stretch belong to it. A
     /// body that comes in one piece is not copied.
-    pub(crate) fn complete<'a>(&mut self, stretch: &'a [u8]) -> (usize, Option<Cow<'a, [u8]>>) {
+    pub fn complete<'a>(&mut self, stretch: &'a [u8]) -> (usize, Option<Cow<'a, [u8]>>) {
         if self.gathered.is_empty() && stretch.len() >= self.bytes {
             return (self.bytes, Some(Cow::Borrowed(&stretch[..self.bytes])));
         }
         let count = self.gather(stretch);
         let is_complete = self.gathered.len() == self.bytes;
-        (count, is_complete.then(|| Cow::Owned(std::mem::take(&mut self.gathered))))
+        (count, is_complete.then(|| Cow::Owned(self.take())))
+    }
+
+    /// What is here.
+    pub fn gathered(&self) -> &[u8] {
+        &self.gathered
+    }
+
+    /// Takes what is here.
+    pub fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.gathered)
     }
 
     /// Bytes of memory held for it.
-    pub(crate) fn buffered_bytes(&self) -> usize {
+    pub fn buffered_bytes(&self) -> usize {
         self.gathered.capacity()
     }
 }
