@@ -121,6 +121,7 @@ Examples:
   lineshaft work urgent mail --drain -- ./send-mail   two queues, till empty
   lineshaft work mail --attempts 0 --backoff 30s -- ./send-mail
   lineshaft work pack --jobs 4 -- sh -c 'read -r f; gzip -k \"$f\"'
+  lineshaft work wc --protocol gearman -- wc -l       for Gearman clients
 
 The command gets the body as its input, and in its environment
   LINESHAFT_JOB_ID    the job's id
@@ -140,7 +141,9 @@ What becomes of the job:
 With --protocol gearman it is the worker of functions, at port 4730 unless
 --server names another. The command's output is the result. Each line of its
 error output is a warning to the client, except `progress: 3/10`, which tells
-how far it is. Any end but exit code 0 makes the job fail for good.
+how far it is. Any end but exit code 0 makes the job fail for good. There is no
+lease: when the connection breaks, another worker gets the job, and the command
+is stopped.
 
 While the command runs the lease is renewed, so it may take longer than the
 job's ttr. When the lease is lost all the same (the server gave the job to

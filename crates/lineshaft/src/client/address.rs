@@ -4,12 +4,11 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Protocols that `put` and `work` speak.
+/// Protocols that `put` and `work` speak. Their names say enough in the help, which is shorter without
+/// descriptions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Protocol {
-    /// beanstalkd's
     Beanstalk,
-    /// Gearman's
     Gearman,
 }
 
