@@ -112,7 +112,6 @@ impl Ledger {
 
     pub(crate) fn write(&mut self, record: Record, engine: &Engine) {
         let Some(log) = &self.log else { return };
-        let now = engine.now().0;
         // Nobody waits for counts, so they wait for company: a sync of their own would hold up the
         // finish that often follows a take.
         self.appended |= !matches!(record, Record::Count(..) | Record::QueueGone(_));
@@ -124,53 +123,18 @@ impl Ledger {
             | Record::Rerouted(slot, id, _)
             | Record::Count(slot, id)
                 if !is_live(engine, slot, id) => {}
-            Record::Put(slot, _) => {
-                let facts = engine.facts(slot);
-                let (number, queue) = queue_ref(engine, slot);
-                let body = engine.body(slot);
-                let options = Options::of(&facts, engine.tags(slot));
-                let (target, after) = log.put(now, queue, &options.meta(&facts), body);
-                self.places.set(slot, Place { target, after });
-                self.note_queue(number, after, engine);
-            }
+            Record::Put(slot, _) => self.write_put(slot, engine),
             Record::PutMany(slots) => self.write_many(&slots, engine),
-            Record::Moved(slot, id) | Record::Rerouted(slot, id, _) if !log.admits_update() => {
-                self.write(Record::Count(slot, id), engine);
+            Record::Moved(slot, _) | Record::Rerouted(slot, _, _) if !log.admits_update() => {
+                self.write_count(slot, engine);
             }
-            Record::Rerouted(slot, id, from) => {
-                self.write(Record::Update(slot, id), engine);
+            Record::Update(slot, _) | Record::Moved(slot, _) => self.write_update(slot, engine),
+            Record::Rerouted(slot, _, from) => {
+                self.write_update(slot, engine);
                 self.note(from, self.last);
             }
-            Record::Update(slot, _) | Record::Moved(slot, _) => {
-                let facts = engine.facts(slot);
-                let (number, queue) = queue_ref(engine, slot);
-                let place = self.places.get_mut(slot).expect("a logged job has its place");
-                place.after = log.update(
-                    now,
-                    place.target,
-                    queue,
-                    &Options::of(&facts, engine.tags(slot)).meta(&facts),
-                );
-                let after = place.after;
-                self.note_queue(number, after, engine);
-            }
-            Record::Count(slot, _) => {
-                let place = self.places.get(slot).expect("a logged job has its place");
-                let counters = engine.facts(slot).counters;
-                log.count(now, place.target, &meta::counters_bytes(&counters));
-            }
-            Record::Finish(slot, queue, asked) => {
-                let Some(place) = self.places.remove(slot) else {
-                    assert!(self.unwritten > 0, "a logged job has its place");
-                    self.unwritten -= 1;
-                    return;
-                };
-                let after = log.finish(now, place.target);
-                self.appended(now, asked);
-                let after = self.rests_on(after, asked);
-                self.ended = self.ended.max(after);
-                self.note(queue, after);
-            }
+            Record::Count(slot, _) => self.write_count(slot, engine),
+            Record::Finish(slot, queue, asked) => self.write_finish(slot, queue, asked, engine),
             // That a queue is kept is noted in passing, on a put or a registration, which must not
             // fail for it; limits were asked for, and refused before if there is no room.
             // Policies and the status are in force all the same, until the process ends.
@@ -178,12 +142,12 @@ impl Ledger {
             Record::QueueFacts(queue) => {
                 let (key, value) =
                     meta::queue_fact(engine.queue_name(queue), engine.queue_facts(queue));
-                let after = log.fact(now, &key, &value);
+                let after = log.fact(engine.now().0, &key, &value);
                 self.note_queue(queue, after, engine);
             }
             Record::QueueDropped(queue, name) => {
                 let (key, nothing) = meta::queue_fact(&name, QueueFacts::default());
-                let after = log.fact(now, &key, &nothing);
+                let after = log.fact(engine.now().0, &key, &nothing);
                 self.note(queue, self.rests_on(after, None));
             }
             Record::QueueGone(queue) => {
@@ -191,14 +155,65 @@ impl Ledger {
                 log.forget_queue(queue.0);
             }
             Record::Policies => {
-                let after = log.fact(now, meta::POLICIES_KEY, &engine.policies().encode());
-                self.note_fact(after);
+                self.write_fact(meta::POLICIES_KEY, &engine.policies().encode(), engine);
             }
-            Record::Status => {
-                let after = log.fact(now, meta::STATUS_KEY, &[engine.status() as u8]);
-                self.note_fact(after);
-            }
+            Record::Status => self.write_fact(meta::STATUS_KEY, &[engine.status() as u8], engine),
         }
+    }
+
+    fn write_put(&mut self, slot: JobSlot, engine: &Engine) {
+        let Some(log) = &self.log else { return };
+        let facts = engine.facts(slot);
+        let (number, queue) = queue_ref(engine, slot);
+        let options = Options::of(&facts, engine.tags(slot));
+        let meta = options.meta(&facts);
+        let (target, after) = log.put(engine.now().0, queue, &meta, engine.body(slot));
+        self.places.set(slot, Place { target, after });
+        self.note_queue(number, after, engine);
+    }
+
+    fn write_update(&mut self, slot: JobSlot, engine: &Engine) {
+        let Some(log) = &self.log else { return };
+        let facts = engine.facts(slot);
+        let (number, queue) = queue_ref(engine, slot);
+        let options = Options::of(&facts, engine.tags(slot));
+        let place = self.places.get_mut(slot).expect("a logged job has its place");
+        place.after = log.update(engine.now().0, place.target, queue, &options.meta(&facts));
+        let after = place.after;
+        self.note_queue(number, after, engine);
+    }
+
+    fn write_count(&self, slot: JobSlot, engine: &Engine) {
+        let Some(log) = &self.log else { return };
+        let place = self.places.get(slot).expect("a logged job has its place");
+        let counters = meta::counters_bytes(&engine.facts(slot).counters);
+        log.count(engine.now().0, place.target, &counters);
+    }
+
+    fn write_finish(
+        &mut self,
+        slot: JobSlot,
+        queue: QueueId,
+        asked: Option<QueueSync>,
+        engine: &Engine,
+    ) {
+        let Some(log) = &self.log else { return };
+        let Some(place) = self.places.remove(slot) else {
+            assert!(self.unwritten > 0, "a logged job has its place");
+            self.unwritten -= 1;
+            return;
+        };
+        let after = log.finish(engine.now().0, place.target);
+        self.appended(engine.now().0, asked);
+        let after = self.rests_on(after, asked);
+        self.ended = self.ended.max(after);
+        self.note(queue, after);
+    }
+
+    fn write_fact(&mut self, key: &[u8], value: &[u8], engine: &Engine) {
+        let Some(log) = &self.log else { return };
+        self.facts = self.rests_on(log.fact(engine.now().0, key, value), None);
+        self.last = self.last.max(self.facts);
     }
 
     /// One entry for jobs that share a body.
@@ -242,11 +257,6 @@ impl Ledger {
             self.queues.resize(index + 1, Position::NONE);
         }
         self.queues[index] = self.queues[index].max(after);
-    }
-
-    fn note_fact(&mut self, after: log::Position) {
-        self.facts = self.rests_on(after, None);
-        self.last = self.last.max(self.facts);
     }
 
     /// What a reply about this job waits for.

@@ -9,7 +9,7 @@ use crate::effects::{Effects, News, Record};
 use crate::engine::Engine;
 use crate::ids::{JobSlot, Millis, QueueId};
 use crate::job::Kind;
-use crate::limits::{SLICE_JOBS_MAX, SWEEP_REST_MS};
+use crate::limits::{HELD_CHORES_REST_MS, SLICE_JOBS_MAX, SWEEP_REST_MS};
 use crate::queue::Queue;
 
 impl Engine {
@@ -78,6 +78,14 @@ impl Engine {
     pub(crate) fn sweep_in_time(&mut self, id: QueueId, budget: &mut usize, effects: &mut Effects) {
         let Some(extra) = &self.queue(id).extra else { return };
         if extra.sweep_rests_until > self.now {
+            return;
+        }
+        if self.chores_held {
+            // Whoever keeps the records has enough for now.
+            let rest = Millis(self.now.0.saturating_add(HELD_CHORES_REST_MS));
+            if let Some(extra) = &mut self.queue_mut(id).extra {
+                extra.sweep_rests_until = rest;
+            }
             return;
         }
         let sweep_max = self.sweep_max(id);

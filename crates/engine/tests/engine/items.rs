@@ -272,6 +272,19 @@ fn a_sweep_removes_no_more_than_it_may_and_nothing_expired_is_read() {
 }
 
 #[test]
+fn expiry_rests_while_the_records_cannot_be_written() {
+    let mut world = World::new();
+    world.add_for("q", "1", 10);
+    world.act(|engine, _| engine.hold_chores(true));
+    world.pass(11);
+    assert_eq!(world.stats("q").items, 1);
+    assert_eq!(world.engine.next_deadline(), Some(Millis(START.0 + 16)));
+    world.act(|engine, _| engine.hold_chores(false));
+    world.pass(5);
+    assert_eq!(world.stats("q").items, 0);
+}
+
+#[test]
 fn a_flush_ends_what_is_there_but_open_reads_come_back() {
     let mut world = World::new();
     for body in 0..2500 {
