@@ -46,6 +46,10 @@ impl Engine {
     }
 
     fn begin_flush(&mut self, name: &[u8]) -> Option<u64> {
+        if self.alias(name).is_some() {
+            // It hides a queue of its name.
+            return None;
+        }
         let id = self.queue_id(name)?;
         let queue = self.queue_mut(id);
         if let Some(extra) = &mut queue.extra {
@@ -122,10 +126,10 @@ impl Engine {
     }
 
     /// Removes a queue: its jobs end, also those in somebody's hands, and whoever waits for an item
-    /// of it waits no more. What other dialects' sessions use or watch stays, empty. Without such a
-    /// queue nothing happens.
+    /// of it waits no more. What other dialects' sessions use or watch stays, empty. Nothing happens
+    /// to an alias, or without such a queue.
     pub fn remove_queue(&mut self, name: &[u8], effects: &mut Effects) {
-        let Some(id) = self.queue_id(name) else { return };
+        let Some(id) = self.queue_id(name).filter(|_| self.alias(name).is_none()) else { return };
         if self.queue(id).counts.leased > 0 {
             for slot in self.leased_in(id) {
                 self.end_in(id, slot, effects);

@@ -214,6 +214,22 @@ fn an_alias_puts_into_all_of_its_destinations_and_is_empty() {
 }
 
 #[test]
+fn an_alias_hides_a_queue_of_its_name() {
+    let mut world = World::new();
+    world.add("both", "hidden");
+    let alias = || Rule::new(["both"], [Setting::Alias([b"x"[..].into()].into())]);
+    world.policies([alias()]);
+    world.add("both", "1");
+    assert_eq!((world.get("both"), world.get("x").as_deref()), (None, Some("1")));
+    let session = world.open();
+    world.act(|engine, effects| engine.flush(session, b"both", effects));
+    world.act(|engine, effects| engine.flush_all(session, effects));
+    world.act(|engine, effects| engine.remove_queue(b"both", effects));
+    world.policies([]);
+    assert_eq!(world.get("both").as_deref(), Some("hidden"));
+}
+
+#[test]
 fn jobs_of_a_queue_in_memory_are_not_told_to_the_log() {
     let mut world = World::new();
     let memory = Setting::Sync(Some(QueueSync::Memory));
