@@ -8,6 +8,7 @@ use broker::{
 };
 
 use crate::counters::Counters;
+use crate::latency::{Measure, Watch};
 use crate::server::{Refused, Server};
 
 /// A reply that depends on nothing in the log waits for this position.
@@ -25,8 +26,8 @@ pub(crate) struct Client {
     open: BTreeMap<Box<[u8]>, VecDeque<LeaseId>>,
     /// An event will end a fetch.
     waits: bool,
-    /// When the last fetch began, if that is measured.
-    fetch_began: Option<u64>,
+    /// Measures the last fetch.
+    watch: Watch,
     /// The session of the broker is closed; nothing is read or answered any more.
     ended: bool,
 }
@@ -60,7 +61,7 @@ impl Client {
             refused,
             open: BTreeMap::new(),
             waits: false,
-            fetch_began: None,
+            watch: Watch::Off,
             ended: false,
         }
     }
@@ -88,10 +89,10 @@ impl Client {
         turn: &mut Turn<'_>,
     ) -> Result<Position, Position> {
         self.counters().cmd_set.add_one();
-        let began = self.server.began();
+        let watch = self.server.begin(turn.now());
         let added = turn.add(queue, body, expires);
         if added.is_ok() {
-            self.server.note_us(began, |all| &mut all.set_us);
+            self.server.note(watch, Measure::Set);
         }
         added.map_err(|refusal| match refusal {
             AddRefusal::Full(after) => after,
@@ -107,7 +108,7 @@ impl Client {
         patience: Patience,
         turn: &mut Turn<'_>,
     ) -> Fetched {
-        self.fetch_began = self.server.began();
+        self.watch = self.server.begin(turn.now());
         let read_how = match how {
             How::Take => ReadHow::Finish,
             How::Open => ReadHow::Open { limit_ms: None },
@@ -116,12 +117,13 @@ impl Client {
         match turn.read(self.id, queue, read_how, patience) {
             Read::Item(item) => self.found(queue, item.lease, item.body, item.after),
             Read::Empty(after) => {
-                self.server.note_us(self.fetch_began, |all| &mut all.miss_us);
+                self.server.note(self.watch, Measure::Miss);
                 self.missed(queue, after, turn)
             }
             Read::Blocked => self.missed(queue, AT_ONCE, turn),
             Read::Waiting => {
                 self.waits = true;
+                self.watch = self.server.begin_wait();
                 Fetched::Waiting
             }
         }
@@ -144,7 +146,7 @@ impl Client {
             Event::Granted(grant) => self.found(queue, Some(grant.lease), grant.body, grant.after),
             Event::Looked { body, after } => self.found(queue, None, body, after),
             Event::TimedOut(after) => {
-                self.server.note_ms(self.fetch_began, |all| &mut all.timeout_ms);
+                self.server.note(self.watch, Measure::Timeout);
                 self.missed(queue, after, turn)
             }
             Event::DeadlineSoon
@@ -170,7 +172,7 @@ impl Client {
         after: Position,
     ) -> Fetched {
         self.counters().get_hits.add_one();
-        self.server.note_us(self.fetch_began, |all| &mut all.hit_us);
+        self.server.note(self.watch, Measure::Hit);
         if let Some(lease) = lease {
             match self.open.get_mut(queue) {
                 Some(open) => open.push_back(lease),

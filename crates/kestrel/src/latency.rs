@@ -1,13 +1,18 @@
 //! How long commands of memcache and text took, for the statistics of Kestrel's admin service.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use broker::Millis;
 use hdrhistogram::Histogram;
 
 /// Longer ones count as this long: an hour, in microseconds.
 const LONGEST: u64 = 3_600_000_000;
 /// Values are kept with an error of a hundredth.
 const DIGITS: u8 = 2;
+
+/// So many commands are measured of those that begin in one millisecond.
+const MEASURED_PER_MOMENT: u64 = 16;
 
 /// What was measured since the start. Times of a command end when its reply is ready, but may not have left: a set
 /// may still wait for the disk.
@@ -31,23 +36,105 @@ impl Default for Latencies {
     }
 }
 
-/// One of them.
-pub(crate) type Which = fn(&mut Latencies) -> &mut Histogram<u64>;
+/// What is measured.
+#[derive(Copy, Clone, Debug)]
+pub(crate) enum Measure {
+    Set,
+    Hit,
+    Miss,
+    Timeout,
+}
 
-/// Those of all sessions. Changed by who holds a turn of the broker, so that hardly anybody waits.
+/// A command that is on its way.
+#[derive(Copy, Clone, Debug)]
+pub(crate) enum Watch {
+    /// Nobody wants to know.
+    Off,
+    /// It counts as long as the next one that is measured.
+    Counted,
+    /// It began at this microsecond of the stopwatch.
+    Since(u64),
+}
+
+/// Measurements of all sessions. Changed by who holds a turn of the broker, so that hardly anybody waits.
 #[derive(Debug, Default)]
-pub(crate) struct Measured(Mutex<Latencies>);
+pub(crate) struct Measured {
+    latencies: Mutex<Latencies>,
+    /// Commands that only counted, since the last one that was measured.
+    counted: [AtomicU64; 4],
+    /// The millisecond of the last command, and how many began in it.
+    moment: AtomicU64,
+    in_moment: AtomicU64,
+}
+
+impl Latencies {
+    fn of(&mut self, measure: Measure) -> &mut Histogram<u64> {
+        match measure {
+            Measure::Set => &mut self.set_us,
+            Measure::Hit => &mut self.hit_us,
+            Measure::Miss => &mut self.miss_us,
+            Measure::Timeout => &mut self.timeout_ms,
+        }
+    }
+}
 
 impl Measured {
-    pub(crate) fn note(&self, which: Which, value: u64) {
-        which(&mut self.lock()).saturating_record(value);
+    /// Whether a command that begins now is one of those that only count. Two looks at the clock are a tenth of what
+    /// a command costs when clients send many at once; then a sample will do.
+    pub(crate) fn only_counts(&self, now: Millis) -> bool {
+        if self.moment.swap(now.0, Ordering::Relaxed) != now.0 {
+            self.in_moment.store(0, Ordering::Relaxed);
+        }
+        self.in_moment.fetch_add(1, Ordering::Relaxed) >= MEASURED_PER_MOMENT
+    }
+
+    /// A command counts, and is not measured.
+    pub(crate) fn count(&self, measure: Measure) {
+        self.counted[measure as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A command was measured.
+    pub(crate) fn note(&self, measure: Measure, value: u64) {
+        let counted = self.counted[measure as usize].swap(0, Ordering::Relaxed);
+        self.lock().of(measure).saturating_record_n(value, 1 + counted);
     }
 
     pub(crate) fn get(&self) -> Latencies {
-        self.lock().clone()
+        let mut latencies = self.lock();
+        for measure in [Measure::Set, Measure::Hit, Measure::Miss, Measure::Timeout] {
+            let counted = self.counted[measure as usize].swap(0, Ordering::Relaxed);
+            let measured = latencies.of(measure);
+            measured.saturating_record_n(measured.value_at_quantile(0.5), counted);
+        }
+        latencies.clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, Latencies> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.latencies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_counts_and_a_sample_is_measured() {
+        let measured = Measured::default();
+        for index in 0..100 {
+            if measured.only_counts(Millis(5)) {
+                measured.count(Measure::Set);
+            } else {
+                measured.note(Measure::Set, 10 + index);
+            }
+        }
+        let first = measured.get().set_us;
+        assert_eq!((first.len(), first.min(), first.max()), (100, 10, 25));
+        assert!(!measured.only_counts(Millis(6)));
+        measured.count(Measure::Set);
+        measured.note(Measure::Set, 7);
+        let second = measured.get().set_us;
+        assert_eq!((second.len(), second.count_at(7)), (102, 2));
+        assert!(measured.get().hit_us.is_empty());
     }
 }

@@ -6,7 +6,7 @@ use broker::policy::QueueSync;
 use broker::{Millis, Position, Turn};
 
 use crate::counters::Counters;
-use crate::latency::{Latencies, Measured, Which};
+use crate::latency::{Latencies, Measure, Measured, Watch};
 use crate::thrift::Holder;
 
 /// Largest item in bytes unless the options say otherwise.
@@ -71,6 +71,8 @@ pub struct Server {
     pub(crate) controls: Box<dyn Controls>,
     counters: Counters,
     measured: Measured,
+    /// Somebody wants to know how long commands take.
+    is_measured: bool,
     /// Holds the open reads of all thrift connections.
     pub(crate) thrift_holder: Holder,
 }
@@ -88,11 +90,13 @@ impl Server {
     /// A server that has not seen a connection yet.
     pub fn new(options: ServerOptions, controls: Box<dyn Controls>) -> Arc<Self> {
         let thrift_holder = Holder::default();
+        let is_measured = controls.stopwatch_us().is_some();
         Arc::new(Self {
             options,
             controls,
             counters: Counters::default(),
             measured: Measured::default(),
+            is_measured,
             thrift_holder,
         })
     }
@@ -107,22 +111,33 @@ impl Server {
         self.measured.get()
     }
 
-    /// The beginning of something that is measured.
-    pub(crate) fn began(&self) -> Option<u64> {
-        self.controls.stopwatch_us()
-    }
-
-    /// The end of it: so many microseconds are noted.
-    pub(crate) fn note_us(&self, began: Option<u64>, which: Which) {
-        if let (Some(began), Some(now)) = (began, self.controls.stopwatch_us()) {
-            self.measured.note(which, now.saturating_sub(began));
+    /// A command begins.
+    pub(crate) fn begin(&self, now: Millis) -> Watch {
+        if self.is_measured && self.measured.only_counts(now) {
+            return Watch::Counted;
         }
+        self.begin_wait()
     }
 
-    /// The end of it: so many milliseconds are noted.
-    pub(crate) fn note_ms(&self, began: Option<u64>, which: Which) {
-        if let (Some(began), Some(now)) = (began, self.controls.stopwatch_us()) {
-            self.measured.note(which, now.saturating_sub(began) / 1_000);
+    /// A wait begins, which is always measured.
+    pub(crate) fn begin_wait(&self) -> Watch {
+        let began = self.is_measured.then(|| self.controls.stopwatch_us()).flatten();
+        began.map_or(Watch::Off, Watch::Since)
+    }
+
+    /// It has ended.
+    pub(crate) fn note(&self, watch: Watch, measure: Measure) {
+        match watch {
+            Watch::Off => {}
+            Watch::Counted => self.measured.count(measure),
+            Watch::Since(began) => {
+                let took_us = self.controls.stopwatch_us().unwrap_or(began).saturating_sub(began);
+                let value = match measure {
+                    Measure::Set | Measure::Hit | Measure::Miss => took_us,
+                    Measure::Timeout => took_us / 1_000,
+                };
+                self.measured.note(measure, value);
+            }
         }
     }
 

@@ -8,6 +8,7 @@ use super::session::{ThriftSession, Waiting};
 use super::types::Written;
 use super::writer::{Failure, Reply, ReplyTo};
 use crate::client::AT_ONCE;
+use crate::latency::Measure;
 use crate::name;
 use crate::stats::journal_bytes;
 
@@ -105,10 +106,10 @@ impl ThriftSession {
         let (mut stored, mut after) = (0, AT_ONCE);
         for item in items {
             self.server.counters().cmd_set.add_one();
-            let began = self.server.began();
+            let watch = self.server.begin(turn.now());
             match turn.add(arguments.queue, Body::from(item), expires) {
                 Ok(position) => {
-                    self.server.note_us(began, |all| &mut all.set_us);
+                    self.server.note(watch, Measure::Set);
                     stored += 1;
                     after = after.max(position);
                 }
