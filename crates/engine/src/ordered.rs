@@ -240,6 +240,11 @@ mod tests {
                 }
                 prop_assert_eq!(ordered.len(), model.len());
                 prop_assert_eq!(ordered.first(), model.first_key_value().map(|(k, v)| (*k, *v)));
+                prop_assert_eq!(ordered.last(), model.last_key_value().map(|(k, v)| (*k, *v)));
+                for key in [0, 1000, 5001, 20_000, u16::MAX] {
+                    let from = model.range(key..).next().map(|(k, v)| (*k, *v));
+                    prop_assert_eq!(ordered.first_from(key), from);
+                }
             }
             prop_assert!(ordered.iter().eq(model.into_iter()));
         }

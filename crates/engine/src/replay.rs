@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use crate::engine::Engine;
 use crate::ids::JobSlot;
-use crate::job::{Aside, Body, Job, JobFacts, Kind, Outcome, State, Tags};
+use crate::job::{Aside, Body, Job, JobFacts, Kind, Outcome, State, Tags, expiry};
 use crate::queue::QueueFacts;
 
 /// A job that the log gave twice, or an id that was to be new: the log is not one that this
@@ -39,7 +39,7 @@ impl Engine {
             counters: facts.counters,
             order: NonZeroU64::new(facts.order).filter(|order| order.get() != facts.id.0),
             buried_order: facts.buried_order,
-            expires: facts.expires,
+            expires: facts.expires.map(expiry),
             lease: None,
             outcome,
         };

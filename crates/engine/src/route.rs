@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use crate::effects::{Effects, News, Record};
 use crate::engine::Engine;
 use crate::ids::{JobId, JobSlot, Millis, QueueId};
-use crate::job::{Body, Job, Kind, State};
+use crate::job::{Body, Job, Kind, State, expiry};
 use crate::limits::SLICE_JOBS_MAX;
 use crate::policy::{Name, Policy, QueueSync, WhenFull};
 
@@ -92,8 +92,8 @@ impl Engine {
         if draft.delay_s > 0 {
             job.aside().delay_s = draft.delay_s;
         }
-        if draft.expires.is_some() {
-            job.aside().expires = draft.expires;
+        if let Some(expires) = draft.expires {
+            job.aside().expires = Some(expiry(expires));
         }
         if let Some(reducer) = draft.reducer {
             let outcome = job.outcome_mut();
