@@ -36,6 +36,7 @@ impl Core {
     /// end of the last entry that was written for it, counts apart.
     pub(crate) fn settle(&mut self) -> Position {
         self.ledger.begin();
+        self.engine.note_children(&mut self.effects);
         for record in self.effects.records.drain(..) {
             self.ledger.write(record, &self.engine);
         }

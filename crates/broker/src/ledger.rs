@@ -95,8 +95,9 @@ impl Ledger {
         }
     }
 
-    /// An entry about a queue with this policy was appended at this moment.
-    fn appended(&self, now_ms: u64, asked: Option<QueueSync>) {
+    /// An entry about a queue with this policy was appended at this moment: it may have to be synced
+    /// sooner than the log would.
+    fn want_sync(&self, now_ms: u64, asked: Option<QueueSync>) {
         let Some(QueueSync::Every(millis)) = asked else { return };
         let is_later = match self.log.as_ref().map(|log| log.sync()) {
             None | Some(Sync::Always) => false,
@@ -204,7 +205,7 @@ impl Ledger {
             return;
         };
         let after = log.finish(engine.now().0, place.target);
-        self.appended(engine.now().0, asked);
+        self.want_sync(engine.now().0, asked);
         let after = self.rests_on(after, asked);
         self.ended = self.ended.max(after);
         self.note(queue, after);
@@ -245,7 +246,7 @@ impl Ledger {
     /// Notes the end of the last entry about a queue that exists.
     fn note_queue(&mut self, queue: QueueId, after: log::Position, engine: &Engine) {
         let asked = engine.queue_sync(queue);
-        self.appended(engine.now().0, asked);
+        self.want_sync(engine.now().0, asked);
         self.note(queue, self.rests_on(after, asked));
     }
 

@@ -46,13 +46,15 @@ pub(crate) struct Special {
     /// Names that a rule spells out: those with a `+` are children without a client's doing.
     named: BTreeSet<Name>,
     /// Some rule makes aliases.
-    has_aliases: bool,
+    pub(crate) has_aliases: bool,
     /// What went through aliases, by their names.
     pub(crate) aliases: BTreeMap<Name, AliasCounts>,
     /// Queues that clients of Kestrel's made or used.
     pub(crate) item_queues: BTreeMap<Name, QueueId>,
     /// Children by the name of their parent, which need not exist.
     pub(crate) families: BTreeMap<Name, BTreeSet<QueueId>>,
+    /// Children that are kept since they are children, which the log is to know.
+    unnoted: Vec<QueueId>,
     pub(crate) standing: Standing,
     pub(crate) queue_creates: u64,
     pub(crate) queue_deletes: u64,
@@ -162,6 +164,7 @@ impl Engine {
     pub(crate) fn item_queue(&mut self, name: &[u8], effects: &mut Effects) -> QueueId {
         let id = self.queue_or_create(name);
         if !self.queue(id).extra.as_ref().is_some_and(|extra| extra.items) {
+            self.ensure_extra(id).created = self.now;
             self.mark(id);
             self.special.queue_creates += 1;
             effects.records.push(Record::QueueFacts(id));
@@ -169,7 +172,8 @@ impl Engine {
         id
     }
 
-    /// A queue whose name has a `+` gets its parent's puts from now on.
+    /// A queue whose name has a `+` gets its parent's puts from now on, and is kept: one that
+    /// vanished whenever nobody used it would miss puts.
     pub(crate) fn link_child(&mut self, id: QueueId) {
         let name = self.queue(id).name.clone();
         let Some(parent) = parent_of(&name) else { return };
@@ -178,7 +182,20 @@ impl Engine {
         if let Some(parent) = self.queue_id(parent) {
             self.ensure_extra(parent).parent = true;
         }
+        if !std::mem::replace(&mut self.queue_mut(id).kept, true) {
+            self.special.unnoted.push(id);
+        }
         self.resolve(id);
+    }
+
+    /// Records what the log is to know of queues that a request made only in passing. To be called
+    /// after each request.
+    pub fn note_children(&mut self, effects: &mut Effects) {
+        for id in std::mem::take(&mut self.special.unnoted) {
+            if self.queues.get(id.0).is_some_and(|queue| queue.kept) {
+                effects.records.push(Record::QueueFacts(id));
+            }
+        }
     }
 
     /// A queue is no queue of items, and no child, any more.

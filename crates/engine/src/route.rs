@@ -55,8 +55,9 @@ pub(crate) struct Route {
     queues: Vec<(QueueId, Role)>,
     /// Queues that only feed others.
     passed: Vec<QueueId>,
-    aliases: Vec<Name>,
-    seen: BTreeSet<Name>,
+    aliases: BTreeSet<Name>,
+    /// All queues that were met.
+    seen: BTreeSet<QueueId>,
     /// Queues on the way are marked as queues of items.
     items: bool,
 }
@@ -165,28 +166,39 @@ impl Engine {
     }
 
     fn follow(&mut self, name: &[u8], role: Role, route: &mut Route, effects: &mut Effects) {
-        // Rules that send a put in a circle are refused, but only as far as names can be foreseen.
-        if !route.seen.insert(name.into()) {
-            return;
-        }
         if let Some(destinations) = self.alias(name) {
-            route.aliases.push(name.into());
-            for destination in destinations {
-                self.follow(&destination, role, route, effects);
+            // Rules that send a put in a circle are refused, but only as far as names can be
+            // foreseen.
+            if route.aliases.insert(name.into()) {
+                for destination in destinations {
+                    self.follow(&destination, role, route, effects);
+                }
             }
             return;
         }
         let id =
             if route.items { self.item_queue(name, effects) } else { self.queue_or_create(name) };
-        let Some(extra) = &self.queue(id).extra else { return route.queues.push((id, role)) };
+        self.follow_queue(id, role, route, effects);
+    }
+
+    fn follow_queue(&mut self, id: QueueId, role: Role, route: &mut Route, effects: &mut Effects) {
+        if !route.seen.insert(id) {
+            return;
+        }
+        let queue = self.queue(id);
+        let Some(extra) = &queue.extra else { return route.queues.push((id, role)) };
         let Policy { fanout_only, copy_to, .. } = &extra.policy;
         let (stores, copy_to) = (!*fanout_only, copy_to.clone());
-        let children = self.special.families.get(name).filter(|_| extra.parent);
+        let children = self.special.families.get(&queue.name[..]).filter(|_| extra.parent);
         let children: Vec<QueueId> = children.into_iter().flatten().copied().collect();
         let of_child = if role == Role::Copy { Role::Copy } else { Role::Child };
         for child in children {
-            let name = self.queue(child).name.clone();
-            self.follow(&name, of_child, route, effects);
+            if self.special.has_aliases {
+                let name = self.queue(child).name.clone();
+                self.follow(&name, of_child, route, effects);
+            } else {
+                self.follow_queue(child, of_child, route, effects);
+            }
         }
         if stores {
             route.queues.push((id, role));
