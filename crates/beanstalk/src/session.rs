@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use broker::{Dialect, Event, Gathering, NewJob, Outbox, Position, SessionId, Turn};
+use broker::{
+    Dialect, Event, Gathering, INPUT_REPLIES_BYTES, NewJob, Outbox, Position, SessionId, Turn,
+    take_steps,
+};
 
 use crate::command::{Malformed, recognise};
 use crate::environment::{Listener, Server};
@@ -198,17 +201,14 @@ impl Session {
 
 impl Dialect for Session {
     fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
-        let mut used = 0;
-        while self.is_reading() {
-            let count = self.step(&bytes[used..], turn, outbox);
-            if count == 0 {
-                break;
-            }
-            used += count;
-        }
+        let answered = outbox.len();
+        let mut used = take_steps(bytes, outbox, |bytes, outbox| {
+            if self.is_reading() { self.step(bytes, turn, outbox) } else { 0 }
+        });
         // After quit, and after the end of the input, an unfinished command is of no use.
-        let is_waiting = self.waiting != Waiting::Nothing;
-        if self.ended || (self.input_ended && !is_waiting) {
+        let pauses = outbox.len() - answered >= INPUT_REPLIES_BYTES;
+        let goes_on = pauses || self.waiting != Waiting::Nothing;
+        if self.ended || (self.input_ended && !goes_on) {
             used = bytes.len();
         }
         self.has_leftover = used < bytes.len();

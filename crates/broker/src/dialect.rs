@@ -2,6 +2,28 @@
 
 use crate::{Event, Outbox, Turn};
 
+/// When the replies to one call of [`Dialect::input`] are this long, no further command is executed
+/// in it. Small requests may have large replies, and many fit into few bytes.
+pub const INPUT_REPLIES_BYTES: usize = 64 * 1024;
+
+/// Has `step` deal with the front of `bytes` again and again, until it needs more than there is (it
+/// says 0 then), or the replies have become long. Returns how many bytes were dealt with.
+pub fn take_steps(
+    bytes: &[u8],
+    outbox: &mut Outbox,
+    mut step: impl FnMut(&[u8], &mut Outbox) -> usize,
+) -> usize {
+    let enough = outbox.len() + INPUT_REPLIES_BYTES;
+    let mut used = 0;
+    while outbox.len() < enough {
+        match step(&bytes[used..], outbox) {
+            0 => break,
+            count => used += count,
+        }
+    }
+    used
+}
+
 /// One connection's side of a protocol, without I/O.
 ///
 /// The owner (the server, a test, the simulator) reads bytes, takes a [`Turn`] of the broker, and
@@ -10,8 +32,10 @@ use crate::{Event, Outbox, Turn};
 pub trait Dialect: Send {
     /// Executes the commands in `bytes`, and says how many bytes it has dealt with. The owner
     /// keeps the rest and presents it again, followed by what arrives later. Bytes are left when a
-    /// command is incomplete (less than the dialect's longest line), or when the session waits for
-    /// an event: see `wants_input`.
+    /// command is incomplete (less than the dialect's longest line), when the session waits for
+    /// an event (see `wants_input`), or when the replies have become long: the owner is to send some
+    /// of them first. Only in the last case there is more to do at once, and then some bytes were
+    /// dealt with; so the rest is presented until none of it is.
     fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize;
 
     /// Something happened that this session waited for. Bytes that were left before may be

@@ -26,7 +26,7 @@ mod turn;
 mod work;
 
 pub use broker::{Broker, BrokerError, Clock, Options};
-pub use dialect::Dialect;
+pub use dialect::{Dialect, INPUT_REPLIES_BYTES, take_steps};
 pub use engine::policy;
 pub use engine::{
     AliasStats, Band, Body, Counters, GrabOrder, ItemStats, JobFacts, JobId, JobStatus, LeaseId,

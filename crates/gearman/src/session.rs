@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use broker::{Dialect, Event, Gathering, JobId, News, Outbox, Position, SessionId, Turn};
+use broker::{
+    Dialect, Event, Gathering, JobId, News, Outbox, Position, SessionId, Turn, take_steps,
+};
 
 use crate::environment::Server;
 use crate::packet::{ARGUMENT_AREA_BYTES_MAX, HEADER_BYTES, Header, Kind, is_hopeless, split};
@@ -181,14 +183,14 @@ impl Session {
 
 impl Dialect for Session {
     fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
-        let mut used = 0;
-        while !self.ended {
-            let count = self.step(&bytes[used..], turn, outbox);
-            if count == 0 {
-                break;
-            }
-            used += count;
-        }
+        let used =
+            take_steps(
+                bytes,
+                outbox,
+                |bytes, outbox| {
+                    if self.ended { 0 } else { self.step(bytes, turn, outbox) }
+                },
+            );
         if self.ended { bytes.len() } else { used }
     }
 

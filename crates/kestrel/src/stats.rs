@@ -1,5 +1,7 @@
 //! Texts of the memcache dialect's `STATS`, `DUMP_STATS` and `DUMP_CONFIG` (spec kestrel 7).
 
+use std::collections::BTreeSet;
+
 use broker::policy::{Policy, QueueSync, WhenFull};
 use broker::{AliasStats, ItemStats, Turn};
 
@@ -60,7 +62,10 @@ fn blocks(
     turn: &Turn<'_>,
     rows: impl Fn(&[u8]) -> Vec<(&'static str, Vec<u8>)>,
 ) -> Vec<u8> {
-    let all = if names.is_empty() { turn.item_queues() } else { names.to_vec() };
+    let mut all = if names.is_empty() { turn.item_queues() } else { names.to_vec() };
+    // A short line must not have a long queue's numbers printed thousands of times.
+    let mut printed = BTreeSet::new();
+    all.retain(|name| printed.insert(*name));
     // COMPAT(kestrel): the lines are joined as if there were one at least, so that nothing is an
     // empty line, and a queue that is missing a line of two blanks; cases mc-dump-stats-missing,
     // mc-dump-stats-of-nothing.

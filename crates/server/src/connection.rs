@@ -298,17 +298,17 @@ impl Connection {
         let mut piece = if self.end_told { bytes.len() } else { PIECE_BYTES };
         let mut used = 0;
         while used < bytes.len() && !self.dialect.finished() {
-            if self.outbox.len() > OUTBOX_BYTES_MAX && !self.end_told {
+            if self.outbox.len() > OUTBOX_BYTES_MAX {
                 self.held_back = true;
                 break;
             }
             let end = bytes.len().min(used + piece);
             let count = self.dialect.input(&bytes[used..end], turn, &mut self.outbox);
             used += count;
-            if used < end && (end == bytes.len() || !self.dialect.wants_input()) {
-                break;
-            }
             if count == 0 {
+                if end == bytes.len() || !self.dialect.wants_input() {
+                    break;
+                }
                 // A command longer than the piece.
                 piece *= 2;
             }

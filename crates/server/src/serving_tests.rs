@@ -415,6 +415,28 @@ fn a_reader_that_is_too_far_behind_is_cut_off_sooner() {
 }
 
 #[test]
+fn commands_that_were_held_back_behind_long_replies_are_all_answered() {
+    let serving = Plan::default().serve();
+    for ends_while_waiting in [false, true] {
+        let mut client = serving.client();
+        for number in 0..300 {
+            client.send(format!("watch {number:0>150}\r\n"));
+            client.expect(&format!("WATCHING {}\r\n", number + 2));
+        }
+        // Some megabytes of replies to one piece of input, and more than one look at it.
+        let lists = "list-tubes-watched\r\n".repeat(195);
+        if ends_while_waiting {
+            client.send("reserve\r\n");
+        }
+        client.send(lists);
+        client.stream.shutdown(Shutdown::Write).unwrap();
+        let mut replies = String::new();
+        client.stream.read_to_string(&mut replies).unwrap();
+        assert_eq!(replies.matches("OK 4").count(), 195);
+    }
+}
+
+#[test]
 fn beyond_the_limit_a_client_waits_until_another_goes() {
     let serving = limits(|limits| limits.connections = Some(2)).serve();
     let mut clients: Vec<Client> = (0..3).map(|_| serving.client()).collect();

@@ -87,7 +87,15 @@ impl World {
         self.call(
             index,
             turn,
-            |session, turn, outbox| used = session.input(&inbox, turn, outbox),
+            |session, turn, outbox| {
+                loop {
+                    let count = session.input(&inbox[used..], turn, outbox);
+                    used += count;
+                    if count == 0 || used == inbox.len() {
+                        break;
+                    }
+                }
+            },
             |model, place, observed| model.input(place, bytes, observed),
         )?;
         self.links[index].inbox = inbox[used..].to_vec();

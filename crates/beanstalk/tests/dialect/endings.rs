@@ -1,5 +1,7 @@
 //! How connections end, what is refused while the server is drained, and what that does to ids.
 
+use broker::INPUT_REPLIES_BYTES;
+
 use crate::world::World;
 
 #[track_caller]
@@ -118,4 +120,23 @@ fn a_long_kick_holds_back_what_is_behind_it() {
     assert_eq!(world.take_received(a), b"");
     check(&mut world, b, "list-tube-used\r\n", "USING default\r\n");
     assert_eq!(world.take_received(a), b"KICKED 2500\r\nKICKED 0\r\n");
+}
+
+#[test]
+fn short_commands_with_long_answers_are_executed_in_portions_to_the_last() {
+    let mut world = World::new();
+    let a = world.connect();
+    for number in 0..300 {
+        world.ask(a, format!("watch {number:0>150}\r\n").as_bytes());
+    }
+    let lists = "list-tubes-watched\r\n".repeat(50);
+    let answers = |bytes: Vec<u8>| bytes.windows(4).filter(|four| four == b"OK 4").count();
+    assert_eq!(answers(world.ask(a, lists.as_bytes())), 50);
+    assert!(world.longest_answer(a) < INPUT_REPLIES_BYTES + 50_000);
+    // What is left when the peer ends is not taken for the beginning of a command.
+    check(&mut world, a, &format!("reserve\r\n{lists}list-tube"), "");
+    world.half_close(a);
+    assert_eq!(answers(world.take_received(a)), 50);
+    assert!(world.has_ended(a));
+    assert!(world.longest_answer(a) < INPUT_REPLIES_BYTES + 50_000);
 }

@@ -1,5 +1,7 @@
 //! How connections end, and what is refused while the server is drained.
 
+use broker::INPUT_REPLIES_BYTES;
+
 use crate::packets::{
     CAN_DO, ECHO_REQ, ECHO_RES, ERROR, GET_STATUS, GRAB_JOB, JOB_ASSIGN, JOB_CREATED, NO_JOB,
     RESET_ABILITIES, STATUS_RES, SUBMIT_JOB, SUBMIT_JOB_BG, WORK_COMPLETE, WORK_DATA, check,
@@ -150,4 +152,17 @@ fn a_response_from_a_client_has_no_effect() {
     packet[11] -= 2;
     world.send(a, &packet);
     assert!(world.has_ended(a), "its arguments are wrong");
+}
+
+#[test]
+fn short_commands_with_long_answers_are_executed_in_portions_to_the_last() {
+    let mut world = World::new();
+    let a = world.connect();
+    for number in 0..300 {
+        world.ask(a, &request(CAN_DO, &format!("{number:0>150}")));
+    }
+    let answers = String::from_utf8_lossy(&world.ask(a, &b"status\n".repeat(50))).into_owned();
+    assert_eq!(answers.matches("\n.\n").count(), 50);
+    assert!(answers.len() > 50 * 40_000);
+    assert!(world.longest_answer(a) < INPUT_REPLIES_BYTES + 60_000);
 }

@@ -3,7 +3,7 @@
 use std::mem;
 use std::sync::Arc;
 
-use broker::{Dialect, Event, Outbox, Position, SessionId, Turn};
+use broker::{Dialect, Event, Outbox, Position, SessionId, Turn, take_steps};
 
 use super::commands::error;
 use super::items::{ItemList, Progress};
@@ -106,17 +106,16 @@ impl TextSession {
 
 impl Dialect for TextSession {
     fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
-        let mut used = 0;
-        while self.is_reading() {
+        let used = take_steps(bytes, outbox, |bytes, outbox| {
+            if !self.is_reading() {
+                return 0;
+            }
             let unsent = outbox.len();
-            let count = self.step(&bytes[used..], turn, outbox);
+            let count = self.step(bytes, turn, outbox);
             // After each step: what statistics say must not depend on how the bytes were cut.
             self.client.count_bytes(count, outbox.len() - unsent);
-            if count == 0 {
-                break;
-            }
-            used += count;
-        }
+            count
+        });
         // Nothing after the end is looked at.
         if self.client.is_ended() { bytes.len() } else { used }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use broker::{Dialect, Event, Outbox, SessionId, Turn};
+use broker::{Dialect, Event, Outbox, SessionId, Turn, take_steps};
 
 use super::collect::Collect;
 use super::open_reads::OpenReads;
@@ -132,14 +132,11 @@ impl ThriftSession {
 
 impl Dialect for ThriftSession {
     fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
-        let (mut used, held_before) = (0, outbox.len());
-        while self.is_reading() && used < bytes.len() {
-            let count = self.step(&bytes[used..], turn, outbox);
-            if count == 0 {
-                break;
-            }
-            used += count;
-        }
+        let held_before = outbox.len();
+        let mut used = take_steps(bytes, outbox, |bytes, outbox| {
+            let has_more = self.is_reading() && !bytes.is_empty();
+            if has_more { self.step(bytes, turn, outbox) } else { 0 }
+        });
         if self.ended {
             used = bytes.len();
         }

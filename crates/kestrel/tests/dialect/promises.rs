@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use broker::policy::{Rule, Rules, Setting};
-use broker::{Broker, Dialect, Event, Mailbox, Millis, Options, Outbox, SessionId};
+use broker::{
+    Broker, Dialect, Event, INPUT_REPLIES_BYTES, Mailbox, Millis, Options, Outbox, SessionId,
+};
 use lineshaft_kestrel::{MemcacheSession, Server, ServerOptions};
 
 use crate::world::{World, options};
@@ -217,6 +219,36 @@ fn data_beyond_the_limit_ends_the_connection_and_nothing_is_reserved_for_it() {
     let client = world.connect_text();
     assert_eq!(world.say(client, &"x".repeat(64 * 1024)), "-Line too long.\n");
     assert!(world.has_ended(client));
+}
+
+#[test]
+fn short_commands_with_long_answers_are_executed_in_portions_to_the_last() {
+    let mut world = World::new();
+    let client = world.connect_memcache();
+    for number in 0..100 {
+        world.say(client, &format!("set {number:0>200} 0 0 1\r\nx\r\n"));
+    }
+    for command in ["stats", "dump_stats", "dump_config"] {
+        let answers = world.say(client, &format!("{command}\r\n").repeat(20));
+        assert_eq!(answers.matches("END\r\n").count(), 20);
+        assert!(answers.len() > 20 * 20_000, "{command}");
+    }
+    assert!(world.longest_answer(client) < INPUT_REPLIES_BYTES + 500_000);
+    let text = world.connect_text();
+    world.say(text, &format!("put q:\n{}\n\n", "x".repeat(10_000)));
+    assert_eq!(world.say(text, &"peek q\n".repeat(50)).matches(":x").count(), 50);
+    assert!(world.longest_answer(text) < INPUT_REPLIES_BYTES + 20_000);
+}
+
+#[test]
+fn a_name_that_is_given_again_is_not_printed_again() {
+    let mut world = World::new();
+    let client = world.connect_memcache();
+    world.say(client, "set q 0 0 1\r\nx\r\n");
+    let once = world.say(client, "dump_stats q none\r\n");
+    assert_eq!(world.say(client, "dump_stats q none q q none\r\n"), once);
+    let once = world.say(client, "dump_config q none\r\n");
+    assert_eq!(world.say(client, "dump_config q none q\r\n"), once);
 }
 
 #[test]

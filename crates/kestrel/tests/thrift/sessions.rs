@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use broker::INPUT_REPLIES_BYTES;
 use broker::policy::{Rule, Rules, Setting};
 use lineshaft_kestrel::{MemcacheSession, Server, ServerOptions};
 use testkit::dialect::world::World;
@@ -63,6 +64,16 @@ fn a_reply_is_bounded_and_nothing_is_lost() {
     let three = " 3145728 bytes".repeat(3);
     assert_eq!(ask(&mut world, client, &calls), format!("get{three}, get{three}"));
     assert_eq!(ask(&mut world, client, &get("q", 7, 0, 0)), "get 3145728 bytes");
+}
+
+#[test]
+fn calls_with_long_replies_are_executed_in_portions_to_the_last() {
+    let (mut world, server) = start();
+    let client = connect(&server, &mut world);
+    ask(&mut world, client, &put("q", &[&[b'x'; 10_000][..]]));
+    let replies = ask(&mut world, client, &about("peek", "q").repeat(50));
+    assert_eq!(replies.matches("peek").count(), 50);
+    assert!(world.longest_answer(client) < INPUT_REPLIES_BYTES + 20_000);
 }
 
 #[test]

@@ -36,6 +36,8 @@ struct Connection {
     ended: bool,
     /// The client shut its sending side, and the session was told.
     half_closed: bool,
+    /// Most bytes that the session answered to one presentation of bytes.
+    longest_answer: usize,
 }
 
 impl std::fmt::Debug for Connection {
@@ -86,6 +88,7 @@ impl World {
             received: Vec::new(),
             ended: false,
             half_closed: false,
+            longest_answer: 0,
         });
         self.connections.len() - 1
     }
@@ -153,6 +156,11 @@ impl World {
     pub fn held_bytes(&self, index: usize) -> usize {
         let connection = &self.connections[index];
         connection.unread.len() + connection.session.buffered_bytes()
+    }
+
+    /// The most bytes that the session answered to one presentation of what its client sent.
+    pub fn longest_answer(&self, index: usize) -> usize {
+        self.connections[index].longest_answer
     }
 
     /// Lets time pass until something is due, or until `limit`; whether something was due.
@@ -235,8 +243,15 @@ impl World {
 
 impl Connection {
     fn present(&mut self, turn: &mut Turn<'_>) {
-        let used = self.session.input(&self.unread, turn, &mut self.outbox);
-        self.unread.drain(..used);
+        loop {
+            let unsent = self.outbox.len();
+            let used = self.session.input(&self.unread, turn, &mut self.outbox);
+            self.longest_answer = self.longest_answer.max(self.outbox.len() - unsent);
+            self.unread.drain(..used);
+            if used == 0 || self.unread.is_empty() {
+                return;
+            }
+        }
     }
 }
 
