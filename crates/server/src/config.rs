@@ -112,19 +112,21 @@ pub struct Tls {
     pub key: Option<PathBuf>,
     /// Whose certificates clients must have; `None`: clients are not asked.
     pub client_ca: Option<PathBuf>,
-    /// What is asked of clients, if there is a `client_ca`.
+    /// What is asked of clients.
     pub client_auth: ClientAuth,
 }
 
 /// What clients of a listener with TLS have to show.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub enum ClientAuth {
+    /// A certificate, if there is an authority to verify it with.
+    #[default]
+    Auto,
     /// Nothing.
     None,
     /// A certificate, if they have one; a wrong one is refused.
     Optional,
     /// A certificate.
-    #[default]
     Required,
 }
 
@@ -271,16 +273,25 @@ fn default_io_threads() -> usize {
 }
 
 impl ClientAuth {
-    /// Reads `none`, `optional` or `required`.
+    /// Reads `auto`, `none`, `optional` or `required`.
     pub fn parse(text: &str) -> Result<ClientAuth, String> {
-        let all = [ClientAuth::None, ClientAuth::Optional, ClientAuth::Required];
+        let all = [ClientAuth::Auto, ClientAuth::None, ClientAuth::Optional, ClientAuth::Required];
         let named = all.into_iter().find(|one| one.name() == text);
-        named.ok_or_else(|| format!("`{text}` is not `none`, `optional` or `required`"))
+        named.ok_or_else(|| format!("`{text}` is not `auto`, `none`, `optional` or `required`"))
+    }
+
+    /// Whether clients are asked even if there is no authority to verify them with, which is a mistake.
+    pub(crate) fn needs_authority(self) -> bool {
+        match self {
+            ClientAuth::Auto | ClientAuth::None => false,
+            ClientAuth::Optional | ClientAuth::Required => true,
+        }
     }
 
     /// Its name in a configuration.
     pub fn name(self) -> &'static str {
         match self {
+            ClientAuth::Auto => "auto",
             ClientAuth::None => "none",
             ClientAuth::Optional => "optional",
             ClientAuth::Required => "required",

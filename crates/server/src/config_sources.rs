@@ -146,6 +146,7 @@ impl Sources {
             loading.assign(flag.key, &values, Origin::Flag(flag.name));
         }
         loading.check_tls();
+        loading.check_client_auth();
         if loading.mistakes.is_empty() {
             Ok(loading.effective)
         } else {
@@ -231,6 +232,16 @@ impl Loading {
         for listener in listeners {
             let place = self.effective.origin(&listener).to_string();
             self.refuse(place, format!("{listener}: an address with `tls:` needs {missing}, too"));
+        }
+    }
+
+    /// Clients cannot be verified without an authority, and would all be let in.
+    fn check_client_auth(&mut self) {
+        let tls = &self.effective.config.tls;
+        if tls.client_auth.needs_authority() && tls.client_ca.is_none() {
+            let name = tls.client_auth.name();
+            let place = self.effective.origin("tls.client_auth").to_string();
+            self.refuse(place, format!("tls.client_auth: `{name}` needs tls.client_ca, too"));
         }
     }
 

@@ -177,14 +177,31 @@ fn an_address_with_tls_needs_a_certificate_and_its_key() {
     let tls = Address::Tcp { host: "b".to_owned(), port: 2 }.with_tls();
     assert_eq!(config.listen.beanstalk[1], tls);
     assert_eq!(config.tls.key, Some(PathBuf::from("k")));
-    assert_eq!(config.tls.client_auth, ClientAuth::Required);
+    assert_eq!(config.tls.client_auth, ClientAuth::Auto);
     assert_eq!(
         messages("[tls]\nclient_auth = \"maybe\"\nclient_ca = \"\"\n"),
         [
-            "lineshaft.toml:2: tls.client_auth: `maybe` is not `none`, `optional` or `required`",
+            "lineshaft.toml:2: tls.client_auth: `maybe` is not `auto`, `none`, `optional` or `required`",
             "lineshaft.toml:3: tls.client_ca: the file has no name; write its path, or `off`",
         ]
     );
+}
+
+#[test]
+fn to_ask_clients_for_certificates_without_an_authority_is_a_mistake() {
+    for asked in ["required", "optional"] {
+        assert_eq!(
+            messages(&format!("[tls]\nclient_auth = \"{asked}\"\n")),
+            [format!("lineshaft.toml:2: tls.client_auth: `{asked}` needs tls.client_ca, too")]
+        );
+        let (_folder, sources) =
+            Folder::with(&format!("[tls]\nclient_auth = \"{asked}\"\nclient_ca = \"c\"\n"));
+        sources.load().unwrap();
+    }
+    for silent in ["auto", "none"] {
+        let (_folder, sources) = Folder::with(&format!("[tls]\nclient_auth = \"{silent}\"\n"));
+        sources.load().unwrap();
+    }
 }
 
 #[test]

@@ -118,7 +118,11 @@ fn client_verifier(
     settings: &Tls,
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
-    let Some(path) = settings.client_ca.as_deref() else { return Ok(Arc::new(NoClientAuth)) };
+    let Some(path) = settings.client_ca.as_deref() else {
+        // To let everybody in is the last that somebody wants who asks for certificates.
+        let is_asked = settings.client_auth.needs_authority();
+        return if is_asked { Err(TlsError::Unset(CLIENT_CA)) } else { Ok(Arc::new(NoClientAuth)) };
+    };
     let mut roots = RootCertStore::empty();
     for certificate in read_certificates(path, CLIENT_CA)? {
         roots.add(certificate).map_err(|error| unusable(path, CLIENT_CA, error))?;
@@ -128,7 +132,7 @@ fn client_verifier(
     let builder = match settings.client_auth {
         ClientAuth::None => return Ok(Arc::new(NoClientAuth)),
         ClientAuth::Optional => builder.allow_unauthenticated(),
-        ClientAuth::Required => builder,
+        ClientAuth::Auto | ClientAuth::Required => builder,
     };
     builder.build().map_err(|error| unusable(path, CLIENT_CA, error))
 }

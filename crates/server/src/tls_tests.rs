@@ -403,6 +403,9 @@ fn what_is_wrong_with_a_file_is_said_in_one_line() {
     assert_eq!(refused(&Tls::default()), "TLS needs a certificate, and none is named");
     let no_key = Tls { key: None, ..right.clone() };
     assert_eq!(refused(&no_key), "TLS needs a key, and none is named");
+    let no_authority = Tls { client_auth: ClientAuth::Required, ..right.clone() };
+    let expected = "TLS needs a certificate of the clients' authority, and none is named";
+    assert_eq!(refused(&no_authority), expected);
     let absent = files.folder.path().join("absent");
     let said = refused(&with_certificate(&absent));
     assert!(said.starts_with(&format!("cannot read the certificate {}: ", absent.display())));
