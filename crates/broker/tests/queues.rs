@@ -113,3 +113,20 @@ fn who_waits_hears_of_a_burial_when_it_is_durable() {
     assert_eq!(*after, buried);
     assert!(!after.is_reached(broker.released()));
 }
+
+#[test]
+fn queues_come_back_in_the_order_in_which_they_were_made() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let broker = open(&disk);
+    let names: Vec<Vec<u8>> = (0..40).map(|number| format!("q{}", number * 7 % 40).into()).collect();
+    for name in &names {
+        broker.turn(NOW).create_queue(name);
+    }
+    broker.close(NOW).expect("the disk works");
+    drop(broker);
+    disk.restart();
+    let broker = open(&disk);
+    let turn = broker.turn(NOW);
+    let found: Vec<&[u8]> = turn.queue_names().skip(1).collect();
+    assert_eq!(found, names);
+}

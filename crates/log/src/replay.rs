@@ -382,11 +382,13 @@ impl<'a> Replay<'a> {
             self.restore_segment(number, &bytes, &mut live, restore)?;
         }
         self.report.jobs = live.live();
-        for (key, fact) in &self.facts {
-            if !fact.value.is_empty() {
-                self.report.facts += 1;
-                restore(Restored::Fact { key, value: &fact.value, position: fact.position });
-            }
+        let mut facts: Vec<_> =
+            self.facts.iter().filter(|(_, fact)| !fact.value.is_empty()).collect();
+        // A hash map has an order of its own in every process.
+        facts.sort_unstable_by_key(|(_, fact)| fact.position);
+        self.report.facts = facts.len() as u64;
+        for (key, fact) in facts {
+            restore(Restored::Fact { key, value: &fact.value, position: fact.position });
         }
         Ok(live)
     }
