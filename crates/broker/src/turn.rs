@@ -354,6 +354,12 @@ impl Turn<'_> {
         self.core.engine.queue_name(queue)
     }
 
+    /// The queue of this name, if it exists. Its number may be another's when it is gone; of what
+    /// is due at once, that of the lower number comes first.
+    pub fn queue_id(&self, name: &[u8]) -> Option<QueueId> {
+        self.core.engine.queue_id(name)
+    }
+
     /// Numbers of the queue of this name, if it exists.
     pub fn queue_stats(&self, name: &[u8]) -> Option<QueueStats> {
         let engine = &self.core.engine;

@@ -118,7 +118,8 @@ fn who_waits_hears_of_a_burial_when_it_is_durable() {
 fn queues_come_back_in_the_order_in_which_they_were_made() {
     let disk = log::FaultDisk::new(1, 64 << 20);
     let broker = open(&disk);
-    let names: Vec<Vec<u8>> = (0..40).map(|number| format!("q{}", number * 7 % 40).into()).collect();
+    let names: Vec<Vec<u8>> =
+        (0..40).map(|number| format!("q{}", number * 7 % 40).into()).collect();
     for name in &names {
         broker.turn(NOW).create_queue(name);
     }

@@ -1,6 +1,12 @@
 //! The end of a run: all trouble stops, and everything that is left must be delivered and ended
 //! within a bounded number of steps, and everybody who waits for an outcome must hear of it.
 
+use std::rc::Rc;
+
+use broker::Status;
+use broker::policy::Rules;
+
+use crate::model::UP;
 use crate::protocol::Protocol;
 use crate::storage::Death;
 use crate::workload::{Client, packet};
@@ -37,6 +43,7 @@ impl World {
         while let Some(index) = self.index_of_taker() {
             self.disconnect(index)?;
         }
+        self.lift_restrictions()?;
         self.settle_log()?;
         self.model.may_refuse = false;
         self.check_disk_use()?;
@@ -67,6 +74,17 @@ impl World {
         }
         self.settle_log()?;
         self.check_disk_use()
+    }
+
+    /// Nothing is refused any more, and nothing goes where it was not put.
+    fn lift_restrictions(&mut self) -> Checked {
+        self.with_turn(|world, turn| {
+            turn.set_policies(Rules::default());
+            world.model.set_policies(&Rc::default());
+            turn.set_status(Status::Up, 0);
+            world.model.set_status(UP);
+            Ok(())
+        })
     }
 
     /// A connection that has a job, or may be given one.

@@ -17,6 +17,7 @@ mod mailbox;
 mod model;
 mod network;
 mod plan;
+mod policies;
 mod process;
 mod protocol;
 mod rng;

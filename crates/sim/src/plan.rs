@@ -41,6 +41,7 @@ pub(crate) struct Weights {
     pub(crate) empty_disk: u64,
     pub(crate) plan_read_failure: u64,
     pub(crate) drain: u64,
+    pub(crate) policies: u64,
 }
 
 /// How the run's Gearman server behaves.
@@ -54,8 +55,10 @@ pub(crate) struct Gearman {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// So many of a hundred clients speak Gearman.
-    pub(crate) gearman_share: u64,
+    /// How frequent clients of beanstalkd, Gearman and Kestrel are.
+    pub(crate) shares: [u64; 3],
+    /// Policies refuse puts.
+    pub(crate) refusing: bool,
     pub(crate) gearman: Gearman,
     /// Most submitted jobs have a key, so that many are joined.
     pub(crate) keyed: bool,
@@ -95,7 +98,16 @@ impl Plan {
             exceptions: rng.one_in(4),
         };
         let plan = Self {
-            gearman_share: *rng.pick(&[0, 40, 70, 100]),
+            shares: *rng.pick(&[
+                [1, 0, 0],
+                [3, 2, 0],
+                [1, 2, 0],
+                [0, 1, 0],
+                [0, 0, 1],
+                [1, 0, 2],
+                [1, 1, 3],
+            ]),
+            refusing: rng.coin(),
             gearman,
             keyed: rng.coin(),
             storage,
@@ -110,12 +122,33 @@ impl Plan {
             segment_bytes: &[64 << 10, 64 << 10, 100 << 10, SEGMENT_BYTES_MAX],
             weights: Weights::new(storage, rng),
         };
-        if rng.one_in(200) { plan.crowded() } else { plan }
+        let has_items = plan.shares[2] > 0;
+        let plan = if plan.must_not_be_short() { plan.with_a_good_disk() } else { plan };
+        // What takes several turns is simulated without items.
+        if rng.one_in(200) && !has_items { plan.crowded() } else { plan }
     }
 
     /// The longest packet of Gearman: its bodies may be as long as those of others.
     pub(crate) fn packet_bytes_max(&self) -> u32 {
         self.max_job_size + 1000
+    }
+
+    /// What policies and a full disk refuse could not be told apart, nor what policies move and a
+    /// full disk does not keep.
+    pub(crate) fn must_not_be_short(&self) -> bool {
+        self.shares[2] > 0 && self.weights.policies > 0
+    }
+
+    /// There is always room.
+    fn with_a_good_disk(self) -> Self {
+        let weights = Weights {
+            plan_crash: 0,
+            plan_failure: 0,
+            plan_read_failure: 0,
+            fill_disk: 0,
+            ..self.weights
+        };
+        Self { weights, ..self }
     }
 
     fn crowded(self) -> Self {
@@ -166,6 +199,7 @@ impl Weights {
             empty_disk: fill_disk * 2,
             plan_read_failure,
             drain: u64::from(rng.one_in(5)),
+            policies: *rng.pick(&[0, 4, 12]),
         }
     }
 }

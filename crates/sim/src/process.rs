@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use beanstalk::{Listener, ProcessorTime, ServerInfo};
-use broker::{Broker, Dialect, Event, Millis, SessionId, Turn};
+use broker::{Broker, Dialect, Event, Millis, Position, SessionId, Turn};
 
 use crate::mailbox::Letterbox;
 use crate::plan::Plan;
@@ -18,10 +18,25 @@ pub(crate) struct Process {
     pub(crate) broker: Broker,
     beanstalk: Arc<Listener>,
     gearman: Arc<gearman::Server>,
+    kestrel: Arc<kestrel::Server>,
     pub(crate) mailboxes: Vec<Arc<Letterbox>>,
     pub(crate) events: Vec<VecDeque<(SessionId, Event)>>,
+    /// The first id that it deals.
+    pub(crate) first_id: u64,
     /// When the server's timer rings.
     pub(crate) alarm: Option<u64>,
+}
+
+/// No simulated client asks for what only the owner of a process can do.
+#[derive(Debug)]
+struct NoControls;
+
+impl kestrel::Controls for NoControls {
+    fn reload(&self, _turn: &mut Turn<'_>) -> Position {
+        Position::default()
+    }
+
+    fn shut_down(&self) {}
 }
 
 impl Process {
@@ -45,6 +60,12 @@ impl Process {
             packet_bytes_max: plan.packet_bytes_max(),
             ..gearman::ServerOptions::for_host("sim")
         });
+        let options = kestrel::ServerOptions {
+            started: Millis(now),
+            item_bytes_max: plan.max_job_size,
+            ..kestrel::ServerOptions::default()
+        };
+        let kestrel = kestrel::Server::new(options, Box::new(NoControls));
         let mailboxes: Vec<_> = (0..MAILBOXES).map(|_| Arc::new(Letterbox::default())).collect();
         for (index, mailbox) in mailboxes.iter().enumerate() {
             let number = broker.add_mailbox(mailbox.clone());
@@ -58,8 +79,10 @@ impl Process {
             broker,
             beanstalk: Arc::new(Listener { server, max_job_size: plan.max_job_size }),
             gearman,
+            kestrel,
             mailboxes,
             events: vec![VecDeque::new(); MAILBOXES],
+            first_id: 1,
             alarm: None,
         }
     }
@@ -79,6 +102,11 @@ impl Process {
             Protocol::Gearman => {
                 let server = self.gearman.clone();
                 let session = gearman::Session::new(server, "127.0.0.1", turn, mailbox);
+                (session.id(), Box::new(session))
+            }
+            Protocol::Kestrel => {
+                let server = self.kestrel.clone();
+                let session = kestrel::MemcacheSession::new(server, turn, mailbox);
                 (session.id(), Box::new(session))
             }
         }

@@ -5,4 +5,5 @@
 pub(crate) enum Protocol {
     Beanstalk,
     Gearman,
+    Kestrel,
 }

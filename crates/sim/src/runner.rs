@@ -63,6 +63,10 @@ pub fn run(seed: u64, options: Options) -> Result<Summary, Broken> {
         world.summary.wake_ups = tally.wake_ups;
         world.summary.joins = tally.joins;
         world.summary.ends = tally.ends;
+        world.summary.opens = tally.opens;
+        world.summary.copies = tally.copies;
+        world.summary.expiries = tally.expiries;
+        world.summary.rejections = tally.rejections;
         Ok(world.summary)
     }));
     match ran {
@@ -121,6 +125,10 @@ impl Summary {
             wake_ups,
             joins,
             ends,
+            opens,
+            copies,
+            expiries,
+            rejections,
             hash,
         } = other;
         self.steps += steps;
@@ -136,6 +144,10 @@ impl Summary {
         self.wake_ups += wake_ups;
         self.joins += joins;
         self.ends += ends;
+        self.opens += opens;
+        self.copies += copies;
+        self.expiries += expiries;
+        self.rejections += rejections;
         self.hash ^= hash;
     }
 }

@@ -36,10 +36,16 @@ pub enum Sabotage {
     /// A client that leaves takes the jobs along that it waits for, also those that are to outlive
     /// it.
     TakesAlong,
+    /// The server's clock is slow: what has expired is still handed out.
+    SlowClock,
+    /// Policies that change do not come into force.
+    StalePolicies,
+    /// Children of a fan-out do not get what their parent gets.
+    LostCopies,
 }
 
-/// How fast a fast clock is, in milliseconds.
-const FAST_BY_MS: u64 = 700;
+/// How wrong a wrong clock is, in milliseconds.
+const WRONG_BY_MS: u64 = 700;
 
 impl World {
     /// Events are lost, doubled or swapped on their way.
@@ -72,8 +78,23 @@ impl World {
 
     /// The time that the server believes it is.
     pub(crate) fn sabotaged_now(&self) -> u64 {
-        let is_fast = self.options.sabotage == Sabotage::FastClock;
-        self.now + if is_fast { FAST_BY_MS } else { 0 }
+        match self.options.sabotage {
+            Sabotage::FastClock => self.now + WRONG_BY_MS,
+            Sabotage::SlowClock => self.now.saturating_sub(WRONG_BY_MS),
+            _ => self.now,
+        }
+    }
+
+    /// What a put left for children is gone.
+    pub(crate) fn sabotage_copies(&self, turn: &mut Turn<'_>) {
+        if self.options.sabotage == Sabotage::LostCopies {
+            let jobs = self.model.jobs.iter();
+            let copies = jobs.filter(|(_, job)| job.tube.contains('+') && job.created == self.now);
+            for (id, _) in copies {
+                // It may be gone already.
+                turn.cancel(JobId(*id)).ok();
+            }
+        }
     }
 
     /// A connection is about to go.

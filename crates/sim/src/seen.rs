@@ -1,11 +1,12 @@
 //! Jobs and queues as the broker shows them, in the model's words.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use broker::{JobId, State, Turn};
 
 use crate::Checked;
-use crate::model::{Counts, Estate, Facts, Image, Model, Name, Shelf, Tags};
+use crate::model::{Counts, Estate, Facts, Image, Kind, Model, Name, Shelf, Tags, brief};
 
 /// What is seen of submitted jobs besides: what they were submitted with, and whether they last.
 type Submitted = BTreeMap<u64, (Tags, bool)>;
@@ -51,35 +52,57 @@ fn image(turn: &Turn<'_>, submitted: &Submitted, id: u64) -> Option<Image> {
         },
         order: facts.order,
         tags: submitted.get(&id).map(|(tags, _)| tags.clone()),
+        expires: facts.expires.map(|at| at.0),
+        before: None,
     })
+}
+
+fn facts(turn: &Turn<'_>, queue: &[u8]) -> Facts {
+    let facts = turn.queue_facts(queue).unwrap_or_default();
+    Facts {
+        // One that always exists needs no keeping.
+        kept: facts.kept && queue != b"default",
+        limits: facts.limits,
+        is_items: facts.items,
+        is_child: facts.child,
+        created: facts.created.0,
+    }
 }
 
 /// All that a new process found of these jobs, and of its queues.
 pub(crate) fn estate(turn: &Turn<'_>, ids: impl Iterator<Item = u64>) -> Estate {
     let submitted = submitted(turn);
     let jobs = ids.filter_map(|id| Some((id, image(turn, &submitted, id)?))).collect();
-    let queues = turn.queue_names().filter_map(|queue| {
-        let facts = turn.queue_facts(queue)?;
-        // One that always exists needs no keeping.
-        let kept = facts.kept && queue != b"default";
-        let facts = Facts { kept, limits: facts.limits };
-        (facts != Facts::default()).then(|| (name(queue), facts))
-    });
-    Estate { jobs, queues: queues.collect() }
+    let queues = turn.queue_names().map(|queue| (name(queue), facts(turn, queue)));
+    let queues = queues.filter(|(_, facts)| *facts != Facts::default());
+    let rules = Rc::new(turn.policies().clone());
+    Estate { jobs, queues: queues.collect(), rules, status: turn.status() as u8 }
 }
 
-/// Compares every job of the model with the broker's.
-pub(crate) fn compare_jobs(model: &Model, turn: &Turn<'_>) -> Checked {
+/// Compares every queue and every job of the model with the broker's.
+pub(crate) fn compare(model: &Model, turn: &Turn<'_>) -> Checked {
+    for (name, tube) in &model.tubes {
+        let place = turn.queue_id(name.as_bytes()).map(|queue| queue.0);
+        if place != Some(tube.place) {
+            return Err(format!("queue {name} is at {place:?}, not at {}", tube.place));
+        }
+        let seen = facts(turn, name.as_bytes());
+        if seen != tube.facts {
+            return Err(format!("queue {name} is {seen:?}\n  the model says {:?}", tube.facts));
+        }
+    }
     let submitted = submitted(turn);
     for (id, job) in &model.jobs {
         let expected = Image::of(job);
-        let lasts = submitted.get(id).is_none_or(|(_, is_durable)| *is_durable);
+        let lasts = job.kind == Kind::Logged;
+        let agrees = submitted.get(id).is_none_or(|(_, is_durable)| *is_durable == lasts);
         match image(turn, &submitted, *id) {
-            Some(seen) if seen == expected && lasts == job.is_durable => {}
+            Some(seen) if seen == expected && agrees => {}
             seen => {
+                let (seen, expected) = (brief(seen.as_ref()), brief(Some(&expected)));
+                let kind = job.kind;
                 return Err(format!(
-                    "job {id} is {seen:?}, durable {lasts}\n  the model says {expected:?}, {}",
-                    job.is_durable
+                    "job {id} is {seen}\n  the model says {expected} {kind:?} ({agrees})"
                 ));
             }
         }

@@ -35,6 +35,7 @@ pub(crate) enum Step {
     FillDisk,
     EmptyDisk,
     Drain,
+    Policies,
 }
 
 impl World {
@@ -74,6 +75,7 @@ impl World {
             (weights.empty_disk, Step::EmptyDisk),
             (weights.plan_read_failure, Step::PlanReadFailure),
             (weights.drain, Step::Drain),
+            (weights.policies * self.plan.shares[2].min(1), Step::Policies),
         ]);
         self.take(step)?;
         self.close_finished()
@@ -121,6 +123,7 @@ impl World {
                 self.process.broker.drain();
                 self.model.is_draining = true;
             }
+            Step::Policies => self.change_policies()?,
             Step::FillDisk => self.fill_disk()?,
             Step::EmptyDisk => self.empty_disk(),
             Step::Write | Step::Send | Step::Read | Step::HalfClose | Step::Disconnect => {

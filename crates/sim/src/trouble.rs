@@ -1,7 +1,7 @@
 //! What the world does to the disk.
 
 use crate::Checked;
-use crate::model::Job;
+use crate::model::{Job, Kind};
 use crate::steps::Step;
 use crate::storage::Cellar;
 use crate::world::World;
@@ -64,7 +64,7 @@ impl World {
     /// After reclaim has done all that it wants to: files are bounded by what lives.
     pub(crate) fn check_disk_use(&self) -> Checked {
         let live = |job: &Job| job.body.len() as u64 + ENTRY_OVERHEAD_BYTES_MAX;
-        let jobs = self.model.jobs.values().filter(|job| job.is_durable);
+        let jobs = self.model.jobs.values().filter(|job| job.kind == Kind::Logged);
         let live_bytes: u64 = jobs.map(live).sum();
         let used = self.cellar.disk.used();
         let biggest = u64::from(self.plan.packet_bytes_max()) + ENTRY_OVERHEAD_BYTES_MAX;

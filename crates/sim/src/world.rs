@@ -3,7 +3,7 @@
 //! There are no threads: the world takes one random step after the other, so the order of all that
 //! happens is known, and the model can be told the same in the same order.
 
-use broker::{Millis, Turn};
+use broker::{JobId, Millis, Turn};
 
 use crate::link::Link;
 use crate::model::{Model, Name, Setting};
@@ -65,6 +65,14 @@ pub struct Summary {
     pub joins: u64,
     /// Ends that foreground clients were told.
     pub ends: u64,
+    /// Reads that Kestrel's clients opened.
+    pub opens: u64,
+    /// Jobs that a put left besides the one that was asked for.
+    pub copies: u64,
+    /// Jobs that expired.
+    pub expiries: u64,
+    /// Puts that policies refused.
+    pub rejections: u64,
     /// Hash of the whole story.
     pub hash: u64,
 }
@@ -85,6 +93,7 @@ impl World {
             round_robin: plan.gearman.round_robin,
             exceptions: plan.gearman.exceptions,
             packet_bytes_max: plan.packet_bytes_max(),
+            item_bytes_max: plan.max_job_size,
         };
         let mut cellar = Cellar::new(rng.next_u64(), &plan, &options);
         let broker = cellar.first_broker(now)?;
@@ -115,6 +124,10 @@ impl World {
         let mut turn = broker.turn(Millis(self.sabotaged_now()));
         self.model.advance(self.now);
         let done = act(self, &mut turn)?;
+        self.sabotage_copies(&mut turn);
+        let order = |id| turn.job_status(JobId(id)).map(|(status, _)| status.facts.order).ok();
+        self.model.adopt_orders(order);
+        self.model.note_children();
         self.check_totals(&turn)?;
         drop(turn);
         self.gather_letters()?;
@@ -224,7 +237,7 @@ impl World {
     pub(crate) fn check_deeply(&mut self) -> Checked {
         self.with_turn(|world, turn| {
             turn.check_invariants();
-            seen::compare_jobs(&world.model, turn)
+            seen::compare(&world.model, turn)
         })
     }
 }

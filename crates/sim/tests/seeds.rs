@@ -29,6 +29,10 @@ fn fixed_seeds_keep_every_promise() {
     assert!(summary.wake_ups > FIXED_SEEDS / 5, "{summary:?}");
     assert!(summary.joins > FIXED_SEEDS, "{summary:?}");
     assert!(summary.ends > FIXED_SEEDS, "{summary:?}");
+    assert!(summary.opens > FIXED_SEEDS, "{summary:?}");
+    assert!(summary.copies > FIXED_SEEDS, "{summary:?}");
+    assert!(summary.expiries > FIXED_SEEDS / 2, "{summary:?}");
+    assert!(summary.rejections > FIXED_SEEDS / 5, "{summary:?}");
 }
 
 #[test]
@@ -109,4 +113,19 @@ fn jobs_that_come_too_early_are_noticed() {
 #[test]
 fn jobs_that_go_with_who_waits_for_them_are_noticed() {
     assert_is_noticed(Sabotage::TakesAlong, "");
+}
+
+#[test]
+fn items_that_outlive_their_moment_are_noticed() {
+    assert_is_noticed(Sabotage::SlowClock, "");
+}
+
+#[test]
+fn policies_that_are_not_obeyed_are_noticed() {
+    assert_is_noticed(Sabotage::StalePolicies, "");
+}
+
+#[test]
+fn a_child_that_misses_an_item_is_noticed() {
+    assert_is_noticed(Sabotage::LostCopies, "jobs are");
 }

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use broker::policy::{Policy, Rules};
+
 use super::history::{Record, Subject};
+use super::policies::{UP, is_named_child, parent_of};
 use super::{Job, Name, State, Tags};
 
 /// What a job's statistics count.
@@ -52,6 +55,9 @@ pub(crate) struct Image {
     pub(crate) order: u64,
     /// What it was submitted with.
     pub(crate) tags: Option<Tags>,
+    pub(crate) expires: Option<u64>,
+    /// What it was before a change that a full disk may not have kept.
+    pub(crate) before: Option<Rc<Image>>,
 }
 
 /// What the log keeps of a queue apart from its jobs.
@@ -59,6 +65,12 @@ pub(crate) struct Image {
 pub(crate) struct Facts {
     pub(crate) kept: bool,
     pub(crate) limits: [u32; 3],
+    /// A client of Kestrel's made or used it.
+    pub(crate) is_items: bool,
+    /// It gets what its parent gets.
+    pub(crate) is_child: bool,
+    /// When it was made, if it is one of items.
+    pub(crate) created: u64,
 }
 
 impl Image {
@@ -78,19 +90,28 @@ impl Image {
             counts: job.counts,
             order: job.order,
             tags: job.tags.clone(),
+            expires: job.expires,
+            before: None,
         }
     }
 
     /// Whether a job that was found is this one, at a start at this moment. Lazy counters apart.
-    /// On a full disk it may not be written that a job went behind the others.
-    pub(super) fn is_found_as(&self, found: &Image, now: u64, is_short: bool) -> bool {
+    /// On a full disk it may not be written that a job went elsewhere.
+    fn is_found_as(&self, found: &Image, start: Start) -> bool {
+        if start.is_short
+            && let Some(before) = &self.before
+            && before.is_found_as(found, start)
+        {
+            return true;
+        }
         let shelf = match self.shelf {
-            Shelf::Delayed { due } if due <= now => Shelf::Ready,
+            Shelf::Delayed { due } if due <= start.now => Shelf::Ready,
             shelf => shelf,
         };
         found.shelf == shelf
-            && (found.order == self.order || (is_short && found.order < self.order))
+            && found.order == self.order
             && found.tags == self.tags
+            && found.expires == self.expires
             && found.counts.strict() == self.counts.strict()
             && found.body == self.body
             && found.tube == self.tube
@@ -101,19 +122,43 @@ impl Image {
 
 pub(crate) type Images = BTreeMap<u64, Image>;
 
+/// What is known of the start of a process.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Start {
+    pub(super) now: u64,
+    /// Numbers from here on were dealt after it.
+    pub(super) next_id: u64,
+    /// The disk was full before.
+    pub(super) is_short: bool,
+}
+
 /// All that outlives a process.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Estate {
     pub(crate) jobs: Images,
     /// Queues of which something is kept.
     pub(crate) queues: BTreeMap<Name, Facts>,
+    pub(crate) rules: Rc<Rules>,
+    pub(crate) status: u8,
+}
+
+impl Default for Estate {
+    fn default() -> Self {
+        let (jobs, queues) = (Images::new(), BTreeMap::new());
+        Self { jobs, queues, rules: Rc::default(), status: UP }
+    }
 }
 
 impl Estate {
     pub(super) fn apply(&mut self, record: &Record) {
         match record {
-            Record::Put(id, image) | Record::Update(id, image) | Record::Moved(id, image) => {
+            Record::Put(id, image) | Record::Update(id, image) => {
                 self.jobs.insert(*id, image.clone());
+            }
+            Record::PutMany(images) => self.jobs.extend(images.iter().cloned()),
+            Record::Moved(id, image) => {
+                let before = self.jobs.remove(id).map(Rc::new);
+                self.jobs.insert(*id, Image { before, ..image.clone() });
             }
             Record::Finish(id) => {
                 self.jobs.remove(id);
@@ -125,26 +170,128 @@ impl Estate {
                 self.queues.insert(name.clone(), *facts);
             }
             Record::Count(..) => {}
+            Record::Policies(rules) => self.rules = rules.clone(),
+            Record::Status(status) => self.status = *status,
+        }
+    }
+
+    /// Whether what was found of something agrees with this. What expired while nobody served may
+    /// be gone already, or where it goes.
+    pub(super) fn agrees(&self, found: &Self, subject: &Subject, start: Start) -> bool {
+        match subject {
+            Subject::Job(id) => match (self.jobs.get(id), found.jobs.get(id)) {
+                (None, None) => true,
+                (None, Some(_)) => false,
+                // Or it had to make room for what came instead.
+                (Some(image), None) => {
+                    self.has_expired(image, start.now) || self.gets_expired(&image.tube, start.now)
+                }
+                (Some(image), Some(found)) => {
+                    let is_fresh = found.created == start.now && found.order >= start.next_id;
+                    image.is_found_as(found, start)
+                        || (is_fresh && self.has_expired(image, start.now))
+                }
+            },
+            // On a full disk a queue is used without being kept.
+            Subject::Queue(name) => {
+                let (found, found_rules) = (found.queues.get(name), found.rules.clone());
+                let is_new = |facts: &Facts| facts.is_items && facts.created == start.now;
+                let is_fresh = found.is_some_and(is_new) && self.gets_expired(name, start.now);
+                // That a rule makes a child of it may be noted only now.
+                let is_named = is_named_child(&found_rules, name);
+                let kept = |facts: Option<&Facts>| {
+                    let facts = facts.copied().unwrap_or_default();
+                    let of_rule = is_named && !facts.is_items;
+                    let (kept, is_child) = (facts.kept && !of_rule, facts.is_child && !of_rule);
+                    Facts { kept, is_child, ..facts }
+                };
+                let mine = self.queues.get(name);
+                start.is_short || is_fresh || kept(mine) == kept(found)
+            }
+            Subject::Policies => start.is_short || self.rules == found.rules,
+            Subject::Status => start.is_short || self.status == found.status,
+        }
+    }
+
+    /// Whether it has exactly these jobs.
+    pub(super) fn compare(&self, jobs: &Images, now: u64) -> Result<(), String> {
+        let start = Start { now, next_id: 0, is_short: false };
+        for id in jobs.keys().chain(self.jobs.keys()) {
+            let (mine, found) = (jobs.get(id), self.jobs.get(id));
+            let agrees =
+                mine.zip(found).is_some_and(|(mine, found)| mine.is_found_as(found, start));
+            if !agrees {
+                let (mine, found) = (brief(mine), brief(found));
+                return Err(format!("job {id} should be {mine} at the start\n    but is {found}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a job is handed out no more.
+    fn has_expired(&self, image: &Image, now: u64) -> bool {
+        let aged = self.policy(&image.tube).age_max_ms.map(|age| image.created + age);
+        let is_ready = match image.shelf {
+            Shelf::Ready => true,
+            Shelf::Delayed { due } => due <= now,
+            Shelf::Buried { .. } => false,
+        };
+        is_ready && [image.expires, aged].into_iter().flatten().any(|last| last < now)
+    }
+
+    /// Whether some job has expired and is to go to this queue.
+    fn gets_expired(&self, name: &Name, now: u64) -> bool {
+        self.jobs.values().any(|image| {
+            let target = self.policy(&image.tube).expire_to;
+            target.is_some_and(|target| *target == *name.as_bytes()) && self.has_expired(image, now)
+        })
+    }
+
+    fn policy(&self, name: &Name) -> Policy {
+        let is_child = self.queues.get(name).is_some_and(|facts| facts.is_child)
+            || is_named_child(&self.rules, name);
+        let parent = parent_of(name).filter(|_| is_child).map(str::as_bytes);
+        self.rules.resolve(name.as_bytes(), parent)
+    }
+
+    /// Takes over from what was found what only there is known.
+    pub(super) fn meet(&mut self, found: &Self, is_short: bool) {
+        for (id, image) in &mut self.jobs {
+            match found.jobs.get(id) {
+                // What was due may have come after something had expired.
+                Some(found) if found.tube == image.tube => {
+                    *image = Image { shelf: image.shelf, ..found.clone() };
+                }
+                Some(found) => image.counts = found.counts,
+                None => {}
+            }
+        }
+        if is_short {
+            self.queues.clone_from(&found.queues);
+            (self.rules, self.status) = (found.rules.clone(), found.status);
         }
     }
 
     pub(super) fn subjects(&self) -> impl Iterator<Item = Subject> {
         let jobs = self.jobs.keys().map(|id| Subject::Job(*id));
-        jobs.chain(self.queues.keys().map(|name| Subject::Queue(name.clone())))
+        let queues = self.queues.keys().map(|name| Subject::Queue(name.clone()));
+        jobs.chain(queues).chain([Subject::Policies, Subject::Status])
     }
 
     pub(super) fn brief(&self, subject: &Subject) -> String {
         match subject {
             Subject::Job(id) => brief(self.jobs.get(id)),
             Subject::Queue(name) => format!("{:?}", self.queues.get(name)),
+            Subject::Policies => format!("{:?}", self.rules),
+            Subject::Status => self.status.to_string(),
         }
     }
 }
 
-pub(super) fn brief(image: Option<&Image>) -> String {
+pub(crate) fn brief(image: Option<&Image>) -> String {
     image.map_or("nothing".into(), |image| {
         format!(
-            "{} pri {} order {} delay {} ttr {} created {} body {} bytes {:?} {:?} {:?}",
+            "{} pri {} order {} delay {} ttr {} created {} body {} bytes {:?} {:?} {:?} expires {:?}",
             image.tube,
             image.pri,
             image.order,
@@ -154,7 +301,8 @@ pub(super) fn brief(image: Option<&Image>) -> String {
             image.body.len(),
             image.shelf,
             image.counts,
-            image.tags
+            image.tags,
+            image.expires
         )
     })
 }

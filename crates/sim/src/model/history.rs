@@ -11,12 +11,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::rc::Rc;
 
-use super::estate::{Counts, Estate, Facts, Image, Images, brief};
+use broker::policy::Rules;
+
+use super::estate::{Counts, Estate, Facts, Image, Images, Start, brief};
 use super::{Name, Need, Tags};
 
 #[derive(Clone, Debug)]
 pub(crate) enum Record {
     Put(u64, Image),
+    /// Jobs of one put: all of them or none.
+    PutMany(Vec<(u64, Image)>),
     Update(u64, Image),
     /// A job went behind the others.
     Moved(u64, Image),
@@ -24,6 +28,8 @@ pub(crate) enum Record {
     /// Takes, timeouts and losses, appended at leisure.
     Count(u64, Counts),
     Queue(Name, Facts),
+    Policies(Rc<Rules>),
+    Status(u8),
 }
 
 /// What a record is about.
@@ -31,6 +37,8 @@ pub(crate) enum Record {
 pub(crate) enum Subject {
     Job(u64),
     Queue(Name),
+    Policies,
+    Status,
 }
 
 #[derive(Debug, Default)]
@@ -61,9 +69,11 @@ impl History {
             self.ends.insert(*id, need);
         }
         let is_certain = match record {
-            Record::Put(..) | Record::Update(..) | Record::Finish(_) => true,
+            Record::Put(..) | Record::PutMany(_) | Record::Update(..) | Record::Finish(_) => true,
             // Nobody asked for these, so nobody is refused them: a full log goes without.
-            Record::Moved(..) | Record::Queue(..) => !self.counts_may_be_missing,
+            Record::Moved(..) | Record::Queue(..) | Record::Policies(_) | Record::Status(_) => {
+                !self.counts_may_be_missing
+            }
             Record::Count(..) => false,
         };
         if is_certain {
@@ -96,6 +106,47 @@ impl History {
         self.records.iter().rposition(about).map_or(0, |index| index + 1)
     }
 
+    /// A job was noted before all was known of it.
+    pub(super) fn amend(&mut self, need: Need, id: u64, image: &Image) {
+        if let Some(Record::PutMany(images)) = need.checked_sub(1).map(|at| &mut self.records[at])
+            && let Some((_, noted)) = images.iter_mut().find(|(noted, _)| *noted == id)
+        {
+            noted.tags.clone_from(&image.tags);
+        }
+    }
+
+    /// The order of a job that was noted last is another one.
+    pub(super) fn reorder(&mut self, id: u64, noted: u64, order: u64) {
+        let of_job = |record: &Record| match record {
+            Record::Put(of, image) | Record::Moved(of, image) => *of == id && image.order == noted,
+            _ => false,
+        };
+        let last = self.records.iter_mut().rfind(|record| of_job(record));
+        if let Some(Record::Put(_, image) | Record::Moved(_, image)) = last {
+            image.order = order;
+        }
+    }
+
+    /// The last change of the status.
+    pub(super) fn status_need(&self) -> Need {
+        let about = |record: &Record| matches!(record, Record::Status(_));
+        self.records.iter().rposition(about).map_or(0, |index| index + 1)
+    }
+
+    /// The last change since then that is more than a count.
+    pub(super) fn certain_since(&self, before: Need) -> Need {
+        let lasts = |record: &Record| !matches!(record, Record::Count(..));
+        let last = self.records[before..].iter().rposition(lasts);
+        last.map_or(0, |index| before + index + 1)
+    }
+
+    /// The last end of a job since then.
+    pub(super) fn end_since(&self, before: Need) -> Need {
+        let ends = |record: &Record| matches!(record, Record::Finish(_));
+        let last = self.records[before..].iter().rposition(ends);
+        last.map_or(0, |index| before + index + 1)
+    }
+
     pub(super) fn note_tube(&mut self, tube: &Name, need: Need) {
         self.tubes.insert(tube.clone(), need);
     }
@@ -120,7 +171,7 @@ impl History {
     /// Every job of this process, living or not.
     pub(crate) fn ids(&self) -> BTreeSet<u64> {
         let base = self.base.jobs.keys().copied();
-        base.chain(self.records.iter().filter_map(Record::id)).collect()
+        base.chain(self.records.iter().flat_map(Record::ids)).collect()
     }
 
     /// A reply that rests on so much was told to somebody, or so much was made durable; takes and
@@ -138,57 +189,57 @@ impl History {
         }
     }
 
-    /// Finds a prefix that explains what was recovered at this moment, or says why there is none.
-    pub(crate) fn explain(&self, found: &Estate, now: u64) -> Result<Need, String> {
+    /// Tries the prefixes that may explain what was recovered at this moment, the shortest first, with
+    /// what was there after them; or says why there is none. Orders from `next_id` on were dealt
+    /// after the recovery.
+    pub(super) fn find<T>(
+        &self,
+        found: &Estate,
+        now: u64,
+        next_id: u64,
+        mut judge: impl FnMut(Need, &Estate) -> Result<T, String>,
+    ) -> Result<T, String> {
         let mut estate = self.base.clone();
         for record in &self.records[..self.required] {
             estate.apply(record);
         }
-        let differs =
-            |estate: &Estate, subject: &Subject| self.differs(estate, found, subject, now);
-        let subjects: BTreeSet<Subject> = estate.subjects().chain(found.subjects()).collect();
-        let mut wrong: BTreeSet<Subject> =
-            subjects.into_iter().filter(|subject| differs(&estate, subject)).collect();
+        let start = Start { now, next_id, is_short: self.counts_may_be_missing };
+        let differs = |estate: &Estate, subject: &Subject| !estate.agrees(found, subject, start);
+        let all_that_differs = |estate: &Estate| -> BTreeSet<Subject> {
+            let subjects = estate.subjects().chain(found.subjects());
+            subjects.filter(|subject| differs(estate, subject)).collect()
+        };
+        let mut wrong = all_that_differs(&estate);
         let mut nearest = (wrong.len(), self.required, wrong.clone());
-        let mut counts_problem = None;
+        let mut last_problem = None;
         for end in self.required..=self.records.len() {
             if end > self.required {
                 let record = &self.records[end - 1];
                 estate.apply(record);
-                let subject = record.subject();
-                if differs(&estate, &subject) {
-                    wrong.insert(subject);
-                } else {
-                    wrong.remove(&subject);
+                // What has expired is a question of policies.
+                if matches!(record, Record::Policies(_) | Record::Queue(..)) {
+                    wrong = all_that_differs(&estate);
+                }
+                for subject in record.subjects() {
+                    if differs(&estate, &subject) {
+                        wrong.insert(subject);
+                    } else {
+                        wrong.remove(&subject);
+                    }
                 }
             }
             if wrong.is_empty() {
-                match self.check_counts(&found.jobs, end) {
-                    Ok(()) => return Ok(end),
-                    Err(problem) => counts_problem = Some(problem),
+                let counts = self.check_counts(&found.jobs, end);
+                match counts.and_then(|()| judge(end, &estate)) {
+                    Ok(judged) => return Ok(judged),
+                    Err(problem) => last_problem = Some(problem),
                 }
             } else if wrong.len() < nearest.0 {
                 nearest = (wrong.len(), end, wrong.clone());
             }
         }
-        if let Some(problem) = counts_problem {
-            return Err(problem);
-        }
         let (_, end, wrong) = nearest;
-        Err(self.describe(found, end, &wrong))
-    }
-
-    fn differs(&self, estate: &Estate, found: &Estate, subject: &Subject, now: u64) -> bool {
-        let is_short = self.counts_may_be_missing;
-        match subject {
-            Subject::Job(id) => match (estate.jobs.get(id), found.jobs.get(id)) {
-                (None, None) => false,
-                (Some(image), Some(found)) => !image.is_found_as(found, now, is_short),
-                _ => true,
-            },
-            // On a full disk a queue is used without being kept.
-            Subject::Queue(name) => !is_short && estate.queues.get(name) != found.queues.get(name),
-        }
+        Err(last_problem.unwrap_or_else(|| self.describe(found, end, &wrong)))
     }
 
     /// Takes, timeouts and losses of what was found must be those of the last group that the prefix
@@ -238,10 +289,14 @@ impl History {
                 Record::Put(id, image) | Record::Update(id, image) | Record::Moved(id, image) => {
                     counts.insert(*id, image.counts);
                 }
+                Record::PutMany(images) => {
+                    counts.extend(images.iter().map(|(id, image)| (*id, image.counts)));
+                }
                 Record::Count(id, newest) => {
                     counts.insert(*id, *newest);
                 }
-                Record::Finish(_) | Record::Queue(..) => {}
+                Record::Finish(_) | Record::Queue(..) | Record::Policies(_) | Record::Status(_) => {
+                }
             }
         }
         counts
@@ -260,7 +315,7 @@ impl History {
             let (expected, found) = (estate.brief(subject), found.brief(subject));
             write!(text, "\n  {subject:?}: expected {expected}\n    found {found}")
                 .expect("strings take all");
-            let about = |record: &Record| record.subject() == *subject;
+            let about = |record: &Record| record.subjects().contains(subject);
             for (index, record) in self.records.iter().enumerate().filter(|(_, r)| about(r)) {
                 write!(text, "\n    record {}: {}", index + 1, record.brief())
                     .expect("strings take all");
@@ -276,32 +331,36 @@ impl History {
 }
 
 impl Record {
-    fn subject(&self) -> Subject {
+    fn subjects(&self) -> Vec<Subject> {
         match self {
             Self::Put(id, _)
             | Self::Update(id, _)
             | Self::Moved(id, _)
             | Self::Finish(id)
-            | Self::Count(id, _) => Subject::Job(*id),
-            Self::Queue(name, _) => Subject::Queue(name.clone()),
+            | Self::Count(id, _) => vec![Subject::Job(*id)],
+            Self::PutMany(images) => images.iter().map(|(id, _)| Subject::Job(*id)).collect(),
+            Self::Queue(name, _) => vec![Subject::Queue(name.clone())],
+            Self::Policies(_) => vec![Subject::Policies],
+            Self::Status(_) => vec![Subject::Status],
         }
     }
 
-    fn id(&self) -> Option<u64> {
-        match self.subject() {
-            Subject::Job(id) => Some(id),
-            Subject::Queue(_) => None,
-        }
+    fn ids(&self) -> Vec<u64> {
+        let id = |subject| if let Subject::Job(id) = subject { Some(id) } else { None };
+        self.subjects().into_iter().filter_map(id).collect()
     }
 
     fn brief(&self) -> String {
         match self {
             Self::Put(_, image) => format!("put {}", brief(Some(image))),
             Self::Update(_, image) => format!("update {}", brief(Some(image))),
+            Self::PutMany(images) => format!("put with {} others", images.len() - 1),
             Self::Moved(_, image) => format!("moved {}", brief(Some(image))),
             Self::Finish(_) => "finish".into(),
             Self::Count(_, counts) => format!("count {counts:?}"),
             Self::Queue(_, facts) => format!("{facts:?}"),
+            Self::Policies(rules) => format!("{rules:?}"),
+            Self::Status(status) => format!("status {status}"),
         }
     }
 }

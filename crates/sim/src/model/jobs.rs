@@ -4,7 +4,10 @@ use std::rc::Rc;
 
 use super::history::Record;
 use super::outcome::{Letter, News};
-use super::{Counts, Expected, Job, Lease, Loss, Model, NEVER, Name, Need, Place, State, Wait};
+use super::routes::{Refused, Routed};
+use super::{
+    Counts, Expected, Job, Kind, Lease, Loss, Model, NEVER, Name, Need, Place, State, Wait,
+};
 use crate::protocol::Protocol;
 
 /// A take that found no job.
@@ -15,24 +18,26 @@ pub(super) enum NoJob {
 }
 
 impl Model {
-    pub(super) fn put(&mut self, tube: &Name, mut job: Job) -> u64 {
-        let id = self.next_id;
-        self.next_id += 1;
-        self.puts += 1;
-        self.tubes.get_mut(tube).expect("a used tube exists").puts += 1;
-        job.tube = tube.clone();
-        job.created = self.now;
-        job.order = id;
-        let delay = job.delay;
-        self.jobs.insert(id, job);
-        if delay > 0 {
-            self.jobs.get_mut(&id).expect("just put").state = self.delayed(delay);
+    /// Puts a job into a queue, and into all that this queue feeds; its number, or one that no job
+    /// has if it is kept nowhere, and what the reply rests on.
+    pub(super) fn put(&mut self, tube: &Name, mut job: Job) -> Result<(u64, Need), Refused> {
+        if job.delay > 0 {
+            job.state = self.delayed(job.delay);
         }
-        self.record(id, Record::Put);
-        if delay == 0 {
-            self.offer(id);
+        let route = self.route_to(tube, false);
+        let routed = self.put_along(route, &job, false);
+        self.answer_put(&routed).map(|id| (id, routed.need))
+    }
+
+    pub(super) fn answer_put(&mut self, routed: &Routed) -> Result<u64, Refused> {
+        match (routed.refused, routed.asked.or(routed.first)) {
+            (Some(refused), _) => Err(refused),
+            (None, Some(id)) => Ok(id),
+            (None, None) => {
+                self.next_id += 1;
+                Ok(self.next_id - 1)
+            }
         }
-        id
     }
 
     fn delayed(&self, delay: u32) -> State {
@@ -52,7 +57,8 @@ impl Model {
             order: 0,
             tags: None,
             is_keyed: false,
-            is_durable: true,
+            kind: Kind::Logged,
+            expires: None,
             watchers: Vec::new(),
             progress: (0, 0),
             need: 0,
@@ -62,7 +68,7 @@ impl Model {
     /// Notes that a job's facts changed, if they are to last.
     pub(super) fn record(&mut self, id: u64, kind: fn(u64, super::Image) -> Record) {
         let job = self.jobs.get_mut(&id).expect("a job that was just changed");
-        if !job.is_durable {
+        if job.kind != Kind::Logged {
             return;
         }
         job.need = self.history.note(kind(id, super::Image::of(job)));
@@ -72,7 +78,7 @@ impl Model {
     /// Notes that only a job's lazily kept counters changed.
     pub(super) fn record_counts(&mut self, id: u64) {
         let job = &self.jobs[&id];
-        if job.is_durable {
+        if job.kind == Kind::Logged {
             self.history.note(Record::Count(id, job.counts));
         }
     }
@@ -82,27 +88,34 @@ impl Model {
         let job = self.jobs.get_mut(&id).expect("an offered job exists");
         job.state = State::Ready;
         let tube = job.tube.clone();
-        if self.is_paused(&tube) {
+        if self.is_paused(&tube) || self.reads_blocked() {
             return;
         }
-        match self.first_waiter(&tube) {
-            Some(waiter) => self.grant_to_waiter(waiter, id),
-            None => self.wake_sleepers(&tube),
+        while let Some(waiter) = self.first_waiter(&tube).filter(|_| !self.is_expired(id)) {
+            if self.grant_to_waiter(waiter, id) {
+                return;
+            }
         }
+        self.wake_sleepers(&tube);
     }
 
     pub(super) fn first_waiter(&self, tube: &Name) -> Option<Place> {
-        let waiting = self.conns.iter().filter(|(_, conn)| conn.watched.contains(tube));
-        let tickets = waiting.filter_map(|(place, conn)| Some((conn.waiting?.ticket, *place)));
-        tickets.min().map(|(_, place)| place)
+        let waiting = self.conns.iter().filter(|(_, conn)| conn.waits_for(tube));
+        let ticket = |conn: &super::Conn| conn.waiting.as_ref().map(|wait| wait.ticket);
+        waiting.map(|(place, conn)| (ticket(conn), *place)).min().map(|(_, place)| place)
     }
 
-    pub(super) fn grant_to_waiter(&mut self, place: Place, id: u64) {
+    /// A job goes to who waits for it; `false`: it was only looked at.
+    pub(super) fn grant_to_waiter(&mut self, place: Place, id: u64) -> bool {
         let conn = self.conn(place);
+        if let Some(item) = conn.waiting.as_ref().and_then(|wait| wait.item.clone()) {
+            return self.grant_item(place, id, item.is_look);
+        }
         conn.waiting = None;
         assert!(conn.letters.is_empty(), "a connection waits for one thing");
         let reply = self.reserve_now(place, id);
         self.conn(place).letters.push_back(Letter::Reply(reply));
+        true
     }
 
     fn reserve_now(&mut self, place: Place, id: u64) -> Expected {
@@ -115,7 +128,7 @@ impl Model {
     pub(super) fn hand_out(&mut self, place: Place, id: u64, limit_ms: Option<u64>) {
         let conn = self.conn(place);
         let loss = match conn.protocol {
-            Protocol::Beanstalk => Loss::KeepsPlace,
+            Protocol::Beanstalk | Protocol::Kestrel => Loss::KeepsPlace,
             Protocol::Gearman => Loss::ToTheTail,
         };
         let by = conn.serial;
@@ -139,11 +152,13 @@ impl Model {
     /// The best ready job over the watched tubes that are not paused.
     pub(super) fn take(&mut self, place: Place, seconds: Option<u32>) -> Result<Expected, NoJob> {
         let watched = self.conn(place).watched.clone();
+        for tube in &watched {
+            self.sweep(tube);
+        }
         let open: Vec<_> = watched.into_iter().filter(|tube| !self.is_paused(tube)).collect();
-        let ready = self.jobs.iter().filter(|(_, job)| job.state == State::Ready);
-        let best =
-            ready.filter(|(_, job)| open.contains(&job.tube)).map(|(id, job)| (job.key(), *id));
-        if let Some((_, id)) = best.min() {
+        let heads = open.iter().filter_map(|tube| self.first_ready(tube));
+        let best = heads.map(|id| (self.jobs[&id].key(), id)).min();
+        if let Some((_, id)) = best.filter(|_| !self.reads_blocked()) {
             return Ok(self.reserve_now(place, id));
         }
         if self.first_deadline(place).is_some_and(|deadline| deadline <= self.now + 1000) {
@@ -155,7 +170,7 @@ impl Model {
         let until = seconds.map(|seconds| self.now + u64::from(seconds) * 1000);
         let ticket = self.next_ticket;
         self.next_ticket += 1;
-        self.conn(place).waiting = Some(Wait { ticket, until });
+        self.conn(place).waiting = Some(Wait { ticket, until, item: None });
         Err(NoJob::Waiting)
     }
 
@@ -264,7 +279,9 @@ impl Model {
             return Err(self.denial(id));
         }
         let watchers = std::mem::take(&mut self.job_mut(id).watchers);
-        if self.jobs[&id].is_durable {
+        if self.jobs[&id].kind == Kind::Watched {
+            self.remove_job(id);
+        } else {
             let order = self.next_buried;
             self.next_buried += 1;
             let job = self.job_mut(id);
@@ -273,8 +290,6 @@ impl Model {
             job.counts.buries += 1;
             job.state = State::Buried { order };
             self.record(id, Record::Update);
-        } else {
-            self.remove_job(id);
         }
         let need = self.jobs.get(&id).map_or(0, |job| job.need);
         self.tell_end(watchers, id, &News::Fail, need);
@@ -308,5 +323,14 @@ impl Job {
     /// Ready jobs are handed out in this order.
     pub(super) fn key(&self) -> (u32, u64) {
         (self.pri, self.order)
+    }
+}
+
+impl super::Conn {
+    pub(super) fn waits_for(&self, tube: &Name) -> bool {
+        self.waiting.as_ref().is_some_and(|wait| match &wait.item {
+            Some(item) => item.tube == *tube,
+            None => self.watched.contains(tube),
+        })
     }
 }

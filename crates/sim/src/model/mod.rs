@@ -4,8 +4,8 @@
 //! thing must answer. Each change that has to outlive a crash is noted in a [`History`], and each
 //! reply says how much of that history it rests on.
 //!
-//! Jobs, queues and connections are the same for all dialects (`jobs`, `queues`, `work`, `outcome`);
-//! what is said of them is in a folder for each dialect.
+//! Jobs, queues and connections are the same for all dialects (`jobs`, `queues`, `work`, `outcome`,
+//! `items`, `routes`, `policies`); what is said of them is in a folder for each dialect.
 //!
 //! Where several things happen in the same millisecond the protocol leaves their order open; the
 //! model follows the engine, which looks at queues by place and then at sessions by place.
@@ -15,11 +15,15 @@ mod chores;
 mod estate;
 mod gearman;
 mod history;
+mod items;
 mod jobs;
+mod kestrel;
 mod outcome;
+mod policies;
 mod promises;
 mod queues;
 mod restart;
+mod routes;
 mod session;
 mod submit;
 mod time;
@@ -28,10 +32,14 @@ mod work;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
+use broker::policy::{Policy, Rules};
 use chores::Chore;
-pub(crate) use estate::{Counts, Estate, Facts, Image, Shelf};
+pub(crate) use estate::{Counts, Estate, Facts, Image, Shelf, brief};
 pub(crate) use history::History;
+use items::ItemWait;
+use kestrel::{Fetch, OpenReads};
 use outcome::Letter;
+pub(crate) use policies::UP;
 pub(crate) use restart::Recovered;
 pub(crate) use session::Observed;
 use session::{Expected, Reading};
@@ -71,6 +79,8 @@ pub(crate) struct Setting {
     pub(crate) exceptions: bool,
     /// Longest packet of Gearman.
     pub(crate) packet_bytes_max: u32,
+    /// Largest item of Kestrel.
+    pub(crate) item_bytes_max: u32,
 }
 
 #[derive(Debug)]
@@ -95,6 +105,14 @@ pub(crate) struct Model {
     puts: u64,
     timeouts: u64,
     chores: VecDeque<Chore>,
+    pub(crate) rules: Rc<Rules>,
+    pub(crate) status: u8,
+    /// Children of which the history does not know yet that they are kept.
+    unnoted: Vec<Name>,
+    /// Queues that must not vanish just now.
+    guards: Vec<Name>,
+    /// Jobs that went to another queue in this turn.
+    rerouted: Vec<u64>,
     /// Puts are refused.
     pub(crate) is_draining: bool,
     pub(crate) history: History,
@@ -112,6 +130,14 @@ pub(crate) struct Tally {
     pub(crate) joins: u64,
     /// Ends that foreground clients were told.
     pub(crate) ends: u64,
+    /// Reads that were opened.
+    pub(crate) opens: u64,
+    /// Jobs that a put left besides the one that was asked for.
+    pub(crate) copies: u64,
+    /// Jobs that expired.
+    pub(crate) expiries: u64,
+    /// Puts that policies refused.
+    pub(crate) rejections: u64,
 }
 
 /// What a job was submitted with.
@@ -119,6 +145,17 @@ pub(crate) struct Tally {
 pub(crate) struct Tags {
     pub(crate) unique: Rc<[u8]>,
     pub(crate) reducer: Rc<[u8]>,
+}
+
+/// How long a job lives.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Kind {
+    /// It outlives those who wait for its outcome, and the process.
+    Logged,
+    /// It outlives those who wait for its outcome.
+    Memory,
+    /// It ends when nobody waits for its outcome any more.
+    Watched,
 }
 
 #[derive(Clone, Debug)]
@@ -137,8 +174,9 @@ pub(crate) struct Job {
     pub(crate) tags: Option<Tags>,
     /// Submits of the same key join it.
     is_keyed: bool,
-    /// It outlives those who wait for its outcome.
-    pub(crate) is_durable: bool,
+    pub(crate) kind: Kind,
+    /// It is not handed out after this moment.
+    pub(crate) expires: Option<u64>,
     /// Connections that wait for its outcome, as often as they attached.
     pub(crate) watchers: Vec<Place>,
     progress: (u32, u32),
@@ -174,7 +212,7 @@ pub(crate) enum Loss {
 
 #[derive(Debug)]
 pub(crate) struct Tube {
-    place: Place,
+    pub(crate) place: Place,
     age: u64,
     pause: Option<Pause>,
     puts: u64,
@@ -183,6 +221,9 @@ pub(crate) struct Tube {
     pub(crate) facts: Facts,
     /// Who may be asleep, in the order of falling asleep.
     sleepers: BTreeMap<u64, Place>,
+    policy: Rc<Policy>,
+    /// Since when it has a policy, a family or the mark of items.
+    extra_since: Option<u64>,
 }
 
 #[derive(Copy, Clone, Debug)]
@@ -212,13 +253,17 @@ pub(crate) struct Conn {
     wants_exceptions: bool,
     /// Ends that it must still be told, by job.
     outcomes_due: BTreeMap<u64, u64>,
+    open: OpenReads,
+    fetch: Option<Fetch>,
 }
 
-#[derive(Copy, Clone, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Wait {
     ticket: u64,
     /// `None`: for ever.
     until: Option<u64>,
+    /// It waits for an item of one queue.
+    item: Option<ItemWait>,
 }
 
 impl Model {
@@ -242,6 +287,11 @@ impl Model {
             puts: 0,
             timeouts: 0,
             chores: VecDeque::new(),
+            rules: Rc::default(),
+            status: policies::UP,
+            unnoted: Vec::new(),
+            guards: Vec::new(),
+            rerouted: Vec::new(),
             is_draining: false,
             history: History::default(),
             tally: Tally::default(),
@@ -256,6 +306,10 @@ impl Model {
 
     fn conn(&mut self, place: Place) -> &mut Conn {
         self.conns.get_mut(&place).expect("the connection is open")
+    }
+
+    fn tube_mut(&mut self, name: &Name) -> &mut Tube {
+        self.tubes.get_mut(name).expect("the queue was just looked at")
     }
 
     fn job_mut(&mut self, id: u64) -> &mut Job {

@@ -5,14 +5,33 @@ use std::rc::Rc;
 
 use super::history::Record;
 use super::session::Expected;
-use super::{Loss, Model, NEVER, Need, Place, State};
+use super::{Kind, Loss, Model, NEVER, Need, Place, State};
 
 /// Something that reaches a session unasked, or that it waited for.
 #[derive(Debug)]
 pub(super) enum Letter {
     Reply(Expected),
     WorkToDo,
-    News { id: u64, news: News, need: Need },
+    News {
+        id: u64,
+        news: News,
+        need: Need,
+    },
+    /// An item for who waited for one.
+    Granted {
+        lease: u64,
+        body: Rc<[u8]>,
+        need: Need,
+    },
+    /// An item that who waited may look at.
+    Looked {
+        body: Rc<[u8]>,
+        need: Need,
+    },
+    /// No item came.
+    NoneCame {
+        need: Need,
+    },
 }
 
 /// What those hear who wait for an outcome.
@@ -46,7 +65,7 @@ impl Model {
 
     pub(super) fn is_abandoned(&self, id: u64) -> bool {
         let job = &self.jobs[&id];
-        !job.is_durable && job.watchers.is_empty()
+        job.kind == Kind::Watched && job.watchers.is_empty()
     }
 
     /// News of the worker, on the way. They keep a job whose ttr came with the put.
@@ -86,7 +105,7 @@ impl Model {
     pub(super) fn remove_job(&mut self, id: u64) -> Need {
         let job = self.jobs.remove(&id).expect("it was just looked at");
         let mut need = 0;
-        if job.is_durable {
+        if job.kind == Kind::Logged {
             need = self.history.note(Record::Finish(id));
             self.history.note_tube(&job.tube, need);
             self.history.note_key(job.tags.as_ref(), need);

@@ -1,6 +1,8 @@
 //! Promises that are kept beside the model of the engine, so that an error of thought that is in
 //! both would be seen: every foreground submit is told one end, and no sleeper misses a job.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::{Model, Place};
 
 impl Model {
@@ -34,6 +36,24 @@ impl Model {
         match self.conns.keys().find(|place| self.misses_work(**place)) {
             Some(place) => Err(format!("the model's worker at {place} sleeps through a job")),
             None => Ok(()),
+        }
+    }
+
+    /// In which order jobs of several queues expire in one turn is left open: the model takes over
+    /// the order that was seen, if it is one of the same numbers.
+    pub(crate) fn adopt_orders(&mut self, seen: impl Fn(u64) -> Option<u64>) {
+        let rerouted: BTreeSet<u64> = std::mem::take(&mut self.rerouted).into_iter().collect();
+        let jobs = rerouted.iter().filter_map(|id| Some((*id, self.jobs.get(id)?.order)));
+        let mine: BTreeMap<u64, u64> = jobs.collect();
+        let theirs: BTreeMap<u64, u64> =
+            mine.keys().filter_map(|id| Some((*id, seen(*id)?))).collect();
+        let numbers = |orders: &BTreeMap<u64, u64>| orders.values().copied().collect();
+        let same: [BTreeSet<u64>; 2] = [numbers(&mine), numbers(&theirs)];
+        if same[0] == same[1] {
+            for (id, order) in theirs {
+                self.history.reorder(id, mine[&id], order);
+                self.job_mut(id).order = order;
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Queues of the model: why they exist, what is kept of them, pauses.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use super::beanstalk::is_name;
 use super::history::Record;
@@ -25,8 +26,14 @@ impl Model {
             pauses: 0,
             facts: Facts::default(),
             sleepers: BTreeMap::new(),
+            policy: Rc::default(),
+            extra_since: None,
         };
         self.tubes.insert(name.clone(), tube);
+        if !self.children_of(&name).is_empty() {
+            self.ensure_extra(&name);
+        }
+        self.resolve(&name);
         name
     }
 
@@ -44,6 +51,7 @@ impl Model {
             conn.used == *name || conn.watched.contains(name) || conn.worker.records(name) > 0
         };
         &**name == "default"
+            || self.guards.contains(name)
             || self.tubes.get(name).is_some_and(|tube| tube.facts.kept)
             || self.conns.values().any(uses)
             || self.jobs.values().any(|job| job.tube == *name)
@@ -59,7 +67,7 @@ impl Model {
         }
     }
 
-    fn note_facts(&mut self, name: &Name) -> Need {
+    pub(super) fn note_facts(&mut self, name: &Name) -> Need {
         let facts = self.tubes[name].facts;
         self.history.note(Record::Queue(name.clone(), facts))
     }
@@ -80,14 +88,6 @@ impl Model {
         tube.facts.limits = limits;
         tube.facts.kept |= limits != [0; 3] && &*name != "default";
         self.note_facts(&name)
-    }
-
-    /// All that is kept of a queue is gone; what the reply rests on.
-    pub(super) fn forget_tube(&mut self, name: &Name) -> Need {
-        self.tubes.get_mut(name).expect("it is to be dropped").facts = Facts::default();
-        let need = self.note_facts(name);
-        self.drop_tube_if_unwanted(name);
-        need
     }
 
     /// Tubes that clients of beanstalkd can name.
@@ -127,6 +127,9 @@ impl Model {
     /// A tube may hand out again.
     pub(super) fn serve_waiters(&mut self, tube: &Name) {
         while let Some(id) = self.first_ready(tube) {
+            if self.reads_blocked() || self.is_expired(id) {
+                return;
+            }
             let Some(waiter) = self.first_waiter(tube) else { return self.wake_sleepers(tube) };
             self.grant_to_waiter(waiter, id);
         }

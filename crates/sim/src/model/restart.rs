@@ -1,32 +1,122 @@
 //! The model after a restart: only what the log kept.
 
-use super::{Estate, History, Job, Model, Name, Setting, Shelf, State};
+use std::collections::BTreeSet;
+
+use super::{Estate, History, Image, Job, Kind, Model, Name, Need, Place, Setting, Shelf, State};
+use crate::Checked;
+
+/// What expires may wake who waits, who is not there at the start; after so many looks all is done.
+const TRIAL_ADVANCES: usize = 3;
 
 /// What a new process found.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Recovered {
     pub(crate) estate: Estate,
+    /// What was due before counts as ready from the beginning.
+    pub(crate) due_is_ready: bool,
+    /// When it believed to have started, before it had read the log.
+    pub(crate) opened: u64,
+    /// Jobs that its log held, before anything expired.
+    pub(crate) in_log: u64,
     /// The next id that it will deal.
     pub(crate) next_id: u64,
-    /// Its tubes, oldest first; the order in which jobs lie in the log is not the model's affair.
-    pub(crate) tubes: Vec<Name>,
+    /// Its tubes, oldest first, and their places; the order in which jobs lie in the log is not the
+    /// model's affair.
+    pub(crate) tubes: Vec<(Name, Place)>,
+}
+
+impl Recovered {
+    /// Whether a process that begins with this has what was found when all that expired is gone.
+    fn leads_to(&self, found: &Self, now: u64, setting: &Setting) -> Checked {
+        let (mine, in_log) = (self.estate.jobs.len() as u64, found.in_log);
+        if mine != in_log {
+            return Err(format!("the log held {in_log} jobs, not {mine}"));
+        }
+        let mut trial = Model::reborn(now, setting.clone(), self.clone());
+        for _ in 0..TRIAL_ADVANCES {
+            trial.advance(now);
+        }
+        let jobs = trial.jobs.iter().map(|(id, job)| (*id, Image::of(job))).collect();
+        found.estate.compare(&jobs, now)
+    }
+}
+
+impl Recovered {
+    /// The tubes that there were before anything expired. That may have taken tubes along, whose
+    /// places are free now, and made others.
+    fn tubes_at_the_start(&self) -> Vec<(Name, Place)> {
+        let Estate { jobs, queues, .. } = &self.estate;
+        let mut lost: BTreeSet<&Name> = jobs.values().map(|image| &image.tube).collect();
+        lost.extend(queues.keys());
+        let mut tubes = self.tubes.clone();
+        tubes.retain(|(name, _)| &**name == "default" || lost.contains(name));
+        let is_taken = |place: &Place| self.tubes.iter().any(|(_, taken)| taken == place);
+        let free: Vec<Place> = (0..).filter(|place| !is_taken(place)).take(lost.len()).collect();
+        lost.retain(|name| tubes.iter().all(|(kept, _)| kept != *name));
+        tubes.extend(lost.into_iter().cloned().zip(free));
+        tubes
+    }
 }
 
 impl Model {
-    /// Begins anew with what was recovered: reserved jobs are ready, delayed ones keep their time,
-    /// pauses and counters of the process are gone.
+    /// How much of what happened explains what was found at this moment, and what the process began
+    /// with. What had expired by then is gone already, so the model tries what it would have done.
+    pub(crate) fn explain(&self, now: u64, found: &Recovered) -> Result<(Need, Recovered), String> {
+        self.history.find(&found.estate, now, found.next_id, |end, estate| {
+            // A job that was due before may lie in the log as it was put, or as it was when it was
+            // copied.
+            let mut begun = self.begun(estate, found);
+            begun.due_is_ready = begun.leads_to(found, now, &self.setting).is_err();
+            begun.leads_to(found, now, &self.setting).map(|()| (end, begun))
+        })
+    }
+
+    /// What a new process began with before anything expired there.
+    fn begun(&self, estate: &Estate, found: &Recovered) -> Recovered {
+        let mut estate = estate.clone();
+        estate.meet(&found.estate, self.history.counts_may_be_missing);
+        let newest = estate.jobs.iter().map(|(id, image)| image.order.max(*id)).max();
+        let next_id = found.next_id.max(newest.unwrap_or(0) + 1);
+        Recovered { estate, next_id, ..found.clone() }
+    }
+
+    /// Begins anew with what was recovered.
     pub(crate) fn restart(&mut self, now: u64, setting: Setting, recovered: Recovered) {
-        let mut model = Model::new(now, setting);
-        for name in &recovered.tubes {
-            let name = model.create_tube(name);
+        let mut model = Self::reborn(now, setting, recovered);
+        if self.may_refuse {
+            model.expect_shortage();
+        }
+        model.refusals = self.refusals;
+        model.tally = self.tally;
+        *self = model;
+    }
+
+    /// Reserved jobs are ready, delayed ones keep their time, pauses and counters of the process are
+    /// gone.
+    fn reborn(now: u64, setting: Setting, recovered: Recovered) -> Self {
+        let mut model = Model::new(recovered.opened, setting);
+        model.rules = recovered.estate.rules.clone();
+        model.status = recovered.estate.status;
+        model.resolve(&"default".into());
+        for (name, place) in recovered.tubes_at_the_start() {
+            let name = model.create_tube(&name);
+            model.tube_mut(&name).place = place;
             let facts = recovered.estate.queues.get(&name).copied().unwrap_or_default();
-            model.tubes.get_mut(&name).expect("it was just made").facts = facts;
+            model.tube_mut(&name).facts = facts;
+            if facts.is_items {
+                model.tube_mut(&name).extra_since = Some(facts.created);
+            }
+            if facts.is_child {
+                model.link_child(&name);
+            }
+            model.resolve(&name);
         }
         model.next_id = recovered.next_id;
         model.next_lease = recovered.next_id;
         for (id, image) in &recovered.estate.jobs {
             let state = match image.shelf {
                 Shelf::Ready => State::Ready,
+                Shelf::Delayed { due } if recovered.due_is_ready && due <= now => State::Ready,
                 Shelf::Delayed { due } => State::Delayed { due },
                 Shelf::Buried { order } => {
                     model.next_buried = model.next_buried.max(order + 1);
@@ -46,20 +136,24 @@ impl Model {
                 // What is set aside equals no other job.
                 is_keyed: image.tags.is_some() && !matches!(state, State::Buried { .. }),
                 tags: image.tags.clone(),
-                is_durable: true,
+                kind: Kind::Logged,
+                expires: image.expires,
                 watchers: Vec::new(),
                 progress: (0, 0),
                 need: 0,
             };
+            if job.expires.is_some() {
+                model.ensure_extra(&job.tube.clone());
+            }
             model.jobs.insert(*id, job);
         }
+        model.now = now;
         model.history = History::default();
+        let queues = recovered.estate.queues.clone();
+        let kept = |name: &Name| queues.get(name).is_some_and(|facts| facts.kept);
+        model.unnoted.retain(|name| !kept(name));
         model.history.restart(recovered.estate);
-        if self.may_refuse {
-            model.expect_shortage();
-        }
-        model.refusals = self.refusals;
-        model.tally = self.tally;
-        *self = model;
+        model.note_children();
+        model
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::outcome::Letter;
 use super::work::Worker;
-use super::{Conn, Model, Need, Place};
+use super::{Conn, Model, Need, OpenReads, Place};
 use crate::protocol::Protocol;
 
 /// What the next bytes of a beanstalkd connection are.
@@ -157,7 +157,7 @@ impl Model {
             buffer: VecDeque::new(),
             reading: Reading::Line,
             used: default.clone(),
-            watched: vec![default],
+            watched: if protocol == Protocol::Kestrel { Vec::new() } else { vec![default] },
             waiting: None,
             is_kicking: false,
             letters: VecDeque::new(),
@@ -167,6 +167,8 @@ impl Model {
             worker: Worker::default(),
             wants_exceptions: self.setting.exceptions,
             outcomes_due: BTreeMap::new(),
+            open: OpenReads::new(),
+            fetch: None,
         };
         let before = self.conns.insert(place, conn);
         assert!(before.is_none(), "a session's place is its own while it is open");
@@ -194,6 +196,7 @@ impl Model {
         match self.conns[&place].protocol {
             Protocol::Beanstalk => self.read_command(place, observed),
             Protocol::Gearman => self.read_message(place, observed),
+            Protocol::Kestrel => self.read_request(place, observed),
         }
     }
 
@@ -229,6 +232,7 @@ impl Model {
                 self.hear(place, id, news.is_end())?;
                 observed.take(&reply)?;
             }
+            letter => self.resume_fetch(place, letter, observed)?,
         }
         self.end_if_drained(place);
         Ok(())
@@ -248,7 +252,7 @@ impl Model {
         let denial = self.denial_of_watched(place);
         let conn = self.conn(place);
         conn.input_ended = true;
-        if conn.protocol == Protocol::Gearman {
+        if conn.protocol != Protocol::Beanstalk {
             self.close_conn(place);
             return Ok(());
         }

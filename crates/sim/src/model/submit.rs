@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::history::Record;
-use super::{Model, Name, Place, State, Tags};
+use super::{Image, Kind, Model, Name, Need, Place, State, Tags};
 
 pub(super) const HIGH: u32 = 512;
 pub(super) const NORMAL: u32 = 1024;
@@ -55,8 +55,15 @@ impl Model {
         self.tally.joins += 1;
         if is_foreground {
             self.attach(place, id);
-        } else if !self.jobs[&id].is_durable {
-            self.job_mut(id).is_durable = true;
+        } else {
+            self.outlive_watchers(id);
+        }
+    }
+
+    fn outlive_watchers(&mut self, id: u64) {
+        if self.jobs[&id].kind == Kind::Watched {
+            let kind = self.kind_in(&self.jobs[&id].tube.clone());
+            self.job_mut(id).kind = kind;
             self.record(id, Record::Put);
         }
     }
@@ -68,32 +75,47 @@ impl Model {
         limit > 0 && jobs >= limit as usize
     }
 
-    pub(super) fn submit_new(&mut self, place: Place, tube: &Name, submission: Submission) -> u64 {
+    /// Submits a job that equals no other; its number, or one that no job has, and what the reply
+    /// rests on. `None`: there is no room, or nobody would hear of it.
+    pub(super) fn submit_new(
+        &mut self,
+        place: Place,
+        name: &str,
+        submission: Submission,
+    ) -> Option<(u64, Need)> {
         let Submission { pri, due, unique, reducer, body, is_foreground } = submission;
-        let id = self.next_id;
-        self.next_id += 1;
-        self.puts += 1;
-        self.tubes.get_mut(tube).expect("it was just made").puts += 1;
         let mut job = Self::new_job(pri, 0, 0, &body);
-        job.is_keyed = key(&unique, &body).is_some();
-        job.tags = Some(Tags { unique: Rc::from(unique), reducer: Rc::from(reducer) });
-        job.tube = tube.clone();
-        job.order = id;
-        job.created = self.now;
-        job.is_durable = !is_foreground;
-        let is_due = due <= self.now;
-        if !is_due {
+        job.tags = Some(Tags { unique: Rc::from([]), reducer: Rc::from(reducer.clone()) });
+        if due > self.now {
             job.state = State::Delayed { due };
         }
-        self.jobs.insert(id, job);
-        if is_foreground {
-            self.attach(place, id);
+        let route = self.route_to(name, false);
+        let routed = self.put_along(route, &job, is_foreground);
+        if routed.refused.is_some() {
+            if let Some(id) = routed.asked {
+                self.outlive_watchers(id);
+            }
+            return None;
         }
-        self.record(id, Record::Put);
-        if is_due {
-            self.offer(id);
+        match (routed.asked, routed.first) {
+            (Some(id), _) => {
+                let job = self.job_mut(id);
+                job.is_keyed = key(&unique, &body).is_some();
+                job.tags = Some(Tags { unique: Rc::from(unique), reducer: Rc::from(reducer) });
+                // What was noted of it had no key yet.
+                let image = Image::of(&self.jobs[&id]);
+                self.history.amend(routed.need, id, &image);
+                if is_foreground {
+                    self.attach(place, id);
+                }
+            }
+            (None, Some(copy)) if is_foreground => self.attach(place, copy),
+            (None, None) if is_foreground => return None,
+            (None, _) => {}
         }
-        id
+        let id = self.answer_put(&routed).ok()?;
+        let own = self.jobs.get(&id).map_or(0, |job| job.need);
+        Some((id, own.max(routed.need)))
     }
 
     /// The oldest unfinished job with this key, in any queue.

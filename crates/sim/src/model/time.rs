@@ -3,37 +3,97 @@
 use std::collections::BTreeSet;
 
 use super::outcome::Letter;
-use super::{Expected, Model, NEVER, Need, Place, State};
+use super::{Expected, Job, Model, NEVER, Name, Need, Place, State, Wait};
+
+/// Whose moment it is; queues come before connections.
+#[derive(Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Whose {
+    Queue(Place, Name),
+    Conn(Place),
+}
 
 impl Model {
-    /// Moves time on, and does what is due by then.
+    /// Moves time on, and does what is due by then: what is due first comes first, and of what is
+    /// due in the same millisecond queues by place and then sessions by place.
     pub(crate) fn advance(&mut self, now: u64) {
         assert!(now >= self.now, "time does not go back");
         self.now = now;
-        for name in self.tubes_by_place() {
-            let tube = self.tubes.get_mut(&name).expect("a tube of this moment");
-            if tube.pause.is_some_and(|pause| pause.until <= now) {
-                tube.pause = None;
-                self.serve_waiters(&name);
+        while let Some((_, whose)) = self.first_due() {
+            match whose {
+                Whose::Queue(_, name) => self.look_at_queue(&name),
+                Whose::Conn(place) => self.look_at_conn(place),
             }
-            let mut due: Vec<(u64, u64)> = self
-                .jobs
-                .iter()
-                .filter_map(|(id, job)| match job.state {
-                    State::Delayed { due } if due <= now && job.tube == name => Some((due, *id)),
-                    _ => None,
-                })
-                .collect();
-            due.sort_unstable();
-            for (_, id) in due {
-                self.offer(id);
-            }
-        }
-        let places: Vec<Place> = self.conns.keys().copied().collect();
-        for place in places {
-            self.look_at_conn(place);
         }
         self.do_a_chore();
+    }
+
+    /// What is due first of all that is due.
+    fn first_due(&self) -> Option<(u64, Whose)> {
+        let queues = self.tubes.iter().filter_map(|(name, tube)| {
+            Some((self.queue_moment(name)?, Whose::Queue(tube.place, name.clone())))
+        });
+        let conns = self.conns.keys();
+        let conns =
+            conns.filter_map(|place| Some((self.conn_moment(*place)?, Whose::Conn(*place))));
+        queues.chain(conns).filter(|(moment, _)| *moment <= self.now).min()
+    }
+
+    /// When something happens by itself in a queue.
+    fn queue_moment(&self, name: &Name) -> Option<u64> {
+        let tube = &self.tubes[name];
+        let own = || self.jobs.values().filter(|job| job.tube == *name);
+        let due = own().filter_map(|job| match job.state {
+            State::Delayed { due } => Some(due),
+            _ => None,
+        });
+        due.chain(self.expiry_moment(name)).chain(tube.pause.map(|pause| pause.until)).min()
+    }
+
+    /// When the head of a queue expires.
+    fn expiry_moment(&self, name: &Name) -> Option<u64> {
+        // Nothing expires in a queue that has nothing special.
+        let head = self.tubes[name].extra_since.and_then(|_| self.first_ready(name));
+        head.and_then(|id| self.ends_after(id)).map(|last| last + 1)
+    }
+
+    /// When something happens by itself for a connection.
+    fn conn_moment(&self, place: Place) -> Option<u64> {
+        let deadline = self.first_deadline(place).filter(|deadline| *deadline != NEVER);
+        let until = self.conns[&place].waiting.as_ref().and_then(|wait| wait.until);
+        [deadline, self.margin_moment(place), until].into_iter().flatten().min()
+    }
+
+    /// When who waits for a job is told that one it holds is close to its deadline.
+    fn margin_moment(&self, place: Place) -> Option<u64> {
+        let waits = |wait: &Wait| wait.item.is_none();
+        self.conns[&place].waiting.as_ref().filter(|wait| waits(wait))?;
+        let deadline = self.first_deadline(place).filter(|deadline| *deadline != NEVER)?;
+        Some(deadline - 1000)
+    }
+
+    fn look_at_queue(&mut self, name: &Name) {
+        let now = self.now;
+        self.guarded(name, |model| {
+            model.sweep(name);
+            let tube = model.tube_mut(name);
+            if tube.pause.is_some_and(|pause| pause.until <= now) {
+                tube.pause = None;
+                model.serve_waiters(name);
+            }
+            let is_due = |job: &Job| {
+                matches!(job.state, State::Delayed { due } if due <= now) && job.tube == *name
+            };
+            let key = |job: &Job| if let State::Delayed { due } = job.state { due } else { 0 };
+            let due = model.jobs.iter().filter(|(_, job)| is_due(job));
+            let mut due: Vec<(u64, u64)> = due.map(|(id, job)| (key(job), *id)).collect();
+            due.sort_unstable();
+            for (_, id) in due {
+                model.offer(id);
+            }
+        });
+        if self.tubes[name].extra_since.is_some() {
+            self.drop_tube_if_unwanted(name);
+        }
     }
 
     fn look_at_conn(&mut self, place: Place) {
@@ -43,11 +103,21 @@ impl Model {
                 self.time_out(id);
             }
         }
-        let Some(wait) = self.conns[&place].waiting else { return };
+        let Some(wait) = self.conns[&place].waiting.clone() else { return };
+        let is_over = wait.until.is_some_and(|until| until <= now);
+        if let Some(item) = wait.item {
+            if is_over {
+                let need = self.history.tube_need(&item.tube);
+                let conn = self.conn(place);
+                conn.waiting = None;
+                conn.letters.push_back(Letter::NoneCame { need });
+            }
+            return;
+        }
         let soon = self.first_deadline(place).is_some_and(|deadline| deadline <= now + 1000);
         let reply = if soon {
             Expected::line("DEADLINE_SOON", 0)
-        } else if wait.until.is_some_and(|until| until <= now) {
+        } else if is_over {
             Expected::line("TIMED_OUT", self.denial_of_watched(place))
         } else {
             return;
@@ -82,14 +152,10 @@ impl Model {
             State::Ready | State::Buried { .. } => None,
         });
         let pauses = self.tubes.values().filter_map(|tube| tube.pause).map(|pause| pause.until);
-        let waits = self.conns.values().filter_map(|conn| conn.waiting?.until);
-        let margins = self
-            .conns
-            .iter()
-            .filter(|(_, conn)| conn.waiting.is_some())
-            .filter_map(|(place, _)| self.first_deadline(*place))
-            .filter(|deadline| *deadline != NEVER)
-            .map(|deadline| deadline - 1000);
-        jobs.chain(pauses).chain(waits).chain(margins).filter(|moment| *moment > after).min()
+        let expiries = self.tubes.keys().filter_map(|name| self.expiry_moment(name));
+        let waits = self.conns.values().filter_map(|conn| conn.waiting.as_ref()?.until);
+        let margins = self.conns.keys().filter_map(|place| self.margin_moment(*place));
+        let moments = jobs.chain(pauses).chain(expiries).chain(waits).chain(margins);
+        moments.filter(|moment| *moment > after).min()
     }
 }

@@ -91,6 +91,9 @@ impl Model {
     }
 
     fn next_supplier(&self, place: Place) -> Option<Registration> {
+        if self.reads_blocked() {
+            return None;
+        }
         let ranked = self.conns[&place].worker.ranked();
         let serves = |tube: &Name| !self.is_paused(tube) && self.first_ready(tube).is_some();
         ranked.into_iter().find(|one| serves(&one.tube))
@@ -104,7 +107,12 @@ impl Model {
     /// The job that a worker gets.
     pub(super) fn grab(&mut self, place: Place) -> Option<u64> {
         self.conn(place).worker.asleep = false;
-        let supplier = self.next_supplier(place)?;
+        let supplier = loop {
+            let supplier = self.next_supplier(place)?;
+            if self.sweep(&supplier.tube).0 == 0 {
+                break supplier;
+            }
+        };
         if self.setting.round_robin {
             let worker = &mut self.conn(place).worker;
             worker.last_rank -= 1;
@@ -164,7 +172,7 @@ impl Model {
     /// Queues that a sleeper waits for, if it should be woken for any job of theirs.
     pub(crate) fn sleeps_on(&self, place: Place) -> Vec<Name> {
         let worker = &self.conns[&place].worker;
-        let is_sure = worker.asleep && self.setting.wake_max == 0;
+        let is_sure = worker.asleep && self.setting.wake_max == 0 && !self.reads_blocked();
         let tubes = if is_sure { worker.tubes() } else { BTreeSet::new() };
         tubes.into_iter().filter(|tube| !self.is_paused(tube)).collect()
     }

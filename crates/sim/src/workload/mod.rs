@@ -2,6 +2,7 @@
 
 mod beanstalk;
 mod gearman;
+mod kestrel;
 
 use std::collections::VecDeque;
 
@@ -56,19 +57,26 @@ pub(crate) struct Client {
 enum Kind {
     Beanstalk(beanstalk::Habit),
     Gearman(gearman::Habit),
+    Kestrel(kestrel::Habit),
 }
 
 impl Client {
     /// A client of the kinds that the run is to have.
     pub(crate) fn any(plan: &Plan, rng: &mut Rng) -> Self {
-        let speaks_gearman = rng.below(100) < plan.gearman_share;
-        Self::new(if speaks_gearman { Protocol::Gearman } else { Protocol::Beanstalk }, rng)
+        let [beanstalk, gearman, kestrel] = plan.shares;
+        let protocol = rng.weighted(&[
+            (beanstalk, Protocol::Beanstalk),
+            (gearman, Protocol::Gearman),
+            (kestrel, Protocol::Kestrel),
+        ]);
+        Self::new(protocol, rng)
     }
 
     pub(crate) fn new(protocol: Protocol, rng: &mut Rng) -> Self {
         let kind = match protocol {
             Protocol::Beanstalk => Kind::Beanstalk(beanstalk::Habit::any(rng)),
             Protocol::Gearman => Kind::Gearman(gearman::Habit::any(rng)),
+            Protocol::Kestrel => Kind::Kestrel(kestrel::Habit::any(rng)),
         };
         Self { kind, is_slow: rng.one_in(6), held: Vec::new(), unread: Vec::new() }
     }
@@ -77,6 +85,7 @@ impl Client {
         match self.kind {
             Kind::Beanstalk(_) => Protocol::Beanstalk,
             Kind::Gearman(_) => Protocol::Gearman,
+            Kind::Kestrel(_) => Protocol::Kestrel,
         }
     }
 
@@ -88,12 +97,15 @@ impl Client {
             let len = match self.kind {
                 Kind::Beanstalk(_) => beanstalk::reply_len(&self.unread),
                 Kind::Gearman(_) => gearman::reply_len(&self.unread),
+                Kind::Kestrel(_) => kestrel::reply_len(&self.unread),
             };
             let Some(len) = len else { return replies };
             let reply: Vec<u8> = self.unread.drain(..len).collect();
             let (heard, is_taken) = match self.kind {
                 Kind::Beanstalk(_) => beanstalk::hear(&reply),
                 Kind::Gearman(_) => gearman::hear(&reply),
+                // No reply names a job.
+                Kind::Kestrel(_) => (None, false),
             };
             if let Some(id) = heard {
                 known.heard(id);
@@ -118,6 +130,7 @@ impl Client {
                 Kind::Gearman(_) if in_crowd => gearman::crowd(&mut bytes, held, rng),
                 Kind::Beanstalk(_) if is_garbage => beanstalk::garbage(&mut bytes, rng),
                 Kind::Gearman(_) if is_garbage => gearman::garbage(&mut bytes, rng),
+                Kind::Kestrel(_) if is_garbage => kestrel::garbage(&mut bytes, rng),
                 Kind::Beanstalk(habit) => {
                     let mut writer = beanstalk::Writer { plan, known, held, rng };
                     writer.command(*habit, &mut bytes);
@@ -125,6 +138,9 @@ impl Client {
                 Kind::Gearman(habit) => {
                     let mut writer = gearman::Writer { plan, known, held, now, rng };
                     writer.request(*habit, &mut bytes);
+                }
+                Kind::Kestrel(habit) => {
+                    kestrel::Writer { plan, now, rng }.request(*habit, &mut bytes);
                 }
             }
         }
@@ -142,6 +158,10 @@ fn mostly_held(held: &mut Vec<u64>, gives_it_up: bool, known: &Known, rng: &mut 
 }
 
 fn tube(plan: &Plan, rng: &mut Rng) -> &'static str {
+    // Kestrel's clients have their own ideas.
+    if plan.shares[2] > 0 && rng.one_in(8) {
+        return ["a+x", "b-2", "al"][rng.index(3)];
+    }
     let names = ["default", "a", "b-2", "(c)", "d/e", "f.$;+_"];
     names[rng.below(plan.tubes) as usize]
 }

@@ -1,6 +1,7 @@
 //! What each command does and answers (spec beanstalkd 3).
 
 use super::super::jobs::NoJob;
+use super::super::routes::Refused;
 use super::super::session::{Expected, Observed, Reading};
 use super::super::{Job, Model, Name, Need, Place, State};
 use super::wire::{Command, is_name};
@@ -152,11 +153,20 @@ impl Model {
             self.next_id += 1;
             return Ok(());
         }
+        if self.writes_blocked() {
+            self.next_id += 1;
+            return observed.take(&Expected::line("DRAINING", 0));
+        }
         let tube = self.conn(place).used.clone();
-        let id = self.put(&tube, job);
-        // The job may have gone to this very connection's neighbours already, but not away.
-        let need = self.jobs[&id].need;
-        observed.take(&Expected::line(&format!("INSERTED {id}"), need))
+        let reply = match self.put(&tube, job) {
+            Ok((id, need)) => Expected::line(&format!("INSERTED {id}"), need),
+            Err(refused) => {
+                self.next_id += 1;
+                let word = if refused == Refused::TooBig { "JOB_TOO_BIG" } else { "DRAINING" };
+                Expected::line(word, 0)
+            }
+        };
+        observed.take(&reply)
     }
 
     fn use_tube(&mut self, place: Place, name: &str) -> Expected {

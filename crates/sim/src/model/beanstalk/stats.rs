@@ -56,8 +56,7 @@ impl Model {
         let using = conns().filter(|conn| &*conn.used == name).count();
         let watches = |watched: &[Name]| watched.iter().any(|tube| &**tube == name);
         let watching = conns().filter(|conn| watches(&conn.watched)).count();
-        let waiting =
-            conns().filter(|conn| watches(&conn.watched) && conn.waiting.is_some()).count();
+        let waiting = conns().filter(|conn| conn.waits_for(&name.into())).count();
         let pause = tube.pause.filter(|pause| pause.until > self.now);
         format!(
             "---\nname: {name}\ncurrent-jobs-urgent: {urgent}\ncurrent-jobs-ready: {ready}\n\
@@ -124,7 +123,8 @@ impl Model {
             let count = self.counters.get(command).copied().unwrap_or(0);
             writeln!(text, "cmd-{command}: {count}").expect("strings take all");
         }
-        let conns = || self.conns.values().filter(|conn| conn.protocol == Protocol::Beanstalk);
+        let all = || self.conns.values();
+        let conns = || all().filter(|conn| conn.protocol == Protocol::Beanstalk);
         for (key, value) in [
             ("job-timeouts", self.timeouts),
             ("total-jobs", self.puts),
@@ -133,7 +133,7 @@ impl Model {
             ("current-connections", conns().count() as u64),
             ("current-producers", conns().filter(|conn| conn.is_producer).count() as u64),
             ("current-workers", conns().filter(|conn| conn.is_worker).count() as u64),
-            ("current-waiting", conns().filter(|conn| conn.waiting.is_some()).count() as u64),
+            ("current-waiting", all().filter(|conn| conn.waiting.is_some()).count() as u64),
             ("total-connections", self.counters.get("connections").copied().unwrap_or(0)),
         ] {
             writeln!(text, "{key}: {value}").expect("strings take all");

@@ -3,7 +3,7 @@
 use super::super::outcome::News;
 use super::super::session::{Expected, Observed};
 use super::super::submit::band;
-use super::super::{Model, Name, Need, Place, State};
+use super::super::{Kind, Model, Name, Need, Place, State};
 use super::wire::integer;
 use super::{handle, named, text};
 
@@ -100,23 +100,8 @@ impl Model {
             let words = "ERR there are still connected workers or executing clients\r\n";
             return line(words, 0);
         }
-        let mut ids: Vec<_> = self
-            .jobs
-            .iter()
-            .filter(|(_, job)| job.tube == *name)
-            .map(|(id, job)| match job.state {
-                State::Ready => (0, u64::from(job.pri), job.order, *id),
-                State::Delayed { due } => (1, due, *id, *id),
-                State::Buried { order } => (2, order, 0, *id),
-                State::Reserved(_) => unreachable!("nobody holds any"),
-            })
-            .collect();
-        ids.sort_unstable();
         let name = name.clone();
-        for (.., id) in ids {
-            self.end_job(id, &News::Fail);
-        }
-        line(OK, self.forget_tube(&name))
+        line(OK, self.remove_tube(&name))
     }
 
     /// The queues that Gearman knows, oldest first.
@@ -164,7 +149,7 @@ impl Model {
     fn show_jobs(&self) -> Expected {
         let jobs = self.jobs.iter().filter(|(_, job)| job.tags.is_some());
         let row = |(id, job): (&u64, &super::super::Job)| {
-            let durable = u32::from(job.is_durable);
+            let durable = u32::from(job.kind == Kind::Logged);
             format!("{}\t{}\t0\t{durable}", text(&handle(*id)), job.counts.failures)
         };
         Expected::bag(jobs.map(row).collect())

@@ -1,6 +1,6 @@
 //! What Gearman's clients say and are told.
 
-use super::super::session::Observed;
+use super::super::session::{Expected, Observed};
 use super::super::submit::{HIGH, LOW, NORMAL, Submission};
 use super::super::{Model, Need, Place, State};
 use super::wire::{integer, kind};
@@ -39,6 +39,10 @@ fn submission(kind: u32, arguments: &[&[u8]]) -> Option<Submission> {
     Some(Submission { pri, due, unique, reducer, body, is_foreground })
 }
 
+fn queue_full() -> Expected {
+    error("QUEUE_ERROR", "Job queue is full", 0)
+}
+
 impl Model {
     pub(super) fn submit(
         &mut self,
@@ -56,26 +60,35 @@ impl Model {
         if self.is_draining {
             return Ok(Some(error("QUEUE_ERROR", "Server is draining", 0)));
         }
+        if self.writes_blocked() {
+            return Ok(Some(queue_error()));
+        }
         if !is_foreground && self.is_refused(&queue_error(), observed)? {
             return Ok(None);
         }
-        let tube = self.create_tube(&text(arguments[0]));
+        let name = text(arguments[0]);
+        if self.alias(&name).is_some() {
+            return Ok(Some(self.submit_and_answer(place, &name, submission)));
+        }
+        let tube = self.create_tube(&name);
         self.keep_tube(&tube);
         let joinable = self.joinable(&tube, &submission);
         // Where several could be joined, the reply says which one was.
         let created = |id: &u64| packet(kind::JOB_CREATED, &[&handle(*id)], 0);
         let joined = joinable.iter().find(|id| observed.is_next(&created(id)));
-        let id = match (joined, joinable.first()) {
+        Ok(Some(match (joined, joinable.first()) {
             (Some(id), _) | (None, Some(id)) => {
                 self.join(place, *id, is_foreground);
-                *id
+                packet(kind::JOB_CREATED, &[&handle(*id)], self.jobs[id].need)
             }
-            (None, None) if self.is_tube_full(&tube, submission.pri) => {
-                return Ok(Some(error("QUEUE_ERROR", "Job queue is full", 0)));
-            }
-            (None, None) => self.submit_new(place, &tube, submission),
-        };
-        Ok(Some(packet(kind::JOB_CREATED, &[&handle(id)], self.jobs[&id].need)))
+            (None, None) if self.is_tube_full(&tube, submission.pri) => queue_full(),
+            (None, None) => self.submit_and_answer(place, &name, submission),
+        }))
+    }
+
+    fn submit_and_answer(&mut self, place: Place, name: &str, submission: Submission) -> Expected {
+        self.submit_new(place, name, submission)
+            .map_or_else(queue_full, |(id, need)| packet(kind::JOB_CREATED, &[&handle(id)], need))
     }
 
     pub(super) fn get_status(&self, asked: &[u8]) -> Answer {

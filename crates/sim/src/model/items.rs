@@ -1,0 +1,238 @@
+//! Items in the model, as Kestrel knows them: read from one queue by its name, held by the number of
+//! the lease; flushed, and removed with their queue.
+
+use std::rc::Rc;
+
+use super::history::Record;
+use super::outcome::{Letter, News};
+use super::routes::{Refused, Routed};
+use super::{Facts, Model, Name, Need, Place, State, Wait};
+
+/// What a client of Kestrel's does not say.
+const PRIORITY: u32 = 1024;
+
+/// What a read is to do with the item.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(super) enum How {
+    Take,
+    Open,
+    Peek,
+}
+
+/// Who waits for an item of one queue.
+#[derive(Clone, Debug)]
+pub(crate) struct ItemWait {
+    pub(super) tube: Name,
+    pub(super) is_look: bool,
+}
+
+/// What a read leads to at once.
+#[derive(Debug)]
+pub(super) enum Read {
+    /// The number of the lease, if the item is held.
+    Item {
+        lease: Option<u64>,
+        body: Rc<[u8]>,
+        need: Need,
+    },
+    Empty(Need),
+    Waiting,
+}
+
+impl Model {
+    pub(super) fn add_item(
+        &mut self,
+        name: &str,
+        body: &[u8],
+        expires: Option<u64>,
+    ) -> Result<Need, Refused> {
+        let mut job = Self::new_job(PRIORITY, 0, 0, body);
+        job.expires = expires;
+        let route = self.route_to(name, true);
+        let Routed { refused, need, .. } = self.put_along(route, &job, false);
+        refused.map_or(Ok(need), Err)
+    }
+
+    pub(super) fn read(&mut self, place: Place, name: &str, how: How, patience_ms: u64) -> Read {
+        if self.alias(name).is_some() {
+            return Read::Empty(0);
+        }
+        let tube = self.item_queue(name);
+        self.sweep(&tube);
+        let serves = !self.reads_blocked() && !self.is_paused(&tube);
+        if let Some(id) = self.first_ready(&tube).filter(|_| serves) {
+            let body = self.jobs[&id].body.clone();
+            return match how {
+                How::Peek => Read::Item { lease: None, body, need: self.jobs[&id].need },
+                How::Open => {
+                    let lease = Some(self.open_read(place, id));
+                    Read::Item { lease, body, need: self.jobs[&id].need }
+                }
+                How::Take => {
+                    self.tube_mut(&tube).deletes += 1;
+                    let need = self.end_job(id, &News::Complete([].into()));
+                    Read::Item { lease: None, body, need }
+                }
+            };
+        }
+        if patience_ms == 0 {
+            return Read::Empty(self.history.tube_need(&tube));
+        }
+        let until = Some(self.now + patience_ms);
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        let item = Some(ItemWait { tube, is_look: how == How::Peek });
+        self.conn(place).waiting = Some(Wait { ticket, until, item });
+        Read::Waiting
+    }
+
+    /// Hands an item out; the number of the lease.
+    fn open_read(&mut self, place: Place, id: u64) -> u64 {
+        let timeout = self.tubes[&self.jobs[&id].tube].policy.open_timeout_ms;
+        self.hand_out(place, id, timeout);
+        self.tally.opens += 1;
+        match self.jobs[&id].state {
+            State::Reserved(lease) => lease.number,
+            _ => unreachable!("it was just handed out"),
+        }
+    }
+
+    /// Gives a ready job to who waits for it; `false`: it was only looked at.
+    pub(super) fn grant_item(&mut self, place: Place, id: u64, is_look: bool) -> bool {
+        self.conn(place).waiting = None;
+        let letter = if is_look {
+            let job = &self.jobs[&id];
+            Letter::Looked { body: job.body.clone(), need: job.need }
+        } else {
+            let lease = self.open_read(place, id);
+            let job = &self.jobs[&id];
+            Letter::Granted { lease, body: job.body.clone(), need: job.need }
+        };
+        self.conn(place).letters.push_back(letter);
+        !is_look
+    }
+
+    /// The job that a connection holds by this lease.
+    pub(super) fn held_by(&self, place: Place, lease: u64) -> Option<u64> {
+        let serial = self.conns[&place].serial;
+        let holds = |state| matches!(state, State::Reserved(held) if held.number == lease && held.by == serial);
+        self.jobs.iter().find(|(_, job)| holds(job.state)).map(|(id, _)| *id)
+    }
+
+    /// Ends the item of an open read; what that rests on. `None`: it is not held any more.
+    pub(super) fn confirm(&mut self, place: Place, lease: u64) -> Option<Need> {
+        let id = self.held_by(place, lease)?;
+        let tube = self.jobs[&id].tube.clone();
+        self.tube_mut(&tube).deletes += 1;
+        Some(self.end_job(id, &News::Complete([].into())))
+    }
+
+    // --- Queues ---
+
+    /// Ends all items of a queue that nobody holds; what that rests on.
+    pub(super) fn flush(&mut self, name: &str) -> Need {
+        let before = self.history.len();
+        // An alias hides a queue of its name.
+        let is_hidden = self.alias(name).is_some();
+        if let Some((name, _)) = self.tubes.get_key_value(name).filter(|_| !is_hidden) {
+            let name = name.clone();
+            let mut left = self.ready_count(&name);
+            self.guarded(&name, |model| {
+                while left > 0
+                    && let Some(id) = model.first_ready(&name)
+                {
+                    left -= 1;
+                    if model.is_expired(id) {
+                        model.expire(id);
+                    } else {
+                        model.end_job(id, &News::Fail);
+                    }
+                }
+            });
+            self.drop_tube_if_unwanted(&name);
+        }
+        self.history.end_since(before)
+    }
+
+    fn ready_count(&self, name: &Name) -> usize {
+        let ready = |job: &super::Job| job.state == State::Ready && job.tube == *name;
+        self.jobs.values().filter(|job| ready(job)).count()
+    }
+
+    /// The same for all queues of items, by name.
+    pub(super) fn flush_all(&mut self) -> Need {
+        let mut last: Option<Name> = None;
+        let mut need = 0;
+        loop {
+            let items = self.tubes.iter().filter(|(_, tube)| tube.facts.is_items);
+            let next = items
+                .map(|(name, _)| name)
+                .find(|name| last.as_ref().is_none_or(|last| *name > last));
+            let Some(next) = next.cloned() else { return need };
+            need = need.max(self.flush(&next));
+            last = Some(next);
+        }
+    }
+
+    pub(super) fn flush_expired(&mut self, name: &str) -> (u64, Need) {
+        let Some((name, _)) = self.tubes.get_key_value(name) else { return (0, 0) };
+        let name = name.clone();
+        let swept = self.sweep(&name);
+        self.drop_tube_if_unwanted(&name);
+        swept
+    }
+
+    pub(super) fn flush_all_expired(&mut self) -> (u64, Need) {
+        let items: Vec<Name> = self
+            .tubes
+            .iter()
+            .filter(|(_, tube)| tube.facts.is_items)
+            .map(|(name, _)| name.clone())
+            .collect();
+        let swept: Vec<(u64, Need)> = items.iter().map(|name| self.sweep(name)).collect();
+        let count = swept.iter().map(|(count, _)| count).sum();
+        (count, swept.into_iter().map(|(_, need)| need).max().unwrap_or(0))
+    }
+
+    /// Removes a queue with all that is in it, also what somebody holds; what that rests on.
+    pub(super) fn remove_tube(&mut self, name: &str) -> Need {
+        let Some((name, _)) = self.tubes.get_key_value(name) else { return 0 };
+        let name = name.clone();
+        self.guarded(&name, |model| {
+            let held = model
+                .jobs
+                .iter()
+                .filter(|(_, job)| job.tube == name && matches!(job.state, State::Reserved(_)));
+            for id in held.map(|(id, _)| *id).collect::<Vec<_>>() {
+                model.end_job(id, &News::Fail);
+            }
+            for place in model.readers_of(&name) {
+                let conn = model.conn(place);
+                conn.waiting = None;
+                conn.letters.push_back(Letter::NoneCame { need: 0 });
+            }
+            let mut ids: Vec<_> = model
+                .jobs
+                .iter()
+                .filter(|(_, job)| job.tube == name)
+                .map(|(id, job)| match job.state {
+                    State::Ready => (0, u64::from(job.pri), job.order, *id),
+                    State::Delayed { due } => (1, due, *id, *id),
+                    State::Buried { order } => (2, order, 0, *id),
+                    State::Reserved(_) => unreachable!("what was held has ended"),
+                })
+                .collect();
+            ids.sort_unstable();
+            for (.., id) in ids {
+                model.end_job(id, &News::Fail);
+            }
+        });
+        // Workers keep it, until somebody drops it again.
+        let kept = self.workers_of(&name) > 0 && &*name != "default";
+        let facts = Facts { kept, ..Facts::default() };
+        self.tube_mut(&name).facts = facts;
+        let need = self.history.note(Record::Queue(name.clone(), facts));
+        self.drop_tube_if_unwanted(&name);
+        need
+    }
+}

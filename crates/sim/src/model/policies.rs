@@ -1,0 +1,176 @@
+//! What is asked of queues in the model: policies, marks of items, fan-out families, the status.
+
+use std::rc::Rc;
+
+use broker::policy::{Name as Bytes, Policy, QueueSync, Rules, Setting};
+
+use super::history::Record;
+use super::{Facts, Kind, Model, Name, Need, Place};
+
+/// The server's status, from the loosest on (spec kestrel 2).
+pub(crate) const UP: u8 = 1;
+pub(crate) const READ_ONLY: u8 = 3;
+pub(crate) const QUIESCENT: u8 = 4;
+
+/// The name of the queue whose puts a queue of this name would get as a child.
+pub(super) fn parent_of(name: &str) -> Option<&str> {
+    name.split_once('+').map(|(parent, _)| parent).filter(|parent| !parent.is_empty())
+}
+
+pub(super) fn text(name: &Bytes) -> String {
+    String::from_utf8_lossy(name).into_owned()
+}
+
+/// Whether a rule spells this name out, and it is that of a child: it is one without a client's
+/// doing.
+pub(super) fn is_named_child(rules: &Rules, name: &str) -> bool {
+    parent_of(name).is_some() && rules.literal_names().any(|literal| literal == name.as_bytes())
+}
+
+impl Model {
+    /// A queue gets what the rules ask of it.
+    pub(super) fn resolve(&mut self, name: &Name) {
+        if !self.tubes[name].facts.is_child && is_named_child(&self.rules, name) {
+            // Comes back here.
+            return self.link_child(name);
+        }
+        let is_child = self.tubes[name].facts.is_child;
+        let parent = parent_of(name).filter(|_| is_child).map(str::as_bytes);
+        let policy = self.rules.resolve(name.as_bytes(), parent);
+        if self.tubes[name].extra_since.is_some() || policy != Policy::default() {
+            self.ensure_extra(name);
+        }
+        self.tube_mut(name).policy = Rc::new(policy);
+    }
+
+    /// Most queues have nothing that only some have; those that do know since when.
+    pub(super) fn ensure_extra(&mut self, name: &Name) {
+        let now = self.now;
+        self.tube_mut(name).extra_since.get_or_insert(now);
+    }
+
+    /// A queue that a client of Kestrel's refers to: made, marked and kept if it is not.
+    pub(super) fn item_queue(&mut self, name: &str) -> Name {
+        let name = self.create_tube(name);
+        if self.tubes[&name].facts.is_items {
+            return name;
+        }
+        self.ensure_extra(&name);
+        let created = self.now;
+        let tube = self.tube_mut(&name);
+        tube.facts = Facts { is_items: true, created, kept: &*name != "default", ..tube.facts };
+        if parent_of(&name).is_some() && !self.tubes[&name].facts.is_child {
+            self.link_child(&name);
+        }
+        self.note_facts(&name);
+        name
+    }
+
+    pub(super) fn link_child(&mut self, name: &Name) {
+        self.ensure_extra(name);
+        let facts = &mut self.tube_mut(name).facts;
+        facts.is_child = true;
+        // It is kept, or it would miss puts.
+        if !std::mem::replace(&mut facts.kept, true) {
+            self.unnoted.push(name.clone());
+        }
+        let parent: Option<Name> = parent_of(name).map(Into::into);
+        if let Some(parent) = parent.filter(|parent| self.tubes.contains_key(parent)) {
+            self.ensure_extra(&parent);
+        }
+        self.resolve(name);
+    }
+
+    /// Notes queues that were made children in passing.
+    pub(crate) fn note_children(&mut self) {
+        for name in std::mem::take(&mut self.unnoted) {
+            if self.tubes.get(&name).is_some_and(|tube| tube.facts.kept) {
+                self.note_facts(&name);
+            }
+        }
+    }
+
+    /// Children of a queue, which need not exist, by place.
+    pub(super) fn children_of(&self, name: &str) -> Vec<Name> {
+        let is_child =
+            |child: &Name| self.tubes[child].facts.is_child && parent_of(child) == Some(name);
+        self.tubes_by_place().into_iter().filter(is_child).collect()
+    }
+
+    /// What is asked of the queue of this name, or would be if it existed.
+    pub(super) fn policy(&self, name: &str) -> Rc<Policy> {
+        if let Some(tube) = self.tubes.get(name) {
+            return tube.policy.clone();
+        }
+        let parent = parent_of(name).map(str::as_bytes);
+        Rc::new(self.rules.resolve(name.as_bytes(), parent))
+    }
+
+    /// Where puts to this name go, if it is an alias.
+    pub(super) fn alias(&self, name: &str) -> Option<Vec<String>> {
+        let destinations = &self.policy(name).alias;
+        (!destinations.is_empty()).then(|| destinations.iter().map(text).collect())
+    }
+
+    pub(super) fn has_aliases(&self) -> bool {
+        let settings = self.rules.0.iter().flat_map(|rule| &rule.settings);
+        settings.into_iter().any(|asked| matches!(asked.setting, Setting::Alias(_)))
+    }
+
+    /// How long jobs live that are put into this queue.
+    pub(super) fn kind_in(&self, name: &Name) -> Kind {
+        match self.tubes[name].policy.sync {
+            Some(QueueSync::Memory) => Kind::Memory,
+            _ => Kind::Logged,
+        }
+    }
+
+    pub(crate) fn set_policies(&mut self, rules: &Rc<Rules>) {
+        if self.rules == *rules {
+            return;
+        }
+        self.rules = rules.clone();
+        for name in self.tubes_by_age() {
+            self.resolve(&name);
+        }
+        self.history.note(Record::Policies(rules.clone()));
+    }
+
+    pub(super) fn reads_blocked(&self) -> bool {
+        self.status == QUIESCENT
+    }
+
+    pub(super) fn writes_blocked(&self) -> bool {
+        self.status >= READ_ONLY
+    }
+
+    /// What the reply rests on.
+    pub(crate) fn set_status(&mut self, status: u8) -> Need {
+        if status == self.status {
+            return self.history.status_need();
+        }
+        let was_blocked = self.reads_blocked();
+        self.status = status;
+        let need = self.history.note(Record::Status(status));
+        if was_blocked && !self.reads_blocked() {
+            for name in self.tubes_by_age() {
+                if !self.is_paused(&name) {
+                    self.serve_waiters(&name);
+                }
+            }
+        }
+        need
+    }
+
+    /// Who waits for an item of this queue and no other, in the order of waiting.
+    pub(super) fn readers_of(&self, name: &Name) -> Vec<Place> {
+        let waits = |conn: &super::Conn| {
+            let wait = conn.waiting.as_ref()?;
+            wait.item.as_ref().filter(|item| item.tube == *name).map(|_| wait.ticket)
+        };
+        let mut readers: Vec<_> =
+            self.conns.iter().filter_map(|(place, conn)| Some((waits(conn)?, *place))).collect();
+        readers.sort_unstable();
+        readers.into_iter().map(|(_, place)| place).collect()
+    }
+}

@@ -1,0 +1,324 @@
+//! Where a put goes in the model: the queue it names, the children and copies that this one feeds, or
+//! the destinations of an alias; whether they have room; and what expires.
+
+use broker::policy::WhenFull;
+
+use super::history::Record;
+use super::outcome::News;
+use super::policies::text;
+use super::{Job, Kind, Model, Name, Need, State};
+
+/// Jobs that one request ends on the way, at most.
+const SLICE_JOBS: usize = 1000;
+
+/// Why a queue is among those that a put goes to.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+enum Role {
+    Asked,
+    Child,
+    Copy,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Route {
+    queues: Vec<(Name, Role)>,
+    passed: Vec<Name>,
+    seen: Vec<Name>,
+    is_items: bool,
+}
+
+/// Why a queue does not take a job.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(super) enum Refused {
+    Full,
+    TooBig,
+}
+
+/// What became of a put.
+#[derive(Debug, Default)]
+pub(super) struct Routed {
+    /// The first job of a queue that was asked.
+    pub(super) asked: Option<u64>,
+    /// The first job of all.
+    pub(super) first: Option<u64>,
+    pub(super) refused: Option<Refused>,
+    /// What the reply rests on.
+    pub(super) need: Need,
+}
+
+impl Model {
+    pub(super) fn route_to(&mut self, name: &str, is_items: bool) -> Route {
+        let mut route = Route { is_items, ..Route::default() };
+        self.follow(name, Role::Asked, &mut route);
+        route
+    }
+
+    fn follow(&mut self, name: &str, role: Role, route: &mut Route) {
+        if let Some(destinations) = self.alias(name) {
+            if !route.seen.iter().any(|seen| &**seen == name) {
+                route.seen.push(name.into());
+                for destination in destinations {
+                    self.follow(&destination, role, route);
+                }
+            }
+            return;
+        }
+        let queue = if route.is_items { self.item_queue(name) } else { self.create_tube(name) };
+        self.follow_queue(queue, role, route);
+    }
+
+    fn follow_queue(&mut self, queue: Name, role: Role, route: &mut Route) {
+        if route.seen.contains(&queue) {
+            return;
+        }
+        route.seen.push(queue.clone());
+        let policy = self.tubes[&queue].policy.clone();
+        let of_child = if role == Role::Copy { Role::Copy } else { Role::Child };
+        let has_aliases = self.has_aliases();
+        for child in self.children_of(&queue) {
+            // Who is fed in passing is no queue of items for it, unless its name is looked up.
+            if has_aliases {
+                self.follow(&child, of_child, route);
+            } else {
+                self.follow_queue(child, of_child, route);
+            }
+        }
+        if policy.fanout_only {
+            route.passed.push(queue);
+        } else {
+            route.queues.push((queue, role));
+        }
+        for copy in &policy.copy_to {
+            self.follow(&text(copy), Role::Copy, route);
+        }
+    }
+
+    /// Puts a job into each queue of the way, as far as they have room. One that somebody waits for
+    /// is the first that was asked for.
+    pub(super) fn put_along(&mut self, route: Route, job: &Job, is_foreground: bool) -> Routed {
+        let mut routed = Routed::default();
+        let mut ids = Vec::new();
+        let mut has_source = true;
+        for (queue, role) in &route.queues {
+            let admitted = if *role == Role::Copy && !has_source {
+                Err(Refused::Full)
+            } else {
+                self.admit(queue, job.body.len())
+            };
+            if *role == Role::Asked {
+                has_source = admitted.is_ok();
+            }
+            match admitted {
+                Ok(()) => {
+                    let is_watched =
+                        is_foreground && *role == Role::Asked && routed.asked.is_none();
+                    let kind = if is_watched { Kind::Watched } else { self.kind_in(queue) };
+                    let id = self.enter(queue, job.clone(), kind);
+                    ids.push(id);
+                    if *role == Role::Asked {
+                        routed.asked = routed.asked.or(Some(id));
+                    }
+                }
+                Err(refused) if *role == Role::Asked => {
+                    routed.refused = routed.refused.or(Some(refused));
+                }
+                Err(_) => {}
+            }
+        }
+        routed.first = ids.first().copied();
+        self.tally.copies += ids.len().saturating_sub(1) as u64;
+        self.tally.rejections += u64::from(routed.refused.is_some());
+        routed.need = self.record_together(&ids);
+        for id in ids {
+            self.place_new(id);
+        }
+        for queue in route.queues.into_iter().map(|(queue, _)| queue).chain(route.passed) {
+            self.drop_tube_if_unwanted(&queue);
+        }
+        routed
+    }
+
+    /// Enters a job, which is in no list yet.
+    pub(super) fn enter(&mut self, queue: &Name, mut job: Job, kind: Kind) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.puts += 1;
+        self.tube_mut(queue).puts += 1;
+        job.tube = queue.clone();
+        job.created = self.now;
+        job.order = id;
+        job.kind = kind;
+        self.jobs.insert(id, job);
+        id
+    }
+
+    pub(super) fn place_new(&mut self, id: u64) {
+        if self.jobs[&id].state == State::Ready {
+            self.offer(id);
+        }
+    }
+
+    /// Jobs of one put are all there after a crash, or none of them.
+    fn record_together(&mut self, ids: &[u64]) -> Need {
+        let logged: Vec<u64> =
+            ids.iter().copied().filter(|id| self.jobs[id].kind == Kind::Logged).collect();
+        if logged.is_empty() {
+            return 0;
+        }
+        let images = logged.iter().map(|id| (*id, super::Image::of(&self.jobs[id]))).collect();
+        let need = self.history.note(Record::PutMany(images));
+        for id in logged {
+            let job = self.job_mut(id);
+            job.need = need;
+            let tube = job.tube.clone();
+            self.history.note_tube(&tube, need);
+        }
+        need
+    }
+
+    /// Sees to it that a queue has room for one job more.
+    pub(super) fn admit(&mut self, queue: &Name, body_len: usize) -> Result<(), Refused> {
+        self.sweep(queue);
+        self.make_room(queue, body_len)
+    }
+
+    fn make_room(&mut self, queue: &Name, body_len: usize) -> Result<(), Refused> {
+        let policy = self.tubes[queue].policy.clone();
+        if policy.item_bytes_max.is_some_and(|most| body_len as u64 > most) {
+            return Err(Refused::TooBig);
+        }
+        if !self.is_over_limit(queue) {
+            return Ok(());
+        }
+        if policy.when_full == WhenFull::Refuse {
+            return Err(Refused::Full);
+        }
+        for _ in 0..SLICE_JOBS {
+            let ready = || self.ready_in(queue);
+            let Some(worst) = ready().map(|(pri, ..)| pri).max() else {
+                return Err(Refused::Full);
+            };
+            let oldest = ready().filter(|(pri, ..)| *pri == worst).min();
+            let (.., id) = oldest.expect("one of them is the worst");
+            self.guarded(queue, |model| {
+                model.end_job(id, &News::Fail);
+            });
+            if !self.is_over_limit(queue) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Priority, order and id of the ready jobs of a queue.
+    fn ready_in(&self, queue: &Name) -> impl Iterator<Item = (u32, u64, u64)> {
+        let ready = self.jobs.iter().filter(move |(_, job)| job.state == State::Ready);
+        let own = ready.filter(move |(_, job)| job.tube == *queue);
+        own.map(|(id, job)| (job.pri, job.order, *id))
+    }
+
+    fn is_over_limit(&self, queue: &Name) -> bool {
+        let policy = &self.tubes[queue].policy;
+        let (mut count, mut bytes) = (0, 0);
+        for (.., id) in self.ready_in(queue) {
+            count += 1;
+            bytes += self.jobs[&id].body.len() as u64;
+        }
+        policy.jobs_max.is_some_and(|most| count >= most)
+            || policy.bytes_max.is_some_and(|most| bytes >= most)
+    }
+
+    /// Does something to a queue that must not vanish for it.
+    pub(super) fn guarded<T>(&mut self, queue: &Name, act: impl FnOnce(&mut Self) -> T) -> T {
+        self.guards.push(queue.clone());
+        let done = act(self);
+        self.guards.pop();
+        done
+    }
+
+    // --- Expiry ---
+
+    /// After this moment the job is not handed out any more.
+    pub(super) fn ends_after(&self, id: u64) -> Option<u64> {
+        let job = &self.jobs[&id];
+        let aged = self.tubes[&job.tube].policy.age_max_ms.map(|age| job.created + age);
+        [job.expires, aged].into_iter().flatten().min()
+    }
+
+    pub(super) fn is_expired(&self, id: u64) -> bool {
+        self.ends_after(id).is_some_and(|last| last < self.now)
+    }
+
+    pub(super) fn head_is_expired(&self, queue: &Name) -> bool {
+        self.first_ready(queue).is_some_and(|id| self.is_expired(id))
+    }
+
+    /// Ends expired jobs at the head of a queue; how many, and what that rests on.
+    pub(super) fn sweep(&mut self, queue: &Name) -> (u64, Need) {
+        if !self.head_is_expired(queue) {
+            return (0, 0);
+        }
+        let before = self.history.len();
+        let count = self.guarded(queue, |model| {
+            let mut count = 0;
+            while let Some(id) = model.first_ready(queue).filter(|id| model.is_expired(*id)) {
+                model.expire(id);
+                count += 1;
+            }
+            if !model.is_paused(queue) {
+                model.serve_waiters(queue);
+            }
+            count
+        });
+        (count, self.history.certain_since(before))
+    }
+
+    pub(super) fn expire(&mut self, id: u64) {
+        self.tally.expiries += 1;
+        let from = self.jobs[&id].tube.clone();
+        let Some(target) = self.tubes[&from].policy.expire_to.as_ref().map(text) else {
+            self.end_job(id, &News::Fail);
+            return;
+        };
+        let is_items = self.tubes[&from].facts.is_items;
+        let to = if is_items { self.item_queue(&target) } else { self.create_tube(&target) };
+        let body_len = self.jobs[&id].body.len();
+        if to != from && self.make_room(&to, body_len).is_ok() {
+            self.reroute(id, &to);
+        } else {
+            self.end_job(id, &News::Fail);
+            self.drop_tube_if_unwanted(&to);
+        }
+    }
+
+    /// A ready job goes to the tail of another queue, as if it were put there now.
+    fn reroute(&mut self, id: u64, to: &Name) {
+        self.rerouted.push(id);
+        let order = self.next_id;
+        self.next_id += 1;
+        let (now, kind) = (self.now, self.kind_in(to));
+        let job = self.job_mut(id);
+        let (from, was) = (std::mem::replace(&mut job.tube, to.clone()), job.kind);
+        (job.created, job.order, job.expires) = (now, order, None);
+        if was != Kind::Watched {
+            job.kind = kind;
+        }
+        let kind = job.kind;
+        self.tube_mut(to).puts += 1;
+        match (was, kind) {
+            (Kind::Logged, Kind::Logged) => {
+                self.record(id, Record::Moved);
+                let need = self.jobs[&id].need;
+                self.history.note_tube(&from, need);
+            }
+            (Kind::Logged, _) => {
+                self.job_mut(id).need = 0;
+                let need = self.history.note(Record::Finish(id));
+                self.history.note_tube(&from, need);
+            }
+            _ => self.record(id, Record::Put),
+        }
+        self.offer(id);
+        self.drop_tube_if_unwanted(&from);
+    }
+}

@@ -1,0 +1,66 @@
+//! Policies that change while the world runs.
+
+use std::rc::Rc;
+
+use broker::policy::{Name, QueueSync, Rule, Rules, Setting, WhenFull};
+
+use crate::rng::Rng;
+use crate::world::World;
+use crate::{Checked, Sabotage};
+
+fn names(names: &[&str]) -> Box<[Name]> {
+    names.iter().map(|name| name.as_bytes().into()).collect()
+}
+
+/// A rule of those that do not refuse anything.
+fn mild(rng: &mut Rng) -> Rule {
+    let dropping = Setting::WhenFull(WhenFull::DropOldest);
+    match rng.below(11) {
+        0 => Rule::new(["*"], [Setting::JobsMax(Some(3)), dropping]),
+        1 => Rule::new(["a*"], [Setting::BytesMax(Some(500)), dropping]),
+        2 => Rule::new(["*"], [Setting::AgeMax(Some(2000))]),
+        3 => Rule::new(["a"], [Setting::AgeMax(Some(500)), expiring_to("b-2")]),
+        4 => Rule::new(["a+x", "b-2"], [expiring_to("old")]),
+        5 => Rule::new(["a"], [Setting::FanoutOnly(true)]),
+        6 => Rule::new(["b-2*"], [Setting::Sync(Some(QueueSync::Memory))]),
+        7 => Rule::new(["al"], [Setting::Alias(names(&["a", "b-2"]))]),
+        8 => Rule::new(["(c)", "b-2"], [Setting::CopyTo(names(&["a", "copies"]))]),
+        9 => Rule::new(["*"], [Setting::OpenMax(1)]),
+        _ => Rule::new(["a*"], [Setting::OpenTimeout(Some(1500))]),
+    }
+}
+
+fn expiring_to(name: &str) -> Setting {
+    Setting::ExpireTo(Some(name.as_bytes().into()))
+}
+
+fn refusing(rng: &mut Rng) -> Rule {
+    match rng.below(3) {
+        0 => Rule::new(["*"], [Setting::JobsMax(Some(2))]),
+        1 => Rule::new(["a*"], [Setting::BytesMax(Some(300))]),
+        _ => Rule::new(["*"], [Setting::ItemBytesMax(Some(200))]),
+    }
+}
+
+impl World {
+    /// Other rules are in force from now on, or none.
+    pub(crate) fn change_policies(&mut self) -> Checked {
+        let mut rules = Rules::default();
+        for _ in 0..self.rng.below(4) {
+            let refuses = self.plan.refusing && self.rng.coin();
+            rules.0.push(if refuses { refusing(&mut self.rng) } else { mild(&mut self.rng) });
+        }
+        if rules.check().is_err() {
+            return Ok(());
+        }
+        self.trace.note(format_args!("{rules:?}"));
+        let rules = Rc::new(rules);
+        self.with_turn(|world, turn| {
+            if world.options.sabotage != Sabotage::StalePolicies {
+                turn.set_policies((*rules).clone());
+            }
+            world.model.set_policies(&rules);
+            Ok(())
+        })
+    }
+}
