@@ -12,6 +12,10 @@ use crate::thrift::Holder;
 /// Largest item in bytes unless the options say otherwise.
 pub const ITEM_BYTES_MAX_DEFAULT: u32 = 64 << 20;
 
+/// Most items, or numbers of open reads, of one request. All of them are dealt with in one turn of the
+/// broker, for which everybody else waits.
+pub(crate) const LIST_LEN_MAX: usize = 65_536;
+
 /// What a server tells of itself, and how it behaves. What differs from queue to queue is a policy
 /// of the broker.
 #[derive(Clone, Debug)]

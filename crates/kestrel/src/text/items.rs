@@ -9,6 +9,8 @@ pub(crate) struct ItemList {
     bytes: Vec<u8>,
     /// Where the next one begins.
     line_start: usize,
+    /// Items that are complete.
+    count: usize,
 }
 
 /// What became of a stretch of bytes.
@@ -35,9 +37,15 @@ impl ItemList {
             self.bytes.truncate(self.line_start + line.len());
             self.bytes.push(b'\n');
             self.line_start = self.bytes.len();
+            self.count += 1;
         }
         self.bytes.extend_from_slice(&stretch[used..]);
         Progress::GoesOn
+    }
+
+    /// How many items are complete.
+    pub(crate) fn count(&self) -> usize {
+        self.count
     }
 
     /// Bytes of the items so far, line feeds included.
@@ -88,8 +96,12 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_most_number_of_items() {
-        let bytes = [b"item\n".repeat(5_000), b"\n".to_vec()].concat();
-        assert_eq!(gathered(&bytes, 4096).0.len(), 5_000);
+    fn complete_items_are_counted() {
+        let mut list = ItemList::default();
+        list.gather(&b"item\n".repeat(5_000));
+        list.gather(b"part");
+        assert_eq!(list.count(), 5_000);
+        assert_eq!(list.gather(b"\n\nget"), Progress::Ended(2));
+        assert_eq!((list.count(), list.items().count()), (5_001, 5_001));
     }
 }

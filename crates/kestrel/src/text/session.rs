@@ -11,7 +11,7 @@ use super::request::{Request, parse};
 use crate::client::{AT_ONCE, Client, How};
 use crate::line::{Line, first_line};
 use crate::monitor::Monitor;
-use crate::server::Server;
+use crate::server::{LIST_LEN_MAX, Server};
 
 /// One connection that speaks the text dialect, without I/O.
 #[derive(Debug)]
@@ -91,6 +91,11 @@ impl TextSession {
     fn read_items(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
         let Reading::Items(_, items) = &mut self.reading else { return 0 };
         let progress = items.gather(bytes);
+        if items.count() > LIST_LEN_MAX {
+            error(outbox, AT_ONCE, b"Too many items in one list.");
+            self.client.end(turn);
+            return 0;
+        }
         if items.bytes() > self.client.server.options().item_bytes_max as usize {
             error(outbox, AT_ONCE, b"Too many bytes in one list.");
             self.client.end(turn);

@@ -106,6 +106,11 @@ impl<'a> Values<'a> {
         if fits { Ok((self.reader, self.count)) } else { Err(Broken::Malformed) }
     }
 
+    /// How many there are.
+    pub(crate) fn len(self) -> usize {
+        self.count
+    }
+
     /// The values, which are to be strings.
     pub(crate) fn bytes(self) -> Result<impl Iterator<Item = &'a [u8]>, Broken> {
         let (mut reader, count) = self.of(Type::Bytes)?;

@@ -2,6 +2,7 @@
 
 use super::reader::{Broken, Reader, Values};
 use super::types::Type;
+use crate::server::LIST_LEN_MAX;
 
 /// A method of the service.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -103,8 +104,12 @@ impl<'a> Arguments<'a> {
         Ok(items.into_iter().flatten())
     }
 
-    /// Numbers of open reads.
+    /// Numbers of open reads; not more than one call may have. Which of them were dealt with could not
+    /// be told.
     pub(crate) fn ids(&self) -> Result<impl Iterator<Item = i64> + use<'a>, Broken> {
+        if self.set.is_some_and(|ids| ids.len() > LIST_LEN_MAX) {
+            return Err(Broken::Malformed);
+        }
         let ids = self.set.map(Values::i64s).transpose()?;
         Ok(ids.into_iter().flatten())
     }

@@ -241,6 +241,17 @@ fn short_commands_with_long_answers_are_executed_in_portions_to_the_last() {
 }
 
 #[test]
+fn a_list_of_too_many_items_ends_the_connection_and_stores_nothing() {
+    let mut world = World::new();
+    let client = world.connect_text();
+    let most = format!("put q:\n{}", "x\n".repeat(65_536));
+    assert_eq!(world.say(client, &format!("{most}\nflush q\n")), "+65536\n+0\n");
+    assert_eq!(world.say(client, &format!("{most}x\n")), "-Too many items in one list.\n");
+    assert!(world.has_ended(client));
+    assert_eq!(world.ask_once("get q\r\n"), "END\r\n");
+}
+
+#[test]
 fn a_name_that_is_given_again_is_not_printed_again() {
     let mut world = World::new();
     let client = world.connect_memcache();

@@ -77,6 +77,17 @@ fn calls_with_long_replies_are_executed_in_portions_to_the_last() {
 }
 
 #[test]
+fn a_list_is_stored_up_to_the_most_of_one_call() {
+    let (mut world, server) = start();
+    let client = connect(&server, &mut world);
+    let items = vec![&b"x"[..]; 65_537];
+    assert_eq!(ask(&mut world, client, &put("q", &items[..65_536])), "put 65536");
+    assert_eq!(ask(&mut world, client, &put("q", &items)), "put 65536");
+    assert_eq!(ask(&mut world, client, &confirm(&vec![1; 65_536])), "confirm 0");
+    assert_eq!(ask(&mut world, client, &confirm(&vec![1; 65_537])), "confirm !7");
+}
+
+#[test]
 fn an_item_that_a_limit_took_back_is_not_in_the_reply() {
     for auto_abort_ms in [0, 60_000] {
         let (mut world, server) = start();
