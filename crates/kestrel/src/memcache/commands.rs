@@ -129,10 +129,9 @@ impl MemcacheSession {
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
     ) {
-        if self.client.is_refused_reads(turn) {
-            return self.fail(AT_ONCE, reply::SERVER_ERROR, turn, outbox);
-        }
-        if !is_usable(queue, turn) {
+        // COMPAT(kestrel): as with FLUSH_EXPIRED, the original says nothing and closes. Clients retry after
+        // a SERVER_ERROR, so it is none; case mc-status-blocks-monitor-and-flush-expired.
+        if self.client.is_refused_reads(turn) || !is_usable(queue, turn) {
             return self.fail(AT_ONCE, reply::CLIENT_ERROR, turn, outbox);
         }
         self.client.counters().cmd_monitor.add_one();
@@ -213,7 +212,7 @@ impl MemcacheSession {
 
     fn flush_expired(&mut self, queue: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
         if self.client.is_refused_writes(turn) {
-            return self.fail(AT_ONCE, reply::SERVER_ERROR, turn, outbox);
+            return self.fail(AT_ONCE, reply::CLIENT_ERROR, turn, outbox);
         }
         let flushed = if is_possible(queue) { turn.flush_expired(queue) } else { None };
         let (count, after) = flushed.unwrap_or((0, AT_ONCE));
