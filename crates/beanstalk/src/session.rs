@@ -226,7 +226,11 @@ impl Dialect for Session {
             Event::TimedOut(after) => outbox.reply(after, reply::TIMED_OUT),
             Event::DeadlineSoon => outbox.reply(AT_ONCE, reply::DEADLINE_SOON),
             Event::Kicked(count, after) => crate::commands::reply_kicked(count, after, outbox),
-            Event::WorkToDo | Event::News { .. } | Event::Looked { .. } | Event::Flushed(_) => {
+            Event::WorkToDo
+            | Event::News { .. }
+            | Event::Looked { .. }
+            | Event::Flushed(_)
+            | Event::Reloaded(_) => {
                 unreachable!("this dialect neither sleeps, nor watches jobs, nor reads items")
             }
         }

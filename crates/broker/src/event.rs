@@ -49,6 +49,8 @@ pub enum Event {
     },
     /// A long flush is done. The reply waits for the position.
     Flushed(Position),
+    /// The configuration was read again, as the session had asked. The reply waits for the position.
+    Reloaded(Position),
 }
 
 /// Where events for the sessions of one owner (an I/O thread, a test) are left.

@@ -8,7 +8,7 @@ use engine::{
 };
 
 use crate::core::Core;
-use crate::{Position, Turn};
+use crate::{Event, Position, Turn};
 
 /// Why an item or a job was not put. Nothing was stored, unless it feeds several queues and another
 /// one of them took it.
@@ -251,6 +251,14 @@ impl Turn<'_> {
         core.engine.set_policies(rules, &mut core.effects);
         core.settle();
         core.ledger.after_facts()
+    }
+
+    /// Tells a session that waits for it that the configuration was read again: its event leaves with
+    /// this turn. Nothing happens if the session is gone.
+    pub fn tell_reloaded(&mut self, session: SessionId, after: Position) {
+        if let Some(mailbox) = self.core.engine.mailbox(session) {
+            self.core.outgoing.push((mailbox, session, Event::Reloaded(after)));
+        }
     }
 
     /// What the server lets its clients do, or will when the grace is over.

@@ -255,7 +255,8 @@ impl Dialect for HttpSession {
             | Event::DeadlineSoon
             | Event::Kicked(..)
             | Event::Looked { .. }
-            | Event::Flushed(_) => unreachable!("this dialect only submits jobs"),
+            | Event::Flushed(_)
+            | Event::Reloaded(_) => unreachable!("this dialect only submits jobs"),
         }
     }
 

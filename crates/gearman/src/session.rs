@@ -206,7 +206,8 @@ impl Dialect for Session {
             | Event::DeadlineSoon
             | Event::Kicked(..)
             | Event::Looked { .. }
-            | Event::Flushed(_) => {
+            | Event::Flushed(_)
+            | Event::Reloaded(_) => {
                 unreachable!("this dialect neither waits for jobs nor kicks them")
             }
         }

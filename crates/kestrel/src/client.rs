@@ -153,7 +153,8 @@ impl Client {
             | Event::WorkToDo
             | Event::News { .. }
             | Event::Kicked(..)
-            | Event::Flushed(_) => unreachable!("this session waits for an item of one queue"),
+            | Event::Flushed(_)
+            | Event::Reloaded(_) => unreachable!("this session waits for an item of one queue"),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use broker::policy::QueueSync;
-use broker::{Millis, Position, Turn};
+use broker::{Millis, SessionId, Turn};
 
 use crate::counters::Counters;
 use crate::latency::{Latencies, Measure, Measured, Watch};
@@ -53,10 +53,10 @@ impl Default for ServerOptions {
 
 /// What a client may ask for and only the owner of the process can do.
 pub trait Controls: Send + Sync + std::fmt::Debug {
-    /// Reads the policies anew, and sets them in this turn: the client is answered right after,
-    /// when the log has released the position. If they are wrong nothing changes, and the log of
-    /// the server says why.
-    fn reload(&self, turn: &mut Turn<'_>) -> Position;
+    /// Sees to it that the policies are read anew and set. That is not done in this turn, where
+    /// nobody may wait for a file; the session hears of it by [`Turn::tell_reloaded`]. If they are
+    /// wrong nothing changes, the log of the server says why, and the session is told all the same.
+    fn reload(&self, session: SessionId, turn: &mut Turn<'_>);
 
     /// The server is to stop, 100 ms from now. Returns at once.
     fn shut_down(&self);

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use broker::{Millis, Position, Turn};
+use broker::{Millis, SessionId, Turn};
 use tokio::sync::Notify;
 
 use crate::config::Config;
 use crate::process;
-use crate::reload::Reloader;
+use crate::reload::{Asker, Reloader};
 
 /// Does what clients ask for.
 #[derive(Clone, Debug)]
@@ -29,10 +29,8 @@ impl Controls {
 }
 
 impl kestrel::Controls for Controls {
-    /// The broker is locked while the file is read. The client is to see its new policies in force
-    /// when it is answered, nobody asks for this often, and the file is small.
-    fn reload(&self, turn: &mut Turn<'_>) -> Position {
-        if self.reloader.reload() { self.reloader.set_policies(turn) } else { Position::default() }
+    fn reload(&self, session: SessionId, _turn: &mut Turn<'_>) {
+        self.reloader.ask(Asker::Session(session));
     }
 
     fn shut_down(&self) {

@@ -4,7 +4,7 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -80,13 +80,7 @@ impl Plan {
             bind(Protocol::Beanstalk, &wanted, &SocketOptions::default()).unwrap().remove(0);
         let address = bound.address.clone();
         let config = Config { limits: self.limits, ..Config::default() };
-        let reloader = Reloader {
-            sources: None,
-            limits: limits.clone(),
-            logging: None,
-            certificates: None,
-            config: Mutex::new(config.clone()),
-        };
+        let reloader = Reloader::new(config.clone(), None, limits.clone(), None, None);
         let controls =
             Controls { reloader: Arc::new(reloader), stop: Arc::default(), stopwatch: None };
         let kestrel = controls.kestrel_server(&config, clock.now());

@@ -12,9 +12,8 @@ use tokio::task::AbortHandle;
 use broker::Broker;
 
 use crate::io_thread::Shared;
-use crate::logging::Logging;
 use crate::mailbox::Port;
-use crate::reload::Reloader;
+use crate::reload::{Asker, Reloader};
 use crate::systemd;
 
 /// What SIGHUP does.
@@ -24,7 +23,8 @@ pub enum Hangup {
     Reload,
     /// Stops, like SIGTERM.
     Stop,
-    /// Opens the file of the server's own log anew, after it was moved away.
+    /// Opens the file of the server's own log anew, after it was moved away, and reads the certificates
+    /// again. There must be no configuration to read.
     ReopenLog,
 }
 
@@ -52,7 +52,6 @@ pub(crate) struct Control {
     pub(crate) reloader: Arc<Reloader>,
     pub(crate) hangup: Hangup,
     pub(crate) drain: Drain,
-    pub(crate) logging: Option<Logging>,
     /// A client wants the server to stop.
     pub(crate) clients_stop: Arc<Notify>,
     pub(crate) acceptors: Vec<AbortHandle>,
@@ -160,22 +159,9 @@ impl Control {
     fn hang_up(&mut self) {
         match self.hangup {
             Hangup::Stop => self.stop("SIGHUP"),
-            Hangup::ReopenLog => {
-                if let Some(logging) = &self.logging {
-                    logging.reopen();
-                }
-                if let Err(error) = self.reloader.reload_certificates() {
-                    tracing::error!("the certificates stay as they were: {error}");
-                }
-            }
             // The signal's first meaning: whoever started us there is gone.
             Hangup::Reload if self.has_terminal && !is_in_terminal() => self.stop("SIGHUP"),
-            Hangup::Reload => {
-                if self.reloader.reload() {
-                    let mut turn = self.shared.broker.turn(self.shared.clock.now());
-                    self.reloader.set_policies(&mut turn);
-                }
-            }
+            Hangup::Reload | Hangup::ReopenLog => self.reloader.ask(Asker::Signal),
         }
     }
 }

@@ -2,17 +2,18 @@
 //! process.
 
 use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
 
-use broker::Broker;
 use http_api::kestrel::{About, KestrelAdmin, Served};
 use http_api::{Overview, Site};
 
-use crate::clock::Clock;
 use crate::config::Config;
 use crate::controls::Controls;
 use crate::io_thread::Shared;
 use crate::mailbox::Port;
 use crate::process;
+use crate::reload::Asker;
 
 /// Health and metrics of this server.
 pub(crate) fn overview(config: &Config, shared: &Shared, port: &Arc<Port>) -> Arc<dyn Site> {
@@ -28,21 +29,23 @@ pub(crate) fn overview(config: &Config, shared: &Shared, port: &Arc<Port>) -> Ar
     })
 }
 
+/// How long an answer waits for files that are read, and all HTTP connections with it: a short file takes
+/// no time, and one that never ends must not keep health from being asked.
+const RELOAD_TIME: Duration = Duration::from_secs(1);
+
 /// What Kestrel's admin commands change.
-struct AdminControls {
-    controls: Controls,
-    broker: Broker,
-    clock: Clock,
-}
+struct AdminControls(Controls);
 
 impl http_api::kestrel::Controls for AdminControls {
     fn reload(&self) {
-        // Nobody is told when the new policies are durable.
-        let _ = kestrel::Controls::reload(&self.controls, &mut self.broker.turn(self.clock.now()));
+        let (done, told) = sync_channel(1);
+        self.0.reloader.ask(Asker::Thread(done));
+        // After that time it is done later. Nobody is told when the new policies are durable.
+        let _ = told.recv_timeout(RELOAD_TIME);
     }
 
     fn shut_down(&self) {
-        kestrel::Controls::shut_down(&self.controls);
+        kestrel::Controls::shut_down(&self.0);
     }
 }
 
@@ -61,12 +64,12 @@ pub(crate) fn kestrel_admin(
     };
     let kestrel = kestrel.clone();
     Arc::new(KestrelAdmin::new(
-        broker.clone(),
+        broker,
         Arc::new(move || clock.now()),
         about,
         Box::new(move || served(&kestrel)),
         Box::new(move || process::facts(&limits, false)),
-        Box::new(AdminControls { controls, broker, clock }),
+        Box::new(AdminControls(controls)),
     ))
 }
 

@@ -1,7 +1,7 @@
 //! Starts a server, runs it, and ends it: the only place that knows all the parts.
 
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -122,13 +122,13 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     let (broker, clock, recovery) = open_broker(&config.data)?;
     prepare_engine(&config, &mut broker.turn(clock.now()));
     let limits = Arc::new(LiveLimits::new(&config.limits, descriptors));
-    let reloader = Arc::new(Reloader {
+    let reloader = Arc::new(Reloader::new(
+        config.clone(),
         sources,
-        limits: limits.clone(),
-        logging: logging.clone(),
-        certificates: certificates.clone(),
-        config: Mutex::new(config.clone()),
-    });
+        limits.clone(),
+        logging,
+        certificates.clone(),
+    ));
     let shared = Shared { broker: broker.clone(), clock, limits: limits.clone() };
     let runtime = runtime()?;
     let _inside = runtime.enter();
@@ -166,12 +166,12 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     let _listen_file = write_listen_file(&config.data, &listening);
     announce(&Started { config: &config, listening: &listening, recovery: recovery.as_ref() });
     systemd::ready();
+    runtime.spawn(reloader.clone().run(shared.clone()));
     let control = Control {
         shared,
         reloader,
         hangup,
         drain,
-        logging,
         clients_stop,
         acceptors,
         ports: ports.clone(),

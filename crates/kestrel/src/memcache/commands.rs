@@ -46,8 +46,8 @@ impl MemcacheSession {
             }
             Request::Status(word) => self.status(word, turn, outbox),
             Request::Reload => {
-                let after = self.client.server.controls.reload(turn);
-                outbox.reply(after, reply::RELOADED);
+                self.waiting = Waiting::Reload { is_last: false };
+                self.client.server.controls.reload(self.client.id, turn);
             }
             Request::Shutdown => {
                 self.client.server.controls.shut_down();
@@ -251,6 +251,15 @@ impl MemcacheSession {
             Waiting::Flush(done) => match event {
                 Event::Flushed(after) => outbox.reply(after, done),
                 other => unreachable!("{other:?} during a flush"),
+            },
+            Waiting::Reload { is_last } => match event {
+                Event::Reloaded(after) => {
+                    outbox.reply(after, reply::RELOADED);
+                    if is_last {
+                        self.client.end(turn);
+                    }
+                }
+                other => unreachable!("{other:?} while the configuration is read"),
             },
         }
     }

@@ -59,6 +59,11 @@ pub(crate) enum Waiting {
     Monitor(Monitor),
     /// The end of a flush, which is answered so.
     Flush(&'static [u8]),
+    /// The configuration is being read again.
+    Reload {
+        /// The client has sent its last byte, and only waits for this answer.
+        is_last: bool,
+    },
 }
 
 impl MemcacheSession {
@@ -188,8 +193,14 @@ impl Dialect for MemcacheSession {
     }
 
     fn end_of_input(&mut self, turn: &mut Turn<'_>, _outbox: &mut Outbox) {
-        // A half-close is a disconnect, but what came before it is answered, unless it waits.
-        self.client.end(turn);
+        // A half-close is a disconnect, but what came before it is answered, unless it waits: for
+        // something that may never come.
+        match &mut self.waiting {
+            Waiting::Reload { is_last } => *is_last = true,
+            Waiting::Nothing | Waiting::Item { .. } | Waiting::Monitor(_) | Waiting::Flush(_) => {
+                self.client.end(turn);
+            }
+        }
     }
 
     fn wants_input(&self) -> bool {

@@ -7,4 +7,5 @@ mod crossing;
 mod fragments;
 mod promises;
 mod property;
+mod reload;
 mod world;

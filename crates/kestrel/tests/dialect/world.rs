@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use broker::policy::{Rule, Rules, Setting, WhenFull};
-use broker::{Position, Turn};
+use broker::{SessionId, Turn};
 use lineshaft_kestrel::{Controls, MemcacheSession, Server, ServerOptions, TextSession};
 use testkit::dialect::world;
 
@@ -24,8 +24,9 @@ struct TestControls {
 }
 
 impl Controls for TestControls {
-    fn reload(&self, turn: &mut Turn<'_>) -> Position {
-        turn.set_policies(rules())
+    fn reload(&self, session: SessionId, turn: &mut Turn<'_>) {
+        let after = turn.set_policies(rules());
+        turn.tell_reloaded(session, after);
     }
 
     fn shut_down(&self) {

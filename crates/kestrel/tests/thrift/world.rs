@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use broker::Turn;
 use broker::policy::{Rule, Rules, Setting, WhenFull};
+use broker::{SessionId, Turn};
 use lineshaft_kestrel::{Controls, Server, ServerOptions, ThriftSession};
 use testkit::dialect::world::World;
 
@@ -12,9 +12,7 @@ use testkit::dialect::world::World;
 struct NoControls;
 
 impl Controls for NoControls {
-    fn reload(&self, _turn: &mut Turn<'_>) -> broker::Position {
-        broker::Position::default()
-    }
+    fn reload(&self, _session: SessionId, _turn: &mut Turn<'_>) {}
 
     fn shut_down(&self) {}
 }

@@ -1,0 +1,25 @@
+//! `RELOAD`, which is answered when the owner of the process has done it.
+
+use crate::world::World;
+
+#[test]
+fn a_client_that_asks_for_a_reload_waits_for_it_and_is_answered_after_its_last_byte() {
+    let mut world = World::new();
+    let client = world.connect_memcache();
+    world.send_first(client, b"RELOAD\r\nVERSION\r\n");
+    assert!(world.waits(client));
+    assert!(world.take_received(client).is_empty());
+    world.deliver_events();
+    let answer = String::from_utf8(world.take_received(client)).unwrap();
+    assert!(answer.starts_with("Reloaded config.\r\nVERSION "), "{answer}");
+
+    world.send_first(client, b"RELOAD\r\n");
+    world.half_close(client);
+    assert_eq!(world.take_received(client), b"Reloaded config.\r\n");
+    assert!(world.has_ended(client));
+
+    let gone = world.connect_memcache();
+    world.send_first(gone, b"RELOAD\r\n");
+    world.close(gone);
+    assert!(world.take_received(gone).is_empty());
+}
