@@ -72,7 +72,8 @@ impl Core {
                 }
                 Happening::NoneCame(Some(queue)) => Event::TimedOut(self.ledger.after_queue(queue)),
                 Happening::NoneCame(None) => Event::TimedOut(self.ledger.after_removal()),
-                Happening::Flushed => Event::Flushed(self.ledger.after_ended()),
+                // Its slices ended and moved jobs of any queues, over several turns.
+                Happening::Flushed => Event::Flushed(self.ledger.after_all()),
             };
             self.outgoing.push((mailbox, session, event));
         }

@@ -178,16 +178,16 @@ impl Turn<'_> {
     pub fn flush(&mut self, session: SessionId, queue: &[u8]) -> Flush {
         let core = &mut *self.core;
         let flush = core.engine.flush(session, queue, &mut core.effects);
-        core.settle();
-        core.flushed(flush)
+        let last = core.settle();
+        core.flushed(flush, last)
     }
 
     /// The same for all queues that a client of Kestrel's made or used.
     pub fn flush_all(&mut self, session: SessionId) -> Flush {
         let core = &mut *self.core;
         let flush = core.engine.flush_all(session, &mut core.effects);
-        core.settle();
-        core.flushed(flush)
+        let last = core.settle();
+        core.flushed(flush, last)
     }
 
     /// Ends the expired items at the head of a queue, at most as many as its policy's
@@ -292,9 +292,10 @@ impl Core {
         NotHeld(self.ledger.after_ended())
     }
 
-    fn flushed(&self, flush: engine::Flush) -> Flush {
+    /// `last` is the end of the last entry that the flush wrote: it also moves what has expired.
+    fn flushed(&self, flush: engine::Flush, last: Position) -> Flush {
         match flush {
-            engine::Flush::Done => Flush::Done(self.ledger.after_removal()),
+            engine::Flush::Done => Flush::Done(self.ledger.after_removal().max(last)),
             engine::Flush::Waiting => Flush::Waiting,
         }
     }

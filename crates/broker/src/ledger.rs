@@ -121,18 +121,22 @@ impl Ledger {
             // What changed before the job ended is not worth an entry.
             Record::Update(slot, id)
             | Record::Moved(slot, id)
-            | Record::Rerouted(slot, id, _)
+            | Record::Rerouted(slot, id, ..)
             | Record::Count(slot, id)
                 if !is_live(engine, slot, id) => {}
             Record::Put(slot, _) => self.write_put(slot, engine),
             Record::PutMany(slots) => self.write_many(&slots, engine),
-            Record::Moved(slot, _) | Record::Rerouted(slot, _, _) if !log.admits_update() => {
+            Record::Moved(slot, _) | Record::Rerouted(slot, ..) if !log.admits_update() => {
                 self.write_count(slot, engine);
             }
             Record::Update(slot, _) | Record::Moved(slot, _) => self.write_update(slot, engine),
-            Record::Rerouted(slot, _, from) => {
+            Record::Rerouted(slot, _, from, asked) => {
                 self.write_update(slot, engine);
-                self.note(from, self.last);
+                // That it is not there any more rests on what its old queue was promised.
+                if let Some(place) = self.places.get(slot) {
+                    self.want_sync(engine.now().0, asked);
+                    self.note(from, self.rests_on(place.after, asked));
+                }
             }
             Record::Count(slot, _) => self.write_count(slot, engine),
             Record::Finish(slot, queue, asked) => self.write_finish(slot, queue, asked, engine),

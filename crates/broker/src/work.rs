@@ -141,7 +141,9 @@ impl Turn<'_> {
     ) -> Result<(JobId, Position), SubmitRefusal> {
         let core = &mut *self.core;
         let full = |log: &log::Log| !log.admits_put(submit.body.len());
-        if !submit.foreground && core.ledger.log.as_deref().is_some_and(full) {
+        // A foreground job is not in the log, but what it feeds is.
+        let is_logged = !submit.foreground || core.engine.feeds_others(queue);
+        if is_logged && core.ledger.log.as_deref().is_some_and(full) {
             return Err(SubmitRefusal::LogFull);
         }
         if core.engine.writes_blocked() {

@@ -18,8 +18,8 @@ pub enum Record {
     /// A job went behind all others of its priority because its holder lost it. Nobody asked for
     /// it, so nobody can be refused: without room for all its facts its counters will do.
     Moved(JobSlot, JobId),
-    /// A job went from this queue to another one. The same holds for it.
-    Rerouted(JobSlot, JobId, QueueId),
+    /// A job went from this queue, whose policy asked for this, to another one. The same holds for it.
+    Rerouted(JobSlot, JobId, QueueId, Option<QueueSync>),
     /// Only a job's counters changed (taken, timed out). Nobody waits for this to be durable.
     Count(JobSlot, JobId),
     /// What is kept of a queue apart from its jobs changed: [`crate::Engine::queue_facts`].

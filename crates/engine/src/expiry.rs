@@ -125,7 +125,7 @@ impl Engine {
     fn reroute(&mut self, slot: JobSlot, to: QueueId, effects: &mut Effects) {
         self.delist(slot);
         let order = self.deal_id();
-        let (now, kind) = (self.now, self.kind_in(to));
+        let (now, kind_there) = (self.now, self.kind_in(to));
         let job = self.job_mut(slot);
         let (from, was) = (job.queue, job.kind);
         let (state, priority, body_bytes) = (job.state, job.priority, job.body.len());
@@ -134,8 +134,10 @@ impl Engine {
         let aside = job.aside();
         aside.order = NonZeroU64::new(order.0);
         aside.expires = None;
-        if was != Kind::Watched {
-            job.kind = kind;
+        // One that was never promised to outlive the process is not made to: nobody asked whether the
+        // log has room for its body.
+        if was == Kind::Logged {
+            job.kind = kind_there;
         }
         let kind = job.kind;
         self.queue_mut(from).counts.remove(state, priority, body_bytes);
@@ -147,13 +149,13 @@ impl Engine {
         }
         match (was, kind) {
             (Kind::Logged, Kind::Logged) => {
-                let id = self.job(slot).id;
-                effects.records.push(Record::Rerouted(slot, id, from));
+                let (id, asked) = (self.job(slot).id, self.queue_sync(from));
+                effects.records.push(Record::Rerouted(slot, id, from, asked));
             }
             (Kind::Logged, Kind::Memory | Kind::Watched) => {
                 effects.records.push(Record::Finish(slot, from, self.queue_sync(from)));
             }
-            (Kind::Memory | Kind::Watched, _) => self.note(Record::Put, slot, effects),
+            (Kind::Memory | Kind::Watched, _) => {}
         }
         self.offer(slot, effects);
         self.drop_if_unwanted(from, effects);

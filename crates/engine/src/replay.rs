@@ -78,6 +78,7 @@ impl Engine {
         if facts.child {
             self.link_child(id);
         }
+        self.arm_queue(id);
     }
 
     /// Numbers below this were given out before.

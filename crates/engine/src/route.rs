@@ -158,6 +158,17 @@ impl Engine {
         }
     }
 
+    /// Whether a put to this name may go to others besides, or instead.
+    pub fn feeds_others(&self, name: &[u8]) -> bool {
+        match self.queue_id(name) {
+            Some(id) => {
+                let extra = self.queue(id).extra.as_ref();
+                extra.is_some_and(|extra| !extra.is_single())
+            }
+            None => !self.special.rules.0.is_empty() || self.special.families.contains_key(name),
+        }
+    }
+
     /// All queues that a put to this name goes to.
     pub(crate) fn route_to(&mut self, name: &[u8], items: bool, effects: &mut Effects) -> Route {
         let mut route = Route { items, ..Route::default() };
@@ -219,9 +230,11 @@ impl Engine {
     ) -> Routed {
         let body_bytes = draft.body.len();
         for alias in route.aliases {
-            let counts = self.special.aliases.entry(alias).or_default();
-            counts.puts += 1;
-            counts.put_bytes += body_bytes as u64;
+            // Those that only a pattern makes are not counted: clients could name any number of them.
+            if let Some(counts) = self.special.aliases.get_mut(&alias) {
+                counts.puts += 1;
+                counts.put_bytes += body_bytes as u64;
+            }
         }
         let mut routed = Routed { asked: None, first: None, refused: None };
         let mut slots = Vec::with_capacity(route.queues.len());

@@ -1,5 +1,7 @@
 //! Which rules cannot be obeyed: those that send a put in a circle, or to too many queues.
 
+use std::collections::BTreeSet;
+
 use super::{Name, Policy, Rules, Setting, parent_name};
 use crate::limits::QUEUE_NAME_BYTES_MAX;
 
@@ -96,10 +98,10 @@ impl Rules {
                 return Err(RulesError::Name { line, key });
             }
             match &asked.setting {
-                Setting::ExpireTo(Some(target))
-                    if self.of(target).expire_to.as_ref() == Some(target) =>
-                {
-                    return Err(RulesError::ExpiresToItself { line, name: shown(target) });
+                Setting::ExpireTo(Some(target)) => {
+                    if let Some(name) = self.circle_of_expiry(target) {
+                        return Err(RulesError::ExpiresToItself { line, name: shown(&name) });
+                    }
                 }
                 Setting::CopyTo(names) if names.len() > COPIES_MAX => {
                     return Err(RulesError::TooManyCopies { line });
@@ -116,6 +118,18 @@ impl Rules {
             }
         }
         Ok(())
+    }
+
+    /// A queue that a job comes back to which expires again and again, from this queue on.
+    fn circle_of_expiry(&self, target: &Name) -> Option<Name> {
+        let mut seen = BTreeSet::new();
+        let mut at = target.clone();
+        while let Some(next) = self.of(&at).expire_to {
+            if !seen.insert(std::mem::replace(&mut at, next)) {
+                return Some(at);
+            }
+        }
+        None
     }
 
     fn of(&self, name: &[u8]) -> Policy {

@@ -1,0 +1,200 @@
+//! What moves and copies do to the log: room for them is asked for, and what is said of them waits for their entries.
+
+use std::sync::Arc;
+
+use lineshaft_broker::policy::{QueueSync, Rule, Rules, Setting, WhenFull};
+use lineshaft_broker::{
+    AddRefusal, Body, Broker, Flush, GrabOrder, Millis, Missing, News, Options, Patience, Read,
+    ReadHow, Submit, SubmitRefusal,
+};
+
+const NOW: Millis = Millis(1_000_000);
+
+fn later(ms: u64) -> Millis {
+    Millis(NOW.0 + ms)
+}
+
+fn open(disk: &log::FaultDisk) -> Broker {
+    let disk = Arc::new(disk.clone());
+    let options = Options { disk, log: log::Settings::default(), clock: None };
+    Broker::open(options, NOW).expect("the log is whole").0
+}
+
+/// Everything that the threads of a server would do by now.
+fn work(broker: &Broker, now: Millis) {
+    loop {
+        broker.commit_step(now).expect("the disk has the room that was promised");
+        broker.prepare_step().expect("a full disk is no failure");
+        if !broker.reclaim_step(now).expect("all segments can be read") {
+            return;
+        }
+    }
+}
+
+/// Puts until the log has no room.
+fn fill(broker: &Broker) {
+    let mut refused = 0;
+    while refused < 5 {
+        let mut turn = broker.turn(NOW);
+        let outcome = (0..200).try_for_each(|_| turn.add(b"bulk", body(1000), None).map(|_| ()));
+        refused += u32::from(outcome == Err(AddRefusal::LogFull));
+        drop(turn);
+        work(broker, NOW);
+    }
+}
+
+fn body(bytes: usize) -> Body {
+    vec![b'x'; bytes].into()
+}
+
+fn name(name: &str) -> Box<[u8]> {
+    name.as_bytes().into()
+}
+
+fn rules<const N: usize>(rules: [Rule; N]) -> Rules {
+    let rules = Rules(rules.into());
+    rules.check().expect("rules that can be obeyed");
+    rules
+}
+
+#[test]
+fn copies_of_foreground_jobs_need_room() {
+    let disk = log::FaultDisk::new(1, 16 << 20);
+    let broker = open(&disk);
+    let copied = Setting::CopyTo([name("audit")].into());
+    broker.turn(NOW).set_policies(rules([Rule::new(["f"], [copied])]));
+    fill(&broker);
+    let mut turn = broker.turn(NOW);
+    let session = turn.open_session(0);
+    for function in [b"f", b"g"] {
+        turn.register(session, function, None);
+    }
+    drop(turn);
+    let submit = Submit {
+        priority: 5,
+        due: None,
+        unique: b"",
+        reducer: b"",
+        body: body(1000),
+        foreground: true,
+    };
+    for _ in 0..3_000 {
+        let mut turn = broker.turn(NOW);
+        let refused = turn.submit(session, b"f", submit.clone()).err();
+        assert_eq!(refused, Some(SubmitRefusal::LogFull));
+        // One that feeds nobody is in memory only.
+        let (id, _) = turn.submit(session, b"g", submit.clone()).expect("it takes no room");
+        turn.grab(session, GrabOrder::NewestFirst).expect("it was just submitted");
+        turn.complete(session, id, &News::Complete(body(0))).expect("it was just taken");
+        drop(turn);
+        work(&broker, NOW);
+    }
+}
+
+#[test]
+fn a_job_of_memory_stays_one_wherever_it_goes() {
+    let disk = log::FaultDisk::new(1, 16 << 20);
+    let broker = open(&disk);
+    let mut turn = broker.turn(NOW);
+    let in_memory = Setting::Sync(Some(QueueSync::Memory));
+    let moved = Setting::ExpireTo(Some(name("late")));
+    turn.set_policies(rules([Rule::new(["m"], [in_memory, Setting::AgeMax(Some(1000)), moved])]));
+    for _ in 0..40_000 {
+        turn.add(b"m", body(1000), None).expect("memory is not the log");
+    }
+    drop(turn);
+    loop {
+        let more = broker.turn(later(2000)).advance();
+        work(&broker, later(2000));
+        if !more {
+            break;
+        }
+    }
+    let stats = broker.turn(later(2000)).item_stats(b"late").expect("it has jobs");
+    assert_eq!(stats.items, 40_000);
+    drop(broker);
+    disk.restart();
+    assert!(open(&disk).turn(NOW).item_stats(b"late").is_none_or(|stats| stats.items == 0));
+}
+
+#[test]
+fn a_flush_that_moves_jobs_is_answered_when_they_are_moved_for_good() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let broker = open(&disk);
+    let mut turn = broker.turn(NOW);
+    let settings = [Setting::ExpireTo(Some(name("old"))), Setting::ExpireSweep(Some(1))];
+    turn.set_policies(rules([Rule::new(["q"], settings)]));
+    let session = turn.open_reader_session(0);
+    for _ in 0..5 {
+        turn.add(b"q", body(3), Some(later(10))).expect("there is room");
+    }
+    drop(turn);
+    broker.turn(later(20)).advance();
+    broker.commit_step(later(20)).expect("the disk works");
+    let mut turn = broker.turn(later(21));
+    let Flush::Done(after) = turn.flush(session, b"q") else { panic!("a few jobs go at once") };
+    assert!(matches!(after.missing(broker.released()), Some(Missing::Durable(_))));
+}
+
+#[test]
+fn that_a_job_is_gone_is_told_when_its_move_is_as_durable_as_its_queue() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let broker = open(&disk);
+    let mut turn = broker.turn(NOW);
+    let weak = Setting::Sync(Some(QueueSync::Never));
+    turn.set_policies(rules([
+        Rule::new(["q"], [Setting::ExpireTo(Some(name("old")))]),
+        Rule::new(["old"], [weak]),
+    ]));
+    let session = turn.open_reader_session(0);
+    turn.add(b"q", body(3), Some(later(10))).expect("there is room");
+    drop(turn);
+    broker.commit_step(NOW).expect("the disk works");
+    let mut turn = broker.turn(later(20));
+    let Read::Empty(after) = turn.read(session, b"q", ReadHow::Peek, Patience::None) else {
+        panic!("it has expired")
+    };
+    assert!(matches!(after.missing(broker.released()), Some(Missing::Durable(_))));
+}
+
+#[test]
+fn a_kept_queue_of_a_former_process_is_removed_when_it_has_been_idle() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let broker = open(&disk);
+    let mut turn = broker.turn(NOW);
+    turn.set_policies(rules([Rule::new(["f"], [Setting::Idle(Some(1000))])]));
+    turn.create_queue(b"f");
+    drop(turn);
+    broker.close(NOW).expect("the disk works");
+    drop(broker);
+    disk.restart();
+    let broker = open(&disk);
+    let mut turn = broker.turn(later(100_000));
+    while turn.advance() {}
+    turn.check_invariants();
+    assert!(turn.queue_stats(b"f").is_none());
+}
+
+#[test]
+fn names_that_only_a_pattern_makes_aliases_leave_nothing_behind() {
+    let broker = Broker::memory(NOW);
+    let mut turn = broker.turn(NOW);
+    let one = [Setting::JobsMax(Some(1)), Setting::WhenFull(WhenFull::DropOldest)];
+    turn.set_policies(rules([
+        Rule::new(["log.*"], [Setting::Alias([name("sink")].into())]),
+        Rule::new(["sink"], one),
+    ]));
+    for number in 0..1000 {
+        turn.add(format!("log.{number}").as_bytes(), body(1), None).expect("it drops the oldest");
+    }
+    assert_eq!(turn.item_queues().len(), 1);
+}
+
+#[test]
+fn what_expires_in_a_circle_is_refused() {
+    let to = |to: &str| [Setting::ExpireTo(Some(name(to)))];
+    let circle = [Rule::new(["a"], to("b")), Rule::new(["b"], to("c")), Rule::new(["c"], to("a"))];
+    assert!(Rules(circle.into()).check().is_err());
+    let line = [Rule::new(["a"], to("b")), Rule::new(["b"], to("c"))];
+    assert!(Rules(line.into()).check().is_ok());
+}
