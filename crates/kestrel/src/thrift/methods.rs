@@ -13,9 +13,6 @@ use crate::name;
 use crate::server::LIST_LEN_MAX;
 use crate::stats::journal_bytes;
 
-/// Bytes that no name has, because the lines of Kestrel's other protocols could not carry it.
-const NOT_IN_LINES: &[u8] = b" \r\n";
-
 /// Why a call fails.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) enum Failed {
@@ -95,7 +92,8 @@ impl ThriftSession {
         }
     }
 
-    /// How many items are stored, up to the first that is refused.
+    /// How many items are stored, up to the first that is refused. So are those beyond the most of
+    /// one call: the client sees how many are left, and sends them again.
     fn put(&self, arguments: &Arguments<'_>, turn: &mut Turn<'_>) -> Outcome<i32> {
         let items = arguments.items().map_err(|_| Failed::MalformedList)?;
         self.check_writes(turn)?;
@@ -229,8 +227,7 @@ impl ThriftSession {
 
 /// Whether a call that would create the queue may name it so.
 pub(super) fn check_name(queue: &[u8], turn: &Turn<'_>) -> Result<(), Failed> {
-    let fits_lines = !queue.iter().any(|byte| NOT_IN_LINES.contains(byte));
-    if fits_lines && name::is_usable(queue, turn) { Ok(()) } else { Err(Failed::IllegalName) }
+    if name::is_usable(queue, turn) { Ok(()) } else { Err(Failed::IllegalName) }
 }
 
 /// The status as the service's description numbers it; what it has no number for is 0.

@@ -252,6 +252,25 @@ fn a_list_of_too_many_items_ends_the_connection_and_stores_nothing() {
 }
 
 #[test]
+fn an_alias_may_have_a_name_that_no_queue_is_made_with() {
+    let mut world = World::new();
+    let alias = Rule::new(["ops.alerts"], [Setting::Alias([Box::from(&b"q"[..])].into())]);
+    let _ = world.broker.turn(world.now).set_policies(Rules(vec![alias]));
+    assert_eq!(world.ask_once("set ops.alerts 0 0 1\r\nx\r\n"), "STORED\r\n");
+    assert_eq!(world.ask_once("get ops.alerts\r\nget q\r\n"), "END\r\n".to_owned() + &value("x"));
+    assert_eq!(world.ask_once("set ops.other 0 0 1\r\nx\r\n"), "CLIENT_ERROR\r\n");
+}
+
+#[test]
+fn a_name_with_a_carriage_return_is_refused_in_all_dialects() {
+    let mut world = World::new();
+    assert_eq!(world.ask_once("set a\rb 0 0 1\r\nx\r\n"), "CLIENT_ERROR\r\n");
+    assert_eq!(world.ask_once("get a\rb\r\n"), "CLIENT_ERROR\r\n");
+    let text = world.connect_text();
+    assert_eq!(world.say(text, "put a\rb:\nx\n\n"), "-Illegal queue name.\n");
+}
+
+#[test]
 fn a_name_that_is_given_again_is_not_printed_again() {
     let mut world = World::new();
     let client = world.connect_memcache();
