@@ -55,6 +55,12 @@ pub trait Dialect: Send {
     /// Whether the connection is to be closed once its outbox is sent.
     fn finished(&self) -> bool;
 
+    /// The server is about to stop, and all events that there were have been told: answer a command
+    /// that waits for what will not come any more. Only called while the session is not `finished`.
+    fn stop(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        let _ = (turn, outbox);
+    }
+
     /// The connection is gone: give back what it holds. Called exactly once, as the last thing.
     fn close(&mut self, turn: &mut Turn<'_>);
 }

@@ -41,6 +41,7 @@ pub(crate) struct Serving {
 }
 
 pub(crate) struct Plan {
+    pub(crate) protocol: Protocol,
     pub(crate) limits: Limits,
     pub(crate) threads: usize,
     pub(crate) disk: Option<Arc<dyn Disk>>,
@@ -51,7 +52,8 @@ pub(crate) struct Plan {
 impl Default for Plan {
     fn default() -> Plan {
         let limits = Config::default().limits;
-        Plan { limits, threads: 1, disk: None, is_unix: false, tls: None }
+        let protocol = Protocol::Beanstalk;
+        Plan { protocol, limits, threads: 1, disk: None, is_unix: false, tls: None }
     }
 }
 
@@ -76,15 +78,14 @@ impl Plan {
         } else {
             Address::Tcp { host: "127.0.0.1".into(), port: 0 }
         };
-        let bound =
-            bind(Protocol::Beanstalk, &wanted, &SocketOptions::default()).unwrap().remove(0);
+        let bound = bind(self.protocol, &wanted, &SocketOptions::default()).unwrap().remove(0);
         let address = bound.address.clone();
         let config = Config { limits: self.limits, ..Config::default() };
         let reloader = Reloader::new(config.clone(), None, limits.clone(), None, None);
         let controls =
             Controls { reloader: Arc::new(reloader), stop: Arc::default(), stopwatch: None };
         let kestrel = controls.kestrel_server(&config, clock.now());
-        let open = Protocol::Beanstalk.open(&config, clock.now(), &kestrel).unwrap();
+        let open = self.protocol.open(&config, clock.now(), &kestrel).unwrap();
         let certificates = self.tls.map(|tls| Arc::new(Certificates::load(&tls).unwrap()));
         let mut listening = Some((bound, open, certificates.clone()));
         let threads = ports.iter().map(|port| {
@@ -459,6 +460,37 @@ fn a_stop_sends_the_replies_that_the_log_still_holds_back() {
         let mut replies = String::new();
         client.stream.read_to_string(&mut replies).unwrap();
         assert!(replies.matches("INSERTED ").count() as u64 >= executed, "{replies}");
+    }
+}
+
+#[test]
+fn a_stop_answers_kestrels_clients_that_wait() {
+    // A thrift call in a frame: `put("q", ["x"])`, and `get("q", 2, 60000)`.
+    let put = b"\0\0\0\x25\x80\x01\0\x01\0\0\0\x03put\0\0\0\x01\x0b\0\x01\0\0\0\x01q\x0f\0\x02\x0b\0\0\0\x01\0\0\0\x01x\0";
+    let get = b"\0\0\0\x26\x80\x01\0\x01\0\0\0\x03get\0\0\0\x02\x0b\0\x01\0\0\0\x01q\x08\0\x02\0\0\0\x02\x08\0\x03\0\0\xea\x60\0";
+    let cases = [
+        (Protocol::Kestrel, b"get q/open/t=60000\r\nversion\r\n".to_vec(), &b"END\r\n"[..]),
+        (Protocol::Kestrel, b"monitor q 60\r\n".to_vec(), b"END\r\n"),
+        (Protocol::KestrelText, b"get q 60000\n".to_vec(), b"*\n"),
+        (
+            Protocol::KestrelThrift,
+            [&put[..], get].concat(),
+            b"\0\0\0\x01x\x0a\0\x02\0\0\0\0\0\0\0\0\0\0",
+        ),
+    ];
+    for (protocol, sent, wanted) in cases {
+        let mut serving = Plan { protocol, ..Plan::default() }.serve();
+        let mut client = serving.client();
+        client.send(sent);
+        let waits = || {
+            let turn = serving.broker.turn(Millis(0));
+            turn.item_stats(b"q").is_some_and(|stats| stats.waiters == 1)
+        };
+        eventually("it waits", waits);
+        assert_eq!(serving.stop(), [Ended::Stopped]);
+        let mut replies = Vec::new();
+        client.stream.read_to_end(&mut replies).unwrap();
+        assert!(replies.ends_with(wanted), "{protocol:?}: {}", replies.escape_ascii());
     }
 }
 

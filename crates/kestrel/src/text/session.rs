@@ -154,6 +154,13 @@ impl Dialect for TextSession {
         self.client.is_ended()
     }
 
+    fn stop(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        // Who waits for an item has waited long enough.
+        if let Some(after) = turn.cancel_wait(self.client.id) {
+            self.event(Event::TimedOut(after), turn, outbox);
+        }
+    }
+
     fn close(&mut self, turn: &mut Turn<'_>) {
         self.client.end(turn);
     }

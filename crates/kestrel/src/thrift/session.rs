@@ -187,6 +187,13 @@ impl Dialect for ThriftSession {
         self.ended
     }
 
+    fn stop(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        // Who waits for an item has waited long enough.
+        if let Some(after) = turn.cancel_wait(self.id) {
+            self.event(Event::TimedOut(after), turn, outbox);
+        }
+    }
+
     fn close(&mut self, turn: &mut Turn<'_>) {
         self.end(turn);
     }

@@ -82,6 +82,7 @@ impl IoThread {
     /// count that as an attempt. Leases end with the process anyway.
     pub(super) async fn stop(&mut self, mut timer: Pin<&mut Sleep>) {
         let deadline = Instant::now() + STOP_TIME;
+        self.end_waiting();
         for place in self.connections.all() {
             self.touch(place);
         }
@@ -105,6 +106,24 @@ impl IoThread {
         for place in self.connections.all() {
             self.drain(place);
             self.remove(place);
+        }
+    }
+
+    /// Has those answered that wait for what will not come any more.
+    fn end_waiting(&mut self) {
+        let broker = self.shared.broker.clone();
+        let mut turn = broker.turn(self.shared.clock.now());
+        // Who was given something already hears of that first.
+        self.port.take_events(&mut self.events);
+        self.tell_events(&mut turn);
+        self.tell_own_events(&mut turn);
+        for place in self.connections.all() {
+            if let Some(connection) = self.connections.get(place)
+                && connection.phase == Phase::Open
+                && !connection.dialect.finished()
+            {
+                connection.dialect.stop(&mut turn, &mut connection.outbox);
+            }
         }
     }
 

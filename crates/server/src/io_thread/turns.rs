@@ -98,7 +98,7 @@ impl IoThread {
 
     /// Tells the sessions of this thread what this turn has for them, without the way through the
     /// mailbox: a consumer that waited gets its job in the turn of the put.
-    fn tell_own_events(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn tell_own_events(&mut self, turn: &mut Turn<'_>) {
         loop {
             turn.take_events(self.mailbox, &mut self.events);
             if self.events.is_empty() {
@@ -108,7 +108,7 @@ impl IoThread {
         }
     }
 
-    fn tell_events(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn tell_events(&mut self, turn: &mut Turn<'_>) {
         let mut events = mem::take(&mut self.events);
         for (session, event) in events.drain(..) {
             // A session that was closed meanwhile needs no news; what was granted went back with it.
