@@ -43,6 +43,12 @@ pub enum ServeError {
          change listen.{0}"
     )]
     InheritedWithoutTls(&'static str),
+    /// A socket was handed over under a name that says nothing. To guess could mean to speak in clear.
+    #[error(
+        "a socket was handed over under the name `{0}`: name a protocol as under [listen], with -tls after \
+         it for TLS, for example gearman-tls; or give it no name"
+    )]
+    InheritedName(String),
     /// The listeners with TLS have no use of their certificate.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -99,7 +105,8 @@ impl ServeError {
         match self {
             ServeError::Config(_)
             | ServeError::NothingToListenOn
-            | ServeError::InheritedWithoutTls(_) => exit::BAD_CONFIGURATION,
+            | ServeError::InheritedWithoutTls(_)
+            | ServeError::InheritedName(_) => exit::BAD_CONFIGURATION,
             ServeError::Tls(error) => match error {
                 TlsError::Read { source, .. } => code_of(source, exit::BAD_CONFIGURATION),
                 TlsError::Unset(_)

@@ -21,6 +21,11 @@ const BACKLOG: i32 = 4096;
 /// What the service manager calls the sockets of a protocol other than the first one.
 const NAMES_VARIABLE: &str = "LISTEN_FDNAMES";
 
+/// What systemd calls a socket to which nobody gave a name: it has that of its unit, which ends so,
+const UNIT_SUFFIX: &str = ".socket";
+/// or this one.
+const NO_NAME: &str = "unknown";
+
 /// What such a name ends with if clients speak TLS.
 const TLS_SUFFIX: &str = "-tls";
 
@@ -216,21 +221,30 @@ fn address_of(socket: &Socket) -> io::Result<Address> {
 
 /// Takes over the sockets that a service manager has bound (`LISTEN_PID`, `LISTEN_FDS`). To be
 /// called once, before other files are opened. A socket speaks the protocol whose name it has
-/// (`LISTEN_FDNAMES`), with TLS if `-tls` follows it; all others speak `usual`.
+/// (`LISTEN_FDNAMES`), with TLS if `-tls` follows it; those without a name speak `usual`.
 pub fn inherited(usual: Protocol) -> Result<Vec<Bound>, ServeError> {
     let mut passed = ListenFd::from_env();
     let names = std::env::var(NAMES_VARIABLE).unwrap_or_default();
     let mut names = names.split(':');
     let bound = (0..passed.len()).map(|index| {
-        let name = names.next().unwrap_or_default();
-        let plain_name = name.strip_suffix(TLS_SUFFIX);
-        let protocol_name = plain_name.unwrap_or(name);
-        let named = Protocol::ALL.into_iter().find(|protocol| protocol.name() == protocol_name);
+        let (named, has_tls) = read_name(names.next().unwrap_or_default())?;
         let bound =
             take(&mut passed, index, named.unwrap_or(usual)).map_err(ServeError::Inherited)?;
-        Ok(if plain_name.is_some() { bound.with_tls() } else { bound })
+        Ok(if has_tls { bound.with_tls() } else { bound })
     });
     bound.collect()
+}
+
+/// The protocol of a socket with this name, if it has one, and whether TLS comes before it.
+fn read_name(name: &str) -> Result<(Option<Protocol>, bool), ServeError> {
+    if name.is_empty() || name == NO_NAME || name.ends_with(UNIT_SUFFIX) {
+        return Ok((None, false));
+    }
+    let plain_name = name.strip_suffix(TLS_SUFFIX);
+    let protocol_name = plain_name.unwrap_or(name);
+    let named = Protocol::ALL.into_iter().find(|protocol| protocol.name() == protocol_name);
+    let named = named.ok_or_else(|| ServeError::InheritedName(name.to_owned()))?;
+    Ok((Some(named), plain_name.is_some()))
 }
 
 fn take(passed: &mut ListenFd, index: usize, protocol: Protocol) -> io::Result<Bound> {
@@ -268,6 +282,23 @@ mod tests {
         match bind(&first.address).unwrap_err() {
             ServeError::AddressInUse(address) => assert_eq!(address, first.address),
             other => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn a_name_is_that_of_a_protocol_or_a_mistake() {
+        for (name, wanted) in [
+            ("", (None, false)),
+            ("lineshaft.socket", (None, false)),
+            ("unknown", (None, false)),
+            ("gearman", (Some(Protocol::Gearman), false)),
+            ("kestrel_text-tls", (Some(Protocol::KestrelText), true)),
+        ] {
+            assert_eq!(read_name(name).unwrap(), wanted, "{name}");
+        }
+        for name in ["gearman_tls", "gearman-TLS", "germann-tls", "-tls", "tls"] {
+            let error = read_name(name).unwrap_err();
+            assert!(error.to_string().contains(&format!("`{name}`")), "{error}");
         }
     }
 

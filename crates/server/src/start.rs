@@ -92,12 +92,14 @@ fn refuse_plain_instead_of_tls(
     config: &Config,
     inherited: &[Bound],
 ) -> Result<(), ServeError> {
-    let has_tls = |bound: &Bound| bound.protocol == protocol && bound.address.is_tls();
-    let is_wanted = config.listen.of(protocol).iter().any(Address::is_tls);
-    if is_wanted && !inherited.iter().any(has_tls) {
-        return Err(ServeError::InheritedWithoutTls(protocol.name()));
-    }
-    Ok(())
+    let configured = config.listen.of(protocol);
+    let mut sockets = inherited.iter().filter(|bound| bound.protocol == protocol);
+    let is_mistaken = if configured.iter().all(Address::is_tls) {
+        !configured.is_empty() && sockets.any(|bound| !bound.address.is_tls())
+    } else {
+        configured.iter().any(Address::is_tls) && !sockets.any(|bound| bound.address.is_tls())
+    };
+    if is_mistaken { Err(ServeError::InheritedWithoutTls(protocol.name())) } else { Ok(()) }
 }
 
 impl Started<'_> {
@@ -305,4 +307,31 @@ fn write_listen_file(data: &Data, listening: &[Listening]) -> Option<ListenFile>
 
 fn failed(doing: &'static str) -> impl FnOnce(io::Error) -> ServeError {
     move |source| ServeError::System { doing, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sockets_that_were_handed_over_speak_tls_where_all_addresses_do() {
+        let plain = Address::Tcp { host: "127.0.0.1".to_owned(), port: 0 };
+        let tls = plain.clone().with_tls();
+        let bound = |address: &Address| {
+            bind(Protocol::Gearman, address, &SocketOptions::default()).unwrap().remove(0)
+        };
+        let is_right = |configured: &[&Address], inherited: &[&Address]| {
+            let mut config = Config::default();
+            config.listen.gearman = configured.iter().copied().cloned().collect();
+            let inherited: Vec<Bound> = inherited.iter().copied().map(bound).collect();
+            refuse_plain_instead_of_tls(Protocol::Gearman, &config, &inherited).is_ok()
+        };
+        assert!(is_right(&[&tls], &[&tls]));
+        assert!(!is_right(&[&tls], &[&plain]));
+        assert!(!is_right(&[&tls], &[&tls, &plain]));
+        assert!(is_right(&[&tls, &plain], &[&tls, &plain]));
+        assert!(!is_right(&[&tls, &plain], &[&plain]));
+        assert!(is_right(&[&plain], &[&plain]));
+        assert!(is_right(&[], &[&plain]));
+    }
 }

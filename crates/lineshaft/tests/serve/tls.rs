@@ -284,6 +284,9 @@ fn a_socket_that_was_handed_over_speaks_tls_by_its_name() {
     let (mut server, _) = handed_over(&place, "gearman", &arguments);
     assert_eq!(server.wait().code(), Some(78));
     assert!(server.stderr().contains("call it gearman-tls"), "{}", server.stderr());
+    let (mut server, _) = handed_over(&place, "gearman_tls", &arguments);
+    assert_eq!(server.wait().code(), Some(78));
+    assert!(server.stderr().contains("`gearman_tls`"), "{}", server.stderr());
 }
 
 #[test]
