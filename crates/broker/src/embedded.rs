@@ -31,8 +31,8 @@ use engine::{ItemStats, JobId, JobStatus, Millis, Patience, QueueStats, SessionI
 use log::{Failure, PosixDisk, Settings};
 
 use crate::{
-    AddRefusal, Broker, BrokerError, Clock, Event, Mailbox, Options, Peeked, Position, Refusal,
-    Turn,
+    AddRefusal, Broker, BrokerError, Clock, Event, Flush, Mailbox, Options, Peeked, Position,
+    Refusal, Turn,
 };
 
 mod queue;
@@ -230,7 +230,22 @@ impl Store {
 
     /// Removes a queue with all that is in it, and ends all waits for it.
     pub fn remove_queue(&self, name: &str) -> Result<(), Error> {
-        let after = self.turn().remove_queue(name.as_bytes());
+        let session = self.turn().open_reader_session(self.mailbox);
+        let removal = self.turn().remove_queue(session, name.as_bytes());
+        let removed = self.finish_flush(session, removal);
+        self.end(session);
+        removed
+    }
+
+    /// Waits until a flush or a removal is done.
+    fn finish_flush(&self, session: SessionId, flush: Flush) -> Result<(), Error> {
+        let after = match flush {
+            Flush::Done(after) => after,
+            Flush::Waiting => match self.event_for(session)? {
+                Event::Flushed(after) => after,
+                other => unreachable!("a session that flushes waits for nothing else: {other:?}"),
+            },
+        };
         self.settled(Ok(((), after)))
     }
 

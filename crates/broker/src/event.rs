@@ -47,7 +47,7 @@ pub enum Event {
         /// The reply waits for this.
         after: Position,
     },
-    /// A long flush is done. The reply waits for the position.
+    /// A long flush, or the removal of a queue, is done. The reply waits for the position.
     Flushed(Position),
     /// The configuration was read again, as the session had asked. The reply waits for the position.
     Reloaded(Position),

@@ -56,7 +56,7 @@ pub enum Read {
     Waiting,
 }
 
-/// What a flush leads to at once.
+/// What a flush, or the removal of a queue, leads to at once.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Flush {
     /// It is done. The reply waits for the position.
@@ -178,16 +178,16 @@ impl Turn<'_> {
     pub fn flush(&mut self, session: SessionId, queue: &[u8]) -> Flush {
         let core = &mut *self.core;
         let flush = core.engine.flush(session, queue, &mut core.effects);
-        let last = core.settle();
-        core.flushed(flush, last)
+        core.settle();
+        core.flushed(flush)
     }
 
     /// The same for all queues that a client of Kestrel's made or used.
     pub fn flush_all(&mut self, session: SessionId) -> Flush {
         let core = &mut *self.core;
         let flush = core.engine.flush_all(session, &mut core.effects);
-        let last = core.settle();
-        core.flushed(flush, last)
+        core.settle();
+        core.flushed(flush)
     }
 
     /// Ends the expired items at the head of a queue, at most as many as its policy's
@@ -207,14 +207,13 @@ impl Turn<'_> {
     }
 
     /// Removes a queue with all of its jobs, also those that somebody holds; whoever waits for an
-    /// item of it waits no more. What other dialects' sessions use or watch stays, empty. Without
-    /// such a queue nothing happens.
-    pub fn remove_queue(&mut self, queue: &[u8]) -> Position {
+    /// item of it waits no more. What other dialects' sessions use or watch stays, empty; so does
+    /// what is put there before this is done. Without such a queue nothing happens.
+    pub fn remove_queue(&mut self, session: SessionId, queue: &[u8]) -> Flush {
         let core = &mut *self.core;
-        core.engine.remove_queue(queue, &mut core.effects);
-        // A queue that others use stays: that it is no queue of items any more must last too.
-        let last = core.settle();
-        last.max(core.ledger.after_removal())
+        let removal = core.engine.remove_queue(session, queue, &mut core.effects);
+        core.settle();
+        core.flushed(removal)
     }
 
     /// Names of the queues that a client of Kestrel's made or used, and of the aliases, sorted.
@@ -292,10 +291,11 @@ impl Core {
         NotHeld(self.ledger.after_ended())
     }
 
-    /// `last` is the end of the last entry that the flush wrote: it also moves what has expired.
-    fn flushed(&self, flush: engine::Flush, last: Position) -> Flush {
+    /// To be called when it has settled.
+    pub(crate) fn flushed(&self, flush: engine::Flush) -> Flush {
         match flush {
-            engine::Flush::Done => Flush::Done(self.ledger.after_removal().max(last)),
+            // A queue that others use stays: that it is no queue of items any more must last too.
+            engine::Flush::Done => Flush::Done(self.ledger.last.max(self.ledger.after_removal())),
             engine::Flush::Waiting => Flush::Waiting,
         }
     }

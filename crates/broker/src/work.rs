@@ -6,7 +6,7 @@ use engine::{
     Submit, Tags,
 };
 
-use crate::{Body, Grant, Position, Refusal, Turn};
+use crate::{Body, Flush, Grant, Position, Refusal, Turn};
 
 /// A job that a worker was given.
 #[derive(Debug)]
@@ -187,14 +187,19 @@ impl Turn<'_> {
         self.after_named(name)
     }
 
-    /// Removes a queue and its jobs. False: it has workers, or jobs in somebody's hands.
-    pub fn drop_queue(&mut self, name: &[u8]) -> Result<(bool, Position), Refusal> {
+    /// Removes a queue and its jobs. `None`: it has workers, or jobs in somebody's hands.
+    pub fn drop_queue(
+        &mut self,
+        session: SessionId,
+        name: &[u8],
+    ) -> Result<Option<Flush>, Refusal> {
         let core = &mut *self.core;
-        let dropped = core.engine.drop_queue(name, &mut core.effects);
+        let dropped = core.engine.drop_queue(session, name, &mut core.effects);
         core.settle();
-        // That it is not kept any more must last too.
-        let after = core.ledger.after_ended().max(self.after_named(name));
-        dropped.map(|dropped| (dropped, after)).map_err(|NotFound| Refusal::NotFound(after))
+        match dropped {
+            Ok(removal) => Ok(removal.map(|removal| core.flushed(removal))),
+            Err(NotFound) => Err(Refusal::NotFound(core.ledger.after_removal())),
+        }
     }
 
     /// Limits the unfinished jobs of a queue by [`engine::Band`]; 0 for no limit.

@@ -94,11 +94,16 @@ fn readers_and_lookers_wait_for_an_item_and_no_longer_than_they_said() {
     assert!(store.queue("q").open(short).expect("no failure").is_none());
     assert!(begun.elapsed() >= Duration::from_millis(40));
     std::thread::scope(|scope| {
+        let waiters_are = |count| {
+            while store.item_stats("q").is_none_or(|stats| stats.waiters < count) {
+                std::thread::yield_now();
+            }
+        };
+        // Whoever removes would leave nothing for one who came later.
         let looks = scope.spawn(|| store.queue("q").peek(Wait::Forever));
+        waiters_are(1);
         let removes = scope.spawn(|| store.queue("q").remove(Wait::Forever));
-        while store.item_stats("q").is_none_or(|stats| stats.waiters < 2) {
-            std::thread::yield_now();
-        }
+        waiters_are(2);
         store.queue("q").add(b"x", None).expect("there is room");
         for reader in [looks, removes] {
             let body = reader.join().expect("no panic").expect("no failure");

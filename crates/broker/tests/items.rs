@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use lineshaft_broker::policy::{QueueSync, Rule, Rules, Setting};
 use lineshaft_broker::{
-    Broker, Item, LeaseId, Millis, Options, Patience, Position, Read, ReadHow, SessionId, Status,
-    Turn,
+    Broker, Flush, Item, LeaseId, Millis, Options, Patience, Position, Read, ReadHow, SessionId,
+    Status, Turn,
 };
 
 const NOW: Millis = Millis(1_000_000);
@@ -157,7 +157,8 @@ fn children_are_children_still_after_a_crash_and_the_parent_need_not_be_there() 
     add(&mut turn, "p", "1");
     drop(turn);
     assert_eq!(drain(&broker, "p+a", NOW), ["1"]);
-    broker.turn(NOW).remove_queue(b"p+a");
+    let session = broker.turn(NOW).open_reader_session(0);
+    assert!(matches!(broker.turn(NOW).remove_queue(session, b"p+a"), Flush::Done(_)));
     let broker = crash(&disk, broker, true, NOW);
     let mut turn = broker.turn(NOW);
     add(&mut turn, "p", "2");

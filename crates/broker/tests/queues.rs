@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lineshaft_broker::{
-    Body, Broker, Event, Millis, NewJob, Options, Patience, Read, ReadHow, Submit, Take,
+    Body, Broker, Event, Flush, Millis, NewJob, Options, Patience, Read, ReadHow, Submit, Take,
 };
 
 const NOW: Millis = Millis(1_000_000);
@@ -27,7 +27,8 @@ fn a_dropped_queue_stays_away_and_another_stays() {
     turn.use_queue(session, b"used");
     turn.put(session, NewJob::default(), b"x"[..].into()).expect("there is room");
     for name in [&b"dropped"[..], b"used"] {
-        assert!(turn.drop_queue(name).expect("it exists").0);
+        let dropped = turn.drop_queue(session, name).expect("it exists");
+        assert!(matches!(dropped, Some(Flush::Done(_))));
     }
     assert!(turn.queue_stats(b"dropped").is_none());
     assert_eq!(turn.queue_stats(b"used").expect("a session uses it").ready, 0);
@@ -48,8 +49,10 @@ fn a_drop_is_told_when_it_is_durable() {
     let broker = open(&disk);
     broker.turn(NOW).create_queue(b"dropped");
     broker.commit_step(NOW).expect("the disk works");
-    let (is_dropped, after) = broker.turn(NOW).drop_queue(b"dropped").expect("it exists");
-    assert!(is_dropped && !after.is_reached(broker.released()), "{after:?}");
+    let session = broker.turn(NOW).open_session(0);
+    let dropped = broker.turn(NOW).drop_queue(session, b"dropped").expect("it exists");
+    let Some(Flush::Done(after)) = dropped else { panic!("nobody works on it") };
+    assert!(!after.is_reached(broker.released()), "{after:?}");
     broker.commit_step(NOW).expect("the disk works");
     assert!(after.is_reached(broker.released()));
 }
@@ -64,7 +67,8 @@ fn a_removal_is_told_when_it_is_durable_also_of_a_queue_that_others_use() {
     assert!(matches!(turn.read(reader, b"used", ReadHow::Peek, Patience::None), Read::Empty(_)));
     drop(turn);
     broker.commit_step(NOW).expect("the disk works");
-    let after = broker.turn(NOW).remove_queue(b"used");
+    let removal = broker.turn(NOW).remove_queue(reader, b"used");
+    let Flush::Done(after) = removal else { panic!("it is empty") };
     assert!(!after.is_reached(broker.released()), "{after:?}");
     broker.commit_step(NOW).expect("the disk works");
     assert!(after.is_reached(broker.released()));
@@ -130,4 +134,30 @@ fn queues_come_back_in_the_order_in_which_they_were_made() {
     let turn = broker.turn(NOW);
     let found: Vec<&[u8]> = turn.queue_names().skip(1).collect();
     assert_eq!(found, names);
+}
+
+#[test]
+fn a_removal_of_many_jobs_is_told_when_all_of_it_is_durable() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let broker = open(&disk);
+    let mut turn = broker.turn(NOW);
+    let reader = turn.open_reader_session(0);
+    for _ in 0..2500 {
+        turn.add(b"many", b"x"[..].into(), None).expect("there is room");
+    }
+    assert!(matches!(turn.remove_queue(reader, b"many"), Flush::Waiting));
+    drop(turn);
+    broker.commit_step(NOW).expect("the disk works");
+    let mut events = Vec::new();
+    let mut turn = broker.turn(NOW);
+    while turn.advance() {}
+    turn.take_events(0, &mut events);
+    let [(session, Event::Flushed(after))] = events[..] else { panic!("{events:?}") };
+    assert!(session == reader && !after.is_reached(broker.released()));
+    drop(turn);
+    broker.commit_step(NOW).expect("the disk works");
+    assert!(after.is_reached(broker.released()));
+    drop(broker);
+    disk.crash();
+    assert!(open(&disk).turn(NOW).queue_stats(b"many").is_none());
 }

@@ -144,7 +144,7 @@ impl Play {
             }
             13 => drop(turn.set_policies(rules(number)) == lineshaft_broker::Position::NONE),
             14 if number < 8 => drop(turn.flush(self.reader, queue)),
-            15 if number < 4 => drop(turn.remove_queue(queue) == lineshaft_broker::Position::NONE),
+            15 if number < 4 => drop(turn.remove_queue(self.reader, queue)),
             16 => {
                 turn.close_session(self.worker);
                 self.worker = turn.open_worker_session(0);

@@ -70,6 +70,7 @@ impl Engine {
             }
             let idle = queue.ready.is_empty()
                 || queue.pause.is_some()
+                || queue.removals > 0
                 || self.reads_blocked()
                 || self.head_is_expired(queue);
             assert!(queue.waiters.is_empty() || idle, "somebody waits for a job that is ready");

@@ -9,6 +9,7 @@ use crate::ids::{JobSlot, LeaseId, Millis, QueueId, SessionId};
 use crate::job::Job;
 use crate::limits::SLICE_JOBS_MAX;
 use crate::ordered::Ordered;
+use crate::removal::RemovalWork;
 use crate::session::{Manner, Waiting};
 
 /// A long operation and how far it is.
@@ -19,6 +20,8 @@ pub(crate) enum Chore {
     Return { held: BinaryHeap<Held>, manner: Manner },
     /// A flush of many jobs, or of many queues.
     Flush { session: SessionId, work: FlushWork },
+    /// The removal of a queue of many jobs.
+    Remove { session: SessionId, work: RemovalWork },
     /// A kick of many jobs.
     Kick { session: SessionId, queue: QueueId, buried: bool, left: u64, kicked: u64 },
 }
@@ -28,7 +31,7 @@ pub(crate) enum Chore {
 pub(crate) struct Held {
     number: u64,
     lease: LeaseId,
-    pub(crate) slot: JobSlot,
+    slot: JobSlot,
 }
 
 /// What a kick leads to at once.
@@ -55,7 +58,7 @@ impl Engine {
         }
         match chore {
             Chore::Kick { kicked, .. } => Kick::Done(kicked),
-            Chore::Return { .. } | Chore::Flush { .. } => {
+            Chore::Return { .. } | Chore::Flush { .. } | Chore::Remove { .. } => {
                 unreachable!("the chore of this function is a kick")
             }
         }
@@ -85,6 +88,9 @@ impl Engine {
                 (session, Happening::Kicked(queue, kicked))
             }
             Chore::Flush { session, .. } => (session, Happening::Flushed),
+            // This went on without whoever asked: a queue is not left half removed.
+            Chore::Remove { session, .. } if self.find_session(session).is_none() => return,
+            Chore::Remove { session, .. } => (session, Happening::Flushed),
         };
         self.open_mut(session).waiting = None;
         effects.happenings.push((session, news));
@@ -95,6 +101,7 @@ impl Engine {
         match chore {
             Chore::Return { held, manner } => self.return_slice(held, *manner, effects),
             Chore::Flush { work, .. } => self.flush_slice(work, effects),
+            Chore::Remove { work, .. } => self.removal_slice(work, effects),
             Chore::Kick { queue, buried, left, kicked, .. } => {
                 let slice = (*left).min(SLICE_JOBS_MAX as u64);
                 let done = self.kick_slice(*queue, *buried, slice, effects);
@@ -138,7 +145,7 @@ impl Engine {
 
     /// Whether the lease of a session that is gone has not ended yet. The place may be another
     /// job's by now.
-    pub(crate) fn is_still_held(&self, held: &Held) -> bool {
+    fn is_still_held(&self, held: &Held) -> bool {
         let job = self.jobs.get(held.slot.0);
         job.and_then(Job::lease).is_some_and(|lease| lease.id == held.lease)
     }

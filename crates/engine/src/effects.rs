@@ -75,7 +75,7 @@ pub enum Happening {
     },
     /// Its wait for a job of this one queue is over; `None`: the queue was removed.
     NoneCame(Option<QueueId>),
-    /// Its long flush is done.
+    /// Its long flush, or the removal of a queue that it asked for, is done.
     Flushed,
 }
 

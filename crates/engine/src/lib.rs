@@ -28,6 +28,7 @@ mod ordered;
 pub mod policy;
 mod queue;
 mod queues;
+mod removal;
 mod replay;
 mod results;
 mod route;

@@ -9,6 +9,9 @@ pub const QUEUE_NAME_BYTES_MAX: usize = 8180;
 /// millisecond.
 pub const SLICE_JOBS_MAX: usize = 1000;
 
+/// Places of the table of all jobs that one slice of a long operation looks at.
+pub const SLICE_PLACES_MAX: u32 = 20_000;
+
 /// A queue that had more expired jobs than its policy lets one sweep remove is swept again after so
 /// many milliseconds.
 pub const SWEEP_REST_MS: u64 = 1000;

@@ -140,6 +140,8 @@ pub(crate) struct Queue {
     /// Sessions that may be asleep and want to be woken, by ticket.
     pub(crate) sleepers: Ordered<u64>,
     pub(crate) pause: Option<Pause>,
+    /// Removals that go on: nothing is handed out meanwhile.
+    pub(crate) removals: u32,
 
     /// By (due, id).
     pub(crate) delayed: Ordered<(Millis, u64)>,
@@ -171,6 +173,7 @@ impl Queue {
             workers: 0,
             sleepers: Ordered::default(),
             pause: None,
+            removals: 0,
             delayed: Ordered::default(),
             buried: Ordered::default(),
             timer: None,
@@ -189,6 +192,7 @@ impl Queue {
             || self.counts.total() > 0
             || self.kept
             || self.workers > 0
+            || self.removals > 0
     }
 
     /// Whether a take may be served from here.
@@ -196,8 +200,9 @@ impl Queue {
         !self.ready.is_empty() && !self.is_paused(now)
     }
 
+    /// Whether its ready jobs are held back.
     pub(crate) fn is_paused(&self, now: Millis) -> bool {
-        self.pause.is_some_and(|pause| pause.until > now)
+        self.removals > 0 || self.pause.is_some_and(|pause| pause.until > now)
     }
 
     /// When it is to go, if its policy says so, and nobody uses it and nothing is in it.
@@ -210,6 +215,7 @@ impl Queue {
             && self.watchers == 0
             && self.workers == 0
             && self.waiters.is_empty()
+            && self.removals == 0
             && &*self.name != DEFAULT_QUEUE;
         is_idle.then(|| Millis(extra.created.0.saturating_add(idle_ms).saturating_add(1)))
     }

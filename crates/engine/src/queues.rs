@@ -21,7 +21,9 @@ impl Engine {
         queue.pauses += 1;
         if seconds == 0 {
             queue.pause = None;
-            self.serve_waiters(id, effects);
+            if !self.queue(id).is_paused(self.now) {
+                self.serve_waiters(id, effects);
+            }
         } else {
             queue.pause = Some(Pause { until, seconds });
             self.arm_queue(id);

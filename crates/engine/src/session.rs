@@ -51,7 +51,7 @@ pub(crate) enum Waiting {
     Item { ticket: u64, until: Millis, queue: QueueId, wish: Wish },
     /// The end of its long kick.
     Kick,
-    /// The end of its long flush.
+    /// The end of its long flush, or of a long removal.
     Flush,
 }
 

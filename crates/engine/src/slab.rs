@@ -49,6 +49,11 @@ impl<T> Slab<T> {
         self.len
     }
 
+    /// All values are at places below this.
+    pub(crate) fn end(&self) -> u32 {
+        (self.pages.len() * PAGE_LEN) as u32
+    }
+
     pub(crate) fn insert(&mut self, value: T) -> u32 {
         let page_number = match self.roomy.first() {
             Some(&number) => number,

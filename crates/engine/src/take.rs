@@ -117,7 +117,7 @@ impl Engine {
     ) -> Result<Handout, NotFound> {
         let slot = self.slot(id)?;
         let state = self.job(slot).state;
-        if state == State::Leased {
+        if state == State::Leased || self.queue(self.job(slot).queue).removals > 0 {
             return Err(NotFound);
         }
         self.delist(slot);

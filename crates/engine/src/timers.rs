@@ -70,7 +70,9 @@ impl Engine {
         }
         if self.queue(id).pause.is_some_and(|pause| pause.until <= now) {
             self.queue_mut(id).pause = None;
-            self.serve_waiters(id, effects);
+            if !self.queue(id).is_paused(now) {
+                self.serve_waiters(id, effects);
+            }
         }
         while *budget > 0 {
             let delayed = &mut self.queue_mut(id).delayed;

@@ -1,7 +1,7 @@
 //! The text commands, which people and monitoring send (spec gearman 5). Some replies end in LF, some
 //! in CR LF, as in the original.
 
-use broker::{Outbox, Position, Refusal, Turn};
+use broker::{Flush, Outbox, Position, Refusal, Turn};
 
 use crate::commands::{after, visible};
 use crate::listings;
@@ -29,6 +29,12 @@ impl Session {
         if words.len() > WORDS_MAX {
             return self.end(turn);
         }
+        if let [command, what, name] = words[..]
+            && is(command, "drop")
+            && is(what, "function")
+        {
+            return self.drop_function(name, turn, outbox);
+        }
         let (after, text) = self.answer(&words, turn);
         outbox.reply(after, &text);
     }
@@ -48,7 +54,6 @@ impl Session {
             (b"create", [what, name]) if is(what, "function") => {
                 return (turn.create_queue(name), OK.to_vec());
             }
-            (b"drop", [what, name]) if is(what, "function") => return drop_function(name, turn),
             (b"maxqueue" | b"create" | b"drop", _) => incomplete(command),
             (b"cancel", [what, handle]) if is(what, "job") => return self.cancel(handle, turn),
             (b"cancel", [_, _, ..]) => UNKNOWN_ERROR.to_vec(),
@@ -65,6 +70,26 @@ impl Session {
             }
             _ => UNKNOWN_SHOW_ARGUMENTS.to_vec(),
         }
+    }
+
+    /// Queued jobs go with the function, and their clients hear that they failed. (The original leaves
+    /// them where nobody finds them.) The reply comes when they are gone.
+    fn drop_function(&mut self, name: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        let Some(found) = listings::find_function(name, turn) else {
+            return outbox.reply(AT_ONCE, FUNCTION_NOT_FOUND);
+        };
+        match turn.drop_queue(self.id, &found) {
+            Ok(Some(Flush::Done(after))) => outbox.reply(after, OK),
+            Ok(Some(Flush::Waiting)) => self.is_dropping = true,
+            Ok(None) => outbox.reply(AT_ONCE, FUNCTION_IN_USE),
+            Err(refusal) => outbox.reply(after(refusal), FUNCTION_NOT_FOUND),
+        }
+    }
+
+    /// The function is gone, after all.
+    pub(crate) fn dropped(&mut self, after: Position, outbox: &mut Outbox) {
+        self.is_dropping = false;
+        outbox.reply(after, OK);
     }
 
     /// The job is gone at once, also from the hands of a worker, and its clients with it. (The
@@ -116,19 +141,6 @@ fn max_queue(function: &[u8], limits: &[&[u8]], turn: &mut Turn<'_>) -> Answer {
         // text-maxqueue-unknown-function-ok.
         Ok(after) | Err(Refusal::NotFound(after)) => (after, OK.to_vec()),
         Err(Refusal::Full) => (AT_ONCE, b"ERR QUEUE_ERROR The+log+has+no+room\r\n".to_vec()),
-    }
-}
-
-/// Queued jobs go with the function, and their clients hear that they failed. (The original leaves
-/// them where nobody finds them.)
-fn drop_function(name: &[u8], turn: &mut Turn<'_>) -> Answer {
-    let Some(found) = listings::find_function(name, turn) else {
-        return (AT_ONCE, FUNCTION_NOT_FOUND.to_vec());
-    };
-    match turn.drop_queue(&found) {
-        Ok((true, after)) => (after, OK.to_vec()),
-        Ok((false, _)) => (AT_ONCE, FUNCTION_IN_USE.to_vec()),
-        Err(refusal) => (after(refusal), FUNCTION_NOT_FOUND.to_vec()),
     }
 }
 

@@ -13,8 +13,8 @@ use crate::reply::{self, AT_ONCE};
 /// Longest line of text, line feed included (spec gearman 1.2).
 const LINE_BYTES_MAX: usize = 8192;
 
-/// One connection that speaks Gearman's protocol, without I/O. It never waits: commands are
-/// answered at once, and what happens to its jobs comes as events in between.
+/// One connection that speaks Gearman's protocol, without I/O. Commands are answered at once, but
+/// for the drop of a function with many jobs; what happens to its jobs comes as events in between.
 #[derive(Debug)]
 pub struct Session {
     pub(crate) id: SessionId,
@@ -24,6 +24,8 @@ pub struct Session {
     /// It wants to hear why a job failed.
     pub(crate) wants_exceptions: bool,
     reading: Reading,
+    /// A function with many jobs is being dropped, and what comes next has to wait.
+    pub(crate) is_dropping: bool,
     /// The session of the broker is closed; nothing is read or answered any more.
     ended: bool,
 }
@@ -53,7 +55,8 @@ impl Session {
         let id = turn.open_worker_session(mailbox);
         let number = server.enter(id, address);
         let wants_exceptions = server.options.exceptions;
-        Self { id, server, number, wants_exceptions, reading: Reading::Message, ended: false }
+        let reading = Reading::Message;
+        Self { id, server, number, wants_exceptions, reading, is_dropping: false, ended: false }
     }
 
     /// Its number in the broker: the address of its events.
@@ -201,12 +204,12 @@ impl Dialect for Session {
         match event {
             Event::WorkToDo => reply::send(outbox, AT_ONCE, Kind::Noop, &[]),
             Event::News { id, news, after } => self.tell(id, news, after, outbox),
+            Event::Flushed(after) => self.dropped(after, outbox),
             Event::Granted(_)
             | Event::TimedOut(_)
             | Event::DeadlineSoon
             | Event::Kicked(..)
             | Event::Looked { .. }
-            | Event::Flushed(_)
             | Event::Reloaded(_) => {
                 unreachable!("this dialect neither waits for jobs nor kicks them")
             }
@@ -220,7 +223,7 @@ impl Dialect for Session {
     }
 
     fn wants_input(&self) -> bool {
-        !self.ended
+        !self.ended && !self.is_dropping
     }
 
     fn buffered_bytes(&self) -> usize {

@@ -21,7 +21,7 @@ use std::time::Duration;
 use engine::{Body, LeaseId, Millis, ReadHow, SessionId};
 
 use super::{Error, Store, Wait};
-use crate::{Event, Flush, Position, Refusal};
+use crate::{Event, Position, Refusal};
 
 /// A handle on one queue of a [`Store`]. It holds the items that it opened; when it is closed or
 /// dropped they are put back. Each thread has a handle of its own.
@@ -106,14 +106,7 @@ impl<'a> Queue<'a> {
     /// Ends all items that nobody holds.
     pub fn flush(&mut self) -> Result<(), Error> {
         let flush = self.store.turn().flush(self.session, &self.name);
-        let after = match flush {
-            Flush::Done(after) => after,
-            Flush::Waiting => match self.store.event_for(self.session)? {
-                Event::Flushed(after) => after,
-                other => unreachable!("a session that flushes waits for nothing else: {other:?}"),
-            },
-        };
-        self.store.settled(Ok(((), after)))
+        self.store.finish_flush(self.session, flush)
     }
 
     /// Puts all items back that this handle has opened. The queue stays.

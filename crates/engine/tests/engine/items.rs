@@ -1,4 +1,4 @@
-//! Items: reading by lease, expiry, waiting on one queue, flushing and removing.
+//! Items: reading by lease, expiry, waiting on one queue, flushing.
 
 use lineshaft_engine::policy::{Rule, Rules, Setting};
 use lineshaft_engine::{
@@ -19,7 +19,7 @@ impl World {
         self.add_until(queue, body, None)
     }
 
-    fn add_until(&mut self, queue: &str, body: &str, expires: Option<Millis>) -> bool {
+    pub(crate) fn add_until(&mut self, queue: &str, body: &str, expires: Option<Millis>) -> bool {
         let body = body.as_bytes().into();
         self.act(|engine, effects| engine.add(queue.as_bytes(), body, expires, effects)).is_ok()
     }
@@ -29,7 +29,13 @@ impl World {
         assert!(self.add_until(queue, body, Some(expires)));
     }
 
-    fn read(&mut self, session: SessionId, queue: &str, how: ReadHow, patience: Patience) -> Read {
+    pub(crate) fn read(
+        &mut self,
+        session: SessionId,
+        queue: &str,
+        how: ReadHow,
+        patience: Patience,
+    ) -> Read {
         self.act(|engine, effects| engine.read(session, queue.as_bytes(), how, patience, effects))
     }
 
@@ -45,18 +51,18 @@ impl World {
         }
     }
 
-    fn open_one(&mut self, session: SessionId, queue: &str) -> (String, LeaseId) {
+    pub(crate) fn open_one(&mut self, session: SessionId, queue: &str) -> (String, LeaseId) {
         match self.read(session, queue, OPEN, Patience::None) {
             Read::Item { lease: Some(lease), body, .. } => (text(&body), lease),
             other => panic!("wanted an item, got {other:?}"),
         }
     }
 
-    fn put_back(&mut self, session: SessionId, lease: LeaseId) -> bool {
+    pub(crate) fn put_back(&mut self, session: SessionId, lease: LeaseId) -> bool {
         self.act(|engine, effects| engine.put_back(session, lease, effects)).is_ok()
     }
 
-    fn confirm(&mut self, session: SessionId, lease: LeaseId) -> bool {
+    pub(crate) fn confirm(&mut self, session: SessionId, lease: LeaseId) -> bool {
         self.act(|engine, effects| engine.confirm(session, lease, effects)).is_ok()
     }
 
@@ -308,46 +314,6 @@ fn a_flush_ends_what_is_there_but_open_reads_come_back() {
     let flush = world.act(|engine, effects| engine.flush(session, b"none", effects));
     assert_eq!(flush, Flush::Done);
     assert!(world.engine.item_stats(b"none").is_none());
-}
-
-#[test]
-fn a_removed_queue_takes_everything_with_it() {
-    let mut world = World::new();
-    for body in ["1", "2", "3"] {
-        world.add("q", body);
-    }
-    let (holder, waiter, taker) = (world.reader(), world.reader(), world.open());
-    world.act(|engine, effects| engine.use_queue(taker, b"q", effects));
-    let (_, lease) = world.open_one(holder, "q");
-    let delayed = world.put(taker, 0, 10, 1);
-    for _ in 0..2 {
-        world.get("q");
-    }
-    world.read(waiter, "q", ReadHow::Finish, Patience::Endless);
-    world.act(|engine, effects| engine.use_queue(taker, b"default", effects));
-    world.act(|engine, effects| engine.remove_queue(b"q", effects));
-    assert_eq!(world.happenings(), [(waiter, "none came".into())]);
-    assert!(!world.put_back(holder, lease));
-    assert_eq!(world.state(delayed), None);
-    assert!(world.engine.queue_id(b"q").is_none());
-    assert_eq!(world.engine.totals().item_queue_deletes, 1);
-    world.act(|engine, effects| engine.remove_queue(b"q", effects));
-}
-
-#[test]
-fn a_queue_may_be_removed_while_a_session_s_many_reads_go_back() {
-    let mut world = World::new();
-    let session = world.reader();
-    for body in 0..2500 {
-        world.add("q", &body.to_string());
-        world.open_one(session, "q");
-    }
-    world.act(|engine, effects| engine.close_session(session, effects));
-    assert_eq!(world.stats("q").open, 1500);
-    world.act(|engine, effects| engine.remove_queue(b"q", effects));
-    world.add("r", "another job in their places");
-    world.pass(10);
-    assert_eq!(world.engine.totals().ready, 1);
 }
 
 #[test]

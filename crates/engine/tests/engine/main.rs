@@ -2,6 +2,7 @@
 
 mod items;
 mod random;
+mod removal;
 mod routes;
 mod semantics;
 mod work;

@@ -137,7 +137,9 @@ impl Crowd {
             9 if self.is_free(reader) => {
                 let _ = self.world.act(|engine, fx| engine.flush(reader, queue, fx));
             }
-            10 if number < 10 => self.world.act(|engine, fx| engine.remove_queue(queue, fx)),
+            10 if number < 10 && self.is_free(reader) => {
+                let _ = self.world.act(|engine, fx| engine.remove_queue(reader, queue, fx));
+            }
             11 => {
                 let _ = self.world.act(|engine, fx| engine.flush_expired(queue, fx));
             }
@@ -215,7 +217,7 @@ impl Crowd {
                 self.workers[step.who] = session;
             }
             24 => {
-                let _ = self.world.act(|engine, fx| engine.drop_queue(queue, fx));
+                let _ = self.world.act(|engine, fx| engine.drop_queue(worker, queue, fx));
             }
             25 => {
                 let _ = self.world.act(|engine, fx| engine.pause(queue, number as u32 % 2, fx));

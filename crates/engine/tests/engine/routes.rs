@@ -104,12 +104,12 @@ fn each_child_gets_every_put_once_in_one_record() {
     }
     assert!(world.add("p+a", "own"));
     assert_eq!((world.items("p"), world.items("p+a")), (0, 1));
-    world.act(|engine, effects| engine.remove_queue(b"p+a", effects));
+    world.remove(b"p+a");
     world.add("p", "3");
     assert!(world.engine.item_stats(b"p+a").is_none());
-    world.act(|engine, effects| engine.remove_queue(b"p+b+c", effects));
+    world.remove(b"p+b+c");
     assert_eq!(world.stats("p").children, Some(Vec::new()));
-    world.act(|engine, effects| engine.remove_queue(b"p", effects));
+    world.remove(b"p");
     world.get("p+a");
     world.add("p", "4");
     assert_eq!(world.get("p+a").as_deref(), Some("4"));
@@ -134,7 +134,7 @@ fn a_tube_with_a_plus_is_plain_unless_a_policy_names_it() {
     world.records();
     world.act(lineshaft_engine::Engine::note_children);
     assert!(world.records().iter().any(is_noted), "the log knows it, too");
-    world.act(|engine, effects| engine.remove_queue(b"p+a", effects));
+    world.remove(b"p+a");
     world.put_into("p", "5").expect("there is room");
     assert_eq!(world.items("p+a"), 0);
 }
@@ -166,7 +166,7 @@ fn a_parent_that_only_feeds_its_children_keeps_nothing() {
     assert_eq!((world.items("p"), world.items("p+a")), (0, 2));
     let session = world.open();
     assert!(world.submits(session, "p", true), "the child's job is watched");
-    world.act(|engine, effects| engine.remove_queue(b"p+a", effects));
+    world.remove(b"p+a");
     assert_eq!(world.happenings().len(), 1);
     assert!(!world.submits(session, "p", true), "nobody would ever answer");
     assert!(world.submits(session, "p", false));
@@ -228,7 +228,7 @@ fn an_alias_hides_a_queue_of_its_name() {
     let session = world.open();
     world.act(|engine, effects| engine.flush(session, b"both", effects));
     world.act(|engine, effects| engine.flush_all(session, effects));
-    world.act(|engine, effects| engine.remove_queue(b"both", effects));
+    world.remove(b"both");
     world.policies([]);
     assert_eq!(world.get("both").as_deref(), Some("hidden"));
 }

@@ -1,8 +1,8 @@
 //! Workers that register, grab and sleep; jobs that are submitted for their outcome.
 
 use lineshaft_engine::{
-    Body, Effects, GrabOrder, JobId, Manner, Millis, News, NotFound, Outlook, Patience, QueueFull,
-    Record, SessionId, State, Submit, Take,
+    Body, Effects, Flush, GrabOrder, JobId, Manner, Millis, News, NotFound, Outlook, Patience,
+    QueueFull, Record, SessionId, State, Submit, Take,
 };
 
 use crate::world::World;
@@ -338,13 +338,13 @@ fn a_dropped_queue_takes_its_jobs_with_it_unless_somebody_works() {
     let client = world.open();
     let worker = world.worker(&["q"]);
     let id = world.submit(client, "q", FOREGROUND);
-    assert_eq!(world.act(|e, fx| e.drop_queue(b"q", fx)), Ok(false));
+    assert_eq!(world.act(|e, fx| e.drop_queue(client, b"q", fx)), Ok(None));
     world.act(|e, fx| e.unregister_all(worker, fx));
     world.happenings();
-    assert_eq!(world.act(|e, fx| e.drop_queue(b"q", fx)), Ok(true));
+    assert_eq!(world.act(|e, fx| e.drop_queue(client, b"q", fx)), Ok(Some(Flush::Done)));
     assert_eq!(world.happenings(), [(client, format!("{id}: Fail"))]);
     assert!(world.engine.queue_id(b"q").is_none());
-    assert_eq!(world.act(|e, fx| e.drop_queue(b"q", fx)), Err(NotFound));
+    assert_eq!(world.act(|e, fx| e.drop_queue(client, b"q", fx)), Err(NotFound));
 }
 
 #[test]

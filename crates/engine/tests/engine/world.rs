@@ -1,7 +1,7 @@
 //! An engine under test: requests made briefly, invariants checked after each.
 
 use lineshaft_engine::{
-    Effects, Engine, Handout, Happening, JobId, Manner, Millis, NewJob, Patience, Record,
+    Effects, Engine, Flush, Handout, Happening, JobId, Manner, Millis, NewJob, Patience, Record,
     SessionId, State, Take,
 };
 
@@ -72,6 +72,14 @@ impl World {
 
     pub(crate) fn close(&mut self, session: SessionId) {
         self.act(|engine, effects| engine.close_session(session, effects));
+    }
+
+    /// Removes a queue, which has few jobs.
+    pub(crate) fn remove(&mut self, queue: &[u8]) {
+        let session = self.open();
+        let removal = self.act(|engine, effects| engine.remove_queue(session, queue, effects));
+        assert_eq!(removal, Flush::Done);
+        self.close(session);
     }
 
     /// Lets time pass, and does all that is due.

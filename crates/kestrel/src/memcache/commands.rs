@@ -180,8 +180,11 @@ impl MemcacheSession {
         if self.client.is_refused_writes(turn) {
             return self.fail(AT_ONCE, reply::SERVER_ERROR, turn, outbox);
         }
-        let after = if is_possible(queue) { turn.remove_queue(queue) } else { AT_ONCE };
-        outbox.reply(after, reply::DELETED);
+        if !is_possible(queue) {
+            return outbox.reply(AT_ONCE, reply::DELETED);
+        }
+        let removal = turn.remove_queue(self.client.id, queue);
+        self.answer_flush(removal, reply::DELETED, outbox);
     }
 
     fn flush(&mut self, queue: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {

@@ -172,7 +172,12 @@ impl TextSession {
         if !is_possible(queue) {
             return number(outbox, AT_ONCE, 0);
         }
-        match turn.flush(self.client.id, queue) {
+        let flush = turn.flush(self.client.id, queue);
+        self.answer_flush(flush, outbox);
+    }
+
+    fn answer_flush(&mut self, flush: Flush, outbox: &mut Outbox) {
+        match flush {
             Flush::Done(after) => number(outbox, after, 0),
             Flush::Waiting => self.waiting = Waiting::Flush,
         }
@@ -182,8 +187,11 @@ impl TextSession {
         if self.client.is_refused_writes(turn) {
             return unavailable(outbox, AT_ONCE, "delete");
         }
-        let after = if is_possible(queue) { turn.remove_queue(queue) } else { AT_ONCE };
-        number(outbox, after, 0);
+        if !is_possible(queue) {
+            return number(outbox, AT_ONCE, 0);
+        }
+        let removal = turn.remove_queue(self.client.id, queue);
+        self.answer_flush(removal, outbox);
     }
 
     fn status(&mut self, word: Option<&[u8]>, turn: &mut Turn<'_>, outbox: &mut Outbox) {

@@ -194,15 +194,15 @@ impl ThriftSession {
     }
 
     fn delete(
-        &self,
+        &mut self,
         to: ReplyTo,
         queue: &[u8],
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
     ) -> Result<(), Failed> {
         self.check_writes(turn)?;
-        let after = turn.remove_queue(queue);
-        answer(to, Method::DeleteQueue, after, outbox);
+        let removal = turn.remove_queue(self.id, queue);
+        self.answer_flush(to, Method::DeleteQueue, removal, outbox);
         Ok(())
     }
 

@@ -1,0 +1,159 @@
+//! Removing queues, with many jobs too.
+
+use lineshaft_engine::{
+    Engine, Flush, JobId, NewJob, NotFound, Patience, Read, ReadHow, Record, SessionId,
+};
+
+use crate::world::World;
+
+/// More than one slice.
+const MANY: usize = 2500;
+
+impl World {
+    fn add_many(&mut self, queue: &str) {
+        for body in 0..MANY {
+            let body = body.to_string().as_bytes().into();
+            let added = self.engine.add(queue.as_bytes(), body, None, &mut self.effects);
+            added.expect("there is room");
+        }
+    }
+
+    fn begin_removal(&mut self, session: SessionId, queue: &[u8]) {
+        let removal = self.act(|engine, effects| engine.remove_queue(session, queue, effects));
+        assert_eq!(removal, Flush::Waiting);
+    }
+
+    /// All slices of all that goes on; how many there were.
+    fn slices(&mut self) -> usize {
+        let mut count = 1;
+        while self.act(Engine::advance) {
+            count += 1;
+        }
+        count
+    }
+}
+
+#[test]
+fn a_queue_of_many_jobs_is_removed_in_slices_and_hands_out_nothing_meanwhile() {
+    let mut world = World::new();
+    world.add_many("q");
+    let (session, waiter, tube) = (world.reader(), world.reader(), world.open());
+    let (_, lease) = world.open_one(session, "q");
+    world.records();
+    world.begin_removal(session, b"q");
+    let in_one_turn = world.records().len();
+    assert!(in_one_turn <= 1001, "{in_one_turn} records in one turn");
+    assert!(world.engine.item_queues().is_empty() && !world.put_back(session, lease));
+    let old = world.engine.queue_stats(world.engine.queue_id(b"q").expect("it has jobs"));
+    assert_eq!(old.ready, 1500);
+    let last = JobId(MANY as u64);
+    assert!(world.act(|engine, effects| engine.take_job(tube, last, effects)).is_err());
+    // What comes now is in a new queue, for whoever asks.
+    assert_eq!(world.get("q"), None);
+    world.add("q", "new");
+    world.read(waiter, "q", ReadHow::Finish, Patience::Endless);
+    assert_eq!(world.slices(), 2);
+    let told = [(waiter, "granted 2501".into()), (session, "flushed".into())];
+    assert_eq!(world.happenings(), told);
+    assert!(world.records().iter().any(|record| matches!(record, Record::QueueFacts(_))));
+    assert_eq!((world.stats("q").items, world.stats("q").open), (0, 1));
+    assert_eq!(world.engine.totals().item_queue_deletes, 1);
+}
+
+#[test]
+fn jobs_in_all_states_and_many_hands_go_with_a_queue() {
+    let mut world = World::new();
+    let (asking, tube) = (world.reader(), world.open());
+    world.act(|engine, effects| engine.use_queue(tube, b"q", effects));
+    for number in 0..3 * MANY {
+        let job = NewJob { priority: 0, delay_s: u32::from(number.is_multiple_of(3)), ttr_s: 0 };
+        let put = world.engine.put(tube, job, b"x"[..].into(), &mut world.effects);
+        put.expect("there is room");
+    }
+    let holder = world.reader();
+    for number in 0..MANY {
+        let open = ReadHow::Open { limit_ms: None };
+        let read = world.engine.read(holder, b"q", open, Patience::None, &mut world.effects);
+        assert!(matches!(read, Read::Item { .. }), "read {number}");
+    }
+    world.act(|engine, effects| engine.use_queue(tube, b"default", effects));
+    world.begin_removal(asking, b"q");
+    // Neither the loss of its leases nor time moves a job past the removal.
+    world.close(holder);
+    world.pass(1000);
+    assert_eq!(world.happenings(), [(asking, "flushed".into())]);
+    assert!(world.engine.queue_id(b"q").is_none());
+    let totals = world.engine.totals();
+    assert_eq!((totals.ready, totals.delayed, totals.leased), (0, 0, 0));
+}
+
+#[test]
+fn a_removal_is_finished_without_whoever_asked_for_it() {
+    let mut world = World::new();
+    world.add_many("q");
+    let (first, second) = (world.reader(), world.reader());
+    world.begin_removal(first, b"q");
+    world.begin_removal(second, b"q");
+    world.close(first);
+    world.slices();
+    assert_eq!(world.happenings(), [(second, "flushed".into())]);
+    assert!(world.engine.queue_id(b"q").is_none());
+    let dropped = world.records().into_iter().filter(|r| matches!(r, Record::QueueDropped(..)));
+    assert!(dropped.count() > 0);
+    assert_eq!(world.act(|e, fx| e.drop_queue(second, b"q", fx)), Err(NotFound));
+}
+
+#[test]
+fn a_child_gets_no_puts_of_its_parent_while_it_is_removed() {
+    let mut world = World::new();
+    world.get("p+a");
+    world.add_many("p");
+    let session = world.reader();
+    world.begin_removal(session, b"p+a");
+    world.add("p", "late");
+    world.slices();
+    assert!(world.engine.queue_id(b"p+a").is_none());
+    assert_eq!(world.stats("p").items, MANY as u64 + 1);
+}
+
+#[test]
+fn a_removed_queue_takes_everything_with_it() {
+    let mut world = World::new();
+    for body in ["1", "2", "3"] {
+        world.add("q", body);
+    }
+    let (holder, waiter, taker) = (world.reader(), world.reader(), world.open());
+    world.act(|engine, effects| engine.use_queue(taker, b"q", effects));
+    let (_, lease) = world.open_one(holder, "q");
+    let delayed = world.put(taker, 0, 10, 1);
+    for _ in 0..2 {
+        world.get("q");
+    }
+    world.read(waiter, "q", ReadHow::Finish, Patience::Endless);
+    world.act(|engine, effects| engine.use_queue(taker, b"default", effects));
+    world.remove(b"q");
+    assert_eq!(world.happenings(), [(waiter, "none came".into())]);
+    assert!(!world.put_back(holder, lease));
+    assert_eq!(world.state(delayed), None);
+    assert!(world.engine.queue_id(b"q").is_none());
+    assert_eq!(world.engine.totals().item_queue_deletes, 1);
+    world.remove(b"q");
+}
+
+#[test]
+fn a_queue_may_be_removed_while_a_session_s_many_reads_go_back() {
+    let mut world = World::new();
+    let session = world.reader();
+    for body in 0..2500 {
+        world.add("q", &body.to_string());
+        world.open_one(session, "q");
+    }
+    world.act(|engine, effects| engine.close_session(session, effects));
+    assert_eq!(world.stats("q").open, 1500);
+    let other = world.open();
+    let removal = world.act(|engine, effects| engine.remove_queue(other, b"q", effects));
+    assert_eq!(removal, Flush::Waiting);
+    world.add("r", "another job in their places");
+    world.pass(10);
+    assert_eq!(world.engine.totals().ready, 1);
+}
