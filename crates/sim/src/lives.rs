@@ -1,6 +1,8 @@
 //! The end of one process and the beginning of the next: crashes, clean stops, recovery, and
 //! whether what was recovered is what was promised.
 
+use std::collections::BTreeSet;
+
 use broker::{Broker, Millis};
 use log::RecoveryReport;
 
@@ -194,7 +196,7 @@ impl World {
         let tubes = names.map(|name| (String::from_utf8_lossy(name).into(), place(name))).collect();
         drop(turn);
         let (next_id, in_log) = (report.next_id, report.jobs);
-        let found = Recovered { estate, due_is_ready: false, opened, in_log, next_id, tubes };
+        let found = Recovered { estate, ready: BTreeSet::new(), opened, in_log, next_id, tubes };
         let (end, recovered) = self.model.explain(now, &found)?;
         self.summary.recovered_jobs += total;
         self.summary.lost_changes += (self.model.history.len() - end) as u64;

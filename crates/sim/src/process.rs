@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use beanstalk::{Listener, ProcessorTime, ServerInfo};
-use broker::{Broker, Dialect, Event, Millis, Position, SessionId, Turn};
+use broker::{Broker, Dialect, Event, Millis, SessionId, Turn};
 
 use crate::mailbox::Letterbox;
 use crate::plan::Plan;
@@ -32,9 +32,7 @@ pub(crate) struct Process {
 struct NoControls;
 
 impl kestrel::Controls for NoControls {
-    fn reload(&self, _turn: &mut Turn<'_>) -> Position {
-        Position::default()
-    }
+    fn reload(&self, _session: SessionId, _turn: &mut Turn<'_>) {}
 
     fn shut_down(&self) {}
 }

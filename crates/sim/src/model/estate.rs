@@ -213,6 +213,12 @@ impl Estate {
         }
     }
 
+    /// Delayed jobs that are due at this moment.
+    pub(super) fn due_at(&self, now: u64) -> Vec<u64> {
+        let is_due = |image: &Image| matches!(image.shelf, Shelf::Delayed { due } if due <= now);
+        self.jobs.iter().filter(|(_, image)| is_due(image)).map(|(id, _)| *id).collect()
+    }
+
     /// Whether it has exactly these jobs.
     pub(super) fn compare(&self, jobs: &Images, now: u64) -> Result<(), String> {
         let start = Start { now, next_id: 0, is_short: false };

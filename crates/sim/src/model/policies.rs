@@ -112,6 +112,11 @@ impl Model {
         (!destinations.is_empty()).then(|| destinations.iter().map(text).collect())
     }
 
+    /// Whether a put to this name may go to others besides, or instead.
+    pub(super) fn feeds_others(&self, name: &str) -> bool {
+        !self.rules.0.is_empty() || !self.children_of(name).is_empty()
+    }
+
     pub(super) fn has_aliases(&self) -> bool {
         let settings = self.rules.0.iter().flat_map(|rule| &rule.settings);
         settings.into_iter().any(|asked| matches!(asked.setting, Setting::Alias(_)))

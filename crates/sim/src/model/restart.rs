@@ -5,6 +5,9 @@ use std::collections::BTreeSet;
 use super::{Estate, History, Image, Job, Kind, Model, Name, Need, Place, Setting, Shelf, State};
 use crate::Checked;
 
+/// Of so many jobs that were due each choice is tried.
+const DUE_JOBS_MAX: usize = 6;
+
 /// What expires may wake who waits, who is not there at the start; after so many looks all is done.
 const TRIAL_ADVANCES: usize = 3;
 
@@ -12,8 +15,8 @@ const TRIAL_ADVANCES: usize = 3;
 #[derive(Clone, Debug)]
 pub(crate) struct Recovered {
     pub(crate) estate: Estate,
-    /// What was due before counts as ready from the beginning.
-    pub(crate) due_is_ready: bool,
+    /// Jobs that were due before and are ready from the beginning.
+    pub(crate) ready: BTreeSet<u64>,
     /// When it believed to have started, before it had read the log.
     pub(crate) opened: u64,
     /// Jobs that its log held, before anything expired.
@@ -66,8 +69,19 @@ impl Model {
             // A job that was due before may lie in the log as it was put, or as it was when it was
             // copied.
             let mut begun = self.begun(estate, found);
-            begun.due_is_ready = begun.leads_to(found, now, &self.setting).is_err();
-            begun.leads_to(found, now, &self.setting).map(|()| (end, begun))
+            let due = begun.estate.due_at(now);
+            let mut outcome = begun.leads_to(found, now, &self.setting);
+            for choice in 1..1_u32 << due.len().min(DUE_JOBS_MAX) {
+                if outcome.is_ok() {
+                    break;
+                }
+                // Those beyond the most that are tried go with the last one.
+                let is_chosen = |at: usize| choice >> at.min(DUE_JOBS_MAX - 1) & 1 == 1;
+                let chosen = due.iter().enumerate().filter(|(at, _)| is_chosen(*at));
+                begun.ready = chosen.map(|(_, id)| *id).collect();
+                outcome = begun.leads_to(found, now, &self.setting);
+            }
+            outcome.map(|()| (end, begun))
         })
     }
 
@@ -116,7 +130,7 @@ impl Model {
         for (id, image) in &recovered.estate.jobs {
             let state = match image.shelf {
                 Shelf::Ready => State::Ready,
-                Shelf::Delayed { due } if recovered.due_is_ready && due <= now => State::Ready,
+                Shelf::Delayed { .. } if recovered.ready.contains(id) => State::Ready,
                 Shelf::Delayed { due } => State::Delayed { due },
                 Shelf::Buried { order } => {
                     model.next_buried = model.next_buried.max(order + 1);

@@ -300,7 +300,8 @@ impl Model {
         let job = self.job_mut(id);
         let (from, was) = (std::mem::replace(&mut job.tube, to.clone()), job.kind);
         (job.created, job.order, job.expires) = (now, order, None);
-        if was != Kind::Watched {
+        // What was never in the log does not come into it.
+        if was == Kind::Logged {
             job.kind = kind;
         }
         let kind = job.kind;
@@ -316,7 +317,7 @@ impl Model {
                 let need = self.history.note(Record::Finish(id));
                 self.history.note_tube(&from, need);
             }
-            _ => self.record(id, Record::Put),
+            _ => {}
         }
         self.offer(id);
         self.drop_tube_if_unwanted(&from);

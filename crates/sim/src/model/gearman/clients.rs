@@ -63,10 +63,12 @@ impl Model {
         if self.writes_blocked() {
             return Ok(Some(queue_error()));
         }
-        if !is_foreground && self.is_refused(&queue_error(), observed)? {
+        let name = text(arguments[0]);
+        // A foreground job is not in the log, but what it feeds is.
+        let is_logged = !is_foreground || self.feeds_others(&name);
+        if is_logged && self.is_refused(&queue_error(), observed)? {
             return Ok(None);
         }
-        let name = text(arguments[0]);
         if self.alias(&name).is_some() {
             return Ok(Some(self.submit_and_answer(place, &name, submission)));
         }

@@ -91,7 +91,9 @@ impl Model {
                 | Request::FlushExpired(_)
         );
         if writes && self.writes_blocked() {
-            return self.fail(place, "SERVER_ERROR", 0, observed);
+            let is_sweep = matches!(request, Request::FlushExpired(_));
+            let error = if is_sweep { "CLIENT_ERROR" } else { "SERVER_ERROR" };
+            return self.fail(place, error, 0, observed);
         }
         let reply = match request {
             Request::Wrong { ends: true } => {
@@ -247,7 +249,7 @@ impl Model {
         observed: &mut Observed<'_>,
     ) -> Result<(), String> {
         if self.reads_blocked() {
-            return self.fail(place, "SERVER_ERROR", 0, observed);
+            return self.fail(place, "CLIENT_ERROR", 0, observed);
         }
         let deadline = self.now.saturating_add_signed(i64::from(seconds) * 1000);
         let left = match max {
