@@ -76,7 +76,7 @@ struct Jobs {
 struct Job {
     /// `None`: it was refused.
     handle: Option<Handle>,
-    /// How much was heard of it so far.
+    /// How much was heard of it so far, or missed before it joined another one.
     heard: u64,
     has_ended: bool,
     /// Not printed yet.
@@ -105,7 +105,10 @@ impl Jobs {
     }
 
     fn push(&mut self, handle: Option<Handle>, words: VecDeque<Word>) {
-        self.jobs.push_back(Job { handle, heard: 0, has_ended: false, words });
+        // What the server told before is not told to the one that joins now.
+        let same = self.jobs.iter().filter(|job| !job.has_ended && job.handle == handle);
+        let heard = same.map(|job| job.heard).max().unwrap_or(0);
+        self.jobs.push_back(Job { handle, heard, has_ended: false, words });
     }
 
     /// Jobs of one key may be one job of the server, which then tells each news as often as it was asked for
@@ -260,6 +263,32 @@ mod tests {
             }
             assert_eq!(jobs.next_word(), Some(Word::News(complete("end"))));
             jobs.first_has_ended();
+        }
+        assert_eq!(jobs.next_word(), None);
+    }
+
+    #[test]
+    fn a_job_that_joins_late_hears_only_what_comes_then() {
+        let mut jobs = Jobs::default();
+        let news = |text: &str| News::Data(text.as_bytes().to_vec());
+        jobs.note(Packet::Created(handle("H:a:1"))).unwrap();
+        for text in ["1", "2"] {
+            jobs.note(Packet::News(handle("H:a:1"), news(text))).unwrap();
+        }
+        jobs.note(Packet::Created(handle("H:a:1"))).unwrap();
+        let both = [news("3"), news("4"), complete("end")];
+        for news in &both {
+            for _copy in 0..2 {
+                jobs.note(Packet::News(handle("H:a:1"), news.clone())).unwrap();
+            }
+        }
+        let first = [news("1"), news("2")].into_iter().chain(both.clone());
+        for expected in first {
+            assert_eq!(jobs.next_word(), Some(Word::News(expected)));
+        }
+        jobs.first_has_ended();
+        for expected in both {
+            assert_eq!(jobs.next_word(), Some(Word::News(expected)));
         }
         assert_eq!(jobs.next_word(), None);
     }
