@@ -110,17 +110,21 @@ pub(crate) fn run(arguments: PutArguments) -> Result<ExitCode> {
             }
             receiver => collect(receiver, &next, &for_collector, print_ids),
         };
-        for_collector.stop.store(true, Ordering::Relaxed);
-        outcome
+        if let Err(error) = outcome {
+            // At once: the other thread may wait for its input for ever. And not through `main`, to which an
+            // output that nobody reads is no failure: here it leaves work undone.
+            for_collector.show(quiet, started);
+            eprintln!("lineshaft: {error:#}");
+            std::process::exit(1);
+        }
     });
     let with_bar = with_bar && !wait;
     let mut feeder = Feeder { sender, pending, shared: shared.clone(), started, with_bar };
     let fed = feeder.feed(input);
     drop(feeder);
-    let collected = collector.join().expect("the receiving thread does not panic");
+    // A broken connection is felt by both threads. The receiving one knows the reason, and ends the program.
+    collector.join().expect("the receiving thread does not panic");
     shared.show(quiet, started);
-    // A broken connection is felt by both threads; the receiving one knows the reason.
-    collected?;
     fed?;
     let complete = shared.tally().is_complete();
     Ok(if complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -166,9 +170,7 @@ impl Feeder {
                 }
                 Piece::TooBig { bytes } => Pending::TooBig { number, bytes },
             };
-            if !self.enqueue(pending)? {
-                break;
-            }
+            self.enqueue(pending)?;
             if self.with_bar && number % 1000 == 0 {
                 self.show_progress(input.bytes_read());
             }
@@ -176,15 +178,15 @@ impl Feeder {
         Ok(self.sender.flush()?)
     }
 
-    /// Waits for a place in the window. `false`: the receiving thread has ended.
-    fn enqueue(&mut self, pending: Pending) -> Result<bool, ClientError> {
+    /// Waits for a place in the window.
+    fn enqueue(&mut self, pending: Pending) -> Result<(), ClientError> {
         match self.pending.try_send(pending) {
-            Ok(()) => Ok(true),
+            Ok(()) => Ok(()),
             Err(TrySendError::Full(pending)) => {
                 self.sender.flush()?;
-                Ok(self.pending.send(pending).is_ok())
+                self.pending.send(pending).map_err(|_| ClientError::Closed)
             }
-            Err(TrySendError::Disconnected(_)) => Ok(false),
+            Err(TrySendError::Disconnected(_)) => Err(ClientError::Closed),
         }
     }
 
@@ -198,7 +200,8 @@ impl Feeder {
     }
 }
 
-/// Receives one answer for each job that was sent, until the sender is done.
+/// Receives one answer for each job that was sent, until the sender is done. Fails when the connection breaks, or
+/// nobody reads the ids.
 fn collect(
     mut receiver: server::Receiver,
     pending: &Receiver<Pending>,
@@ -206,12 +209,17 @@ fn collect(
     print_ids: bool,
 ) -> Result<()> {
     let mut ids = io::BufWriter::new(io::stdout().lock());
+    let mut last = 0;
+    let unprinted = |last: u64| {
+        let unit = shared.tally().noun();
+        format!("cannot print the ids; whether {unit}s after {last} are in is not known")
+    };
     loop {
         let next = match pending.try_recv() {
             Ok(next) => next,
             Err(TryRecvError::Disconnected) => break,
             Err(TryRecvError::Empty) => {
-                ids.flush()?;
+                ids.flush().with_context(|| unprinted(last))?;
                 match pending.recv() {
                     Ok(next) => next,
                     Err(_) => break,
@@ -220,10 +228,12 @@ fn collect(
         };
         let id = match next {
             Pending::TooBig { number, bytes } => {
+                last = number;
                 shared.tally().refuse(number, Refusal::TooBig { bytes: Some(bytes) });
                 None
             }
             Pending::Sent(number) => {
+                last = number;
                 let answer = receiver.next_answer().with_context(|| {
                     let unit = shared.tally().noun();
                     format!("no answer to {unit} {number}; whether it and later ones are in is not known")
@@ -233,10 +243,10 @@ fn collect(
         };
         if print_ids {
             let id = id.map(|id| id.to_string()).unwrap_or_default();
-            writeln!(ids, "{id}")?;
+            writeln!(ids, "{id}").with_context(|| unprinted(last))?;
         }
     }
-    Ok(ids.flush()?)
+    ids.flush().context("cannot print the ids")
 }
 
 /// Enters one answer into the tally; the job's name when it is in.

@@ -11,10 +11,10 @@ mod put;
 mod work;
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -179,6 +179,14 @@ impl World {
         Tool::start(&self.server().address().to_string(), arguments)
     }
 
+    /// The same with an output that the test reads while it likes.
+    fn start_piped(&self, arguments: &[&str]) -> (Tool, BufReader<ChildStdout>) {
+        let server = self.server().address().to_string();
+        let mut tool = Tool::start_writing_to(Some(Stdio::piped()), &server, arguments);
+        let output = tool.child.stdout.take().unwrap();
+        (tool, BufReader::new(output))
+    }
+
     /// The value of one key of `stats-tube` or `stats-job`.
     fn stat(&self, command: &str, key: &str) -> String {
         let mut client = Client::connect(self.server().address()).unwrap();
@@ -210,12 +218,18 @@ impl World {
 
 impl Tool {
     fn start(server: &str, arguments: &[&str]) -> Tool {
+        Tool::start_writing_to(None, server, arguments)
+    }
+
+    /// The same with an output of the test's own; nothing is printed to be read here then.
+    fn start_writing_to(output: Option<Stdio>, server: &str, arguments: &[&str]) -> Tool {
         let folder = tempfile::tempdir().unwrap();
+        let file = File::create(folder.path().join("stdout")).unwrap();
         let child = Command::new(LINESHAFT)
             .args(arguments)
             .env("LINESHAFT_SERVER", server)
             .stdin(Stdio::piped())
-            .stdout(File::create(folder.path().join("stdout")).unwrap())
+            .stdout(output.unwrap_or_else(|| file.into()))
             .stderr(File::create(folder.path().join("stderr")).unwrap())
             .process_group(0)
             .spawn()

@@ -1,6 +1,6 @@
 //! `lineshaft put`.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
 
 use rustix::process::Signal;
@@ -120,6 +120,48 @@ fn a_draining_server_is_named() {
         assert!(output.stderr.contains("refused: the server is draining"), "{output:?}");
         let stats = world.run_well(&["stats"], b"");
         assert!(stats.stdout.contains("draining"), "{stats:?}");
+    }
+}
+
+#[test]
+fn ids_that_nobody_reads_end_it_with_an_error() {
+    for world in World::each() {
+        let (mut tool, mut ids) = world.start_piped(&["put", "--ids", "log"]);
+        let mut input = tool.child.stdin.take().unwrap();
+        input.write_all(b"one\n").unwrap();
+        let mut id = String::new();
+        ids.read_line(&mut id).unwrap();
+        assert_eq!(id, "1\n");
+        drop(ids);
+        // The input stays open, so that waiting for its end would be noticed.
+        input.write_all(b"two\n").unwrap();
+        let output = tool.wait();
+        drop(input);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(output.stderr.starts_with("2 jobs put into log (ids 1…2) in "), "{output:?}");
+        let reason = "lineshaft: cannot print the ids; whether lines after 2 are in is not known: ";
+        assert!(output.stderr.contains(reason), "{output:?}");
+    }
+}
+
+#[test]
+fn a_server_that_goes_away_is_noticed_while_the_input_is_idle() {
+    for mut world in World::each() {
+        let mut tool = world.start(&["put", "--ids", "log"]);
+        let mut input = tool.child.stdin.take().unwrap();
+        input.write_all(b"one\n").unwrap();
+        wait_until("the id", || tool.printed("stdout") == "1\n");
+        // The second line is sent and never answered.
+        world.server().signal(Signal::STOP).unwrap();
+        input.write_all(b"two\n").unwrap();
+        world.end();
+        let output = tool.wait();
+        drop(input);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(output.stderr.starts_with("1 job put into log (id 1) in "), "{output:?}");
+        let gone =
+            "lineshaft: no answer to line 2; whether it and later ones are in is not known: ";
+        assert!(output.stderr.contains(gone), "{output:?}");
     }
 }
 

@@ -27,7 +27,8 @@ pub(super) fn hidden_bar() -> ProgressBar {
     bar.with_style(ProgressStyle::with_template(template).expect("the template is constant"))
 }
 
-/// Receives and prints until the sender is done and all its jobs have ended.
+/// Receives and prints until the sender is done and all its jobs have ended. Fails when the connection breaks, or
+/// nobody reads the results.
 pub(super) fn collect(
     mut replies: Replies,
     pending: &mpsc::Receiver<Pending>,
@@ -56,7 +57,14 @@ pub(super) fn collect(
                 jobs.note(packet)?;
                 continue;
             };
-            if printer.print(number, word)? {
+            let printed = printer.print(number, word).with_context(|| {
+                let unit = shared.tally().noun();
+                format!(
+                    "cannot print the result of {unit} {number}; nobody waits for it and for later \
+                     ones any more"
+                )
+            });
+            if printed? {
                 break;
             }
         }
@@ -141,7 +149,7 @@ struct Printer<'a> {
 
 impl Printer<'_> {
     /// Prints what was heard of a job. `true`: that was its end.
-    fn print(&mut self, number: u64, word: Word) -> Result<bool> {
+    fn print(&mut self, number: u64, word: Word) -> io::Result<bool> {
         let is_end = match &word {
             Word::News(news) => news.is_end(),
             Word::Refused(_) => true,

@@ -1,5 +1,7 @@
 //! `lineshaft put` with Gearman: background jobs, and results.
 
+use std::io::Write;
+
 use testkit::port::free_port;
 
 use super::connection::{Connection, WORK_DATA, WORK_EXCEPTION, WORK_WARNING};
@@ -165,6 +167,42 @@ fn a_server_that_goes_away_leaves_no_result() {
         let gone = "lineshaft: no result of argument 1 and of later ones: the server closed the \
                     connection\n";
         assert!(output.stderr.ends_with(gone), "{output:?}");
+    }
+}
+
+#[test]
+fn a_server_that_goes_away_is_noticed_while_the_input_is_idle() {
+    for mut world in World::each_gearman() {
+        let mut put = world.start(&["put", "f", "--wait"]);
+        let mut input = put.child.stdin.take().unwrap();
+        input.write_all(b"x\n").unwrap();
+        wait_until("the job", || world.admin("status").starts_with("f\t1\t"));
+        world.end();
+        let output = put.wait();
+        drop(input);
+        assert_eq!(output.status.code(), Some(1));
+        let gone = "lineshaft: no result of line 1 and of later ones: the server closed the \
+                    connection\n";
+        assert!(output.stderr.ends_with(gone), "{output:?}");
+    }
+}
+
+#[test]
+fn a_result_that_nobody_reads_ends_the_wait_with_an_error() {
+    for world in World::each_gearman() {
+        let (mut put, output) = world.start_piped(&["put", "f", "--wait"]);
+        let mut input = put.child.stdin.take().unwrap();
+        input.write_all(b"x\ny\n").unwrap();
+        drop(output);
+        let mut worker = Connection::open(&world);
+        let handle = worker.take("f");
+        worker.send(WORK_DATA, &[&handle, b"part\n"]);
+        let output = put.wait();
+        drop(input);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let reason = "lineshaft: cannot print the result of line 1; nobody waits for it and for later \
+                      ones any more: ";
+        assert!(output.stderr.contains(reason), "{output:?}");
     }
 }
 
