@@ -6,6 +6,8 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use rustix::net::sockopt;
+
 use super::{Address, ClientError, PATIENCE};
 
 /// What a server sends, in the one protocol or the other.
@@ -20,6 +22,15 @@ const READ_BYTES: usize = 64 * 1024;
 
 /// How much is gathered before it is written to the socket.
 const WRITE_BYTES: usize = 64 * 1024;
+
+/// After so much silence the peer is asked whether it is still there,
+const KEEPALIVE_IDLE: Duration = Duration::from_mins(1);
+
+/// again after so long without an answer,
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+
+/// and after so many questions it counts as gone.
+const KEEPALIVE_COUNT: u32 = 4;
 
 /// A connected socket of either kind.
 #[derive(Debug)]
@@ -56,12 +67,22 @@ fn connect(address: &Address, timeout: Option<Duration>) -> io::Result<Stream> {
         match attempt {
             Ok(stream) => {
                 stream.set_nodelay(true)?;
+                watch_over(&stream)?;
                 return Ok(Stream::Tcp(stream));
             }
             Err(error) => last_error = error,
         }
     }
     Err(last_error)
+}
+
+/// Has the system ask a silent peer whether it is still there, so that a wait for an answer, which may take days,
+/// ends when the peer's machine or the network is gone.
+fn watch_over(stream: &TcpStream) -> io::Result<()> {
+    sockopt::set_tcp_keepidle(stream, KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(stream, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(stream, KEEPALIVE_COUNT)?;
+    Ok(sockopt::set_socket_keepalive(stream, true)?)
 }
 
 /// Makes the two halves of one connection.
@@ -235,5 +256,22 @@ impl Write for Stream {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::*;
+
+    #[test]
+    fn a_silent_server_is_asked_whether_it_is_there() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let address = Address::Tcp { host: Ipv4Addr::LOCALHOST.to_string(), port };
+        let Stream::Tcp(stream) = connect(&address, None).unwrap() else { panic!("no TCP") };
+        assert!(sockopt::socket_keepalive(&stream).unwrap());
+        assert_eq!(sockopt::tcp_keepidle(&stream).unwrap(), KEEPALIVE_IDLE);
     }
 }
