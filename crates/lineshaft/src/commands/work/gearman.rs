@@ -138,6 +138,8 @@ impl Side for GearmanSide {
                 work.say("stopped and given back");
             }
             Ending::JobLost => {
+                // Whatever the server thinks of the job, it is not ours any more.
+                self.hang_up();
                 count(&shared.totals.lost);
                 work.say("given up or given to another worker; command stopped");
             }
@@ -218,7 +220,7 @@ impl GearmanSide {
             Err(error) if error.is_disconnect() => "the server could not be told",
             Err(error) => return shared.fail(error.into()),
         };
-        // Whatever the server thinks of the job, it is not ours any more.
+        // As above.
         self.hang_up();
         count(&shared.totals.lost);
         work.say(&format!("{end}, but {untold}: it may be done once more"));

@@ -42,11 +42,12 @@ pub(super) trait Side: Default + Send {
 
 /// Works until there is nothing more to do.
 pub(super) fn serve<S: Side>(mut side: S, shared: &Shared) {
-    // Wait before the next attempt to connect.
+    // Wait before the next attempt to connect. Only what goes well shortens it again: a connection alone does not
+    // show that the server hears of a job's end.
     let mut pause = RECONNECT_MIN;
     while !shared.is_stopping() {
         let asked = Instant::now();
-        let taken = connected(&mut side, &mut pause, shared).and_then(|()| side.take(shared));
+        let taken = connected(&mut side, shared).and_then(|()| side.take(shared));
         match taken {
             Ok(Some(job)) => {
                 shared.busy.fetch_add(1, Ordering::SeqCst);
@@ -54,36 +55,38 @@ pub(super) fn serve<S: Side>(mut side: S, shared: &Shared) {
                     shared.fail(error);
                 }
                 shared.busy.fetch_sub(1, Ordering::SeqCst);
+                if side.is_connected() {
+                    pause = RECONNECT_MIN;
+                } else {
+                    // The server gives the job out again, and may not be able to hear of its end then, either.
+                    back_off(&mut pause, shared);
+                }
             }
             Ok(None) if shared.plan.drain && shared.is_drained(asked) => return,
-            Ok(None) => {}
+            Ok(None) => pause = RECONNECT_MIN,
             Err(error) if error.is_disconnect() => {
                 side.hang_up();
                 shared.note_outage(&error);
                 shared.give_up_when_due();
-                sleep(pause, shared);
-                pause = (pause * 2).min(RECONNECT_MAX);
+                back_off(&mut pause, shared);
             }
             Err(error) => shared.fail(error.into()),
         }
     }
 }
 
-fn connected<S: Side>(
-    side: &mut S,
-    pause: &mut Duration,
-    shared: &Shared,
-) -> Result<(), ClientError> {
+fn connected<S: Side>(side: &mut S, shared: &Shared) -> Result<(), ClientError> {
     if !side.is_connected() {
         side.connect(&shared.plan)?;
-        *pause = RECONNECT_MIN;
         shared.note_connected();
     }
     Ok(())
 }
 
-fn sleep(time: Duration, shared: &Shared) {
-    let wake = Instant::now() + time;
+/// Waits before the next attempt, and longer before the one after it.
+fn back_off(pause: &mut Duration, shared: &Shared) {
+    let wake = Instant::now() + *pause;
+    *pause = (*pause * 2).min(RECONNECT_MAX);
     while !shared.is_stopping() && Instant::now() < wake {
         thread::sleep(TICK.min(wake.saturating_duration_since(Instant::now())));
     }

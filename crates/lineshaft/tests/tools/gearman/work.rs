@@ -1,6 +1,7 @@
 //! `lineshaft work` as a worker of Gearman functions.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
@@ -210,6 +211,24 @@ fn a_job_that_the_server_forgot_counts_as_lost() {
     let output = stop(worker);
     assert_eq!(output.status.code(), Some(1));
     assert!(output.stderr.contains("0 jobs done, 1 lost in "), "{output:?}");
+}
+
+#[test]
+fn a_job_whose_result_cannot_be_delivered_is_tried_again_less_and_less_often() {
+    let mut world = World::lineshaft_gearman();
+    let limit = "LINESHAFT_LIMITS_GEARMAN_PACKET_SIZE";
+    world.program = world.program.clone().with_environment(limit, "8KiB");
+    world.server = Some(world.program.start().unwrap());
+    put(&world, "f", &["x"]);
+    let started = Instant::now();
+    // The server ends a connection that sends more.
+    let worker = start_worker(&world, &["f"], &[], "head -c 10000 /dev/zero");
+    let lost = || worker.printed("stderr").matches("the server could not be told").count();
+    wait_until("four attempts", || lost() >= 4);
+    let pauses = Duration::from_millis(250 + 500 + 1000);
+    assert!(started.elapsed() >= pauses, "{}", worker.printed("stderr"));
+    let output = stop(worker);
+    assert!(output.stderr.contains("0 jobs done, "), "{output:?}");
 }
 
 #[test]
