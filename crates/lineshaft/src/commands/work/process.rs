@@ -114,17 +114,24 @@ impl Running {
         timeout: Duration,
         said: &mut Said,
     ) -> io::Result<Option<ExitStatus>> {
-        let (has_ended, mut has_spoken) = self.hear(timeout, said)?;
+        let (has_ended, _) = self.hear(timeout, said)?;
         if !has_ended {
             return Ok(None);
         }
+        self.hear_the_rest(said)?;
+        self.child.wait().map(Some)
+    }
+
+    /// Hears what was said before the end. Asks at least once, however silent the command was when its end was
+    /// noticed: its outputs may have been looked at just before it spoke and ended.
+    fn hear_the_rest(&mut self, said: &mut Said) -> io::Result<()> {
         for _ in 0..LAST_READS_MAX {
-            if !has_spoken {
+            let (_, may_have_more) = self.hear(Duration::ZERO, said)?;
+            if !may_have_more {
                 break;
             }
-            (_, has_spoken) = self.hear(Duration::ZERO, said)?;
         }
-        self.child.wait().map(Some)
+        Ok(())
     }
 
     /// Waits for anything. Says whether the command has ended, and whether it may have said more.
@@ -135,7 +142,8 @@ impl Running {
         let timeout = Timespec::try_from(timeout).ok();
         match poll(&mut pipes, timeout.as_ref()) {
             Ok(_) => {}
-            Err(Errno::INTR) => return Ok((false, false)),
+            // Nothing was looked at.
+            Err(Errno::INTR) => return Ok((false, true)),
             Err(error) => return Err(error.into()),
         }
         let mut ready: Vec<bool> = pipes.iter().map(|pipe| !pipe.revents().is_empty()).collect();
@@ -189,5 +197,25 @@ pub(super) fn describe(status: ExitStatus) -> String {
         (Some(code), _) => format!("exit code {code}"),
         (None, Some(signal)) => format!("killed by signal {signal}"),
         (None, None) => status.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_said_right_before_the_end_is_heard() {
+        let command = ["sh", "-c", "printf end; printf why >&2"].map(OsString::from);
+        let environment = Environment::default();
+        let mut running =
+            Running::start(&command, &environment, Vec::new(), Outputs::Heard).unwrap();
+        // As when the end is noticed and the outputs were silent a moment ago.
+        let mut end = [PollFd::new(&running.end, PollFlags::IN)];
+        assert_eq!(poll(&mut end, None).unwrap(), 1);
+        let mut said = Said::default();
+        running.hear_the_rest(&mut said).unwrap();
+        assert_eq!((said.output, said.errors), (b"end".to_vec(), b"why".to_vec()));
+        assert!(running.child.wait().unwrap().success());
     }
 }
