@@ -50,10 +50,7 @@ pub(crate) enum ClientError {
     #[error("this is no beanstalkd server: it answered `{0}`{hint}", hint = what_it_may_be(.0))]
     Garbled(String),
     /// The bytes received are not Gearman's protocol.
-    #[error(
-        "this is no Gearman server: it answered `{0}`; name the server's Gearman address with \
-         --server (its port is 4730, unless it was set otherwise)"
-    )]
+    #[error("this is no Gearman server: it answered `{0}`{hint}", hint = where_gearman_may_be(.0))]
     NotGearman(String),
     /// Longer than a packet of Gearman can say.
     #[error("a Gearman job cannot have more than 4 GiB")]
@@ -80,13 +77,36 @@ fn plain_reason(error: &io::Error) -> String {
     }
 }
 
-/// What to do when a Gearman server answers a command of beanstalkd's.
+/// Begins what a server of TLS answers to anything else: an alert, of protocol version 3.
+pub(crate) const TLS_ALERT: [u8; 2] = [0x15, 0x03];
+
+/// What to do when something else than a beanstalkd server answers.
 fn what_it_may_be(reply: &str) -> &'static str {
-    if reply.starts_with("ERR UNKNOWN_COMMAND ") {
+    if is_tls(reply) {
+        TLS_HINT
+    } else if reply.starts_with("ERR UNKNOWN_COMMAND ") {
         "; to put or work at a Gearman server, say --protocol gearman"
     } else {
         ""
     }
+}
+
+/// What to do when something else than a Gearman server answers.
+fn where_gearman_may_be(reply: &str) -> &'static str {
+    if is_tls(reply) {
+        TLS_HINT
+    } else {
+        "; name the server's Gearman address with --server (its port is 4730, unless it was set \
+         otherwise)"
+    }
+}
+
+const TLS_HINT: &str =
+    "; it seems to speak TLS, and the tools connect without TLS: name a plain address";
+
+/// Whether a reply, as it is shown, is an alert of TLS.
+fn is_tls(reply: &str) -> bool {
+    reply.starts_with(&TLS_ALERT.escape_ascii().to_string())
 }
 
 /// How long a patient caller waits for an answer, which takes a server far less than a second: long

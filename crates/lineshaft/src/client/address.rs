@@ -67,6 +67,9 @@ impl FromStr for ServerName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<ServerName, String> {
+        if text.starts_with("tls:") {
+            return Err("the tools connect without TLS; name a plain address".to_owned());
+        }
         if let Some(path) = text.strip_prefix("unix:") {
             if path.is_empty() {
                 return Err("unix: needs the path of a socket".to_owned());
@@ -122,6 +125,10 @@ mod tests {
         }
         for text in ["", ":1", "unix:", "host:port", "host:70000"] {
             assert!(text.parse::<ServerName>().is_err(), "{text}");
+        }
+        for text in ["tls:127.0.0.1:4731", "tls:unix:/run/lineshaft.sock", "tls:"] {
+            let reason = text.parse::<ServerName>().unwrap_err();
+            assert_eq!(reason, "the tools connect without TLS; name a plain address");
         }
     }
 }

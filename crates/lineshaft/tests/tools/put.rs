@@ -4,9 +4,11 @@ use std::io::{BufRead, Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
 
 use rustix::process::Signal;
+use testkit::certificates::Authority;
 use testkit::port::free_port;
+use testkit::process::Program;
 
-use super::{Tool, World, wait_until};
+use super::{LINESHAFT, Tool, World, wait_until};
 
 fn bodies(world: &World, queue: &str) -> Vec<String> {
     let mut client = world.client(queue);
@@ -194,6 +196,29 @@ fn another_kind_of_server_is_recognised() {
         output.stderr,
         "lineshaft: this is no beanstalkd server: it answered `HTTP/1.1 400 Bad Request`\n"
     );
+}
+
+#[test]
+fn a_listener_of_tls_is_recognised() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::new(folder.path(), "authority").unwrap();
+    let identity = authority.issue("server").unwrap();
+    let memory = ["--memory"];
+    for program in [Program::serve(LINESHAFT, &memory), Program::serve_gearman(LINESHAFT, &memory)]
+    {
+        let server = program.with_tls(&identity).start().unwrap();
+        let address = server.address().to_string();
+        for (protocol, name) in [("beanstalk", "beanstalkd"), ("gearman", "Gearman")] {
+            let put = ["put", "--protocol", protocol, "mail", "x"];
+            let output = Tool::start(&address, &put).wait();
+            assert_eq!(output.status.code(), Some(1));
+            let begin = format!("lineshaft: this is no {name} server: it answered `\\x15\\x03");
+            assert!(output.stderr.starts_with(&begin), "{output:?}");
+            let hint = "; it seems to speak TLS, and the tools connect without TLS: name a plain \
+                        address\n";
+            assert!(output.stderr.ends_with(hint), "{output:?}");
+        }
+    }
 }
 
 #[test]

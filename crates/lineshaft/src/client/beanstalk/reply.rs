@@ -4,8 +4,8 @@ use std::fmt;
 
 use memchr::memchr;
 
-use crate::client::ClientError;
 use crate::client::stream::Message;
+use crate::client::{ClientError, TLS_ALERT};
 
 /// A longer first line is no reply of this protocol; without a bound, a stream of garbage without
 /// line ends would be gathered for ever.
@@ -54,7 +54,8 @@ pub(crate) enum Reply {
 impl Message for Reply {
     fn parse(input: &[u8]) -> Result<Option<(Reply, usize)>, ClientError> {
         let Some(line_end) = memchr(b'\n', input) else {
-            if input.len() > LINE_BYTES_MAX {
+            // An alert of TLS need not hold a line end.
+            if input.len() > LINE_BYTES_MAX || input.starts_with(&TLS_ALERT) {
                 return Err(garbled(input));
             }
             return Ok(None);
@@ -219,6 +220,8 @@ mod tests {
             b"FOUND 1 3\r\nabcde",
             b"RESERVED 1 18446744073709551615\r\n",
             &[b'x'; 2000],
+            // What a server of TLS says to anything else.
+            b"\x15\x03\x03\0\x02\x02F",
         ] {
             assert!(matches!(Reply::parse(garbage), Err(ClientError::Garbled(_))));
         }
