@@ -73,11 +73,21 @@ pub struct KestrelAdmin {
     memory: Mutex<Memory>,
 }
 
-/// Numbers of earlier moments.
-#[derive(Debug)]
+/// Numbers of earlier moments. Nothing is remembered for nobody: that begins with the first question for numbers,
+/// and ends when no more come.
+#[derive(Debug, Default)]
 struct Memory {
     changes: Changes,
-    series: Series,
+    series: Option<Series>,
+}
+
+impl Memory {
+    /// The series, which begin now if they have not.
+    fn series(&mut self, now: Millis, snapshot: impl FnOnce() -> Snapshot) -> &Series {
+        let series = self.series.get_or_insert_with(|| Series::new(now, &snapshot()));
+        series.note_question(now);
+        series
+    }
 }
 
 impl std::fmt::Debug for KestrelAdmin {
@@ -111,10 +121,7 @@ impl KestrelAdmin {
         process: Box<dyn Fn() -> ProcessFacts + Send + Sync>,
         controls: Box<dyn Controls>,
     ) -> KestrelAdmin {
-        let now = clock();
-        let first = Snapshot::take(&broker, &clock, &served());
-        let changes = Changes::new(now, &first);
-        let memory = Mutex::new(Memory { changes, series: Series::new(now, first) });
+        let memory = Mutex::default();
         KestrelAdmin { broker, clock, about, served, process, controls, memory }
     }
 
@@ -142,12 +149,15 @@ impl KestrelAdmin {
         parameters: &Parameters,
         asked: &Asked,
     ) -> Result<Outcome, Trouble> {
+        let now = (self.clock)();
         let value = match (command.name.as_str(), command.rest.as_deref()) {
             ("stats", None) => return self.stats(parameters).map(Outcome::Stats),
             ("ping", None) => json!("pong"),
             ("server_info", None) => self.server_info(),
             ("graph_data", None | Some("")) => {
-                json!({ "keys": self.memory().series.keys().collect::<Vec<_>>() })
+                let mut memory = self.memory();
+                let series = memory.series(now, || self.snapshot(now));
+                json!({ "keys": series.keys().collect::<Vec<_>>() })
             }
             ("graph_data", Some(key)) => self.graph(key)?,
             ("reload", None) => {
@@ -169,6 +179,7 @@ impl KestrelAdmin {
     fn stats(&self, parameters: &Parameters) -> Result<Snapshot, Trouble> {
         let now = (self.clock)();
         let snapshot = self.snapshot(now);
+        self.memory().series(now, || snapshot.clone());
         if let Some(period) = parameters.get("period") {
             let seconds =
                 period.parse().ok().filter(|seconds| (1..=PERIOD_S_MAX).contains(seconds));
@@ -201,8 +212,10 @@ impl KestrelAdmin {
     }
 
     fn graph(&self, key: &str) -> Result<Value, Trouble> {
-        let memory = self.memory();
-        let points = memory.series.points(key).ok_or(Trouble::NoSuchCommand)?;
+        let now = (self.clock)();
+        let mut memory = self.memory();
+        let series = memory.series(now, || self.snapshot(now));
+        let points = series.points(key).ok_or(Trouble::NoSuchCommand)?;
         let points: Vec<Value> =
             points.map(|(second, value)| json!([second, report::number(value)])).collect();
         Ok(json!({ key: points }))
@@ -280,7 +293,9 @@ impl Site for KestrelAdmin {
     fn tick(&self) {
         let now = (self.clock)();
         let mut memory = self.memory();
-        let (latches, draws) = (memory.changes.is_due(now), memory.series.is_due(now));
+        memory.series.take_if(|series| series.is_forgotten(now));
+        let latches = memory.changes.is_due(now);
+        let draws = memory.series.as_ref().is_some_and(|series| series.is_due(now));
         if !latches && !draws {
             return;
         }
@@ -288,8 +303,8 @@ impl Site for KestrelAdmin {
         if latches {
             memory.changes.advance(now, &snapshot);
         }
-        if draws {
-            memory.series.advance(now, snapshot);
+        if let Some(series) = memory.series.as_mut().filter(|_| draws) {
+            series.advance(now, snapshot);
         }
     }
 }

@@ -147,14 +147,16 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     let clients_stop = Arc::new(Notify::new());
     let controls = controls(&reloader, &clients_stop, &listening);
     let kestrel = controls.clone().kestrel_server(&config, clock.now());
-    let admin = kestrel_admin(&config, &shared, &kestrel, controls);
+    let has_admin = is_served(Protocol::KestrelAdmin, &listening);
+    let admin = has_admin.then(|| kestrel_admin(&config, &shared, &kestrel, controls));
     let opens = Protocol::ALL.map(|protocol| protocol.open(&config, clock.now(), &kestrel));
     let mut acceptors = Vec::new();
     let mut places = Vec::new();
     for bound in listeners {
         let certificates = certificates.clone().filter(|_| bound.address.is_tls());
         let Some(open) = opens[bound.protocol as usize].clone() else {
-            let site = if bound.protocol == Protocol::Http { &overview } else { &admin }.clone();
+            let admin = admin.as_ref().filter(|_| bound.protocol == Protocol::KestrelAdmin);
+            let site = admin.unwrap_or(&overview).clone();
             places.push(Place { bound, site, certificates });
             continue;
         };
@@ -189,12 +191,12 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
 
 /// What clients may ask of the process. Time is measured only where somebody can ask for it.
 fn controls(reloader: &Arc<Reloader>, stop: &Arc<Notify>, listening: &[Listening]) -> Controls {
-    let has_admin = listening.iter().any(|one| one.protocol == Protocol::KestrelAdmin);
-    Controls {
-        reloader: reloader.clone(),
-        stop: stop.clone(),
-        stopwatch: has_admin.then(Instant::now),
-    }
+    let stopwatch = is_served(Protocol::KestrelAdmin, listening).then(Instant::now);
+    Controls { reloader: reloader.clone(), stop: stop.clone(), stopwatch }
+}
+
+fn is_served(protocol: Protocol, listening: &[Listening]) -> bool {
+    listening.iter().any(|one| one.protocol == protocol)
 }
 
 /// What listeners with TLS show, if there are any.

@@ -6,17 +6,17 @@ use broker::Millis;
 
 use super::snapshot::Snapshot;
 
-/// The period that is watched from the start, because everybody asks for it.
-pub(crate) const USUAL_PERIOD_S: u64 = 60;
-/// So many other periods are watched at a time; the one that was asked for longest ago makes room.
-const PERIODS_MAX: usize = 8;
+/// So many periods are watched at a time; the one that was asked for longest ago makes room.
+const PERIODS_MAX: usize = 9;
+/// A period for which nobody asked for so many of its lengths is not watched any more.
+const LENGTHS_MAX: u64 = 10;
 /// The longest one.
 pub(crate) const PERIOD_S_MAX: u64 = 86_400;
 /// So many who ask are remembered; whoever asked longest ago makes room.
 const NAMESPACES_MAX: usize = 32;
 
-/// Remembers numbers of earlier moments.
-#[derive(Debug)]
+/// Remembers numbers of earlier moments, for those who ask for them.
+#[derive(Debug, Default)]
 pub(crate) struct Changes {
     periods: BTreeMap<u64, Period>,
     namespaces: BTreeMap<String, Asker>,
@@ -42,14 +42,13 @@ struct Asker {
 }
 
 impl Changes {
-    /// Begins to watch the usual period.
-    pub(crate) fn new(now: Millis, snapshot: &Snapshot) -> Changes {
-        let usual = Period::new(now, USUAL_PERIOD_S, snapshot);
-        Changes { periods: BTreeMap::from([(USUAL_PERIOD_S, usual)]), namespaces: BTreeMap::new() }
-    }
-
-    /// Whether a period is over, so that [`Changes::advance`] is wanted.
-    pub(crate) fn is_due(&self, now: Millis) -> bool {
+    /// Forgets the periods that nobody asks for any more. Whether another one is over, so that
+    /// [`Changes::advance`] is wanted.
+    pub(crate) fn is_due(&mut self, now: Millis) -> bool {
+        let is_wanted = |seconds: &u64, period: &mut Period| {
+            now.since(period.asked) <= seconds * 1_000 * LENGTHS_MAX
+        };
+        self.periods.retain(is_wanted);
         self.periods.values().any(|period| period.ends <= now)
     }
 
@@ -69,9 +68,9 @@ impl Changes {
     /// Other numbers are those of now.
     pub(crate) fn in_period(&mut self, now: Millis, seconds: u64, snapshot: &Snapshot) -> Snapshot {
         if !self.periods.contains_key(&seconds) {
-            let others = self.periods.iter().filter(|(seconds, _)| **seconds != USUAL_PERIOD_S);
-            let oldest = others.clone().min_by_key(|(_, period)| period.asked).map(|(key, _)| *key);
-            if let Some(oldest) = oldest.filter(|_| self.periods.len() > PERIODS_MAX) {
+            let oldest = self.periods.iter().min_by_key(|(_, period)| period.asked);
+            let oldest = oldest.map(|(seconds, _)| *seconds);
+            if let Some(oldest) = oldest.filter(|_| self.periods.len() == PERIODS_MAX) {
                 self.periods.remove(&oldest);
             }
             self.periods.insert(seconds, Period::new(now, seconds, snapshot));
@@ -123,6 +122,13 @@ mod tests {
         snapshot
     }
 
+    /// Somebody asked for a period at the first moment, when the counter was there.
+    fn watching(seconds: u64, value: u64) -> Changes {
+        let mut changes = Changes::default();
+        changes.in_period(at(0), seconds, &counted(value));
+        changes
+    }
+
     /// The counter and the gauge of a report.
     fn shown(snapshot: &Snapshot) -> (u64, f64) {
         (snapshot.counters["c"], snapshot.gauges["g"])
@@ -130,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_period_shows_what_changed_in_the_last_whole_one() {
-        let mut changes = Changes::new(at(0), &counted(100));
+        let mut changes = watching(60, 100);
         assert_eq!(shown(&changes.in_period(at(10), 60, &counted(105))), (0, 105.0));
         let mut with_new = counted(105);
         with_new.counters.insert("new", 3);
@@ -150,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_period_that_was_missed_is_in_the_next_one_and_the_ends_stay_where_they_were() {
-        let mut changes = Changes::new(at(0), &counted(0));
+        let mut changes = watching(60, 0);
         changes.advance(at(190), &counted(9));
         assert_eq!(changes.in_period(at(190), 60, &counted(9)).counters["c"], 9);
         assert!(!changes.is_due(at(239)));
@@ -159,7 +165,7 @@ mod tests {
 
     #[test]
     fn another_period_begins_when_it_is_first_asked_for() {
-        let mut changes = Changes::new(at(0), &counted(0));
+        let mut changes = watching(60, 0);
         assert_eq!(changes.in_period(at(5), 10, &counted(50)).counters["c"], 0);
         changes.advance(at(15), &counted(53));
         assert_eq!(changes.in_period(at(16), 10, &counted(60)).counters["c"], 3);
@@ -167,14 +173,30 @@ mod tests {
         for seconds in 100..200 {
             changes.in_period(at(seconds), seconds, &counted(0));
         }
-        assert_eq!(changes.periods.len(), PERIODS_MAX + 1);
-        assert!(changes.periods.contains_key(&USUAL_PERIOD_S));
-        assert!(changes.periods.contains_key(&199));
+        assert_eq!(changes.periods.len(), PERIODS_MAX);
+        assert!(changes.periods.contains_key(&199) && !changes.periods.contains_key(&60));
+    }
+
+    #[test]
+    fn a_period_is_watched_as_long_as_somebody_asks_for_it() {
+        assert!(!Changes::default().is_due(at(1_000_000)));
+        let mut changes = watching(60, 0);
+        for minute in 1..=9 {
+            assert!(changes.is_due(at(minute * 60)));
+            changes.advance(at(minute * 60), &counted(minute));
+        }
+        assert_eq!(shown(&changes.in_period(at(550), 60, &counted(9))), (1, 9.0));
+        changes.advance(at(600), &counted(9));
+        assert!(changes.is_due(at(1_150)), "not ten minutes ago");
+        assert!(!changes.is_due(at(1_151)));
+        assert!(changes.periods.is_empty());
+        assert_eq!(shown(&changes.in_period(at(1_200), 60, &counted(20))), (0, 20.0));
+        assert!(changes.is_due(at(1_260)), "it begins again with the question");
     }
 
     #[test]
     fn each_asker_gets_what_changed_since_it_asked() {
-        let mut changes = Changes::new(at(0), &counted(0));
+        let mut changes = Changes::default();
         assert_eq!(changes.for_asker(at(1), "a", &counted(5)).counters["c"], 5);
         assert_eq!(changes.for_asker(at(2), "b", &counted(6)).counters["c"], 6);
         assert_eq!(changes.for_asker(at(3), "a", &counted(8)).counters["c"], 3);

@@ -19,16 +19,28 @@ pub(crate) struct Series {
     latest: Millis,
     /// The numbers then.
     seen: Snapshot,
+    /// When somebody asked for numbers.
+    asked: Millis,
     by_key: BTreeMap<String, [f64; POINTS]>,
 }
 
 impl Series {
-    /// Begins with one value each.
-    pub(crate) fn new(now: Millis, snapshot: Snapshot) -> Series {
-        let mut series = Series { latest: now, seen: snapshot, by_key: BTreeMap::new() };
-        let first = series.seen.clone();
-        series.add(&first);
+    /// Begins with one value each, as if nothing had been counted before.
+    pub(crate) fn new(now: Millis, snapshot: &Snapshot) -> Series {
+        let (seen, by_key) = (snapshot.clone(), BTreeMap::new());
+        let mut series = Series { latest: now, seen, asked: now, by_key };
+        series.add(&snapshot.since(snapshot));
         series
+    }
+
+    /// Somebody asked for numbers, and may ask for series.
+    pub(crate) fn note_question(&mut self, now: Millis) {
+        self.asked = now;
+    }
+
+    /// Whether nobody asked for so long that nothing of what the last who did saw is left.
+    pub(crate) fn is_forgotten(&self, now: Millis) -> bool {
+        now.since(self.asked) > POINTS as u64 * MINUTE_MS
     }
 
     /// Whether a minute is over, so that [`Series::advance`] is wanted.
@@ -111,7 +123,7 @@ mod tests {
     #[test]
     fn there_are_sixty_points_a_minute_apart() {
         let start = Millis(7_200_000);
-        let mut series = Series::new(start, snapshot(10, 1.0));
+        let mut series = Series::new(start, &snapshot(10, 1.0));
         assert!(!series.is_due(Millis(start.0 + MINUTE_MS - 1)));
         for minute in 1..=2 {
             let now = Millis(start.0 + minute * MINUTE_MS + 200);
@@ -120,16 +132,19 @@ mod tests {
         }
         let counter = points(&series, "counter:c");
         assert_eq!(counter.len(), POINTS);
-        assert_eq!(counter[57..], [(7_200, 10.0), (7_260, 3.0), (7_320, 3.0)]);
+        assert_eq!(counter[57..], [(7_200, 0.0), (7_260, 3.0), (7_320, 3.0)]);
         assert_eq!(counter[0], (7_320 - 59 * 60, 0.0));
         assert_eq!(points(&series, "gauge:g")[57..], [(7_200, 1.0), (7_260, 1.0), (7_320, 2.0)]);
         assert_eq!(series.keys().collect::<Vec<_>>(), ["counter:c", "gauge:g"]);
         assert!(series.points("counter:x").is_none());
+        series.note_question(Millis(5 * MINUTE_MS));
+        assert!(!series.is_forgotten(Millis(65 * MINUTE_MS)));
+        assert!(series.is_forgotten(Millis(65 * MINUTE_MS + 1)));
     }
 
     #[test]
     fn minutes_that_were_missed_are_empty_and_numbers_that_are_gone_go() {
-        let mut series = Series::new(Millis(0), snapshot(0, 0.0));
+        let mut series = Series::new(Millis(0), &snapshot(0, 0.0));
         series.advance(Millis(3 * MINUTE_MS), snapshot(6, 0.0));
         assert_eq!(points(&series, "counter:c")[57..], [(60, 0.0), (120, 0.0), (180, 6.0)]);
         series.advance(Millis(4 * MINUTE_MS), Snapshot::default());

@@ -214,6 +214,7 @@ fn periods_are_latched_and_askers_are_told_apart() {
         )
     };
     let both = |number: u64| (json!(number), json!(number));
+    assert_eq!(count("?period=60"), both(0));
     world.gets.store(5, Ordering::Relaxed);
     world.pass(59);
     assert_eq!(count("?period=60").0, 0);
@@ -235,6 +236,24 @@ fn periods_are_latched_and_askers_are_told_apart() {
 }
 
 #[test]
+fn nothing_is_remembered_for_nobody() {
+    let world = World::new();
+    let is_empty = || world.admin.memory().series.is_none();
+    world.pass(100);
+    world.ask("/ping");
+    world.ask("/server_info");
+    assert!(is_empty());
+    world.ask("/stats");
+    assert!(!is_empty());
+    world.pass(3_600);
+    assert!(!is_empty());
+    world.pass(1);
+    assert!(is_empty());
+    world.ask("/graph_data");
+    assert!(!is_empty());
+}
+
+#[test]
 fn queues_have_numbers_of_their_own_which_are_latched_alike() {
     let world = World::new();
     let add = |queue: &str| {
@@ -242,6 +261,7 @@ fn queues_have_numbers_of_their_own_which_are_latched_alike() {
         let mut turn = world.broker.turn(now);
         turn.add(queue.as_bytes(), Body::from(&b"item"[..]), None).unwrap();
     };
+    world.json("/stats?period=60");
     add("old");
     world.pass(60);
     add("old");
@@ -273,6 +293,7 @@ fn queues_have_numbers_of_their_own_which_are_latched_alike() {
 #[test]
 fn there_are_series_of_the_last_hour_and_facts_about_the_server() {
     let world = World::new();
+    assert_eq!(world.json("/graph_data/counter:cmd_get")["counter:cmd_get"][59][1], 0);
     world.gets.store(4, Ordering::Relaxed);
     world.pass(61);
     let keys = world.json("/graph_data");
