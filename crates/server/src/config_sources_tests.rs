@@ -54,6 +54,7 @@ fn every_key_is_read_from_a_file() {
         beanstalk_job_size = "1MiB"
         gearman_packet_size = "3MiB"
         unsent_size = "2MiB"
+        unfinished_size = "3MiB"
         unsent_time = "9s"
         [gearman]
         round_robin = true
@@ -80,6 +81,7 @@ fn every_key_is_read_from_a_file() {
     assert_eq!(config.limits.beanstalk_job_bytes, 1 << 20);
     assert_eq!(config.limits.gearman_packet_bytes, 3 << 20);
     assert_eq!(config.limits.unsent_bytes, 2 << 20);
+    assert_eq!(config.limits.unfinished_bytes, 3 << 20);
     assert_eq!(config.limits.unsent_time, Duration::from_secs(9));
     let gearman = Gearman {
         round_robin: true,

@@ -406,6 +406,14 @@ impl Connection {
         self.tls.as_ref().is_some_and(|tls| tls.is_unusable())
     }
 
+    /// Bytes of memory held for commands that are not complete, or that wait.
+    pub(crate) fn unfinished_bytes(&self) -> usize {
+        match self.phase {
+            Phase::Open => self.pending.capacity() + self.dialect.buffered_bytes(),
+            Phase::Flushing | Phase::Lingering => 0,
+        }
+    }
+
     /// Whether the peer has said nothing for too long.
     pub(crate) fn is_too_silent(&self, now_ms: u64) -> bool {
         self.silence_max_ms.is_some_and(|most| now_ms.saturating_sub(self.heard_at) >= most)

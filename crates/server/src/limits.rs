@@ -16,6 +16,7 @@ pub(crate) struct LiveLimits {
     connections: AtomicUsize,
     unsent_bytes: AtomicU64,
     unsent_ms: AtomicU64,
+    unfinished_bytes: AtomicU64,
     /// How many connections may be open because of the process's descriptors.
     descriptors: usize,
     /// How many descriptors they leave alone.
@@ -32,6 +33,7 @@ impl LiveLimits {
             connections: AtomicUsize::default(),
             unsent_bytes: AtomicU64::default(),
             unsent_ms: AtomicU64::default(),
+            unfinished_bytes: AtomicU64::default(),
             descriptors: descriptors - reserved,
             reserved,
             open: AtomicUsize::default(),
@@ -44,7 +46,7 @@ impl LiveLimits {
         let connections = limits.connections.unwrap_or(usize::MAX).min(self.descriptors);
         self.connections.store(connections, Ordering::Relaxed);
         // A reply has its body and its head; the largest one must always be allowed to wait, and it
-        // may have been put in another protocol.
+        // may have been put in another protocol. The same goes for a command.
         let sizes =
             [limits.beanstalk_job_bytes, limits.gearman_packet_bytes, limits.kestrel_item_bytes];
         let one_body = sizes.into_iter().max().unwrap_or(0);
@@ -52,6 +54,8 @@ impl LiveLimits {
         self.unsent_bytes.store(limits.unsent_bytes.saturating_add(one_reply), Ordering::Relaxed);
         let unsent_ms = u64::try_from(limits.unsent_time.as_millis()).unwrap_or(u64::MAX);
         self.unsent_ms.store(unsent_ms, Ordering::Relaxed);
+        let unfinished_bytes = limits.unfinished_bytes.saturating_add(one_reply);
+        self.unfinished_bytes.store(unfinished_bytes, Ordering::Relaxed);
     }
 
     /// How many connections may be open.
@@ -67,6 +71,11 @@ impl LiveLimits {
     /// How long replies may wait for a reader that takes none.
     pub(crate) fn unsent_ms(&self) -> u64 {
         self.unsent_ms.load(Ordering::Relaxed)
+    }
+
+    /// How many bytes of incomplete commands the connections of one thread may have sent.
+    pub(crate) fn unfinished_bytes(&self) -> u64 {
+        self.unfinished_bytes.load(Ordering::Relaxed)
     }
 
     /// How many connections are open.

@@ -410,6 +410,35 @@ fn a_reader_that_is_too_far_behind_is_cut_off_sooner() {
 }
 
 #[test]
+fn who_sent_most_of_what_is_not_complete_is_cut_off() {
+    let serving = limits(|limits| {
+        limits.unfinished_bytes = 0;
+        // One body may be under way in any case.
+        limits.gearman_packet_bytes = 8192;
+        limits.kestrel_item_bytes = 8192;
+    })
+    .serve();
+    let (mut small, mut large) = (serving.client(), serving.client());
+    let head = |bytes: usize| format!("put 0 0 60 {bytes}\r\n").into_bytes();
+    large.send([head(65_535), vec![b'x'; 65_000]].concat());
+    small.send([head(20_000), vec![b'x'; 19_000]].concat());
+    let sessions = || serving.broker.turn(Millis(0)).totals().sessions;
+    eventually("both are there", || sessions() == 2);
+    eventually("one is cut off", || sessions() == 1);
+    small.send([vec![b'x'; 1000], b"\r\n".to_vec()].concat());
+    small.expect("INSERTED ");
+    assert_eq!(sessions(), 1);
+    // What is under way for long is not forgotten.
+    let mut next = serving.client();
+    next.send([head(65_535), vec![b'x'; 65_000]].concat());
+    std::thread::sleep(Duration::from_millis(2_500));
+    let mut last = serving.client();
+    last.send([head(20_000), vec![b'x'; 19_000]].concat());
+    next.expect_end();
+    assert_eq!(sessions(), 2);
+}
+
+#[test]
 fn commands_that_were_held_back_behind_long_replies_are_all_answered() {
     let serving = Plan::default().serve();
     for ends_while_waiting in [false, true] {

@@ -42,7 +42,7 @@ impl std::fmt::Debug for Setting {
 }
 
 /// All keys, in the order in which they are shown.
-pub(crate) static SETTINGS: [Setting; 36] = [
+pub(crate) static SETTINGS: [Setting; 37] = [
     Setting {
         key: "io_threads",
         many: false,
@@ -216,6 +216,13 @@ pub(crate) static SETTINGS: [Setting; 36] = [
         live: true,
         set: |config, value| assign(&mut config.limits.unsent_time, parse_duration(value[0])),
         show: |config| quote(&format_duration(config.limits.unsent_time)),
+    },
+    Setting {
+        key: "limits.unfinished_size",
+        many: false,
+        live: true,
+        set: |config, value| assign(&mut config.limits.unfinished_bytes, parse_bytes(value[0])),
+        show: |config| quote(&format_bytes(config.limits.unfinished_bytes)),
     },
     Setting {
         key: "metrics.max_queues",

@@ -35,6 +35,7 @@ impl IoThread {
         }
         self.housekeeping_at = None;
         let limits = self.shared.limits.clone();
+        let mut unfinished = Vec::new();
         for place in mem::take(&mut self.recent) {
             let now_ms = self.now_ms;
             let Some(connection) = self.connections.get(place) else { continue };
@@ -60,9 +61,14 @@ impl IoThread {
                 self.abandon(place, &io::ErrorKind::TimedOut.into());
                 continue;
             }
+            let unfinished_bytes = connection.unfinished_bytes();
+            if unfinished_bytes > 0 {
+                unfinished.push((unfinished_bytes as u64, place));
+            }
             if mem::take(&mut connection.active)
                 || connection.silence_max_ms.is_some()
                 || connection.has_unsent()
+                || unfinished_bytes > 0
                 || connection.is_without_tls_yet()
                 || connection.phase == Phase::Lingering
             {
@@ -72,8 +78,25 @@ impl IoThread {
                 connection.shrink();
             }
         }
+        self.bound_unfinished(unfinished, limits.unfinished_bytes());
         if !self.recent.is_empty() {
             self.schedule_housekeeping();
+        }
+    }
+
+    /// Cuts off those who sent most of commands that they do not complete, until all of these together
+    /// are not more than the limit. Of each, its bytes and its place.
+    fn bound_unfinished(&mut self, mut unfinished: Vec<(u64, u32)>, bytes_max: u64) {
+        unfinished.sort_unstable();
+        // A place that was taken over by another connection may be among the recent ones twice.
+        unfinished.dedup();
+        let mut bytes: u64 = unfinished.iter().map(|(bytes, _)| bytes).sum();
+        while bytes > bytes_max
+            && let Some((unfinished_bytes, place)) = unfinished.pop()
+        {
+            tracing::warn!(connection = place, unfinished_bytes, "cut off an unfinished command");
+            self.abandon(place, &io::ErrorKind::OutOfMemory.into());
+            bytes -= unfinished_bytes;
         }
     }
 
