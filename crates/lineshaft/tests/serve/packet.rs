@@ -4,6 +4,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use testkit::gearman::packet::{Packet, RESPONSE};
+
 pub(crate) const CAN_DO: u32 = 1;
 pub(crate) const PRE_SLEEP: u32 = 4;
 pub(crate) const NOOP: u32 = 6;
@@ -26,22 +28,19 @@ pub(crate) const SUBMIT_JOB_EPOCH: u32 = 36;
 /// A connection to a Gearman server.
 pub(crate) struct Peer {
     stream: TcpStream,
+    unread: Vec<u8>,
 }
 
 impl Peer {
     pub(crate) fn connect(address: &str) -> Peer {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        Peer { stream }
+        Peer { stream, unread: Vec::new() }
     }
 
     pub(crate) fn send(&mut self, kind: u32, arguments: &[&str]) {
-        let body = arguments.join("\0");
-        let mut packet = b"\0REQ".to_vec();
-        packet.extend(kind.to_be_bytes());
-        packet.extend((body.len() as u32).to_be_bytes());
-        packet.extend(body.as_bytes());
-        self.stream.write_all(&packet).unwrap();
+        let arguments: Vec<&[u8]> = arguments.iter().map(|text| text.as_bytes()).collect();
+        self.stream.write_all(&Packet::request(kind, &arguments).bytes()).unwrap();
     }
 
     /// Reads one packet of this kind and returns its arguments.
@@ -52,26 +51,32 @@ impl Peer {
     }
 
     fn read(&mut self) -> (u32, Vec<String>) {
-        let mut header = [0; 12];
-        self.stream.read_exact(&mut header).unwrap();
-        assert_eq!(&header[..4], b"\0RES");
-        let number = |at: usize| u32::from_be_bytes(*header[at..].first_chunk().unwrap());
-        let mut body = vec![0; number(8) as usize];
-        self.stream.read_exact(&mut body).unwrap();
-        let body = String::from_utf8(body).unwrap();
-        (number(4), body.split('\0').map(str::to_owned).collect())
+        loop {
+            if let Some(packet) = Packet::take(&mut self.unread) {
+                assert_eq!(packet.magic, RESPONSE);
+                let body = String::from_utf8(packet.body).unwrap();
+                return (packet.kind, body.split('\0').map(str::to_owned).collect());
+            }
+            self.receive();
+        }
+    }
+
+    fn receive(&mut self) {
+        let mut bytes = [0; 4096];
+        let count = self.stream.read(&mut bytes).unwrap();
+        assert!(count > 0, "the server closed the connection");
+        self.unread.extend_from_slice(&bytes[..count]);
     }
 
     /// Sends a line of text and reads one line.
     pub(crate) fn ask(&mut self, line: &str) -> String {
         self.stream.write_all(format!("{line}\r\n").as_bytes()).unwrap();
-        let mut reply = Vec::new();
-        while reply.last() != Some(&b'\n') {
-            let mut byte = [0];
-            self.stream.read_exact(&mut byte).unwrap();
-            reply.extend(byte);
+        loop {
+            if let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
+                return String::from_utf8(self.unread.drain(..=end).collect()).unwrap();
+            }
+            self.receive();
         }
-        String::from_utf8(reply).unwrap()
     }
 
     /// Submits a job in the background and returns its handle.
@@ -102,6 +107,7 @@ impl Peer {
 
     /// Reads to the end, which must come without another byte.
     pub(crate) fn expect_end(&mut self) {
+        assert!(self.unread.is_empty(), "{:?}", self.unread);
         assert_eq!(self.stream.read(&mut [0; 100]).unwrap(), 0);
     }
 }
