@@ -146,7 +146,13 @@ impl World {
         let seen = (totals.queues, totals.sessions);
         let expected = (self.model.tubes.len() as u64, self.model.conns.len() as u64);
         if seen != expected {
-            return Err(format!("queues and sessions are {seen:?}, the model says {expected:?}"));
+            let names: Vec<_> = turn.queue_names().map(<[u8]>::escape_ascii).collect();
+            let names: Vec<_> = names.iter().map(ToString::to_string).collect();
+            let expected_names: Vec<_> = self.model.tubes.keys().collect();
+            return Err(format!(
+                "queues and sessions are {seen:?}, the model says {expected:?}:\n  {names:?}\n  \
+                 {expected_names:?}"
+            ));
         }
         self.model.check_sleepers()?;
         for link in self.links.iter().filter(|link| link.is_open) {
