@@ -409,7 +409,12 @@ impl Connection {
     /// Bytes of memory held for commands that are not complete, or that wait.
     pub(crate) fn unfinished_bytes(&self) -> usize {
         match self.phase {
-            Phase::Open => self.pending.capacity() + self.dialect.buffered_bytes(),
+            Phase::Open => {
+                // An empty buffer is only kept for what comes next, until the connection is quiet.
+                let is_kept = self.pending.is_empty();
+                let pending_bytes = if is_kept { 0 } else { self.pending.capacity() };
+                pending_bytes + self.dialect.buffered_bytes()
+            }
             Phase::Flushing | Phase::Lingering => 0,
         }
     }

@@ -445,7 +445,7 @@ fn commands_that_were_held_back_behind_long_replies_are_all_answered() {
         let mut client = serving.client();
         for number in 0..300 {
             client.send(format!("watch {number:0>150}\r\n"));
-            client.expect(&format!("WATCHING {}\r\n", number + 2));
+            client.expect(format!("WATCHING {}\r\n", number + 2));
         }
         // Some megabytes of replies to one piece of input, and more than one look at it.
         let lists = "list-tubes-watched\r\n".repeat(195);
