@@ -166,7 +166,8 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
         acceptor.silence_max_ms = silence_max_ms;
         acceptors.push(runtime.spawn(acceptor.run()).abort_handle());
     }
-    let web = spawn_web(places, limits.web_connections())?;
+    // Health and metrics are one site, Kestrel's admin commands are the other.
+    let web = spawn_web(places, (limits.web_connections() / 2).max(1))?;
     let _listen_file = write_listen_file(&config.data, &listening);
     announce(&Started { config: &config, listening: &listening, recovery: recovery.as_ref() });
     systemd::ready();

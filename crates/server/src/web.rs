@@ -62,18 +62,24 @@ enum Socket {
 }
 
 impl WebThread {
-    /// Serves these listeners on a thread of their own, with at most `connections_max` connections at a time.
+    /// Serves these listeners on a thread of their own, with at most `connections_max` connections at a time for each
+    /// site: whoever takes all of one must not keep others from asking for health.
     pub(crate) fn spawn(
         runtime: Runtime,
         places: Vec<Place>,
         connections_max: usize,
     ) -> io::Result<WebThread> {
-        let slots = Arc::new(Semaphore::new(connections_max));
+        let mut sites: Vec<(Arc<dyn Site>, Arc<Semaphore>)> = Vec::new();
         let inside = runtime.enter();
         for place in places {
-            // Several places of one site tick more often, which does no harm.
-            runtime.spawn(tick(place.site.clone()));
-            runtime.spawn(accept(Listener::of(place)?, slots.clone()));
+            let known = sites.iter().find(|(site, _)| Arc::ptr_eq(site, &place.site));
+            let slots = known.map(|(_, slots)| slots.clone()).unwrap_or_else(|| {
+                let slots = Arc::new(Semaphore::new(connections_max));
+                runtime.spawn(tick(place.site.clone()));
+                sites.push((place.site.clone(), slots.clone()));
+                slots
+            });
+            runtime.spawn(accept(Listener::of(place)?, slots));
         }
         drop(inside);
         let (stop, stopped) = oneshot::channel::<()>();
@@ -165,5 +171,53 @@ async fn accept(listener: Listener, slots: Arc<Semaphore>) {
             tracing::debug!(%error, "cannot accept an HTTP connection");
             tokio::time::sleep(PAUSE).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpStream;
+
+    use http_api::{Answer, Asked};
+    use tokio::runtime::Builder;
+
+    use super::*;
+    use crate::address::Address;
+    use crate::listen::{SocketOptions, bind};
+    use crate::protocol::Protocol;
+
+    struct Silent;
+
+    impl Site for Silent {
+        fn answer(&self, _asked: &Asked) -> Answer {
+            Answer::default()
+        }
+    }
+
+    fn connect(address: &Address) -> TcpStream {
+        let peer = TcpStream::connect(address.to_string()).unwrap();
+        peer.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        peer
+    }
+
+    #[test]
+    fn connections_of_one_site_do_not_keep_those_of_another_waiting() {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let wanted = Address::Tcp { host: "127.0.0.1".to_owned(), port: 0 };
+        let bound = || bind(Protocol::Http, &wanted, &SocketOptions::default()).unwrap().remove(0);
+        let sites: [Arc<dyn Site>; 2] = [Arc::new(Silent), Arc::new(Silent)];
+        let places: Vec<Place> = [&sites[0], &sites[0], &sites[1]]
+            .map(|site| Place { bound: bound(), site: site.clone(), certificates: None })
+            .into();
+        let addresses: Vec<Address> =
+            places.iter().map(|place| place.bound.address.clone()).collect();
+        let _web = WebThread::spawn(runtime, places, 2).unwrap();
+        let _silent = [&addresses[0], &addresses[1], &addresses[0], &addresses[1]].map(connect);
+        let mut asking = connect(&addresses[2]);
+        asking.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let mut answer = [0; 15];
+        asking.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200 OK");
     }
 }
