@@ -3,6 +3,7 @@
 mod asked;
 mod changes;
 mod date;
+mod origin;
 mod report;
 mod series;
 mod snapshot;
@@ -20,6 +21,7 @@ use crate::answer::{Answer, Asked, HTML, Site, TEXT, answer, method_not_allowed,
 use crate::metrics::ProcessFacts;
 use asked::{Command, Form, Parameters};
 use changes::{Changes, PERIOD_S_MAX};
+use origin::is_from_here;
 use report::Stats;
 use series::Series;
 pub use snapshot::Served;
@@ -57,6 +59,8 @@ pub struct About {
     pub version: String,
     /// The version of the program.
     pub build: String,
+    /// The name of the machine.
+    pub host: String,
     /// When it started.
     pub started: Millis,
 }
@@ -161,12 +165,12 @@ impl KestrelAdmin {
             }
             ("graph_data", Some(key)) => self.graph(key)?,
             ("reload", None) => {
-                refuse_unmeant(asked)?;
+                self.refuse_unmeant(asked)?;
                 self.controls.reload();
                 json!("ok")
             }
             ("shutdown" | "quiesce", None) => {
-                refuse_unmeant(asked)?;
+                self.refuse_unmeant(asked)?;
                 self.controls.shut_down();
                 json!("ok")
             }
@@ -198,7 +202,7 @@ impl KestrelAdmin {
     }
 
     fn server_info(&self) -> Value {
-        let About { version, build, started } = &self.about;
+        let About { version, build, host: _, started } = &self.about;
         json!({
             "name": "kestrel",
             "version": version,
@@ -221,6 +225,14 @@ impl KestrelAdmin {
         Ok(json!({ key: points }))
     }
 
+    /// Who only looks changes nothing; and without a look at who asks, any page could stop the server of whoever reads
+    /// it.
+    fn refuse_unmeant(&self, asked: &Asked) -> Result<(), Trouble> {
+        let is_meant =
+            *asked.method() != Method::HEAD && is_from_here(asked.headers(), &self.about.host);
+        if is_meant { Ok(()) } else { Err(Trouble::Unmeant) }
+    }
+
     fn reply(&self, asked: &Asked) -> Answer {
         let command = Command::read(asked.uri().path());
         if matches!(command.name.as_str(), "" | "report" | "graph") && command.form == Form::Json {
@@ -235,7 +247,8 @@ impl KestrelAdmin {
             Err(Trouble::Unmeant) => answer(
                 StatusCode::FORBIDDEN,
                 TEXT,
-                "neither HEAD nor a page of another site may do this\n",
+                "not by HEAD, nor from a page of another site, nor by another name than an IP address, \
+                 localhost, or the name of this machine\n",
             ),
             Err(Trouble::Failed(why)) => {
                 let text = format!("error processing command: {why}\n");
@@ -256,14 +269,6 @@ fn written(outcome: &Outcome, form: Form, callback: Option<&str>) -> Answer {
         (Outcome::Value(value), Form::Json) => (JSON, report::as_object(value, callback)),
     };
     answer(StatusCode::OK, kind, text)
-}
-
-/// Who only looks changes nothing. And a browser that was led here by a page of another site says so: without this
-/// look, any page could stop the server of whoever reads it.
-fn refuse_unmeant(asked: &Asked) -> Result<(), Trouble> {
-    let site = asked.headers().get("sec-fetch-site").map(HeaderValue::as_bytes);
-    let is_own = matches!(site, None | Some(b"none" | b"same-origin"));
-    if is_own && *asked.method() != Method::HEAD { Ok(()) } else { Err(Trouble::Unmeant) }
 }
 
 /// The function that a script wants its answer to be handed to, if it does.

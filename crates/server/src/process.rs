@@ -33,7 +33,7 @@ pub(crate) fn beanstalk_info(started: Millis, segment_bytes: u64) -> ServerInfo 
 /// What the Gearman dialect tells of us, and how it is to behave.
 pub(crate) fn gearman_options(config: &Config) -> gearman::ServerOptions {
     let settings = &config.gearman;
-    let defaults = gearman::ServerOptions::for_host(&uname().nodename().to_string_lossy());
+    let defaults = gearman::ServerOptions::for_host(&host_name());
     gearman::ServerOptions {
         pid: std::process::id(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -62,6 +62,11 @@ pub(crate) fn kestrel_options(config: &Config, started: Millis) -> kestrel::Serv
         refuse_writes_above: settings.refuse_writes_above,
         refuse_reads_above: settings.refuse_reads_above,
     }
+}
+
+/// The name of the machine.
+pub(crate) fn host_name() -> String {
+    uname().nodename().to_string_lossy().into_owned()
 }
 
 /// What metrics tell of us.

@@ -60,6 +60,7 @@ pub(crate) fn kestrel_admin(
     let about = About {
         version: config.kestrel.version.clone(),
         build: concat!("lineshaft-", env!("CARGO_PKG_VERSION")).to_owned(),
+        host: process::host_name(),
         started: clock.now(),
     };
     let kestrel = kestrel.clone();

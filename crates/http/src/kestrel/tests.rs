@@ -59,6 +59,7 @@ impl World {
         let about = About {
             version: "2.4.1".to_owned(),
             build: "lineshaft".to_owned(),
+            host: "machine".to_owned(),
             started: Millis(START_MS),
         };
         let broker = Broker::memory(Millis(START_MS));
@@ -151,9 +152,16 @@ fn the_server_is_stopped_and_reloaded_by_whoever_means_it() {
     assert_eq!(world.ask("/quiesce").1, "{\"response\":\"ok\"}\n");
     let posted = Request::post("/shutdown").body(()).unwrap();
     assert_eq!(world.ask_with(posted).0, 200);
-    let foreign =
-        Request::get("/shutdown").header("Sec-Fetch-Site", "cross-site").body(()).unwrap();
-    assert_eq!(world.ask_with(foreign).0, 403);
+    for (name, value) in [
+        ("Sec-Fetch-Site", "cross-site"),
+        ("Host", "evil.example:2223"),
+        ("Origin", "http://evil.example"),
+    ] {
+        for path in ["/shutdown", "/quiesce", "/reload.txt"] {
+            let foreign = Request::post(path).header(name, value).body(()).unwrap();
+            assert_eq!(world.ask_with(foreign).0, 403, "{name}");
+        }
+    }
     assert_eq!(world.ask_with(Request::head("/shutdown").body(()).unwrap()).0, 403);
     assert_eq!(world.ask_with(Request::delete("/shutdown").body(()).unwrap()).0, 405);
     assert_eq!(world.seen.reloads.load(Ordering::Relaxed), 1);
