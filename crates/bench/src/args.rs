@@ -207,7 +207,7 @@ pub struct CompareArgs {
     /// Few rounds, short measurements and small backlogs: a look, not a verdict.
     #[arg(long)]
     pub quick: bool,
-    /// Only these rows, e.g. `T1,T6,M4`.
+    /// Only these rows, e.g. `T1,T6,M4`; M6b, which takes minutes, only when it is named.
     #[arg(long, value_delimiter = ',')]
     pub rows: Vec<String>,
     /// Write the result as a Markdown page.
