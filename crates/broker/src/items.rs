@@ -48,7 +48,7 @@ pub enum Read {
     Item(Item),
     /// There is none, and the session did not want to wait. The reply waits for the position.
     Empty(Position),
-    /// The server's status refuses reads.
+    /// The server's status refuses reads, or the queue may not be made: see [`Turn::admits_child`].
     Blocked,
     /// The session waits. It ends by [`crate::Event::Granted`] (for [`ReadHow::Finish`] too: confirm
     /// the lease then, and reply with that position), by [`crate::Event::Looked`] for a peek, or by
@@ -109,7 +109,7 @@ impl Turn<'_> {
         patience: Patience,
     ) -> Read {
         let core = &mut *self.core;
-        if core.engine.reads_blocked() {
+        if core.engine.reads_blocked() || !core.engine.admits_child(queue) {
             return Read::Blocked;
         }
         let read = core.engine.read(session, queue, how, patience, &mut core.effects);
@@ -190,8 +190,8 @@ impl Turn<'_> {
         core.flushed(flush)
     }
 
-    /// Ends the expired items at the head of a queue, at most as many as its policy's
-    /// `expire_sweep`; how many. `None`: there is no such queue.
+    /// Ends the expired items at the head of a queue, at most as many as its policy's `expire_sweep`
+    /// and 1,000; how many. The others end by themselves soon. `None`: there is no such queue.
     pub fn flush_expired(&mut self, queue: &[u8]) -> Option<(u64, Position)> {
         let core = &mut *self.core;
         let count = core.engine.flush_expired(queue, &mut core.effects);
@@ -214,6 +214,12 @@ impl Turn<'_> {
         let removal = core.engine.remove_queue(session, queue, &mut core.effects);
         core.settle();
         core.flushed(removal)
+    }
+
+    /// Whether a queue of items of this name may be made, or is there. A queue has at most
+    /// [`engine::limits::CHILDREN_MAX`] fan-out children that rules do not name.
+    pub fn admits_child(&self, queue: &[u8]) -> bool {
+        self.core.engine.admits_child(queue)
     }
 
     /// Names of the queues that a client of Kestrel's made or used, and of the aliases, sorted.

@@ -1,6 +1,8 @@
 //! The engine's records become entries of the log, and replies learn what they wait for.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::mem::take;
 use std::sync::Arc;
 
 use engine::policy::QueueSync;
@@ -36,6 +38,8 @@ pub(crate) struct Ledger {
     facts: Position,
     /// Jobs that ended in the same request that put them.
     unwritten: usize,
+    /// Queues of which the log does not know what is kept, because it had no room.
+    owed: BTreeSet<QueueId>,
     /// Whether the log has something for the committer to do at once.
     pub(crate) appended: bool,
     asks: Asks,
@@ -111,6 +115,12 @@ impl Ledger {
         }
     }
 
+    /// Queues that the log is to hear of, now that it has room.
+    pub(crate) fn take_owed(&mut self) -> BTreeSet<QueueId> {
+        let has_room = || self.log.as_ref().is_some_and(|log| log.admits_update());
+        if self.owed.is_empty() || !has_room() { BTreeSet::new() } else { take(&mut self.owed) }
+    }
+
     pub(crate) fn write(&mut self, record: Record, engine: &Engine) {
         let Some(log) = &self.log else { return };
         // Nobody waits for counts, so they wait for company: a sync of their own would hold up the
@@ -142,8 +152,12 @@ impl Ledger {
             Record::Finish(slot, queue, asked) => self.write_finish(slot, queue, asked, engine),
             // That a queue is kept is noted in passing, on a put or a registration, which must not
             // fail for it; limits were asked for, and refused before if there is no room.
-            // Policies and the status are in force all the same, until the process ends.
-            Record::QueueFacts(_) | Record::Policies | Record::Status if !log.admits_update() => {}
+            // It is made up for when there is room. Policies and the status are in force all the same,
+            // until the process ends.
+            Record::Policies | Record::Status if !log.admits_update() => {}
+            // It vanished in the same request.
+            Record::QueueFacts(queue) if !engine.has_queue(queue) => {}
+            Record::QueueFacts(queue) if !log.admits_update() => drop(self.owed.insert(queue)),
             Record::QueueFacts(queue) => {
                 let (key, value) =
                     meta::queue_fact(engine.queue_name(queue), engine.queue_facts(queue));
@@ -222,8 +236,11 @@ impl Ledger {
     }
 
     /// One entry for jobs that share a body.
-    fn write_many(&mut self, slots: &[JobSlot], engine: &Engine) {
+    fn write_many(&mut self, put: &[(JobSlot, JobId)], engine: &Engine) {
         let Some(log) = self.log.clone() else { return };
+        let live = put.iter().filter(|(slot, id)| is_live(engine, *slot, *id));
+        let slots: Vec<JobSlot> = live.map(|(slot, _)| *slot).collect();
+        self.unwritten += put.len() - slots.len();
         let mut targets = Vec::with_capacity(slots.len());
         for slots in slots.chunks(PUT_MANY_MAX) {
             let facts: Vec<JobFacts> = slots.iter().map(|slot| engine.facts(*slot)).collect();

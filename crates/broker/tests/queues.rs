@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use lineshaft_broker::policy::{Rule, Rules, Setting};
 use lineshaft_broker::{
     Body, Broker, Event, Flush, Millis, NewJob, Options, Patience, Read, ReadHow, Submit, Take,
 };
@@ -160,4 +161,81 @@ fn a_removal_of_many_jobs_is_told_when_all_of_it_is_durable() {
     drop(broker);
     disk.crash();
     assert!(open(&disk).turn(NOW).queue_stats(b"many").is_none());
+}
+
+/// What a child and its parent have after one put more to the parent, before and after a restart.
+fn child_feeds(disk: &log::FaultDisk, broker: Broker, child: &[u8]) -> [u64; 2] {
+    let fed = |broker: &Broker| {
+        let mut turn = broker.turn(NOW);
+        turn.add(b"p", b"x"[..].into(), None).expect("there is room");
+        turn.queue_stats(child).map_or(0, |stats| stats.ready)
+    };
+    let before = fed(&broker);
+    broker.close(NOW).expect("the disk works");
+    drop(broker);
+    disk.restart();
+    [before, fed(&open(disk))]
+}
+
+#[test]
+fn a_queue_that_a_rule_made_a_child_is_one_after_a_restart() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let broker = open(&disk);
+    let mut turn = broker.turn(NOW);
+    turn.create_queue(b"p+c");
+    turn.set_policies(Rules(vec![Rule::new(["p+c"], [Setting::JobsMax(Some(1000))])]));
+    turn.set_policies(Rules::default());
+    drop(turn);
+    assert_eq!(child_feeds(&disk, broker, b"p+c"), [1, 2]);
+}
+
+#[test]
+fn a_child_that_a_rule_names_is_one_again_after_its_removal() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let broker = open(&disk);
+    let mut turn = broker.turn(NOW);
+    turn.set_policies(Rules(vec![Rule::new(["p+c"], [Setting::JobsMax(Some(1000))])]));
+    let (user, reader) = (turn.open_session(0), turn.open_reader_session(0));
+    turn.use_queue(user, b"p+c");
+    assert!(matches!(turn.remove_queue(reader, b"p+c"), Flush::Done(_)));
+    drop(turn);
+    assert_eq!(child_feeds(&disk, broker, b"p+c"), [1, 2]);
+}
+
+#[test]
+fn a_child_made_while_the_log_had_no_room_is_told_to_it_later() {
+    let disk = log::FaultDisk::new(1, 16 << 20);
+    let broker = open(&disk);
+    let work = || {
+        loop {
+            broker.commit_step(NOW).expect("the disk works");
+            broker.prepare_step().expect("a full disk is no failure");
+            if !broker.reclaim_step(NOW).expect("all segments can be read") {
+                break;
+            }
+        }
+    };
+    let mut refused = 0;
+    while refused < 5 {
+        let mut turn = broker.turn(NOW);
+        let body = || vec![b'x'; 1000].into();
+        let put = (0..200).try_for_each(|_| turn.add(b"bulk", body(), None).map(|_| ()));
+        refused += u32::from(put.is_err());
+        drop(turn);
+        work();
+    }
+    let mut turn = broker.turn(NOW);
+    let mut limit = 0;
+    while turn.limit_queue(b"bulk", [limit + 1, 0, 0]).is_ok() {
+        limit += 1;
+    }
+    let reader = turn.open_reader_session(0);
+    turn.read(reader, b"p+c", ReadHow::Peek, Patience::None);
+    turn.flush(reader, b"bulk");
+    drop(turn);
+    while broker.turn(NOW).advance() {
+        work();
+    }
+    work();
+    assert_eq!(child_feeds(&disk, broker, b"p+c"), [1, 2]);
 }

@@ -12,7 +12,7 @@ pub enum Record {
     /// A new job: all of [`crate::Engine::facts`] and its body.
     Put(JobSlot, JobId),
     /// The same for several that share a body: all or none of them.
-    PutMany(Box<[JobSlot]>),
+    PutMany(Box<[(JobSlot, JobId)]>),
     /// A job's facts changed (given back, buried, kicked, taken while it was set aside).
     Update(JobSlot, JobId),
     /// A job went behind all others of its priority because its holder lost it. Nobody asked for

@@ -9,7 +9,7 @@ use crate::effects::{Effects, News, Record};
 use crate::engine::Engine;
 use crate::ids::{JobSlot, Millis, QueueId};
 use crate::job::Kind;
-use crate::limits::{HELD_CHORES_REST_MS, SLICE_JOBS_MAX, SWEEP_REST_MS};
+use crate::limits::{EXPIRY_DROPS_MAX, HELD_CHORES_REST_MS, SLICE_JOBS_MAX, SWEEP_REST_MS};
 use crate::queue::Queue;
 
 impl Engine {
@@ -93,9 +93,19 @@ impl Engine {
         *budget -= count;
         let rest = Millis(self.now.0.saturating_add(SWEEP_REST_MS));
         if count == sweep_max
+            // Somebody waits for what stands behind.
+            && self.queue(id).waiters.is_empty()
             && let Some(extra) = &mut self.queue_mut(id).extra
         {
             extra.sweep_rests_until = rest;
+        }
+    }
+
+    /// Somebody begins to wait for a job of a queue: what expired in front of it goes at once.
+    pub(crate) fn resume_sweep(&mut self, id: QueueId) {
+        if let Some(extra) = &mut self.queue_mut(id).extra {
+            extra.sweep_rests_until = Millis(0);
+            self.arm_queue(id);
         }
     }
 
@@ -109,7 +119,7 @@ impl Engine {
         let to =
             if items { self.item_queue(&target, effects) } else { self.queue_or_create(&target) };
         let body_bytes = self.job(slot).body.len();
-        if to != from && self.make_room(to, body_bytes, effects).is_ok() {
+        if to != from && self.make_room(to, body_bytes, EXPIRY_DROPS_MAX, effects).is_ok() {
             self.reroute(slot, to, effects);
         } else {
             if let Some(extra) = &mut self.queue_mut(from).extra {
@@ -161,18 +171,22 @@ impl Engine {
         self.drop_if_unwanted(from, effects);
     }
 
-    /// Ends the expired jobs at the head of a queue, as many as its policy lets one sweep remove; how
-    /// many. `None`: there is no such queue.
+    /// Ends the expired jobs at the head of a queue, as many as its policy lets one sweep remove and
+    /// one request may; how many. The others go by themselves. `None`: there is no such queue.
     pub fn flush_expired(&mut self, name: &[u8], effects: &mut Effects) -> Option<u64> {
         let id = self.queue_id(name)?;
-        let count = self.sweep(id, self.sweep_max(id), effects);
+        let count = self.sweep(id, self.sweep_max(id).min(SLICE_JOBS_MAX), effects);
         self.drop_if_unwanted(id, effects);
         Some(count as u64)
     }
 
-    /// The same for all queues of items.
+    /// The same for all queues of items, which one request may take so many from together.
     pub fn flush_all_expired(&mut self, effects: &mut Effects) -> u64 {
         let queues: Vec<QueueId> = self.special.item_queues.values().copied().collect();
-        queues.iter().map(|id| self.sweep(*id, self.sweep_max(*id), effects) as u64).sum()
+        let mut left = SLICE_JOBS_MAX;
+        for id in queues {
+            left -= self.sweep(id, self.sweep_max(id).min(left), effects);
+        }
+        (SLICE_JOBS_MAX - left) as u64
     }
 }

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::effects::{Effects, Record};
 use crate::engine::Engine;
 use crate::ids::{Millis, QueueId};
+use crate::limits::{CHILD_NAMES_BYTES_MAX, CHILDREN_MAX};
 use crate::policy::{Name, Policy, Rules, parent_name};
 use crate::status::Standing;
 
@@ -53,7 +54,7 @@ pub(crate) struct Special {
     pub(crate) item_queues: BTreeMap<Name, QueueId>,
     /// Children by the name of their parent, which need not exist.
     pub(crate) families: BTreeMap<Name, BTreeSet<QueueId>>,
-    /// Children that are kept since they are children, which the log is to know.
+    /// Children that are so, or are kept, without a client's doing, which the log is to know.
     unnoted: Vec<QueueId>,
     pub(crate) standing: Standing,
     pub(crate) queue_creates: u64,
@@ -128,7 +129,7 @@ impl Engine {
     }
 
     /// A queue gets the policy that the rules have for it.
-    fn resolve(&mut self, id: QueueId) {
+    pub(crate) fn resolve(&mut self, id: QueueId) {
         let name = &self.queue(id).name;
         let is_child = self.queue(id).extra.as_ref().is_some_and(|extra| extra.child);
         let named =
@@ -155,6 +156,7 @@ impl Engine {
         self.queue_mut(id).kept = true;
         if is_child && !is_linked {
             self.link_child(id);
+            self.forget_unnoted(id);
         }
         // A queue that is kept can be idle.
         self.arm_queue(id);
@@ -177,25 +179,59 @@ impl Engine {
     pub(crate) fn link_child(&mut self, id: QueueId) {
         let name = self.queue(id).name.clone();
         let Some(parent) = parent_of(&name) else { return };
-        self.ensure_extra(id).child = true;
+        let was_child = std::mem::replace(&mut self.ensure_extra(id).child, true);
         self.special.families.entry(parent.into()).or_default().insert(id);
         if let Some(parent) = self.queue_id(parent) {
             self.ensure_extra(parent).parent = true;
         }
-        if !std::mem::replace(&mut self.queue_mut(id).kept, true) {
+        let was_kept = std::mem::replace(&mut self.queue_mut(id).kept, true);
+        if !was_kept || !was_child {
             self.special.unnoted.push(id);
         }
         self.resolve(id);
+    }
+
+    /// Whoever made this queue a child just now sees to it that the log knows.
+    pub(crate) fn forget_unnoted(&mut self, id: QueueId) {
+        if self.special.unnoted.last() == Some(&id) {
+            self.special.unnoted.pop();
+        }
+    }
+
+    /// Whether a client may refer to a queue of items of this name: not if that made one child more
+    /// than its parent may have of clients.
+    pub fn admits_child(&self, name: &[u8]) -> bool {
+        let Some(parent) = parent_of(name) else { return true };
+        let Some(family) = self.special.families.get(parent) else { return true };
+        let is_child = self.queue_id(name).is_some_and(|id| family.contains(&id));
+        if is_child || self.special.named.contains(name) || self.alias(name).is_some() {
+            return true;
+        }
+        let names = family.iter().map(|child| &self.queue(*child).name[..]);
+        let unnamed = names.filter(|name| !self.special.named.contains(*name));
+        let (count, bytes) =
+            unnamed.fold((0, name.len()), |(count, bytes), name| (count + 1, bytes + name.len()));
+        count < CHILDREN_MAX && bytes <= CHILD_NAMES_BYTES_MAX
     }
 
     /// Records what the log is to know of queues that a request made only in passing. To be called
     /// after each request.
     pub fn note_children(&mut self, effects: &mut Effects) {
         for id in std::mem::take(&mut self.special.unnoted) {
-            if self.queues.get(id.0).is_some_and(|queue| queue.kept) {
-                effects.records.push(Record::QueueFacts(id));
-            }
+            self.note_queue(id, effects);
         }
+    }
+
+    /// Records what is kept of a queue, if it is there and anything is.
+    pub fn note_queue(&mut self, id: QueueId, effects: &mut Effects) {
+        if self.queues.get(id.0).is_some_and(|queue| queue.kept) {
+            effects.records.push(Record::QueueFacts(id));
+        }
+    }
+
+    /// Whether a queue has this number.
+    pub fn has_queue(&self, id: QueueId) -> bool {
+        self.queues.get(id.0).is_some()
     }
 
     /// A queue is no queue of items, and no child, any more.

@@ -129,6 +129,9 @@ impl Engine {
             foreground: false,
             body,
         };
+        if !self.admits_child(name) {
+            return Err(Refused::Full);
+        }
         if self.alias(name).is_none() {
             let queue = self.item_queue(name, effects);
             if self.queue(queue).extra.as_ref().is_some_and(|extra| extra.is_single()) {
@@ -141,7 +144,7 @@ impl Engine {
     }
 
     /// Reads the next item of the queue of this name, which is made, marked and kept, for a session
-    /// of [`Engine::open_reader`].
+    /// of [`Engine::open_reader`]. To be asked only if [`Engine::admits_child`].
     pub fn read(
         &mut self,
         session: SessionId,
@@ -188,6 +191,7 @@ impl Engine {
         self.waiting_sessions += 1;
         let place = Self::place_of(session);
         self.queue_mut(id).waiters.insert(ticket, place);
+        self.resume_sweep(id);
         self.open_mut(session).waiting = Some(Waiting::Item { ticket, until, queue: id, wish });
         self.arm_session(place);
         Read::Waiting

@@ -12,6 +12,17 @@ pub const SLICE_JOBS_MAX: usize = 1000;
 /// Places of the table of all jobs that one slice of a long operation looks at.
 pub const SLICE_PLACES_MAX: u32 = 20_000;
 
+/// Jobs that a queue drops to make room for one that expired elsewhere: a limit that was lowered is
+/// reached again in steps.
+pub const EXPIRY_DROPS_MAX: usize = 2;
+
+/// Fan-out children that clients can give one parent. A put to the parent takes time and room in
+/// proportion to them.
+pub const CHILDREN_MAX: usize = 256;
+
+/// Bytes of the names of such children, of one parent. The log writes them with the put.
+pub const CHILD_NAMES_BYTES_MAX: usize = 64 * 1024;
+
 /// A queue that had more expired jobs than its policy lets one sweep remove is swept again after so
 /// many milliseconds.
 pub const SWEEP_REST_MS: u64 = 1000;

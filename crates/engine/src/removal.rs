@@ -189,8 +189,12 @@ impl Engine {
 
     /// Nothing is left of what a queue had when its removal began.
     fn end_removal(&mut self, id: QueueId, effects: &mut Effects) {
-        let queue = self.queue_mut(id);
-        queue.removals -= 1;
+        self.queue_mut(id).removals -= 1;
+        if self.queue(id).is_wanted() {
+            // It stays, so a rule that makes a child of it does so again.
+            self.resolve(id);
+        }
+        let queue = self.queue(id);
         let record = if queue.kept {
             Record::QueueFacts(id)
         } else {

@@ -77,6 +77,7 @@ impl Engine {
         }
         if facts.child {
             self.link_child(id);
+            self.forget_unnoted(id);
         }
         self.arm_queue(id);
     }

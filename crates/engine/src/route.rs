@@ -53,10 +53,8 @@ enum Role {
 #[derive(Debug, Default)]
 pub(crate) struct Route {
     queues: Vec<(QueueId, Role)>,
-    /// Queues that only feed others.
-    passed: Vec<QueueId>,
     aliases: BTreeSet<Name>,
-    /// All queues that were met.
+    /// All queues that were met, also those that only feed others; they do not vanish meanwhile.
     seen: BTreeSet<QueueId>,
     /// Queues on the way are marked as queues of items.
     items: bool,
@@ -111,9 +109,16 @@ impl Engine {
         slot
     }
 
-    /// Offers a new job, or puts it aside until it is due.
+    /// Offers a new job, or puts it aside until it is due. An item that expired before it came is
+    /// gone after this, if it is the head.
     pub(crate) fn place(&mut self, slot: JobSlot, effects: &mut Effects) {
-        match self.job(slot).state {
+        let job = self.job(slot);
+        match job.state {
+            State::Ready if job.expires().is_some() && self.is_expired(slot) => {
+                let queue = job.queue;
+                self.offer(slot, effects);
+                self.freshen(queue, effects);
+            }
             State::Ready => self.offer(slot, effects),
             State::Delayed | State::Leased | State::Buried => self.enlist(slot),
         }
@@ -196,6 +201,8 @@ impl Engine {
         if !route.seen.insert(id) {
             return;
         }
+        // Held until the put is done: what expires on the way may come here, be refused and drop it.
+        self.queue_mut(id).users += 1;
         let queue = self.queue(id);
         let Some(extra) = &queue.extra else { return route.queues.push((id, role)) };
         let Policy { fanout_only, copy_to, .. } = &extra.policy;
@@ -213,8 +220,6 @@ impl Engine {
         }
         if stores {
             route.queues.push((id, role));
-        } else {
-            route.passed.push(id);
         }
         for copy in copy_to {
             self.follow(&copy, Role::Copy, route, effects);
@@ -267,16 +272,19 @@ impl Engine {
         }
         routed.first = slots.first().copied();
         let is_logged = |slot: &JobSlot| self.job(*slot).kind == Kind::Logged;
-        let logged: Box<[JobSlot]> = slots.iter().copied().filter(is_logged).collect();
+        let logged = slots.iter().filter(|slot| is_logged(slot));
+        let logged: Box<[(JobSlot, JobId)]> =
+            logged.map(|slot| (*slot, self.job(*slot).id)).collect();
         match *logged {
             [] => {}
-            [slot] => self.note(Record::Put, slot, effects),
+            [(slot, _)] => self.note(Record::Put, slot, effects),
             [..] => effects.records.push(Record::PutMany(logged)),
         }
         for slot in slots {
             self.place(slot, effects);
         }
-        for queue in route.queues.into_iter().map(|(queue, _)| queue).chain(route.passed) {
+        for queue in route.seen {
+            self.queue_mut(queue).users -= 1;
             // One that was made on the way, and got nothing, goes again.
             self.drop_if_unwanted(queue, effects);
         }
@@ -300,14 +308,15 @@ impl Engine {
             return Ok(());
         }
         self.freshen(queue, effects);
-        self.make_room(queue, body_bytes, effects)
+        self.make_room(queue, body_bytes, SLICE_JOBS_MAX, effects)
     }
 
-    /// The same, without a look at jobs that have expired.
+    /// The same, without a look at jobs that have expired; so many jobs are dropped for it at most.
     pub(crate) fn make_room(
         &mut self,
         queue: QueueId,
         body_bytes: usize,
+        drops_max: usize,
         effects: &mut Effects,
     ) -> Result<(), Refused> {
         let Some(policy) = self.policy_of(queue) else { return Ok(()) };
@@ -321,7 +330,7 @@ impl Engine {
             WhenFull::Refuse => Err(Refused::Full),
             WhenFull::DropOldest => {
                 // A limit that was lowered is reached again in steps.
-                for _ in 0..SLICE_JOBS_MAX {
+                for _ in 0..drops_max {
                     let Some(oldest) = self.oldest_of_the_least_urgent(queue) else {
                         return Err(Refused::Full);
                     };

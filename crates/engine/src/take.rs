@@ -101,6 +101,7 @@ impl Engine {
         let watched = std::mem::take(&mut self.open_mut(session).watched);
         for queue in &watched {
             self.queue_mut(*queue).waiters.insert(ticket, place);
+            self.resume_sweep(*queue);
         }
         let waiter = self.open_mut(session);
         waiter.watched = watched;

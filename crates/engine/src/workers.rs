@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::effects::{Effects, Happening};
 use crate::engine::Engine;
 use crate::ids::{JobSlot, QueueId, SessionId};
+use crate::limits::SLICE_JOBS_MAX;
 use crate::take::Handout;
 
 /// Shortest time limit of a registration (spec gearman 4.8).
@@ -191,11 +192,21 @@ impl Engine {
         if let Some(worker) = self.open_mut(session).worker.as_mut() {
             worker.asleep = false;
         }
+        let mut swept = 0;
         let (rank, registration) = loop {
             let (rank, registration) = self.next_supplier(session)?;
             let queue = registration.queue;
-            if self.queue(queue).extra.is_none() || !self.freshen(queue, effects) {
+            if self.queue(queue).extra.is_none() {
                 break (rank, registration);
+            }
+            let count = self.sweep(queue, SLICE_JOBS_MAX, effects);
+            swept += count;
+            if count == 0 {
+                break (rank, registration);
+            }
+            if swept >= SLICE_JOBS_MAX {
+                // Enough for one request. When it is about to sleep it will hear that there is more.
+                return None;
             }
         };
         if order == GrabOrder::RoundRobin {

@@ -12,11 +12,15 @@ const FORBIDDEN: &[u8] = b"/.~";
 const NOT_IN_LINES: &[u8] = b" \r\n";
 
 /// Whether a request that would create the queue may name it so: it may name what is there already,
-/// an alias or a queue that another dialect made, as long as it can be told from the rest of a line.
+/// an alias or a queue that another dialect made, as long as it can be told from the rest of a line. A
+/// queue can have so many fan-out children.
 pub(crate) fn is_usable(name: &[u8], turn: &Turn<'_>) -> bool {
     let has_any = |bytes: &[u8]| name.iter().any(|byte| bytes.contains(byte));
     let is_there = || turn.queue_stats(name).is_some() || turn.alias_stats(name).is_some();
-    is_possible(name) && !has_any(NOT_IN_LINES) && (!has_any(FORBIDDEN) || is_there())
+    is_possible(name)
+        && !has_any(NOT_IN_LINES)
+        && (!has_any(FORBIDDEN) || is_there())
+        && turn.admits_child(name)
 }
 
 /// Whether a queue can have this name at all, whoever made it.

@@ -1,5 +1,6 @@
 //! The engine, tested through its public interface.
 
+mod expiry;
 mod items;
 mod random;
 mod removal;

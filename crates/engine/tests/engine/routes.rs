@@ -1,7 +1,9 @@
 //! Where puts go: limits, children, copies, aliases; for all dialects.
 
 use lineshaft_engine::policy::{QueueSync, Rule, Setting, WhenFull};
-use lineshaft_engine::{NewJob, Patience, Record, Refused, SessionId, Submit, Take};
+use lineshaft_engine::{
+    Millis, NewJob, Patience, Record, Refused, SessionId, Submit, Take, limits,
+};
 
 use crate::world::World;
 
@@ -261,4 +263,58 @@ fn jobs_of_a_queue_in_memory_are_not_told_to_the_log() {
     world.close(session);
     assert!(world.state(id).is_some(), "it outlives its session");
     assert!(world.records().is_empty());
+}
+
+#[test]
+fn a_queue_of_the_way_does_not_vanish_when_what_expires_into_it_is_refused() {
+    let mut world = World::new();
+    let name = |name: &str| Box::<[u8]>::from(name.as_bytes());
+    let few = [Setting::AgeMax(Some(100)), Setting::ExpireSweep(Some(1))];
+    world.policies([
+        Rule::new(["from", "alias/work"], few),
+        Rule::new(
+            ["from"],
+            [Setting::CopyTo([name("to")].into()), Setting::ExpireTo(Some(name("to")))],
+        ),
+        Rule::new(["alias/work"], [Setting::ExpireTo(Some(name("to")))]),
+        Rule::new(["alias"], [Setting::Alias([name("alias/work"), name("to")].into())]),
+        Rule::new(["to"], [Setting::ItemBytesMax(Some(2))]),
+    ]);
+    for queue in ["from", "alias/work"] {
+        for _ in 0..2 {
+            world.put_into(queue, "long").expect("there is room");
+        }
+    }
+    world.engine.set_time(Millis(world.engine.now().0 + 200));
+    world.put_into("from", "1").expect("there is room");
+    let session = world.open();
+    assert!(!world.submits(session, "alias", false), "what it submits is long, too");
+    world.engine.set_time(Millis(world.engine.now().0 + 200));
+    assert!(world.add("alias", "2"));
+    assert_eq!(world.items("to"), 2);
+}
+
+#[test]
+fn clients_give_a_parent_so_many_children_and_operators_any_number() {
+    let mut world = World::new();
+    world.policies([Rule::new(["p+named"], [])]);
+    for child in 0..limits::CHILDREN_MAX {
+        let added = world.engine.add(
+            format!("p+{child}").as_bytes(),
+            b"1"[..].into(),
+            None,
+            &mut world.effects,
+        );
+        added.expect("there is room");
+    }
+    assert!(!world.add("p+more", "1") && !world.engine.admits_child(b"p+more"));
+    assert!(world.engine.queue_id(b"p+more").is_none());
+    assert!(world.add("p+0", "1") && world.add("p+named", "1") && world.add("p", "1"));
+    world.remove(b"p+0");
+    assert!(world.add("p+more", "1"));
+    let mut count = 0;
+    while world.add(&format!("long+{count:0>8000}"), "1") {
+        count += 1;
+    }
+    assert_eq!(count, limits::CHILD_NAMES_BYTES_MAX / 8005);
 }

@@ -1,0 +1,99 @@
+//! Items that expire: at once, many of them, and in front of somebody who waits.
+
+use lineshaft_engine::policy::{Rule, Setting, WhenFull};
+use lineshaft_engine::{
+    Engine, GrabOrder, Manner, Millis, Patience, Read, ReadHow, Record, SessionId, limits,
+};
+
+use crate::world::{START, World};
+
+/// More than one slice.
+const MANY: usize = 2500;
+
+impl World {
+    fn add_many_until(&mut self, queue: &str, expires: u64) {
+        for _ in 0..MANY {
+            let expires = Some(Millis(START.0 + expires));
+            let body = b"1"[..].into();
+            let added = self.engine.add(queue.as_bytes(), body, expires, &mut self.effects);
+            added.expect("there is room");
+        }
+    }
+
+    fn expired(&self, queue: &str) -> u64 {
+        self.stats(queue).expired
+    }
+}
+
+#[test]
+fn an_item_that_expired_before_it_came_is_gone_with_its_add() {
+    let mut world = World::new();
+    world.policies([Rule::new(["p+late"], [Setting::ExpireTo(Some(b"old"[..].into()))])]);
+    world.get("p+c");
+    world.get("p+late");
+    let past = Some(Millis(START.0 - 1));
+    assert!(world.add_until("q", "1", past) && world.add_until("p", "2", past));
+    assert_eq!([world.expired("q"), world.expired("p+c")], [1, 1]);
+    assert_eq!((world.stats("p").items, world.stats("old").items), (0, 1));
+    assert_eq!(world.act(|engine, fx| engine.flush_expired(b"q", fx)), Some(0));
+    // Behind one that lives it stays until that one goes.
+    world.add("q", "3");
+    assert!(world.add_until("q", "4", past));
+    assert_eq!(world.stats("q").items, 2);
+}
+
+#[test]
+fn one_request_ends_so_many_expired_items_and_the_others_go_by_themselves() {
+    let mut world = World::new();
+    for queue in ["q", "r"] {
+        world.add_many_until(queue, 10);
+    }
+    world.engine.set_time(Millis(START.0 + 11));
+    let slice = limits::SLICE_JOBS_MAX as u64;
+    assert_eq!(world.act(|engine, fx| engine.flush_expired(b"q", fx)), Some(slice));
+    assert_eq!(world.act(Engine::flush_all_expired), slice);
+    assert_eq!((world.expired("q"), world.expired("r")), (2 * slice, 0));
+    let worker = world.act(|engine, _| engine.open_session(0, Manner::ToTheTail));
+    world.act(|engine, fx| engine.register(worker, b"r", None, fx));
+    let grabbed = world.act(|engine, fx| engine.grab(worker, GrabOrder::NewestFirst, fx));
+    assert!(grabbed.is_none() && world.expired("r") == slice);
+    world.pass(0);
+    assert_eq!((world.expired("q"), world.expired("r")), (MANY as u64, MANY as u64));
+}
+
+#[test]
+fn what_expires_into_a_queue_over_its_limit_drops_few() {
+    let mut world = World::new();
+    for number in 0..100 {
+        world.add("big", &number.to_string());
+    }
+    world.add_until("q", "1", Some(Millis(START.0 + 10)));
+    let full = [Setting::JobsMax(Some(10)), Setting::WhenFull(WhenFull::DropOldest)];
+    world.policies([
+        Rule::new(["q"], [Setting::ExpireTo(Some(b"big"[..].into()))]),
+        Rule::new(["big"], full),
+    ]);
+    world.pass(11);
+    assert_eq!(world.stats("big").items, 100 - limits::EXPIRY_DROPS_MAX as u64 + 1);
+}
+
+#[test]
+fn whoever_waits_behind_expired_items_gets_what_lives() {
+    let mut world = World::new();
+    world.policies([Rule::new(["q", "default"], [Setting::ExpireSweep(Some(1))])]);
+    let (reader, taker): (SessionId, SessionId) = (world.reader(), world.open());
+    for queue in ["q", "default"] {
+        world.add_many_until(queue, 10);
+        world.add(queue, "lives");
+    }
+    world.pass(20);
+    let finish = ReadHow::Finish;
+    let read = world.read(reader, "q", finish, Patience::Millis(30_000));
+    assert!(matches!(read, Read::Waiting));
+    world.take(taker, Patience::Endless);
+    world.pass(0);
+    assert_eq!(world.happenings().len(), 2, "both got what they waited for");
+    let finished =
+        world.records().into_iter().filter(|record| matches!(record, Record::Finish(..)));
+    assert_eq!(finished.count(), 2 * MANY);
+}
