@@ -34,7 +34,7 @@ pub(super) fn settings(
         }
     };
     let client_ca = match client_auth {
-        ClientAuth::None => ca,
+        ClientAuth::None | ClientAuth::Auto => ca,
         ClientAuth::Optional | ClientAuth::Required => {
             Some(ca.unwrap_or_else(|| CA_DEFAULT.into()))
         }
