@@ -20,8 +20,7 @@ fn options() -> impl Strategy<Value = String> {
 fn memcache_command() -> impl Strategy<Value = Vec<u8>> {
     let verb = select(vec!["delete", "flush", "flush_expired", "dump_stats", "dump_config"]);
     let line = prop_oneof![
-        // Not expired already: such an item ends when the next turn begins, wherever that is.
-        6 => (queue(), 0..3_i32, data()).prop_map(|(queue, expiry, data)| {
+        6 => (queue(), -1..3_i32, data()).prop_map(|(queue, expiry, data)| {
             let head = format!("set {queue} 0 {expiry} {}\r\n", data.len());
             [head.as_bytes(), &data].concat()
         }),
@@ -42,7 +41,7 @@ fn memcache_command() -> impl Strategy<Value = Vec<u8>> {
 fn text_command() -> impl Strategy<Value = Vec<u8>> {
     let items = vec(vec(select(&b"\r\0x: \xff"[..]), 1..5), 0..4);
     prop_oneof![
-        5 => (queue(), select(vec!["", " 0", " 300", " x"]), items).prop_map(|(queue, expiry, items)| {
+        5 => (queue(), select(vec!["", " 0", " 1", " 300", " x"]), items).prop_map(|(queue, expiry, items)| {
             [format!("put {queue}{expiry}:\n").as_bytes(), &items.join(&b'\n'), b"\n\n"].concat()
         }),
         6 => (
