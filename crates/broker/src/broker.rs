@@ -13,6 +13,10 @@ use crate::places::Place;
 use crate::reclaimer::Reclaimer;
 use crate::{Mailbox, Position, Turn};
 
+/// Longer bodies are rare, so the log counts as full when one of this length is refused, although shorter ones
+/// may still find room. Beanstalkd's protocol takes none that is longer unless configured to.
+const USUAL_BODY_BYTES_MAX: usize = 64 * 1024;
+
 /// A clock: milliseconds since the Unix epoch that never go back.
 pub type Clock = Arc<dyn Fn() -> Millis + Send + Sync>;
 
@@ -186,8 +190,10 @@ impl Broker {
     }
 
     /// Whether puts are refused because the disk, or the limit that was set for the log, is full.
+    /// Small ones may still find room.
     pub fn is_full(&self) -> bool {
-        self.shared.log.as_ref().is_some_and(|log| log.usage().short && !log.admits_put(0))
+        let full = |log: &Arc<Log>| log.usage().short && !log.admits_put(USUAL_BODY_BYTES_MAX);
+        self.shared.log.as_ref().is_some_and(full)
     }
 
     /// Why the log's files are not kept in bounds any more, if so: something in the oldest one

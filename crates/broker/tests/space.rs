@@ -52,6 +52,34 @@ fn a_kick_for_which_there_is_no_room_is_refused_before_it_begins() {
 }
 
 #[test]
+fn a_log_is_full_as_soon_as_jobs_of_ordinary_size_are_refused() {
+    let disk = Arc::new(log::FaultDisk::new(1, 16 << 20));
+    let options = Options { disk, log: log::Settings::default(), clock: None };
+    let broker = Broker::open(options, NOW).expect("the disk is empty").0;
+    let session = broker.turn(NOW).open_session(0);
+    let put = |bytes: usize| {
+        let put = broker.turn(NOW).put(session, NewJob::default(), vec![b'x'; bytes].into());
+        work(&broker);
+        put.map(|(id, _)| id)
+    };
+    assert!(!broker.is_full());
+    let mut ids = Vec::new();
+    while let Ok(id) = put(60_000) {
+        ids.push(id);
+    }
+    assert!(ids.len() > 10, "{} jobs", ids.len());
+    assert!(matches!(put(60_000), Err(AddRefusal::LogFull)));
+    assert!(put(20).is_ok(), "there is room for small ones");
+    assert!(broker.is_full());
+    for id in ids {
+        broker.turn(NOW).finish(session, id).expect("it is there");
+        work(&broker);
+    }
+    assert!(!broker.is_full());
+    assert!(put(60_000).is_ok());
+}
+
+#[test]
 fn what_expires_while_the_disk_is_full_goes_its_way_and_the_log_does_not_fail() {
     let disk = log::FaultDisk::new(1, 16 << 20);
     let open = |now| {
