@@ -166,3 +166,13 @@ fn short_commands_with_long_answers_are_executed_in_portions_to_the_last() {
     assert!(answers.len() > 50 * 40_000);
     assert!(world.longest_answer(a) < INPUT_REPLIES_BYTES + 60_000);
 }
+
+#[test]
+fn a_function_of_many_jobs_is_dropped_before_the_answer() {
+    let mut world = World::new();
+    let (client, monitor) = (world.connect(), world.connect());
+    world.send(client, &request(SUBMIT_JOB_BG, "f||x").repeat(2500));
+    world.take_received(client);
+    check_text(&mut world, monitor, "drop function f\nstatus\n", "OK\r\n.\n");
+    check_text(&mut world, monitor, "drop function f\n", "ERR function not found\r\n");
+}
