@@ -71,7 +71,7 @@ impl World {
         match closed {
             Ok(()) => {
                 let end = self.model.history.len();
-                self.cellar.told(end);
+                self.cellar.told(end, &self.model.history);
                 let next = self.model.next_number();
                 let disturbed = self.summary.crashed_recoveries;
                 let death = if self.rng.coin() { Death::Killed } else { Death::PowerLoss };

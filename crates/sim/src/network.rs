@@ -182,13 +182,14 @@ impl World {
         }
         self.trace.bytes(format_args!("{} leaves", link.number), &bytes);
         // On a full disk some of what happened is not written at all, as nobody asked for it.
-        if !self.cellar.may_tell(need) && !self.model.history.counts_may_be_missing {
+        let history = &self.model.history;
+        if !self.cellar.may_tell(need, history) && !self.model.history.counts_may_be_missing {
             return Err(format!(
                 "connection {} is told what rests on record {need}, which is not written",
                 self.links[index].number
             ));
         }
-        self.cellar.told(need);
+        self.cellar.told(need, &self.model.history);
         Ok(true)
     }
 

@@ -15,13 +15,15 @@ fn names(names: &[&str]) -> Box<[Name]> {
 /// A rule of those that do not refuse anything.
 fn mild(rng: &mut Rng) -> Rule {
     let dropping = Setting::WhenFull(WhenFull::DropOldest);
-    match rng.below(11) {
+    match rng.below(13) {
         0 => Rule::new(["*"], [Setting::JobsMax(Some(3)), dropping]),
         1 => Rule::new(["a*"], [Setting::BytesMax(Some(500)), dropping]),
         2 => Rule::new(["*"], [Setting::AgeMax(Some(2000))]),
         3 => Rule::new(["a"], [Setting::AgeMax(Some(500)), expiring_to("b-2")]),
         4 => Rule::new(["a+x", "b-2"], [expiring_to("old")]),
         5 => Rule::new(["a"], [Setting::FanoutOnly(true)]),
+        10 => Rule::new(["a*"], [Setting::Sync(Some(QueueSync::Always))]),
+        11 => Rule::new(["*"], [Setting::Sync(Some(*rng.pick(&LAX)))]),
         6 => Rule::new(["b-2*"], [Setting::Sync(Some(QueueSync::Memory))]),
         7 => Rule::new(["al"], [Setting::Alias(names(&["a", "b-2"]))]),
         8 => Rule::new(["(c)", "b-2"], [Setting::CopyTo(names(&["a", "copies"]))]),
@@ -29,6 +31,8 @@ fn mild(rng: &mut Rng) -> Rule {
         _ => Rule::new(["a*"], [Setting::OpenTimeout(Some(1500))]),
     }
 }
+
+const LAX: [QueueSync; 2] = [QueueSync::Never, QueueSync::Every(20)];
 
 fn expiring_to(name: &str) -> Setting {
     Setting::ExpireTo(Some(name.as_bytes().into()))

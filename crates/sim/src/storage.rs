@@ -23,6 +23,10 @@ pub(crate) struct Cellar {
     sabotage: Sabotage,
     /// What clients were told rests on so much of the history.
     told: Need,
+    /// So much of that was told as what outlives a power failure.
+    told_as_synced: Need,
+    /// Up to here some of it may be synced: a segment was begun in the middle of a group.
+    switched: Need,
     /// So much of it was synced.
     durable: Need,
     /// Ends of the history that were written but not synced, and when they were.
@@ -54,6 +58,8 @@ impl Cellar {
             storage: plan.storage,
             sabotage: options.sabotage,
             told: 0,
+            told_as_synced: 0,
+            switched: 0,
             durable: 0,
             written: VecDeque::new(),
             segment: 0,
@@ -95,13 +101,19 @@ impl Cellar {
     }
 
     /// A reply that rests on so much left the process.
-    pub(crate) fn told(&mut self, need: Need) {
+    pub(crate) fn told(&mut self, need: Need, history: &History) {
         self.told = self.told.max(need);
+        if history.is_strict(need) {
+            self.told_as_synced = self.told_as_synced.max(need);
+        }
     }
 
-    /// Whether a reply that rests on so much may leave: it was handed to the disk.
-    pub(crate) fn may_tell(&self, need: Need) -> bool {
+    /// Whether a reply that rests on so much may leave: it was handed to the disk, and synced if
+    /// the queue wants that.
+    pub(crate) fn may_tell(&self, need: Need, history: &History) -> bool {
         let written = self.written.back().map_or(self.durable, |(_, end)| *end);
+        let synced = self.durable.max(self.switched);
+        let written = if history.is_strict(need) { synced } else { written };
         let nobody_looks =
             self.storage == Storage::Memory || self.sabotage == Sabotage::EarlyReplies;
         nobody_looks || need <= written.max(self.durable)
@@ -109,13 +121,10 @@ impl Cellar {
 
     /// What must have survived: so much of the history, and so much of it with the newest takes and
     /// timeouts. A kernel that lives on has all that was written; otherwise only what was synced
-    /// is certain, and with `Always` nobody was told more.
+    /// is certain, and what was told as such.
     pub(crate) fn survives(&self, death: Death) -> (Need, Need) {
         match (death, self.storage) {
-            (Death::PowerLoss, Storage::Durable(Sync::Every(_) | Sync::Never)) => {
-                (self.durable, self.durable)
-            }
-            (Death::PowerLoss, _) => (self.told.max(self.durable), self.durable),
+            (Death::PowerLoss, _) => (self.told_as_synced.max(self.durable), self.durable),
             (Death::Killed, _) => {
                 let written = self.written.back().map_or(self.durable, |(_, end)| *end);
                 (self.told.max(written), written)
@@ -126,6 +135,8 @@ impl Cellar {
     /// A new process knows all that it found to be durable.
     pub(crate) fn begin(&mut self) {
         self.told = 0;
+        self.told_as_synced = 0;
+        self.switched = 0;
         self.durable = 0;
         self.written.clear();
     }
@@ -139,7 +150,8 @@ impl Cellar {
     ) -> Checked {
         let (end, newest) = (history.len(), history.newest());
         let segment = released.written_segment();
-        if std::mem::replace(&mut self.segment, segment) != segment {
+        let switches = std::mem::replace(&mut self.segment, segment) != segment;
+        if switches {
             self.durable = self.written.back().map_or(self.durable, |(_, end)| *end);
             self.written.clear();
         }
@@ -148,6 +160,13 @@ impl Cellar {
         let before = self.written.back().map_or(self.durable, |(_, end)| *end);
         if committed.wrote && newest > before {
             self.written.push_back((now, end));
+        }
+        let asks_for_sync = newest > before && history.is_strict_between(before, newest);
+        if switches {
+            // What came before the new segment is synced; how much of the group that was is not known.
+            self.switched = end;
+        } else if committed.wrote && !committed.synced && asks_for_sync {
+            return Err(format!("what a queue wants to be synced is only written at {now}"));
         }
         if committed.synced {
             self.durable = end;

@@ -4,6 +4,7 @@
 //! happens is known, and the model can be told the same in the same order.
 
 use broker::{JobId, Millis, Turn};
+use log::Sync;
 
 use crate::link::Link;
 use crate::model::{Model, Name, Setting};
@@ -86,6 +87,7 @@ impl World {
         trace.note(format_args!("{plan:?}"));
         let setting = Setting {
             max_job_size: plan.max_job_size,
+            is_strict: plan.storage == Storage::Durable(Sync::Always),
             in_memory: plan.storage == Storage::Memory,
             started: now,
             wake_max: plan.gearman.wake_max,

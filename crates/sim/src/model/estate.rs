@@ -199,7 +199,8 @@ impl Estate {
                 let is_fresh = found.is_some_and(is_new) && self.gets_expired(name, start.now);
                 // That a rule makes a child of it may be noted only now.
                 let is_named = is_named_child(&found_rules, name)
-                    && self.jobs.values().any(|image| image.tube == *name);
+                    && (self.queues.contains_key(name)
+                        || self.jobs.values().any(|image| image.tube == *name));
                 let kept = |facts: Option<&Facts>| {
                     let facts = facts.copied().unwrap_or_default();
                     let of_rule = is_named && !facts.is_items;

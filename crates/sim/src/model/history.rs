@@ -45,6 +45,8 @@ pub(crate) enum Subject {
 pub(crate) struct History {
     base: Estate,
     records: Vec<Record>,
+    /// Of each record whether it is synced before anybody is told.
+    strict: Vec<bool>,
     /// The ends of groups: all records before them were handed to the disk together with the
     /// newest takes and timeouts.
     groups: Vec<Need>,
@@ -63,7 +65,8 @@ pub(crate) struct History {
 }
 
 impl History {
-    pub(super) fn note(&mut self, record: Record) -> Need {
+    /// Notes a change; `is_strict`: nobody is told of it before it is synced.
+    pub(super) fn note(&mut self, record: Record, is_strict: bool) -> Need {
         let need = self.records.len() + 1;
         if let Record::Finish(id) = &record {
             self.ends.insert(*id, need);
@@ -80,6 +83,7 @@ impl History {
             self.newest = need;
         }
         self.records.push(record);
+        self.strict.push(is_strict);
         need
     }
 
@@ -157,6 +161,17 @@ impl History {
 
     pub(super) fn end_of(&self, id: u64) -> Need {
         self.ends.get(&id).copied().unwrap_or(0)
+    }
+
+    /// Whether a reply that rests on so much may leave only when that is synced.
+    pub(crate) fn is_strict(&self, need: Need) -> bool {
+        need.checked_sub(1).is_some_and(|index| self.strict[index])
+    }
+
+    /// Whether something that is synced before anybody is told was noted after the first, and not
+    /// after the last.
+    pub(crate) fn is_strict_between(&self, first: Need, last: Need) -> bool {
+        self.strict[first..last].contains(&true)
     }
 
     /// Changes so far.

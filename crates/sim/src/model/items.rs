@@ -203,9 +203,12 @@ impl Model {
                 .jobs
                 .iter()
                 .filter(|(_, job)| job.tube == name && matches!(job.state, State::Reserved(_)));
-            for id in held.map(|(id, _)| *id).collect::<Vec<_>>() {
+            let held: Vec<u64> = held.map(|(id, _)| *id).collect();
+            model.batch = Some(model.next_id);
+            for id in held {
                 model.end_job(id, &News::Fail);
             }
+            model.batch = None;
             for place in model.readers_of(&name) {
                 let conn = model.conn(place);
                 conn.waiting = None;
@@ -216,9 +219,9 @@ impl Model {
                 .iter()
                 .filter(|(_, job)| job.tube == name)
                 .map(|(id, job)| match job.state {
-                    State::Ready => (0, u64::from(job.pri), job.order, *id),
+                    State::Buried { order } => (0, order, 0, *id),
                     State::Delayed { due } => (1, due, *id, *id),
-                    State::Buried { order } => (2, order, 0, *id),
+                    State::Ready => (2, u64::from(job.pri), job.order, *id),
                     State::Reserved(_) => unreachable!("what was held has ended"),
                 })
                 .collect();
@@ -231,7 +234,8 @@ impl Model {
         let kept = self.workers_of(&name) > 0 && &*name != "default";
         let facts = Facts { kept, ..Facts::default() };
         self.tube_mut(&name).facts = facts;
-        let need = self.history.note(Record::Queue(name.clone(), facts));
+        let is_strict = self.setting.is_strict;
+        let need = self.history.note(Record::Queue(name.clone(), facts), is_strict);
         self.drop_tube_if_unwanted(&name);
         need
     }

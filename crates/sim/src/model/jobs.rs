@@ -71,15 +71,18 @@ impl Model {
         if job.kind != Kind::Logged {
             return;
         }
-        job.need = self.history.note(kind(id, super::Image::of(job)));
-        self.history.note_tube(&job.tube, job.need);
+        let record = kind(id, super::Image::of(job));
+        let tube = job.tube.clone();
+        let need = self.history.note(record, self.is_strict(&tube));
+        self.job_mut(id).need = need;
+        self.history.note_tube(&tube, need);
     }
 
     /// Notes that only a job's lazily kept counters changed.
     pub(super) fn record_counts(&mut self, id: u64) {
         let job = &self.jobs[&id];
         if job.kind == Kind::Logged {
-            self.history.note(Record::Count(id, job.counts));
+            self.history.note(Record::Count(id, job.counts), false);
         }
     }
 

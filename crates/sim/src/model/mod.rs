@@ -66,6 +66,8 @@ const NEVER: u64 = u64::MAX;
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     pub(crate) max_job_size: u32,
+    /// The log syncs before anybody is told, where no policy says otherwise.
+    pub(crate) is_strict: bool,
     /// Everything in memory: the binlog's numbers are zeros.
     pub(crate) in_memory: bool,
     pub(crate) started: u64,
@@ -109,6 +111,8 @@ pub(crate) struct Model {
     pub(crate) status: u8,
     /// Children of which the history does not know yet that they are kept.
     unnoted: Vec<Name>,
+    /// What jobs in hands end in now, in an order that is left open.
+    batch: Option<u64>,
     /// Queues that must not vanish just now.
     guards: Vec<Name>,
     /// Jobs that went to another queue in this turn.
@@ -290,6 +294,7 @@ impl Model {
             rules: Rc::default(),
             status: policies::UP,
             unnoted: Vec::new(),
+            batch: None,
             guards: Vec::new(),
             rerouted: Vec::new(),
             is_draining: false,

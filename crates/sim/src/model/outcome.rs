@@ -16,6 +16,8 @@ pub(super) enum Letter {
         id: u64,
         news: News,
         need: Need,
+        /// It came with others, in an order that is left open.
+        batch: Option<u64>,
     },
     /// An item for who waited for one.
     Granted {
@@ -84,7 +86,8 @@ impl Model {
     }
 
     fn tell(&mut self, place: Place, id: u64, news: &News, need: Need) {
-        self.conn(place).letters.push_back(Letter::News { id, news: news.clone(), need });
+        let (news, batch) = (news.clone(), self.batch);
+        self.conn(place).letters.push_back(Letter::News { id, news, need, batch });
     }
 
     /// The last news for all who wait; they rest on so much.
@@ -106,7 +109,7 @@ impl Model {
         let job = self.jobs.remove(&id).expect("it was just looked at");
         let mut need = 0;
         if job.kind == Kind::Logged {
-            need = self.history.note(Record::Finish(id));
+            need = self.history.note(Record::Finish(id), self.is_strict(&job.tube));
             self.history.note_tube(&job.tube, need);
             self.history.note_key(job.tags.as_ref(), need);
         }

@@ -130,6 +130,14 @@ impl Model {
         }
     }
 
+    /// Whether what happens in this queue is synced before anybody is told.
+    pub(super) fn is_strict(&self, name: &Name) -> bool {
+        match self.tubes[name].policy.sync {
+            None => self.setting.is_strict,
+            Some(sync) => sync == QueueSync::Always,
+        }
+    }
+
     pub(crate) fn set_policies(&mut self, rules: &Rc<Rules>) {
         if self.rules == *rules {
             return;
@@ -138,7 +146,8 @@ impl Model {
         for name in self.tubes_by_age() {
             self.resolve(&name);
         }
-        self.history.note(Record::Policies(rules.clone()));
+        let is_strict = self.setting.is_strict;
+        self.history.note(Record::Policies(rules.clone()), is_strict);
     }
 
     pub(super) fn reads_blocked(&self) -> bool {
@@ -156,7 +165,8 @@ impl Model {
         }
         let was_blocked = self.reads_blocked();
         self.status = status;
-        let need = self.history.note(Record::Status(status));
+        let is_strict = self.setting.is_strict;
+        let need = self.history.note(Record::Status(status), is_strict);
         if was_blocked && !self.reads_blocked() {
             for name in self.tubes_by_age() {
                 if !self.is_paused(&name) {

@@ -69,7 +69,9 @@ impl Model {
 
     pub(super) fn note_facts(&mut self, name: &Name) -> Need {
         let facts = self.tubes[name].facts;
-        self.history.note(Record::Queue(name.clone(), facts))
+        // That it is kept has to last as what happens in it does.
+        let is_strict = self.is_strict(name);
+        self.history.note(Record::Queue(name.clone(), facts), is_strict)
     }
 
     /// `create function`; what its reply rests on.

@@ -166,7 +166,9 @@ impl Model {
             return 0;
         }
         let images = logged.iter().map(|id| (*id, super::Image::of(&self.jobs[id]))).collect();
-        let need = self.history.note(Record::PutMany(images));
+        // Each queue's copy is told of as its own queue asks; the least of it is sure for all.
+        let is_strict = logged.iter().all(|id| self.is_strict(&self.jobs[id].tube));
+        let need = self.history.note(Record::PutMany(images), is_strict);
         for id in logged {
             let job = self.job_mut(id);
             job.need = need;
@@ -314,7 +316,7 @@ impl Model {
             }
             (Kind::Logged, _) => {
                 self.job_mut(id).need = 0;
-                let need = self.history.note(Record::Finish(id));
+                let need = self.history.note(Record::Finish(id), self.is_strict(&from));
                 self.history.note_tube(&from, need);
             }
             _ => {}

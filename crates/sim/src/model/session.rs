@@ -223,11 +223,12 @@ impl Model {
         place: Place,
         observed: &mut Observed<'_>,
     ) -> Result<(), String> {
-        let letter = self.conn(place).letters.pop_front();
+        let first = self.first_letter(place, observed);
+        let letter = self.conn(place).letters.remove(first);
         match letter.ok_or("an event came that nothing asked for")? {
             Letter::Reply(reply) => observed.take(&reply)?,
             Letter::WorkToDo => observed.take(&Self::noop())?,
-            Letter::News { id, news, need } => {
+            Letter::News { id, news, need, .. } => {
                 let reply = self.news_packet(place, id, &news, need);
                 self.hear(place, id, news.is_end())?;
                 observed.take(&reply)?;
@@ -236,6 +237,24 @@ impl Model {
         }
         self.end_if_drained(place);
         Ok(())
+    }
+
+    /// Which of the letters comes first: of a batch, the one that was seen.
+    fn first_letter(&self, place: Place, observed: &Observed<'_>) -> usize {
+        let letters = &self.conns[&place].letters;
+        let batch_of = |letter: &Letter| match letter {
+            Letter::News { batch, .. } => *batch,
+            _ => None,
+        };
+        let Some(first) = letters.front().and_then(batch_of) else { return 0 };
+        let same = letters.iter().take_while(|letter| batch_of(letter) == Some(first));
+        let is_next = |letter: &Letter| match letter {
+            Letter::News { id, news, need, .. } => {
+                observed.is_next(&self.news_packet(place, *id, news, *need))
+            }
+            _ => false,
+        };
+        same.into_iter().position(is_next).unwrap_or(0)
     }
 
     /// Events on their way to a session.

@@ -163,7 +163,10 @@ impl Writer<'_> {
                 bytes.extend(format!("cancel job H:sim:{id}\r\n").as_bytes());
             }
             Request::Drop => {
-                let verb = *self.rng.pick(&["drop", "drop", "create"]);
+                // What takes several turns is simulated where the others of its kind are.
+                let verbs =
+                    if self.plan.crowd { ["create"; 3] } else { ["drop", "drop", "create"] };
+                let verb = *self.rng.pick(&verbs);
                 bytes.extend(format!("{verb} function {}\n", self.function()).as_bytes());
             }
             Request::Limit => {
