@@ -87,10 +87,11 @@ impl Engine {
             Chore::Kick { session, queue, kicked, .. } => {
                 (session, Happening::Kicked(queue, kicked))
             }
-            Chore::Flush { session, .. } => (session, Happening::Flushed),
             // This went on without whoever asked: a queue is not left half removed.
             Chore::Remove { session, .. } if self.find_session(session).is_none() => return,
-            Chore::Remove { session, .. } => (session, Happening::Flushed),
+            Chore::Flush { session, .. } | Chore::Remove { session, .. } => {
+                (session, Happening::Flushed)
+            }
         };
         self.open_mut(session).waiting = None;
         effects.happenings.push((session, news));

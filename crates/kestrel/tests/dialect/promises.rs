@@ -252,6 +252,30 @@ fn a_list_of_too_many_items_ends_the_connection_and_stores_nothing() {
 }
 
 #[test]
+fn a_queue_of_many_items_is_deleted_before_the_answer() {
+    let mut world = World::new();
+    let (text, memcache) = (world.connect_text(), world.connect_memcache());
+    let many = format!("put q:\n{}\n", "x\n".repeat(5000));
+    assert_eq!(world.say(text, &format!("{many}delete q\npeek q\n")), "+5000\n+0\n*\n");
+    assert_eq!(world.say(text, &many), "+5000\n");
+    assert_eq!(world.say(memcache, "delete q\r\nget q\r\n"), "DELETED\r\nEND\r\n");
+}
+
+#[test]
+fn a_queue_has_no_more_children_than_it_may() {
+    let mut world = World::new();
+    let client = world.connect_memcache();
+    for child in 0..256 {
+        assert_eq!(world.say(client, &format!("get p+{child}\r\n")), "END\r\n");
+    }
+    assert_eq!(world.say(client, "get p+0\r\nget p\r\n"), "END\r\nEND\r\n");
+    for refused in ["get p+more\r\n", "set p+more 0 0 1\r\nx\r\n"] {
+        let client = world.connect_memcache();
+        assert_eq!(world.say(client, refused), "CLIENT_ERROR\r\n");
+    }
+}
+
+#[test]
 fn an_alias_may_have_a_name_that_no_queue_is_made_with() {
     let mut world = World::new();
     let alias = Rule::new(["ops.alerts"], [Setting::Alias([Box::from(&b"q"[..])].into())]);
