@@ -10,7 +10,7 @@ use rustls::pki_types::pem::{Error as PemError, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoClientAuth, WebPkiClientVerifier};
-use rustls::{Error as RustlsError, RootCertStore, ServerConfig};
+use rustls::{CertificateError, Error as RustlsError, RootCertStore, ServerConfig};
 
 use crate::config::{ClientAuth, Tls};
 
@@ -62,6 +62,9 @@ const CERTIFICATE: &str = "certificate";
 const KEY: &str = "key";
 const CLIENT_CA: &str = "certificate of the clients' authority";
 
+/// What the library says of a certificate of version 1, which `openssl x509 -req` makes by default.
+const OLD_VERSION: &str = "UnsupportedCertVersion";
+
 fn hint(what: &str) -> &'static str {
     if what == KEY { ", without a passphrase" } else { "" }
 }
@@ -108,10 +111,23 @@ fn read(settings: &Tls) -> Result<Arc<ServerConfig>, TlsError> {
             RustlsError::InconsistentKeys(_) => {
                 TlsError::Mismatch { key: key.to_owned(), certificate: certificate.to_owned() }
             }
-            RustlsError::InvalidCertificate(_) => unusable(certificate, CERTIFICATE, error),
+            RustlsError::InvalidCertificate(reason) => {
+                unusable(certificate, CERTIFICATE, explain(&reason))
+            }
             error => unusable(key, KEY, error),
         })?;
     Ok(Arc::new(config))
+}
+
+/// Without the library's opinion that it must be a peer's.
+fn explain(reason: &CertificateError) -> String {
+    let reason = reason.to_string();
+    if reason.contains(OLD_VERSION) {
+        "it is of version 1, and version 3 is needed; with openssl x509 add -extfile with a subjectAltName"
+            .to_owned()
+    } else {
+        reason
+    }
 }
 
 fn client_verifier(

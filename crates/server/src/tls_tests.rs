@@ -387,6 +387,18 @@ fn a_stop_says_the_end() {
     drop(half);
 }
 
+/// As `openssl x509 -req` makes it without `-extfile`.
+const VERSION_1: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBGDCBvwIUQrgw/HtokpA8MrxEE5xveE1yzkAwCgYIKoZIzj0EAwIwDjEMMAoG
+A1UEAwwDb2xkMCAXDTI2MTEyMDEyMTIyOVoYDzIxMjYxMDI3MTIxMjI5WjAOMQww
+CgYDVQQDDANvbGQwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAATy1xtEJgDQXY+T
+ZxbzssGOKuIctihRqF++lqGoheGMArF0WNQdD1oMoxfP03uXfK9WuzVDf6oL/al5
+cyGNg9tRMAoGCCqGSM49BAMCA0gAMEUCIFc8akQjimza3V9ZH+uXMKAHnDVpKWq+
+5GVgH/jtgl3fAiEAuT2MMrmmHd2n+KftaUG4h5baYMcwhI8zw9+Yhsa5AF0=
+-----END CERTIFICATE-----
+";
+
 fn refused(settings: &Tls) -> String {
     Certificates::load(settings).unwrap_err().to_string()
 }
@@ -438,6 +450,11 @@ fn what_is_wrong_with_a_file_is_said_in_one_line() {
     let said = refused(&with_certificate(&wrong));
     assert!(said.contains("the certificate is of no use"), "{said}");
     assert!(refused(&with_ca(&wrong)).contains("authority is of no use"));
+
+    let old = files.write("old", VERSION_1);
+    let said = refused(&with_certificate(&old));
+    let expected = "the certificate is of no use: it is of version 1, and version 3 is needed";
+    assert!(said.contains(expected), "{said}");
 
     // Both may be in one file.
     let key = std::fs::read_to_string(&files.server.key).unwrap();
