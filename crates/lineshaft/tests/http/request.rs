@@ -41,7 +41,7 @@ impl<S: Read + Write> Peer<S> {
 
     /// Sends a request without a body and reads the answer.
     pub(crate) fn ask(&mut self, method: &str, path: &str) -> Answer {
-        self.send(format!("{method} {path} HTTP/1.1\r\nHost: test\r\n\r\n").as_bytes());
+        self.send(format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
         self.answer(method != "HEAD")
     }
 
