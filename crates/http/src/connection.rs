@@ -21,6 +21,9 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 const HEADERS_MAX: usize = 64;
 /// How long a head may take to arrive; also how long a connection may be idle.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(15);
+/// How long a new connection may take until its first byte comes. Less than what follows, because connections are few
+/// and those that come for nothing should not keep others out.
+const SILENCE_TIME_MAX: Duration = Duration::from_secs(2);
 /// How long a peer may take nothing of an answer.
 const STALL_TIME_MAX: Duration = Duration::from_secs(10);
 /// No connection is older than this: whoever reads byte by byte comes to an end too.
@@ -35,7 +38,7 @@ where
         let answer = answer(site.as_ref(), request);
         async move { Ok::<_, Infallible>(answer) }
     });
-    let socket = TokioIo::new(Stalling::new(socket, STALL_TIME_MAX));
+    let socket = TokioIo::new(Stalling::new(socket, STALL_TIME_MAX, SILENCE_TIME_MAX));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME_MAX)
@@ -110,8 +113,9 @@ mod tests {
         let silent = run(1, |mut peer| async move {
             assert_eq!(peer.read(&mut [0]).await.unwrap_or(0), 0);
         });
-        assert!(silent <= HEAD_TIME_MAX + Duration::from_secs(1), "{silent:?}");
+        assert!(silent <= SILENCE_TIME_MAX + Duration::from_secs(1), "{silent:?}");
         let slow = run(1, |mut peer| async move {
+            // Not silent: this is borne for longer.
             for byte in b"GET / HTTP/1.1\r\nHost: somebody-who-has-time\r\n\r\n" {
                 if peer.write_all(&[*byte]).await.is_err() {
                     return;
@@ -120,6 +124,7 @@ mod tests {
             }
             panic!("nobody minded");
         });
+        assert!(slow > SILENCE_TIME_MAX, "{slow:?}");
         assert!(slow <= HEAD_TIME_MAX + Duration::from_secs(1), "{slow:?}");
     }
 

@@ -1,4 +1,4 @@
-//! A socket whose peer has to take what it asked for.
+//! A socket whose peer has to ask soon, and to take what it asked for.
 
 use std::io;
 use std::pin::Pin;
@@ -9,17 +9,21 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
 /// A socket on which writing fails when the peer takes nothing for some time. Without it, an answer for somebody who
-/// never reads it would be kept until the connection is too old.
+/// never reads it would be kept until the connection is too old. Reading fails when the peer has not sent a byte for
+/// some time after it connected: whoever comes for nothing must not keep others out for long.
 pub(crate) struct Stalling<S> {
     socket: S,
     limit: Duration,
+    /// Runs until the first byte comes.
+    silence: Option<Pin<Box<Sleep>>>,
     /// Runs while a write waits.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Stalling<S> {
-    pub(crate) fn new(socket: S, limit: Duration) -> Self {
-        Self { socket, limit, timer: None }
+    /// A peer may take nothing for `limit`, and send nothing at first for `silence`.
+    pub(crate) fn new(socket: S, limit: Duration, silence: Duration) -> Self {
+        Self { socket, limit, silence: Some(Box::pin(sleep(silence))), timer: None }
     }
 
     /// What became of a write; waiting is bounded.
@@ -47,7 +51,15 @@ impl<S: AsyncRead + Unpin> AsyncRead for Stalling<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_read(context, buffer)
+        let read = Pin::new(&mut self.socket).poll_read(context, buffer);
+        if read.is_ready() {
+            self.silence = None;
+        } else if let Some(silence) = &mut self.silence {
+            ready!(silence.as_mut().poll(context));
+            self.silence = None;
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        read
     }
 }
 
@@ -96,7 +108,7 @@ mod tests {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let (near, mut far) = duplex(4);
-            let mut near = Stalling::new(near, limit);
+            let mut near = Stalling::new(near, limit, limit);
             let mut taken = [0; 4];
             for _ in 0..3 {
                 near.write_all(b"four").await.unwrap();
