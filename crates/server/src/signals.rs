@@ -33,7 +33,8 @@ pub enum Hangup {
 pub enum Drain {
     /// New jobs are refused; everything else goes on.
     RefuseJobs,
-    /// New connections are refused; the server stops when no job is left to be done.
+    /// New connections are refused; the server stops when no worker has a job, nor anybody waits for
+    /// one's end. Without a log, when no job is left to be done.
     StopWhenDone,
 }
 
@@ -56,6 +57,8 @@ pub(crate) struct Control {
     pub(crate) clients_stop: Arc<Notify>,
     pub(crate) acceptors: Vec<AbortHandle>,
     pub(crate) ports: Vec<Arc<Port>>,
+    /// Jobs may outlive the process.
+    pub(crate) has_log: bool,
     /// The server was started in a terminal.
     pub(crate) has_terminal: bool,
 }
@@ -137,10 +140,18 @@ impl Control {
         }
     }
 
-    /// Whether no job waits for a worker or is with one. Buried ones are nobody's to do.
+    /// Whether nothing is lost or broken off by a stop: no job is with a worker, and none waits that is
+    /// kept in memory only. What the log keeps waits for the next start; there may be no worker for it.
+    /// Buried jobs are nobody's to do.
     fn is_done(&self) -> bool {
-        let totals = self.shared.broker.turn(self.shared.clock.now()).totals();
-        totals.ready + totals.delayed + totals.leased == 0
+        let turn = self.shared.broker.turn(self.shared.clock.now());
+        let totals = turn.totals();
+        if totals.leased > 0 {
+            return false;
+        }
+        let waiting = totals.ready + totals.delayed;
+        // All jobs are looked at, but that is the last that is done here if none is found.
+        waiting == 0 || (self.has_log && turn.submitted_jobs().all(|(.., is_logged)| is_logged))
     }
 
     fn refuse_jobs(&self) {

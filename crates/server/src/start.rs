@@ -180,6 +180,7 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
         clients_stop,
         acceptors,
         ports: ports.clone(),
+        has_log: config.data.sync != Durability::Memory,
         has_terminal: is_in_terminal(),
     };
     runtime.spawn(control.run(signals));

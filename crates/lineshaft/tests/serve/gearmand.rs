@@ -170,6 +170,30 @@ fn sigusr1_ends_an_idle_one_at_once() {
 }
 
 #[test]
+fn sigusr1_leaves_jobs_that_the_log_keeps_for_the_next_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["-q", "libsqlite3", "--libsqlite3-db", "queue.db"];
+    let (mut server, address) = start(folder.path(), &arguments);
+    let mut client = Peer::connect(&address);
+    let kept = client.submit_background("f", "");
+    client.send(SUBMIT_JOB, &["g", "", "x"]);
+    let handle = client.expect(JOB_CREATED).remove(0);
+    let mut worker = Peer::connect(&address);
+    worker.send(CAN_DO, &["g"]);
+    server.signal(Signal::USR1);
+    wait_for("the end of listening", || TcpStream::connect(&address).is_err().then_some(()));
+    // Somebody waits for this one, and then it is with a worker.
+    let taken = worker.grab();
+    worker.send(WORK_COMPLETE, &[&taken[0], ""]);
+    assert_eq!(client.expect(WORK_COMPLETE)[0], handle);
+    client.expect_end();
+    assert_eq!(server.wait().code(), Some(0));
+
+    let (_server, address) = start(folder.path(), &arguments);
+    assert_eq!(Peer::connect(&address).status(&kept).0, "1");
+}
+
+#[test]
 fn sighup_reopens_the_log_file() {
     let folder = tempfile::tempdir().unwrap();
     let (server, _) = start(folder.path(), &["--verbose", "INFO"]);
