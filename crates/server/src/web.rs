@@ -73,7 +73,8 @@ impl WebThread {
         let inside = runtime.enter();
         for place in places {
             let known = sites.iter().find(|(site, _)| Arc::ptr_eq(site, &place.site));
-            let slots = known.map(|(_, slots)| slots.clone()).unwrap_or_else(|| {
+            let known = known.map(|(_, slots)| slots.clone());
+            let slots = known.unwrap_or_else(|| {
                 let slots = Arc::new(Semaphore::new(connections_max));
                 runtime.spawn(tick(place.site.clone()));
                 sites.push((place.site.clone(), slots.clone()));
