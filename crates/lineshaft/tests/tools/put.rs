@@ -119,7 +119,11 @@ fn a_draining_server_is_named() {
         let output = world.run(&["put", "mail", "x", "y"], b"");
         assert_eq!(output.status.code(), Some(1));
         assert!(output.stderr.contains("0 jobs put into mail"), "{output:?}");
-        assert!(output.stderr.contains("refused: the server is draining"), "{output:?}");
+        assert!(
+            output.stderr.contains("refused: mail is full, or the server takes no"),
+            "{output:?}"
+        );
+        assert!(output.stderr.contains("(DRAINING)"), "{output:?}");
         let stats = world.run_well(&["stats"], b"");
         assert!(stats.stdout.contains("draining"), "{stats:?}");
     }

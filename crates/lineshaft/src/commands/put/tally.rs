@@ -12,13 +12,13 @@ const RANGES_SHOWN: usize = 8;
 pub(super) enum Refusal {
     /// Above the server's limit; how long, where that was counted here.
     TooBig { bytes: Option<u64> },
-    /// The server takes no new jobs until it is restarted.
+    /// The queue is full by its policy, or the server takes no new jobs now; it does not say which.
     Draining,
     /// No room in its memory or on its disk.
     OutOfMemory,
     /// A fault of the server.
     InternalError,
-    /// As many jobs wait as the Gearman function may have.
+    /// The Gearman function is full, by `maxqueue` or its policy.
     QueueFull,
     /// The Gearman server takes no new jobs; it does not say why.
     QueueError,
@@ -195,8 +195,10 @@ impl Tally {
                 )
             }
             Refusal::Draining => format!(
-                "{which} refused: the server is draining, it takes no new jobs until it is started \
-                 anew (DRAINING); put them again then, or into another server"
+                "{which} refused: {} is full, or the server takes no new jobs: it drains, or its status \
+                 forbids writes (DRAINING); let workers do some jobs or raise the limits of the \
+                 queue's policy, or put them again later, or into another server",
+                self.queue
             ),
             Refusal::OutOfMemory => format!(
                 "{which} refused: the server has no room for more jobs (OUT_OF_MEMORY); let workers \
@@ -206,12 +208,13 @@ impl Tally {
                 format!("{which} refused: the server failed (INTERNAL_ERROR); its own log says why")
             }
             Refusal::QueueFull => format!(
-                "{which} refused: as many jobs wait as this function may have (QUEUE_ERROR); let \
-                 workers do some, or raise its limit with the server's command `maxqueue`"
+                "{which} refused: {} is full (QUEUE_ERROR); let workers do some of its jobs, or raise its \
+                 limits: `maxqueue` among the server's commands, or those of its policy",
+                self.queue
             ),
             Refusal::QueueError => format!(
-                "{which} refused: the server takes no jobs (QUEUE_ERROR): it drains, or has no room \
-                 on its disk; put them again later"
+                "{which} refused: the server takes no jobs (QUEUE_ERROR): it drains, its status forbids \
+                 writes, or it has no room on its disk; put them again later"
             ),
             Refusal::Failed => format!("{which} failed: the worker gave it up"),
         }
@@ -276,7 +279,10 @@ mod tests {
             "line 2 refused: 70,000 bytes is more than the 65,535 bytes the server takes"
         ));
         assert!(lines[0].contains("raise its limit (--max-job-size or "), "{}", lines[0]);
-        assert!(lines[1].starts_with("lines 5–7, 9 refused: the server is draining"));
+        assert!(
+            lines[1]
+                .starts_with("lines 5–7, 9 refused: mail is full, or the server takes no new jobs")
+        );
         assert_eq!(lines[2], "nothing after line 9 was sent");
         assert!(!tally.is_complete());
     }

@@ -148,10 +148,10 @@ fn a_full_queue_is_named() {
         let output = world.run(&put, b"");
         assert_eq!(output.status.code(), Some(1));
         assert!(output.stderr.contains("2 jobs put into f in "), "{output:?}");
-        let full = "argument 3 refused: as many jobs wait as this function may have (QUEUE_ERROR)";
+        let full = "argument 3 refused: f is full (QUEUE_ERROR)";
         assert!(output.stderr.contains(full), "{output:?}");
         let output = world.run(&["put", "--wait", "f", "a"], b"");
-        assert!(output.stderr.contains("argument 1 refused: as many jobs wait"), "{output:?}");
+        assert!(output.stderr.contains("argument 1 refused: f is full"), "{output:?}");
         assert_eq!(output.status.code(), Some(1));
     }
 }
