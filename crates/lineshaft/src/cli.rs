@@ -214,7 +214,7 @@ pub(crate) struct ConfigArguments {
 /// What can be done with the configuration.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Say what is wrong with a configuration file, if anything
+    /// Say what is wrong with a configuration file, and with the certificates it names, if anything
     Check {
         /// The file; ./lineshaft.toml unless named
         file: Option<PathBuf>,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use broker::policy::parent_name;
+use broker::policy::{Setting as Asked, parent_name};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::policies;
 use crate::protocol::Protocol;
 use crate::settings::{SETTINGS, Setting};
+use crate::tls::{Certificates, TlsError};
 
 /// The file that is read when none is named, if it exists.
 pub const DEFAULT_FILE: &str = "lineshaft.toml";
@@ -183,10 +184,28 @@ impl Effective {
         let all = self.config.policies.resolve_with_origins(name, parent_name(name));
         let lines = all.into_iter().map(|(setting, line)| {
             let origin = line.map_or_else(|| Origin::Default.to_string(), |line| self.place(line));
+            let key = setting.key();
+            if matches!(setting, Asked::Sync(None)) {
+                // What is in force: `none` would be read as no durability.
+                let origin = format!("{origin}: as data.sync, {}", self.origin("data.sync"));
+                let value = &self.config.data.sync;
+                return policies::line_with_origin(&format!("{key} = \"{value}\""), &origin);
+            }
             let value = policies::show_value(&setting);
-            policies::line_with_origin(&format!("{} = {value}", setting.key()), &origin)
+            policies::line_with_origin(&format!("{key} = {value}"), &origin)
         });
         lines.collect()
+    }
+
+    /// Reads what the configuration names as the start of the server does: the files of TLS, if an
+    /// address needs them.
+    pub fn check_files(&self) -> Result<(), TlsError> {
+        let listen = &self.config.listen;
+        let is_tls = |protocol: Protocol| listen.of(protocol).iter().any(Address::is_tls);
+        if Protocol::ALL.into_iter().any(is_tls) {
+            Certificates::load(&self.config.tls)?;
+        }
+        Ok(())
     }
 
     /// A line of the file, for people.

@@ -209,6 +209,14 @@ fn what_is_shown_names_lines_and_can_be_read_again() {
     assert_eq!(lines[0], "limits.jobs = 3                          # lineshaft.toml:3");
     assert_eq!(lines[5], "expire_to = \"x\"                          # lineshaft.toml:8");
     assert_eq!(lines[8], "open.max = 100                           # default");
+    let sync = |name: &[u8]| {
+        let shown = effective.show_policy(name);
+        shown.lines().find(|line| line.starts_with("sync = ")).unwrap().to_owned()
+    };
+    let own = "sync = \"50ms\"                            # lineshaft.toml:4";
+    assert_eq!(sync(b"a").replace(&format!("{}/", folder.path().display()), ""), own);
+    let usual = "sync = \"always\"                          # default: as data.sync, default";
+    assert_eq!(sync(b"c"), usual);
 }
 
 /// The blocks of code in a page that are marked as TOML.

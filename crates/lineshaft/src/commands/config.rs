@@ -23,8 +23,16 @@ pub(crate) fn run(command: ConfigCommand) -> ExitCode {
 }
 
 fn check(file: Option<PathBuf>) -> ExitCode {
-    match Sources::of_process(file).load() {
-        Ok(Effective { file: Some(file), config, .. }) => {
+    let effective = match Sources::of_process(file).load() {
+        Ok(effective) => effective,
+        Err(mistakes) => return refuse(&mistakes),
+    };
+    if let Err(error) = effective.check_files() {
+        eprintln!("{error}");
+        return ExitCode::from(exit::BAD_CONFIGURATION);
+    }
+    match effective {
+        Effective { file: Some(file), config, .. } => {
             println!("{}: ok", file.display());
             if config.listen.is_off() {
                 println!(
@@ -32,8 +40,7 @@ fn check(file: Option<PathBuf>) -> ExitCode {
                 );
             }
         }
-        Ok(_) => println!("no configuration file here: the defaults and the environment are ok"),
-        Err(mistakes) => return refuse(&mistakes),
+        _ => println!("no configuration file here: the defaults and the environment are ok"),
     }
     ExitCode::SUCCESS
 }

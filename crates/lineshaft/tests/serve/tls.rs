@@ -354,3 +354,24 @@ fn gearmand_does_not_start_without_its_files_and_says_when_they_are_for_nothing(
     server.gearmand_address();
     assert!(server.stderr().contains("nothing is encrypted without --ssl"), "{}", server.stderr());
 }
+
+#[test]
+fn config_check_reads_the_files_as_the_start_does() {
+    let place = Place::new();
+    let check = |key: &str, listen: &str| {
+        let tls = format!("[tls]\ncertificate = \"server.pem\"\nkey = \"{key}\"\n");
+        let text = format!("[listen]\nbeanstalk = \"{listen}127.0.0.1:0\"\n{tls}");
+        std::fs::write(place.path().join("lineshaft.toml"), text).unwrap();
+        place.refused(&["config", "check"])
+    };
+    assert_eq!(check("server.key", "tls:"), (Some(0), String::new()));
+    let (code, said) = check("absent", "tls:");
+    assert_eq!(code, Some(78));
+    assert!(said.starts_with("cannot read the key absent: "), "{said}");
+    place.authority.issue("other").unwrap();
+    let (code, said) = check("other.key", "tls:");
+    assert_eq!(code, Some(78));
+    assert!(said.contains("the key in other.key does not belong to the certificate"), "{said}");
+    // Without an address that needs them nobody reads them.
+    assert_eq!(check("absent", ""), (Some(0), String::new()));
+}
