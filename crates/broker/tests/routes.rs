@@ -198,3 +198,35 @@ fn what_expires_in_a_circle_is_refused() {
     let line = [Rule::new(["a"], to("b")), Rule::new(["b"], to("c"))];
     assert!(Rules(line.into()).check().is_ok());
 }
+
+#[test]
+fn short_puts_to_a_parent_of_many_children_do_not_use_up_what_the_log_keeps_back() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let broker = open(&disk);
+    let mut children = 0;
+    for number in 0..300 {
+        let mut turn = broker.turn(NOW);
+        let reader = turn.open_reader_session(0);
+        let child = format!("p+{number:0>250}");
+        let read = turn.read(reader, child.as_bytes(), ReadHow::Peek, Patience::None);
+        children += u32::from(matches!(read, Read::Empty(_)));
+        turn.close_session(reader);
+    }
+    assert!((250..=256).contains(&children), "{children}");
+    work(&broker, NOW);
+    fill(&broker);
+    for _ in 0..50 {
+        let put = broker.turn(NOW).add(b"p", body(1), None);
+        work(&broker, NOW);
+        if put.is_err() {
+            let mut turn = broker.turn(NOW);
+            let reader = turn.open_reader_session(0);
+            for _ in 0..100 {
+                turn.read(reader, b"bulk", ReadHow::Finish, Patience::None);
+            }
+            turn.close_session(reader);
+            drop(turn);
+            work(&broker, NOW);
+        }
+    }
+}
