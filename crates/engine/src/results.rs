@@ -130,7 +130,7 @@ impl Engine {
     ) -> Result<bool, NotFound> {
         let slot = self.held(session, id)?;
         let durable = self.job(slot).kind == Kind::Logged;
-        self.end_job(slot, news, effects);
+        self.finish_held(slot, news, effects);
         Ok(durable)
     }
 
@@ -145,13 +145,19 @@ impl Engine {
     ) -> Result<(), NotFound> {
         let slot = self.held(session, id)?;
         if self.job(slot).is_submitted() {
-            self.end_job(slot, news, effects);
+            self.finish_held(slot, news, effects);
         } else {
             self.tell_end(slot, news, effects);
             let priority = self.job(slot).priority;
             self.bury(session, id, priority, effects)?;
         }
         Ok(())
+    }
+
+    /// Its worker ends a job, well or not.
+    fn finish_held(&mut self, slot: JobSlot, news: &News, effects: &mut Effects) {
+        self.queue_mut(self.job(slot).queue).finishes += 1;
+        self.end_job(slot, news, effects);
     }
 
     /// What is known of a job.

@@ -28,7 +28,7 @@ pub struct QueueStats {
     pub watchers: u64,
     /// Sessions that wait for its jobs.
     pub waiters: u64,
-    /// Jobs finished on request.
+    /// Jobs finished on request, or ended by the worker that held them.
     pub finishes: u64,
     /// Ready and delayed jobs by [`crate::Band`].
     pub bands: [u64; 3],

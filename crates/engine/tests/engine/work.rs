@@ -348,6 +348,29 @@ fn a_dropped_queue_takes_its_jobs_with_it_unless_somebody_works() {
 }
 
 #[test]
+fn what_a_worker_ends_counts_as_finished_and_what_it_cannot_do_does_not() {
+    let mut world = World::new();
+    let (client, tube_user) = (world.open(), world.open());
+    let worker = world.worker(&["default"]);
+    let finishes = |world: &World| {
+        world.engine.queue_stats(world.engine.queue_id(b"default").expect("it is used")).finishes
+    };
+    let id = world.submit(client, "default", FOREGROUND);
+    assert_eq!(world.grab(worker), Some(id));
+    world.complete(worker, id, b"").expect("held");
+    assert_eq!(finishes(&world), 1);
+    let id = world.submit(client, "default", FOREGROUND);
+    assert_eq!(world.grab(worker), Some(id));
+    world.act(|e, fx| e.fail(worker, id, &News::Fail, fx)).expect("held");
+    assert_eq!(finishes(&world), 2);
+    let id = world.put(tube_user, 5, 0, 60);
+    assert_eq!(world.grab(worker), Some(id));
+    world.act(|e, fx| e.fail(worker, id, &News::Fail, fx)).expect("held");
+    assert_eq!(world.state(id), Some(State::Buried));
+    assert_eq!(finishes(&world), 2);
+}
+
+#[test]
 fn jobs_cross_between_dialects() {
     let mut world = World::new();
     let (client, tube_user) = (world.open(), world.open());

@@ -108,14 +108,21 @@ impl Model {
                 let words = [arguments[1], denominator].join(&0);
                 self.progress(id, (wrapped(arguments[1]), wrapped(read)), words.into());
             }
-            kind::WORK_COMPLETE => drop(self.end_job(id, &News::Complete(data))),
+            kind::WORK_COMPLETE => self.finish_held(id, &News::Complete(data)),
             _ if !is_submitted => {
                 let pri = self.jobs[&id].pri;
                 self.bury(place, id, pri).map_err(|_| "a held job could not be buried")?;
             }
-            kind::WORK_FAIL => drop(self.end_job(id, &News::Fail)),
-            _ => drop(self.end_job(id, &News::Exception(data))),
+            kind::WORK_FAIL => self.finish_held(id, &News::Fail),
+            _ => self.finish_held(id, &News::Exception(data)),
         }
         Ok(None)
+    }
+
+    /// Its worker ends a job, well or not.
+    fn finish_held(&mut self, id: u64, news: &News) {
+        let tube = self.jobs[&id].tube.clone();
+        self.tube_mut(&tube).deletes += 1;
+        self.end_job(id, news);
     }
 }
