@@ -13,7 +13,7 @@ use crate::session::Waiting;
 pub enum Flush {
     /// It is done.
     Done,
-    /// It goes on in slices; [`Happening::Flushed`] will come.
+    /// It goes on in slices; [`crate::Happening::Flushed`] will come.
     Waiting,
 }
 
