@@ -214,7 +214,13 @@ mod tests {
         let addresses: Vec<Address> =
             places.iter().map(|place| place.bound.address.clone()).collect();
         let _web = WebThread::spawn(runtime, places, 2).unwrap();
-        let _silent = [&addresses[0], &addresses[1], &addresses[0], &addresses[1]].map(connect);
+        // Not silent, because those who are do not stay for long.
+        let _unready =
+            [&addresses[0], &addresses[1], &addresses[0], &addresses[1]].map(|address| {
+                let mut peer = connect(address);
+                peer.write_all(b"G").unwrap();
+                peer
+            });
         let mut asking = connect(&addresses[2]);
         asking.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
         let mut answer = [0; 15];
