@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use broker::policy::{Policy, Rules};
 
-use super::history::{Record, Subject};
 use super::policies::{UP, is_named_child, parent_of};
+use super::record::{Record, Subject};
 use super::{Job, Name, State, Tags};
 
 /// What a job's statistics count.

@@ -11,35 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::rc::Rc;
 
-use broker::policy::Rules;
-
-use super::estate::{Counts, Estate, Facts, Image, Images, Start, brief};
+use super::estate::{Counts, Estate, Image, Images, Start};
+use super::record::{Record, Subject};
 use super::{Name, Need, Tags};
-
-#[derive(Clone, Debug)]
-pub(crate) enum Record {
-    Put(u64, Image),
-    /// Jobs of one put: all of them or none.
-    PutMany(Vec<(u64, Image)>),
-    Update(u64, Image),
-    /// A job went behind the others.
-    Moved(u64, Image),
-    Finish(u64),
-    /// Takes, timeouts and losses, appended at leisure.
-    Count(u64, Counts),
-    Queue(Name, Facts),
-    Policies(Rc<Rules>),
-    Status(u8),
-}
-
-/// What a record is about.
-#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(crate) enum Subject {
-    Job(u64),
-    Queue(Name),
-    Policies,
-    Status,
-}
 
 #[derive(Debug, Default)]
 pub(crate) struct History {
@@ -71,20 +45,24 @@ impl History {
         if let Record::Finish(id) = &record {
             self.ends.insert(*id, need);
         }
-        let is_certain = match record {
-            Record::Put(..) | Record::PutMany(_) | Record::Update(..) | Record::Finish(_) => true,
+        self.records.push(record);
+        self.strict.push(is_strict);
+        if self.is_certain(need - 1) {
+            self.newest = need;
+        }
+        need
+    }
+
+    fn is_certain(&self, index: usize) -> bool {
+        match &self.records[index] {
+            Record::PutMany(images) => !images.is_empty(),
+            Record::Put(..) | Record::Update(..) | Record::Finish(_) => true,
             // Nobody asked for these, so nobody is refused them: a full log goes without.
             Record::Moved(..) | Record::Queue(..) | Record::Policies(_) | Record::Status(_) => {
                 !self.counts_may_be_missing
             }
             Record::Count(..) => false,
-        };
-        if is_certain {
-            self.newest = need;
         }
-        self.records.push(record);
-        self.strict.push(is_strict);
-        need
     }
 
     /// The end of all that happened and is certainly written with the next group.
@@ -117,6 +95,31 @@ impl History {
         {
             noted.tags.clone_from(&image.tags);
         }
+    }
+
+    /// A job was put and ended in one request, which nothing is written of.
+    pub(super) fn unwrite(&mut self, id: u64, need: Need) {
+        let Some(put) = need.checked_sub(1) else { return };
+        for record in &mut self.records[put..] {
+            match record {
+                Record::PutMany(images) => images.retain(|(put, _)| *put != id),
+                Record::Finish(ended) if *ended == id => *record = Record::PutMany(Vec::new()),
+                _ => {}
+            }
+        }
+        self.ends.remove(&id);
+        let nothing: BTreeSet<Need> =
+            (need..=self.records.len()).filter(|need| !self.is_something(*need)).collect();
+        self.tubes.retain(|_, need| !nothing.contains(need));
+        self.keys.retain(|_, need| !nothing.contains(need));
+        let last = (0..self.records.len()).rev().find(|index| self.is_certain(*index));
+        self.newest = last.map_or(0, |index| index + 1);
+    }
+
+    /// Whether anything is written of this.
+    pub(super) fn is_something(&self, need: Need) -> bool {
+        let record = need.checked_sub(1).map(|index| &self.records[index]);
+        record.is_some_and(|record| !matches!(record, Record::PutMany(images) if images.is_empty()))
     }
 
     /// The order of a job that was noted last is another one.
@@ -171,7 +174,7 @@ impl History {
     /// Whether something that is synced before anybody is told was noted after the first, and not
     /// after the last.
     pub(crate) fn is_strict_between(&self, first: Need, last: Need) -> bool {
-        self.strict[first..last].contains(&true)
+        (first..last).any(|index| self.strict[index] && self.is_something(index + 1))
     }
 
     /// Changes so far.
@@ -342,40 +345,5 @@ impl History {
     /// A new process begins with this.
     pub(crate) fn restart(&mut self, base: Estate) {
         *self = Self { base, ..Self::default() };
-    }
-}
-
-impl Record {
-    fn subjects(&self) -> Vec<Subject> {
-        match self {
-            Self::Put(id, _)
-            | Self::Update(id, _)
-            | Self::Moved(id, _)
-            | Self::Finish(id)
-            | Self::Count(id, _) => vec![Subject::Job(*id)],
-            Self::PutMany(images) => images.iter().map(|(id, _)| Subject::Job(*id)).collect(),
-            Self::Queue(name, _) => vec![Subject::Queue(name.clone())],
-            Self::Policies(_) => vec![Subject::Policies],
-            Self::Status(_) => vec![Subject::Status],
-        }
-    }
-
-    fn ids(&self) -> Vec<u64> {
-        let id = |subject| if let Subject::Job(id) = subject { Some(id) } else { None };
-        self.subjects().into_iter().filter_map(id).collect()
-    }
-
-    fn brief(&self) -> String {
-        match self {
-            Self::Put(_, image) => format!("put {}", brief(Some(image))),
-            Self::Update(_, image) => format!("update {}", brief(Some(image))),
-            Self::PutMany(images) => format!("put with {} others", images.len() - 1),
-            Self::Moved(_, image) => format!("moved {}", brief(Some(image))),
-            Self::Finish(_) => "finish".into(),
-            Self::Count(_, counts) => format!("count {counts:?}"),
-            Self::Queue(_, facts) => format!("{facts:?}"),
-            Self::Policies(rules) => format!("{rules:?}"),
-            Self::Status(status) => format!("status {status}"),
-        }
     }
 }

@@ -3,8 +3,8 @@
 
 use std::rc::Rc;
 
-use super::history::Record;
 use super::outcome::{Letter, News};
+use super::record::Record;
 use super::routes::{Refused, Routed};
 use super::{Facts, Model, Name, Need, Place, State, Wait};
 
@@ -234,6 +234,11 @@ impl Model {
         let kept = self.workers_of(&name) > 0 && &*name != "default";
         let facts = Facts { kept, ..Facts::default() };
         self.tube_mut(&name).facts = facts;
+        // If it stays, a rule that makes a child of it does so again.
+        if self.is_wanted(&name) {
+            self.resolve(&name);
+        }
+        let facts = self.tubes[&name].facts;
         let is_strict = self.setting.is_strict;
         let need = self.history.note(Record::Queue(name.clone(), facts), is_strict);
         self.drop_tube_if_unwanted(&name);

@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
-use super::history::Record;
 use super::outcome::{Letter, News};
+use super::record::Record;
 use super::routes::{Refused, Routed};
 use super::{
     Counts, Expected, Job, Kind, Lease, Loss, Model, NEVER, Name, Need, Place, State, Wait,

@@ -22,6 +22,7 @@ mod outcome;
 mod policies;
 mod promises;
 mod queues;
+mod record;
 mod restart;
 mod routes;
 mod session;

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use super::history::Record;
+use super::record::Record;
 use super::session::Expected;
 use super::{Kind, Loss, Model, NEVER, Need, Place, State};
 

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use broker::policy::{Name as Bytes, Policy, QueueSync, Rules, Setting};
 
-use super::history::Record;
+use super::record::Record;
 use super::{Facts, Kind, Model, Name, Need, Place};
 
 /// The server's status, from the loosest on (spec kestrel 2).
@@ -61,6 +61,7 @@ impl Model {
         tube.facts = Facts { is_items: true, created, kept: &*name != "default", ..tube.facts };
         if parent_of(&name).is_some() && !self.tubes[&name].facts.is_child {
             self.link_child(&name);
+            self.unnoted.retain(|unnoted| *unnoted != name);
         }
         self.note_facts(&name);
         name
@@ -69,9 +70,9 @@ impl Model {
     pub(super) fn link_child(&mut self, name: &Name) {
         self.ensure_extra(name);
         let facts = &mut self.tube_mut(name).facts;
-        facts.is_child = true;
+        let was_child = std::mem::replace(&mut facts.is_child, true);
         // It is kept, or it would miss puts.
-        if !std::mem::replace(&mut facts.kept, true) {
+        if !std::mem::replace(&mut facts.kept, true) || !was_child {
             self.unnoted.push(name.clone());
         }
         let parent: Option<Name> = parent_of(name).map(Into::into);

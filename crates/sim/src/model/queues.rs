@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::beanstalk::is_name;
-use super::history::Record;
+use super::record::Record;
 use super::{Facts, Model, Name, Need, Pause, Place, State, Tube};
 
 impl Model {

@@ -164,7 +164,7 @@ impl Model {
         model.now = now;
         model.history = History::default();
         let queues = recovered.estate.queues.clone();
-        let kept = |name: &Name| queues.get(name).is_some_and(|facts| facts.kept);
+        let kept = |name: &Name| queues.get(name).is_some_and(|facts| facts.kept && facts.is_child);
         model.unnoted.retain(|name| !kept(name));
         model.history.restart(recovered.estate);
         model.note_children();

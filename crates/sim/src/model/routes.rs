@@ -3,13 +3,16 @@
 
 use broker::policy::WhenFull;
 
-use super::history::Record;
 use super::outcome::News;
 use super::policies::text;
+use super::record::Record;
 use super::{Job, Kind, Model, Name, Need, State};
 
 /// Jobs that one request ends on the way, at most.
 const SLICE_JOBS: usize = 1000;
+
+/// Jobs that a queue drops to make room for one that expired elsewhere.
+const EXPIRY_DROPS_MAX: usize = 2;
 
 /// Why a queue is among those that a put goes to.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -22,7 +25,9 @@ enum Role {
 #[derive(Debug, Default)]
 pub(super) struct Route {
     queues: Vec<(Name, Role)>,
-    passed: Vec<Name>,
+    /// Aliases that were met.
+    aliases: Vec<Name>,
+    /// Queues that were met; they do not vanish meanwhile.
     seen: Vec<Name>,
     is_items: bool,
 }
@@ -55,8 +60,8 @@ impl Model {
 
     fn follow(&mut self, name: &str, role: Role, route: &mut Route) {
         if let Some(destinations) = self.alias(name) {
-            if !route.seen.iter().any(|seen| &**seen == name) {
-                route.seen.push(name.into());
+            if !route.aliases.iter().any(|seen| &**seen == name) {
+                route.aliases.push(name.into());
                 for destination in destinations {
                     self.follow(&destination, role, route);
                 }
@@ -72,6 +77,7 @@ impl Model {
             return;
         }
         route.seen.push(queue.clone());
+        self.guards.push(queue.clone());
         let policy = self.tubes[&queue].policy.clone();
         let of_child = if role == Role::Copy { Role::Copy } else { Role::Child };
         let has_aliases = self.has_aliases();
@@ -83,9 +89,7 @@ impl Model {
                 self.follow_queue(child, of_child, route);
             }
         }
-        if policy.fanout_only {
-            route.passed.push(queue);
-        } else {
+        if !policy.fanout_only {
             route.queues.push((queue, role));
         }
         for copy in &policy.copy_to {
@@ -95,7 +99,7 @@ impl Model {
 
     /// Puts a job into each queue of the way, as far as they have room. One that somebody waits for
     /// is the first that was asked for.
-    pub(super) fn put_along(&mut self, route: Route, job: &Job, is_foreground: bool) -> Routed {
+    pub(super) fn put_along(&mut self, mut route: Route, job: &Job, is_foreground: bool) -> Routed {
         let mut routed = Routed::default();
         let mut ids = Vec::new();
         let mut has_source = true;
@@ -131,8 +135,18 @@ impl Model {
         routed.need = self.record_together(&ids);
         for id in ids {
             self.place_new(id);
+            if !self.jobs.contains_key(&id) {
+                // What ends in the request that put it is never written.
+                self.history.unwrite(id, routed.need);
+            }
         }
-        for queue in route.queues.into_iter().map(|(queue, _)| queue).chain(route.passed) {
+        if !self.history.is_something(routed.need) {
+            routed.need = 0;
+        }
+        route.seen.sort_unstable_by_key(|queue| self.tubes[queue].place);
+        for queue in route.seen {
+            let guard = self.guards.iter().rposition(|guarded| *guarded == queue);
+            self.guards.remove(guard.expect("it was held when it was met"));
             self.drop_tube_if_unwanted(&queue);
         }
         routed
@@ -153,8 +167,14 @@ impl Model {
     }
 
     pub(super) fn place_new(&mut self, id: u64) {
-        if self.jobs[&id].state == State::Ready {
+        let job = &self.jobs[&id];
+        let tube = job.tube.clone();
+        if job.state == State::Ready {
+            let is_late = job.expires.is_some() && self.is_expired(id);
             self.offer(id);
+            if is_late {
+                self.sweep(&tube);
+            }
         }
     }
 
@@ -181,10 +201,16 @@ impl Model {
     /// Sees to it that a queue has room for one job more.
     pub(super) fn admit(&mut self, queue: &Name, body_len: usize) -> Result<(), Refused> {
         self.sweep(queue);
-        self.make_room(queue, body_len)
+        self.make_room(queue, body_len, SLICE_JOBS)
     }
 
-    fn make_room(&mut self, queue: &Name, body_len: usize) -> Result<(), Refused> {
+    /// So many jobs are dropped for it at most.
+    fn make_room(
+        &mut self,
+        queue: &Name,
+        body_len: usize,
+        drops_max: usize,
+    ) -> Result<(), Refused> {
         let policy = self.tubes[queue].policy.clone();
         if policy.item_bytes_max.is_some_and(|most| body_len as u64 > most) {
             return Err(Refused::TooBig);
@@ -195,7 +221,7 @@ impl Model {
         if policy.when_full == WhenFull::Refuse {
             return Err(Refused::Full);
         }
-        for _ in 0..SLICE_JOBS {
+        for _ in 0..drops_max {
             let ready = || self.ready_in(queue);
             let Some(worst) = ready().map(|(pri, ..)| pri).max() else {
                 return Err(Refused::Full);
@@ -285,7 +311,7 @@ impl Model {
         let is_items = self.tubes[&from].facts.is_items;
         let to = if is_items { self.item_queue(&target) } else { self.create_tube(&target) };
         let body_len = self.jobs[&id].body.len();
-        if to != from && self.make_room(&to, body_len).is_ok() {
+        if to != from && self.make_room(&to, body_len, EXPIRY_DROPS_MAX).is_ok() {
             self.reroute(id, &to);
         } else {
             self.end_job(id, &News::Fail);

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::history::Record;
+use super::record::Record;
 use super::{Image, Kind, Model, Name, Need, Place, State, Tags};
 
 pub(super) const HIGH: u32 = 512;

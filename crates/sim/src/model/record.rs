@@ -1,0 +1,68 @@
+//! The changes that have to outlive a crash.
+
+use std::rc::Rc;
+
+use broker::policy::Rules;
+
+use super::Name;
+use super::estate::{Counts, Facts, Image, brief};
+
+#[derive(Clone, Debug)]
+pub(crate) enum Record {
+    Put(u64, Image),
+    /// Jobs of one put: all of them or none.
+    PutMany(Vec<(u64, Image)>),
+    Update(u64, Image),
+    /// A job went behind the others.
+    Moved(u64, Image),
+    Finish(u64),
+    /// Takes, timeouts and losses, appended at leisure.
+    Count(u64, Counts),
+    Queue(Name, Facts),
+    Policies(Rc<Rules>),
+    Status(u8),
+}
+
+/// What a record is about.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum Subject {
+    Job(u64),
+    Queue(Name),
+    Policies,
+    Status,
+}
+
+impl Record {
+    pub(super) fn subjects(&self) -> Vec<Subject> {
+        match self {
+            Self::Put(id, _)
+            | Self::Update(id, _)
+            | Self::Moved(id, _)
+            | Self::Finish(id)
+            | Self::Count(id, _) => vec![Subject::Job(*id)],
+            Self::PutMany(images) => images.iter().map(|(id, _)| Subject::Job(*id)).collect(),
+            Self::Queue(name, _) => vec![Subject::Queue(name.clone())],
+            Self::Policies(_) => vec![Subject::Policies],
+            Self::Status(_) => vec![Subject::Status],
+        }
+    }
+
+    pub(super) fn ids(&self) -> Vec<u64> {
+        let id = |subject| if let Subject::Job(id) = subject { Some(id) } else { None };
+        self.subjects().into_iter().filter_map(id).collect()
+    }
+
+    pub(super) fn brief(&self) -> String {
+        match self {
+            Self::Put(_, image) => format!("put {}", brief(Some(image))),
+            Self::Update(_, image) => format!("update {}", brief(Some(image))),
+            Self::PutMany(images) => format!("put with {} others", images.len().saturating_sub(1)),
+            Self::Moved(_, image) => format!("moved {}", brief(Some(image))),
+            Self::Finish(_) => "finish".into(),
+            Self::Count(_, counts) => format!("count {counts:?}"),
+            Self::Queue(_, facts) => format!("{facts:?}"),
+            Self::Policies(rules) => format!("{rules:?}"),
+            Self::Status(status) => format!("status {status}"),
+        }
+    }
+}
