@@ -38,6 +38,8 @@ pub(crate) struct Ledger {
     facts: Position,
     /// Jobs that ended in the same request that put them.
     unwritten: usize,
+    /// Jobs that leave a queue and end in the same request, until their end is written.
+    left: Vec<(JobSlot, QueueId, Option<QueueSync>)>,
     /// Queues of which the log does not know what is kept, because it had no room.
     owed: BTreeSet<QueueId>,
     /// Whether the log has something for the committer to do at once.
@@ -129,11 +131,11 @@ impl Ledger {
         match record {
             Record::Put(slot, id) if !is_live(engine, slot, id) => self.unwritten += 1,
             // What changed before the job ended is not worth an entry.
-            Record::Update(slot, id)
-            | Record::Moved(slot, id)
-            | Record::Rerouted(slot, id, ..)
-            | Record::Count(slot, id)
+            Record::Update(slot, id) | Record::Moved(slot, id) | Record::Count(slot, id)
                 if !is_live(engine, slot, id) => {}
+            Record::Rerouted(slot, id, from, asked) if !is_live(engine, slot, id) => {
+                self.left.push((slot, from, asked));
+            }
             Record::Put(slot, _) => self.write_put(slot, engine),
             Record::PutMany(slots) => self.write_many(&slots, engine),
             Record::Moved(slot, _) | Record::Rerouted(slot, ..) if !log.admits_update() => {
@@ -220,13 +222,33 @@ impl Ledger {
         let Some(place) = self.places.remove(slot) else {
             assert!(self.unwritten > 0, "a logged job has its place");
             self.unwritten -= 1;
+            self.left.retain(|(left, ..)| *left != slot);
             return;
         };
-        let after = log.finish(engine.now().0, place.target);
+        let end = log.finish(engine.now().0, place.target);
         self.want_sync(engine.now().0, asked);
-        let after = self.rests_on(after, asked);
+        let after = self.rests_on(end, asked);
         self.ended = self.ended.max(after);
         self.note(queue, after);
+        self.note_left(slot, end, engine);
+    }
+
+    /// A job ended here. That it is not in the queues any more that it left in this request rests on
+    /// its end, as nothing else is written of that.
+    fn note_left(&mut self, slot: JobSlot, end: log::Position, engine: &Engine) {
+        if self.left.is_empty() {
+            return;
+        }
+        for (_, from, asked) in
+            self.left.extract_if(.., |(left, ..)| *left == slot).collect::<Vec<_>>()
+        {
+            self.want_sync(engine.now().0, asked);
+            let after = self.rests_on(end, asked);
+            self.note(from, after);
+            if !engine.has_queue(from) {
+                self.gone = self.gone.max(after);
+            }
+        }
     }
 
     fn write_fact(&mut self, key: &[u8], value: &[u8], engine: &Engine) {

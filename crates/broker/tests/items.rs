@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lineshaft_broker::policy::{QueueSync, Rule, Rules, Setting};
+use lineshaft_broker::policy::{QueueSync, Rule, Rules, Setting, WhenFull};
 use lineshaft_broker::{
     Broker, Flush, Item, LeaseId, Millis, Options, Patience, Position, Read, ReadHow, SessionId,
     Status, Turn,
@@ -348,4 +348,30 @@ fn a_job_that_moved_and_ended_in_one_turn_leaves_nothing_behind() {
     let broker = crash(&disk, broker, true, later);
     assert_eq!(drain(&broker, "old", later).len(), 1);
     assert!(drain(&broker, "q", later).is_empty());
+}
+
+#[test]
+fn a_queue_is_empty_when_the_end_of_what_left_it_is_durable() {
+    let disk = new_disk();
+    let broker = open_at(&disk, NOW);
+    let later = Millis(NOW.0 + 20);
+    broker.turn(NOW).set_policies(rules([
+        Rule::new(["1", "2"], [Setting::ExpireTo(Some(b"old"[..].into()))]),
+        Rule::new(["old"], [Setting::JobsMax(Some(1)), Setting::WhenFull(WhenFull::DropOldest)]),
+    ]));
+    for queue in [b"1", b"2"] {
+        let expires = Some(Millis(NOW.0 + 10));
+        broker.turn(NOW).add(queue, b"x"[..].into(), expires).expect("there is room");
+    }
+    broker.commit_step(NOW).expect("the disk works");
+    // The one that comes last drops the other.
+    while broker.turn(later).advance() {}
+    let mut turn = broker.turn(later);
+    let session = turn.open_reader_session(0);
+    for queue in [b"1", b"2"] {
+        let Read::Empty(after) = turn.read(session, queue, ReadHow::Peek, Patience::None) else {
+            panic!("it expired");
+        };
+        assert!(!after.is_reached(broker.released()), "a crash could bring it back");
+    }
 }
