@@ -92,6 +92,7 @@ impl Model {
         job.state = State::Ready;
         let tube = job.tube.clone();
         if self.is_paused(&tube) || self.reads_blocked() {
+            self.arm(&tube);
             return;
         }
         while let Some(waiter) = self.first_waiter(&tube).filter(|_| !self.is_expired(id)) {
@@ -99,6 +100,7 @@ impl Model {
                 return;
             }
         }
+        self.arm(&tube);
         self.wake_sleepers(&tube);
     }
 

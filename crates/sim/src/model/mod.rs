@@ -229,6 +229,8 @@ pub(crate) struct Tube {
     policy: Rc<Policy>,
     /// Since when it has a policy, a family or the mark of items.
     extra_since: Option<u64>,
+    /// When it is looked at at the latest; what it was set for may not be due any more.
+    timer: Option<u64>,
 }
 
 #[derive(Copy, Clone, Debug)]

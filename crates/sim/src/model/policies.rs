@@ -41,6 +41,7 @@ impl Model {
             self.ensure_extra(name);
         }
         self.tube_mut(name).policy = Rc::new(policy);
+        self.arm(name);
     }
 
     /// Most queues have nothing that only some have; those that do know since when.

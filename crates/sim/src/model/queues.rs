@@ -28,6 +28,7 @@ impl Model {
             sleepers: BTreeMap::new(),
             policy: Rc::default(),
             extra_since: None,
+            timer: None,
         };
         self.tubes.insert(name.clone(), tube);
         if !self.children_of(&name).is_empty() {

@@ -30,12 +30,21 @@ impl Model {
     /// What is due first of all that is due.
     fn first_due(&self) -> Option<(u64, Whose)> {
         let queues = self.tubes.iter().filter_map(|(name, tube)| {
-            Some((self.queue_moment(name)?, Whose::Queue(tube.place, name.clone())))
+            let moment = [tube.timer, self.queue_moment(name)].into_iter().flatten().min()?;
+            Some((moment, Whose::Queue(tube.place, name.clone())))
         });
         let conns = self.conns.keys();
         let conns =
             conns.filter_map(|place| Some((self.conn_moment(*place)?, Whose::Conn(*place))));
         queues.chain(conns).filter(|(moment, _)| *moment <= self.now).min()
+    }
+
+    /// A queue is looked at no later than when its head expires, even if another one is its head by
+    /// then. It matters when several queues are looked at late, and one has jobs for another.
+    pub(super) fn arm(&mut self, name: &Name) {
+        let moment = self.expiry_moment(name);
+        let tube = self.tube_mut(name);
+        tube.timer = [tube.timer, moment].into_iter().flatten().min();
     }
 
     /// When something happens by itself in a queue.
@@ -73,6 +82,7 @@ impl Model {
 
     fn look_at_queue(&mut self, name: &Name) {
         let now = self.now;
+        self.tube_mut(name).timer = None;
         self.guarded(name, |model| {
             model.sweep(name);
             let tube = model.tube_mut(name);
