@@ -245,6 +245,10 @@ impl History {
                         wrong.remove(&subject);
                     }
                 }
+                // A queue may be there for this job only, if that has expired.
+                wrong.retain(|subject| {
+                    !matches!(subject, Subject::Queue(_)) || differs(&estate, subject)
+                });
             }
             if wrong.is_empty() {
                 let counts = self.check_counts(&found.jobs, end);
