@@ -92,7 +92,7 @@ impl Model {
         let fails = matches!(kind, kind::WORK_FAIL | kind::WORK_EXCEPTION);
         let is_submitted = self.jobs.get(&id).is_some_and(|job| job.tags.is_some());
         // A job of another dialect would have to be buried.
-        if fails && !is_submitted && self.is_refused(&queue_error(), observed)? {
+        if fails && !is_submitted && self.may_refuse && self.is_refused(&queue_error(), observed)? {
             return Ok(None);
         }
         if !self.is_holder(place, id) {
