@@ -67,19 +67,17 @@ impl Engine {
         if let Some(at) = closed.timer {
             self.timers.remove((at, TimerKey::Session(place)));
         }
-        self.queue_mut(closed.used).users -= 1;
-        for queue in &closed.watched {
-            self.queue_mut(*queue).watchers -= 1;
-        }
+        // Its queues are held until its jobs are back: these may end, and nothing else may keep the
+        // queues.
         let mut returned = Chore::return_of(&closed.leases, closed.manner);
         if self.step(&mut returned, effects) {
             self.chores.push_back(returned);
         }
+        self.queue_mut(closed.used).users -= 1;
         self.drop_if_unwanted(closed.used, effects);
         for queue in closed.watched {
-            if self.queues.get(queue.0).is_some() {
-                self.drop_if_unwanted(queue, effects);
-            }
+            self.queue_mut(queue).watchers -= 1;
+            self.drop_if_unwanted(queue, effects);
         }
     }
 

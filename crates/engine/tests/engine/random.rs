@@ -21,7 +21,7 @@ struct Step {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let step = (0..26u8, 0..3usize, 0..QUEUES.len(), 0..40u64)
+    let step = (0..28u8, 0..3usize, 0..QUEUES.len(), 0..40u64)
         .prop_map(|(act, who, queue, number)| Step { act, who, queue, number });
     prop::collection::vec(step, 1..150)
 }
@@ -222,6 +222,19 @@ impl Crowd {
             25 => {
                 let _ = self.world.act(|engine, fx| engine.pause(queue, number as u32 % 2, fx));
             }
+            26 => self.world.engine.set_attempts_max(number as u32 % 3),
+            27 => {
+                let at = self.world.engine.now().0 + number;
+                let submit = Submit {
+                    priority: number as u32 % 2,
+                    due: (number.is_multiple_of(5)).then_some(Millis(at)),
+                    unique: [&b"k"[..], b"l", b"-"][number as usize % 3],
+                    reducer: b"",
+                    body: b"keyed"[..].into(),
+                    foreground: number.is_multiple_of(2),
+                };
+                let _ = self.world.act(|engine, fx| engine.submit(tube, queue, submit, fx));
+            }
             _ => {}
         }
     }
@@ -238,7 +251,7 @@ impl Crowd {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(1000))]
     #[test]
     fn any_requests_leave_the_engine_whole(steps in steps()) {
         let mut crowd = Crowd::new();

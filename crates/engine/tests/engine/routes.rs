@@ -318,3 +318,27 @@ fn clients_give_a_parent_so_many_children_and_operators_any_number() {
     }
     assert_eq!(count, limits::CHILD_NAMES_BYTES_MAX / 8005);
 }
+
+#[test]
+fn a_session_ends_with_the_last_job_of_a_queue_that_only_it_keeps() {
+    let mut world = World::new();
+    world.policies([
+        Rule::new(["a"], [Setting::Alias([b"b"[..].into()].into())]),
+        Rule::new(["c"], [Setting::CopyTo([b"d"[..].into()].into())]),
+    ]);
+    world.engine.set_attempts_max(1);
+    // Its client goes while it is out; then it has had its attempts.
+    for (asked, gets, client_goes) in [("a", "b", true), ("a", "b", false), ("c", "d", false)] {
+        let client = world.open();
+        assert!(world.submits(client, asked, true));
+        let tube_user = world.open();
+        world.act(|engine, effects| engine.use_queue(tube_user, gets.as_bytes(), effects));
+        world.act(|engine, _| engine.watch(tube_user, gets.as_bytes()));
+        assert!(matches!(world.take(tube_user, Patience::None), Take::Granted(_)));
+        if client_goes {
+            world.close(client);
+        }
+        world.close(tube_user);
+        assert!(world.engine.queue_id(gets.as_bytes()).is_none());
+    }
+}
