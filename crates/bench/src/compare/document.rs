@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use super::result::{Comparison, Outcome};
 use super::rows::Verdict;
+use super::sizes;
 use super::work::Metric;
 use crate::table::{Table, three_digits};
 
@@ -24,15 +25,17 @@ pub(super) fn text(comparison: &Comparison) -> String {
 pub(super) fn markdown(comparison: &Comparison) -> String {
     let mut page = String::from("# Performance\n\n");
     page.push_str(
-        "Lineshaft beside the servers it replaces, measured on one machine in one run. The page is written by\n\
-         the command at its end; absolute figures belong to this machine, ratios travel better.\n\n",
+        "Lineshaft beside the servers it replaces, and Redis, measured on one machine in one run. The page is written\n\
+         by the command at its end; absolute figures belong to this machine, ratios travel better.\n\n",
     );
     page.push_str("## Result\n\n");
     page.push_str(&outcome_table(&comparison.rows).markdown());
     page.push_str(
         "\nA *floor* is the least the project accepts, a *reach* is what it aims at. For a ratio Lineshaft is\n\
          divided by its peer (D1: the peer by Lineshaft). CPU is the server's processor time for one operation.\n\
-         Lateness counts from the due moment and includes a network round trip.\n",
+         Lateness counts from the due moment and includes a network round trip. A row's number is its name in\n\
+         the project's list of goals (T for throughput, L latency, M memory, D disk); goals that need another\n\
+         kind of measurement are missing here.\n",
     );
     let notes = notes(comparison);
     if !notes.is_empty() {
@@ -207,12 +210,18 @@ fn method(comparison: &Comparison) -> String {
          - `50×32` means 50 connections with 32 operations in flight on each, closed loop: the next operation is\n  \
            sent when one has ended. {warm_up:.1} s of warm-up, then {seconds:.1} s are measured, or longer, until\n  \
            two operations have ended for each in flight.\n\
+         - Redis keeps nothing (`--save '' --appendonly no`); a put there is `LPUSH`, a take `RPOP`, after which\n  \
+           nobody knows of the job. So it is with Kestrel's `SET` and `GET` on Lineshaft's memcache side.\n\
          - Takes are pairs of `reserve-with-timeout 0` and `delete`; before them the queue is filled, for at most\n  \
            {fill_seconds:.1} s or {fill} jobs.\n\
          - Processor time comes from the scheduler's accounting of all threads of the server (`schedstat`),\n  \
            memory from the resident size in `smaps_rollup`.\n\
          - \"append + fdatasync\" is a loop in this program: append 100 bytes to a growing file, sync, again.\n\
-         - Latency: one put at a time, 1,000 a second, to a consumer that already waits in `reserve`.\n\
+         - With 20,000 queues in use, each put is preceded by a `use` of another queue; takers watch one queue. The\n  \
+           servers with one queue and with many run side by side and are loaded in turn, {turns} times for\n  \
+           {turn:.2} s each, as a machine changes from one second to the next.\n\
+         - Latency: one put at a time to a consumer that already waits in `reserve`, 500 a second on each server,\n  \
+           trip by trip in turn.\n\
          - Gearman: submits are `SUBMIT_JOB_BG` without a unique key, takes are `GRAB_JOB` and `WORK_COMPLETE` with\n  \
            {backlog} jobs queued at the start and no warm-up. A foreground job goes to a worker that was asleep;\n  \
            the next one follows its result. {idle} sleeping workers, registered one after the other; a job wakes\n  \
@@ -229,6 +238,8 @@ fn method(comparison: &Comparison) -> String {
         generator = comparison.generator_cpu,
         warm_up = sizes.warm_up.as_secs_f64(),
         seconds = sizes.duration.as_secs_f64(),
+        turns = sizes::TURNS,
+        turn = (sizes.duration / sizes::TURNS).as_secs_f64(),
         fill_seconds = 2.0 * (sizes.duration + sizes.warm_up).as_secs_f64(),
         fill = sizes.fill_jobs,
         backlog = sizes.backlog_jobs,
@@ -260,9 +271,9 @@ fn spread_table(comparison: &Comparison) -> Table {
 mod tests {
     use std::path::Path;
 
-    use super::super::lab::Sizes;
     use super::super::result::{CellResult, Results, judge, spreads};
     use super::super::rows;
+    use super::super::sizes::Sizes;
     use super::super::work::Sample;
     use super::*;
     use crate::machine::Machine;

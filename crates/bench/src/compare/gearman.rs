@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::lab::{BODY_BYTES, Bounds, Lab};
+use super::lab::{BODY_BYTES, Lab};
 use super::rows::{Goal, Row, cell, rate, row, shape};
 use super::server::Server;
-use super::work::{Metric, Peer, Sample, Shape, Work};
+use super::sizes::{Bounds, Span};
+use super::work::{Keeping, Metric, Peer, Sample, Shape, Side, Work};
 use crate::modes::{submit_drivers, work_drivers};
 
 /// The function of all jobs.
@@ -18,11 +19,13 @@ pub(super) const MANY_FUNCTIONS: &str = "M6b";
 /// Lineshaft's Gearman side against gearmand.
 pub(super) fn rows() -> Vec<Row> {
     use Goal::RatioAtLeast as AtLeast;
-    use Peer::{Gearmand, GearmandSqlite, LineshaftGearman, LineshaftGearmanDurable};
-    let memory = |id, work, goal| rate(id, work, LineshaftGearman, Gearmand, goal);
-    let durable = |work, goal| rate("T12", work, LineshaftGearmanDurable, GearmandSqlite, goal);
+    let [in_memory, synced] = [Keeping::Memory, Keeping::SyncAlways]
+        .map(|keeping| Peer::Lineshaft(Side::Gearman, keeping));
+    let [builtin, sqlite] = [false, true].map(|sqlite| Peer::Gearmand { sqlite });
+    let memory = |id, work, goal| rate(id, work, in_memory, builtin, goal);
+    let durable = |work, goal| rate("T12", work, synced, sqlite, goal);
     let against = |id, what, metric, work, goal| {
-        row(id, what, metric, cell(LineshaftGearman, work), Some(cell(Gearmand, work)), goal)
+        row(id, what, metric, cell(in_memory, work), Some(cell(builtin, work)), goal)
     };
     let hundred =
         |what, metric| against(MANY_FUNCTIONS, what, metric, Work::IdleWorkers(100), Goal::Shown);
@@ -59,10 +62,8 @@ pub(super) fn without_missing(rows: &mut Vec<Row>, gearmand: &Path) -> Option<St
     if gearmand.exists() {
         return None;
     }
-    let needs = |row: &Row| {
-        row.theirs
-            .is_some_and(|theirs| matches!(theirs.peer, Peer::Gearmand | Peer::GearmandSqlite))
-    };
+    let needs =
+        |row: &Row| row.theirs.is_some_and(|theirs| matches!(theirs.peer, Peer::Gearmand { .. }));
     let mut ids: Vec<&str> = rows.iter().filter(|row| needs(row)).map(|row| row.id).collect();
     ids.dedup();
     rows.retain(|row| !needs(row));
@@ -73,7 +74,7 @@ pub(super) fn without_missing(rows: &mut Vec<Row>, gearmand: &Path) -> Option<St
 /// Background submits.
 pub(super) fn submit(lab: &Lab, shape: Shape, server: &Server) -> anyhow::Result<Sample> {
     let drivers = submit_drivers(FUNCTION, shape.connections as usize, BODY_BYTES);
-    lab.throughput(server, drivers, shape, lab.sizes.warm_up)
+    lab.throughput(server, drivers, shape, lab.sizes.span())
 }
 
 /// Workers that take from a queue which is already long.
@@ -82,7 +83,7 @@ pub(super) fn grab(lab: &Lab, shape: Shape, server: &Server) -> anyhow::Result<S
     lab.load(server, submits, 32, Bounds::exactly(lab.sizes.backlog_jobs))?;
     // Without a warm-up: a fast server would have emptied the queue before the measurement began.
     let workers = work_drivers(FUNCTION, shape.connections as usize);
-    lab.throughput(server, workers, shape, Duration::ZERO)
+    lab.throughput(server, workers, shape, Span { warm_up: Duration::ZERO, ..lab.sizes.span() })
 }
 
 #[cfg(test)]

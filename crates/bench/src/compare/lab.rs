@@ -8,9 +8,10 @@ use anyhow::Context;
 use tempfile::TempDir;
 
 use super::server::{Programs, Server};
-use super::work::{Cell, Metric, Peer, Sample, Shape, Work};
+use super::sizes::{Bounds, Sizes, Span, TURNS};
+use super::work::{Cell, Metric, Peer, Sample, Shape, Side, Work};
 use super::{bare_sync, gearman, lateness, memory, restart};
-use crate::args::{CompareArgs, Protocol};
+use crate::args::Protocol;
 use crate::driver::{Beanstalk, Driver};
 use crate::load::{self, LoadPlan, LoadReport};
 use crate::meter::Meter;
@@ -22,64 +23,6 @@ use crate::trip::{self, TripPlan};
 pub(super) const BODY_BYTES: usize = 100;
 /// Queue of all measurements that need but one.
 const QUEUE: &str = "default";
-/// Upper bound of a run that ends by a count.
-const COUNTED_RUN_MAX: Duration = Duration::from_mins(5);
-
-/// How much of everything.
-#[derive(Clone, Debug)]
-pub(super) struct Sizes {
-    pub(super) duration: Duration,
-    pub(super) warm_up: Duration,
-    pub(super) trip: Duration,
-    /// Most jobs that are put for a take measurement; filling ends earlier when it takes long.
-    pub(super) fill_jobs: u64,
-    /// Jobs that are queued before Gearman's workers begin to take.
-    pub(super) backlog_jobs: u64,
-    pub(super) memory_jobs: u64,
-    pub(super) restart_jobs: u64,
-    pub(super) idle_connections: usize,
-    /// Timers of each kind in a lateness measurement.
-    pub(super) timers: usize,
-}
-
-impl Sizes {
-    /// Sizes of a full run.
-    pub(super) fn full(duration: Duration) -> Self {
-        let files = process::raise_file_limit() as usize;
-        Self {
-            duration,
-            warm_up: duration.mul_f64(0.3),
-            trip: duration.mul_f64(2.0),
-            fill_jobs: 3_000_000,
-            backlog_jobs: 400_000,
-            memory_jobs: 1_000_000,
-            restart_jobs: 1_000_000,
-            // A server needs some files for itself.
-            idle_connections: 10_000.min(files.saturating_sub(500)),
-            timers: 300,
-        }
-    }
-
-    /// Sizes for a full or a quick run.
-    pub(super) fn new(args: &CompareArgs) -> anyhow::Result<Self> {
-        let duration = crate::modes::seconds(args.seconds)?;
-        let full = Self::full(duration);
-        if !args.quick {
-            return Ok(full);
-        }
-        Ok(Self {
-            duration: duration.mul_f64(0.3),
-            warm_up: duration.mul_f64(0.1),
-            trip: duration.mul_f64(0.5),
-            fill_jobs: 500_000,
-            backlog_jobs: 100_000,
-            memory_jobs: 200_000,
-            restart_jobs: 200_000,
-            idle_connections: 3_000.min(full.idle_connections),
-            timers: 100,
-        })
-    }
-}
 
 /// Everything a measurement needs.
 #[derive(Debug)]
@@ -106,12 +49,14 @@ impl Lab {
         &self.meter
     }
 
-    /// Measures the cells of one work once; a sample for each.
+    /// Measures the cells of one kind of work once; a sample for each.
     pub(super) fn measure(&mut self, cells: &[Cell]) -> Vec<anyhow::Result<Sample>> {
-        if !matches!(cells[0].work, Work::Trip | Work::Foreground) {
-            return cells.iter().map(|&cell| self.measure_alone(cell)).collect();
-        }
-        match self.measure_trips(cells) {
+        let samples = match cells[0].work {
+            Work::Trip | Work::Foreground => self.measure_trips(cells),
+            Work::PutAmong(..) | Work::TakeAmong(..) => self.measure_in_turn(cells),
+            _ => return cells.iter().map(|&cell| self.measure_alone(cell)).collect(),
+        };
+        match samples {
             Ok(samples) => samples.into_iter().map(Ok).collect(),
             Err(error) => cells.iter().map(|_| Err(anyhow::anyhow!("{error:#}"))).collect(),
         }
@@ -141,49 +86,94 @@ impl Lab {
         match cell.work {
             Work::Put(shape) => self.put(cell.peer, shape, server),
             Work::Take(shape) => self.take(cell.peer, shape, server),
-            Work::PutWithUse(shape, queues) => self.put_with_use(shape, queues, server),
-            Work::TakeAmong(shape, queues) => {
-                self.make_queues(queues, server)?;
-                self.take(cell.peer, shape, server)
-            }
             Work::Submit(shape) => gearman::submit(self, shape, server),
             Work::Grab(shape) => gearman::grab(self, shape, server),
             Work::Lateness { busy } => lateness::run(self, server, busy),
             Work::JobMemory => memory::jobs(self, server),
             Work::IdleConnections => memory::idle_connections(self, server),
             Work::IdleWorkers(functions) => memory::idle_workers(self, functions, server),
-            Work::Trip | Work::Foreground | Work::Restart | Work::BareSync => {
-                unreachable!("measured in a way of its own")
-            }
+            Work::PutAmong(..)
+            | Work::TakeAmong(..)
+            | Work::Trip
+            | Work::Foreground
+            | Work::Restart
+            | Work::BareSync => unreachable!("measured in a way of its own"),
         }
     }
 
     fn put(&self, peer: Peer, shape: Shape, server: &Server) -> anyhow::Result<Sample> {
         let connections = shape.connections as usize;
         let drivers = queue_put_drivers(protocol_of(peer), QUEUE, connections, BODY_BYTES);
-        self.throughput(server, drivers, shape, self.sizes.warm_up)
+        self.throughput(server, drivers, shape, self.sizes.span())
     }
 
     fn take(&self, peer: Peer, shape: Shape, server: &Server) -> anyhow::Result<Sample> {
-        let protocol = protocol_of(peer);
-        let puts = queue_put_drivers(protocol, QUEUE, 50, BODY_BYTES);
-        let takes = queue_take_drivers(protocol, QUEUE, shape.connections as usize);
-        // Twice the time that the taking will last: putting is never slower than taking.
+        self.fill(peer, server)?;
+        let connections = shape.connections as usize;
+        let takes = queue_take_drivers(protocol_of(peer), QUEUE, connections);
+        self.throughput(server, takes, shape, self.sizes.span())
+    }
+
+    /// Puts jobs for twice the time that a taking lasts: putting is never slower than taking.
+    fn fill(&self, peer: Peer, server: &Server) -> anyhow::Result<()> {
+        let puts = queue_put_drivers(protocol_of(peer), QUEUE, 50, BODY_BYTES);
         let whole = self.sizes.duration + self.sizes.warm_up;
         let bounds = Bounds { duration: whole * 2, ..Bounds::exactly(self.sizes.fill_jobs) };
         self.load(server, puts, 32, bounds)?;
-        self.throughput(server, takes, shape, self.sizes.warm_up)
+        Ok(())
     }
 
-    fn put_with_use(&self, shape: Shape, queues: u32, server: &Server) -> anyhow::Result<Sample> {
-        self.make_queues(queues, server)?;
-        let script = Beanstalk::puts_with_use(BODY_BYTES, queues as usize);
-        self.throughput(
-            server,
-            drivers(shape.connections as usize, script, Beanstalk::script),
-            shape,
-            self.sizes.warm_up,
-        )
+    /// Measures servers with one queue and with many, each for a moment and then the next, so that all see the same
+    /// machine: what many queues cost is less than what a machine changes from one second to the next.
+    fn measure_in_turn(&self, cells: &[Cell]) -> anyhow::Result<Vec<Sample>> {
+        let mut servers = Vec::new();
+        for cell in cells {
+            let folder = self.folder()?;
+            let server = Server::start(&self.programs, cell.peer, folder.path())?;
+            if let Work::PutAmong(_, queues) | Work::TakeAmong(_, queues) = cell.work {
+                self.make_queues(queues, &server)?;
+            }
+            if let Work::TakeAmong(..) = cell.work {
+                self.fill(cell.peer, &server)?;
+            }
+            servers.push((server, folder));
+        }
+        let sums = self.turns(cells, &servers);
+        // A server that died says why; that helps more than what its client saw.
+        for (server, _) in &mut servers {
+            server.check_alive()?;
+        }
+        sums
+    }
+
+    /// The mean of all turns of each server.
+    fn turns(&self, cells: &[Cell], servers: &[(Server, TempDir)]) -> anyhow::Result<Vec<Sample>> {
+        let mut sums = vec![Sample::new(); cells.len()];
+        for turn in 0..TURNS as usize {
+            for place in 0..cells.len() {
+                let which = (turn + place) % cells.len();
+                let sample = self.take_turn(cells[which], &servers[which].0)?;
+                for (metric, value) in sample {
+                    *sums[which].entry(metric).or_default() += value / f64::from(TURNS);
+                }
+            }
+        }
+        Ok(sums)
+    }
+
+    fn take_turn(&self, cell: Cell, server: &Server) -> anyhow::Result<Sample> {
+        let (shape, drivers) = match cell.work {
+            Work::PutAmong(shape, queues) => {
+                let script = Beanstalk::puts_with_use(BODY_BYTES, queues as usize);
+                (shape, drivers(shape.connections as usize, script, Beanstalk::script))
+            }
+            Work::TakeAmong(shape, _) => {
+                let connections = shape.connections as usize;
+                (shape, queue_take_drivers(protocol_of(cell.peer), QUEUE, connections))
+            }
+            _ => unreachable!("only these are measured in turn"),
+        };
+        self.throughput(server, drivers, shape, self.sizes.span() / TURNS)
     }
 
     /// Makes queues that stay, by a job in each.
@@ -198,17 +188,17 @@ impl Lab {
         Ok(())
     }
 
-    /// Loads a server for the usual time, after `warm_up`.
+    /// Loads a server for this time.
     pub(super) fn throughput(
         &self,
         server: &Server,
         drivers: Vec<Box<dyn Driver>>,
         shape: Shape,
-        warm_up: Duration,
+        span: Span,
     ) -> anyhow::Result<Sample> {
         // A server that syncs each write needs seconds to answer 500 connections once: measure it twice round.
         let least = 2 * u64::from(shape.connections) * u64::from(shape.depth);
-        let duration = self.sizes.duration;
+        let Span { warm_up, duration } = span;
         let bounds = Bounds { count: None, duration, least, warm_up };
         let (start, before) = (Instant::now(), self.foreign_time(server)?);
         let report = self.load(server, drivers, shape.depth as usize, bounds)?;
@@ -318,24 +308,10 @@ impl Lab {
 /// What a server is spoken to in when jobs are put and taken.
 fn protocol_of(peer: Peer) -> Protocol {
     match peer {
+        Peer::Lineshaft(Side::Beanstalk, _) | Peer::Beanstalkd(_) => Protocol::Beanstalk,
+        Peer::Lineshaft(Side::Gearman, _) | Peer::Gearmand { .. } => Protocol::Gearman,
+        Peer::Lineshaft(Side::Memcache, _) => Protocol::Memcache,
         Peer::Redis => Protocol::Redis,
-        Peer::LineshaftMemcache => Protocol::Memcache,
-        _ => Protocol::Beanstalk,
-    }
-}
-
-/// When a load begins to be measured and when it ends.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
-    pub(super) count: Option<u64>,
-    pub(super) duration: Duration,
-    pub(super) least: u64,
-    pub(super) warm_up: Duration,
-}
-
-impl Bounds {
-    /// Exactly `count` operations.
-    pub(super) fn exactly(count: u64) -> Self {
-        Self { count: Some(count), duration: COUNTED_RUN_MAX, least: 0, warm_up: Duration::ZERO }
+        Peer::Disk => unreachable!("the disk is not a server"),
     }
 }

@@ -4,8 +4,9 @@ use std::net::TcpStream;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::lab::{Bounds, Lab};
+use super::lab::Lab;
 use super::server::Server;
+use super::sizes::Bounds;
 use super::work::{Metric, Sample};
 use crate::driver::{Beanstalk, Cursor, Driver, IdSink};
 use crate::idle::{self, Greeting};

@@ -13,17 +13,20 @@ mod restart;
 mod result;
 mod rows;
 mod server;
+mod sizes;
 mod work;
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 
 use anyhow::Context;
 
-use self::lab::{Lab, Sizes};
+use self::lab::Lab;
 use self::result::{CellResult, Comparison, Results};
 use self::rows::{Row, Verdict};
 use self::server::Programs;
+use self::sizes::Sizes;
 use self::work::Cell;
 use crate::args::CompareArgs;
 use crate::machine::Machine;
@@ -35,6 +38,11 @@ const QUICK_ROUNDS: u32 = 3;
 /// `bench compare`.
 pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<()> {
     let mut rows = selected(&args.rows)?;
+    if let Some(path) = &args.write {
+        // Better now than after all the measuring.
+        let appending = File::options().create(true).append(true).open(path);
+        appending.with_context(|| format!("cannot write {}", path.display()))?;
+    }
     let programs = programs(args)?;
     let left_out = gearman::without_missing(&mut rows, &programs.gearmand);
     let versions = versions(&programs);
@@ -62,16 +70,18 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<()> {
     publish(args, &comparison)
 }
 
+/// Writes the page first: whoever reads the other output may be gone.
 fn publish(args: &CompareArgs, comparison: &Comparison) -> anyhow::Result<()> {
-    if args.json {
-        println!("{}", serde_json::to_string_pretty(comparison)?);
-    } else {
-        print!("{}", document::text(comparison));
-    }
     if let Some(path) = &args.write {
         let page = document::markdown(comparison);
         fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
     }
+    let text = if args.json {
+        serde_json::to_string_pretty(comparison)? + "\n"
+    } else {
+        document::text(comparison)
+    };
+    std::io::stdout().write_all(text.as_bytes())?;
     let bad = |verdict| matches!(verdict, Verdict::Below | Verdict::NotMeasured);
     let below: Vec<&str> =
         comparison.rows.iter().filter(|row| bad(row.verdict)).map(|row| row.id).collect();
@@ -158,10 +168,10 @@ fn measure_all(lab: &mut Lab, rows: &[Row], rounds: u32) -> anyhow::Result<Resul
     Ok(results)
 }
 
-/// The cells of a round, those of one work together, and in each round another server first.
+/// The cells of a round, those that are measured together in one list, and in each round another server first.
 fn ordered(cells: &BTreeSet<Cell>, round: u32) -> Vec<Vec<Cell>> {
     let cells: Vec<Cell> = cells.iter().copied().collect();
-    let groups = cells.chunk_by(|left, right| left.work == right.work);
+    let groups = cells.chunk_by(|left, right| left.work.goes_with(right.work));
     let turned = groups.map(|group| {
         let mut group = group.to_vec();
         let turn = round as usize % group.len();
@@ -180,22 +190,30 @@ fn command_line() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::work::{Peer, Work};
+    use super::work::{BEANSTALKD, LINESHAFT, Shape, Work};
     use super::*;
 
     #[test]
     fn rounds_begin_with_different_servers() {
-        let cells = [Peer::Lineshaft, Peer::Beanstalkd].map(|peer| Cell { work: Work::Trip, peer });
+        let cells = [LINESHAFT, BEANSTALKD].map(|peer| Cell { work: Work::Trip, peer });
         let cells = BTreeSet::from(cells);
         let first = |round| ordered(&cells, round)[0][0].peer;
-        assert_eq!(
-            [first(0), first(1), first(2)],
-            [Peer::Lineshaft, Peer::Beanstalkd, Peer::Lineshaft]
-        );
+        assert_eq!([first(0), first(1), first(2)], [LINESHAFT, BEANSTALKD, LINESHAFT]);
         assert_eq!(
             ordered(&cells, 7),
-            [[Peer::Beanstalkd, Peer::Lineshaft].map(|peer| Cell { work: Work::Trip, peer })]
+            [[BEANSTALKD, LINESHAFT].map(|peer| Cell { work: Work::Trip, peer })]
         );
+    }
+
+    #[test]
+    fn one_queue_and_many_are_measured_together() {
+        let shape = Shape { connections: 50, depth: 1 };
+        let works = [1, 7].map(|queues| Work::PutAmong(shape, queues));
+        let others = [Work::Put(shape), Work::TakeAmong(shape, 1)];
+        let cells: BTreeSet<Cell> =
+            others.into_iter().chain(works).map(|work| Cell { work, peer: LINESHAFT }).collect();
+        let groups: Vec<usize> = ordered(&cells, 0).iter().map(Vec::len).collect();
+        assert_eq!(groups, [1, 2, 1]);
     }
 
     #[test]

@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::lab::{Bounds, Lab};
+use super::lab::Lab;
 use super::server::Server;
+use super::sizes::Bounds;
 use super::work::{Metric, Peer, Sample};
 use crate::beanstalk_client::Client;
 use crate::modes::put_drivers;

@@ -164,7 +164,7 @@ pub(super) struct Comparison {
     pub(super) rows: Vec<Outcome>,
     pub(super) spreads: Vec<Spread>,
     #[serde(skip)]
-    pub(super) sizes: super::lab::Sizes,
+    pub(super) sizes: super::sizes::Sizes,
 }
 
 #[cfg(test)]

@@ -3,7 +3,10 @@
 //! A *floor* is what must not be undercut, a *reach* is where the project wants to be.
 
 use super::gearman;
-use super::work::{Cell, Metric, Peer, Shape, Work};
+use super::work::{
+    BEANSTALKD, BEANSTALKD_EACH_WRITE, BEANSTALKD_LOG, LINESHAFT, LINESHAFT_DURABLE,
+};
+use super::work::{Cell, Keeping, Metric, Peer, Shape, Side, Work};
 
 /// Queues of the rows that ask what many queues cost.
 const MANY: u32 = 20_000;
@@ -123,16 +126,16 @@ pub(super) fn all() -> Vec<Row> {
         "D1",
         "restart with 1,000,000 jobs of 20 bytes",
         Metric::Seconds,
-        cell(Peer::LineshaftDurable, Work::Restart),
-        Some(cell(Peer::BeanstalkdLog, Work::Restart)),
+        cell(LINESHAFT_DURABLE, Work::Restart),
+        Some(cell(BEANSTALKD_LOG, Work::Restart)),
         Goal::SpeedUpAtLeast(3.0, 10.0),
     ));
     rows.push(row(
         "D5",
         "CPU per put, 50×1, sync always against memory",
         Metric::CpuMicrosPerOperation,
-        cell(Peer::LineshaftDurable, Work::Put(shape(50, 1))),
-        Some(cell(Peer::Lineshaft, Work::Put(shape(50, 1)))),
+        cell(LINESHAFT_DURABLE, Work::Put(shape(50, 1))),
+        Some(cell(LINESHAFT, Work::Put(shape(50, 1)))),
         Goal::RatioAtMost(2.0, 1.4),
     ));
     rows
@@ -140,25 +143,23 @@ pub(super) fn all() -> Vec<Row> {
 
 fn throughput() -> Vec<Row> {
     use Goal::RatioAtLeast as AtLeast;
-    use Peer::{
-        Beanstalkd, BeanstalkdEachWrite, BeanstalkdLog, Disk, Lineshaft, LineshaftDurable, Redis,
-    };
+    use Peer::{Disk, Redis};
     let (single, pipelined) = (shape(50, 1), shape(50, 32));
     let put = |id, load, ours, theirs, goal| rate(id, Work::Put(load), ours, theirs, goal);
-    let take = |id, load, theirs, goal| rate(id, Work::Take(load), Lineshaft, theirs, goal);
-    let mut lone = rate("T10", Work::Put(shape(1, 1)), LineshaftDurable, Disk, AtLeast(0.6, 0.75));
+    let take = |id, load, theirs, goal| rate(id, Work::Take(load), LINESHAFT, theirs, goal);
+    let mut lone = rate("T10", Work::Put(shape(1, 1)), LINESHAFT_DURABLE, Disk, AtLeast(0.6, 0.75));
     lone.theirs = Some(cell(Disk, Work::BareSync));
     vec![
-        put("T1", single, Lineshaft, Beanstalkd, AtLeast(1.05, 1.25)),
-        put("T2", pipelined, Lineshaft, Beanstalkd, AtLeast(10.0, 20.0)),
-        take("T3", single, Beanstalkd, AtLeast(1.1, 1.4)),
-        take("T4", pipelined, Beanstalkd, AtLeast(8.0, 14.0)),
-        put("T5", pipelined, Lineshaft, Redis, AtLeast(0.8, 1.2)),
+        put("T1", single, LINESHAFT, BEANSTALKD, AtLeast(1.05, 1.25)),
+        put("T2", pipelined, LINESHAFT, BEANSTALKD, AtLeast(10.0, 20.0)),
+        take("T3", single, BEANSTALKD, AtLeast(1.1, 1.4)),
+        take("T4", pipelined, BEANSTALKD, AtLeast(8.0, 14.0)),
+        put("T5", pipelined, LINESHAFT, Redis, AtLeast(0.8, 1.2)),
         take("T5", pipelined, Redis, AtLeast(0.3, 0.6)),
-        put("T6", single, LineshaftDurable, BeanstalkdEachWrite, AtLeast(8.0, 15.0)),
-        put("T7", shape(500, 1), LineshaftDurable, BeanstalkdEachWrite, AtLeast(12.0, 20.0)),
-        put("T8", pipelined, LineshaftDurable, BeanstalkdEachWrite, AtLeast(80.0, 250.0)),
-        put("T9", single, LineshaftDurable, BeanstalkdLog, AtLeast(0.8, 1.2)),
+        put("T6", single, LINESHAFT_DURABLE, BEANSTALKD_EACH_WRITE, AtLeast(8.0, 15.0)),
+        put("T7", shape(500, 1), LINESHAFT_DURABLE, BEANSTALKD_EACH_WRITE, AtLeast(12.0, 20.0)),
+        put("T8", pipelined, LINESHAFT_DURABLE, BEANSTALKD_EACH_WRITE, AtLeast(80.0, 250.0)),
+        put("T9", single, LINESHAFT_DURABLE, BEANSTALKD_LOG, AtLeast(0.8, 1.2)),
         lone,
     ]
 }
@@ -169,7 +170,13 @@ fn memcache() -> Vec<Row> {
     let mut rows = Vec::new();
     for (load, goal) in [(shape(50, 1), AtLeast(0.8, 1.0)), (shape(50, 32), AtLeast(0.5, 1.0))] {
         for (name, work) in [("SET", Work::Put(load)), ("GET", Work::Take(load))] {
-            let mut row = rate("T15", work, Peer::LineshaftMemcache, Peer::Redis, goal);
+            let mut row = rate(
+                "T15",
+                work,
+                Peer::Lineshaft(Side::Memcache, Keeping::Memory),
+                Peer::Redis,
+                goal,
+            );
             row.what = format!("{name}, {load}");
             rows.push(row);
         }
@@ -181,17 +188,17 @@ fn memcache() -> Vec<Row> {
 fn many_queues() -> Vec<Row> {
     let goal = Goal::RatioAtLeast(0.8, 0.95);
     let mut rows = Vec::new();
-    for (peer, goal) in [(Peer::Lineshaft, goal), (Peer::Beanstalkd, Goal::Shown)] {
-        for load in [shape(50, 1), shape(50, 32)] {
-            let one = cell(peer, Work::PutWithUse(load, 1));
-            let mut row = rate("T16", Work::PutWithUse(load, MANY), peer, peer, goal);
-            row.theirs = Some(one);
+    for (peer, goal) in [(LINESHAFT, goal), (BEANSTALKD, Goal::Shown)] {
+        let mut against_one = |many, one| {
+            let mut row = rate("T16", many, peer, peer, goal);
+            row.theirs = Some(cell(peer, one));
             rows.push(row);
+        };
+        for load in [shape(50, 1), shape(50, 32)] {
+            against_one(Work::PutAmong(load, MANY), Work::PutAmong(load, 1));
         }
         let load = shape(50, 1);
-        let mut row = rate("T16", Work::TakeAmong(load, MANY), peer, peer, goal);
-        row.theirs = Some(cell(peer, Work::Take(load)));
-        rows.push(row);
+        against_one(Work::TakeAmong(load, MANY), Work::TakeAmong(load, 1));
     }
     rows
 }
@@ -203,8 +210,8 @@ fn latency() -> Vec<Row> {
             "L1",
             &format!("put to waiting consumer, quiet server, {name}"),
             metric,
-            cell(Peer::Lineshaft, Work::Trip),
-            Some(cell(Peer::Beanstalkd, Work::Trip)),
+            cell(LINESHAFT, Work::Trip),
+            Some(cell(BEANSTALKD, Work::Trip)),
             Goal::RatioAtMost(1.0, 0.8),
         ));
     }
@@ -220,8 +227,8 @@ fn latency() -> Vec<Row> {
                 "L4",
                 &format!("{name}: lateness p99, {state} server"),
                 metric,
-                cell(Peer::Lineshaft, Work::Lateness { busy }),
-                Some(cell(Peer::Beanstalkd, Work::Lateness { busy })),
+                cell(LINESHAFT, Work::Lateness { busy }),
+                Some(cell(BEANSTALKD, Work::Lateness { busy })),
                 Goal::AtMost(50e3, 5e3),
             ));
         }
@@ -231,7 +238,7 @@ fn latency() -> Vec<Row> {
 
 fn memory() -> Vec<Row> {
     let against = |id, what, metric, work, goal| {
-        row(id, what, metric, cell(Peer::Lineshaft, work), Some(cell(Peer::Beanstalkd, work)), goal)
+        row(id, what, metric, cell(LINESHAFT, work), Some(cell(BEANSTALKD, work)), goal)
     };
     vec![
         against(

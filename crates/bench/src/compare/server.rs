@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use super::work::Peer;
+use super::work::{Binlog, Keeping, Peer, Side};
 use crate::{interrupt, process};
 
 /// How long a server may take until it accepts a connection.
@@ -98,65 +98,56 @@ impl Drop for Server {
 
 impl Programs {
     fn command(&self, peer: Peer, address: SocketAddr, data: &Path) -> anyhow::Result<Command> {
-        let port = address.port().to_string();
-        let mut command = match peer {
-            Peer::Lineshaft
-            | Peer::LineshaftDurable
-            | Peer::LineshaftGearman
-            | Peer::LineshaftGearmanDurable
-            | Peer::LineshaftMemcache => Command::new(&self.lineshaft),
-            Peer::Beanstalkd | Peer::BeanstalkdLog | Peer::BeanstalkdEachWrite => {
-                Command::new(&self.beanstalkd)
-            }
-            Peer::Gearmand | Peer::GearmandSqlite => Command::new(&self.gearmand),
-            Peer::Redis => Command::new(&self.redis_server),
-            Peer::Disk => anyhow::bail!("the disk is not a server"),
-        };
-        let listen = match peer {
-            Peer::LineshaftGearman | Peer::LineshaftGearmanDurable => "--gearman",
-            Peer::LineshaftMemcache => "--kestrel",
-            _ => "--beanstalk",
-        };
         match peer {
-            Peer::Lineshaft | Peer::LineshaftGearman | Peer::LineshaftMemcache => {
-                command.args(["serve", "--memory", "--only", listen]).arg(address.to_string());
-            }
-            Peer::LineshaftDurable | Peer::LineshaftGearmanDurable => {
-                command
-                    .args(["serve", "--sync", "always", "--only", listen])
-                    .arg(address.to_string());
-                command.arg("--data").arg(data);
-            }
-            Peer::Gearmand => gearmand_arguments(&mut command, &port, data),
-            Peer::GearmandSqlite => {
-                gearmand_arguments(&mut command, &port, data);
-                command.args(["-q", "libsqlite3", "--libsqlite3-db"]).arg(data.join("jobs.db"));
-            }
-            Peer::Beanstalkd => {
-                command.args(["-l", "127.0.0.1", "-p", &port]);
-            }
-            Peer::BeanstalkdLog => {
-                command.args(["-l", "127.0.0.1", "-p", &port, "-b"]).arg(data);
-            }
-            Peer::BeanstalkdEachWrite => {
-                command.args(["-l", "127.0.0.1", "-p", &port, "-f", "0", "-b"]).arg(data);
-            }
-            Peer::Redis => {
-                command.args([
-                    "--port",
-                    &port,
-                    "--bind",
-                    "127.0.0.1",
-                    "--save",
-                    "",
-                    "--appendonly",
-                    "no",
-                ]);
-                command.arg("--dir").arg(data);
-            }
-            Peer::Disk => {}
+            Peer::Lineshaft(side, keeping) => Ok(self.lineshaft(side, keeping, address, data)),
+            Peer::Beanstalkd(binlog) => Ok(self.beanstalkd(binlog, address, data)),
+            Peer::Gearmand { sqlite } => Ok(self.gearmand(sqlite, address, data)),
+            Peer::Redis => Ok(self.redis(address, data)),
+            Peer::Disk => anyhow::bail!("the disk is not a server"),
         }
-        Ok(command)
+    }
+
+    fn lineshaft(&self, side: Side, keeping: Keeping, address: SocketAddr, data: &Path) -> Command {
+        let listen = match side {
+            Side::Beanstalk => "--beanstalk",
+            Side::Gearman => "--gearman",
+            Side::Memcache => "--kestrel",
+        };
+        let mut command = Command::new(&self.lineshaft);
+        command.args(["serve", "--only", listen]).arg(address.to_string());
+        match keeping {
+            Keeping::Memory => command.arg("--memory"),
+            Keeping::SyncAlways => command.args(["--sync", "always", "--data"]).arg(data),
+        };
+        command
+    }
+
+    fn beanstalkd(&self, binlog: Binlog, address: SocketAddr, data: &Path) -> Command {
+        let mut command = Command::new(&self.beanstalkd);
+        command.args(["-l", "127.0.0.1", "-p", &address.port().to_string()]);
+        match binlog {
+            Binlog::None => &mut command,
+            Binlog::Usual => command.arg("-b").arg(data),
+            Binlog::EachWrite => command.args(["-f", "0", "-b"]).arg(data),
+        };
+        command
+    }
+
+    fn gearmand(&self, sqlite: bool, address: SocketAddr, data: &Path) -> Command {
+        let mut command = Command::new(&self.gearmand);
+        let port = address.port().to_string();
+        command.args(["-p", &port, "-L", "127.0.0.1", "-l", "none", "-P"]).arg(data.join("pid"));
+        if sqlite {
+            command.args(["-q", "libsqlite3", "--libsqlite3-db"]).arg(data.join("jobs.db"));
+        }
+        command
+    }
+
+    fn redis(&self, address: SocketAddr, data: &Path) -> Command {
+        let mut command = Command::new(&self.redis_server);
+        command.args(["--port", &address.port().to_string(), "--bind", "127.0.0.1"]);
+        command.args(["--save", "", "--appendonly", "no", "--dir"]).arg(data);
+        command
     }
 
     /// The version that a program prints, for the record.
@@ -167,10 +158,6 @@ impl Programs {
         let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
         output.status.success().then(|| line.to_owned())
     }
-}
-
-fn gearmand_arguments(command: &mut Command, port: &str, data: &Path) {
-    command.args(["-p", port, "-L", "127.0.0.1", "-l", "none", "-P"]).arg(data.join("pid"));
 }
 
 /// An address of loopback that nobody listens on now.

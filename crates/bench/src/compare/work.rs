@@ -8,44 +8,70 @@ use serde::Serialize;
 /// A server under test, with the settings that matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Peer {
-    /// Lineshaft without a log.
-    Lineshaft,
-    /// Lineshaft that replies when a job is on stable storage.
-    LineshaftDurable,
-    /// Lineshaft without a log, by its Gearman side.
-    LineshaftGearman,
-    /// Lineshaft that replies when a job is on stable storage, by its Gearman side.
-    LineshaftGearmanDurable,
-    /// Lineshaft without a log, by its memcache side.
-    LineshaftMemcache,
-    /// beanstalkd without a log.
-    Beanstalkd,
-    /// beanstalkd with its log, synced at most every 50 ms (its default).
-    BeanstalkdLog,
-    /// beanstalkd with its log, synced at every write.
-    BeanstalkdEachWrite,
-    /// gearmand with its builtin queue, which keeps nothing.
-    Gearmand,
-    /// gearmand that keeps background jobs in a file of `SQLite`.
-    GearmandSqlite,
+    Lineshaft(Side, Keeping),
+    Beanstalkd(Binlog),
+    /// gearmand, with a file of `SQLite` for background jobs or without.
+    Gearmand {
+        sqlite: bool,
+    },
     /// redis-server without persistence.
     Redis,
     /// No server: the disk alone.
     Disk,
 }
 
+/// The protocol in which Lineshaft is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Side {
+    Beanstalk,
+    Gearman,
+    Memcache,
+}
+
+/// What Lineshaft does before it replies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Keeping {
+    /// There is no log.
+    Memory,
+    /// What the reply tells of is on stable storage.
+    SyncAlways,
+}
+
+/// The log of beanstalkd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Binlog {
+    None,
+    /// Synced at most every 50 ms, its default.
+    Usual,
+    EachWrite,
+}
+
+pub(super) const LINESHAFT: Peer = Peer::Lineshaft(Side::Beanstalk, Keeping::Memory);
+pub(super) const LINESHAFT_DURABLE: Peer = Peer::Lineshaft(Side::Beanstalk, Keeping::SyncAlways);
+pub(super) const BEANSTALKD: Peer = Peer::Beanstalkd(Binlog::None);
+pub(super) const BEANSTALKD_LOG: Peer = Peer::Beanstalkd(Binlog::Usual);
+pub(super) const BEANSTALKD_EACH_WRITE: Peer = Peer::Beanstalkd(Binlog::EachWrite);
+
 impl fmt::Display for Peer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Peer::Lineshaft | Peer::LineshaftGearman | Peer::LineshaftMemcache => {
-                "Lineshaft, memory"
+            Peer::Lineshaft(side, keeping) => {
+                let side = match side {
+                    Side::Beanstalk => "Lineshaft",
+                    Side::Gearman => "Lineshaft's Gearman",
+                    Side::Memcache => "Lineshaft's memcache",
+                };
+                let keeping = match keeping {
+                    Keeping::Memory => "memory",
+                    Keeping::SyncAlways => "sync always",
+                };
+                return write!(formatter, "{side}, {keeping}");
             }
-            Peer::LineshaftDurable | Peer::LineshaftGearmanDurable => "Lineshaft, sync always",
-            Peer::Beanstalkd => "beanstalkd",
-            Peer::BeanstalkdLog => "beanstalkd -b",
-            Peer::BeanstalkdEachWrite => "beanstalkd -b -f 0",
-            Peer::Gearmand => "gearmand",
-            Peer::GearmandSqlite => "gearmand -q libsqlite3",
+            Peer::Beanstalkd(Binlog::None) => "beanstalkd",
+            Peer::Beanstalkd(Binlog::Usual) => "beanstalkd -b",
+            Peer::Beanstalkd(Binlog::EachWrite) => "beanstalkd -b -f 0",
+            Peer::Gearmand { sqlite: false } => "gearmand",
+            Peer::Gearmand { sqlite: true } => "gearmand -q libsqlite3",
             Peer::Redis => "redis",
             Peer::Disk => "append + fdatasync",
         })
@@ -71,7 +97,7 @@ pub(super) enum Work {
     Put(Shape),
     Take(Shape),
     /// A `use` before each put, over this many queues that all exist already.
-    PutWithUse(Shape, u32),
+    PutAmong(Shape, u32),
     /// Takes from one queue while this many exist.
     TakeAmong(Shape, u32),
     Trip,
@@ -98,9 +124,12 @@ impl fmt::Display for Work {
         match self {
             Work::Put(shape) => write!(formatter, "put, {shape}"),
             Work::Take(shape) => write!(formatter, "reserve + delete, {shape}"),
-            Work::PutWithUse(shape, 1) => write!(formatter, "use + put, {shape}, one queue"),
-            Work::PutWithUse(shape, queues) => {
+            Work::PutAmong(shape, 1) => write!(formatter, "use + put, {shape}, one queue"),
+            Work::PutAmong(shape, queues) => {
                 write!(formatter, "use + put, {shape}, {queues} queues")
+            }
+            Work::TakeAmong(shape, 1) => {
+                write!(formatter, "reserve + delete, {shape}, one other queue")
             }
             Work::TakeAmong(shape, queues) => {
                 write!(formatter, "reserve + delete, {shape}, among {queues} queues")
@@ -118,6 +147,17 @@ impl fmt::Display for Work {
             Work::IdleConnections => formatter.write_str("idle connections"),
             Work::Restart => formatter.write_str("restart"),
             Work::BareSync => formatter.write_str("one write at a time"),
+        }
+    }
+}
+
+impl Work {
+    /// Whether the two are measured together: the same work, or that with another number of queues.
+    pub(super) fn goes_with(self, other: Self) -> bool {
+        match (self, other) {
+            (Work::PutAmong(one, _), Work::PutAmong(two, _))
+            | (Work::TakeAmong(one, _), Work::TakeAmong(two, _)) => one == two,
+            _ => self == other,
         }
     }
 }

@@ -1,0 +1,105 @@
+//! How much of everything a comparison measures, and when a single load begins and ends.
+
+use std::time::Duration;
+
+use crate::args::CompareArgs;
+use crate::process;
+
+/// Turns that each server takes when servers are loaded in turn, each a part of the usual time.
+pub(super) const TURNS: u32 = 5;
+
+/// Upper bound of a run that ends by a count.
+const COUNTED_RUN_MAX: Duration = Duration::from_mins(5);
+
+/// How much of everything.
+#[derive(Clone, Debug)]
+pub(super) struct Sizes {
+    pub(super) duration: Duration,
+    pub(super) warm_up: Duration,
+    pub(super) trip: Duration,
+    /// Most jobs that are put for a take measurement; filling ends earlier when it takes long.
+    pub(super) fill_jobs: u64,
+    /// Jobs that are queued before Gearman's workers begin to take.
+    pub(super) backlog_jobs: u64,
+    pub(super) memory_jobs: u64,
+    pub(super) restart_jobs: u64,
+    pub(super) idle_connections: usize,
+    /// Timers of each kind in a lateness measurement.
+    pub(super) timers: usize,
+}
+
+impl Sizes {
+    /// Sizes of a full run.
+    pub(super) fn full(duration: Duration) -> Self {
+        let files = process::raise_file_limit() as usize;
+        Self {
+            duration,
+            warm_up: duration.mul_f64(0.3),
+            trip: duration.mul_f64(2.0),
+            fill_jobs: 3_000_000,
+            backlog_jobs: 400_000,
+            memory_jobs: 1_000_000,
+            restart_jobs: 1_000_000,
+            // A server needs some files for itself.
+            idle_connections: 10_000.min(files.saturating_sub(500)),
+            timers: 300,
+        }
+    }
+
+    /// The time of a throughput measurement.
+    pub(super) fn span(&self) -> Span {
+        Span { warm_up: self.warm_up, duration: self.duration }
+    }
+
+    /// Sizes for a full or a quick run.
+    pub(super) fn new(args: &CompareArgs) -> anyhow::Result<Self> {
+        let duration = crate::modes::seconds(args.seconds)?;
+        let full = Self::full(duration);
+        if !args.quick {
+            return Ok(full);
+        }
+        Ok(Self {
+            duration: duration.mul_f64(0.3),
+            warm_up: duration.mul_f64(0.1),
+            trip: duration.mul_f64(0.5),
+            fill_jobs: 500_000,
+            backlog_jobs: 100_000,
+            memory_jobs: 200_000,
+            restart_jobs: 200_000,
+            idle_connections: 3_000.min(full.idle_connections),
+            timers: 100,
+        })
+    }
+}
+
+/// Time of a throughput measurement.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    /// What is not measured, at the beginning.
+    pub(super) warm_up: Duration,
+    pub(super) duration: Duration,
+}
+
+impl std::ops::Div<u32> for Span {
+    type Output = Self;
+
+    fn div(self, parts: u32) -> Self {
+        Self { warm_up: self.warm_up / parts, duration: self.duration / parts }
+    }
+}
+
+/// When a load begins to be measured and when it ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    pub(super) count: Option<u64>,
+    pub(super) duration: Duration,
+    pub(super) least: u64,
+    pub(super) warm_up: Duration,
+}
+
+impl Bounds {
+    /// Exactly `count` operations.
+    pub(super) fn exactly(count: u64) -> Self {
+        Self { count: Some(count), duration: COUNTED_RUN_MAX, least: 0, warm_up: Duration::ZERO }
+    }
+}
