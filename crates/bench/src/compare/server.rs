@@ -150,13 +150,14 @@ impl Programs {
         command
     }
 
-    /// The version that a program prints, for the record.
+    /// The version that a program prints, for the record, without what it says of its build.
     pub(super) fn version(program: &Path, argument: &str) -> Option<String> {
         let output = Command::new(program).arg(argument).stdin(Stdio::null()).output().ok()?;
         let text = String::from_utf8_lossy(&output.stdout);
         // gearmand begins with an empty line.
         let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
-        output.status.success().then(|| line.to_owned())
+        let end = [" - ", " sha="].into_iter().filter_map(|mark| line.find(mark)).min();
+        output.status.success().then(|| line[..end.unwrap_or(line.len())].to_owned())
     }
 }
 
