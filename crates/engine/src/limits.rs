@@ -23,6 +23,9 @@ pub const CHILDREN_MAX: usize = 256;
 /// Bytes of the names of such children, of one parent. The log writes them with the put.
 pub const CHILD_NAMES_BYTES_MAX: usize = 64 * 1024;
 
+/// How often one session can attach to one job, which tells it everything as often.
+pub const ATTACHMENTS_MAX: u32 = 1000;
+
 /// A queue that had more expired jobs than its policy lets one sweep remove is swept again after so
 /// many milliseconds.
 pub const SWEEP_REST_MS: u64 = 1000;

@@ -29,13 +29,13 @@ impl Engine {
     pub(crate) fn attach(&mut self, slot: JobSlot, watcher: SessionId) {
         let id = self.job(slot).id;
         self.job_mut(slot).outcome_mut().watchers.push(watcher);
-        self.open_mut(watcher).watching.insert(id);
+        *self.open_mut(watcher).watching.entry(id).or_default() += 1;
     }
 
     /// A session that ends watches nothing any more.
     pub(crate) fn detach_all(&mut self, watcher: SessionId, effects: &mut Effects) {
         let watching = std::mem::take(&mut self.open_mut(watcher).watching);
-        for id in watching {
+        for id in watching.into_keys() {
             let Ok(slot) = self.slot(id) else { continue };
             let watchers = &mut self.job_mut(slot).outcome_mut().watchers;
             watchers.retain(|other| *other != watcher);

@@ -1,6 +1,6 @@
 //! A session: what one connection uses, watches, holds and waits for.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId};
 use crate::ordered::Ordered;
@@ -34,8 +34,8 @@ pub(crate) struct Session {
     pub(crate) leases: Ordered<(Millis, u64)>,
     pub(crate) waiting: Option<Waiting>,
     pub(crate) manner: Manner,
-    /// Unfinished jobs whose outcome it waits for.
-    pub(crate) watching: BTreeSet<JobId>,
+    /// Unfinished jobs whose outcome it waits for, and how often it attached to each.
+    pub(crate) watching: BTreeMap<JobId, u32>,
     pub(crate) worker: Option<Box<Worker>>,
     pub(crate) reader: Option<Box<Reader>>,
     /// When the engine looks at this session next. Never later than needed, sometimes earlier.

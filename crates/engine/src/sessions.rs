@@ -1,6 +1,6 @@
 //! Sessions: opening, closing, and the queues they use and watch.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use crate::chores::Chore;
 use crate::effects::Effects;
@@ -34,7 +34,7 @@ impl Engine {
             leases: Ordered::default(),
             waiting: None,
             manner,
-            watching: BTreeSet::new(),
+            watching: BTreeMap::new(),
             worker: None,
             reader: None,
             timer: None,

@@ -5,6 +5,7 @@ use crate::effects::{Effects, News, Record};
 use crate::engine::{Engine, NotFound};
 use crate::ids::{JobId, JobSlot, Millis, QueueId, SessionId};
 use crate::job::{Body, Kind};
+use crate::limits::ATTACHMENTS_MAX;
 use crate::queue::Band;
 use crate::route::{Draft, Route};
 
@@ -35,7 +36,8 @@ pub struct Submitted {
     pub id: JobId,
 }
 
-/// The queue has as many unfinished jobs as it may have of this urgency.
+/// The queue has as many unfinished jobs as it may have of this urgency, or the session has attached
+/// to the job that it would join as often as it may.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("the queue is full")]
 pub struct QueueFull;
@@ -56,7 +58,7 @@ impl Engine {
         let queue = self.queue_or_create(name);
         self.keep(queue, effects);
         if let Some(slot) = self.find_unique(queue, submit.unique, &submit.body) {
-            self.join(slot, session, submit.foreground, effects);
+            self.join(slot, session, submit.foreground, effects)?;
             return Ok(Submitted { id: self.job(slot).id });
         }
         let band = Band::of(submit.priority);
@@ -128,12 +130,23 @@ impl Engine {
         }
     }
 
-    fn join(&mut self, slot: JobSlot, session: SessionId, foreground: bool, effects: &mut Effects) {
-        if foreground {
-            self.attach(slot, session);
-        } else {
+    fn join(
+        &mut self,
+        slot: JobSlot,
+        session: SessionId,
+        foreground: bool,
+        effects: &mut Effects,
+    ) -> Result<(), QueueFull> {
+        if !foreground {
             self.outlive_watchers(slot, effects);
+            return Ok(());
         }
+        let attached = self.session(session).watching.get(&self.job(slot).id);
+        if attached.is_some_and(|count| *count >= ATTACHMENTS_MAX) {
+            return Err(QueueFull);
+        }
+        self.attach(slot, session);
+        Ok(())
     }
 
     /// From now on the job does not end with the last one who watches it.

@@ -2,7 +2,7 @@
 
 use lineshaft_engine::{
     Body, Effects, Flush, GrabOrder, JobId, Manner, Millis, News, NotFound, Outlook, Patience,
-    QueueFull, Record, SessionId, State, Submit, Take,
+    QueueFull, Record, SessionId, State, Submit, Take, limits,
 };
 
 use crate::world::World;
@@ -214,6 +214,27 @@ fn equal_keys_join_and_every_client_hears_of_the_end() {
     let by_body = submit(&mut world, first, "q", "-", BACKGROUND);
     assert_eq!(submit(&mut world, first, "q", "-", BACKGROUND), by_body);
     assert_eq!(world.engine.find_key(b"-"), None);
+}
+
+#[test]
+fn a_client_attaches_to_one_job_only_so_often() {
+    let mut world = World::new();
+    let (client, other) = (world.open(), world.open());
+    let submit = |world: &mut World, client, foreground| {
+        world.try_submit(client, "q", "k", foreground, 1024)
+    };
+    let id = submit(&mut world, client, FOREGROUND).expect("a new job");
+    for _ in 1..limits::ATTACHMENTS_MAX {
+        assert_eq!(submit(&mut world, client, FOREGROUND), Ok(id));
+    }
+    assert_eq!(submit(&mut world, client, FOREGROUND), Err(QueueFull));
+    assert_eq!(submit(&mut world, client, BACKGROUND), Ok(id), "nobody hears more of it for that");
+    assert_eq!(submit(&mut world, other, FOREGROUND), Ok(id));
+    let watchers = world.engine.outlook(id).expect("it waits").watchers;
+    assert_eq!(watchers, limits::ATTACHMENTS_MAX as usize + 1);
+    world.act(|e, fx| e.cancel(id, fx)).expect("it waits");
+    assert_eq!(world.happenings().len(), watchers);
+    assert!(submit(&mut world, client, FOREGROUND).is_ok());
 }
 
 #[test]
