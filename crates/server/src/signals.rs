@@ -72,17 +72,31 @@ pub(crate) struct Signals {
 }
 
 /// Whether the error output is a terminal that is still there.
-pub(crate) fn is_in_terminal() -> bool {
+fn is_in_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
-impl Signals {
-    pub(crate) fn new() -> io::Result<Signals> {
+    has_terminal: bool,
+impl EarlySignals {
+    pub(crate) fn new(hangup: Hangup) -> io::Result<EarlySignals> {
+        let has_terminal = is_in_terminal();
+        let hangup = match hangup {
+            Hangup::Stop => None,
+            Hangup::Reload | Hangup::ReopenLog => Some(signal(SignalKind::hangup())?),
+        };
+        let drain = signal(SignalKind::user_defined1())?;
+        Ok(EarlySignals { hangup, drain, has_terminal })
+    }
+
+    /// The signals of the end, too. Until now they ended the process without further ado.
+    pub(crate) fn complete(self) -> io::Result<Signals> {
+        let EarlySignals { hangup, drain, has_terminal } = self;
         Ok(Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
-            hangup: signal(SignalKind::hangup())?,
-            drain: signal(SignalKind::user_defined1())?,
+            hangup: hangup.map_or_else(|| signal(SignalKind::hangup()), Ok)?,
+            drain,
+            has_terminal,
         })
     }
 }
@@ -102,7 +116,7 @@ impl Control {
             tokio::select! {
                 _ = signals.terminate.recv() => self.stop("SIGTERM"),
                 _ = signals.interrupt.recv() => self.stop("SIGINT"),
-                _ = signals.hangup.recv() => self.hang_up(),
+                _ = signals.hangup.recv() => self.hang_up(signals.has_terminal),
                 _ = signals.drain.recv() => match self.drain {
                     Drain::RefuseJobs => self.refuse_jobs(),
                     Drain::StopWhenDone => {
@@ -167,11 +181,11 @@ impl Control {
         systemd::alive();
     }
 
-    fn hang_up(&mut self) {
+    fn hang_up(&mut self, had_terminal: bool) {
         match self.hangup {
             Hangup::Stop => self.stop("SIGHUP"),
             // The signal's first meaning: whoever started us there is gone.
-            Hangup::Reload if self.has_terminal && !is_in_terminal() => self.stop("SIGHUP"),
+            Hangup::Reload if had_terminal && !is_in_terminal() => self.stop("SIGHUP"),
             Hangup::Reload | Hangup::ReopenLog => self.reloader.ask(Asker::Signal),
         }
     }

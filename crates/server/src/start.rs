@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use broker::{Broker, Millis, Options, Turn};
+use broker::{Broker, Options, Turn};
 use log::RecoveryReport;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
@@ -26,7 +26,7 @@ use crate::logging::Logging;
 use crate::mailbox::Port;
 use crate::protocol::Protocol;
 use crate::reload::Reloader;
-use crate::signals::{Control, Drain, Hangup, Signals, is_in_terminal};
+use crate::signals::{Control, Drain, EarlySignals, Hangup};
 use crate::sites::{kestrel_admin, overview};
 use crate::systemd;
 use crate::tls::Certificates;
@@ -119,6 +119,10 @@ impl Listening {
 /// Opens the log and serves until a signal ends it. `announce` is called when clients are served.
 pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), ServeError> {
     let Setup { config, mut listeners, logging, sources, hangup, drain } = setup;
+    let runtime = runtime()?;
+    let _inside = runtime.enter();
+    // Before anything that takes its time: an operator does not know how far the start is.
+    let signals = EarlySignals::new(hangup).map_err(failed("watch for signals"))?;
     let certificates = load_certificates(&config, &listeners)?;
     let descriptors = raise_descriptors();
     let (broker, clock, recovery) = open_broker(&config.data)?;
@@ -132,9 +136,6 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
         certificates.clone(),
     ));
     let shared = Shared { broker: broker.clone(), clock, limits: limits.clone() };
-    let runtime = runtime()?;
-    let _inside = runtime.enter();
-    let signals = Signals::new().map_err(failed("watch for signals"))?;
 
     let ports: Vec<Arc<Port>> = (0..config.io_threads).map(|_| Arc::default()).collect();
     // The first mailbox is the one that the broker's timers are told to: it belongs to this thread.
@@ -181,8 +182,8 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
         acceptors,
         ports: ports.clone(),
         has_log: config.data.sync != Durability::Memory,
-        has_terminal: is_in_terminal(),
     };
+    let signals = signals.complete().map_err(failed("watch for signals"))?;
     runtime.spawn(control.run(signals));
     // Its rounds are bounded by themselves, and see all sockets at once.
     let ended = runtime.block_on(unconstrained(first.run()));

@@ -138,6 +138,29 @@ fn a_body_of_a_mebibyte_passes_both_ways() {
     assert_eq!(reply.len(), "INSERTED 1\r\nFOUND 1 1048576\r\n".len() + (1 << 20) + 2);
 }
 
+#[test]
+fn signals_during_the_start_wait_until_it_is_done() {
+    let place = Place::new();
+    let file = place.path().join("server.pem");
+    let certificate = std::fs::read(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
+    let mut server = place.serve(&["--beanstalk=tls:127.0.0.1:0"]);
+    // Opening the pipe waits until the server reads it, in the midst of its start.
+    let mut pipe = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
+    server.signal(Signal::HUP);
+    server.signal(Signal::USR1);
+    std::fs::remove_file(&file).unwrap();
+    std::fs::write(&file, &certificate).unwrap();
+    pipe.write_all(&certificate).unwrap();
+    drop(pipe);
+    server.address();
+    server.wait_for_stderr("draining");
+    server.wait_for_stderr("configuration reloaded");
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait().code(), Some(0));
+}
+
 const PYTHON: &str = "
 import socket, ssl, sys
 port, authority = int(sys.argv[1]), sys.argv[2]
