@@ -11,7 +11,7 @@ mod stream;
 
 pub(crate) use address::{Address, Protocol, ServerName};
 pub(crate) use beanstalk::{
-    Client, Job, Replies, Reply, Schedule, Stats, WaitingState, unexpected,
+    Client, Job, Replies, Reply, Schedule, Stats, Survey, WaitingState, unexpected,
 };
 pub(crate) use stream::Requests;
 
@@ -112,6 +112,9 @@ fn is_tls(reply: &str) -> bool {
 /// How long a patient caller waits for an answer, which takes a server far less than a second: long
 /// enough for a stalled disk, short enough to notice a dead network.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A server that does not even take the connection within this time is treated as unreachable.
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl ClientError {
     /// Whether a new connection may help: the line broke, rather than the server saying no.

@@ -49,6 +49,18 @@ pub(crate) struct Schedule {
     pub delay_seconds: u32,
 }
 
+/// The server and its queues at one moment.
+#[derive(Debug)]
+pub(crate) struct Survey {
+    /// The statistics of the whole server.
+    pub server: Stats,
+    /// Those of the queues that have the name of a tube, by name.
+    pub queues: Vec<Stats>,
+    /// How many queues there are besides: clients of Lineshaft's other protocols may give a queue a
+    /// name that no command of this one can say.
+    pub unnamed_count: u64,
+}
+
 /// One connection that asks one thing at a time.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -102,6 +114,11 @@ impl Client {
     /// Sends one command line and waits for its reply.
     pub(crate) fn ask(&mut self, line: &str) -> Result<Reply, ClientError> {
         self.send(line)?;
+        self.answer()
+    }
+
+    /// Waits for the next reply as long as patience lasts.
+    fn answer(&mut self) -> Result<Reply, ClientError> {
         let Some(patience) = self.patience else { return self.replies.next_reply() };
         self.replies.next_within(patience)?.ok_or_else(no_answer)
     }
@@ -134,10 +151,8 @@ impl Client {
 
     /// The statistics of the whole server.
     pub(crate) fn stats(&mut self) -> Result<Stats, ClientError> {
-        match self.ask("stats")? {
-            Reply::Data(data) => Ok(Stats::parse(&data)),
-            reply => Err(unexpected("stats", &reply)),
-        }
+        let reply = self.ask("stats")?;
+        data("stats", reply).map(|data| Stats::parse(&data))
     }
 
     /// The statistics of one job, or `None` when the server does not know it.
@@ -156,15 +171,32 @@ impl Client {
         }
     }
 
-    /// The statistics of all queues, by name. Queues that vanish meanwhile are left out.
-    pub(crate) fn stats_of_all_queues(&mut self) -> Result<Vec<Stats>, ClientError> {
+    /// The statistics of the server and all its queues. Queues that vanish meanwhile are left out.
+    pub(crate) fn survey(&mut self) -> Result<Survey, ClientError> {
+        // Counted before and after the list, all sent at once: a queue that comes or vanishes just then
+        // is not taken for one without a name.
+        let commands = ["stats", "list-tubes", "stats"];
+        for command in commands {
+            self.requests.line(command)?;
+        }
+        self.requests.flush()?;
+        let mut answers = Vec::with_capacity(commands.len());
+        for command in commands {
+            let reply = self.answer()?;
+            answers.push(data(command, reply)?);
+        }
+        let [before, after] = [&answers[0], &answers[2]].map(|answer| Stats::parse(answer));
+        let names = parse_list(&answers[1]);
+        let [first, second] = [&before, &after].map(|stats| stats.number("current-tubes"));
+        let unnamed_count = first.min(second).saturating_sub(names.len() as u64);
+        let queues = self.stats_of_queues(names)?;
+        Ok(Survey { server: before, queues, unnamed_count })
+    }
+
+    fn stats_of_queues(&mut self, mut names: Vec<String>) -> Result<Vec<Stats>, ClientError> {
         /// Commands sent before their replies are read: few enough that neither side's socket
         /// buffer fills while the other is still writing.
         const QUEUES_IN_FLIGHT: usize = 100;
-        let mut names = match self.ask("list-tubes")? {
-            Reply::Data(data) => parse_list(&data),
-            reply => return Err(unexpected("list-tubes", &reply)),
-        };
         names.sort_unstable();
         let mut all = Vec::with_capacity(names.len());
         for chunk in names.chunks(QUEUES_IN_FLIGHT) {
@@ -173,7 +205,7 @@ impl Client {
             }
             self.requests.flush()?;
             for name in chunk {
-                let reply = self.replies.next_reply()?;
+                let reply = self.answer()?;
                 all.extend(stats_reply(&format!("stats-tube {name}"), reply)?);
             }
         }
@@ -277,6 +309,13 @@ pub(crate) fn unexpected(command: &str, reply: &Reply) -> ClientError {
     ClientError::Unexpected { command: command.to_owned(), reply: reply.to_string() }
 }
 
+fn data(command: &str, reply: Reply) -> Result<Vec<u8>, ClientError> {
+    match reply {
+        Reply::Data(data) => Ok(data),
+        reply => Err(unexpected(command, &reply)),
+    }
+}
+
 fn stats_reply(command: &str, reply: Reply) -> Result<Option<Stats>, ClientError> {
     match reply {
         Reply::Data(data) => Ok(Some(Stats::parse(&data))),
@@ -292,4 +331,40 @@ fn sendable_name(name: &str) -> Result<&str, ClientError> {
         return Err(ClientError::Name(name.to_owned()));
     }
     Ok(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::*;
+
+    /// A client of a server that takes connections, says `text`, and then nothing more.
+    fn client_of_silence(text: &'static [u8]) -> (Client, std::thread::JoinHandle<()>) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let address = Address::Tcp { host: Ipv4Addr::LOCALHOST.to_string(), port };
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.write_all(text).unwrap();
+            // Until the client hangs up.
+            let _ = stream.read_to_end(&mut Vec::new());
+        });
+        let mut client = Client::connect_within(&address, PATIENCE).unwrap();
+        client.patience = Some(Duration::from_millis(20));
+        (client, server)
+    }
+
+    #[test]
+    fn a_server_that_hangs_is_not_waited_for_without_end() {
+        let no_queues = b"OK 4\r\n---\n\r\nOK 14\r\n---\n- default\n\r\nOK 4\r\n---\n\r\n";
+        for before_it_hangs in [&b""[..], no_queues] {
+            let (mut client, server) = client_of_silence(before_it_hangs);
+            let error = client.survey().unwrap_err().to_string();
+            assert_eq!(error, "the connection to the server broke: no answer for too long");
+            drop(client);
+            server.join().unwrap();
+        }
+    }
 }

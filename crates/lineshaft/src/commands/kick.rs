@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::cli::KickArguments;
-use crate::client::{Client, Stats};
+use crate::client::{CONNECT_TIMEOUT, Client, Stats};
 use crate::text;
 
 /// How many jobs one command asks for: the server does nothing else meanwhile.
@@ -13,7 +13,7 @@ const KICK_AT_ONCE: u64 = 10_000;
 
 /// Kicks one job by id, or some or all of a queue.
 pub(crate) fn run(arguments: &KickArguments) -> Result<ExitCode> {
-    let mut client = Client::connect(&arguments.server.beanstalk())?;
+    let mut client = Client::connect_within(&arguments.server.beanstalk(), CONNECT_TIMEOUT)?;
     match (&arguments.queue, arguments.id) {
         (Some(queue), _) => kick_queue(&mut client, arguments, queue),
         (None, Some(id)) => kick_job(&mut client, id),

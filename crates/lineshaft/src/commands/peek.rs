@@ -6,12 +6,12 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::cli::PeekArguments;
-use crate::client::{Client, Job, Stats, WaitingState};
+use crate::client::{CONNECT_TIMEOUT, Client, Job, Stats, WaitingState};
 use crate::text;
 
 /// Writes the body to the output and a line about the job to the error output.
 pub(crate) fn run(arguments: &PeekArguments) -> Result<ExitCode> {
-    let mut client = Client::connect(&arguments.server.beanstalk())?;
+    let mut client = Client::connect_within(&arguments.server.beanstalk(), CONNECT_TIMEOUT)?;
     let job = match (&arguments.queue, arguments.id) {
         (Some(queue), _) => {
             client.use_queue(queue)?;

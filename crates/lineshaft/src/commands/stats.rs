@@ -8,16 +8,15 @@ use anyhow::Result;
 use serde_json::{Map, Value};
 
 use crate::cli::StatsArguments;
-use crate::client::{Client, Stats};
+use crate::client::{CONNECT_TIMEOUT, Client, Stats, Survey};
 use crate::text;
 
 /// Prints the whole server, or one queue.
 pub(crate) fn run(arguments: &StatsArguments) -> Result<ExitCode> {
-    let mut client = Client::connect(&arguments.server.beanstalk())?;
+    let mut client = Client::connect_within(&arguments.server.beanstalk(), CONNECT_TIMEOUT)?;
     let mut output = io::stdout().lock();
     let Some(queue) = &arguments.queue else {
-        let server = client.stats()?;
-        let queues = client.stats_of_all_queues()?;
+        let Survey { server, queues, unnamed_count } = client.survey()?;
         if arguments.json {
             let queues = queues.iter().map(json_of).collect();
             let whole = Map::from_iter([
@@ -29,6 +28,11 @@ pub(crate) fn run(arguments: &StatsArguments) -> Result<ExitCode> {
             let address = arguments.server.beanstalk().to_string();
             output.write_all(server_summary(&address, &server).as_bytes())?;
             output.write_all(queue_table(&queues).as_bytes())?;
+        }
+        if let Some(note) = unnamed_note(unnamed_count) {
+            // JSON has to stay JSON.
+            output.flush()?;
+            eprintln!("{note}");
         }
         return Ok(ExitCode::SUCCESS);
     };
@@ -42,6 +46,14 @@ pub(crate) fn run(arguments: &StatsArguments) -> Result<ExitCode> {
         output.write_all(queue_details(&stats).as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Tells of queues that the table cannot have.
+fn unnamed_note(count: u64) -> Option<String> {
+    let (verb, them) = if count == 1 { ("has a name", "it") } else { ("have names", "them") };
+    let queues = text::counted(count, "more queue");
+    let why = "that beanstalkd's protocol cannot say; the server's /metrics has";
+    (count > 0).then(|| format!("{queues} {verb} {why} {them}"))
 }
 
 /// Values that are whole numbers or booleans become such; all else is text. Names are always text.

@@ -19,7 +19,7 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event;
 
 use crate::cli::WatchArguments;
-use crate::client::{Address, Client, ClientError};
+use crate::client::{Address, CONNECT_TIMEOUT, Client, ClientError};
 use snapshot::{Meter, Snapshot};
 use view::View;
 
@@ -40,10 +40,10 @@ pub(crate) fn run(arguments: WatchArguments) -> Result<ExitCode> {
     );
     let address = arguments.server.beanstalk();
     // A wrong address should end in an error at once, not in an empty table.
-    let client = Client::connect(&address)?;
+    let client = Client::connect_within(&address, CONNECT_TIMEOUT)?;
     let interval = Duration::from_secs(arguments.interval.max(1).into());
     let (sender, updates) = sync_channel(1);
-    let view = View::new(address.to_string(), arguments.filter);
+    let view = View::new(address.to_string(), arguments.filter, interval);
     thread::spawn(move || ask_for_ever(client, &address, interval, &sender));
     ratatui::run(|terminal| show(terminal, view, &updates))?;
     Ok(ExitCode::SUCCESS)
@@ -81,11 +81,9 @@ fn ask(
 ) -> Result<Snapshot, ClientError> {
     let client = match client {
         Some(client) => client,
-        None => client.insert(Client::connect(address)?),
+        None => client.insert(Client::connect_within(address, CONNECT_TIMEOUT)?),
     };
-    let server = client.stats()?;
-    let queues = client.stats_of_all_queues()?;
-    Ok(meter.measure(server, &queues, Instant::now()))
+    Ok(meter.measure(client.survey()?, Instant::now()))
 }
 
 fn show(
@@ -94,10 +92,11 @@ fn show(
     updates: &Receiver<Update>,
 ) -> io::Result<()> {
     loop {
-        terminal.draw(|frame| view.draw(frame))?;
-        // Wait for either; redraw only when there was one.
+        let age = view.age_to_show(Instant::now());
+        terminal.draw(|frame| view.draw(frame, age))?;
+        // Wait for either; redraw only when there was one, or the table that is shown has got older.
         let mut changed = false;
-        while !changed {
+        while !changed && view.age_to_show(Instant::now()) == age {
             for update in updates.try_iter() {
                 view.update(update);
                 changed = true;

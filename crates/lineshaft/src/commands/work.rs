@@ -31,9 +31,6 @@ use outage::{Notice, Outage};
 use policy::RetryPolicy;
 use slot::Side;
 
-/// A server that does not even take the connection within this time is treated as unreachable.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-
 /// How long `--drain` waits for a server that is away, unless `--give-up-after` says otherwise: long
 /// enough for a restart, short enough for the script that runs it.
 const DRAIN_GIVES_UP_AFTER_SECONDS: u32 = 60;

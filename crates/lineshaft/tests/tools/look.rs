@@ -113,3 +113,25 @@ fn watch_needs_a_terminal() {
         assert!(output.stderr.contains("watch needs a terminal"), "{output:?}");
     }
 }
+
+#[test]
+fn queues_with_names_that_no_tube_has_are_counted() {
+    let (world, beanstalk) = World::both_protocols();
+    let stats = |format: &[&str]| {
+        world.run_well(&[&["stats", "--server", &beanstalk], format].concat(), b"")
+    };
+    let put = |function: &str| {
+        world.run_well(&["put", "--protocol", "gearman", function, "x"], b"");
+    };
+    put("mail");
+    assert_eq!(stats(&[]).stderr, "");
+    put("Image::resize");
+    let note = "1 more queue has a name that beanstalkd's protocol cannot say; the server's \
+                /metrics has it\n";
+    assert_eq!(stats(&[]).stderr, note);
+    put("Image::crop");
+    let json = stats(&["--json"]);
+    assert!(json.stderr.starts_with("2 more queues have names that "), "{json:?}");
+    let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(json["queues"].as_array().unwrap().len(), 2, "default and mail");
+}

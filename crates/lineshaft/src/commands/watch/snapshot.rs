@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use crate::client::Stats;
+use crate::client::{Stats, Survey};
 use crate::commands::stats::paused_seconds;
 
 /// One row of the table.
@@ -28,6 +28,10 @@ pub(super) struct Queue {
 pub(super) struct Snapshot {
     pub(super) server: Stats,
     pub(super) queues: Vec<Queue>,
+    /// Queues that cannot be shown, because the protocol cannot say their names.
+    pub(super) unnamed_count: u64,
+    /// When the server said it.
+    pub(super) taken: Option<Instant>,
 }
 
 /// Counters of one queue, which only grow while the queue lives.
@@ -45,10 +49,11 @@ pub(super) struct Meter {
 
 impl Meter {
     /// Turns what the server said into a snapshot with rates.
-    pub(super) fn measure(&mut self, server: Stats, queues: &[Stats], now: Instant) -> Snapshot {
+    pub(super) fn measure(&mut self, survey: Survey, now: Instant) -> Snapshot {
+        let Survey { server, queues, unnamed_count } = survey;
         let mut counters_now = BTreeMap::new();
         let mut rows = Vec::with_capacity(queues.len());
-        for stats in queues {
+        for stats in &queues {
             let name = stats.get("name").unwrap_or("?").to_owned();
             let counters =
                 Counters { put: stats.number("total-jobs"), finished: stats.number("cmd-delete") };
@@ -67,7 +72,7 @@ impl Meter {
             counters_now.insert(name, counters);
         }
         self.before = Some((now, counters_now));
-        Snapshot { server, queues: rows }
+        Snapshot { server, queues: rows, unnamed_count, taken: Some(now) }
     }
 
     /// Puts and finishes per second since the look before, if there was one.
@@ -97,7 +102,8 @@ mod tests {
     fn look(meter: &mut Meter, now: Instant, put: u64, finished: u64) -> Queue {
         let text = format!("---\nname: mail\ntotal-jobs: {put}\ncmd-delete: {finished}\n");
         let queue = Stats::parse(text.as_bytes());
-        meter.measure(Stats::default(), &[queue], now).queues.remove(0)
+        let survey = Survey { server: Stats::default(), queues: vec![queue], unnamed_count: 0 };
+        meter.measure(survey, now).queues.remove(0)
     }
 
     #[test]

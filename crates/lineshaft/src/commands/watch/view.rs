@@ -1,6 +1,7 @@
 //! Draws the table and remembers how the user wants to see it.
 
 use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
 
 use ratatui::Frame;
 use ratatui::crossterm::event::Event;
@@ -17,6 +18,9 @@ use crate::text;
 
 /// Columns do not get narrower than this, so that they do not move with each job: room for 999,999.
 const NUMBER_WIDTH_MIN: usize = 7;
+
+/// How late an answer may be before the table is called old.
+const OLD_AFTER: Duration = Duration::from_secs(3);
 
 /// What the keys do; as much of it is shown as fits.
 const KEYS: &str = "q quit  sort: n name r ready d delayed l leased b buried p put/s f finished/s";
@@ -41,6 +45,8 @@ pub(super) struct View {
     filter: Option<String>,
     snapshot: Snapshot,
     trouble: Option<String>,
+    /// A table that was not renewed for so long is called old.
+    old_after: Duration,
     order: SortOrder,
     table: TableState,
     /// Rows that fit, as drawn last.
@@ -48,13 +54,14 @@ pub(super) struct View {
 }
 
 impl View {
-    /// An empty table.
-    pub(super) fn new(address: String, filter: Option<String>) -> View {
+    /// An empty table, to be renewed once in each `interval`.
+    pub(super) fn new(address: String, filter: Option<String>, interval: Duration) -> View {
         View {
             address,
             filter,
             snapshot: Snapshot::default(),
             trouble: None,
+            old_after: interval + OLD_AFTER,
             order: SortOrder { key: SortKey::Name, reversed: false },
             table: TableState::default(),
             page_rows: 1,
@@ -93,6 +100,13 @@ impl View {
         ControlFlow::Continue(())
     }
 
+    /// How many seconds old the table is, when that has to be told: in trouble, and when the server takes
+    /// unusually long to answer.
+    pub(super) fn age_to_show(&self, now: Instant) -> Option<u64> {
+        let age = now.saturating_duration_since(self.snapshot.taken?);
+        (self.trouble.is_some() || age > self.old_after).then_some(age.as_secs())
+    }
+
     fn sort(&mut self) {
         let order = self.order;
         self.snapshot.queues.sort_by(|left, right| order.compare(left, right));
@@ -109,10 +123,10 @@ impl View {
         self.table.select(Some(selected.min(last)));
     }
 
-    /// Draws everything.
-    pub(super) fn draw(&mut self, frame: &mut Frame<'_>) {
+    /// Draws everything; `age`: how many seconds old the table is, if that is to be seen.
+    pub(super) fn draw(&mut self, frame: &mut Frame<'_>, age: Option<u64>) {
         let width = usize::from(frame.area().width);
-        let (title, style) = self.title(width);
+        let (title, style) = self.title(width, age);
         let title_height = u16::try_from(title.len()).unwrap_or(u16::MAX).saturating_add(1);
         let [header, body, footer] = Layout::vertical([
             Constraint::Length(title_height),
@@ -132,9 +146,12 @@ impl View {
     }
 
     /// The lines above the table, none wider than `width`.
-    fn title(&self, width: usize) -> (Vec<String>, Style) {
-        if let Some(trouble) = &self.trouble {
-            return (fold(trouble.split(' '), " ", width), Style::new().fg(Color::Red));
+    fn title(&self, width: usize, age: Option<u64>) -> (Vec<String>, Style) {
+        let old = age.map(|age| format!("this table is {} old", text::seconds(age)));
+        let silent = || old.as_ref().map(|_| "waiting for the server's answer".to_owned());
+        if let Some(trouble) = self.trouble.clone().or_else(silent) {
+            let told = [Some(trouble), old].into_iter().flatten().collect::<Vec<_>>().join("; ");
+            return (fold(told.split(' '), " ", width), Style::new().fg(Color::Red));
         }
         let server = &self.snapshot.server;
         let total = |pick: fn(&Queue) -> Option<f64>| {
@@ -149,6 +166,10 @@ impl View {
             format!("put {}/s", rate(total(|queue| queue.put_rate))),
             format!("finished {}/s", rate(total(|queue| queue.finish_rate))),
         ];
+        if self.snapshot.unnamed_count > 0 {
+            let count = text::count(self.snapshot.unnamed_count);
+            parts.push(format!("{count} more with names that beanstalkd's protocol cannot say"));
+        }
         if server.get("draining") == Some("true") {
             parts.push("draining".to_owned());
         }
@@ -247,7 +268,7 @@ mod tests {
             finish_rate: Some(0.0),
             ..Queue::default()
         };
-        let mut view = View::new("127.0.0.1:11300".to_owned(), None);
+        let mut view = View::new("127.0.0.1:11300".to_owned(), None, Duration::from_secs(1));
         view.update(Update::Snapshot(Snapshot {
             queues: vec![queue("mail", 3, 2.5), queue("orders", 12_345, 1_200.0)],
             ..Snapshot::default()
@@ -260,8 +281,12 @@ mod tests {
     }
 
     fn lines_of(view: &mut View, width: u16) -> Vec<String> {
+        lines_aged(view, width, None)
+    }
+
+    fn lines_aged(view: &mut View, width: u16, age: Option<u64>) -> Vec<String> {
         let mut terminal = Terminal::new(TestBackend::new(width, 9)).unwrap();
-        terminal.draw(|frame| view.draw(frame)).unwrap();
+        terminal.draw(|frame| view.draw(frame, age)).unwrap();
         let buffer = terminal.backend().buffer();
         let width = usize::from(buffer.area.width);
         let symbols: Vec<&str> =
@@ -322,6 +347,32 @@ mod tests {
         let lines = lines_of(&mut view, 80);
         assert!(lines[0].starts_with("this is no beanstalkd server"), "{lines:#?}");
         assert!(lines[1].ends_with("trying again"), "{lines:#?}");
+    }
+
+    #[test]
+    fn an_old_table_is_not_taken_for_a_new_one() {
+        let mut view = view();
+        let then = Instant::now();
+        view.snapshot.taken = Some(then);
+        let after = |seconds| then + Duration::from_secs(seconds);
+        assert_eq!(view.age_to_show(after(3)), None);
+        assert_eq!(view.age_to_show(after(65)), Some(65));
+        let lines = lines_aged(&mut view, 80, Some(65));
+        assert_eq!(lines[0], "waiting for the server's answer; this table is 1 m 5 s old");
+        view.update(Update::Trouble(crate::client::ClientError::Closed));
+        let age = view.age_to_show(after(2));
+        let lines = lines_aged(&mut view, 110, age);
+        let told = "the server closed the connection; trying again; this table is 2 s old";
+        assert_eq!(lines[0], told);
+    }
+
+    #[test]
+    fn queues_that_cannot_be_named_are_counted() {
+        let mut view = view();
+        view.snapshot.unnamed_count = 3;
+        let lines = lines_of(&mut view, 110);
+        let told = "3 more with names that beanstalkd's protocol cannot say";
+        assert!(lines[..2].iter().any(|line| line.contains(told)), "{lines:#?}");
     }
 
     #[test]

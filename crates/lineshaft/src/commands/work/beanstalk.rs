@@ -12,9 +12,10 @@ use super::lease::{Lease, LeaseState};
 use super::policy::{Counts, Verdict};
 use super::process::{Environment, Outputs, Running, describe};
 use super::slot::{Ending, Side, TICK, count, supervise};
-use super::{CONNECT_TIMEOUT, Plan, Shared, say};
+use super::{Plan, Shared, say};
 use crate::client::{
-    Client, ClientError, Job, PATIENCE, Reply, Schedule, Stats, no_answer, unexpected,
+    CONNECT_TIMEOUT, Client, ClientError, Job, PATIENCE, Reply, Schedule, Stats, no_answer,
+    unexpected,
 };
 use crate::text;
 

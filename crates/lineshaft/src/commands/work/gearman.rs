@@ -13,9 +13,9 @@ use anyhow::{Context, anyhow};
 use super::process::{Environment, Outputs, Running, Said, describe};
 use super::report::{Message, Report};
 use super::slot::{Ending, Side, TICK, count, supervise};
-use super::{CONNECT_TIMEOUT, Plan, Shared, say};
+use super::{Plan, Shared, say};
 use crate::client::gearman::{Assignment, Client, Handle, Packet, Request, unexpected};
-use crate::client::{ClientError, PATIENCE, no_answer};
+use crate::client::{CONNECT_TIMEOUT, ClientError, PATIENCE, no_answer};
 use crate::text;
 
 /// How long one sleep takes. Not for ever, so that a dead network is noticed.
