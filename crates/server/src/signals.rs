@@ -59,8 +59,15 @@ pub(crate) struct Control {
     pub(crate) ports: Vec<Arc<Port>>,
     /// Jobs may outlive the process.
     pub(crate) has_log: bool,
-    /// The server was started in a terminal.
-    pub(crate) has_terminal: bool,
+}
+
+/// The signals that must not end a server that still recovers its log: they wait until it serves.
+pub(crate) struct EarlySignals {
+    /// `None`: it ends the server, and may do so at once.
+    hangup: Option<Signal>,
+    drain: Signal,
+    /// The server was started in a terminal. Looked at early: who hangs up takes it away.
+    has_terminal: bool,
 }
 
 /// The signals that are handled. Made before the server says that it is ready.
@@ -69,6 +76,7 @@ pub(crate) struct Signals {
     interrupt: Signal,
     hangup: Signal,
     drain: Signal,
+    has_terminal: bool,
 }
 
 /// Whether the error output is a terminal that is still there.
@@ -76,7 +84,6 @@ fn is_in_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
-    has_terminal: bool,
 impl EarlySignals {
     pub(crate) fn new(hangup: Hangup) -> io::Result<EarlySignals> {
         let has_terminal = is_in_terminal();
