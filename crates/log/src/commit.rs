@@ -168,7 +168,9 @@ impl Log {
             let open = self.open_batch();
             (open.has_entries(), open.lazy.since_ms())
         };
-        if entries {
+        // A wish that came after a step had looked for one is taken up by another step.
+        let wished = self.wanted_sync_by_ms.load(Ordering::Acquire) != u64::MAX;
+        if entries || wished {
             return Some(0);
         }
         let commit = self.commit.lock().unwrap_or_else(PoisonError::into_inner);

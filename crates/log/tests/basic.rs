@@ -113,6 +113,24 @@ fn a_mark_without_room_is_not_waited_for() {
 }
 
 #[test]
+fn a_wish_for_a_sync_that_comes_after_the_write_is_not_overlooked() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = Arc::new(PosixDisk::new(folder.path()).unwrap());
+    let settings = Settings { sync: Sync::Never, ..settings() };
+    let (log, _) = Log::open(disk, settings, 1000, &mut |_| ()).unwrap();
+    let (_, position) = log.put(1000, QUEUE, &meta(1), b"");
+    log.commit_step(1000).unwrap();
+    // The committer wrote the entry before the turn that made it came to its end.
+    log.want_sync_by(1050);
+    assert_eq!(log.next_step_ms(), Some(0), "the committer would sleep");
+    log.commit_step(1001).unwrap();
+    assert_eq!(log.next_step_ms(), Some(1050));
+    assert!(log.durable() < position);
+    log.commit_step(1050).unwrap();
+    assert!(log.durable() >= position);
+}
+
+#[test]
 fn bodies_of_all_sizes_cross_segments() {
     let folder = tempfile::tempdir().unwrap();
     let sizes = [0_usize, 1, 7, 8, 100, 65_535, 250_000, 262_144, 1 << 20, 3, 200_000, 200_000];
