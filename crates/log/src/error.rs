@@ -62,8 +62,8 @@ pub enum OpenError {
     },
     /// A segment of another log lies in the folder.
     #[error(
-        "{file} belongs to another log than {other}; was it copied here? Move it away, or restore the folder \
-         from a copy"
+        "{file} belongs to another log than {other}; was one of them copied here? Move the one that does not \
+         belong away, or restore the folder from a copy"
     )]
     ForeignLog {
         /// The file.

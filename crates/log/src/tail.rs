@@ -35,6 +35,7 @@ impl Tail {
     }
 
     pub(crate) fn find(folder: &Folder) -> Result<Tail, OpenError> {
+        check_ids(folder)?;
         let (last, bytes) = last_segment(folder)?;
         let salt = last.header()?.salt;
         let mut tail = Tail { last: last.number, ..Tail::default() };
@@ -154,6 +155,14 @@ fn first_in(mut entries: &[u8]) -> Result<u32, &'static str> {
         entries = &entries[entry.bytes..];
     }
     Ok(first)
+}
+
+/// All files must be of one log, also those that would be void: a file of another log with a higher number would
+/// make everything below it void.
+fn check_ids(folder: &Folder) -> Result<(), OpenError> {
+    let mut headed = folder.segments.values().filter(|found| found.header().is_ok());
+    let Some(highest) = headed.next_back() else { return Ok(()) };
+    headed.try_for_each(|found| found.header_of_log(highest).map(|_| ()))
 }
 
 /// Every segment from the first on must be there, whole, and of this log.

@@ -311,6 +311,34 @@ fn files_that_do_not_belong_are_named() {
 }
 
 #[test]
+fn a_segment_of_another_log_with_a_higher_number_does_not_void_this_one() {
+    let many_segments = |seed| {
+        let disk = FaultDisk::new(seed, 64 << 20);
+        let (log, _) = recover(&disk, settings(Sync::Always), 1000).unwrap();
+        for id in 1..=12 {
+            log.put(1000, QUEUE, &plain_meta(id), &vec![1; 100_000]);
+            log.commit_step(1000).unwrap();
+        }
+        assert!(log.written().segment() >= 5);
+        disk
+    };
+    let other = many_segments(99);
+    let highest = "0000000005.seg";
+    let foreign = other.bytes(highest).unwrap();
+    let small = small(true);
+    let disk = small.disk.fork();
+    disk.set_bytes(highest, foreign);
+    let before = disk.names();
+    let error = recover(&disk, settings(Sync::Always), 1200).unwrap_err();
+    assert!(matches!(error, OpenError::ForeignLog { .. }), "{error}");
+    assert_eq!(disk.names(), before);
+    disk.restart();
+    disk.remove_file(highest);
+    let found = recover(&disk, settings(Sync::Always), 1200).unwrap().1;
+    assert_eq!(found.state, small.whole);
+}
+
+#[test]
 fn a_missing_segment_is_named() {
     let disk = FaultDisk::new(3, 64 << 20);
     let (log, _) = recover(&disk, settings(Sync::Always), 1000).unwrap();
