@@ -1,6 +1,6 @@
 //! Opening and closing, the lock, and the threads behind it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use engine::policy::Rules;
@@ -27,9 +27,10 @@ pub struct Options {
     pub disk: Arc<dyn Disk>,
     /// How it is kept.
     pub log: Settings,
-    /// The clock of the threads that write, sync and reclaim. Without one there are no threads:
-    /// the owner calls [`Broker::commit_step`], [`Broker::prepare_step`] and
-    /// [`Broker::reclaim_step`] itself, as the simulator does.
+    /// The clock of the threads that write, sync and reclaim, put forward by
+    /// [`Broker::clock_ahead_ms`]. Without one there are no threads: the owner calls
+    /// [`Broker::commit_step`], [`Broker::prepare_step`] and [`Broker::reclaim_step`] itself, as
+    /// the simulator does.
     pub clock: Option<Clock>,
 }
 
@@ -71,6 +72,8 @@ pub(crate) struct Shared {
     log: Option<Arc<Log>>,
     mailboxes: RwLock<Vec<Arc<dyn Mailbox>>>,
     draining: AtomicBool,
+    /// How far the owner's clock was behind the log at the start.
+    clock_ahead_ms: AtomicU64,
     has_threads: AtomicBool,
     threads: Mutex<Threads>,
     /// Why the reclaim thread could not go on, if so.
@@ -120,6 +123,9 @@ impl Broker {
         core.ledger.log = Some(log.clone());
         let broker = Self::with(core, Some(log));
         if let Some(clock) = options.clock {
+            let ahead_ms = broker.last_time().since(clock());
+            broker.shared.clock_ahead_ms.store(ahead_ms, Ordering::Relaxed);
+            let clock = Arc::new(move || Millis(clock().0.saturating_add(ahead_ms)));
             broker.start_threads(clock).map_err(BrokerError::Thread)?;
         }
         Ok((broker, report))
@@ -132,6 +138,7 @@ impl Broker {
                 log,
                 mailboxes: RwLock::default(),
                 draining: AtomicBool::new(false),
+                clock_ahead_ms: AtomicU64::new(0),
                 has_threads: AtomicBool::new(false),
                 threads: Mutex::default(),
                 reclaim_error: Mutex::default(),
@@ -216,6 +223,13 @@ impl Broker {
     /// below it.
     pub fn last_time(&self) -> Millis {
         self.shared.lock_core().engine.now()
+    }
+
+    /// So many milliseconds behind the log's last time was [`Options::clock`] when the log was
+    /// opened: the wall clock was set back. Whoever takes turns by that clock has to put it forward
+    /// by as much, or time stands still for so long; the broker's own threads do.
+    pub fn clock_ahead_ms(&self) -> u64 {
+        self.shared.clock_ahead_ms.load(Ordering::Relaxed)
     }
 
     /// Writes and syncs what has gathered. For an owner without threads.

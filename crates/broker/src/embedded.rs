@@ -158,15 +158,19 @@ impl Mailbox for Post {
     }
 }
 
-/// The wall clock at the start, carried on by the monotonic one.
-fn clock_from(start: Millis) -> SharedClock {
-    let begun = Instant::now();
-    SharedClock(Arc::new(move || Millis(start.0 + begun.elapsed().as_millis() as u64)))
-}
+impl SharedClock {
+    /// The wall clock at the start, carried on by the monotonic one.
+    fn start() -> Self {
+        let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let start_ms = since_epoch.map_or(0, |since| since.as_millis() as u64);
+        let begun = Instant::now();
+        Self(Arc::new(move || Millis(start_ms + begun.elapsed().as_millis() as u64)))
+    }
 
-fn wall_clock() -> Millis {
-    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    Millis(since_epoch.map_or(0, |since| since.as_millis() as u64))
+    /// The same clock, put forward.
+    fn ahead(self, ahead_ms: u64) -> Self {
+        Self(Arc::new(move || Millis((self.0)().0.saturating_add(ahead_ms))))
+    }
 }
 
 impl Store {
@@ -181,15 +185,16 @@ impl Store {
         let folder = folder.as_ref();
         let disk = PosixDisk::new(folder)
             .map_err(|error| StoreError::Folder { folder: folder.display().to_string(), error })?;
-        let clock = clock_from(wall_clock());
+        let clock = SharedClock::start();
         let options = Options { disk: Arc::new(disk), log, clock: Some(clock.0.clone()) };
         let (broker, _) = Broker::open(options, (clock.0)())?;
+        let clock = clock.ahead(broker.clock_ahead_ms());
         Self::over(broker, clock).map_err(|error| BrokerError::Thread(error).into())
     }
 
     /// A store that ends with the process.
     pub fn in_memory() -> Self {
-        let clock = clock_from(wall_clock());
+        let clock = SharedClock::start();
         let broker = Broker::memory((clock.0)());
         Self::over(broker, clock).expect("the system has a thread left for the timer")
     }

@@ -13,11 +13,16 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// Starts at the wall clock's time, or at `floor` if that is later.
-    pub(crate) fn start(floor: Millis) -> Clock {
+    /// Starts at the wall clock's time.
+    pub(crate) fn start() -> Clock {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         let wall = Millis(u64::try_from(wall.as_millis()).unwrap_or(u64::MAX));
-        Clock { start: wall.max(floor), started: Instant::now() }
+        Clock { start: wall, started: Instant::now() }
+    }
+
+    /// The same clock, put forward.
+    pub(crate) fn ahead(self, ahead_ms: u64) -> Clock {
+        Clock { start: Millis(self.start.0.saturating_add(ahead_ms)), ..self }
     }
 
     /// This moment.
@@ -37,11 +42,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_starts_at_the_wall_clock_but_not_below_the_floor() {
-        let wall = Clock::start(Millis(0)).now();
-        assert!(wall.0 > 1_700_000_000_000);
-        let later = Millis(wall.0 + 1_000_000);
-        let clock = Clock::start(later);
+    fn it_starts_at_the_wall_clock_and_can_be_put_forward() {
+        let clock = Clock::start();
+        assert!(clock.now().0 > 1_700_000_000_000);
+        let later = Millis(clock.now().0 + 1_000_000);
+        let clock = clock.ahead(1_000_000);
         assert!(clock.now() >= later);
         assert!(clock.instant(later).unwrap() <= Instant::now());
         assert!(clock.instant(Millis(later.0 + 60_000)).unwrap() > Instant::now());

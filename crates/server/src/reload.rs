@@ -187,7 +187,7 @@ mod tests {
     use std::sync::mpsc::sync_channel;
     use std::time::Duration;
 
-    use broker::{Broker, Millis};
+    use broker::Broker;
     use tokio::runtime::Builder;
 
     use super::*;
@@ -211,7 +211,7 @@ mod tests {
         let sources = Sources { file: Some(file.clone()), ..Sources::default() };
         let reloader = Reloader::new(config, Some(sources), limits.clone(), None, None);
         let reloader = Arc::new(reloader);
-        let clock = Clock::start(Millis(0));
+        let clock = Clock::start();
         let broker = Broker::memory(clock.now());
         let shared = Shared { broker: broker.clone(), clock, limits };
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();

@@ -60,7 +60,7 @@ impl Default for Plan {
 impl Plan {
     pub(crate) fn serve(self) -> Serving {
         let folder = tempfile::tempdir().unwrap();
-        let clock = Clock::start(Millis(0));
+        let clock = Clock::start();
         let broker = match self.disk {
             None => Broker::memory(clock.now()),
             Some(disk) => {

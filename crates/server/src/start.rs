@@ -250,7 +250,7 @@ fn end(
 fn open_broker(data: &Data) -> Result<(Broker, Clock, Option<RecoveryReport>), ServeError> {
     let sync = match data.sync {
         Durability::Memory => {
-            let clock = Clock::start(Millis(0));
+            let clock = Clock::start();
             return Ok((Broker::memory(clock.now()), clock, None));
         }
         Durability::Always => log::Sync::Always,
@@ -261,13 +261,14 @@ fn open_broker(data: &Data) -> Result<(Broker, Clock, Option<RecoveryReport>), S
         .map_err(|source| ServeError::Folder { dir: data.dir.clone(), source })?;
     let settings =
         log::Settings { segment_bytes: data.segment_bytes, bytes_max: data.bytes_max, sync };
-    // The log's threads need a clock before the log has said where it must start. It only stamps
-    // what they write; the broker never goes back.
-    let early = Clock::start(Millis(0));
+    // The log's threads need a clock before the log has said where it must start. They put it
+    // forward as it is done here, so all have one: a sync that is due at a moment of the broker's
+    // must not wait for a clock that was set back.
+    let early = Clock::start();
     let options =
         Options { disk: Arc::new(disk), log: settings, clock: Some(Arc::new(move || early.now())) };
     let (broker, report) = Broker::open(options, early.now())?;
-    let clock = Clock::start(broker.last_time());
+    let clock = early.ahead(broker.clock_ahead_ms());
     Ok((broker, clock, Some(report)))
 }
 
