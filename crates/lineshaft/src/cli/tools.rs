@@ -133,7 +133,9 @@ What becomes of the job:
   anything else  It goes back and waits: 1 s after the first attempt, then 2 s,
                  4 s, ... up to 1 h. After --attempts it is buried. See it with
                  `lineshaft peek QUEUE --state buried`, and give it one more
-                 attempt with `lineshaft kick QUEUE`.
+                 attempt with `lineshaft kick QUEUE`. Every take is an attempt,
+                 by any worker, also one that was interrupted or lost its lease.
+  --timeout      The command is stopped, and the job has failed as above.
   lost worker    A job whose worker vanished is taken again at once. When that
                  happened --attempts times it is buried without being run, so
                  that it cannot kill workers for ever.
@@ -180,7 +182,7 @@ pub(crate) struct WorkArguments {
     #[arg(long, short, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub jobs: u16,
-    /// Bury a job whose command failed this often: 5; 0 = never
+    /// Bury a job that fails when it was taken this often: 5; 0 = never
     #[arg(long, short, value_name = "N")]
     pub attempts: Option<u32>,
     /// How long a failed job waits before its second attempt: 1s; doubled each time after
@@ -189,6 +191,9 @@ pub(crate) struct WorkArguments {
     /// The longest that a failed job waits: 1h
     #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
     pub backoff_max: Option<u32>,
+    /// How long a command may run; then it is stopped, and the job has failed. 0 = for ever
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = parse_seconds)]
+    pub timeout: u32,
     /// How long a command that is stopped may take to end
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_seconds)]
     pub grace: u32,

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 
 use crate::cli::{WorkArguments, refuse};
 use crate::client::{Address, ClientError, Protocol};
@@ -42,6 +42,8 @@ struct Plan {
     queues: Vec<String>,
     command: Vec<OsString>,
     retry: RetryPolicy,
+    /// How long a command may run; `None` = for ever.
+    timeout: Option<Duration>,
     /// From SIGTERM to SIGKILL.
     grace: Duration,
     /// How long the server may be away; `None` = for ever.
@@ -182,11 +184,15 @@ pub(crate) fn run(arguments: WorkArguments) -> Result<ExitCode> {
         let why = "a Gearman job that failed has ended, and its client knows";
         return Err(refuse(&format!("{option}: {why}; it is not tried again")).into());
     }
+    // Before the first job is taken: each take counts as an attempt.
+    let program = &arguments.command[0];
+    process::look_up(program).with_context(|| format!("cannot run `{}`", program.display()))?;
     let plan = Plan {
         address: arguments.server.server.address(arguments.protocol),
         queues: arguments.queues,
         command: arguments.command,
         retry: RetryPolicy::new(arguments.attempts, arguments.backoff, arguments.backoff_max),
+        timeout: (arguments.timeout > 0).then(|| Duration::from_secs(arguments.timeout.into())),
         grace: Duration::from_secs(arguments.grace.into()),
         give_up_after: give_up_after(arguments.give_up_after, arguments.drain),
         drain: arguments.drain,

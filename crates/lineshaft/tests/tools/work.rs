@@ -173,7 +173,28 @@ fn a_command_that_cannot_run_stops_the_work() {
             output.stderr.contains("cannot run `/no/such/program`: No such file"),
             "{output:?}"
         );
-        assert_eq!(world.stat("stats-job 1", "state"), "ready");
+        // No attempt was used up.
+        let values = ["state", "reserves"].map(|key| world.stat("stats-job 1", key));
+        assert_eq!(values, ["ready", "0"]);
+        let output = world.run(&["work", "mail", "--", "no-such-program"], b"");
+        assert!(output.stderr.contains("cannot run `no-such-program`: No such file"), "{output:?}");
+        let output = world.run(&["work", "mail", "--", "/usr"], b"");
+        assert!(output.stderr.contains("cannot run `/usr`: permission denied"), "{output:?}");
+    }
+}
+
+#[test]
+fn a_command_that_takes_too_long_is_stopped_and_its_job_has_failed() {
+    for world in World::each() {
+        world.run_well(&["put", "mail", "x"], b"");
+        // To be asked to end, and to do so well, is no success.
+        let command = "trap 'exit 0' TERM; sleep 100 & wait";
+        let options = ["--drain", "--timeout", "1s", "--attempts", "1"];
+        let output = world.run(&work("mail", &options, command), b"");
+        assert_eq!(output.status.code(), Some(1));
+        let stopped = "job 1 of mail: stopped after 1 s (--timeout), attempt 1 of 1; buried\n";
+        assert!(output.stderr.contains(stopped), "{output:?}");
+        assert_eq!(world.stat("stats-job 1", "state"), "buried");
     }
 }
 

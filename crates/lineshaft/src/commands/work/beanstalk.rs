@@ -1,7 +1,6 @@
 //! Jobs of beanstalkd's protocol: taken with a lease that is renewed, tried again later when the command
 //! fails, and buried in the end.
 
-use std::process::ExitStatus;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,7 +10,7 @@ use anyhow::{Context, anyhow};
 use super::lease::{Lease, LeaseState};
 use super::policy::{Counts, Verdict};
 use super::process::{Environment, Outputs, Running, describe};
-use super::slot::{Ending, Side, TICK, count, supervise};
+use super::slot::{Ending, Side, TICK, count, describe_timeout, supervise};
 use super::{Plan, Shared, say};
 use crate::client::{
     CONNECT_TIMEOUT, Client, ClientError, Job, PATIENCE, Reply, Schedule, Stats, no_answer,
@@ -135,7 +134,10 @@ impl Side for BeanstalkSide {
         match ending.context("cannot wait for the command")? {
             Ending::Exited(status) if status.success() => self.finish(&mut lease, started, shared),
             Ending::Exited(status) => {
-                self.give_up_attempt(&mut lease, status, priority, shared);
+                self.give_up_attempt(&mut lease, &describe(status), priority, shared);
+            }
+            Ending::TimedOut(timeout) => {
+                self.give_up_attempt(&mut lease, &describe_timeout(timeout), priority, shared);
             }
             Ending::Interrupted => {
                 // When this fails the connection is gone, which gives the job back as well.
@@ -182,7 +184,7 @@ impl BeanstalkSide {
     fn give_up_attempt(
         &mut self,
         lease: &mut Lease,
-        status: ExitStatus,
+        failure: &str,
         priority: u32,
         shared: &Shared,
     ) {
@@ -194,7 +196,7 @@ impl BeanstalkSide {
             max if attempt > u64::from(max) => format!(", past the limit of {max}"),
             max => format!(" of {max}"),
         };
-        let failed = format!("{}, attempt {attempt}{of}", describe(status));
+        let failed = format!("{failure}, attempt {attempt}{of}");
         let (word, counter, next) = match retry.after_failure(attempt) {
             Verdict::Bury => {
                 (LastWord::Bury { priority }, &shared.totals.buried, "buried".to_owned())

@@ -4,7 +4,6 @@
 //! way to take it back; so the command is stopped.
 
 use std::io::{self, Write};
-use std::process::ExitStatus;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -12,7 +11,7 @@ use anyhow::{Context, anyhow};
 
 use super::process::{Environment, Outputs, Running, Said, describe};
 use super::report::{Message, Report};
-use super::slot::{Ending, Side, TICK, count, supervise};
+use super::slot::{Ending, Side, TICK, count, describe_timeout, supervise};
 use super::{Plan, Shared, say};
 use crate::client::gearman::{Assignment, Client, Handle, Packet, Request, unexpected};
 use crate::client::{CONNECT_TIMEOUT, ClientError, PATIENCE, no_answer};
@@ -131,7 +130,13 @@ impl Side for GearmanSide {
         });
         shared.running.fetch_sub(1, Ordering::SeqCst);
         match ending.context("cannot wait for the command")? {
-            Ending::Exited(status) => self.settle(work, status, started, shared),
+            Ending::Exited(status) => {
+                let failure = (!status.success()).then(|| describe(status));
+                self.settle(work, failure, started, shared);
+            }
+            Ending::TimedOut(timeout) => {
+                self.settle(work, Some(describe_timeout(timeout)), started, shared);
+            }
             Ending::Interrupted => {
                 self.hang_up();
                 count(&shared.totals.given_back);
@@ -191,25 +196,28 @@ impl GearmanSide {
         }
     }
 
-    /// Tells the server the end of the job, and sees that it took it.
-    fn settle(&mut self, mut work: Work, status: ExitStatus, started: Instant, shared: &Shared) {
+    /// Tells the server the end of the job, and sees that it took it. `failure`: why it failed, if it did.
+    fn settle(
+        &mut self,
+        mut work: Work,
+        failure: Option<String>,
+        started: Instant,
+        shared: &Shared,
+    ) {
         let last = work.report.end_of_line();
-        let end = if status.success() {
-            "done".to_owned()
-        } else {
-            format!("{}; failed", describe(status))
-        };
+        let is_done = failure.is_none();
+        let end = failure.map_or_else(|| "done".to_owned(), |failure| format!("{failure}; failed"));
         let outcome = match self.client.as_mut() {
             Some(client) if !work.is_lost => work
                 .tell(last.into_iter().collect(), client)
-                .and_then(|()| work.report_end(status, client)),
+                .and_then(|()| work.report_end(is_done, client)),
             _ => Ok(Err(GIVEN_AWAY)),
         };
         let untold = match outcome {
             Ok(Ok(())) => {
                 let totals = &shared.totals;
-                count(if status.success() { &totals.done } else { &totals.failed });
-                if !status.success() {
+                count(if is_done { &totals.done } else { &totals.failed });
+                if !is_done {
                     work.say(&end);
                 } else if shared.plan.verbose {
                     work.say(&format!("done in {}", text::elapsed(started.elapsed())));
@@ -252,11 +260,11 @@ impl Work {
     /// The last word about the job. `Ok(Err(_))`: the server did not take it.
     fn report_end(
         &mut self,
-        status: ExitStatus,
+        is_done: bool,
         client: &mut Client,
     ) -> Result<Result<(), &'static str>, ClientError> {
         let handle = self.handle.bytes();
-        if status.success() {
+        if is_done {
             let result = std::mem::take(&mut self.report).into_result();
             client.add(Request::WorkComplete, &[handle, &result])?;
         } else {

@@ -1,15 +1,19 @@
 //! One running command: started with the job as its input, listened to, waited for, stopped.
 
-use std::ffi::OsString;
+use std::env;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, PipeReader, Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Access, access};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
@@ -60,6 +64,21 @@ struct Voice {
 pub(super) struct Said {
     pub(super) output: Vec<u8>,
     pub(super) errors: Vec<u8>,
+}
+
+/// Fails when the program is not there or may not be run; looks for it where starting it would.
+pub(super) fn look_up(program: &OsStr) -> io::Result<()> {
+    let may_run = |path: &Path| {
+        access(path, Access::EXEC_OK)?;
+        if path.is_dir() { Err(io::ErrorKind::PermissionDenied.into()) } else { Ok(()) }
+    };
+    if program.as_bytes().contains(&b'/') {
+        return may_run(Path::new(program));
+    }
+    // The system's own default.
+    let folders = env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+    let is_found = env::split_paths(&folders).any(|folder| may_run(&folder.join(program)).is_ok());
+    if is_found { Ok(()) } else { Err(Errno::NOENT.into()) }
 }
 
 impl Running {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::process::{Running, Said};
 use super::{Plan, Shared};
 use crate::client::ClientError;
+use crate::text;
 
 /// How soon Ctrl-C is noticed, and a broken connection.
 pub(super) const TICK: Duration = Duration::from_millis(200);
@@ -95,6 +96,8 @@ fn back_off(pause: &mut Duration, shared: &Shared) {
 /// How a command ended.
 pub(super) enum Ending {
     Exited(ExitStatus),
+    /// Stopped because it ran for longer than this.
+    TimedOut(Duration),
     /// Stopped because the user insisted.
     Interrupted,
     /// Stopped because the job is not ours any more.
@@ -110,6 +113,7 @@ pub(super) fn supervise(
     shared: &Shared,
     mut attend: impl FnMut(Said) -> Option<Duration>,
 ) -> io::Result<Ending> {
+    let started = Instant::now();
     let mut idle = Duration::ZERO;
     let mut stopped: Option<(Ending, Instant)> = None;
     loop {
@@ -131,12 +135,20 @@ pub(super) fn supervise(
             Ending::JobLost
         } else if shared.insists() {
             Ending::Interrupted
+        } else if let Some(timeout) = shared.plan.timeout.filter(|time| started.elapsed() >= *time)
+        {
+            Ending::TimedOut(timeout)
         } else {
             continue;
         };
         running.terminate();
         stopped = Some((reason, Instant::now() + shared.plan.grace));
     }
+}
+
+/// Why a command that was stopped for the time that it took has failed, for messages.
+pub(super) fn describe_timeout(timeout: Duration) -> String {
+    format!("stopped after {} (--timeout)", text::seconds(timeout.as_secs()))
 }
 
 /// Adds one to a counter of jobs.

@@ -232,6 +232,21 @@ fn a_job_whose_result_cannot_be_delivered_is_tried_again_less_and_less_often() {
 }
 
 #[test]
+fn a_command_that_takes_too_long_fails_its_job() {
+    for world in World::each_gearman() {
+        let command = "trap 'exit 0' TERM; sleep 100 & wait";
+        let worker = start_worker(&world, &["f"], &["--timeout", "1s"], command);
+        let mut client = Connection::open(&world);
+        client.send(SUBMIT_JOB, &[b"f", b"", b"x"]);
+        let (_, handle) = client.next();
+        assert_eq!(client.next(), (WORK_FAIL, handle));
+        worker.wait_for(" of f: stopped after 1 s (--timeout); failed\n");
+        let output = stop(worker);
+        assert!(output.stderr.contains("0 jobs done, 1 failed in "), "{output:?}");
+    }
+}
+
+#[test]
 fn a_command_that_cannot_run_stops_the_work() {
     for world in World::each_gearman() {
         put(&world, "f", &["x"]);
