@@ -73,7 +73,7 @@ impl Engine {
     /// Works a slice off the chore that waits longest.
     pub(crate) fn do_a_chore(&mut self, effects: &mut Effects) {
         let Some(mut chore) = self.chores.pop_front() else { return };
-        if let Chore::Kick { session, .. } | Chore::Flush { session, .. } = chore
+        if let Chore::Kick { session, .. } = chore
             && self.find_session(session).is_none()
         {
             // Whoever asked is gone; what was done so far stays done.
@@ -87,8 +87,12 @@ impl Engine {
             Chore::Kick { session, queue, kicked, .. } => {
                 (session, Happening::Kicked(queue, kicked))
             }
-            // This went on without whoever asked: a queue is not left half removed.
-            Chore::Remove { session, .. } if self.find_session(session).is_none() => return,
+            // These went on without whoever asked: a queue is not left half flushed or removed.
+            Chore::Flush { session, .. } | Chore::Remove { session, .. }
+                if self.find_session(session).is_none() =>
+            {
+                return;
+            }
             Chore::Flush { session, .. } | Chore::Remove { session, .. } => {
                 (session, Happening::Flushed)
             }

@@ -317,6 +317,22 @@ fn a_flush_ends_what_is_there_but_open_reads_come_back() {
 }
 
 #[test]
+fn a_flush_goes_on_without_whoever_asked() {
+    let mut world = World::new();
+    for body in 0..2500 {
+        world.add("q", &body.to_string());
+        world.add("r", &body.to_string());
+    }
+    let session = world.reader();
+    let flush = world.act(|engine, effects| engine.flush_all(session, effects));
+    assert_eq!(flush, Flush::Waiting);
+    world.close(session);
+    world.pass(0);
+    assert_eq!((world.stats("q").items, world.stats("r").items), (0, 0));
+    assert!(world.happenings().is_empty());
+}
+
+#[test]
 fn an_idle_queue_goes_when_nothing_is_in_it_and_nobody_waits() {
     let mut world = World::new();
     world.policies([Rule::new(["q"], [Setting::Idle(Some(1000))])]);
