@@ -96,7 +96,10 @@ impl Client {
         }
         added.map_err(|refusal| match refusal {
             AddRefusal::Full(after) => after,
-            AddRefusal::TooBig | AddRefusal::LogFull | AddRefusal::WritesBlocked => AT_ONCE,
+            AddRefusal::TooBig
+            | AddRefusal::LogFull
+            | AddRefusal::WritesBlocked
+            | AddRefusal::Draining => AT_ONCE,
         })
     }
 

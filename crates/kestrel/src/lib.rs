@@ -5,7 +5,8 @@
 //!
 //! - `memcache`, `text`, `thrift`: a dialect each.
 //! - `line`: framing. `name`, `expiry`, `status`: what words mean.
-//! - `client`, `monitor`: fetching, waiting, and open reads, which memcache and text have in common.
+//! - `session`, `client`, `monitor`: a connection, fetching, waiting, and open reads, which memcache and text have in
+//!   common.
 //! - `stats`: what `STATS` and its kin print.
 //! - `server`, `counters`, `latency`: what all sessions of a process share, over all of Kestrel's ports.
 //!
@@ -20,6 +21,7 @@ mod memcache;
 mod monitor;
 mod name;
 mod server;
+mod session;
 mod stats;
 mod status;
 mod text;

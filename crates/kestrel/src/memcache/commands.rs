@@ -1,14 +1,12 @@
 //! What each request does, and the order in which it is looked at (spec kestrel 1.3).
 
-use std::mem;
-
-use broker::{Body, Event, Flush, Millis, Outbox, Turn};
+use broker::{Body, Millis, Outbox, Turn};
 
 use super::reply;
 use super::request::{Get, Request};
-use super::session::{MemcacheSession, Waiting};
-use crate::client::{AT_ONCE, Fetched, How, patience};
-use crate::monitor::{Monitor, Next};
+use super::session::MemcacheSession;
+use crate::client::{AT_ONCE, How};
+use crate::monitor::Monitor;
 use crate::name::{is_possible, is_usable};
 use crate::{expiry, stats, status};
 
@@ -23,7 +21,7 @@ impl MemcacheSession {
             Request::Set(_) | Request::Refused { .. } => unreachable!("their data is read first"),
             Request::Get(get) => self.get(&get, turn, outbox),
             Request::Monitor { queue, seconds, max } => {
-                self.monitor(queue, seconds, max, turn, outbox);
+                self.begin_monitor(queue, seconds, max, turn, outbox);
             }
             Request::Confirm { queue, count } => self.confirm(queue, count, turn, outbox),
             Request::Delete(queue) => self.delete(queue, turn, outbox),
@@ -46,7 +44,7 @@ impl MemcacheSession {
             }
             Request::Status(word) => self.status(word, turn, outbox),
             Request::Reload => {
-                self.waiting = Waiting::Reload { is_last: false };
+                self.wait_for_work(reply::RELOADED);
                 self.client.server.controls.reload(self.client.id, turn);
             }
             Request::Shutdown => {
@@ -112,16 +110,10 @@ impl MemcacheSession {
             (how, &self.client.counters().cmd_get)
         };
         counter.add_one();
-        match self.client.fetch(queue, how, patience(get.timeout_ms), turn) {
-            Fetched::Item(body, found) => reply::item(outbox, found.max(after), queue, &body),
-            Fetched::Nothing(missed) => outbox.reply(missed.max(after), reply::END),
-            Fetched::Waiting => {
-                self.waiting = Waiting::Item { queue: queue.into(), how, after };
-            }
-        }
+        self.fetch(queue, how, get.timeout_ms, after, turn, outbox);
     }
 
-    fn monitor(
+    fn begin_monitor(
         &mut self,
         queue: &[u8],
         seconds: i32,
@@ -140,30 +132,7 @@ impl MemcacheSession {
             None => Some(u64::from(turn.policy(queue).open_max)),
             Some(max) => u64::try_from(max).ok(),
         };
-        let mut monitor = Monitor::new(queue, Millis(deadline), left, AT_ONCE);
-        let next = monitor.next(&mut self.client, turn);
-        self.go_on(monitor, next, turn, outbox);
-    }
-
-    /// Sends items until there is something to wait for.
-    fn go_on(
-        &mut self,
-        mut monitor: Monitor,
-        mut next: Next,
-        turn: &mut Turn<'_>,
-        outbox: &mut Outbox,
-    ) {
-        loop {
-            match next {
-                Next::Item(body, after) => reply::item(outbox, after, monitor.queue(), &body),
-                Next::End(after) => return outbox.reply(after, reply::END),
-                Next::Waiting => {
-                    self.waiting = Waiting::Monitor(monitor);
-                    return;
-                }
-            }
-            next = monitor.next(&mut self.client, turn);
-        }
+        self.monitor(Monitor::new(queue, Millis(deadline), left, AT_ONCE), turn, outbox);
     }
 
     fn confirm(&mut self, queue: &[u8], count: i32, turn: &mut Turn<'_>, outbox: &mut Outbox) {
@@ -206,13 +175,6 @@ impl MemcacheSession {
         self.answer_flush(flush, reply::FLUSHED_ALL, outbox);
     }
 
-    fn answer_flush(&mut self, flush: Flush, done: &'static [u8], outbox: &mut Outbox) {
-        match flush {
-            Flush::Done(after) => outbox.reply(after, done),
-            Flush::Waiting => self.waiting = Waiting::Flush(done),
-        }
-    }
-
     fn flush_expired(&mut self, queue: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
         if self.client.is_refused_writes(turn) {
             return self.fail(AT_ONCE, reply::CLIENT_ERROR, turn, outbox);
@@ -232,38 +194,5 @@ impl MemcacheSession {
         };
         let after = turn.set_status(status, self.client.server.options().status_grace_ms);
         outbox.reply(after, reply::END);
-    }
-
-    /// What the session waited for has happened.
-    pub(crate) fn resume(&mut self, event: Event, turn: &mut Turn<'_>, outbox: &mut Outbox) {
-        match mem::replace(&mut self.waiting, Waiting::Nothing) {
-            Waiting::Nothing => unreachable!("nothing is told to who does not wait"),
-            Waiting::Item { queue, how, after } => {
-                match self.client.resume(&queue, how, event, turn) {
-                    Fetched::Item(body, found) => {
-                        reply::item(outbox, found.max(after), &queue, &body);
-                    }
-                    Fetched::Nothing(missed) => outbox.reply(missed.max(after), reply::END),
-                    Fetched::Waiting => unreachable!("the wait is over"),
-                }
-            }
-            Waiting::Monitor(mut monitor) => {
-                let next = monitor.resume(event, &mut self.client, turn);
-                self.go_on(monitor, next, turn, outbox);
-            }
-            Waiting::Flush(done) => match event {
-                Event::Flushed(after) => outbox.reply(after, done),
-                other => unreachable!("{other:?} during a flush"),
-            },
-            Waiting::Reload { is_last } => match event {
-                Event::Reloaded(after) => {
-                    outbox.reply(after, reply::RELOADED);
-                    if is_last {
-                        self.client.end(turn);
-                    }
-                }
-                other => unreachable!("{other:?} while the configuration is read"),
-            },
-        }
     }
 }

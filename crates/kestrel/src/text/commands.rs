@@ -1,20 +1,18 @@
 //! What each request does. Whatever is wrong with one, the connection goes on (spec kestrel 6).
 
-use std::mem;
-
-use broker::{Body, Event, Flush, Millis, Outbox, Position, Turn};
+use broker::{Body, Millis, Outbox, Position, Turn};
 
 use super::items::ItemList;
 use super::request::Request;
-use super::session::{TextSession, Waiting};
-use crate::client::{AT_ONCE, Fetched, How, patience};
-use crate::monitor::{Monitor, Next};
+use super::session::TextSession;
+use crate::client::{AT_ONCE, How};
+use crate::monitor::Monitor;
 use crate::name::{is_possible, is_usable};
 use crate::status::NoStatus;
 use crate::{expiry, status};
 
-/// No item.
-const NONE: &[u8] = b"*\n";
+/// There is nothing to say.
+const DONE: &[u8] = b"+0\n";
 /// The original closes the connection without a word.
 const ILLEGAL_NAME: &[u8] = b"Illegal queue name.";
 const TOO_FEW_OPEN: &[u8] = b"Not that many transactions open.";
@@ -32,7 +30,7 @@ impl TextSession {
             Request::Get { queue, timeout_ms } => self.get(&queue, timeout_ms, turn, outbox),
             Request::Peek { queue, timeout_ms } => self.peek(&queue, timeout_ms, turn, outbox),
             Request::Monitor { queue, timeout_ms } => {
-                self.monitor(&queue, timeout_ms, turn, outbox);
+                self.begin_monitor(&queue, timeout_ms, turn, outbox);
             }
             Request::Confirm { queue, count } => self.confirm(&queue, count, turn, outbox),
             Request::Flush(queue) => self.flush(&queue, turn, outbox),
@@ -43,7 +41,7 @@ impl TextSession {
             }
             Request::Shutdown => {
                 self.client.server.controls.shut_down();
-                number(outbox, AT_ONCE, 0);
+                outbox.reply(AT_ONCE, DONE);
             }
             Request::Quit => self.client.end(turn),
             Request::Wrong(text) => error(outbox, AT_ONCE, &text),
@@ -86,7 +84,7 @@ impl TextSession {
             return error(outbox, after, text.as_bytes());
         }
         self.client.counters().cmd_get.add_one();
-        self.fetch(queue, How::Open, timeout_ms, after, turn, outbox);
+        self.fetch_named(queue, How::Open, timeout_ms, after, turn, outbox);
     }
 
     fn peek(&mut self, queue: &[u8], timeout_ms: i32, turn: &mut Turn<'_>, outbox: &mut Outbox) {
@@ -95,10 +93,10 @@ impl TextSession {
             return unavailable(outbox, after, "getItem");
         }
         self.client.counters().cmd_peek.add_one();
-        self.fetch(queue, How::Peek, timeout_ms, after, turn, outbox);
+        self.fetch_named(queue, How::Peek, timeout_ms, after, turn, outbox);
     }
 
-    fn fetch(
+    fn fetch_named(
         &mut self,
         queue: &[u8],
         how: How,
@@ -110,16 +108,16 @@ impl TextSession {
         if !is_usable(queue, turn) {
             return error(outbox, after, ILLEGAL_NAME);
         }
-        match self.client.fetch(queue, how, patience(timeout_ms), turn) {
-            Fetched::Item(body, found) => item(outbox, found.max(after), &body),
-            Fetched::Nothing(missed) => outbox.reply(missed.max(after), NONE),
-            Fetched::Waiting => {
-                self.waiting = Waiting::Item { queue: queue.into(), how, after };
-            }
-        }
+        self.fetch(queue, how, timeout_ms, after, turn, outbox);
     }
 
-    fn monitor(&mut self, queue: &[u8], timeout_ms: i32, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+    fn begin_monitor(
+        &mut self,
+        queue: &[u8],
+        timeout_ms: i32,
+        turn: &mut Turn<'_>,
+        outbox: &mut Outbox,
+    ) {
         let after = self.close_all(queue, turn);
         if self.client.is_refused_reads(turn) {
             return unavailable(outbox, after, "monitorUntil");
@@ -129,30 +127,7 @@ impl TextSession {
         }
         self.client.counters().cmd_monitor.add_one();
         let deadline = Millis(turn.now().0.saturating_add_signed(i64::from(timeout_ms)));
-        let mut monitor = Monitor::new(queue, deadline, None, after);
-        let next = monitor.next(&mut self.client, turn);
-        self.go_on(monitor, next, turn, outbox);
-    }
-
-    /// Sends items until there is something to wait for.
-    fn go_on(
-        &mut self,
-        mut monitor: Monitor,
-        mut next: Next,
-        turn: &mut Turn<'_>,
-        outbox: &mut Outbox,
-    ) {
-        loop {
-            match next {
-                Next::Item(body, after) => item(outbox, after, &body),
-                Next::End(after) => return outbox.reply(after, NONE),
-                Next::Waiting => {
-                    self.waiting = Waiting::Monitor(monitor);
-                    return;
-                }
-            }
-            next = monitor.next(&mut self.client, turn);
-        }
+        self.monitor(Monitor::new(queue, deadline, None, after), turn, outbox);
     }
 
     fn confirm(&mut self, queue: &[u8], count: i32, turn: &mut Turn<'_>, outbox: &mut Outbox) {
@@ -170,17 +145,10 @@ impl TextSession {
             return unavailable(outbox, AT_ONCE, "flush");
         }
         if !is_possible(queue) {
-            return number(outbox, AT_ONCE, 0);
+            return outbox.reply(AT_ONCE, DONE);
         }
         let flush = turn.flush(self.client.id, queue);
-        self.answer_flush(flush, outbox);
-    }
-
-    fn answer_flush(&mut self, flush: Flush, outbox: &mut Outbox) {
-        match flush {
-            Flush::Done(after) => number(outbox, after, 0),
-            Flush::Waiting => self.waiting = Waiting::Flush,
-        }
+        self.answer_flush(flush, DONE, outbox);
     }
 
     fn delete(&mut self, queue: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
@@ -188,10 +156,10 @@ impl TextSession {
             return unavailable(outbox, AT_ONCE, "delete");
         }
         if !is_possible(queue) {
-            return number(outbox, AT_ONCE, 0);
+            return outbox.reply(AT_ONCE, DONE);
         }
         let removal = turn.remove_queue(self.client.id, queue);
-        self.answer_flush(removal, outbox);
+        self.answer_flush(removal, DONE, outbox);
     }
 
     fn status(&mut self, word: Option<&[u8]>, turn: &mut Turn<'_>, outbox: &mut Outbox) {
@@ -202,7 +170,7 @@ impl TextSession {
             Ok(status) => {
                 let grace_ms = self.client.server.options().status_grace_ms;
                 let after = turn.set_status(status, grace_ms);
-                number(outbox, after, 0);
+                outbox.reply(after, DONE);
             }
             Err(NoStatus::Unknown) => error(outbox, AT_ONCE, b"Unknown status."),
             Err(NoStatus::Forbidden) => error(outbox, AT_ONCE, b"Status forbidden."),
@@ -212,40 +180,13 @@ impl TextSession {
     fn close_all(&mut self, queue: &[u8], turn: &mut Turn<'_>) -> Position {
         self.client.close_oldest(queue, usize::MAX, turn)
     }
-
-    /// What the session waited for has happened.
-    pub(crate) fn resume(&mut self, event: Event, turn: &mut Turn<'_>, outbox: &mut Outbox) {
-        match mem::replace(&mut self.waiting, Waiting::Nothing) {
-            Waiting::Nothing => unreachable!("nothing is told to who does not wait"),
-            Waiting::Item { queue, how, after } => {
-                match self.client.resume(&queue, how, event, turn) {
-                    Fetched::Item(body, found) => item(outbox, found.max(after), &body),
-                    Fetched::Nothing(missed) => outbox.reply(missed.max(after), NONE),
-                    Fetched::Waiting => unreachable!("the wait is over"),
-                }
-            }
-            Waiting::Monitor(mut monitor) => {
-                let next = monitor.resume(event, &mut self.client, turn);
-                self.go_on(monitor, next, turn, outbox);
-            }
-            Waiting::Flush => match event {
-                Event::Flushed(after) => number(outbox, after, 0),
-                other => unreachable!("{other:?} during a flush"),
-            },
-        }
-    }
-}
-
-/// An item that was fetched.
-fn item(outbox: &mut Outbox, after: Position, body: &Body) {
-    outbox.reply_with_body(after, b":", body, b"\n");
 }
 
 fn string(outbox: &mut Outbox, after: Position, text: &[u8]) {
     outbox.reply(after, &[b":", text, b"\n"].concat());
 }
 
-/// How many; also what is said when there is nothing to say.
+/// How many.
 fn number(outbox: &mut Outbox, after: Position, number: u64) {
     outbox.reply(after, format!("+{number}\n").as_bytes());
 }

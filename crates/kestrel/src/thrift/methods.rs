@@ -116,7 +116,12 @@ impl ThriftSession {
                     after = after.max(position);
                     break;
                 }
-                Err(AddRefusal::TooBig | AddRefusal::LogFull | AddRefusal::WritesBlocked) => break,
+                Err(
+                    AddRefusal::TooBig
+                    | AddRefusal::LogFull
+                    | AddRefusal::WritesBlocked
+                    | AddRefusal::Draining,
+                ) => break,
             }
         }
         Ok((stored, after))
@@ -261,7 +266,7 @@ fn answer_i32(
 }
 
 /// Answers that a call failed.
-fn fail(to: ReplyTo, method: Method, failed: Failed, outbox: &mut Outbox) {
+pub(super) fn fail(to: ReplyTo, method: Method, failed: Failed, outbox: &mut Outbox) {
     let name = method.name();
     let exception = match failed {
         Failed::StatusForbids => "server status forbids it",

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use broker::{Dialect, Event, Outbox, SessionId, Turn, take_steps};
+use broker::{Dialect, Event, INPUT_REPLIES_BYTES, Outbox, SessionId, Turn, take_steps};
 
 use super::collect::Collect;
+use super::methods::{Failed, fail};
 use super::open_reads::OpenReads;
 use super::reader::{Head, Kind};
 use super::receiver::{Received, Receiver};
@@ -24,6 +25,10 @@ pub struct ThriftSession {
     pub(super) open_reads: OpenReads,
     receiver: Receiver,
     pub(super) waiting: Waiting,
+    /// The client shut its sending side.
+    input_ended: bool,
+    /// The owner keeps bytes of the client that were not dealt with.
+    has_leftover: bool,
     /// The session of the broker is closed; nothing is read or answered any more.
     ended: bool,
 }
@@ -49,6 +54,8 @@ impl ThriftSession {
             open_reads: OpenReads::default(),
             receiver: Receiver::new(server.options.item_bytes_max as usize),
             waiting: Waiting::Nothing,
+            input_ended: false,
+            has_leftover: false,
             ended: false,
             server,
         }
@@ -113,6 +120,19 @@ impl ThriftSession {
         }
     }
 
+    /// After the peer ended its sending: closes as soon as all that it sent is dealt with. Thrift clients
+    /// do not shut one side only, so this one is gone, and nobody would get the items of a `get`.
+    fn end_if_drained(&mut self, turn: &mut Turn<'_>) {
+        let is_drained = match self.waiting {
+            Waiting::Nothing => !self.has_leftover,
+            Waiting::Item(_) => true,
+            Waiting::Flush(..) => false,
+        };
+        if self.input_ended && is_drained {
+            self.end(turn);
+        }
+    }
+
     /// Closes the session in the broker, once: what a waiting `get` has collected goes back. Open
     /// reads that were answered are not held by this session, and stay.
     fn end(&mut self, turn: &mut Turn<'_>) {
@@ -137,9 +157,13 @@ impl Dialect for ThriftSession {
             let has_more = self.is_reading() && !bytes.is_empty();
             if has_more { self.step(bytes, turn, outbox) } else { 0 }
         });
-        if self.ended {
+        // After the end of the input an unfinished call is of no use.
+        let pauses = outbox.len() - held_before >= INPUT_REPLIES_BYTES;
+        if self.ended || (self.input_ended && self.is_reading() && !pauses) {
             used = bytes.len();
         }
+        self.has_leftover = used < bytes.len();
+        self.end_if_drained(turn);
         let counters = self.server.counters();
         counters.bytes_read.add(used as u64);
         counters.bytes_written.add((outbox.len() - held_before) as u64);
@@ -167,16 +191,20 @@ impl Dialect for ThriftSession {
         }
         let counters = self.server.counters();
         counters.bytes_written.add((outbox.len() - held_before) as u64);
+        self.end_if_drained(turn);
     }
 
     fn end_of_input(&mut self, turn: &mut Turn<'_>, _outbox: &mut Outbox) {
-        // Thrift clients do not shut one side only, so this client is gone. What it sent before it
-        // went was done, unless it is behind a call that waits: nobody would get that one's items.
-        self.end(turn);
+        self.input_ended = true;
+        if self.is_reading() {
+            // What is left is the beginning of a call that will never be complete.
+            self.has_leftover = false;
+        }
+        self.end_if_drained(turn);
     }
 
     fn wants_input(&self) -> bool {
-        self.is_reading()
+        self.is_reading() && !self.input_ended
     }
 
     fn buffered_bytes(&self) -> usize {
@@ -188,6 +216,10 @@ impl Dialect for ThriftSession {
     }
 
     fn stop(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        if let Waiting::Flush(to, method) = self.waiting {
+            fail(to, method, Failed::StatusForbids, outbox);
+            return self.end(turn);
+        }
         // Who waits for an item has waited long enough.
         if let Some(after) = turn.cancel_wait(self.id) {
             self.event(Event::TimedOut(after), turn, outbox);

@@ -4,6 +4,7 @@
 
 mod conformance;
 mod crossing;
+mod endings;
 mod fragments;
 mod promises;
 mod property;

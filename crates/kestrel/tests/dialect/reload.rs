@@ -13,9 +13,9 @@ fn a_client_that_asks_for_a_reload_waits_for_it_and_is_answered_after_its_last_b
     let answer = String::from_utf8(world.take_received(client)).unwrap();
     assert!(answer.starts_with("Reloaded config.\r\nVERSION "), "{answer}");
 
-    world.send_first(client, b"RELOAD\r\n");
+    world.send_first(client, b"RELOAD\r\nVERSION\r\nset q 0 0");
     world.half_close(client);
-    assert_eq!(world.take_received(client), b"Reloaded config.\r\n");
+    assert_eq!(world.take_received(client), b"Reloaded config.\r\nVERSION 2.4.1\r\n");
     assert!(world.has_ended(client));
 
     let gone = world.connect_memcache();

@@ -55,6 +55,28 @@ fn a_client_that_shuts_its_side_while_it_waits_is_gone() {
 }
 
 #[test]
+fn a_long_flush_is_answered_unless_the_server_stops() {
+    let (mut world, server) = start();
+    let items = vec![&b"x"[..]; 2500];
+    let calls = |method| [about(method, "q"), call(FRAMED, "get_version", &[])].concat();
+    for method in ["flush_queue", "delete_queue"] {
+        let client = connect(&server, &mut world);
+        ask(&mut world, client, &put("q", &items));
+        world.send_first(client, &calls(method));
+        world.half_close(client);
+        let answers = format!("{method}, get_version 2.4.1");
+        assert_eq!(shown(world.take_received(client)), answers);
+        assert!(world.has_ended(client));
+    }
+    let client = connect(&server, &mut world);
+    ask(&mut world, client, &put("q", &items));
+    world.send_first(client, &calls("flush_queue"));
+    world.stop(client);
+    assert_eq!(shown(world.take_received(client)), "flush_queue !6");
+    assert!(world.has_ended(client));
+}
+
+#[test]
 fn a_reply_is_bounded_and_nothing_is_lost() {
     let (mut world, server) = start();
     let client = connect(&server, &mut world);

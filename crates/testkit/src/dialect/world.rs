@@ -130,6 +130,13 @@ impl World {
         self.deliver_events();
     }
 
+    /// The server is about to stop: the session answers what waits, if it is to.
+    pub fn stop(&mut self, index: usize) {
+        let connection = &mut self.connections[index];
+        connection.session.stop(&mut self.broker.turn(self.now), &mut connection.outbox);
+        self.send_replies(index);
+    }
+
     /// The client hangs up.
     pub fn close(&mut self, index: usize) {
         self.end(index);

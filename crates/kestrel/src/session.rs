@@ -1,0 +1,255 @@
+//! One connection of memcache or text: what it waits for, how it goes on, and how it ends. What its bytes
+//! mean is the dialect's business.
+
+use std::mem;
+use std::sync::Arc;
+
+use broker::{
+    Body, Dialect, Event, Flush, INPUT_REPLIES_BYTES, Outbox, Position, SessionId, Turn, take_steps,
+};
+
+use crate::client::{Client, Fetched, How, patience};
+use crate::monitor::{Monitor, Next};
+use crate::server::Server;
+
+/// What a dialect of lines makes of its bytes. A value says what the next bytes of a connection are.
+pub trait LineDialect: std::fmt::Debug + Default + Send {
+    /// The answer that there is no item.
+    const NONE: &'static [u8];
+
+    /// The answer that something long will not be done: the server stops.
+    const STOPPING: &'static [u8];
+
+    /// Deals with one line, or one stretch of data; returns how many bytes that took. 0: more must
+    /// arrive first, or the session has ended.
+    fn step(
+        session: &mut LineSession<Self>,
+        bytes: &[u8],
+        turn: &mut Turn<'_>,
+        outbox: &mut Outbox,
+    ) -> usize;
+
+    /// Bytes of memory held for a request that has not arrived whole.
+    fn buffered_bytes(&self) -> usize;
+
+    /// Answers with an item.
+    fn item(outbox: &mut Outbox, after: Position, queue: &[u8], body: &Body);
+}
+
+/// One connection that speaks a dialect of lines, without I/O.
+#[derive(Debug)]
+pub struct LineSession<D> {
+    pub(crate) client: Client,
+    pub(crate) reading: D,
+    waiting: Waiting,
+    /// The client shut its sending side.
+    input_ended: bool,
+    /// The owner keeps bytes of the client that were not dealt with.
+    has_leftover: bool,
+}
+
+/// What the session waits for; it reads no request meanwhile.
+#[derive(Debug)]
+enum Waiting {
+    Nothing,
+    /// An item. The reply waits for the position too: reads were closed before.
+    Item {
+        queue: Box<[u8]>,
+        how: How,
+        after: Position,
+    },
+    Monitor(Monitor),
+    /// The end of a flush, or of reading the configuration again, which is answered so.
+    Work(&'static [u8]),
+}
+
+impl<D: LineDialect> LineSession<D> {
+    /// A new connection; its events go to `mailbox`.
+    pub fn new(server: Arc<Server>, turn: &mut Turn<'_>, mailbox: usize) -> Self {
+        Self {
+            client: Client::new(server, turn, mailbox),
+            reading: D::default(),
+            waiting: Waiting::Nothing,
+            input_ended: false,
+            has_leftover: false,
+        }
+    }
+
+    /// Its number in the broker: the address of its events.
+    pub fn id(&self) -> SessionId {
+        self.client.id
+    }
+
+    fn is_reading(&self) -> bool {
+        matches!(self.waiting, Waiting::Nothing) && !self.client.is_ended()
+    }
+
+    /// Fetches an item and answers, or waits for one; the answer also waits for `after`.
+    pub(crate) fn fetch(
+        &mut self,
+        queue: &[u8],
+        how: How,
+        timeout_ms: i32,
+        after: Position,
+        turn: &mut Turn<'_>,
+        outbox: &mut Outbox,
+    ) {
+        match self.client.fetch(queue, how, patience(timeout_ms), turn) {
+            Fetched::Item(body, found) => D::item(outbox, found.max(after), queue, &body),
+            Fetched::Nothing(missed) => outbox.reply(missed.max(after), D::NONE),
+            Fetched::Waiting => {
+                self.waiting = Waiting::Item { queue: queue.into(), how, after };
+            }
+        }
+    }
+
+    /// Sends items until there is something to wait for.
+    pub(crate) fn monitor(
+        &mut self,
+        mut monitor: Monitor,
+        turn: &mut Turn<'_>,
+        outbox: &mut Outbox,
+    ) {
+        let next = monitor.next(&mut self.client, turn);
+        self.go_on(monitor, next, turn, outbox);
+    }
+
+    fn go_on(
+        &mut self,
+        mut monitor: Monitor,
+        mut next: Next,
+        turn: &mut Turn<'_>,
+        outbox: &mut Outbox,
+    ) {
+        loop {
+            match next {
+                Next::Item(body, after) => D::item(outbox, after, monitor.queue(), &body),
+                Next::End(after) => return outbox.reply(after, D::NONE),
+                Next::Waiting => {
+                    self.waiting = Waiting::Monitor(monitor);
+                    return;
+                }
+            }
+            next = monitor.next(&mut self.client, turn);
+        }
+    }
+
+    /// Answers a flush, or the removal of a queue, with `done` when it is done.
+    pub(crate) fn answer_flush(&mut self, flush: Flush, done: &'static [u8], outbox: &mut Outbox) {
+        match flush {
+            Flush::Done(after) => outbox.reply(after, done),
+            Flush::Waiting => self.wait_for_work(done),
+        }
+    }
+
+    /// An event will tell of the end of something long, which is answered so.
+    pub(crate) fn wait_for_work(&mut self, done: &'static [u8]) {
+        self.waiting = Waiting::Work(done);
+    }
+
+    /// What the session waited for has happened.
+    fn resume(&mut self, event: Event, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        match mem::replace(&mut self.waiting, Waiting::Nothing) {
+            Waiting::Nothing => unreachable!("nothing is told to who does not wait"),
+            Waiting::Item { queue, how, after } => {
+                match self.client.resume(&queue, how, event, turn) {
+                    Fetched::Item(body, found) => D::item(outbox, found.max(after), &queue, &body),
+                    Fetched::Nothing(missed) => outbox.reply(missed.max(after), D::NONE),
+                    Fetched::Waiting => unreachable!("the wait is over"),
+                }
+            }
+            Waiting::Monitor(mut monitor) => {
+                let next = monitor.resume(event, &mut self.client, turn);
+                self.go_on(monitor, next, turn, outbox);
+            }
+            Waiting::Work(done) => match event {
+                Event::Flushed(after) | Event::Reloaded(after) => outbox.reply(after, done),
+                other => unreachable!("{other:?} came to who waits for something else"),
+            },
+        }
+    }
+
+    /// After the peer ended its sending: closes as soon as all that it sent is dealt with. That is a
+    /// disconnect, so who waits for an item, which may never come, is not answered.
+    fn end_if_drained(&mut self, turn: &mut Turn<'_>) {
+        let is_drained = match self.waiting {
+            Waiting::Nothing => !self.has_leftover,
+            Waiting::Item { .. } | Waiting::Monitor(_) => true,
+            Waiting::Work(_) => false,
+        };
+        if self.input_ended && is_drained {
+            self.client.end(turn);
+        }
+    }
+}
+
+impl<D: LineDialect> Dialect for LineSession<D> {
+    fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
+        let answered = outbox.len();
+        let mut used = take_steps(bytes, outbox, |bytes, outbox| {
+            if !self.is_reading() {
+                return 0;
+            }
+            let unsent = outbox.len();
+            let count = D::step(self, bytes, turn, outbox);
+            // After each step: what statistics say must not depend on how the bytes were cut.
+            self.client.count_bytes(count, outbox.len() - unsent);
+            count
+        });
+        // Nothing after the end is looked at, and after the end of the input an unfinished request is
+        // of no use.
+        let pauses = outbox.len() - answered >= INPUT_REPLIES_BYTES;
+        if self.client.is_ended() || (self.input_ended && self.is_reading() && !pauses) {
+            used = bytes.len();
+        }
+        self.has_leftover = used < bytes.len();
+        self.end_if_drained(turn);
+        used
+    }
+
+    fn event(&mut self, event: Event, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        if self.client.is_ended() {
+            return self.client.note_late(&event);
+        }
+        let unsent = outbox.len();
+        self.resume(event, turn, outbox);
+        self.client.count_bytes(0, outbox.len() - unsent);
+        self.end_if_drained(turn);
+    }
+
+    fn end_of_input(&mut self, turn: &mut Turn<'_>, _outbox: &mut Outbox) {
+        self.input_ended = true;
+        if self.is_reading() {
+            // What is left is the beginning of a request that will never be complete.
+            self.has_leftover = false;
+        }
+        self.end_if_drained(turn);
+    }
+
+    fn wants_input(&self) -> bool {
+        self.is_reading() && !self.input_ended
+    }
+
+    fn buffered_bytes(&self) -> usize {
+        self.reading.buffered_bytes()
+    }
+
+    fn finished(&self) -> bool {
+        self.client.is_ended()
+    }
+
+    fn stop(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        if let Waiting::Work(_) = self.waiting {
+            outbox.reply(Position::NONE, D::STOPPING);
+            return self.client.end(turn);
+        }
+        // Who waits for an item has waited long enough.
+        if let Some(after) = turn.cancel_wait(self.client.id) {
+            self.event(Event::TimedOut(after), turn, outbox);
+        }
+    }
+
+    fn close(&mut self, turn: &mut Turn<'_>) {
+        self.client.end(turn);
+    }
+}

@@ -1,0 +1,70 @@
+//! Connections that end, or whose server stops, while something long is done for them.
+
+use crate::world::World;
+
+/// Items of more than one slice of the engine.
+const MANY: usize = 2500;
+
+fn world_of_many() -> World {
+    let mut world = World::new();
+    let stored = world.ask_once(&"set q 0 0 1\r\nx\r\n".repeat(MANY));
+    assert_eq!(stored.matches("STORED").count(), MANY);
+    world
+}
+
+fn items(world: &mut World) -> u64 {
+    let turn = world.broker.turn(world.now);
+    turn.item_stats(b"q").map_or(0, |stats| stats.items)
+}
+
+#[test]
+fn a_long_flush_is_answered_after_the_last_byte_with_what_is_behind_it() {
+    for (flush, answer) in [
+        ("flush_all\r\n", "Flushed all queues.\r\n"),
+        ("flush q\r\n", "END\r\n"),
+        ("delete q\r\n", "DELETED\r\n"),
+    ] {
+        let mut world = world_of_many();
+        let client = world.connect_memcache();
+        world.send_first(client, format!("{flush}version\r\nunfinished").as_bytes());
+        world.half_close(client);
+        let answer = format!("{answer}VERSION 2.4.1\r\n");
+        assert_eq!(String::from_utf8_lossy(&world.take_received(client)), answer);
+        assert!(world.has_ended(client));
+        assert_eq!(items(&mut world), 0);
+    }
+    let mut world = world_of_many();
+    let client = world.connect_text();
+    world.send_first(client, b"flush q\nversion\nget q 1000\nversion\n");
+    world.half_close(client);
+    // Behind a wait for an item nothing is done: it would be for nobody.
+    assert_eq!(world.take_received(client), b"+0\n:2.4.1\n");
+    assert!(world.has_ended(client));
+}
+
+#[test]
+fn a_long_flush_goes_on_when_its_client_is_gone() {
+    let mut world = world_of_many();
+    let client = world.connect_memcache();
+    world.send_first(client, b"flush_all\r\n");
+    assert!(world.waits(client));
+    world.close(client);
+    assert_eq!(items(&mut world), 0);
+}
+
+#[test]
+fn a_server_that_stops_does_not_say_that_a_flush_is_done() {
+    let memcache: fn(&mut World) -> usize = World::connect_memcache;
+    for (connect, requests, answer) in [
+        (memcache, "flush q\r\nversion\r\n", "SERVER_ERROR\r\n"),
+        (memcache, "reload\r\nversion\r\n", "SERVER_ERROR\r\n"),
+        (World::connect_text, "delete q\nquit\n", "-Server not available for operation flush\n"),
+        (memcache, "get r/t=1000\r\nquit\r\n", "END\r\n"),
+    ] {
+        let mut world = world_of_many();
+        let client = connect(&mut world);
+        world.send_first(client, requests.as_bytes());
+        world.stop(client);
+        assert_eq!(String::from_utf8_lossy(&world.take_received(client)), answer);
+    }
+}
