@@ -1,9 +1,16 @@
 //! Tools that tests need and a machine may lack: the original servers, interpreters, system rights.
 
+use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Set by the test command: a missing tool is then a failure instead of a skipped test.
 pub const REQUIRE_TOOLS: &str = "LINESHAFT_REQUIRE_TOOLS";
+
+/// Names a file to which everything that was left out adds a line: nobody sees what a passing test prints.
+pub const SKIPPED_FILE: &str = "LINESHAFT_SKIPPED_FILE";
 
 /// The path of a program that the test cannot do without; `None` means that the test is to be
 /// skipped, which was said on stderr. Panics instead of skipping when tools are required.
@@ -20,7 +27,30 @@ pub fn find_or_skip(program: &str) -> Option<PathBuf> {
 #[track_caller]
 pub fn skip(reason: &str) {
     assert!(std::env::var_os(REQUIRE_TOOLS).is_none(), "{REQUIRE_TOOLS} is set, but {reason}");
-    eprintln!("SKIPPED: {reason}");
+    leave_out(reason);
+}
+
+/// Says what is left out for want of something that cannot be installed, such as the right to mount; never a
+/// failure.
+pub fn leave_out(reason: &str) {
+    let test = std::env::var("NEXTEST_TEST_NAME").ok();
+    let test =
+        test.or_else(|| std::thread::current().name().map(str::to_owned)).unwrap_or_default();
+    let line = format!("SKIPPED: {test}: {reason}\n");
+    eprint!("{line}");
+    let Some(path) = std::env::var_os(SKIPPED_FILE) else { return };
+    // In one piece: other tests write at the same time.
+    let written = File::options().create(true).append(true).open(path);
+    written.and_then(|mut file| file.write_all(line.as_bytes())).expect("the file can be written");
+}
+
+/// Raises the limit of open files as far as allowed; servers that are started from now on inherit it. Returns
+/// the limit.
+pub fn raise_file_limit() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    // A failure leaves the old limit, which the caller sees.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
 /// The path of a program: itself when it holds a slash, else looked up in `PATH` and the folders of
@@ -33,4 +63,35 @@ pub fn find(program: &str) -> Option<PathBuf> {
     let system = ["/usr/sbin", "/sbin", "/usr/bin"].map(PathBuf::from);
     let folders = std::env::split_paths(&path).chain(system);
     folders.map(|folder| folder.join(program)).find(|candidate| candidate.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// Started by the other one, in a process of its own: an environment belongs to a whole process.
+    #[test]
+    #[ignore = "it leaves something out on purpose"]
+    fn leaves_something_out() {
+        leave_out("for a test");
+    }
+
+    #[test]
+    fn what_is_left_out_is_noted_in_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("skipped");
+        for _ in 0..2 {
+            let ended = Command::new(std::env::current_exe().unwrap())
+                .args(["--ignored", "--exact", "tools::tests::leaves_something_out"])
+                .env(SKIPPED_FILE, &file)
+                .env("NEXTEST_TEST_NAME", "some_test")
+                .output()
+                .unwrap();
+            assert!(ended.status.success(), "{ended:?}");
+        }
+        let noted = std::fs::read_to_string(&file).unwrap();
+        assert_eq!(noted, "SKIPPED: some_test: for a test\n".repeat(2));
+    }
 }

@@ -95,8 +95,7 @@ impl Disk {
             }
         }
         if !rustix::process::geteuid().is_root() {
-            // Not a tool that could be installed, so never a failure.
-            eprintln!("SKIPPED: only root may mount the file system of this test");
+            tools::leave_out("only root may mount the file system of this test");
             return Ok(None);
         }
         let folder = tempfile::tempdir()?;
@@ -110,7 +109,7 @@ impl Disk {
         let image = disk.image.as_path();
         run("mkfs.ext4", &["-q".as_ref(), "-F".as_ref(), image])?;
         if let Err(error) = disk.mount() {
-            eprintln!("SKIPPED: mounting is not allowed here: {error:#}");
+            tools::leave_out(&format!("mounting is not allowed here: {error:#}"));
             return Ok(None);
         }
         Ok(Some(disk))

@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use testkit::client::Client;
 use testkit::process::Program;
+use testkit::tools;
 
 use super::for_both;
 use crate::programs;
@@ -87,7 +88,7 @@ fn a_port_in_use_exits_with_111() -> Result<()> {
 #[test]
 fn an_unknown_user_exits_with_33() -> Result<()> {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: only root may change users");
+        tools::leave_out("only root may change users");
         return Ok(());
     }
     for_both(|program| {
