@@ -2,9 +2,10 @@
 //! The original's do.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
+use rustix::process::Signal;
 use testkit::client::Client;
 use testkit::process::{Program, Server};
 use testkit::tools;
@@ -49,6 +50,29 @@ impl Rig {
     }
 }
 
+/// Seconds since midnight of the time that a line of the server's log begins with, such as
+/// `2026-01-31T12:34:56.789Z`.
+fn logged_second(line: &str) -> Option<i64> {
+    let time = line.split_once('T')?.1.get(..8)?;
+    let mut numbers = time.split(':').map(str::parse::<i64>);
+    let mut next = || numbers.next()?.ok();
+    Some((next()? * 60 + next()?) * 60 + next()?)
+}
+
+/// The server must have seen the clock change: otherwise nothing was tested.
+fn ensure_clock_was_set(server: &mut Server, offset_s: i64) -> Result<()> {
+    const DAY_S: i64 = 86_400;
+    server.signal(Signal::TERM)?;
+    server.wait()?;
+    let true_s = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() as i64 % DAY_S;
+    let stderr = server.stderr();
+    let logged_s = stderr.lines().last().and_then(logged_second);
+    let logged_s = logged_s.with_context(|| format!("no time in {stderr:?}"))?;
+    let error_s = (logged_s - true_s - offset_s).rem_euclid(DAY_S);
+    ensure!(error_s.min(DAY_S - error_s) < 120, "{offset_s} s were set, {stderr:?} at {true_s} s");
+    Ok(())
+}
+
 fn ensure_took(started: Instant, seconds: u64, what: &str) -> Result<()> {
     let took = started.elapsed();
     let (least, most) = (
@@ -60,7 +84,7 @@ fn ensure_took(started: Instant, seconds: u64, what: &str) -> Result<()> {
 }
 
 fn deadlines_stay(offset_s: i64) -> Result<()> {
-    let Some(rig) = Rig::new_or_skip(&programs::lineshaft_in_memory())? else { return Ok(()) };
+    let Some(mut rig) = Rig::new_or_skip(&programs::lineshaft_in_memory())? else { return Ok(()) };
     let address = rig.server.address();
     let mut holder = Client::on_tube(address, "leased")?;
     let mut leased = Client::on_tube(address, "leased")?;
@@ -79,7 +103,8 @@ fn deadlines_stay(offset_s: i64) -> Result<()> {
     leased.reserve(20)?.context("the job taken back")?;
     ensure_took(started, 3, "a time to run")?;
     ensure!(empty.read_line()? == "TIMED_OUT", "there is no job");
-    ensure_took(started, 3, "a wait")
+    ensure_took(started, 3, "a wait")?;
+    ensure_clock_was_set(&mut rig.server, offset_s)
 }
 
 #[test]
@@ -90,4 +115,20 @@ fn an_hour_forward_changes_no_deadline() -> Result<()> {
 #[test]
 fn an_hour_back_changes_no_deadline() -> Result<()> {
     deadlines_stay(-3_600)
+}
+
+/// Shows that the rig sets the clock: the original's deadlines follow it.
+#[test]
+fn an_hour_forward_ends_a_delay_of_the_original() -> Result<()> {
+    let Some(program) = programs::reference() else { return Ok(()) };
+    let Some(rig) = Rig::new_or_skip(&program)? else { return Ok(()) };
+    let mut client = Client::on_tube(rig.server.address(), "delayed")?;
+    client.put(0, 3_500, 60, b"delayed")?;
+    ensure!(client.reserve(0)?.is_none(), "the delay has only begun");
+    rig.set_clock(3_600)?;
+    let started = Instant::now();
+    while client.reserve(0)?.is_none() {
+        ensure!(started.elapsed() < Duration::from_secs(20), "the delay does not end");
+    }
+    Ok(())
 }

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::net::sockopt::set_socket_linger;
-use rustix::process::{Resource, getrlimit};
 use testkit::client::Client;
 use testkit::process::{Program, Server};
+use testkit::tools;
 
 use crate::programs;
 
@@ -42,8 +42,12 @@ fn lineshaft_with_a_log_forgets_connections() -> Result<()> {
 }
 
 fn open_and_tear_down(program: &Program) -> Result<()> {
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let limit = tools::raise_file_limit();
     let count = CONNECTIONS_MAX.min(limit.saturating_sub(DESCRIPTORS_SPARE));
+    if count < CONNECTIONS_MAX {
+        let reason = format!("the limit on open files, {limit}, allows no more");
+        tools::leave_out(&format!("{count} connections instead of {CONNECTIONS_MAX}: {reason}"));
+    }
     let server = program.start()?;
     let mut observer = Client::connect(server.address())?;
     storm(&server, &mut observer, count)?;
