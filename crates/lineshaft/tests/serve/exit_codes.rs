@@ -1,15 +1,26 @@
 //! Each kind of failed start has its exit code, and a line that says what to do.
 
+use std::io::ErrorKind;
 use std::net::TcpListener;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
+use std::process::Output;
+
+use testkit::tools;
 
 use super::ask;
 use crate::running::{Running, command, finish};
 
+/// A user that owns nothing, called `nobody` on most systems.
+const NOBODY: u32 = 65_534;
+
 /// The exit code, and what was said.
 fn failed(folder: &Path, arguments: &[&str]) -> (i32, String) {
-    let finished = finish(command(folder, arguments));
+    failed_start(&finish(command(folder, arguments)))
+}
+
+fn failed_start(finished: &Output) -> (i32, String) {
     let stderr = String::from_utf8_lossy(&finished.stderr).into_owned();
     assert_eq!(
         stderr.lines().filter(|line| line.starts_with("lineshaft: ")).count(),
@@ -85,4 +96,30 @@ fn a_data_folder_that_is_a_file() {
     let (code, said) = failed(folder.path(), &arguments);
     assert_eq!(code, 74, "{said}");
     assert!(said.contains("data folder f") && said.contains("name a folder"), "{said}");
+}
+
+#[test]
+fn a_data_folder_that_the_user_may_not_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let permit = |path: &Path, mode: u32| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let data = folder.path().join("d");
+    std::fs::create_dir(&data).unwrap();
+    permit(folder.path(), 0o755);
+    permit(&data, 0o000);
+    let mut serve = command(folder.path(), &["serve", "--data", "d", "--beanstalk", "127.0.0.1:0"]);
+    // Root may do everything.
+    if rustix::process::geteuid().is_root() {
+        serve.uid(NOBODY).gid(NOBODY);
+    }
+    let started = serve.output();
+    permit(&data, 0o755);
+    if started.as_ref().is_err_and(|error| error.kind() == ErrorKind::PermissionDenied) {
+        tools::leave_out("another user may not start the program from where it was built");
+        return;
+    }
+    let (code, said) = failed_start(&started.unwrap());
+    assert_eq!(code, 77, "{said}");
+    assert!(said.contains("read and write access"), "{said}");
 }
