@@ -26,6 +26,7 @@ impl Engine {
 
     fn check_jobs(&self) {
         let mut counts = Counts::default();
+        let mut keyed = 0;
         for (place, job) in self.jobs.iter() {
             assert_eq!(self.ids.get(job.id.0), Some(place), "job {} is in the index", job.id);
             assert!(job.id.0 < self.next_id && job.order() < self.next_id);
@@ -33,7 +34,14 @@ impl Engine {
             let has_expiry = job.expires().is_some();
             assert!(!has_expiry || self.queue(job.queue).extra.is_some(), "its queue looks for it");
             assert_eq!(job.lease().is_some(), job.state == State::Leased);
+            if let Some(unique) = self.unique_place(JobSlot(place)) {
+                // One that is set aside equals no other.
+                let joins = job.state != State::Buried;
+                assert_eq!(self.uniques.contains(&unique), joins, "the key of job {}", job.id);
+                keyed += usize::from(joins);
+            }
         }
+        assert_eq!(self.uniques.len(), keyed, "only keys of jobs");
         assert_eq!(self.ids.len(), self.jobs.len());
         assert_eq!(counts, self.counts);
     }

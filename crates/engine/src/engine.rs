@@ -69,8 +69,9 @@ pub struct Engine {
     pub(crate) supplying: BTreeSet<QueueId>,
     /// What only queues with an [`crate::extra::Extra`] need.
     pub(crate) special: Special,
-    /// Submitted jobs by their key.
-    pub(crate) uniques: HashTable<u32>,
+    /// Submitted jobs that can be joined, by the hash of their key and their queue. Not a hash table,
+    /// which is built anew when it grows: with millions of jobs that takes seconds.
+    pub(crate) uniques: BTreeSet<(u64, QueueId, JobId)>,
     pub(crate) attempts_max: u32,
     pub(crate) wake_max: u32,
 
@@ -107,7 +108,7 @@ impl Engine {
             chores_held: false,
             supplying: BTreeSet::new(),
             special: Special::default(),
-            uniques: HashTable::new(),
+            uniques: BTreeSet::new(),
             attempts_max: 0,
             wake_max: 0,
             counts: Counts::default(),
@@ -281,6 +282,7 @@ impl Engine {
     /// Makes a job ready that was just taken off the delayed or buried list.
     pub(crate) fn kick_delisted(&mut self, slot: JobSlot, effects: &mut Effects) {
         self.job_mut(slot).count(|counters| &mut counters.kicks);
+        self.add_unique(slot);
         self.change_state(slot, State::Ready);
         self.note(Record::Update, slot, effects);
         self.offer(slot, effects);

@@ -134,6 +134,7 @@ impl Engine {
     /// queue feeds gets it.
     fn reroute(&mut self, slot: JobSlot, to: QueueId, effects: &mut Effects) {
         self.delist(slot);
+        self.remove_unique(slot);
         let order = self.deal_id();
         let (now, kind_there) = (self.now, self.kind_in(to));
         let job = self.job_mut(slot);
@@ -157,6 +158,7 @@ impl Engine {
         if let Some(extra) = &mut target.extra {
             extra.put_bytes += body_bytes as u64;
         }
+        self.add_unique(slot);
         match (was, kind) {
             (Kind::Logged, Kind::Logged) => {
                 let (id, asked) = (self.job(slot).id, self.queue_sync(from));

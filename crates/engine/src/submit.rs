@@ -167,47 +167,54 @@ impl Engine {
 
     /// The unfinished job with this key, in any queue: the oldest one.
     pub fn find_key(&self, unique: &[u8]) -> Option<JobId> {
-        let found = self.uniques.iter_hash(crate::engine::hash(unique)).map(|slot| JobSlot(*slot));
-        let same = found.filter(|slot| self.job(*slot).unique() == unique && unique != KEY_IS_BODY);
-        same.map(|slot| self.job(slot).id).min()
+        if unique == KEY_IS_BODY {
+            return None;
+        }
+        let hash = crate::engine::hash(unique);
+        let first = (hash, QueueId(0), JobId(0));
+        let found = self.uniques.range(first..=(hash, QueueId(u32::MAX), JobId(u64::MAX)));
+        found.map(|(.., id)| *id).filter(|id| self.has_key(*id, unique)).min()
     }
 
+    /// The oldest job that a submit with this key joins.
     fn find_unique(&self, queue: QueueId, unique: &[u8], body: &[u8]) -> Option<JobSlot> {
         let key = key(unique, body)?;
-        let found = self.uniques.find(crate::engine::hash(key), |slot| {
-            let job = self.job(JobSlot(*slot));
-            job.queue == queue && job.unique() == unique && key == self.key_of(JobSlot(*slot))
-        });
-        found.copied().map(JobSlot)
+        let hash = crate::engine::hash(key);
+        let mut found =
+            self.uniques.range((hash, queue, JobId(0))..=(hash, queue, JobId(u64::MAX)));
+        let found =
+            found.find(|(.., id)| self.has_key(*id, unique) && self.key_of(*id) == Some(key));
+        found.and_then(|(.., id)| self.slot(*id).ok())
+    }
+
+    fn has_key(&self, id: JobId, unique: &[u8]) -> bool {
+        self.slot(id).is_ok_and(|slot| self.job(slot).unique() == unique)
     }
 
     /// The bytes that a job with a key is found by.
-    fn key_of(&self, slot: JobSlot) -> &[u8] {
+    fn key_of(&self, id: JobId) -> Option<&[u8]> {
+        let job = self.job(self.slot(id).ok()?);
+        key(job.unique(), &job.body)
+    }
+
+    /// Where a job with a key stands among `uniques`.
+    pub(crate) fn unique_place(&self, slot: JobSlot) -> Option<(u64, QueueId, JobId)> {
         let job = self.job(slot);
-        key(job.unique(), &job.body).unwrap_or_default()
+        let key = key(job.unique(), &job.body)?;
+        Some((crate::engine::hash(key), job.queue, job.id))
     }
 
     /// From now on the job is found by its key.
     pub(crate) fn add_unique(&mut self, slot: JobSlot) {
-        let job = self.job(slot);
-        if key(job.unique(), &job.body).is_none() {
-            return;
+        if let Some(place) = self.unique_place(slot) {
+            self.uniques.insert(place);
         }
-        let hash = crate::engine::hash(self.key_of(slot));
-        let mut uniques = std::mem::take(&mut self.uniques);
-        uniques
-            .insert_unique(hash, slot.0, |slot| crate::engine::hash(self.key_of(JobSlot(*slot))));
-        self.uniques = uniques;
     }
 
-    /// The key of a job that ends or is set aside is free again.
+    /// The key of a job that ends, is set aside or goes to another queue is free again.
     pub(crate) fn remove_unique(&mut self, slot: JobSlot) {
-        if self.job(slot).unique().is_empty() {
-            return;
-        }
-        let hash = crate::engine::hash(self.key_of(slot));
-        if let Ok(entry) = self.uniques.find_entry(hash, |named| *named == slot.0) {
-            entry.remove();
+        if let Some(place) = self.unique_place(slot) {
+            self.uniques.remove(&place);
         }
     }
 }

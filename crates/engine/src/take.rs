@@ -124,6 +124,7 @@ impl Engine {
         self.delist(slot);
         let handout = self.hand_out(slot, session, None, effects);
         if state != State::Ready {
+            self.add_unique(slot);
             // It is not delayed or buried any more, whatever becomes of the lease; without this a
             // restart would set aside again what was seen ready.
             self.note(Record::Update, slot, effects);

@@ -320,6 +320,23 @@ fn clients_give_a_parent_so_many_children_and_operators_any_number() {
 }
 
 #[test]
+fn a_job_that_goes_to_another_queue_is_joined_there() {
+    let mut world = World::new();
+    world.policies([Rule::new(
+        ["a"],
+        [Setting::AgeMax(Some(10)), Setting::ExpireTo(Some(b"b"[..].into()))],
+    )]);
+    let client = world.open();
+    assert!(world.submits(client, "a", false));
+    let id = world.engine.find_key(b"key").expect("it waits");
+    world.pass(11);
+    assert!(world.submits(client, "b", true));
+    assert_eq!(world.engine.outlook(id).expect("it waits").watchers, 1, "it was joined");
+    assert!(world.submits(client, "a", true));
+    assert_eq!(world.engine.outlook(id).expect("it waits").watchers, 1, "it is not there any more");
+}
+
+#[test]
 fn a_session_ends_with_the_last_job_of_a_queue_that_only_it_keeps() {
     let mut world = World::new();
     world.policies([

@@ -217,6 +217,36 @@ fn equal_keys_join_and_every_client_hears_of_the_end() {
 }
 
 #[test]
+fn a_job_that_is_set_aside_has_no_key_until_it_is_back() {
+    let mut world = World::new();
+    let client = world.open();
+    let submit = |world: &mut World| world.try_submit(client, "default", "k", BACKGROUND, 1024);
+    let id = submit(&mut world).expect("no limit is set");
+    let back: [fn(&mut World, JobId); 2] = [
+        |world, id| {
+            world.act(|e, fx| e.kick_job(id, fx)).expect("it is buried");
+        },
+        |world, id| {
+            let other = world.open();
+            world.act(|e, fx| e.take_job(other, id, fx)).expect("it is buried");
+            world.close(other);
+        },
+    ];
+    for back in back {
+        assert_eq!(world.taken(client), id);
+        assert!(world.bury(client, id));
+        assert_eq!(world.engine.find_key(b"k"), None);
+        let other = submit(&mut world).expect("no limit is set");
+        assert_ne!(other, id, "it equals no other while it is set aside");
+        back(&mut world, id);
+        assert_eq!(submit(&mut world), Ok(id), "the older one is joined");
+        assert_eq!(world.engine.find_key(b"k"), Some(id));
+        assert!(world.finish(client, other));
+        assert_eq!(submit(&mut world), Ok(id));
+    }
+}
+
+#[test]
 fn a_client_attaches_to_one_job_only_so_often() {
     let mut world = World::new();
     let (client, other) = (world.open(), world.open());

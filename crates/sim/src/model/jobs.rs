@@ -56,7 +56,6 @@ impl Model {
             counts: Counts::default(),
             order: 0,
             tags: None,
-            is_keyed: false,
             kind: Kind::Logged,
             expires: None,
             watchers: Vec::new(),
@@ -290,7 +289,6 @@ impl Model {
             let order = self.next_buried;
             self.next_buried += 1;
             let job = self.job_mut(id);
-            job.is_keyed = false;
             job.pri = pri;
             job.counts.buries += 1;
             job.state = State::Buried { order };
@@ -328,6 +326,11 @@ impl Job {
     /// Ready jobs are handed out in this order.
     pub(super) fn key(&self) -> (u32, u64) {
         (self.pri, self.order)
+    }
+
+    /// It is set aside, and equals no other job.
+    pub(super) fn is_buried(&self) -> bool {
+        matches!(self.state, State::Buried { .. })
     }
 }
 

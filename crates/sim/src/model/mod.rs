@@ -177,8 +177,6 @@ pub(crate) struct Job {
     pub(crate) order: u64,
     /// It was submitted for its outcome.
     pub(crate) tags: Option<Tags>,
-    /// Submits of the same key join it.
-    is_keyed: bool,
     pub(crate) kind: Kind,
     /// It is not handed out after this moment.
     pub(crate) expires: Option<u64>,

@@ -147,8 +147,6 @@ impl Model {
                 state,
                 counts: image.counts,
                 order: image.order,
-                // What is set aside equals no other job.
-                is_keyed: image.tags.is_some() && !matches!(state, State::Buried { .. }),
                 tags: image.tags.clone(),
                 kind: Kind::Logged,
                 expires: image.expires,

@@ -37,18 +37,18 @@ fn key<'a>(unique: &'a [u8], body: &'a [u8]) -> Option<&'a [u8]> {
 }
 
 impl Model {
-    /// Unfinished jobs that this submission may join. There is more than one only if some were
-    /// buried and kicked in between, and were found by their key again after a restart.
-    pub(super) fn joinable(&self, tube: &Name, submission: &Submission) -> Vec<u64> {
-        let Some(wanted) = key(&submission.unique, &submission.body) else { return Vec::new() };
+    /// The unfinished job that this submission joins: the oldest, where there are several because
+    /// some were buried and kicked in between.
+    pub(super) fn joinable(&self, tube: &Name, submission: &Submission) -> Option<u64> {
+        let wanted = key(&submission.unique, &submission.body)?;
         let same = |job: &super::Job| {
             let unique = job.tags.as_ref().map_or(&[][..], |tags| &tags.unique);
-            job.is_keyed
+            !job.is_buried()
                 && job.tube == *tube
                 && unique == submission.unique
                 && key(unique, &job.body) == Some(wanted)
         };
-        self.jobs.iter().filter(|(_, job)| same(job)).map(|(id, _)| *id).collect()
+        self.jobs.iter().find(|(_, job)| same(job)).map(|(id, _)| *id)
     }
 
     pub(super) fn join(&mut self, place: Place, id: u64, is_foreground: bool) {
@@ -100,7 +100,6 @@ impl Model {
         match (routed.asked, routed.first) {
             (Some(id), _) => {
                 let job = self.job_mut(id);
-                job.is_keyed = key(&unique, &body).is_some();
                 job.tags = Some(Tags { unique: Rc::from(unique), reducer: Rc::from(reducer) });
                 // What was noted of it had no key yet.
                 let image = Image::of(&self.jobs[&id]);
@@ -121,7 +120,7 @@ impl Model {
     /// The oldest unfinished job with this key, in any queue.
     pub(super) fn find_key(&self, unique: &[u8]) -> Option<u64> {
         let same = |job: &super::Job| {
-            job.is_keyed && job.tags.as_ref().is_some_and(|tags| *tags.unique == *unique)
+            !job.is_buried() && job.tags.as_ref().is_some_and(|tags| *tags.unique == *unique)
         };
         if unique.is_empty() || unique == b"-" {
             return None;

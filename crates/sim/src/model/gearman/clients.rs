@@ -74,17 +74,13 @@ impl Model {
         }
         let tube = self.create_tube(&name);
         self.keep_tube(&tube);
-        let joinable = self.joinable(&tube, &submission);
-        // Where several could be joined, the reply says which one was.
-        let created = |id: &u64| packet(kind::JOB_CREATED, &[&handle(*id)], 0);
-        let joined = joinable.iter().find(|id| observed.is_next(&created(id)));
-        Ok(Some(match (joined, joinable.first()) {
-            (Some(id), _) | (None, Some(id)) => {
-                self.join(place, *id, is_foreground);
-                packet(kind::JOB_CREATED, &[&handle(*id)], self.jobs[id].need)
+        Ok(Some(match self.joinable(&tube, &submission) {
+            Some(id) => {
+                self.join(place, id, is_foreground);
+                packet(kind::JOB_CREATED, &[&handle(id)], self.jobs[&id].need)
             }
-            (None, None) if self.is_tube_full(&tube, submission.pri) => queue_full(),
-            (None, None) => self.submit_and_answer(place, &name, submission),
+            None if self.is_tube_full(&tube, submission.pri) => queue_full(),
+            None => self.submit_and_answer(place, &name, submission),
         }))
     }
 
