@@ -48,10 +48,11 @@ impl Protocol {
     /// The port, where none is named.
     fn default_port(self) -> u16 {
         match self {
-            Protocol::Beanstalk | Protocol::Redis => 11300,
+            Protocol::Beanstalk => 11300,
             Protocol::Gearman => 4730,
             Protocol::Memcache => 22133,
             Protocol::Thrift => 2229,
+            Protocol::Redis => 6379,
         }
     }
 }
@@ -60,7 +61,7 @@ impl Protocol {
 #[derive(Clone, Debug, Args)]
 pub struct TargetArgs {
     /// Where the server listens; no unix sockets here. The port is 11300 where none is named, or with --protocol
-    /// gearman 4730, memcache 22133, thrift 2229.
+    /// gearman 4730, memcache 22133, thrift 2229, redis 6379.
     #[arg(
         long,
         alias = "address",
@@ -298,7 +299,13 @@ mod tests {
     }
 
     #[test]
-    fn gearman_has_a_port_of_its_own() {
+    fn each_protocol_has_a_port_of_its_own() {
+        for (protocol, port) in
+            [("beanstalk", 11300), ("memcache", 22133), ("thrift", 2229), ("redis", 6379)]
+        {
+            let server = server_of(&["--protocol", protocol, "--server", "localhost"]);
+            assert_eq!(server, format!("localhost:{port}"));
+        }
         let gearman = ["--protocol", "gearman", "--server"];
         for (text, expected) in [
             ("localhost", "localhost:4730"),

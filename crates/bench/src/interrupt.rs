@@ -5,6 +5,11 @@ use std::sync::{Arc, OnceLock};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+/// The user asked to stop before there was a result.
+#[derive(Debug, thiserror::Error)]
+#[error("interrupted")]
+pub struct Interrupted;
+
 static INTERRUPTED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 /// Starts to watch; a second signal ends the process at once.
@@ -20,7 +25,7 @@ pub(crate) fn watch() -> anyhow::Result<()> {
 /// An error once a signal has arrived. Every loop that can last calls it.
 pub(crate) fn check() -> anyhow::Result<()> {
     match INTERRUPTED.get() {
-        Some(flag) if flag.load(Ordering::Relaxed) => anyhow::bail!("interrupted"),
+        Some(flag) if flag.load(Ordering::Relaxed) => Err(Interrupted.into()),
         _ => Ok(()),
     }
 }

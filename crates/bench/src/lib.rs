@@ -27,8 +27,10 @@ mod wake;
 pub use args::{
     BenchArgs, BenchMode, CompareArgs, IdleArgs, LoadArgs, PutArgs, TakeArgs, TargetArgs, TripArgs,
 };
+pub use interrupt::Interrupted;
 
-/// Runs what the command line asked for and prints the result to standard output.
+/// Runs what the command line asked for and prints the result to standard output. Fails with [`Interrupted`] after
+/// Ctrl-C.
 pub fn run(args: BenchArgs) -> anyhow::Result<()> {
     interrupt::watch()?;
     match args.mode {

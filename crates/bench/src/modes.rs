@@ -1,5 +1,6 @@
 //! The single measurements: from arguments to a plan, from a report to text or JSON.
 
+use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::rc::Rc;
 use std::time::Duration;
@@ -241,7 +242,10 @@ fn reach(target: &TargetArgs) -> anyhow::Result<SocketAddr> {
         }
     }
     match failure {
-        Some(error) => Err(error).with_context(|| format!("cannot reach {server}")),
+        // The kind alone is in words; the error itself says its number, too.
+        Some(error) => {
+            anyhow::bail!("cannot reach {server}: {}; is the server running?", error.kind())
+        }
         None => anyhow::bail!("{server} has no address"),
     }
 }
@@ -314,10 +318,12 @@ fn idle_cells(report: &IdleReport) -> Vec<String> {
 }
 
 fn show(target: &TargetArgs, report: &impl Serialize, table: &Table) -> anyhow::Result<()> {
+    let mut output = io::stdout();
     if target.json {
-        println!("{}", serde_json::to_string_pretty(report)?);
+        let text = serde_json::to_string_pretty(report)?;
+        writeln!(output, "{text}")?;
     } else {
-        print!("{}", table.text());
+        output.write_all(table.text().as_bytes())?;
     }
     Ok(())
 }
