@@ -1,5 +1,6 @@
 //! `lineshaft peek`: shows a job without taking it.
 
+use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
@@ -29,12 +30,33 @@ pub(crate) fn run(arguments: &PeekArguments) -> Result<ExitCode> {
         eprintln!("{}", about(&job, &stats));
     }
     let mut output = io::stdout().lock();
-    output.write_all(&job.body)?;
-    if output.is_terminal() && !job.body.ends_with(b"\n") {
-        output.write_all(b"\n")?;
+    if output.is_terminal() {
+        writeln!(output, "{}", harmless(&job.body))?;
+    } else {
+        output.write_all(&job.body)?;
     }
     output.flush()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A body as a terminal may get it, without the last line end. Bytes that could move the cursor or change the
+/// terminal's state are shown as `\\x1b`, and so is what is no text.
+fn harmless(body: &[u8]) -> String {
+    let body = body.strip_suffix(b"\n").unwrap_or(body);
+    let mut shown = String::with_capacity(body.len());
+    for chunk in body.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            if character.is_control() && !matches!(character, '\n' | '\t') {
+                write!(shown, "\\x{:02x}", u32::from(character))
+                    .expect("writing to a string does not fail");
+            } else {
+                shown.push(character);
+            }
+        }
+        write!(shown, "{}", chunk.invalid().escape_ascii())
+            .expect("writing to a string does not fail");
+    }
+    shown
 }
 
 /// One line about a job, such as
@@ -77,4 +99,22 @@ fn nothing_there(client: &mut Client, arguments: &PeekArguments) -> Result<Strin
         [] => format!("no job in {queue} is {wanted}"),
         others => format!("no job in {queue} is {wanted}, but {}", others.join(" and ")),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_cannot_take_over_the_terminal() {
+        for (body, shown) in [
+            (&b"to=ann\n"[..], "to=ann"),
+            (b"two\tcolumns\nand a line\n\n", "two\tcolumns\nand a line\n"),
+            (b"\x1b]0;title\x07\r\n\x1b[2J", "\\x1b]0;title\\x07\\x0d\n\\x1b[2J"),
+            ("ä\u{9b}2J".as_bytes(), "ä\\x9b2J"),
+            (b"\xff\x00\x7f", "\\xff\\x00\\x7f"),
+        ] {
+            assert_eq!(harmless(body), shown);
+        }
+    }
 }

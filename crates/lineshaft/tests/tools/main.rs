@@ -8,12 +8,14 @@ mod gate;
 mod gearman;
 mod look;
 mod put;
+mod readme;
 mod work;
 
 use std::fs::File;
 use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -159,7 +161,21 @@ impl World {
 
     /// Runs a tool to its end with this input.
     fn run(&self, arguments: &[&str], input: &[u8]) -> Output {
-        let mut tool = self.start(arguments);
+        World::run_to_end(self.start(arguments), input)
+    }
+
+    /// Runs a tool to its end as if somebody typed this input at a terminal; all that is to be seen there is in
+    /// `stdout`. `None` where the program `script`, which makes terminals, is missing.
+    fn run_on_terminal(&self, command: &str, input: &[u8]) -> Option<Output> {
+        let script = tools::find_or_skip("script")?;
+        let command = format!("{LINESHAFT} {command}");
+        let server = self.server().address().to_string();
+        let arguments = ["-qec", &command, "/dev/null"];
+        let tool = Tool::start_program(&script, None, &server, &arguments);
+        Some(World::run_to_end(tool, input))
+    }
+
+    fn run_to_end(mut tool: Tool, input: &[u8]) -> Output {
         let mut stdin = tool.child.stdin.take().unwrap();
         let input = input.to_vec();
         let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
@@ -223,9 +239,18 @@ impl Tool {
 
     /// The same with an output of the test's own; nothing is printed to be read here then.
     fn start_writing_to(output: Option<Stdio>, server: &str, arguments: &[&str]) -> Tool {
+        Tool::start_program(Path::new(LINESHAFT), output, server, arguments)
+    }
+
+    fn start_program(
+        program: &Path,
+        output: Option<Stdio>,
+        server: &str,
+        arguments: &[&str],
+    ) -> Tool {
         let folder = tempfile::tempdir().unwrap();
         let file = File::create(folder.path().join("stdout")).unwrap();
-        let child = Command::new(LINESHAFT)
+        let child = Command::new(program)
             .args(arguments)
             .env("LINESHAFT_SERVER", server)
             .stdin(Stdio::piped())

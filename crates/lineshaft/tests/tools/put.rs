@@ -42,6 +42,20 @@ fn each_line_is_a_job() {
 }
 
 #[test]
+fn a_person_is_told_what_becomes_of_what_is_typed() {
+    for world in World::each() {
+        for (command, told) in [
+            ("put mail", "one job per line, end with Ctrl-D:"),
+            ("put --whole mail", "all of it is one job, end with Ctrl-D:"),
+        ] {
+            let Some(output) = world.run_on_terminal(command, b"two\nlines\n\x04") else { return };
+            assert!(output.stdout.contains(told), "{output:?}");
+        }
+        assert_eq!(bodies(&world, "mail"), ["two", "lines", "two\nlines\n"]);
+    }
+}
+
+#[test]
 fn many_lines_go_through_the_window_in_order() {
     for world in World::each() {
         let numbers: Vec<String> = (1..=5_000).map(|number| number.to_string()).collect();

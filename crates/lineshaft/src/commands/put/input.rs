@@ -88,6 +88,14 @@ impl Input {
         }
     }
 
+    /// Tells a person who types what becomes of it.
+    pub(super) fn what_to_type(&self) -> &'static str {
+        match self.source {
+            Source::Arguments(_) | Source::Lines(_) => "one job per line",
+            Source::Whole(_) => "all of it is one job",
+        }
+    }
+
     /// Whether a person types the input.
     pub(super) fn is_typed(&self) -> bool {
         self.is_typed
