@@ -11,8 +11,8 @@ use clap::builder::UnknownArgumentValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, Parser, Subcommand};
 
 pub(crate) use tools::{
-    KickArguments, PeekArguments, PutArguments, StatsArguments, WatchArguments, WorkArguments,
-    refuse,
+    DeleteArguments, KickArguments, PauseArguments, PeekArguments, PutArguments, StatsArguments,
+    WatchArguments, WorkArguments, refuse,
 };
 
 const AFTER_HELP: &str = "\
@@ -63,6 +63,8 @@ pub(crate) enum Command {
     Stats(StatsArguments),
     Peek(PeekArguments),
     Kick(KickArguments),
+    Delete(DeleteArguments),
+    Pause(PauseArguments),
     Watch(WatchArguments),
     /// Measure a server, or compare servers
     #[command(after_help = BENCH_EXAMPLES)]

@@ -5,9 +5,11 @@ use std::path::Path;
 
 pub(crate) mod beanstalkd;
 pub(crate) mod config;
+pub(crate) mod delete;
 pub(crate) mod gearmand;
 pub(crate) mod kestrel;
 pub(crate) mod kick;
+pub(crate) mod pause;
 pub(crate) mod peek;
 pub(crate) mod policy;
 pub(crate) mod put;

@@ -41,7 +41,7 @@ fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("lineshaft: {error:#}");
-            ExitCode::FAILURE
+            if error.is::<bench::Interrupted>() { ExitCode::from(130) } else { ExitCode::FAILURE }
         }
     }
 }
@@ -61,16 +61,18 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         None => Ok(commands::serve::run(ServeArguments::default())),
         Some(Command::Serve(arguments)) => Ok(commands::serve::run(arguments)),
-        Some(Command::Config(arguments)) => Ok(commands::config::run(arguments.command)),
+        Some(Command::Config(arguments)) => commands::config::run(arguments.command),
         Some(Command::Beanstalkd { arguments }) => Ok(commands::beanstalkd::run(&arguments)),
         Some(Command::Gearmand { arguments }) => Ok(commands::gearmand::run(&arguments)),
         Some(Command::Kestrel(arguments)) => Ok(commands::kestrel::run(arguments)),
-        Some(Command::Policy(arguments)) => Ok(commands::policy::run(arguments.command)),
+        Some(Command::Policy(arguments)) => commands::policy::run(arguments.command),
         Some(Command::Put(arguments)) => commands::put::run(arguments),
         Some(Command::Work(arguments)) => commands::work::run(arguments),
         Some(Command::Stats(arguments)) => commands::stats::run(&arguments),
         Some(Command::Peek(arguments)) => commands::peek::run(&arguments),
         Some(Command::Kick(arguments)) => commands::kick::run(&arguments),
+        Some(Command::Delete(arguments)) => commands::delete::run(&arguments),
+        Some(Command::Pause(arguments)) => commands::pause::run(&arguments),
         Some(Command::Watch(arguments)) => commands::watch::run(arguments),
         Some(Command::Bench(arguments)) => bench::run(arguments).map(|()| ExitCode::SUCCESS),
     }

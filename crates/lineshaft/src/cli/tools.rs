@@ -1,4 +1,4 @@
-//! The arguments of the tools that talk to a server: put, work, stats, peek, kick and watch.
+//! The arguments of the tools that talk to a server: put, work, stats, peek, kick, delete, pause and watch.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -287,6 +287,58 @@ pub(crate) struct KickArguments {
     /// This job
     #[arg(long)]
     pub id: Option<u64>,
+    #[command(flatten)]
+    pub server: ServerArguments,
+}
+
+const DELETE_EXAMPLES: &str = "\
+Examples:
+  lineshaft delete mail --state buried         the job that was buried first
+  lineshaft delete mail --state delayed --all  all that are delayed now
+  lineshaft delete --id 42                     one certain job, wherever it is
+
+Deleted jobs are gone: look first, with `lineshaft peek`. A job that a worker
+has stays with it. The exit code is 1 when there was nothing to delete.";
+
+/// Delete jobs that wait
+#[derive(Debug, Args)]
+#[command(after_help = DELETE_EXAMPLES)]
+#[command(group = ArgGroup::new("jobs").required(true).args(["queue", "id"]))]
+pub(crate) struct DeleteArguments {
+    /// The queue
+    #[arg(requires = "state")]
+    pub queue: Option<String>,
+    /// Which of the queue's jobs
+    #[arg(long, short, value_enum, conflicts_with = "id")]
+    pub state: Option<WaitingState>,
+    /// All jobs that are in this state now, not only the first one
+    #[arg(long, conflicts_with = "id")]
+    pub all: bool,
+    /// This job
+    #[arg(long)]
+    pub id: Option<u64>,
+    #[command(flatten)]
+    pub server: ServerArguments,
+}
+
+const PAUSE_EXAMPLES: &str = "\
+Examples:
+  lineshaft pause mail 10m    no worker gets a job of it for ten minutes
+  lineshaft pause mail 0      it goes on
+
+Jobs can be put meanwhile, and those that workers have can be finished. The
+original beanstalkd goes on a second after a pause of 0.
+The exit code is 1 when there is no such queue.";
+
+/// Have a queue hand out no jobs for a while
+#[derive(Debug, Args)]
+#[command(after_help = PAUSE_EXAMPLES)]
+pub(crate) struct PauseArguments {
+    /// The queue
+    pub queue: String,
+    /// For how long: 90, 5s, 2m, 1h30m; 0 ends a pause
+    #[arg(value_parser = parse_seconds)]
+    pub time: u32,
     #[command(flatten)]
     pub server: ServerArguments,
 }

@@ -276,6 +276,17 @@ impl Client {
         }
     }
 
+    /// Has a queue hand out no jobs for so long; 0 ends that. `false`: there is no such queue.
+    pub(crate) fn pause(&mut self, queue: &str, seconds: u32) -> Result<bool, ClientError> {
+        let command = format!("pause-tube {} {seconds}", sendable_name(queue)?);
+        match self.ask(&command)? {
+            Reply::Paused => Ok(true),
+            Reply::NotFound => Ok(false),
+            Reply::BadFormat => Err(ClientError::NameRefused(queue.to_owned())),
+            reply => Err(unexpected(&command, &reply)),
+        }
+    }
+
     fn yes_or_not_found(&mut self, command: &str, yes: Reply) -> Result<bool, ClientError> {
         match self.ask(command)? {
             reply if reply == yes => Ok(true),

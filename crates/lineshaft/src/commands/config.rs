@@ -1,48 +1,53 @@
 //! `lineshaft config`: checks a configuration, or shows the one in force.
 
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Result;
 use server::config_sources::{Effective, Mistakes, Sources};
 use server::exit;
 
 use crate::cli::ConfigCommand;
 
 /// Runs one of the subcommands. Mistakes go to the error output, one a line.
-pub(crate) fn run(command: ConfigCommand) -> ExitCode {
+pub(crate) fn run(command: ConfigCommand) -> Result<ExitCode> {
     match command {
         ConfigCommand::Check { file } => check(file),
         ConfigCommand::Show { config } => match Sources::of_process(config).load() {
             Ok(effective) => {
-                print!("{}", effective.show());
-                ExitCode::SUCCESS
+                io::stdout().write_all(effective.show().as_bytes())?;
+                Ok(ExitCode::SUCCESS)
             }
-            Err(mistakes) => refuse(&mistakes),
+            Err(mistakes) => Ok(refuse(&mistakes)),
         },
     }
 }
 
-fn check(file: Option<PathBuf>) -> ExitCode {
+fn check(file: Option<PathBuf>) -> Result<ExitCode> {
     let effective = match Sources::of_process(file).load() {
         Ok(effective) => effective,
-        Err(mistakes) => return refuse(&mistakes),
+        Err(mistakes) => return Ok(refuse(&mistakes)),
     };
     if let Err(error) = effective.check_files() {
         eprintln!("{error}");
-        return ExitCode::from(exit::BAD_CONFIGURATION);
+        return Ok(ExitCode::from(exit::BAD_CONFIGURATION));
     }
+    let mut output = io::stdout();
     match effective {
         Effective { file: Some(file), config, .. } => {
-            println!("{}: ok", file.display());
+            writeln!(output, "{}: ok", file.display())?;
             if config.listen.is_off() {
-                println!(
-                    "every listener is off: only sockets that a service manager hands over are served"
-                );
+                let what = "only sockets that a service manager hands over are served";
+                writeln!(output, "every listener is off: {what}")?;
             }
         }
-        _ => println!("no configuration file here: the defaults and the environment are ok"),
+        _ => {
+            let what = "the defaults and the environment are ok";
+            writeln!(output, "no configuration file here: {what}")?;
+        }
     }
-    ExitCode::SUCCESS
+    Ok(ExitCode::SUCCESS)
 }
 
 fn refuse(mistakes: &Mistakes) -> ExitCode {

@@ -1,5 +1,6 @@
 //! `lineshaft kick`: makes buried or delayed jobs ready again.
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -23,7 +24,7 @@ pub(crate) fn run(arguments: &KickArguments) -> Result<ExitCode> {
 
 fn kick_job(client: &mut Client, id: u64) -> Result<ExitCode> {
     if client.kick_job(id)? {
-        println!("job {id} is ready");
+        writeln!(io::stdout(), "job {id} is ready")?;
         return Ok(ExitCode::SUCCESS);
     }
     match client.stats_job(id)?.as_ref().and_then(|stats| stats.get("state")) {
@@ -54,7 +55,8 @@ fn kick_queue(client: &mut Client, arguments: &KickArguments, queue: &str) -> Re
     }
     let rest = present.saturating_sub(kicked);
     let left = if rest == 0 { String::new() } else { format!(", {} left", text::count(rest)) };
-    println!("{} kicked in {queue}{left}", text::counted(kicked, &format!("{state} job")));
+    let jobs = text::counted(kicked, &format!("{state} job"));
+    writeln!(io::stdout(), "{jobs} kicked in {queue}{left}")?;
     Ok(if kicked == 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

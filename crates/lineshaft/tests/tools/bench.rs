@@ -1,6 +1,8 @@
 //! `lineshaft bench`, as far as it is a tool like the others.
 
-use super::World;
+use rustix::process::Signal;
+
+use super::{Tool, World, wait_until};
 
 #[test]
 fn bench_finds_the_server_as_the_other_tools_do() {
@@ -16,6 +18,34 @@ fn bench_finds_the_server_as_the_other_tools_do() {
         let socket = world.run(&["bench", "put", "--server", "unix:/nowhere"], b"");
         assert_eq!(socket.status.code(), Some(2));
         assert!(socket.stderr.contains("the generator speaks TCP only"), "{socket:?}");
+    }
+}
+
+#[test]
+fn an_interrupted_measurement_says_so_to_a_script() {
+    for world in World::each() {
+        let put = ["bench", "put", "--queue", "load", "--rate", "100", "--seconds", "3600"];
+        let tool = world.start(&put);
+        wait_until("a job", || {
+            !["", "0"].contains(&world.stat("stats-tube load", "current-jobs-ready").as_str())
+        });
+        tool.signal(Signal::INT);
+        let output = tool.wait();
+        assert_eq!(output.status.code(), Some(130), "{output:?}");
+        assert_eq!(output.stderr, "lineshaft: interrupted\n");
+    }
+}
+
+#[test]
+fn a_server_that_cannot_be_reached_is_told_in_words() {
+    for mut world in World::each() {
+        let address = world.end().to_string();
+        let output = Tool::start(&address, &["bench", "put"]).wait();
+        assert_eq!(output.status.code(), Some(1));
+        let why = format!(
+            "lineshaft: cannot reach {address}: connection refused; is the server running?\n"
+        );
+        assert_eq!(output.stderr, why);
     }
 }
 

@@ -1,6 +1,6 @@
-//! `lineshaft stats`, `peek`, `kick` and `watch`.
+//! `lineshaft stats`, `peek`, `kick`, `delete`, `pause` and `watch`.
 
-use super::World;
+use super::{Tool, World};
 
 #[test]
 fn stats_show_the_server_and_its_queues() {
@@ -64,6 +64,17 @@ fn peek_shows_a_body_as_it_is() {
 }
 
 #[test]
+fn a_body_cannot_take_over_the_terminal() {
+    for world in World::each() {
+        world.run_well(&["put", "--whole", "mail"], b"\x1b[2J\x07a\tb\n");
+        let piped = world.run_well(&["peek", "-q", "mail"], b"");
+        assert_eq!(piped.stdout, "\x1b[2J\x07a\tb\n");
+        let Some(output) = world.run_on_terminal("peek -q mail", b"") else { continue };
+        assert_eq!(output.stdout, "\\x1b[2J\\x07a\tb\r\n");
+    }
+}
+
+#[test]
 fn kick_makes_jobs_ready() {
     for world in World::each() {
         let mut client = world.client("mail");
@@ -93,14 +104,101 @@ fn kick_makes_jobs_ready() {
 }
 
 #[test]
-fn peek_and_kick_want_a_queue_or_an_id() {
+fn a_queue_or_an_id_is_wanted() {
     for world in World::each() {
-        for tool in ["peek", "kick"] {
+        for tool in ["peek", "kick", "delete"] {
             let output = world.run(&[tool], b"");
             assert_eq!(output.status.code(), Some(2));
             assert!(output.stderr.contains("<QUEUE|--id <ID>>"), "{output:?}");
             let both = world.run(&[tool, "mail", "--id", "1"], b"");
             assert_eq!(both.status.code(), Some(2), "{both:?}");
+        }
+    }
+}
+
+#[test]
+fn delete_removes_jobs_in_one_state() {
+    for world in World::each() {
+        let mut client = world.client("mail");
+        for _ in 0..2 {
+            let id = client.put(0, 0, 60, b"x").unwrap();
+            client.reserve(0).unwrap().unwrap();
+            client.expect(&format!("bury {id} 0"), "BURIED").unwrap();
+        }
+        world.run_well(&["put", "mail", "a", "b", "c"], b"");
+        world.run_well(&["put", "--delay", "1h", "mail", "later"], b"");
+        let delete =
+            |arguments: &[&str]| world.run_well(&[&["delete"], arguments].concat(), b"").stdout;
+        assert_eq!(
+            delete(&["mail", "--state", "ready"]),
+            "1 ready job deleted from mail, 2 left\n"
+        );
+        assert_eq!(world.run_well(&["peek", "-q", "mail"], b"").stdout, "b", "the first is gone");
+        let buried = delete(&["mail", "--state", "buried", "--all"]);
+        assert_eq!(buried, "2 buried jobs deleted from mail\n");
+        let delayed = delete(&["mail", "-s", "delayed"]);
+        assert_eq!(delayed, "1 delayed job deleted from mail\n");
+        assert_eq!(delete(&["--id", "5"]), "job 5 is deleted\n");
+        client.reserve(0).unwrap().unwrap();
+        for (arguments, why) in [
+            (&["mail", "--state", "ready", "--all"][..], "no job in mail is ready"),
+            (&["--id", "4"], "a worker has job 4; only that one can delete it"),
+            (&["--id", "5"], "there is no job 5"),
+        ] {
+            let output = world.run(&[&["delete"], arguments].concat(), b"");
+            assert_eq!(output.status.code(), Some(1));
+            assert_eq!(output.stderr, format!("lineshaft: {why}\n"));
+        }
+        // Nothing is deleted before it was said what.
+        for arguments in [&["delete", "mail"][..], &["delete"], &["delete", "mail", "--all"]] {
+            assert_eq!(world.run(arguments, b"").status.code(), Some(2), "{arguments:?}");
+        }
+    }
+}
+
+#[test]
+fn pause_holds_the_jobs_of_a_queue_back() {
+    for world in World::each() {
+        world.run_well(&["put", "mail", "x"], b"");
+        let pause = |time| world.run_well(&["pause", "mail", time], b"").stdout;
+        assert_eq!(pause("1h"), "mail is paused for 1 h\n");
+        let mut client = world.client("mail");
+        assert!(client.reserve(0).unwrap().is_none());
+        let stats = world.run_well(&["stats", "mail"], b"");
+        assert!(stats.stdout.contains("paused           paused for 59 m"), "{stats:?}");
+        assert_eq!(pause("0"), "mail goes on\n");
+        assert!(client.reserve(10).unwrap().is_some());
+        let nothing = world.run(&["pause", "nothing", "5s"], b"");
+        assert_eq!(nothing.status.code(), Some(1));
+        assert!(nothing.stderr.contains("the server has no queue `nothing`"), "{nothing:?}");
+    }
+}
+
+#[test]
+fn an_output_that_nobody_reads_is_no_failure() {
+    for world in World::each() {
+        let bench = ["bench", "put", "--count", "1", "--connections", "1", "--warm-up", "0"];
+        for arguments in [
+            &["config", "check"][..],
+            &["config", "show"],
+            &["policy", "show", "mail"],
+            &bench,
+            &[&bench[..], &["--json"]].concat(),
+            &["stats"],
+            &["pause", "mail", "1s"],
+            &["kick", "mail"],
+            &["kick", "--id", "3"],
+            &["delete", "--id", "4"],
+            &["delete", "mail", "--state", "delayed"],
+        ] {
+            world.run_well(&["put", "--quiet", "--delay", "1h", "mail", "x", "y"], b"");
+            let (reader, writer) = std::io::pipe().unwrap();
+            drop(reader);
+            let server = world.server().address().to_string();
+            let tool = Tool::start_writing_to(Some(writer.into()), &server, arguments);
+            let output = tool.wait();
+            assert_eq!(output.status.code(), Some(0), "{arguments:?}: {output:?}");
+            assert_eq!(output.stderr, "", "{arguments:?}");
         }
     }
 }

@@ -1,0 +1,63 @@
+//! `lineshaft delete`: deletes jobs that wait.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::cli::DeleteArguments;
+use crate::client::{CONNECT_TIMEOUT, Client, WaitingState};
+use crate::text;
+
+/// Deletes one job by id, or the first or all of a queue that are in one state.
+pub(crate) fn run(arguments: &DeleteArguments) -> Result<ExitCode> {
+    let mut client = Client::connect_within(&arguments.server.beanstalk(), CONNECT_TIMEOUT)?;
+    match (&arguments.queue, arguments.state, arguments.id) {
+        (Some(queue), Some(state), _) => delete_of_queue(&mut client, queue, state, arguments.all),
+        (_, _, Some(id)) => delete_job(&mut client, id),
+        (_, _, None) => unreachable!("the command line requires a queue with a state, or an id"),
+    }
+}
+
+fn delete_job(client: &mut Client, id: u64) -> Result<ExitCode> {
+    if client.delete(id)? {
+        writeln!(io::stdout(), "job {id} is deleted")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    match client.stats_job(id)? {
+        None => eprintln!("lineshaft: there is no job {id}"),
+        Some(_) => eprintln!("lineshaft: a worker has job {id}; only that one can delete it"),
+    }
+    Ok(ExitCode::FAILURE)
+}
+
+fn delete_of_queue(
+    client: &mut Client,
+    queue: &str,
+    state: WaitingState,
+    all: bool,
+) -> Result<ExitCode> {
+    client.use_queue(queue)?;
+    let word = state.word();
+    let stats = client.stats_queue(queue)?.unwrap_or_default();
+    let present = stats.number(&format!("current-jobs-{word}"));
+    // Never more than were there at the beginning: others may put faster than this deletes.
+    let wanted = if all { present } else { present.min(1) };
+    let mut deleted = 0;
+    for _ in 0..wanted {
+        let Some(job) = client.peek_next(state)? else { break };
+        // A worker may have taken it just now.
+        if client.delete(job.id)? {
+            deleted += 1;
+        }
+    }
+    if deleted == 0 {
+        eprintln!("lineshaft: no job in {queue} is {word}");
+        return Ok(ExitCode::FAILURE);
+    }
+    let rest = present.saturating_sub(deleted);
+    let left = if rest == 0 { String::new() } else { format!(", {} left", text::count(rest)) };
+    let jobs = text::counted(deleted, &format!("{word} job"));
+    writeln!(io::stdout(), "{jobs} deleted from {queue}{left}")?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,26 @@
+//! `lineshaft pause`: has a queue hand out no jobs for a while.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::cli::PauseArguments;
+use crate::client::{CONNECT_TIMEOUT, Client};
+use crate::text;
+
+/// Begins, changes or ends the pause of a queue.
+pub(crate) fn run(arguments: &PauseArguments) -> Result<ExitCode> {
+    let PauseArguments { queue, time, server } = arguments;
+    let mut client = Client::connect_within(&server.beanstalk(), CONNECT_TIMEOUT)?;
+    if !client.pause(queue, *time)? {
+        eprintln!("lineshaft: the server has no queue `{queue}`; see `lineshaft stats`");
+        return Ok(ExitCode::FAILURE);
+    }
+    let what = match time {
+        0 => "goes on".to_owned(),
+        seconds => format!("is paused for {}", text::seconds(u64::from(*seconds))),
+    };
+    writeln!(io::stdout(), "{queue} {what}")?;
+    Ok(ExitCode::SUCCESS)
+}
