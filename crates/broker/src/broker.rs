@@ -17,6 +17,10 @@ use crate::{Mailbox, Position, Turn};
 /// may still find room. Beanstalkd's protocol takes none that is longer unless configured to.
 const USUAL_BODY_BYTES_MAX: usize = 64 * 1024;
 
+/// Nobody is read from while fewer numbers than these may be dealt: what one round of all threads
+/// asks for. The log raises its limit much earlier, so this happens only when a sync takes very long.
+const NUMBERS_MARGIN: u64 = 1 << 18;
+
 /// A clock: milliseconds since the Unix epoch that never go back.
 pub type Clock = Arc<dyn Fn() -> Millis + Send + Sync>;
 
@@ -72,6 +76,8 @@ pub(crate) struct Shared {
     log: Option<Arc<Log>>,
     mailboxes: RwLock<Vec<Arc<dyn Mailbox>>>,
     draining: AtomicBool,
+    /// The next number that the engine deals, as the last turn left it.
+    next_number: AtomicU64,
     /// How far the owner's clock was behind the log at the start.
     clock_ahead_ms: AtomicU64,
     has_threads: AtomicBool,
@@ -138,6 +144,7 @@ impl Broker {
                 log,
                 mailboxes: RwLock::default(),
                 draining: AtomicBool::new(false),
+                next_number: AtomicU64::new(0),
                 clock_ahead_ms: AtomicU64::new(0),
                 has_threads: AtomicBool::new(false),
                 threads: Mutex::default(),
@@ -182,12 +189,15 @@ impl Broker {
     }
 
     /// Whether clients should not be read from before the next [`Mailbox::released`]: the log
-    /// cannot keep up, and more would only add to the memory and the latency.
+    /// cannot keep up, and more would only add to the memory and the latency, or deal numbers that
+    /// the log has not reserved yet.
     pub fn congested(&self) -> bool {
-        self.shared
-            .log
-            .as_ref()
-            .is_some_and(|log| log.open_batch_bytes() >= log.open_batch_bytes_max() || log.lags())
+        let next_number = self.shared.next_number.load(Ordering::Relaxed);
+        self.shared.log.as_ref().is_some_and(|log| {
+            log.open_batch_bytes() >= log.open_batch_bytes_max()
+                || next_number + NUMBERS_MARGIN > log.id_limit()
+                || log.lags()
+        })
     }
 
     /// Why the log takes nothing any more, if so. Nothing that was not durable before may be
@@ -314,7 +324,9 @@ impl Shared {
     pub(crate) fn end_turn(&self, core: &mut Core) {
         if let Some(log) = &self.log {
             // Also for numbers of which the log hears nothing else.
-            log.note_next_id(core.engine.now().0, core.engine.next_number());
+            let next_number = core.engine.next_number();
+            log.note_next_id(core.engine.now().0, next_number);
+            self.next_number.store(next_number, Ordering::Relaxed);
             core.ledger.ask(log);
             if std::mem::take(&mut core.ledger.appended) {
                 log.wake();

@@ -1,0 +1,46 @@
+//! Numbers that are dealt, while the log is slow to reserve them.
+
+use std::sync::Arc;
+
+use lineshaft_broker::{Broker, Millis, NewJob, Options};
+
+const NOW: Millis = Millis(1_000_000);
+
+#[test]
+fn numbers_are_not_dealt_again_after_a_sync_that_took_long() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let open = || {
+        let options =
+            Options { disk: Arc::new(disk.clone()), log: log::Settings::default(), clock: None };
+        Broker::open(options, NOW).expect("the log is whole").0
+    };
+    let put = |broker: &Broker| {
+        let mut turn = broker.turn(NOW);
+        let session = turn.open_session(0);
+        turn.put(session, NewJob::default(), b"x"[..].into()).expect("there is room").0
+    };
+    let broker = open();
+    // Nothing of this is written, so nothing else holds the clients back.
+    let deal = |broker: &Broker| {
+        for _ in 0..1 << 11 {
+            let mut turn = broker.turn(NOW);
+            for _ in 0..1 << 10 {
+                turn.skip_job_id();
+            }
+            drop(turn);
+            if broker.congested() {
+                return;
+            }
+        }
+    };
+    deal(&broker);
+    assert!(broker.congested(), "the log has not reserved as many");
+    broker.commit_step(NOW).expect("the disk works");
+    assert!(!broker.congested(), "now it has");
+    deal(&broker);
+    let last = put(&broker);
+    drop(broker);
+    disk.restart();
+    let next = put(&open());
+    assert!(next > last, "{next} comes after {last}");
+}
