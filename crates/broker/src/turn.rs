@@ -226,7 +226,8 @@ impl Turn<'_> {
     pub fn cancel_wait(&mut self, session: SessionId) -> Option<Position> {
         let core = &mut *self.core;
         let waited = core.engine.stop_waiting(session);
-        waited.then(|| core.ledger.after_queues(core.engine.watched(session)))
+        // A session that reads items watches nothing: the queue that it waits for is not told here.
+        waited.then(|| core.ledger.after_all())
     }
 
     /// Ends a job that this session holds, or that nobody holds.

@@ -158,9 +158,12 @@ impl Turn<'_> {
         Ok((submitted.id, own.max(core.ledger.last)))
     }
 
-    /// What is known of a job. Its end is known when it is durable.
-    pub fn outlook(&self, id: JobId) -> Result<Outlook, Refusal> {
-        self.core.engine.outlook(id).map_err(|NotFound| self.core.denial(id))
+    /// What is known of a job, which may be told when the job is durable. So may its end.
+    pub fn outlook(&self, id: JobId) -> Result<(Outlook, Position), Refusal> {
+        let core = &*self.core;
+        let slot = core.engine.slot(id).map_err(|NotFound| core.denial(id))?;
+        let outlook = core.engine.outlook(id).map_err(|NotFound| core.denial(id))?;
+        Ok((outlook, core.ledger.after_job(&core.engine, slot)))
     }
 
     /// The unfinished job with this key, in any queue.

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use lineshaft_broker::{Broker, Kick, Millis, NewJob, Options, Refusal, State};
+use lineshaft_broker::{
+    Broker, Kick, Millis, NewJob, Options, Patience, Read, ReadHow, Refusal, State, Submit,
+};
 
 const NOW: Millis = Millis(1_000_000);
 
@@ -36,4 +38,43 @@ fn a_denial_waits_for_the_end_of_a_queue_that_came_again() {
     drop(turn);
     broker.commit_step(NOW).expect("the disk works");
     assert!(after.is_reached(broker.released()), "the wait ends with the next group");
+}
+
+#[test]
+fn who_stops_waiting_for_an_item_hears_so_when_the_end_of_the_last_one_is_durable() {
+    let broker = durable_broker();
+    let mut turn = broker.turn(NOW);
+    let (reader, waiter) = (turn.open_reader_session(0), turn.open_reader_session(0));
+    turn.add(b"q", b"x"[..].into(), None).expect("there is room");
+    drop(turn);
+    broker.commit_step(NOW).expect("the disk works");
+    let mut turn = broker.turn(NOW);
+    let taken = turn.read(reader, b"q", ReadHow::Finish, Patience::None);
+    let Read::Item(item) = taken else { panic!("it was just added") };
+    let waits = turn.read(waiter, b"q", ReadHow::Finish, Patience::Endless);
+    assert!(matches!(waits, Read::Waiting));
+    let after = turn.cancel_wait(waiter).expect("it waits");
+    drop(turn);
+    assert!(item.after.is_reached(after), "a crash could bring the item back");
+    assert!(!after.is_reached(broker.released()));
+    broker.commit_step(NOW).expect("the disk works");
+    assert!(after.is_reached(broker.released()));
+}
+
+#[test]
+fn what_is_known_of_a_job_may_be_told_when_the_job_is_durable() {
+    let broker = durable_broker();
+    let mut turn = broker.turn(NOW);
+    let client = turn.open_worker_session(0);
+    let mut submit = |foreground| {
+        let body = b"x"[..].into();
+        let submit =
+            Submit { priority: 1024, due: None, unique: b"", reducer: b"", body, foreground };
+        turn.submit(client, b"f", submit).expect("there is room")
+    };
+    let ((durable, submitted), (watched, _)) = (submit(false), submit(true));
+    let (_, after) = turn.outlook(durable).expect("it is there");
+    assert!(submitted.is_reached(after));
+    let (_, after) = turn.outlook(watched).expect("it is there");
+    assert!(after.is_reached(broker.released()), "it is in no log");
 }

@@ -153,13 +153,13 @@ pub(crate) fn get_status_unique(unique: &[u8], turn: &mut Turn<'_>, outbox: &mut
 
 /// What is known of a job, as status packets tell it: known, running, numerator, denominator and
 /// clients. All zeros, at the given position, if it is not known.
-fn figures(outlook: Result<Outlook, Position>) -> (Position, [Vec<u8>; 5]) {
+fn figures(outlook: Result<(Outlook, Position), Position>) -> (Position, [Vec<u8>; 5]) {
     let text = |number: u64| number.to_string().into_bytes();
     match outlook {
-        Ok(Outlook { running, numerator, denominator, watchers }) => {
+        Ok((Outlook { running, numerator, denominator, watchers }, after)) => {
             let running = u64::from(running);
             let numbers = [1, running, numerator.into(), denominator.into(), watchers as u64];
-            (AT_ONCE, numbers.map(text))
+            (after, numbers.map(text))
         }
         Err(after) => (after, [0; 5].map(text)),
     }

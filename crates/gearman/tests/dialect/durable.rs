@@ -101,11 +101,15 @@ fn a_background_submit_is_confirmed_when_it_is_durable_and_survives_a_crash() {
     assert_eq!(process.ask(&mut client, SUBMIT_JOB_BG, "f|u|background"), "");
     assert_eq!(process.ask(&mut worker, GRAB_JOB, ""), "11 H:vm:1|f|foreground");
     assert_eq!(process.ask(&mut worker, GRAB_JOB, ""), "", "nor is it handed out before");
+    let mut other = process.connect();
+    assert_eq!(process.ask(&mut other, GET_STATUS, "H:vm:2"), "", "nor is it told of");
+    assert_eq!(process.ask(&mut other, GET_STATUS_UNIQUE, "u"), "");
     process.commit();
     assert_eq!(process.sent(&mut client), "8 H:vm:2");
     assert_eq!(process.sent(&mut worker), "11 H:vm:2|f|background");
+    assert_eq!(process.sent(&mut other), "20 H:vm:2|1|1|0|0, 42 u|1|1|0|0|0");
 
-    drop((process, client, worker));
+    drop((process, client, worker, other));
     disk.crash();
     let process = Process::start(&disk);
     let (mut client, mut worker) = (process.connect(), process.connect());
