@@ -87,7 +87,8 @@ impl Ledger {
         match asked {
             None if log_is_strict => Position::durable(at),
             Some(QueueSync::Always) => {
-                if !log_is_strict {
+                // Most replies speak of what is durable long since: nobody needs to be woken for them.
+                if !log_is_strict && at > log.durable() {
                     durable.set(durable.get().max(at.0));
                 }
                 Position::durable(at)
@@ -358,4 +359,37 @@ fn is_live(engine: &Engine, slot: JobSlot, id: JobId) -> bool {
 pub(crate) fn queue_ref(engine: &Engine, slot: JobSlot) -> (QueueId, QueueRef<'_>) {
     let queue = engine.queue_of(slot);
     (queue, QueueRef { number: queue.0, name: engine.queue_name(queue) })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use engine::policy::{QueueSync, Rule, Rules, Setting};
+    use engine::{Millis, NewJob, State};
+
+    use crate::{Broker, Options};
+
+    const NOW: Millis = Millis(1_000_000);
+
+    #[test]
+    fn only_what_is_not_durable_yet_is_asked_of_the_log() {
+        let disk = Arc::new(log::FaultDisk::new(1, 64 << 20));
+        let log = log::Settings { sync: log::Sync::Never, ..log::Settings::default() };
+        let options = Options { disk, log, clock: None };
+        let broker = Broker::open(options, NOW).expect("the disk is empty").0;
+        let mut turn = broker.turn(NOW);
+        let strict = Setting::Sync(Some(QueueSync::Always));
+        turn.set_policies(Rules(vec![Rule::new(["q"], [strict])]));
+        let session = turn.open_session(0);
+        turn.use_queue(session, b"q");
+        turn.put(session, NewJob::default(), b"x"[..].into()).expect("there is room");
+        let asked = |turn: &crate::Turn<'_>| turn.core.ledger.asks.durable.get();
+        assert!(asked(&turn) > 0, "the put is to be durable");
+        drop(turn);
+        broker.commit_step(NOW).expect("the disk works");
+        let turn = broker.turn(NOW);
+        let (_, after) = turn.peek_used(session, State::Ready).expect("it is there");
+        assert!(after.is_reached(broker.released()) && asked(&turn) == 0, "it is");
+    }
 }
