@@ -4,7 +4,7 @@
 use crate::effects::{Effects, News, Record};
 use crate::engine::{Engine, NotFound};
 use crate::ids::{JobId, JobSlot, Millis, QueueId, SessionId};
-use crate::job::{Body, Kind};
+use crate::job::{Body, Kind, State};
 use crate::limits::ATTACHMENTS_MAX;
 use crate::queue::Band;
 use crate::route::{Draft, Route};
@@ -173,28 +173,23 @@ impl Engine {
         let hash = crate::engine::hash(unique);
         let first = (hash, QueueId(0), JobId(0));
         let found = self.uniques.range(first..=(hash, QueueId(u32::MAX), JobId(u64::MAX)));
-        found.map(|(.., id)| *id).filter(|id| self.has_key(*id, unique)).min()
+        let slots = found.filter_map(|(.., id)| self.slot(*id).ok());
+        let same = slots.map(|slot| self.job(slot)).filter(|job| job.unique() == unique);
+        same.map(|job| job.id).min()
     }
 
     /// The oldest job that a submit with this key joins.
     fn find_unique(&self, queue: QueueId, unique: &[u8], body: &[u8]) -> Option<JobSlot> {
         let key = key(unique, body)?;
         let hash = crate::engine::hash(key);
-        let mut found =
-            self.uniques.range((hash, queue, JobId(0))..=(hash, queue, JobId(u64::MAX)));
-        let found =
-            found.find(|(.., id)| self.has_key(*id, unique) && self.key_of(*id) == Some(key));
-        found.and_then(|(.., id)| self.slot(*id).ok())
-    }
-
-    fn has_key(&self, id: JobId, unique: &[u8]) -> bool {
-        self.slot(id).is_ok_and(|slot| self.job(slot).unique() == unique)
-    }
-
-    /// The bytes that a job with a key is found by.
-    fn key_of(&self, id: JobId) -> Option<&[u8]> {
-        let job = self.job(self.slot(id).ok()?);
-        key(job.unique(), &job.body)
+        let found = self.uniques.range((hash, queue, JobId(0))..=(hash, queue, JobId(u64::MAX)));
+        let mut slots = found.filter_map(|(.., id)| self.slot(*id).ok());
+        slots.find(|slot| {
+            let job = self.job(*slot);
+            // One that expired unread is still there only until somebody looks.
+            let ends = job.state != State::Leased && self.is_expired(*slot);
+            !ends && job.unique() == unique && self::key(job.unique(), &job.body) == Some(key)
+        })
     }
 
     /// Where a job with a key stands among `uniques`.

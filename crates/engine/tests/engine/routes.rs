@@ -219,6 +219,90 @@ fn an_alias_puts_into_all_of_its_destinations_and_is_empty() {
     assert_eq!(world.get("both").as_deref(), Some("own"));
 }
 
+/// Rules of queues that take no job, and one that copies.
+fn full(queue: &str) -> Rule {
+    Rule::new([queue], [Setting::JobsMax(Some(0))])
+}
+
+fn copying<const N: usize>(queue: &str, to: [&str; N]) -> Rule {
+    let to = to.map(|name| Box::<[u8]>::from(name.as_bytes()));
+    Rule::new([queue], [Setting::CopyTo(to.into())])
+}
+
+fn alias<const N: usize>(name: &str, of: [&str; N]) -> Rule {
+    let of = of.map(|name| Box::<[u8]>::from(name.as_bytes()));
+    Rule::new([name], [Setting::Alias(of.into())])
+}
+
+#[test]
+fn a_parent_that_only_feeds_its_children_refuses_what_is_too_big_for_it() {
+    let mut world = World::new();
+    world.policies([
+        Rule::new(["p", "copy"], [Setting::FanoutOnly(true), Setting::ItemBytesMax(Some(3))]),
+        Rule::new(["p+a"], [Setting::ItemBytesMax(None)]),
+        copying("q", ["copy"]),
+    ]);
+    world.get("p+a");
+    world.get("copy+a");
+    assert!(world.add("p", "fit") && !world.add("p", "long"));
+    assert_eq!(world.put_into("p", "long"), Err(Refused::TooBig));
+    assert_eq!(world.items("p+a"), 3, "its children are fed all the same");
+    assert!(world.add("q", "fit") && world.add("q", "long"));
+    assert_eq!((world.items("copy+a"), world.stats("copy").discarded), (1, 1));
+}
+
+#[test]
+fn a_queue_gets_copies_if_that_one_has_room_which_it_is_copied_from() {
+    let mut world = World::new();
+    world.policies([
+        alias("a", ["x", "y"]),
+        full("x"),
+        copying("x", ["of_x"]),
+        Rule::new(["y"], [Setting::FanoutOnly(true)]),
+        copying("y", ["z"]),
+        full("p+full"),
+        copying("p+full", ["of_full"]),
+        copying("p+roomy", ["of_roomy"]),
+        full("p"),
+    ]);
+    assert!(!world.add("a", "1"));
+    assert_eq!((world.items("z"), world.items("of_x")), (1, 0));
+    for child in ["p+full", "p+roomy"] {
+        world.get(child);
+    }
+    assert!(!world.add("p", "1"));
+    assert_eq!((world.items("of_full"), world.items("of_roomy")), (0, 1));
+}
+
+#[test]
+fn a_queue_that_an_alias_asks_for_is_asked_even_if_another_one_feeds_it() {
+    let mut world = World::new();
+    world.policies([
+        alias("a", ["x", "q"]),
+        alias("b", ["p", "p+c"]),
+        full("q"),
+        full("p+c"),
+        copying("x", ["q", "z"]),
+    ]);
+    world.get("p+c");
+    assert!(!world.add("a", "1") && !world.add("b", "1"), "one of those asked for is full");
+    assert_eq!(["x", "z", "p"].map(|queue| world.items(queue)), [1, 1, 1]);
+    world.policies([alias("a", ["x", "q"]), full("x"), copying("x", ["q", "z"])]);
+    assert!(!world.add("a", "2"));
+    assert_eq!(["q", "z"].map(|queue| world.items(queue)), [1, 1], "asked for, and only a copy");
+}
+
+#[test]
+fn the_reach_of_a_put_is_the_queues_that_it_may_come_to() {
+    let mut world = World::new();
+    world.policies([alias("a", ["p", "b"]), alias("b", ["q"]), copying("q", ["r", "s"])]);
+    assert_eq!(["plain", "q", "a"].map(|name| world.engine.reach(name.as_bytes())), [1, 3, 6]);
+    for child in 0..10 {
+        world.get(&format!("p+{child}"));
+    }
+    assert_eq!(["p", "p+1", "a"].map(|name| world.engine.reach(name.as_bytes())), [11, 1, 16]);
+}
+
 #[test]
 fn an_alias_hides_a_queue_of_its_name() {
     let mut world = World::new();
@@ -317,6 +401,26 @@ fn clients_give_a_parent_so_many_children_and_operators_any_number() {
         count += 1;
     }
     assert_eq!(count, limits::CHILD_NAMES_BYTES_MAX / 8005);
+}
+
+#[test]
+fn a_submit_joins_no_job_that_has_expired() {
+    let mut world = World::new();
+    world.policies([Rule::new(["a"], [Setting::AgeMax(Some(10)), Setting::ExpireSweep(Some(1))])]);
+    let client = world.open();
+    assert!(world.submits(client, "a", false));
+    let id = world.engine.find_key(b"key").expect("it waits");
+    // Nobody has looked at it since.
+    world.engine.set_time(Millis(world.engine.now().0 + 11));
+    assert!(world.submits(client, "a", false));
+    assert!(world.engine.find_key(b"key").is_some_and(|new| new > id), "the old one has ended");
+    let session = world.open();
+    world.act(|engine, _| engine.watch(session, b"a"));
+    assert!(matches!(world.take(session, Patience::None), Take::Granted(_)), "it is to be done");
+    world.pass(11);
+    assert!(world.submits(client, "a", true));
+    let held = world.engine.find_key(b"key").expect("it is held");
+    assert_eq!(world.engine.outlook(held).expect("it is held").watchers, 1, "it may end well");
 }
 
 #[test]

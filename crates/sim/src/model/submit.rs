@@ -41,14 +41,16 @@ impl Model {
     /// some were buried and kicked in between.
     pub(super) fn joinable(&self, tube: &Name, submission: &Submission) -> Option<u64> {
         let wanted = key(&submission.unique, &submission.body)?;
-        let same = |job: &super::Job| {
+        let same = |id: u64, job: &super::Job| {
             let unique = job.tags.as_ref().map_or(&[][..], |tags| &tags.unique);
+            let is_held = matches!(job.state, State::Reserved(_));
             !job.is_buried()
+                && (is_held || !self.is_expired(id))
                 && job.tube == *tube
                 && unique == submission.unique
                 && key(unique, &job.body) == Some(wanted)
         };
-        self.jobs.iter().find(|(_, job)| same(job)).map(|(id, _)| *id)
+        self.jobs.iter().find(|(id, job)| same(**id, job)).map(|(id, _)| *id)
     }
 
     pub(super) fn join(&mut self, place: Place, id: u64, is_foreground: bool) {
