@@ -7,6 +7,7 @@
 //!   packets and calls.
 //! - [`certificates`], [`tls`]: TLS for clients, and for cases.
 //! - [`client`], [`rng`]: a beanstalk client and seeded random numbers.
+//! - [`readme`]: code in README.
 //!
 //! Nothing here is part of the product; only tests depend on it.
 
@@ -18,6 +19,7 @@ pub mod dialect;
 pub mod gearman;
 pub mod port;
 pub mod process;
+pub mod readme;
 pub mod rng;
 pub mod runner;
 pub mod socket;

@@ -1,14 +1,13 @@
 //! README's section about Kestrel, word for word: a log goes through a fan-out queue to two consumers of other dialects.
 
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
+use testkit::readme::{self, Running};
 use testkit::tools;
 
 use crate::programs::{Everything, lineshaft_path};
@@ -21,16 +20,6 @@ const LINES: usize = 300;
 /// Generous: each line starts a process, and the machine may be busy.
 const LIMIT: Duration = Duration::from_mins(2);
 
-/// A command of README that runs until it is dropped.
-struct Worker(Child);
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn a_log_goes_to_two_consumers() -> Result<()> {
     let python = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -39,9 +28,9 @@ fn a_log_goes_to_two_consumers() -> Result<()> {
     if [GEARMAN, python].iter().any(|program| tools::find_or_skip(program).is_none()) {
         return Ok(());
     }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let readme = std::fs::read_to_string(root.join("README.md"))?;
-    let blocks = blocks_of(&readme, "## Kestrel");
+    let root = readme::root();
+    let text = std::fs::read_to_string(root.join("README.md"))?;
+    let blocks = readme::blocks_of(&text, "## Kestrel");
     let [producer, archive, removed] = &blocks[..] else {
         anyhow::bail!("other blocks than expected: {blocks:?}")
     };
@@ -57,7 +46,7 @@ fn a_log_goes_to_two_consumers() -> Result<()> {
     ensure!(output.status.success(), "{output:?}");
 
     let archiver = shell(&server, folder.path(), archive)?.stdout(Stdio::null()).spawn()?;
-    let _archiver = Worker(archiver);
+    let _archiver = Running(archiver);
     let output = shell(&server, folder.path(), removed)?.output()?;
     ensure!(output.status.success(), "{output:?}");
     let is_removed = |line: &&str| line.contains(" remove ");
@@ -85,37 +74,12 @@ fn some_log(root: &Path, folder: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The blocks of code of one section.
-fn blocks_of(text: &str, heading: &str) -> Vec<String> {
-    let mut blocks: Vec<String> = Vec::new();
-    let (mut is_here, mut is_code) = (false, false);
-    for line in text.lines() {
-        if line.starts_with("```") {
-            is_code = !is_code;
-            if is_here && is_code {
-                blocks.push(String::new());
-            }
-        } else if !is_code && line.starts_with("## ") {
-            is_here = line == heading;
-        } else if is_here && is_code {
-            let block = blocks.last_mut().expect("a block was begun");
-            block.push_str(line);
-            block.push('\n');
-        }
-    }
-    blocks
-}
-
 /// A shell that runs a command as it stands; only the addresses are told apart from it, because a test cannot use
 /// the common ports.
 fn shell(server: &Everything, folder: &Path, line: &str) -> Result<Command> {
     let (host, port) = (server.gearman.ip(), server.gearman.port());
     let script = format!("gearman() {{ {GEARMAN} -h {host} -p {port} \"$@\"; }}; {line}");
-    let lineshaft = lineshaft_path();
-    let programs = lineshaft.parent().context("the program is in a folder")?.display();
-    let mut command = Command::new("sh");
-    command.args(["-c", &script]).current_dir(folder).process_group(0).stdin(Stdio::null());
-    command.env("PATH", format!("{programs}:{}", std::env::var("PATH")?));
+    let mut command = readme::shell(&lineshaft_path(), folder, &script)?;
     command.env("LINESHAFT_SERVER", server.beanstalk.to_string());
     Ok(command)
 }

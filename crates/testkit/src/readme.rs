@@ -1,0 +1,55 @@
+//! Code in README, played as it stands.
+
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+/// The folder that README is in: the root of this repository.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The blocks of code below one heading of the second level, such as `## Gearman`.
+pub fn blocks_of(text: &str, heading: &str) -> Vec<String> {
+    let mut blocks: Vec<String> = Vec::new();
+    let (mut is_here, mut is_code) = (false, false);
+    for line in text.lines() {
+        if line.starts_with("```") {
+            is_code = !is_code;
+            if is_here && is_code {
+                blocks.push(String::new());
+            }
+        } else if !is_code && line.starts_with("## ") {
+            is_here = line == heading;
+        } else if is_here && is_code {
+            let block = blocks.last_mut().expect("a block was begun");
+            block.push_str(line);
+            block.push('\n');
+        }
+    }
+    blocks
+}
+
+/// A shell that runs a block in this folder, with nothing to read; `lineshaft` is this program.
+pub fn shell(lineshaft: &Path, folder: &Path, script: &str) -> Result<Command> {
+    let programs = lineshaft.parent().context("the program is in a folder")?.display();
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).current_dir(folder).process_group(0).stdin(Stdio::null());
+    command.env("PATH", format!("{programs}:{}", std::env::var("PATH")?));
+    Ok(command)
+}
+
+/// A command that runs until this is dropped, with all that it started. It must lead its process group.
+#[derive(Debug)]
+pub struct Running(pub Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Both fail only when it is gone already.
+        let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
+        let _ = self.0.wait();
+    }
+}
