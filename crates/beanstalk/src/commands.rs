@@ -283,7 +283,9 @@ fn reply_not_put(refusal: AddRefusal, outbox: &mut Outbox) {
     match refusal {
         // "Try another server", which is what a queue's limits and the status have to say.
         AddRefusal::Full(after) => outbox.reply(after, reply::DRAINING),
-        AddRefusal::WritesBlocked => outbox.reply(AT_ONCE, reply::DRAINING),
+        AddRefusal::WritesBlocked | AddRefusal::Draining => {
+            outbox.reply(AT_ONCE, reply::DRAINING);
+        }
         AddRefusal::TooBig => outbox.reply(AT_ONCE, reply::JOB_TOO_BIG),
         AddRefusal::LogFull => outbox.reply(AT_ONCE, reply::OUT_OF_MEMORY),
     }

@@ -302,9 +302,12 @@ impl Store {
         match put {
             Ok(put) => self.settled(Ok(put)),
             Err(AddRefusal::LogFull) => Err(Error::Full),
-            Err(AddRefusal::Full(_) | AddRefusal::TooBig | AddRefusal::WritesBlocked) => {
-                Err(Error::Refused)
-            }
+            Err(
+                AddRefusal::Full(_)
+                | AddRefusal::TooBig
+                | AddRefusal::WritesBlocked
+                | AddRefusal::Draining,
+            ) => Err(Error::Refused),
         }
     }
 

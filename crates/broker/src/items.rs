@@ -26,6 +26,9 @@ pub enum AddRefusal {
     /// The server's status refuses writes.
     #[error("the server's status refuses writes")]
     WritesBlocked,
+    /// The server is being emptied: see [`crate::Broker::drain`].
+    #[error("the server takes nothing new, to be emptied")]
+    Draining,
 }
 
 /// An item that was fetched.
@@ -87,6 +90,9 @@ impl Turn<'_> {
         body: Body,
         expires: Option<Millis>,
     ) -> Result<Position, AddRefusal> {
+        if self.draining() {
+            return Err(AddRefusal::Draining);
+        }
         let core = &mut *self.core;
         if core.engine.writes_blocked() {
             return Err(AddRefusal::WritesBlocked);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use lineshaft_broker::policy::{QueueSync, Rule, Rules, Setting, WhenFull};
 use lineshaft_broker::{
-    Broker, Flush, Item, LeaseId, Millis, Options, Patience, Position, Read, ReadHow, SessionId,
-    Status, Turn,
+    AddRefusal, Broker, Flush, Item, LeaseId, Millis, Options, Patience, Position, Read, ReadHow,
+    SessionId, Status, Turn,
 };
 
 const NOW: Millis = Millis(1_000_000);
@@ -374,4 +374,20 @@ fn a_queue_is_empty_when_the_end_of_what_left_it_is_durable() {
         };
         assert!(!after.is_reached(broker.released()), "a crash could bring it back");
     }
+}
+
+#[test]
+fn a_server_that_is_emptied_takes_no_new_items_and_gives_out_the_old_ones() {
+    let disk = new_disk();
+    let broker = open_at(&disk, NOW);
+    add(&mut broker.turn(NOW), "q", "old");
+    broker.drain();
+    let mut turn = broker.turn(NOW);
+    let session = turn.open_reader_session(0);
+    let refused = turn.add(b"q", b"new"[..].into(), None);
+    assert_eq!(refused, Err(AddRefusal::Draining));
+    let lease = open_one(&mut turn, session, "q");
+    turn.confirm(session, lease).expect("it is held");
+    assert!(matches!(turn.flush(session, b"q"), Flush::Done(_)));
+    assert!(matches!(turn.remove_queue(session, b"q"), Flush::Done(_)));
 }
