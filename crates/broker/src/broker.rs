@@ -350,8 +350,13 @@ impl Shared {
     }
 
     fn tell_progress(&self) {
+        let has_failed = self.log.as_ref().is_some_and(|log| log.failure().is_some());
         for mailbox in self.mailboxes.read().unwrap_or_else(PoisonError::into_inner).iter() {
-            mailbox.released();
+            if has_failed {
+                mailbox.failed();
+            } else {
+                mailbox.released();
+            }
         }
     }
 

@@ -63,6 +63,11 @@ pub trait Mailbox: Send + Sync {
     /// The log has released further positions: held replies may leave.
     fn released(&self);
 
+    /// The log has failed, so nothing is released any more: see [`crate::Broker::failure`].
+    fn failed(&self) {
+        self.released();
+    }
+
     /// The engine wants [`crate::Turn::advance`] to be called at this moment, which is earlier
     /// than what it said before. Told to the first mailbox only.
     fn alarm(&self, at: Millis);

@@ -89,6 +89,8 @@ pub(crate) struct IoThread {
     /// Nothing is read before the log has caught up.
     congested: bool,
     /// The log takes nothing any more.
+    /// The port was told that we wait for what the log releases.
+    awaits_release: bool,
     log_failed: bool,
     // What is to be done. Places of connections that are gone meanwhile are skipped; a connection
     // that has taken over the place is looked at for nothing, which does no harm.
@@ -129,6 +131,7 @@ impl IoThread {
             now_ms: 0,
             congested: false,
             log_failed: false,
+            awaits_release: false,
             ready: Vec::new(),
             reads: VecDeque::new(),
             opening: Vec::new(),
@@ -181,7 +184,9 @@ impl IoThread {
     }
 
     fn has_more(&self) -> bool {
-        (!self.reads.is_empty() && !self.congested) || self.is_alarm_due()
+        (!self.reads.is_empty() && !self.congested)
+            || !self.touched.is_empty()
+            || self.is_alarm_due()
     }
 
     fn is_alarm_due(&self) -> bool {
@@ -208,6 +213,23 @@ impl IoThread {
             }
         }
     }
+        self.await_release();
+    }
+
+    /// Tells the port whether this thread waits for the log. A commit need not wake threads that do
+    /// not.
+    fn await_release(&mut self) {
+        let has_held = !self.held_until_written.is_empty() || !self.held_until_durable.is_empty();
+        let awaits = has_held || self.congested;
+        if awaits == mem::replace(&mut self.awaits_release, awaits) {
+            return;
+        }
+        self.port.await_release(awaits);
+        if awaits {
+            // What was released since it was looked at last was not told; the next round sends it.
+            self.collect_released();
+            self.congested = self.congested && self.shared.broker.congested();
+        }
 
     fn take_arrivals(&mut self) {
         for arrival in self.port.take_arrivals() {

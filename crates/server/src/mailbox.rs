@@ -6,7 +6,7 @@ use std::mem;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Poll, Wake, Waker};
 
@@ -54,7 +54,9 @@ pub(crate) struct Port {
     ready: Mutex<Vec<u32>>,
     events: Mutex<Vec<(SessionId, Event)>>,
     arrivals: Mutex<Vec<Arrival>>,
-    /// The log released further positions.
+    /// The thread wants to be told of what the log releases.
+    awaits_release: AtomicBool,
+    /// The log released further positions, or failed.
     released: AtomicBool,
     /// When a turn is wanted because of timers, in milliseconds.
     alarm: Alarm,
@@ -124,6 +126,15 @@ impl Port {
         mem::take(&mut *lock(&self.arrivals))
     }
 
+    /// Whether the thread is to be told, from now on, that the log has released further positions.
+    /// After this has become true it must look itself at what is released: whoever releases does
+    /// that first and looks here then, whoever waits is noted here first and looks at what is
+    /// released then; so one of the two sees the other.
+    pub(crate) fn await_release(&self, awaits: bool) {
+        self.awaits_release.store(awaits, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+
     pub(crate) fn take_released(&self) -> bool {
         self.released.swap(false, Ordering::SeqCst)
     }
@@ -174,6 +185,13 @@ impl Mailbox for Port {
     }
 
     fn released(&self) {
+        fence(Ordering::SeqCst);
+        if self.awaits_release.load(Ordering::SeqCst) {
+            self.failed();
+        }
+    }
+
+    fn failed(&self) {
         self.released.store(true, Ordering::SeqCst);
         self.wake();
     }
@@ -204,5 +222,25 @@ impl Wake for ReadyWaker {
     fn wake_by_ref(self: &Arc<Self>) {
         lock(&self.port.ready).push(self.place);
         self.port.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_awaits_it_is_told_of_a_release_and_everybody_of_a_failure() {
+        let port = Port::default();
+        port.released();
+        assert!(!port.take_released());
+        port.await_release(true);
+        port.released();
+        assert!(port.take_released());
+        port.await_release(false);
+        port.released();
+        assert!(!port.take_released());
+        port.failed();
+        assert!(port.take_released());
     }
 }

@@ -111,9 +111,7 @@ impl IoThread {
         }
         loop {
             self.now_ms = self.shared.clock.now().0;
-            if self.port.take_released() {
-                self.collect_released();
-            }
+            self.collect_released();
             self.take_ready();
             self.send();
             self.forget_word();
