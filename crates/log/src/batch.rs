@@ -130,6 +130,11 @@ impl Open {
         self.live.live_bytes() + self.fact_bytes + self.facts.len() as u64 * INDEX_BYTES
     }
 
+    /// Bytes of live entries as they lie in the files.
+    pub(crate) fn entry_bytes(&self) -> u64 {
+        self.live.entry_bytes() + self.fact_bytes
+    }
+
     /// The segment that is being filled.
     pub(crate) fn segment(&self) -> u32 {
         self.part.segment

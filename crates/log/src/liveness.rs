@@ -59,6 +59,11 @@ impl Liveness {
         self.live_bytes + self.live * INDEX_BYTES
     }
 
+    /// Bytes of live slots' entries.
+    pub(crate) fn entry_bytes(&self) -> u64 {
+        self.live_bytes
+    }
+
     /// Live slots.
     pub(crate) fn live(&self) -> u64 {
         self.live

@@ -20,6 +20,9 @@ pub(crate) const REQUEST_OVERHEAD_BYTES: u64 = 16 << 10;
 /// Bytes of an update with the options of a job that has all of them, keys of usual length included.
 const UPDATE_BYTES: u64 = 256;
 
+/// What is kept for the finish and the first copy of each job.
+const FINISH_RESERVE_BYTES: u64 = 16;
+
 /// A thread that can be woken cheaply.
 #[derive(Debug, Default)]
 pub(crate) struct Sleeper {
@@ -267,7 +270,8 @@ impl Log {
             && self.segments.has_room_for(reserve + segment + big + own)
     }
 
-    /// An update will not touch what is kept for reclaim.
+    /// An update will not touch what is kept for finishes and reclaim; of what no put may touch, half a
+    /// segment is left to updates.
     pub fn admits_update(&self) -> bool {
         self.admits_updates(1)
     }
@@ -276,8 +280,12 @@ impl Log {
     /// room of the disk that is not allocated yet.
     pub fn admits_updates(&self, n: u64) -> bool {
         let more = n.saturating_sub(1).saturating_mul(UPDATE_BYTES);
-        let needed = self.segments.segment_bytes + REQUEST_OVERHEAD_BYTES + more;
-        self.available(&self.open_batch()) >= needed
+        let (available, reserve) = {
+            let open = self.open_batch();
+            (self.available(&open), self.put_reserve(&open))
+        };
+        let needed = reserve - self.segments.segment_bytes / 2 + REQUEST_OVERHEAD_BYTES + more;
+        available >= needed
             || more > 0 && !self.segments.is_short() && self.segments.has_room_for(needed)
     }
 
@@ -294,10 +302,13 @@ impl Log {
         (self.segments.ahead_bytes() + open.remaining()).saturating_sub(open.claimed_bytes)
     }
 
-    /// What no put may touch: a segment for reclaim's copies, and room for finishes.
+    /// What no put may touch: a segment for reclaim's copies, and room for finishes until they have made so much
+    /// garbage that reclaim begins. A finish alone in its group takes more than the smallest job, and a job
+    /// grows by 8 bytes when it is copied first: that is what each job is reckoned with.
     pub(crate) fn put_reserve(&self, open: &Open) -> u64 {
         let segment = self.segments.segment_bytes;
-        segment + segment.max(open.live_bytes() / 16)
+        let finishes = open.live.live() * FINISH_RESERVE_BYTES + open.entry_bytes() / 64;
+        segment + segment.max(segment / 2 + finishes)
     }
 
     /// Ids below it may leave the process.

@@ -88,12 +88,14 @@ pub(crate) struct Cursor {
 impl Log {
     /// There is something to reclaim, and it is reclaim's turn: files exceed 1.4 times what lives by a
     /// segment, and 2.2 bytes were not yet scanned for each byte that clients appended. When the log is far
-    /// too big, or the disk is full, it does not wait for clients.
+    /// too big, or the disk is full, it does not wait for clients; nor for an oldest segment that is dead,
+    /// which costs nothing to give up.
     pub fn reclaim_wanted(&self) -> bool {
-        let (first, live_bytes, client_bytes, dead, available) = {
+        let (first, live_bytes, entry_bytes, client_bytes, dead, available) = {
             let open = self.open_batch();
             let dead = open.live.live_in(open.first) == 0;
-            (open.first, open.live_bytes(), open.client_bytes, dead, self.available(&open))
+            let (live_bytes, entry_bytes) = (open.live_bytes(), open.entry_bytes());
+            (open.first, live_bytes, entry_bytes, open.client_bytes, dead, self.available(&open))
         };
         let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
         if cursor.stopped || self.failure().is_some() || first >= self.written().segment() {
@@ -105,13 +107,15 @@ impl Log {
         let data_bytes = self.segments.kept_bytes();
         let segment = self.segments.segment_bytes;
         let exceeds = |tenths: u64| data_bytes > live_bytes * tenths / 10 + segment;
+        // No index is on the disk yet. On a full one only what a pass over the files would give counts.
+        let has_garbage = data_bytes > entry_bytes * 11 / 10 + segment;
         let new_client_bytes = client_bytes - cursor.client_bytes_before;
         cursor.client_bytes_before = client_bytes;
         cursor.credit_bytes += (new_client_bytes * 22 / 10) as i64;
         if !exceeds(14) {
             cursor.credit_bytes = cursor.credit_bytes.min(0);
         }
-        if self.segments.is_short() && exceeds(11) || exceeds(20) {
+        if self.segments.is_short() && has_garbage || exceeds(20) {
             return true;
         }
         exceeds(14) && (dead || cursor.credit_bytes >= 0)

@@ -1,0 +1,175 @@
+//! On a full disk all jobs can be finished, one by one, in any order, and the log opens at every moment of it.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use common::{Random, settings};
+use lineshaft_log::{
+    Current, FaultDisk, Log, Meta, Owner, Position, QueueRef, Restored, Settings, Sync, Target,
+};
+
+const DISK: u64 = 1 << 20;
+const QUEUE: QueueRef<'static> = QueueRef { number: 0, name: b"default" };
+
+fn meta(id: u64) -> Meta<'static> {
+    Meta { id, priority: 0, ttr: 60, created_ms: 1, due_ms: 0, state: 0, options: b"" }
+}
+
+#[derive(Copy, Clone, Debug)]
+enum Order {
+    OldestFirst,
+    NewestFirst,
+    Any,
+}
+
+/// Where the jobs lie, by id.
+#[derive(Default)]
+struct Places(HashMap<u64, Target>);
+
+impl Owner for Places {
+    fn current(&mut self, target: Target, id: u64) -> Option<Current<'_>> {
+        assert_eq!(self.0.get(&id), Some(&target));
+        Some(Current { queue: QUEUE, meta: meta(id) })
+    }
+
+    fn moved(&mut self, old: Target, new: Target, id: u64, _: Position) {
+        assert_eq!(self.0.insert(id, new), Some(old));
+    }
+}
+
+/// A log whose disk is filled up with jobs of one size.
+struct Crowd {
+    disk: FaultDisk,
+    log: Log,
+    places: Places,
+    now_ms: u64,
+}
+
+fn small(disk: &FaultDisk, now_ms: u64) -> (Log, Places) {
+    let mut places = Places::default();
+    let settings = Settings { segment_bytes: 64 << 10, ..settings(Sync::Always) };
+    let log = Log::open(Arc::new(disk.clone()), settings, now_ms, &mut |restored| {
+        if let Restored::Job { target, meta, .. } = restored {
+            places.0.insert(meta.id, target);
+        }
+    });
+    (log.expect("a full disk does not stop the start").0, places)
+}
+
+impl Crowd {
+    fn new() -> Crowd {
+        let disk = FaultDisk::new(1, DISK);
+        let (log, places) = small(&disk, 1);
+        Crowd { disk, log, places, now_ms: 1 }
+    }
+
+    /// One round of what the log's threads do.
+    fn work(&mut self) {
+        self.log.commit_step(self.now_ms).expect("the log does not fail for want of room");
+        self.log.prepare_step().expect("a full disk is no failure");
+        if self.log.reclaim_wanted()
+            && let Some(slice) = self.log.reclaim_read().expect("nothing is damaged")
+        {
+            self.log.reclaim_copy(self.now_ms, &slice, &mut self.places).expect("all have owners");
+        }
+    }
+
+    /// Puts jobs, many with one sync, until there is room for no more.
+    fn fill(&mut self, body: &[u8]) {
+        let (mut id, mut refusals) = (0, 0);
+        while refusals < 20 {
+            for _ in 0..100 {
+                if !self.log.admits_put(body.len()) {
+                    refusals += 1;
+                    break;
+                }
+                id += 1;
+                let (target, _) = self.log.put(self.now_ms, QUEUE, &meta(id), body);
+                self.places.0.insert(id, target);
+            }
+            self.work();
+        }
+    }
+
+    /// Changes jobs, each alone, until there is room for no more of it.
+    fn update(&mut self) {
+        let mut ids: Vec<u64> = self.places.0.keys().copied().collect();
+        ids.sort_unstable();
+        for id in ids.into_iter().cycle().take(20_000) {
+            if !self.log.admits_update() {
+                break;
+            }
+            self.log.update(self.now_ms, self.places.0[&id], QUEUE, &meta(id));
+            self.work();
+        }
+    }
+
+    fn finish(&mut self, id: u64, waits: bool) {
+        let target = self.places.0.remove(&id).unwrap();
+        let position = self.log.finish(self.now_ms, target);
+        self.work();
+        assert!(self.log.durable() >= position, "a finish is durable at once");
+        if waits {
+            self.now_ms += 200;
+            self.work();
+        }
+    }
+
+    /// Power fails on a copy of the disk; the same jobs are there.
+    fn check_start(&self) {
+        let disk = self.disk.fork();
+        disk.crash();
+        let (_, places) = small(&disk, self.now_ms);
+        assert_eq!(places.0.len(), self.places.0.len());
+    }
+
+    fn crash(&mut self) {
+        self.disk.crash();
+        let jobs = self.places.0.len();
+        (self.log, self.places) = small(&self.disk, self.now_ms);
+        assert_eq!(self.places.0.len(), jobs);
+    }
+}
+
+fn fill_and_finish(body_bytes: usize, order: Order, updates: bool, waits: bool) {
+    let mut crowd = Crowd::new();
+    crowd.fill(&vec![7; body_bytes]);
+    let jobs = crowd.places.0.len() as u64;
+    if updates {
+        crowd.update();
+    }
+    let mut ids: Vec<u64> = (1..=jobs).collect();
+    let mut random = Random(body_bytes as u64);
+    match order {
+        Order::OldestFirst => {}
+        Order::NewestFirst => ids.reverse(),
+        Order::Any => ids.sort_by_cached_key(|_| random.next()),
+    }
+    for (n, id) in (0..).zip(ids) {
+        crowd.finish(id, waits);
+        if n % (jobs / 30).max(1) == 0 {
+            crowd.check_start();
+        }
+        if n % (jobs / 5).max(1) == 3 {
+            crowd.crash();
+        }
+    }
+    for _ in 0..100 {
+        crowd.work();
+    }
+    assert!(crowd.log.admits_put(body_bytes), "there is room again: {:?}", crowd.log.usage());
+}
+
+#[test]
+fn jobs_of_any_size_can_all_be_finished_one_by_one_on_a_full_disk() {
+    for body_bytes in [0, 20, 50, 100, 200, 300, 500, 1000, 3000, 10_000, 30_000] {
+        for order in [Order::OldestFirst, Order::NewestFirst, Order::Any] {
+            for (updates, waits) in [(false, false), (true, false), (false, true), (true, true)] {
+                fill_and_finish(body_bytes, order, updates, waits);
+            }
+        }
+    }
+}
