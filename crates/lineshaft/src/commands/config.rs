@@ -34,18 +34,15 @@ fn check(file: Option<PathBuf>) -> Result<ExitCode> {
         return Ok(ExitCode::from(exit::BAD_CONFIGURATION));
     }
     let mut output = io::stdout();
-    match effective {
-        Effective { file: Some(file), config, .. } => {
-            writeln!(output, "{}: ok", file.display())?;
-            if config.listen.is_off() {
-                let what = "only sockets that a service manager hands over are served";
-                writeln!(output, "every listener is off: {what}")?;
-            }
+    if let Effective { file: Some(file), config, .. } = effective {
+        writeln!(output, "{}: ok", file.display())?;
+        if config.listen.is_off() {
+            let what = "only sockets that a service manager hands over are served";
+            writeln!(output, "every listener is off: {what}")?;
         }
-        _ => {
-            let what = "the defaults and the environment are ok";
-            writeln!(output, "no configuration file here: {what}")?;
-        }
+    } else {
+        let what = "the defaults and the environment are ok";
+        writeln!(output, "no configuration file here: {what}")?;
     }
     Ok(ExitCode::SUCCESS)
 }
