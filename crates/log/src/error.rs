@@ -74,7 +74,8 @@ pub enum OpenError {
     /// A segment in the middle is gone.
     #[error(
         "{file} is missing, though the log needs segments {first} to {last}; its jobs and finishes would be \
-         lost. Put the file back, restore the folder from a copy, or move the folder aside to start empty"
+         lost. Put the file back, restore the folder from a copy, or write what is left into a new one with \
+         `lineshaft log repair`"
     )]
     MissingSegment {
         /// The file.
@@ -88,7 +89,7 @@ pub enum OpenError {
     #[error(
         "{file} is damaged at offset {offset} ({what}), before the point up to which the log was known to be \
          durable; all that was logged from there on is at stake, so the start is refused. Restore the folder \
-         from a copy, or move it aside to start empty"
+         from a copy, or write what is whole into a new one with `lineshaft log repair`"
     )]
     Damaged {
         /// The file.
@@ -133,6 +134,11 @@ pub struct Failure {
 impl Failure {
     pub(crate) fn new(doing: &'static str, file: impl Into<String>, source: io::Error) -> Failure {
         Failure { doing, file: file.into(), source: Arc::new(source) }
+    }
+
+    /// The disk is full.
+    pub(crate) fn is_no_room(&self) -> bool {
+        matches!(self.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
     }
 }
 

@@ -11,7 +11,8 @@
 //! * the threads of a [`Committer`], or a simulator step by step: [`Log::commit_step`] and
 //!   [`Log::prepare_step`];
 //! * reclaim: [`Log::reclaim_wanted`] and [`Log::reclaim_read`] without the owner's lock, then
-//!   [`Log::reclaim_copy`] under it.
+//!   [`Log::reclaim_copy`] under it;
+//! * tools, while nobody else works in the folder: [`salvage`] and [`repair`].
 //!
 //! A [`Position`] is where an entry ends: it is written or durable when [`Log::written`] or [`Log::durable`]
 //! has reached it.
@@ -33,6 +34,7 @@ mod posix;
 mod reclaim;
 mod recovery;
 mod replay;
+mod salvage;
 mod segments;
 mod settings;
 mod tail;
@@ -46,5 +48,6 @@ pub use crate::fault::FaultDisk;
 pub use crate::log::{Log, OnProgress, Usage};
 pub use crate::posix::PosixDisk;
 pub use crate::reclaim::{Current, Owner, Slice};
+pub use crate::salvage::{Loss, Salvage, repair, salvage};
 pub use crate::settings::{Settings, Sync};
 pub use crate::types::{Committed, Meta, Position, QueueRef, RecoveryReport, Restored, Target};

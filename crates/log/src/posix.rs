@@ -23,6 +23,8 @@ pub struct PosixDisk {
     /// The locked file; the kernel lets go of it when the process ends, however it ends.
     lock: Mutex<Option<File>>,
     copies_on_write: bool,
+    /// Nothing in the folder is changed, not even by locking it.
+    read_only: bool,
 }
 
 impl PosixDisk {
@@ -30,10 +32,19 @@ impl PosixDisk {
     pub fn new(folder: impl AsRef<Path>) -> io::Result<PosixDisk> {
         let folder = folder.as_ref().to_path_buf();
         create_folders(&folder)?;
+        Self::existing(folder, false)
+    }
+
+    /// Looks into a folder that exists, without changing anything in it.
+    pub fn read_only(folder: impl AsRef<Path>) -> io::Result<PosixDisk> {
+        Self::existing(folder.as_ref().to_path_buf(), true)
+    }
+
+    fn existing(folder: PathBuf, read_only: bool) -> io::Result<PosixDisk> {
         let handle = File::open(&folder)?;
         let kind = rustix::fs::fstatfs(&handle)?.f_type as u64;
         let copies_on_write = kind == BTRFS_MAGIC || kind == ZFS_MAGIC;
-        Ok(PosixDisk { folder, handle, lock: Mutex::new(None), copies_on_write })
+        Ok(PosixDisk { folder, handle, lock: Mutex::new(None), copies_on_write, read_only })
     }
 }
 
@@ -60,12 +71,19 @@ impl Disk for PosixDisk {
     }
 
     fn lock(&self) -> io::Result<bool> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(self.folder.join("lock"))?;
+        let mut options = OpenOptions::new();
+        options.read(true);
+        if !self.read_only {
+            options.write(true).create(true).truncate(false);
+        }
+        let file = match options.open(self.folder.join("lock")) {
+            Ok(file) => file,
+            // Where there is none no process has ever worked: the folder is a copy.
+            Err(error) if self.read_only && error.kind() == io::ErrorKind::NotFound => {
+                return Ok(true);
+            }
+            Err(error) => return Err(error),
+        };
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {
                 *self.lock.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
@@ -95,7 +113,8 @@ impl Disk for PosixDisk {
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        let file = OpenOptions::new().read(true).write(true).open(self.folder.join(name))?;
+        let file =
+            OpenOptions::new().read(true).write(!self.read_only).open(self.folder.join(name))?;
         Ok(Arc::new(PosixFile(file)))
     }
 

@@ -3,10 +3,11 @@
 //! The rules, in order, are in `docs/log-format.md`. Segments are read from the newest to the oldest, since a
 //! segment's end is stated by its successor, and what ends a slot is never older than the slot.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::batch::{Head, Open};
+use crate::batch::{Head, ID_LIMIT_BYTES, Open};
 use crate::commit::Commit;
 use crate::disk::Disk;
 use crate::entry::Kind;
@@ -22,7 +23,7 @@ use crate::tail::Tail;
 use crate::types::{Position, RecoveryReport, Restored};
 
 /// Bytes of segments that are kept in memory between the two passes instead of being read again.
-const KEPT_BYTES_MAX: u64 = 128 << 20;
+pub(crate) const KEPT_BYTES_MAX: u64 = 128 << 20;
 
 /// Where the log goes on.
 struct End {
@@ -117,13 +118,13 @@ fn create(
     log_id[8..].copy_from_slice(&random()?.to_le_bytes());
     let segments = Segments::new(Arc::clone(&disk), log_id, segment_bytes, settings.bytes_max);
     segments.adopt_spares(&folder.spares)?;
-    let head = segments.take_first().map_err(|failure| match failure.source.kind() {
-        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => OpenError::Full {
-            folder: name.clone(),
-            doing: format!("{} {}", failure.doing, failure.file),
-            needed: segment_bytes * 4,
-        },
-        _ => OpenError::Failed(failure),
+    let head = segments.take_first().map_err(|failure| {
+        if failure.is_no_room() {
+            let doing = format!("{} {}", failure.doing, failure.file);
+            OpenError::Full { folder: name.clone(), doing, needed: segment_bytes * 4 }
+        } else {
+            OpenError::Failed(failure)
+        }
     })?;
     let end = End { head, position: Position::new(1, HEADER_BYTES), chain: (Position(0), 0) };
     let mut live = Liveness::new(1);
@@ -161,9 +162,12 @@ fn start(
         });
     }
     replay.facts(|segment, key, value| open.remember_fact(segment, key, value));
+    open.room_to_the_end(ID_LIMIT_BYTES);
     open.append_id_limit(next_id + ID_BLOCK);
     let commit = Commit {
         head: end.head,
+        held: VecDeque::new(),
+        retry_ms: 0,
         previous_end: end.chain.0,
         previous_crc: end.chain.1,
         time_ms: head.time_ms,

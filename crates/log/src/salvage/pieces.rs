@@ -1,0 +1,204 @@
+//! Walks over one segment, damaged or not: what proves itself is told, what does not is a gap.
+
+use crate::entry::{ENTRY_HEAD_BYTES, Entry, Kind, META_BYTES};
+use crate::format::{GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES, get_u16, get_u32, padded};
+use crate::types::Position;
+
+/// What a disk loses in one piece.
+const SECTOR_BYTES: u64 = 512;
+
+/// The bytes of one segment.
+#[derive(Debug)]
+pub(super) struct Pages {
+    pub(super) number: u32,
+    pub(super) salt: u64,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// What stands in a segment, from its beginning to its end.
+#[derive(Debug)]
+pub(super) enum Piece<'a> {
+    /// The header of a group that is whole.
+    Group(GroupHeader),
+    /// The offset of what looks like the header of a group that is not whole.
+    BrokenGroup(u64),
+    /// An entry that proves itself, and where it starts.
+    Entry(Position, Entry<'a>),
+    /// Bytes that nothing is known of, and how many slots they held at most.
+    Gap { start: u64, end: u64, slots_max: u64 },
+}
+
+/// What the whole groups of a segment say, wherever they stand.
+#[derive(Copy, Clone, Debug, Default)]
+pub(super) struct Outline {
+    /// The header of the segment's first group, if it can be read.
+    pub(super) first: Option<GroupHeader>,
+    /// Where the unbroken chain of groups ends.
+    pub(super) chain_end: u64,
+    /// Where the last whole group ends that is not older than one before it: such a one was left over by a torn
+    /// write.
+    pub(super) end: u64,
+    /// The checksum of that group.
+    pub(super) crc: u32,
+    /// The greatest `durable` of all groups.
+    pub(super) durable: Position,
+}
+
+impl Pages {
+    /// Looks for groups at every place.
+    pub(super) fn outline(&self) -> Outline {
+        let mut outline =
+            Outline { chain_end: HEADER_BYTES, end: HEADER_BYTES, ..Outline::default() };
+        outline.first = self.group_header(HEADER_BYTES);
+        let mut previous: Option<GroupHeader> = None;
+        let mut at = HEADER_BYTES;
+        while at < self.bytes.len() as u64 {
+            let Some(group) = self.group(at) else {
+                at += 8;
+                continue;
+            };
+            let follows = previous.is_none_or(|previous| {
+                (group.previous_end, group.previous_crc) == (previous.end(), previous.crc)
+            });
+            if at == outline.chain_end && follows {
+                outline.chain_end = group.end().offset();
+            }
+            outline.durable = outline.durable.max(group.durable);
+            if previous.is_none_or(|previous| previous.time_ms <= group.time_ms) {
+                outline.end = group.end().offset();
+                outline.crc = group.crc;
+                previous = Some(group);
+            }
+            at = group.end().offset();
+        }
+        outline
+    }
+
+    /// Tells everything up to `end`, in order.
+    pub(super) fn walk<'a>(&'a self, end: u64, mut each: impl FnMut(Piece<'a>)) {
+        let mut gap: Option<(u64, u64)> = None;
+        // Where the last whole group ends: nothing but the header of another can stand there.
+        let mut group_end = HEADER_BYTES;
+        let mut at = HEADER_BYTES;
+        while at < end {
+            let (piece, next) = match self.piece(at, end, group_end) {
+                Piece::Gap { end: next, slots_max, .. } => {
+                    let (_, slots) = gap.get_or_insert((at, 0));
+                    *slots += slots_max;
+                    at = next;
+                    continue;
+                }
+                Piece::BrokenGroup(start) => {
+                    let next = at + GROUP_HEADER_BYTES as u64;
+                    (Piece::BrokenGroup(start), next)
+                }
+                Piece::Group(group) => {
+                    group_end = group.end().offset();
+                    (Piece::Group(group), at + GROUP_HEADER_BYTES as u64)
+                }
+                Piece::Entry(position, entry) => {
+                    (Piece::Entry(position, entry), at + entry.bytes as u64)
+                }
+            };
+            if let Some((start, slots_max)) = gap.take() {
+                each(Piece::Gap { start, end: at, slots_max });
+            }
+            each(piece);
+            at = next;
+        }
+        if let Some((start, slots_max)) = gap {
+            each(Piece::Gap { start, end, slots_max });
+        }
+    }
+
+    /// What stands at an offset.
+    fn piece(&self, at: u64, end: u64, group_end: u64) -> Piece<'_> {
+        if let Some(group) = self.group(at) {
+            return Piece::Group(group);
+        }
+        if self.group_header(at).is_some() {
+            return Piece::BrokenGroup(at);
+        }
+        let position = Position::new(self.number, at);
+        if let Some(entry) = self.entry(at, end) {
+            return Piece::Entry(position, entry);
+        }
+        if at != group_end
+            && let Some((next, slots_max)) = self.broken_entry(at, end)
+        {
+            return Piece::Gap { start: at, end: next, slots_max };
+        }
+        let mut next = at + 8;
+        while next < end && !self.is_good(next, end) {
+            next += 8;
+        }
+        let next = next.min(end);
+        let header = if at == group_end { GROUP_HEADER_BYTES as u64 } else { 0 };
+        let slots_max = (next - at).saturating_sub(header) / META_BYTES as u64;
+        Piece::Gap { start: at, end: next, slots_max }
+    }
+
+    /// An entry whose length can still be read, as something good stands right behind it: where, and how many
+    /// slots it made at most.
+    fn broken_entry(&self, at: u64, end: u64) -> Option<(u64, u64)> {
+        let head = self.bytes.get(at as usize..end as usize)?;
+        if head.len() < ENTRY_HEAD_BYTES {
+            return None;
+        }
+        let len = get_u32(head, 4) as usize;
+        let next = at + padded(len) as u64;
+        if len < ENTRY_HEAD_BYTES || next > end || !(next == end || self.is_good(next, end)) {
+            return None;
+        }
+        Some((next, self.slots_max(at, &head[..padded(len)])))
+    }
+
+    /// How many slots a broken entry of known length made at most.
+    fn slots_max(&self, at: u64, entry: &[u8]) -> u64 {
+        let could_be = (entry.len().saturating_sub(ENTRY_HEAD_BYTES) / META_BYTES) as u64;
+        let slots_of = |entry: &[u8]| match entry[8] {
+            kind if kind == Kind::Put as u8 || kind == Kind::Copy as u8 => {
+                get_u16(entry, 10).into()
+            }
+            _ => 0,
+        };
+        // Is one byte of kind or count the broken one? Then the right value fits the checksum.
+        let mut tried = entry.to_vec();
+        for byte in 8..ENTRY_HEAD_BYTES {
+            for value in 0..=u8::MAX {
+                tried[byte] = value;
+                if Entry::read(&tried, self.salt, Position::new(self.number, at).0).is_ok() {
+                    return slots_of(&tried);
+                }
+            }
+            tried[byte] = entry[byte];
+        }
+        // Kind and count may be lost with a sector that begins in front of them.
+        let is_split = (at + 8).is_multiple_of(SECTOR_BYTES);
+        match slots_of(entry) {
+            slots if !is_split && (1..=could_be).contains(&slots) => slots,
+            _ => could_be,
+        }
+    }
+
+    /// A group header or an entry stands at an offset.
+    fn is_good(&self, at: u64, end: u64) -> bool {
+        self.group_header(at).is_some() || self.entry(at, end).is_some()
+    }
+
+    /// What looks like the header of the group at an offset.
+    fn group_header(&self, at: u64) -> Option<GroupHeader> {
+        let header = self.bytes.get(at as usize..).and_then(GroupHeader::peek)?;
+        (header.position == Position::new(self.number, at)).then_some(header)
+    }
+
+    fn group(&self, at: u64) -> Option<GroupHeader> {
+        let position = Position::new(self.number, at);
+        GroupHeader::check(self.bytes.get(at as usize..)?, self.salt, position)
+    }
+
+    fn entry(&self, at: u64, end: u64) -> Option<Entry<'_>> {
+        let bytes = self.bytes.get(at as usize..end as usize)?;
+        Entry::read(bytes, self.salt, Position::new(self.number, at).0).ok()
+    }
+}

@@ -1,0 +1,388 @@
+//! What is left of a log that a start refuses.
+//!
+//! Two passes, as at a start, but each segment is read from its beginning and across its gaps. What is lost must
+//! not lose more: whether a job was finished is decided by its slot's number, and behind a gap the numbers are
+//! known only within bounds. A job counts as finished when it was in every case; else it comes back, and
+//! somebody may have to do it twice.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::pieces::{Outline, Pages, Piece};
+use super::{Loss, Salvage};
+use crate::disk::{Disk, DiskFile};
+use crate::entry::{Entry, Kind, StoredSlot, read_meta};
+use crate::error::OpenError;
+use crate::format::{GROUP_HEADER_BYTES, HEADER_BYTES, HeaderFault, SegmentHeader, get_u64};
+use crate::segments::{segment_name, segment_number};
+use crate::settings::ID_BLOCK;
+use crate::types::{Meta, Position, Restored, Target};
+
+/// A disk that cannot read a file is asked for pieces of this many bytes.
+const PIECE_BYTES: usize = 4096;
+/// Where a segment's header has the salt.
+const SALT_AT: usize = 40;
+/// Limits of ids may be among what is lost: so many ids are left out.
+const IDS_SKIPPED: u64 = 16 * ID_BLOCK;
+
+/// What is known of one segment.
+#[derive(Debug)]
+struct Segment {
+    file: Arc<dyn DiskFile>,
+    len: u64,
+    salt: u64,
+    /// The log's last byte in it, as far as is known.
+    end: u64,
+    names: HashMap<u32, Box<[u8]>>,
+    /// Slots found so far.
+    slots: u32,
+    /// Slots that were ended, by their true numbers.
+    ended: Vec<u32>,
+}
+
+/// The newest value of something, and where it was said.
+type Newest<T> = (Position, T);
+
+#[derive(Debug, Default)]
+struct Remains {
+    folder: String,
+    segments: BTreeMap<u32, Segment>,
+    /// Greatest lowest segment that an entry names.
+    first: u32,
+    /// Where each job was copied to last.
+    copies: HashMap<u64, Position>,
+    updates: HashMap<u64, Newest<Box<[u8]>>>,
+    counts: HashMap<Target, Newest<Box<[u8]>>>,
+    facts: HashMap<Box<[u8]>, Newest<Box<[u8]>>>,
+    next_id: u64,
+    losses: Vec<(Position, Loss)>,
+    salvage: Salvage,
+}
+
+/// Reads what is left; `refusal` says why a start does not.
+pub(super) fn read(
+    disk: &dyn Disk,
+    refusal: OpenError,
+    restore: &mut dyn FnMut(Restored<'_>),
+) -> Result<Salvage, OpenError> {
+    let mut remains = Remains { folder: disk.folder(), next_id: 1, ..Remains::default() };
+    remains.find(disk)?;
+    let numbers: Vec<u32> = remains.segments.keys().copied().collect();
+    for &number in &numbers {
+        remains.gather(number);
+    }
+    remains.note_missing();
+    for &number in &numbers {
+        if number >= remains.first {
+            remains.restore(number, restore);
+        }
+    }
+    remains.restore_facts(restore);
+    Ok(remains.finish(refusal))
+}
+
+/// The file's bytes; what cannot be read is zero.
+fn bytes_of(file: &dyn DiskFile, len: u64) -> Vec<u8> {
+    let mut bytes = vec![0; len as usize];
+    match file.read_at(&mut bytes, 0) {
+        Ok(read) => bytes.truncate(read),
+        Err(_) => {
+            for (index, piece) in bytes.chunks_mut(PIECE_BYTES).enumerate() {
+                if file.read_at(piece, (index * PIECE_BYTES) as u64).is_err() {
+                    piece.fill(0);
+                }
+            }
+        }
+    }
+    bytes
+}
+
+impl Remains {
+    fn path(&self, number: u32) -> String {
+        format!("{}/{}", self.folder, segment_name(number))
+    }
+
+    fn lose(
+        &mut self,
+        number: u32,
+        (start, end): (u64, u64),
+        jobs_max: Option<u64>,
+        what: &'static str,
+    ) {
+        let file = self.path(number);
+        let loss = Loss { file, offset: start, bytes: end - start, jobs_max, what };
+        self.losses.push((Position::new(number, start), loss));
+    }
+
+    /// Opens all segments, and finds out where each of them ends.
+    fn find(&mut self, disk: &dyn Disk) -> Result<(), OpenError> {
+        let fail = |doing: String, error| OpenError::from_io(&disk.folder(), doing, error);
+        let names = disk.list().map_err(|error| fail("list the files".into(), error))?;
+        let mut outlines: BTreeMap<u32, (u64, u64, Outline)> = BTreeMap::new();
+        let mut log_id: Option<([u8; 16], u32)> = None;
+        for number in names.iter().filter_map(|name| segment_number(name)) {
+            let opened = disk.open(&segment_name(number)).and_then(|file| Ok((file.size()?, file)));
+            let (len, file) =
+                opened.map_err(|error| fail(format!("open {}", segment_name(number)), error))?;
+            let bytes = bytes_of(file.as_ref(), len);
+            let (size, salt) = match SegmentHeader::decode(&bytes[..bytes.len().min(PIECE_BYTES)]) {
+                Ok(header) => {
+                    let (id, other) = *log_id.get_or_insert((header.log_id, number));
+                    if id != header.log_id {
+                        let (file, other) = (self.path(number), self.path(other));
+                        return Err(OpenError::ForeignLog { file, other });
+                    }
+                    (header.size, header.salt)
+                }
+                Err(HeaderFault::Format(found)) => {
+                    let file = self.path(number);
+                    return Err(OpenError::Format { file, found, known: crate::format::FORMAT });
+                }
+                // All that is needed of it; whether it is right, the groups will show.
+                Err(HeaderFault::Damaged) => {
+                    self.lose(number, (0, HEADER_BYTES.min(len)), Some(0), "the segment's header");
+                    let salt = bytes.get(SALT_AT..SALT_AT + 8);
+                    (len, salt.map_or(0, |salt| get_u64(salt, 0)))
+                }
+            };
+            let outline = Pages { number, salt, bytes }.outline();
+            outlines.insert(number, (len, size, outline));
+            let (names, ended) = (HashMap::new(), Vec::new());
+            let segment = Segment { file, len, salt, end: HEADER_BYTES, names, slots: 0, ended };
+            self.segments.insert(number, segment);
+        }
+        let durable = outlines.values().map(|(.., outline)| outline.durable).max();
+        self.find_ends(&outlines, durable.unwrap_or_default());
+        Ok(())
+    }
+
+    /// Given are each file's length, the size that it should have, and what stands in it; and up to where the
+    /// log was certainly durable, whatever is left of it.
+    fn find_ends(&mut self, outlines: &BTreeMap<u32, (u64, u64, Outline)>, durable: Position) {
+        for (&number, &(len, size, outline)) in outlines {
+            let next = number.checked_add(1).and_then(|next| outlines.get(&next));
+            // A broken header may still have either of the two fields.
+            let told = next.and_then(|(_, _, next)| next.first).and_then(|first| {
+                let is_here = first.previous_end.segment() == number;
+                if first.previous_crc == outline.crc {
+                    return Some(outline.end);
+                }
+                is_here.then_some(first.previous_end.offset().max(outline.end))
+            });
+            let end = match told {
+                Some(end) => end,
+                None if durable.segment() > number => {
+                    let what = "the segment's end is not known: the next one does not tell it";
+                    self.lose(number, (outline.end, outline.end), None, what);
+                    outline.end
+                }
+                None if durable.segment() == number => outline.chain_end.max(durable.offset()),
+                None => outline.chain_end,
+            };
+            let certain_end = if told.is_some() { end } else { size };
+            if certain_end > len {
+                self.lose(number, (len, certain_end), None, "the file ends");
+            }
+            if let Some(segment) = self.segments.get_mut(&number) {
+                segment.end = end.min(len);
+            }
+        }
+    }
+
+    /// The bytes of a segment, to walk over up to its end.
+    fn pages(&self, number: u32) -> (Pages, u64) {
+        let segment = &self.segments[&number];
+        let bytes = bytes_of(segment.file.as_ref(), segment.len);
+        let end = segment.end.min(bytes.len() as u64);
+        (Pages { number, salt: segment.salt, bytes }, end)
+    }
+
+    /// First pass.
+    fn gather(&mut self, number: u32) {
+        let (pages, end) = self.pages(number);
+        // Where a broken group starts, as long as nothing else in it is.
+        let mut broken = None;
+        pages.walk(end, |piece| match piece {
+            Piece::BrokenGroup(at) => self.lose_header(number, broken.replace(at)),
+            Piece::Group(group) => {
+                self.lose_header(number, broken.take());
+                self.salvage.report.groups += 1;
+                let time_ms = &mut self.salvage.report.last_time_ms;
+                *time_ms = (*time_ms).max(group.time_ms);
+            }
+            Piece::Entry(position, entry) => {
+                self.salvage.report.bytes += entry.bytes as u64;
+                if self.entry(position, &entry).is_none() {
+                    let start = position.offset();
+                    let end = start + entry.bytes as u64;
+                    self.lose(number, (start, end), None, "an entry's contents");
+                }
+            }
+            Piece::Gap { start, end, slots_max } => {
+                broken = None;
+                self.lose(number, (start, end), Some(slots_max), "nothing there proves itself");
+            }
+        });
+        self.lose_header(number, broken);
+    }
+
+    fn lose_header(&mut self, number: u32, at: Option<u64>) {
+        if let Some(at) = at {
+            self.lose(number, (at, at + GROUP_HEADER_BYTES as u64), Some(0), "a group's header");
+        }
+    }
+
+    fn entry(&mut self, position: Position, entry: &Entry<'_>) -> Option<()> {
+        match entry.kind {
+            Kind::Open => {
+                let (first, limit) = entry.open()?;
+                self.first = self.first.max(first);
+                self.next_id = self.next_id.max(limit);
+            }
+            Kind::Ids => self.next_id = self.next_id.max(entry.ids()?),
+            Kind::Trim => self.first = self.first.max(entry.trim()?),
+            Kind::Name => {
+                let (number, name) = entry.name()?;
+                self.segment(position).names.insert(number, name.into());
+            }
+            Kind::Put | Kind::Copy => {
+                entry.for_each_slot(|slot| {
+                    self.segment(position).slots += 1;
+                    self.next_id = self.next_id.max(slot.meta.id.saturating_add(1));
+                    if let Some(target) = slot.replaces {
+                        self.end(target);
+                        self.copies.insert(slot.meta.id, position);
+                    }
+                })?;
+            }
+            Kind::Finish => entry.targets()?.for_each(|target| self.end(target)),
+            Kind::Update => {
+                let (_, bytes) = entry.targeted()?;
+                let (meta, ..) = read_meta(bytes)?;
+                self.updates.insert(meta.id, (position, bytes.into()));
+            }
+            Kind::Count => {
+                let (target, counters) = entry.targeted()?;
+                self.counts.insert(target, (position, counters.into()));
+            }
+            Kind::Fact => {
+                let (key, value) = entry.fact()?;
+                self.facts.insert(key.into(), (position, value.into()));
+            }
+        }
+        Some(())
+    }
+
+    fn segment(&mut self, position: Position) -> &mut Segment {
+        let segment = self.segments.get_mut(&position.segment());
+        segment.expect("only segments that were found are walked over")
+    }
+
+    fn end(&mut self, target: Target) {
+        // Of segments that are void or gone nothing is left to end.
+        if let Some(segment) = self.segments.get_mut(&target.segment) {
+            segment.ended.push(target.slot);
+        }
+    }
+
+    /// Second pass: gives out the jobs of a segment that live, or may.
+    fn restore(&mut self, number: u32, restore: &mut dyn FnMut(Restored<'_>)) {
+        let (pages, end) = self.pages(number);
+        let mut ended = std::mem::take(&mut self.segments.get_mut(&number).expect("found").ended);
+        ended.sort_unstable();
+        ended.dedup();
+        let mut slot = 0;
+        let mut lost_max = 0;
+        pages.walk(end, |piece| match piece {
+            Piece::Group(_) | Piece::BrokenGroup(_) => {}
+            Piece::Gap { slots_max, .. } => lost_max += slots_max,
+            Piece::Entry(position, entry) => {
+                if !matches!(entry.kind, Kind::Put | Kind::Copy) {
+                    return;
+                }
+                let mut slots = Vec::new();
+                let body = entry.for_each_slot(|stored| slots.push(stored)).unwrap_or_default();
+                for stored in &slots {
+                    // Its number, if none was lost, and the highest that it may have.
+                    let highest = u64::from(slot) + lost_max;
+                    let from = ended.partition_point(|&ended| ended < slot);
+                    let to = ended.partition_point(|&ended| u64::from(ended) <= highest);
+                    let target = Target { segment: number, slot };
+                    slot += 1;
+                    let is_copied =
+                        self.copies.get(&stored.meta.id).is_some_and(|copy| *copy > position);
+                    if is_copied || (to - from) as u64 == lost_max + 1 {
+                        continue;
+                    }
+                    self.salvage.doubtful_jobs += u64::from(to > from);
+                    let entry_end = position.offset() + entry.bytes as u64;
+                    let position = Position::new(number, entry_end);
+                    let is_numbered = lost_max == 0;
+                    self.restore_job(target, is_numbered, position, stored, body, restore);
+                }
+            }
+        });
+        self.salvage.report.segments += 1;
+    }
+
+    fn restore_job(
+        &mut self,
+        target: Target,
+        is_numbered: bool,
+        position: Position,
+        stored: &StoredSlot<'_>,
+        body: &[u8],
+        restore: &mut dyn FnMut(Restored<'_>),
+    ) {
+        let update = self.updates.get(&stored.meta.id).filter(|(at, _)| *at > position);
+        let count = self.counts.get(&target).filter(|(at, _)| {
+            // Counters of a job that has another number would be put on.
+            is_numbered && update.is_none_or(|(updated, _)| updated < at)
+        });
+        let (meta, queue, named_in): (Meta<'_>, u32, u32) = match update {
+            Some((at, bytes)) => {
+                let (meta, queue, _) = read_meta(bytes).expect("updates were read before");
+                (meta, queue, at.segment())
+            }
+            None => (stored.meta, stored.queue, target.segment),
+        };
+        let name = self.segments[&named_in].names.get(&queue);
+        self.salvage.unnamed_jobs += u64::from(name.is_none());
+        let substitute = || format!("lost-queue-{named_in}-{queue}").into_bytes();
+        let queue = name.map_or_else(|| Cow::Owned(substitute()), |name| Cow::Borrowed(&name[..]));
+        self.salvage.report.jobs += 1;
+        let counters = count.map(|(_, counters)| &counters[..]);
+        restore(Restored::Job { target, position, queue: &queue, meta, counters, body });
+    }
+
+    fn restore_facts(&mut self, restore: &mut dyn FnMut(Restored<'_>)) {
+        let mut facts: Vec<_> =
+            self.facts.iter().filter(|(_, (_, value))| !value.is_empty()).collect();
+        // A hash map has an order of its own in every process.
+        facts.sort_unstable_by_key(|(_, (position, _))| *position);
+        self.salvage.report.facts = facts.len() as u64;
+        for (key, (position, value)) in facts {
+            restore(Restored::Fact { key, value, position: *position });
+        }
+    }
+
+    fn note_missing(&mut self) {
+        let Some(&last) = self.segments.keys().next_back() else { return };
+        for number in self.first.max(1)..=last {
+            if !self.segments.contains_key(&number) {
+                self.lose(number, (0, 0), None, "the file is missing");
+            }
+        }
+    }
+
+    fn finish(mut self, refusal: OpenError) -> Salvage {
+        let first = self.first;
+        self.losses.retain(|(position, _)| position.segment() >= first);
+        self.losses.sort_by_key(|(position, _)| *position);
+        self.salvage.losses = self.losses.into_iter().map(|(_, loss)| loss).collect();
+        self.salvage.report.next_id = self.next_id.saturating_add(IDS_SKIPPED);
+        self.salvage.refusal = Some(refusal);
+        self.salvage
+    }
+}

@@ -1,0 +1,259 @@
+//! Damaged logs are copied: what is whole is in the copy, what is missing was said.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use common::{Random, Recovered, World, recover};
+use lineshaft_log::{
+    FaultDisk, Meta, OpenError, QueueRef, Salvage, Settings, Sync, Target, repair, salvage,
+};
+
+const CAPACITY: u64 = 64 << 20;
+const HEADER_BYTES: u64 = 4096;
+const QUEUES: [QueueRef<'static>; 2] =
+    [QueueRef { number: 0, name: b"mails" }, QueueRef { number: 1, name: b"other" }];
+
+fn settings() -> Settings {
+    Settings { segment_bytes: 64 << 10, bytes_max: None, sync: Sync::Always }
+}
+
+/// Copies what can be saved, and opens the copy.
+fn repaired(disk: &FaultDisk) -> (Salvage, Recovered) {
+    disk.restart();
+    let names = disk.names();
+    let copy = FaultDisk::new(77, CAPACITY);
+    let salvage = repair(disk, Arc::new(copy.clone()), 5000).unwrap();
+    assert_eq!(disk.names(), names, "the original was changed");
+    copy.crash();
+    let found = recover(&copy, settings(), 5000).unwrap().1;
+    assert_eq!(found.state.jobs.len() as u64, salvage.report.jobs);
+    (salvage, found)
+}
+
+/// Jobs that may be lost, as far as it was said.
+fn lost_max(salvage: &Salvage) -> u64 {
+    salvage.losses.iter().map(|loss| loss.jobs_max.unwrap_or(1_000_000)).sum()
+}
+
+#[test]
+fn the_copy_of_a_whole_log_holds_the_same() {
+    for seed in 0..20 {
+        let disk = FaultDisk::new(seed, CAPACITY);
+        let mut world = World::new(seed, disk.clone(), settings()).unwrap();
+        world.body_bytes_max = 3000;
+        for _ in 0..3000 {
+            world.step().unwrap();
+        }
+        world.log.close(world.now_ms, world.ids_spent).unwrap();
+        disk.restart();
+        let original = recover(&disk.fork(), settings(), world.now_ms).unwrap().1;
+        let (salvage, copy) = repaired(&disk);
+        assert!(salvage.refusal.is_none() && salvage.losses.is_empty());
+        assert_eq!(copy.state, original.state);
+        assert_eq!(copy.counters, original.counters);
+        assert_eq!(copy.report.next_id, original.report.next_id);
+        assert_eq!(salvage.report, original.report);
+    }
+}
+
+/// Several segments with jobs of all ages: every third was finished at once, every fifth updated.
+struct Old {
+    disk: FaultDisk,
+    whole: Recovered,
+    /// Where each segment's groups end.
+    ends: Vec<u64>,
+}
+
+fn old() -> Old {
+    let disk = FaultDisk::new(5, CAPACITY);
+    let (log, _) = recover(&disk, settings(), 1000).unwrap();
+    let mut ends: Vec<u64> = Vec::new();
+    let mut places: Vec<(u64, Target)> = Vec::new();
+    for id in 1..=400 {
+        let meta = Meta {
+            id,
+            priority: 1,
+            ttr: id as u32 ^ 7,
+            created_ms: id * 3,
+            due_ms: 0,
+            state: 1,
+            options: b"o",
+        };
+        let (target, _) = log.put(1000 + id, QUEUES[id as usize % 2], &meta, &vec![id as u8; 500]);
+        if id % 5 == 0 {
+            log.update(1000 + id, target, QUEUES[0], &Meta { priority: 9, ..meta });
+        }
+        places.push((id, target));
+        if id % 3 == 0 {
+            let (_, target) = places.remove(places.len() - 2);
+            log.finish(1000 + id, target);
+        }
+        log.fact(1000 + id, b"key", &id.to_le_bytes());
+        if id % 4 == 0 {
+            log.commit_step(1000 + id).unwrap();
+            let segment = log.written().segment() as usize;
+            ends.resize(segment, 0);
+            ends[segment - 1] = log.written().offset();
+        }
+    }
+    log.close(2000, 401).unwrap();
+    disk.restart();
+    let whole = recover(&disk.fork(), settings(), 2000).unwrap().1;
+    assert!(ends.len() >= 4);
+    Old { disk, whole, ends }
+}
+
+impl Old {
+    fn name(index: usize) -> String {
+        format!("{:010}.seg", index + 1)
+    }
+
+    /// Repairs a changed copy, and compares with what it held; returns how many jobs are missing, and how many
+    /// came back although they were finished.
+    fn check(&self, what: &str, change: impl FnOnce(&FaultDisk)) -> (Salvage, usize, usize) {
+        let disk = self.disk.fork();
+        change(&disk);
+        let refusal = recover(&disk.fork(), settings(), 2000).map(|_| ());
+        assert!(refusal.is_err(), "{what}: nothing was damaged");
+        let (salvage, copy) = repaired(&disk);
+        assert!(salvage.refusal.is_some(), "{what}");
+        let (mut missing, mut back) = (0, 0);
+        for (id, job) in &self.whole.state.jobs {
+            match copy.state.jobs.get(id) {
+                Some(found) => assert_eq!(found.body, job.body, "{what}: job {id}"),
+                None => missing += 1,
+            }
+        }
+        for id in copy.state.jobs.keys() {
+            back += usize::from(!self.whole.state.jobs.contains_key(id));
+        }
+        assert!(missing as u64 <= lost_max(&salvage), "{what}: {missing} lost, {salvage:?}");
+        assert!(copy.report.next_id >= self.whole.report.next_id, "{what}: ids come twice");
+        (salvage, missing, back)
+    }
+}
+
+#[test]
+fn one_flipped_byte_costs_one_entry() {
+    let old = old();
+    let mut random = Random(3);
+    for (index, &end) in old.ends.iter().enumerate() {
+        for _ in 0..60 {
+            let at = HEADER_BYTES + random.below(end - HEADER_BYTES);
+            let what = format!("segment {} byte {at}", index + 1);
+            let flip = |disk: &FaultDisk| disk.flip_bit(&Old::name(index), at * 8 + 3);
+            let (salvage, missing, back) = old.check(&what, flip);
+            assert_eq!(salvage.losses.len(), 1, "{what}: {:?}", salvage.losses);
+            let loss = &salvage.losses[0];
+            assert!(loss.file.ends_with(&Old::name(index)), "{what}");
+            assert!((loss.offset..loss.offset + loss.bytes).contains(&at), "{what}: {loss:?}");
+            assert!(missing <= 1, "{what}: {missing} lost");
+            // A finish is lost, or it cannot be told of which neighbour it was.
+            assert!(back as u64 <= salvage.doubtful_jobs + 1, "{what}: {back} came back");
+            assert!(salvage.doubtful_jobs < 100, "{what}: {}", salvage.doubtful_jobs);
+        }
+    }
+}
+
+#[test]
+fn lost_sectors_and_tails_cost_what_they_held() {
+    let old = old();
+    let mut random = Random(4);
+    for (index, &end) in old.ends.iter().enumerate() {
+        for _ in 0..20 {
+            let sectors = (end - HEADER_BYTES) / 512 - 1;
+            let at = (HEADER_BYTES + random.below(sectors) * 512) as usize;
+            let what = format!("segment {} sector at {at}", index + 1);
+            let (salvage, missing, _) = old.check(&what, |disk| {
+                let mut bytes = disk.bytes(&Old::name(index)).unwrap();
+                bytes[at..at + 512].fill(0);
+                disk.set_bytes(&Old::name(index), bytes);
+            });
+            assert!(missing <= 3, "{what}: {missing} lost");
+            for loss in &salvage.losses {
+                // Only the first sector tells where the segment before it ends.
+                let is_end = at as u64 == HEADER_BYTES && loss.bytes == 0;
+                assert!(loss.jobs_max.is_some_and(|max| max < 40) || is_end, "{what}: {loss:?}");
+            }
+        }
+        let half = (end / 2) as usize;
+        let what = format!("segment {} cut to half", index + 1);
+        let (salvage, missing, _) = old.check(&what, |disk| {
+            let mut bytes = disk.bytes(&Old::name(index)).unwrap();
+            bytes.truncate(half);
+            disk.set_bytes(&Old::name(index), bytes);
+        });
+        assert!((1..70).contains(&missing), "{what}: {missing} lost");
+        assert!(salvage.losses.iter().any(|loss| loss.jobs_max.is_none()), "{what}");
+    }
+}
+
+#[test]
+fn a_broken_header_costs_nothing_and_a_missing_file_its_jobs() {
+    let old = old();
+    for index in 0..old.ends.len() {
+        let what = format!("header of segment {}", index + 1);
+        let (salvage, missing, back) =
+            old.check(&what, |disk| disk.flip_bit(&Old::name(index), 33 * 8));
+        assert_eq!((missing, back, salvage.losses.len()), (0, 0, 1), "{what}");
+        assert_eq!(lost_max(&salvage), 0);
+        if index + 1 == old.ends.len() {
+            continue;
+        }
+        let what = format!("segment {} missing", index + 1);
+        let (salvage, missing, _) = old.check(&what, |disk| disk.remove_file(&Old::name(index)));
+        assert!(missing > 20, "{what}");
+        assert!(salvage.losses.iter().any(|loss| loss.what == "the file is missing"), "{what}");
+    }
+}
+
+#[test]
+fn random_logs_lose_no_more_than_is_said() {
+    for seed in 0..60 {
+        let disk = FaultDisk::new(seed, CAPACITY);
+        let mut world = World::new(seed, disk.clone(), settings()).unwrap();
+        world.body_bytes_max = 2000;
+        for _ in 0..3000 {
+            world.step().unwrap();
+        }
+        world.log.close(world.now_ms, world.ids_spent).unwrap();
+        disk.restart();
+        let mut random = Random(seed);
+        let usage = world.log.usage();
+        for _ in 0..10 {
+            let disk = disk.fork();
+            let number = u64::from(usage.first_segment)
+                + random.below(u64::from(usage.last_segment - usage.first_segment) + 1);
+            let name = format!("{number:010}.seg");
+            disk.flip_bit(&name, random.below((64 << 10) * 8));
+            let refused = recover(&disk.fork(), settings(), world.now_ms).is_err();
+            let (salvage, copy) = repaired(&disk);
+            assert_eq!(salvage.refusal.is_some(), refused);
+            let missing: BTreeSet<_> =
+                world.state.jobs.keys().filter(|id| !copy.state.jobs.contains_key(id)).collect();
+            assert!(
+                missing.len() as u64 <= lost_max(&salvage),
+                "seed {seed} {name}: {missing:?} lost, {salvage:?}"
+            );
+            for (id, job) in &copy.state.jobs {
+                let told = world.state.jobs.get(id);
+                assert!(told.is_none_or(|told| told.body == job.body), "seed {seed}: job {id}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_log_is_read_without_being_changed() {
+    let old = old();
+    let calls = old.disk.calls();
+    let mut jobs = 0;
+    let found = salvage(&old.disk, &mut |_| jobs += 1).unwrap();
+    assert_eq!(old.disk.calls(), calls);
+    assert_eq!((found.report.jobs + found.report.facts, found.refusal.is_some()), (jobs, false));
+    let error = salvage(&old.disk, &mut |_| ()).unwrap_err();
+    assert!(matches!(error, OpenError::Locked { .. }), "{error}");
+}
