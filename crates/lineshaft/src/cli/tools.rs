@@ -326,8 +326,8 @@ Examples:
   lineshaft pause mail 10m    no worker gets a job of it for ten minutes
   lineshaft pause mail 0      it goes on
 
-Jobs can be put meanwhile, and those that workers have can be finished. The
-original beanstalkd goes on a second after a pause of 0.
+Jobs can be put meanwhile, and those that workers have can be finished. A pause
+ends with the server, and when the queue vanishes.
 The exit code is 1 when there is no such queue.";
 
 /// Have a queue hand out no jobs for a while
