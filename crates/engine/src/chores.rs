@@ -1,11 +1,11 @@
 //! Operations that touch many jobs, done in slices so that nobody waits for the whole of them.
 
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 
 use crate::effects::{Effects, Happening};
 use crate::engine::Engine;
 use crate::flush::FlushWork;
-use crate::ids::{JobSlot, LeaseId, Millis, QueueId, SessionId};
+use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
 use crate::job::Job;
 use crate::limits::SLICE_JOBS_MAX;
 use crate::ordered::Ordered;
@@ -15,9 +15,11 @@ use crate::session::{Manner, Waiting};
 /// A long operation and how far it is.
 #[derive(Debug)]
 pub(crate) enum Chore {
-    /// The jobs that a closed session held go back to their queues, those with the highest number
-    /// first.
+    /// The jobs that a closed session held, or those that a worker cannot do any more, go back to
+    /// their queues, those with the highest number first.
     Return { held: BinaryHeap<Held>, manner: Manner },
+    /// A closed session watches these jobs no more.
+    Detach { watcher: SessionId, watching: BTreeMap<JobId, u32> },
     /// A flush of many jobs, or of many queues.
     Flush { session: SessionId, work: FlushWork },
     /// The removal of a queue of many jobs.
@@ -58,9 +60,10 @@ impl Engine {
         }
         match chore {
             Chore::Kick { kicked, .. } => Kick::Done(kicked),
-            Chore::Return { .. } | Chore::Flush { .. } | Chore::Remove { .. } => {
-                unreachable!("the chore of this function is a kick")
-            }
+            Chore::Return { .. }
+            | Chore::Detach { .. }
+            | Chore::Flush { .. }
+            | Chore::Remove { .. } => unreachable!("the chore of this function is a kick"),
         }
     }
 
@@ -83,7 +86,7 @@ impl Engine {
             return self.chores.push_back(chore);
         }
         let (session, news) = match chore {
-            Chore::Return { .. } => return,
+            Chore::Return { .. } | Chore::Detach { .. } => return,
             Chore::Kick { session, queue, kicked, .. } => {
                 (session, Happening::Kicked(queue, kicked))
             }
@@ -101,10 +104,18 @@ impl Engine {
         effects.happenings.push((session, news));
     }
 
+    /// Begins a chore that nobody waits for: it is over at once, if it is small.
+    pub(crate) fn begin(&mut self, mut chore: Chore, effects: &mut Effects) {
+        if self.step(&mut chore, effects) {
+            self.chores.push_back(chore);
+        }
+    }
+
     /// Does one slice of a chore; true if something is left.
     pub(crate) fn step(&mut self, chore: &mut Chore, effects: &mut Effects) -> bool {
         match chore {
             Chore::Return { held, manner } => self.return_slice(held, *manner, effects),
+            Chore::Detach { watcher, watching } => self.detach_slice(*watcher, watching, effects),
             Chore::Flush { work, .. } => self.flush_slice(work, effects),
             Chore::Remove { work, .. } => self.removal_slice(work, effects),
             Chore::Kick { queue, buried, left, kicked, .. } => {
@@ -157,6 +168,13 @@ impl Engine {
 }
 
 impl Chore {
+    /// The return of these jobs, the first one first.
+    pub(crate) fn return_in_order(jobs: &[(LeaseId, JobSlot)], manner: Manner) -> Self {
+        let numbered = jobs.iter().rev().enumerate();
+        let held = numbered.map(|(at, &(lease, slot))| Held { number: at as u64, lease, slot });
+        Self::Return { held: held.collect(), manner }
+    }
+
     /// The return of these leases: the oldest first where jobs keep their place, so that waiters
     /// get them as they were handed out; the newest first where they go to the tail (spec gearman
     /// 4.3).

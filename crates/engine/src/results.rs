@@ -5,10 +5,13 @@
 //! was not promised to anybody, and has no watcher any more, ends when it is abandoned, given back
 //! or set aside.
 
+use std::collections::BTreeMap;
+
 use crate::effects::{Effects, Happening, News, Record};
 use crate::engine::{Engine, NotFound};
 use crate::ids::{JobId, JobSlot, SessionId};
 use crate::job::{Body, Kind, State};
+use crate::limits::SLICE_JOBS_MAX;
 use crate::session::Manner;
 
 /// What is known of a job's outcome so far.
@@ -32,10 +35,16 @@ impl Engine {
         *self.open_mut(watcher).watching.entry(id).or_default() += 1;
     }
 
-    /// A session that ends watches nothing any more.
-    pub(crate) fn detach_all(&mut self, watcher: SessionId, effects: &mut Effects) {
-        let watching = std::mem::take(&mut self.open_mut(watcher).watching);
-        for id in watching.into_keys() {
+    /// A session that has ended watches some of these jobs no more; true if others are left, which
+    /// tell it things in vain until then.
+    pub(crate) fn detach_slice(
+        &mut self,
+        watcher: SessionId,
+        watching: &mut BTreeMap<JobId, u32>,
+        effects: &mut Effects,
+    ) -> bool {
+        for _ in 0..SLICE_JOBS_MAX {
+            let Some((id, _)) = watching.pop_first() else { return false };
             let Ok(slot) = self.slot(id) else { continue };
             let watchers = &mut self.job_mut(slot).outcome_mut().watchers;
             watchers.retain(|other| *other != watcher);
@@ -44,6 +53,7 @@ impl Engine {
                 self.remove_job(slot, effects);
             }
         }
+        !watching.is_empty()
     }
 
     pub(crate) fn is_abandoned(&self, slot: JobSlot) -> bool {

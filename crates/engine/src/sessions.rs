@@ -60,7 +60,6 @@ impl Engine {
     pub fn close_session(&mut self, session: SessionId, effects: &mut Effects) {
         self.stop_waiting(session);
         self.retire_worker(session);
-        self.detach_all(session, effects);
         let (place, _) = split(session);
         self.session(session);
         let Some(closed) = self.sessions.remove(place) else { return };
@@ -69,10 +68,8 @@ impl Engine {
         }
         // Its queues are held until its jobs are back: these may end, and nothing else may keep the
         // queues.
-        let mut returned = Chore::return_of(&closed.leases, closed.manner);
-        if self.step(&mut returned, effects) {
-            self.chores.push_back(returned);
-        }
+        self.begin(Chore::Detach { watcher: session, watching: closed.watching }, effects);
+        self.begin(Chore::return_of(&closed.leases, closed.manner), effects);
         self.queue_mut(closed.used).users -= 1;
         self.drop_if_unwanted(closed.used, effects);
         for queue in closed.watched {

@@ -8,9 +8,10 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::chores::Chore;
 use crate::effects::{Effects, Happening};
 use crate::engine::Engine;
-use crate::ids::{JobSlot, QueueId, SessionId};
+use crate::ids::{JobSlot, LeaseId, QueueId, SessionId};
 use crate::limits::SLICE_JOBS_MAX;
 use crate::take::Handout;
 
@@ -106,18 +107,20 @@ impl Engine {
 
     /// The jobs of these queues (in ascending order) that a session holds are given back.
     fn lose_those_of(&mut self, session: SessionId, queues: &[QueueId], effects: &mut Effects) {
-        let leases = self.session(session).leases.iter();
-        let slots = leases.map(|(_, slot)| JobSlot(slot));
-        let mut held: Vec<JobSlot> =
-            slots.filter(|slot| queues.binary_search(&self.job(*slot).queue).is_ok()).collect();
-        // The newest one goes back first, as when the worker is lost (spec gearman 4.3).
-        held.sort_by_key(|slot| {
-            let job = self.job(*slot);
-            (job.queue, Reverse(job.lease().map(|lease| lease.id)))
+        let holder = self.session(session);
+        let held = holder.leases.iter().filter_map(|((_, lease), slot)| {
+            let queue = self.job(JobSlot(slot)).queue;
+            queues
+                .binary_search(&queue)
+                .ok()
+                .map(|_| (queue, Reverse(LeaseId(lease)), JobSlot(slot)))
         });
-        for slot in held {
-            self.lose(slot, effects);
-        }
+        // The newest one goes back first, as when the worker is lost (spec gearman 4.3).
+        let mut held: Vec<(QueueId, Reverse<LeaseId>, JobSlot)> = held.collect();
+        held.sort_unstable();
+        let held: Vec<_> =
+            held.into_iter().map(|(_, Reverse(lease), slot)| (lease, slot)).collect();
+        self.begin(Chore::return_in_order(&held, holder.manner), effects);
     }
 
     /// Takes a session's registrations for one queue out of all tables.

@@ -1,8 +1,8 @@
 //! Workers that register, grab and sleep; jobs that are submitted for their outcome.
 
 use lineshaft_engine::{
-    Body, Effects, Flush, GrabOrder, JobId, Manner, Millis, News, NotFound, Outlook, Patience,
-    QueueFull, Record, SessionId, State, Submit, Take, limits,
+    Body, Effects, Engine, Flush, GrabOrder, JobId, Manner, Millis, News, NotFound, Outlook,
+    Patience, QueueFull, Record, SessionId, State, Submit, Take, limits,
 };
 
 use crate::world::World;
@@ -299,6 +299,47 @@ fn a_job_with_a_promise_outlives_its_clients_and_one_without_does_not() {
     assert_eq!(world.state(id), Some(State::Leased));
     world.close(worker);
     assert_eq!(world.state(id), None);
+}
+
+#[test]
+fn a_client_of_many_jobs_and_a_worker_that_cannot_do_them_leave_in_slices() {
+    let mut world = World::new();
+    let (client, other) = (world.open(), world.open());
+    let worker = world.worker(&["q"]);
+    let jobs = 2 * limits::SLICE_JOBS_MAX as u64 + 1;
+    let (engine, effects) = (&mut world.engine, &mut world.effects);
+    for number in 0..jobs {
+        let unique = number.to_string();
+        let submit = Submit {
+            priority: 1024,
+            due: None,
+            unique: unique.as_bytes(),
+            reducer: b"",
+            body: body(b"work"),
+            foreground: true,
+        };
+        engine.submit(client, b"q", submit, effects).expect("no limit is set");
+    }
+    while engine.grab(worker, GrabOrder::NewestFirst, effects).is_some() {}
+    world.act(|e, fx| e.unregister_all(worker, fx));
+    let leased = |world: &World| world.engine.totals().leased;
+    let slice = limits::SLICE_JOBS_MAX as u64;
+    assert_eq!(leased(&world), jobs - slice);
+    while world.act(Engine::advance) {}
+    assert_eq!(leased(&world), 0);
+
+    let joined = world.try_submit(other, "q", &(jobs - 1).to_string(), FOREGROUND, 1024);
+    let joined = joined.expect("no limit is set");
+    world.close(client);
+    let ready = |world: &World| world.engine.totals().ready;
+    assert_eq!(ready(&world), jobs - slice);
+    assert!(world.act(Engine::advance));
+    // Whoever is gone does not keep a job that ends before its turn comes.
+    world.happenings();
+    world.act(|e, fx| e.cancel(joined, fx)).expect("it waits");
+    assert_eq!(world.happenings().last(), Some(&(other, format!("{joined}: Fail"))));
+    while world.act(Engine::advance) {}
+    assert_eq!(ready(&world), 0);
 }
 
 #[test]
