@@ -91,10 +91,6 @@ impl Session {
             turn.skip_job_id();
             return outbox.reply(AT_ONCE, reply::EXPECTED_CRLF);
         };
-        if turn.draining() {
-            turn.skip_job_id();
-            return outbox.reply(AT_ONCE, reply::DRAINING);
-        }
         match turn.put(self.id, job, Body::from(body)) {
             Ok((id, after)) => outbox.reply(after, Numbers::one(b"INSERTED", id.0).bytes()),
             Err(refusal) => {

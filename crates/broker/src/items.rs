@@ -8,28 +8,7 @@ use engine::{
 };
 
 use crate::core::Core;
-use crate::{Event, Position, Turn};
-
-/// Why an item or a job was not put. Nothing was stored, unless it feeds several queues and another
-/// one of them took it.
-#[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum AddRefusal {
-    /// The queue has as much as its policy lets it have. The reply waits for the position.
-    #[error("the queue is full")]
-    Full(Position),
-    /// The body is larger than the queue's policy lets it be.
-    #[error("the body is larger than the queue takes")]
-    TooBig,
-    /// The log has no room for it. Finishing jobs makes room.
-    #[error("the log has no room")]
-    LogFull,
-    /// The server's status refuses writes.
-    #[error("the server's status refuses writes")]
-    WritesBlocked,
-    /// The server is being emptied: see [`crate::Broker::drain`].
-    #[error("the server takes nothing new, to be emptied")]
-    Draining,
-}
+use crate::{AddRefusal, Event, Position, Turn};
 
 /// An item that was fetched.
 #[derive(Clone, Debug)]
@@ -90,16 +69,8 @@ impl Turn<'_> {
         body: Body,
         expires: Option<Millis>,
     ) -> Result<Position, AddRefusal> {
-        if self.draining() {
-            return Err(AddRefusal::Draining);
-        }
+        self.admit(body.len(), |engine| engine.puts_are_logged(queue))?;
         let core = &mut *self.core;
-        if core.engine.writes_blocked() {
-            return Err(AddRefusal::WritesBlocked);
-        }
-        if core.ledger.log.as_ref().is_some_and(|log| !log.admits_put(body.len())) {
-            return Err(AddRefusal::LogFull);
-        }
         let added = core.engine.add(queue, body, expires, &mut core.effects);
         let after = core.settle();
         added.map(|()| after).map_err(|refused| core.refusal(refused))
@@ -220,6 +191,11 @@ impl Turn<'_> {
         let removal = core.engine.remove_queue(session, queue, &mut core.effects);
         core.settle();
         core.flushed(removal)
+    }
+
+    /// About how many queues a put to this name goes to: it takes as much time as that many puts.
+    pub fn reach(&self, queue: &[u8]) -> usize {
+        self.core.engine.reach(queue)
     }
 
     /// Whether a queue of items of this name may be made, or is there. A queue has at most

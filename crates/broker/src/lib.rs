@@ -9,6 +9,7 @@
 //! Below this crate, `engine` and `log` do not know each other. Above it, a [`Dialect`] turns the
 //! bytes of a protocol into requests, without I/O.
 
+mod admission;
 mod broker;
 mod core;
 mod dialect;
@@ -25,6 +26,7 @@ mod reclaimer;
 mod turn;
 mod work;
 
+pub use admission::AddRefusal;
 pub use broker::{Broker, BrokerError, Clock, Options};
 pub use dialect::{Dialect, INPUT_REPLIES_BYTES, take_steps};
 pub use engine::policy;
@@ -35,10 +37,10 @@ pub use engine::{
 };
 pub use event::{Event, Grant, Mailbox};
 pub use gathering::Gathering;
-pub use items::{AddRefusal, Flush, Item, NotHeld, Read};
+pub use items::{Flush, Item, NotHeld, Read};
 pub use log::{Settings, Sync};
 pub use meta::UnknownMeta;
 pub use outbox::Outbox;
 pub use position::{Missing, Position};
 pub use turn::{Kick, LogStats, Peeked, Refusal, Take, Turn};
-pub use work::{Grabbed, SubmitRefusal};
+pub use work::Grabbed;

@@ -5,7 +5,7 @@ use std::sync::MutexGuard;
 
 use engine::{
     Body, JobId, JobSlot, JobStatus, Manner, Millis, NewJob, NotFound, Patience, QueueId,
-    QueueStats, Refused, SessionId, State, Totals,
+    QueueStats, SessionId, State, Totals,
 };
 
 use crate::broker::Shared;
@@ -156,7 +156,7 @@ impl Turn<'_> {
     }
 
     /// Names of the queues that this session takes from, in the order of watching.
-    pub fn watched(&self, session: SessionId) -> impl Iterator<Item = &[u8]> {
+    pub fn watched(&self, session: SessionId) -> impl ExactSizeIterator<Item = &[u8]> {
         let engine = &self.core.engine;
         engine.watched(session).iter().map(|queue| engine.queue_name(*queue))
     }
@@ -170,13 +170,10 @@ impl Turn<'_> {
         job: NewJob,
         body: Body,
     ) -> Result<(JobId, Position), AddRefusal> {
+        self.admit(body.len(), |engine| {
+            engine.puts_are_logged(engine.queue_name(engine.used(session)))
+        })?;
         let core = &mut *self.core;
-        if core.ledger.log.as_ref().is_some_and(|log| !log.admits_put(body.len())) {
-            return Err(AddRefusal::LogFull);
-        }
-        if core.engine.writes_blocked() {
-            return Err(AddRefusal::WritesBlocked);
-        }
         let put = core.engine.put(session, job, body, &mut core.effects);
         let after = core.settle();
         match put {
@@ -423,15 +420,6 @@ impl Core {
             Ok(slot) => self.ledger.after_job(&self.engine, slot),
             Err(NotFound) => self.ledger.after_ended(),
         })
-    }
-
-    /// What a queue's refusal to take a job waits for.
-    pub(crate) fn refusal(&self, refused: Refused) -> AddRefusal {
-        match refused {
-            // What it is full of may have come a moment ago, from anybody.
-            Refused::Full => AddRefusal::Full(self.ledger.after_all()),
-            Refused::TooBig => AddRefusal::TooBig,
-        }
     }
 
     pub(crate) fn grant(&self, handout: engine::Handout) -> Grant {

@@ -2,11 +2,11 @@
 //! are submitted for their outcome.
 
 use engine::{
-    GrabOrder, JobId, Manner, News, NotFound, Outlook, QueueFacts, QueueFull, QueueId, SessionId,
-    Submit, Tags,
+    GrabOrder, JobId, Manner, News, NotFound, Outlook, QueueFacts, QueueFull, QueueId, Refused,
+    SessionId, Submit, Tags,
 };
 
-use crate::{Body, Flush, Grant, Position, Refusal, Turn};
+use crate::{AddRefusal, Body, Flush, Grant, Position, Refusal, Turn};
 
 /// A job that a worker was given.
 #[derive(Debug)]
@@ -17,20 +17,6 @@ pub struct Grabbed<'a> {
     pub queue: &'a [u8],
     /// What it was submitted with; empty for a job of another dialect.
     pub tags: Tags<'a>,
-}
-
-/// Why a job was not submitted.
-#[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum SubmitRefusal {
-    /// The queue has as many jobs as it may have.
-    #[error("the queue is full")]
-    QueueFull,
-    /// The log has no room for it.
-    #[error("the log has no room")]
-    LogFull,
-    /// The server's status refuses writes.
-    #[error("the server's status refuses writes")]
-    WritesBlocked,
 }
 
 impl Turn<'_> {
@@ -138,20 +124,20 @@ impl Turn<'_> {
         session: SessionId,
         queue: &[u8],
         submit: Submit<'_>,
-    ) -> Result<(JobId, Position), SubmitRefusal> {
+    ) -> Result<(JobId, Position), AddRefusal> {
+        let body_bytes = self.core.engine.submit_bytes(queue, &submit);
+        self.admit(body_bytes, |engine| {
+            // A foreground job is not in the log, but what it feeds is.
+            if submit.foreground {
+                engine.feeds_others(queue)
+            } else {
+                engine.puts_are_logged(queue)
+            }
+        })?;
         let core = &mut *self.core;
-        let full = |log: &log::Log| !log.admits_put(submit.body.len());
-        // A foreground job is not in the log, but what it feeds is.
-        let is_logged = !submit.foreground || core.engine.feeds_others(queue);
-        if is_logged && core.ledger.log.as_deref().is_some_and(full) {
-            return Err(SubmitRefusal::LogFull);
-        }
-        if core.engine.writes_blocked() {
-            return Err(SubmitRefusal::WritesBlocked);
-        }
         let submitted = core.engine.submit(session, queue, submit, &mut core.effects);
         core.settle();
-        let submitted = submitted.map_err(|QueueFull| SubmitRefusal::QueueFull)?;
+        let submitted = submitted.map_err(|QueueFull| core.refusal(Refused::Full))?;
         // Also for one that was joined.
         let slot = core.engine.slot(submitted.id).ok();
         let own = slot.map(|slot| core.ledger.after_job(&core.engine, slot)).unwrap_or_default();

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use lineshaft_broker::{
-    Broker, Kick, Millis, NewJob, Options, Patience, Read, ReadHow, Refusal, State, Submit,
+    AddRefusal, Broker, Kick, Millis, NewJob, Options, Patience, Read, ReadHow, Refusal, State,
+    Submit,
 };
 
 const NOW: Millis = Millis(1_000_000);
@@ -77,4 +78,28 @@ fn what_is_known_of_a_job_may_be_told_when_the_job_is_durable() {
     assert!(submitted.is_reached(after));
     let (_, after) = turn.outlook(watched).expect("it is there");
     assert!(after.is_reached(broker.released()), "it is in no log");
+}
+
+#[test]
+fn that_a_queue_is_full_is_told_when_what_fills_it_is_durable() {
+    let broker = durable_broker();
+    let mut turn = broker.turn(NOW);
+    let client = turn.open_worker_session(0);
+    turn.create_queue(b"f");
+    turn.limit_queue(b"f", [1; 3]).expect("it exists");
+    let mut submit = || {
+        let body = b"x"[..].into();
+        let submit = Submit {
+            priority: 1024,
+            due: None,
+            unique: b"",
+            reducer: b"",
+            body,
+            foreground: false,
+        };
+        turn.submit(client, b"f", submit)
+    };
+    let (_, first) = submit().expect("one may be there");
+    let Err(AddRefusal::Full(after)) = submit() else { panic!("one is there") };
+    assert!(first.is_reached(after));
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lineshaft_broker::policy::{QueueSync, Rule, Rules, Setting, WhenFull};
 use lineshaft_broker::{
     AddRefusal, Body, Broker, Flush, GrabOrder, Millis, Missing, News, Options, Patience, Read,
-    ReadHow, Submit, SubmitRefusal,
+    ReadHow, Submit,
 };
 
 const NOW: Millis = Millis(1_000_000);
@@ -81,7 +81,7 @@ fn copies_of_foreground_jobs_need_room() {
     for _ in 0..3_000 {
         let mut turn = broker.turn(NOW);
         let refused = turn.submit(session, b"f", submit.clone()).err();
-        assert_eq!(refused, Some(SubmitRefusal::LogFull));
+        assert_eq!(refused, Some(AddRefusal::LogFull));
         // One that feeds nobody is in memory only.
         let (id, _) = turn.submit(session, b"g", submit.clone()).expect("it takes no room");
         turn.grab(session, GrabOrder::NewestFirst).expect("it was just submitted");

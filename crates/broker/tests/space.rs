@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use lineshaft_broker::policy::{Rule, Rules, Setting};
-use lineshaft_broker::{AddRefusal, Broker, Kick, Millis, NewJob, Options, Refusal, SessionId};
+use lineshaft_broker::policy::{QueueSync, Rule, Rules, Setting};
+use lineshaft_broker::{
+    AddRefusal, Broker, Kick, Millis, NewJob, Options, Refusal, SessionId, Status, Submit,
+};
 
 const NOW: Millis = Millis(1_000_000);
 
@@ -127,4 +129,72 @@ fn what_expires_while_the_disk_is_full_goes_its_way_and_the_log_does_not_fail() 
         work(&broker);
     }
     assert_eq!(moved(&broker), Some(adds));
+}
+
+fn submit(unique: &[u8], body_bytes: usize, foreground: bool) -> Submit<'_> {
+    let body = vec![b'x'; body_bytes].into();
+    Submit { priority: 1024, due: None, unique, reducer: b"", body, foreground }
+}
+
+/// A broker whose log has no room for bodies of this length, and a session.
+fn full_broker(body_bytes: usize) -> (Broker, SessionId) {
+    let disk = Arc::new(log::FaultDisk::new(1, 16 << 20));
+    let options = Options { disk, log: log::Settings::default(), clock: None };
+    let broker = Broker::open(options, NOW).expect("the disk is empty").0;
+    let session = broker.turn(NOW).open_session(0);
+    let put = || {
+        let body = vec![b'x'; body_bytes].into();
+        let put = broker.turn(NOW).put(session, NewJob::default(), body);
+        work(&broker);
+        put
+    };
+    while put().is_ok() {}
+    (broker, session)
+}
+
+#[test]
+fn what_is_of_memory_only_is_taken_when_the_log_is_full() {
+    let (broker, session) = full_broker(60_000);
+    let mut turn = broker.turn(NOW);
+    let memory = Setting::Sync(Some(QueueSync::Memory));
+    turn.set_policies(Rules(vec![Rule::new(["m*"], [memory])]));
+    // Of a queue that is not there yet it is not known whether it feeds others.
+    turn.create_queue(b"f");
+    let body = || vec![b'x'; 60_000].into();
+    turn.use_queue(session, b"m");
+    turn.put(session, NewJob::default(), body()).expect("it is not logged");
+    turn.submit(session, b"m", submit(b"", 60_000, false)).expect("nor is this");
+    turn.add(b"m", body(), None).expect("nor this");
+    turn.submit(session, b"f", submit(b"", 60_000, true)).expect("nor what somebody waits for");
+    let refused = Err(AddRefusal::LogFull);
+    assert_eq!(turn.submit(session, b"f", submit(b"", 60_000, false)), refused);
+    turn.use_queue(session, b"q");
+    assert_eq!(turn.put(session, NewJob::default(), body()), refused);
+    drop(turn);
+    work(&broker);
+}
+
+#[test]
+fn a_submit_for_which_there_is_no_room_is_refused_also_if_it_is_its_job_that_is_large() {
+    let (broker, session) = full_broker(60_000);
+    let mut turn = broker.turn(NOW);
+    turn.submit(session, b"f", submit(b"large", 60_000, true)).expect("it is not logged");
+    turn.submit(session, b"f", submit(b"small", 20, true)).expect("nor is this");
+    let refused = Err(AddRefusal::LogFull);
+    assert_eq!(turn.submit(session, b"f", submit(b"large", 20, false)), refused);
+    assert!(turn.submit(session, b"f", submit(b"small", 20, false)).is_ok());
+    drop(turn);
+    work(&broker);
+}
+
+#[test]
+fn the_status_is_told_rather_than_that_the_log_is_full() {
+    let (broker, session) = full_broker(60_000);
+    let mut turn = broker.turn(NOW);
+    turn.set_status(Status::ReadOnly, 0);
+    let body = || vec![b'x'; 60_000].into();
+    let refused = AddRefusal::WritesBlocked;
+    assert_eq!(turn.put(session, NewJob::default(), body()), Err(refused));
+    assert_eq!(turn.submit(session, b"f", submit(b"", 60_000, false)), Err(refused));
+    assert_eq!(turn.add(b"q", body(), None), Err(refused));
 }

@@ -185,6 +185,32 @@ impl Engine {
         if let Some(destinations) = self.alias(name) {
             // Rules that send a put in a circle are refused, but only as far as names can be
             // foreseen.
+    /// How many queues a put to this name reaches, about: with many of them it takes as much time as many
+    /// puts.
+    pub fn reach(&self, name: &[u8]) -> usize {
+        let mut seen = BTreeSet::new();
+        self.see(name, &mut seen);
+        seen.len()
+    }
+
+    fn see(&self, name: &[u8], seen: &mut BTreeSet<Name>) {
+        if !seen.insert(name.into()) || !self.feeds_others(name) {
+            return;
+        }
+        let Policy { alias, copy_to, .. } = self.policy(name);
+        for fed in alias.iter().chain(&copy_to) {
+            self.see(fed, seen);
+        }
+        for child in self.special.families.get(name).into_iter().flatten() {
+            self.see(&self.queue(*child).name, seen);
+        }
+    }
+
+    /// Whether a put to this name may be of more than a job in memory, so that the log needs room.
+    pub fn puts_are_logged(&self, name: &[u8]) -> bool {
+        self.feeds_others(name) || self.policy(name).sync != Some(QueueSync::Memory)
+    }
+
             if route.aliases.insert(name.into()) {
                 for destination in destinations {
                     self.follow(&destination, role, route, effects);

@@ -80,6 +80,18 @@ impl Engine {
         Ok(Submitted { id: self.job(slot).id })
     }
 
+    /// How long the body is that the log needs room for if this is submitted: its own, or that of the
+    /// foreground job which it joins and makes last, whose key may be equal although its body is not.
+    pub fn submit_bytes(&self, name: &[u8], submit: &Submit<'_>) -> usize {
+        let own = submit.body.len();
+        if submit.foreground || submit.unique.is_empty() {
+            return own;
+        }
+        let queue = self.queue_id(name);
+        let joined = queue.and_then(|id| self.find_unique(id, submit.unique, &submit.body));
+        joined.map_or(own, |slot| self.job(slot).body.len().max(own))
+    }
+
     /// Submits a job that goes to several queues, or to one with a policy.
     fn submit_along(
         &mut self,

@@ -1,12 +1,12 @@
 //! What clients say: submitting jobs, and asking how they stand.
 
-use broker::{Body, Millis, Outbox, Outlook, Position, Submit, SubmitRefusal, Turn};
+use broker::{AddRefusal, Body, Millis, Outbox, Outlook, Position, Submit, Turn};
 
 use crate::commands::after;
 use crate::handle::HANDLE_BYTES_MAX;
 use crate::number::leading_integer;
 use crate::packet::{Arguments, Kind};
-use crate::reply::{self, AT_ONCE};
+use crate::reply::{self, AT_ONCE, Failure};
 use crate::session::Session;
 
 /// Gearman's three priorities among those of all dialects; [`broker::Band`] reads them back.
@@ -104,20 +104,14 @@ impl Session {
         if submit.unique.len() > UNIQUE_BYTES_MAX || submit.reducer.len() > UNIQUE_BYTES_MAX {
             return reply::fail(outbox, AT_ONCE, reply::UNIQUE_TOO_LARGE);
         }
-        // The original goes on accepting jobs while it waits for the last one to end. Here draining
-        // means the same for the clients of all dialects: what is there is finished, nothing new
-        // is taken; a submit that would join an unfinished job is no exception.
-        if turn.draining() {
-            return reply::fail(outbox, AT_ONCE, reply::DRAINING);
-        }
         match turn.submit(self.id, function, submit) {
             Ok((id, after)) => {
                 let handle = self.server.prefix.handle(id);
                 reply::send(outbox, after, Kind::JobCreated, &[&handle]);
             }
-            Err(SubmitRefusal::QueueFull) => reply::fail(outbox, AT_ONCE, reply::QUEUE_FULL),
-            Err(SubmitRefusal::LogFull | SubmitRefusal::WritesBlocked) => {
-                reply::fail(outbox, AT_ONCE, reply::QUEUE_ERROR);
+            Err(refusal) => {
+                let (after, failure) = not_submitted(refusal);
+                reply::fail(outbox, after, failure);
             }
         }
     }
@@ -135,6 +129,19 @@ impl Session {
         let (after, [known, running, numerator, denominator, _]) = figures(outlook);
         let arguments = [handle, &known, &running, &numerator, &denominator];
         reply::send(outbox, after, Kind::StatusRes, &arguments);
+    }
+}
+
+/// What a client is told whose job was refused, and the position that this waits for.
+pub(crate) fn not_submitted(refusal: AddRefusal) -> (Position, Failure) {
+    match refusal {
+        AddRefusal::Full(after) => (after, reply::QUEUE_FULL),
+        AddRefusal::TooBig => (AT_ONCE, reply::QUEUE_FULL),
+        AddRefusal::LogFull | AddRefusal::WritesBlocked => (AT_ONCE, reply::QUEUE_ERROR),
+        // The original goes on accepting jobs while it waits for the last one to end. Here draining
+        // means the same for the clients of all dialects: what is there is finished, nothing new
+        // is taken; a submit that would join an unfinished job is no exception.
+        AddRefusal::Draining => (AT_ONCE, reply::DRAINING),
     }
 }
 

@@ -5,11 +5,10 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use broker::{
-    Body, Dialect, Event, Gathering, JobId, News, Outbox, Position, SessionId, Submit,
-    SubmitRefusal, Turn,
+    Body, Dialect, Event, Gathering, JobId, News, Outbox, Position, SessionId, Submit, Turn,
 };
 
-use crate::clients::UNIQUE_BYTES_MAX;
+use crate::clients::{UNIQUE_BYTES_MAX, not_submitted};
 use crate::environment::Server;
 use crate::http_request::{HEAD_BYTES_MAX, Method, Request, head_end};
 use crate::packet::HEADER_BYTES;
@@ -111,10 +110,7 @@ impl HttpSession {
     fn submit(&mut self, request: Request, body: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
         let Request { method, function, unique, priority, background, .. } = request;
         if unique.len() > UNIQUE_BYTES_MAX {
-            return self.refuse(method, reply::UNIQUE_TOO_LARGE, turn, outbox);
-        }
-        if turn.draining() {
-            return self.refuse(method, reply::DRAINING, turn, outbox);
+            return self.refuse(method, (AT_ONCE, reply::UNIQUE_TOO_LARGE), turn, outbox);
         }
         let submit = Submit {
             priority,
@@ -132,10 +128,7 @@ impl HttpSession {
                 self.end(turn);
             }
             Ok(_) => self.stage = Stage::Waiting(Waiting { method, data: Vec::new() }),
-            Err(SubmitRefusal::QueueFull) => self.refuse(method, reply::QUEUE_FULL, turn, outbox),
-            Err(SubmitRefusal::LogFull | SubmitRefusal::WritesBlocked) => {
-                self.refuse(method, reply::QUEUE_ERROR, turn, outbox);
-            }
+            Err(refusal) => self.refuse(method, not_submitted(refusal), turn, outbox),
         }
     }
 
@@ -181,12 +174,12 @@ impl HttpSession {
     fn refuse(
         &mut self,
         method: Method,
-        failure: Failure,
+        (after, failure): (Position, Failure),
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
     ) {
         let head = self.head(method, failure.code().as_bytes(), "ERROR", 0);
-        outbox.reply(AT_ONCE, &head);
+        outbox.reply(after, &head);
         self.end(turn);
     }
 
