@@ -26,11 +26,14 @@ impl Engine {
 
     fn check_jobs(&self) {
         let mut counts = Counts::default();
-        let mut keyed = 0;
+        let (mut keyed, mut unlogged) = (0, 0);
+        let submitted = self.jobs.iter().filter(|(_, job)| job.is_submitted());
+        assert!(submitted.map(|(place, _)| JobSlot(place)).eq(self.submitted.iter().copied()));
         for (place, job) in self.jobs.iter() {
             assert_eq!(self.ids.get(job.id.0), Some(place), "job {} is in the index", job.id);
             assert!(job.id.0 < self.next_id && job.order() < self.next_id);
             counts.add(job.state, job.priority, job.body.len());
+            unlogged += u64::from(job.is_unlogged());
             let has_expiry = job.expires().is_some();
             assert!(!has_expiry || self.queue(job.queue).extra.is_some(), "its queue looks for it");
             assert_eq!(job.lease().is_some(), job.state == State::Leased);
@@ -44,6 +47,7 @@ impl Engine {
         assert_eq!(self.uniques.len(), keyed, "only keys of jobs");
         assert_eq!(self.ids.len(), self.jobs.len());
         assert_eq!(counts, self.counts);
+        assert_eq!(unlogged, self.unlogged);
     }
 
     fn check_queues(&self) {

@@ -76,6 +76,10 @@ pub struct Engine {
     pub(crate) wake_max: u32,
 
     pub(crate) counts: Counts,
+    /// Jobs that are not in the log, those that are set aside apart.
+    pub(crate) unlogged: u64,
+    /// Jobs that were submitted for their outcome.
+    pub(crate) submitted: BTreeSet<JobSlot>,
     pub(crate) waiting_sessions: u64,
     pub(crate) puts: u64,
     pub(crate) takes: u64,
@@ -112,6 +116,8 @@ impl Engine {
             attempts_max: 0,
             wake_max: 0,
             counts: Counts::default(),
+            unlogged: 0,
+            submitted: BTreeSet::new(),
             waiting_sessions: 0,
             puts: 0,
             takes: 0,
@@ -294,8 +300,13 @@ impl Engine {
     pub(crate) fn add_job(&mut self, job: Job) -> JobSlot {
         let (id, queue, state, priority) = (job.id, job.queue, job.state, job.priority);
         let body_bytes = job.body.len();
+        let is_submitted = job.is_submitted();
+        self.unlogged += u64::from(job.is_unlogged());
         let slot = self.jobs.insert(job);
         self.ids.insert(id.0, slot);
+        if is_submitted {
+            self.submitted.insert(JobSlot(slot));
+        }
         self.queue_mut(queue).counts.add(state, priority, body_bytes);
         self.counts.add(state, priority, body_bytes);
         JobSlot(slot)
@@ -310,6 +321,10 @@ impl Engine {
         }
         let job = self.jobs.remove(slot.0).expect("a job that was just looked at");
         self.ids.remove(job.id.0);
+        self.unlogged -= u64::from(job.is_unlogged());
+        if job.is_submitted() {
+            self.submitted.remove(&slot);
+        }
         self.ends += 1;
         self.queue_mut(job.queue).counts.remove(job.state, job.priority, job.body.len());
         self.counts.remove(job.state, job.priority, job.body.len());
@@ -345,7 +360,10 @@ impl Engine {
         let (state, priority, queue) = (job.state, job.priority, job.queue);
         let body_bytes = job.body.len();
         assert!(state.may_become(next), "a job went from {state:?} to {next:?}");
+        let was_unlogged = job.is_unlogged();
         job.state = next;
+        let is_unlogged = job.is_unlogged();
+        self.unlogged = self.unlogged + u64::from(is_unlogged) - u64::from(was_unlogged);
         let counts = &mut self.queue_mut(queue).counts;
         counts.remove(state, priority, body_bytes);
         counts.add(next, priority, body_bytes);

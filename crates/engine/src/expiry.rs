@@ -147,10 +147,8 @@ impl Engine {
         aside.expires = None;
         // One that was never promised to outlive the process is not made to: nobody asked whether the
         // log has room for its body.
-        if was == Kind::Logged {
-            job.kind = kind_there;
-        }
-        let kind = job.kind;
+        let kind = if was == Kind::Logged { kind_there } else { was };
+        self.set_kind(slot, kind);
         self.queue_mut(from).counts.remove(state, priority, body_bytes);
         let target = self.queue_mut(to);
         target.counts.add(state, priority, body_bytes);

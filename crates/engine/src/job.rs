@@ -245,6 +245,11 @@ impl Job {
         self.outcome().is_some_and(|outcome| outcome.submitted)
     }
 
+    /// It is still to be done, and is not in the log.
+    pub(crate) fn is_unlogged(&self) -> bool {
+        self.kind != Kind::Logged && self.state != State::Buried
+    }
+
     pub(crate) fn unique(&self) -> &[u8] {
         self.outcome().map_or(&[], |outcome| &outcome.unique)
     }

@@ -63,6 +63,8 @@ pub struct Totals {
     pub sessions: u64,
     /// Sessions that wait for a job.
     pub waiting_sessions: u64,
+    /// Jobs that would be lost with the process, and are neither finished nor buried.
+    pub unlogged: u64,
     /// Jobs put in this process.
     pub puts: u64,
     /// Times that a job was handed out in this process.
@@ -131,8 +133,7 @@ impl Engine {
 
     /// All jobs that were submitted for their outcome, in no order that means anything.
     pub fn submitted_jobs(&self) -> impl Iterator<Item = JobSlot> {
-        let jobs = self.jobs.iter().filter(|(_, job)| job.is_submitted());
-        jobs.map(|(slot, _)| JobSlot(slot))
+        self.submitted.iter().copied()
     }
 
     /// The queue of a job.
@@ -229,6 +230,7 @@ impl Engine {
             leased: self.counts.leased,
             delayed: self.counts.delayed,
             buried: self.counts.buried,
+            unlogged: self.unlogged,
             queues: self.queues.len() as u64,
             sessions: self.sessions.len() as u64,
             waiting_sessions: self.waiting_sessions,

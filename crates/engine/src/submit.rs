@@ -164,9 +164,18 @@ impl Engine {
     /// From now on the job does not end with the last one who watches it.
     fn outlive_watchers(&mut self, slot: JobSlot, effects: &mut Effects) {
         if self.job(slot).kind == Kind::Watched {
-            self.job_mut(slot).kind = self.kind_in(self.job(slot).queue);
+            let kind = self.kind_in(self.job(slot).queue);
+            self.set_kind(slot, kind);
             self.note(Record::Put, slot, effects);
         }
+    }
+
+    pub(crate) fn set_kind(&mut self, slot: JobSlot, kind: Kind) {
+        let job = self.job_mut(slot);
+        let was_unlogged = job.is_unlogged();
+        job.kind = kind;
+        let is_unlogged = job.is_unlogged();
+        self.unlogged = self.unlogged + u64::from(is_unlogged) - u64::from(was_unlogged);
     }
 
     /// Ends a job on an operator's request, wherever it is; its watchers hear that it failed.

@@ -1,5 +1,6 @@
 //! Workers that register, grab and sleep; jobs that are submitted for their outcome.
 
+use lineshaft_engine::policy::{QueueSync, Rule, Setting};
 use lineshaft_engine::{
     Body, Effects, Engine, Flush, GrabOrder, JobId, Manner, Millis, News, NotFound, Outlook,
     Patience, QueueFull, Record, SessionId, State, Submit, Take, limits,
@@ -244,6 +245,32 @@ fn a_job_that_is_set_aside_has_no_key_until_it_is_back() {
         assert!(world.finish(client, other));
         assert_eq!(submit(&mut world), Ok(id));
     }
+}
+
+#[test]
+fn what_would_be_lost_with_the_process_is_counted() {
+    let mut world = World::new();
+    world.policies([Rule::new(["m"], [Setting::Sync(Some(QueueSync::Memory))])]);
+    let client = world.open();
+    let worker = world.worker(&["m", "q"]);
+    let unlogged = |world: &World| world.engine.totals().unlogged;
+    world.put(client, 0, 0, 0);
+    world.submit(client, "q", BACKGROUND);
+    assert_eq!(unlogged(&world), 0);
+    let watched = world.try_submit(client, "q", "k", FOREGROUND, 1024).expect("no limit is set");
+    world.act(|e, fx| e.use_queue(client, b"m", fx));
+    let kept = world.put(client, 0, 0, 0);
+    assert_eq!(unlogged(&world), 2);
+    assert_eq!(world.try_submit(client, "q", "k", BACKGROUND, 1024), Ok(watched));
+    assert_eq!(unlogged(&world), 1, "it is promised now");
+    world.grab_all(worker, GrabOrder::NewestFirst);
+    assert_eq!(unlogged(&world), 1, "it is not done yet");
+    world.act(|e, fx| e.fail(worker, kept, &News::Fail, fx)).expect("it is held");
+    assert_eq!((world.state(kept), unlogged(&world)), (Some(State::Buried), 0));
+    world.act(|e, fx| e.kick_job(kept, fx)).expect("it is buried");
+    assert_eq!(unlogged(&world), 1);
+    assert!(world.finish(client, kept));
+    assert_eq!(unlogged(&world), 0);
 }
 
 #[test]
