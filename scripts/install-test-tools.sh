@@ -3,6 +3,7 @@
 #
 #   scripts/install-test-tools.sh            everything
 #   scripts/install-test-tools.sh --clients  only packages and client libraries, no cargo tools
+#   scripts/install-test-tools.sh --cargo-tools  only those
 #
 # Debian packages and cargo tools are installed for the machine or the user; client libraries go to
 # target/test-tools, and nothing else in the source tree changes.
@@ -158,6 +159,10 @@ main() {
   case ${1:-} in
     '') ;;
     --clients) with_cargo_tools=no ;;
+    --cargo-tools)
+      install_cargo_tools
+      return
+      ;;
     *)
       say "unknown argument $1; see the head of this script"
       exit 2
