@@ -58,6 +58,7 @@ pub(crate) enum Command {
     },
     Kestrel(KestrelArguments),
     Policy(PolicyArguments),
+    Log(LogArguments),
     Put(PutArguments),
     Work(WorkArguments),
     Stats(StatsArguments),
@@ -300,6 +301,42 @@ pub(crate) enum PolicyCommand {
         /// The configuration file; ./lineshaft.toml if there is one
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
+    },
+}
+
+const LOG_EXAMPLES: &str = "\
+Examples:
+  lineshaft log check ./lineshaft-data           read it all, say what is wrong
+  lineshaft log repair ./lineshaft-data ./saved  write what is whole into ./saved
+  lineshaft serve --data ./saved                 go on with it
+
+Both only read DIR, which no server may be using.";
+
+/// Read the log of a data folder, or save what is whole of a damaged one
+#[derive(Debug, Args)]
+#[command(after_help = LOG_EXAMPLES)]
+pub(crate) struct LogArguments {
+    #[command(subcommand)]
+    pub command: LogCommand,
+}
+
+/// What can be done with a log.
+#[derive(Debug, Subcommand)]
+pub(crate) enum LogCommand {
+    /// Read all of a log, and say what is in it and what is damaged
+    Check {
+        /// The data folder
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
+    /// Write all that is whole in a log into a new folder, and say what is lost
+    Repair {
+        /// The data folder
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+        /// Where the copy goes: a new or empty folder
+        #[arg(value_name = "NEW_DIR")]
+        copy: PathBuf,
     },
 }
 

@@ -9,6 +9,7 @@ pub(crate) mod delete;
 pub(crate) mod gearmand;
 pub(crate) mod kestrel;
 pub(crate) mod kick;
+pub(crate) mod log;
 pub(crate) mod pause;
 pub(crate) mod peek;
 pub(crate) mod policy;

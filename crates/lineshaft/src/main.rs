@@ -66,6 +66,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Gearmand { arguments }) => Ok(commands::gearmand::run(&arguments)),
         Some(Command::Kestrel(arguments)) => Ok(commands::kestrel::run(arguments)),
         Some(Command::Policy(arguments)) => commands::policy::run(arguments.command),
+        Some(Command::Log(arguments)) => commands::log::run(arguments.command),
         Some(Command::Put(arguments)) => commands::put::run(arguments),
         Some(Command::Work(arguments)) => commands::work::run(arguments),
         Some(Command::Stats(arguments)) => commands::stats::run(&arguments),

@@ -12,6 +12,7 @@ mod kestrel;
 mod manager;
 mod packet;
 mod policies;
+mod repair;
 mod running;
 mod tls;
 

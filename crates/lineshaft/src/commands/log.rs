@@ -1,0 +1,198 @@
+//! `lineshaft log`: reads the log of a data folder without a server, and saves what is whole of a damaged one.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ::log::{Loss, OpenError, PosixDisk, Salvage};
+use anyhow::{Context as _, Result, bail};
+use server::exit;
+
+use crate::cli::LogCommand;
+
+/// Runs one of the subcommands. The exit code tells of a log as the server would.
+pub(crate) fn run(command: LogCommand) -> Result<ExitCode> {
+    match command {
+        LogCommand::Check { folder } => check(&folder),
+        LogCommand::Repair { folder, copy } => repair(&folder, &copy),
+    }
+}
+
+fn check(folder: &Path) -> Result<ExitCode> {
+    let disk = open(folder)?;
+    let salvage = match ::log::salvage(&disk, &mut |_| ()) {
+        Ok(salvage) => salvage,
+        Err(error) => return Ok(refuse(&error)),
+    };
+    if is_empty(&salvage) {
+        bail!("there is no log in {}", folder.display());
+    }
+    let mut out = io::stdout().lock();
+    tell(&mut out, folder, &salvage)?;
+    if salvage.refusal.is_none() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let folder = folder.display();
+    writeln!(
+        out,
+        "`lineshaft log repair {folder} NEW_DIR` writes what is whole into a new folder."
+    )?;
+    Ok(ExitCode::from(exit::DAMAGED_DATA))
+}
+
+fn repair(folder: &Path, copy: &Path) -> Result<ExitCode> {
+    let from = open(folder)?;
+    refuse_used(folder, copy)?;
+    // A copy that was interrupted must not pass for one that is complete.
+    let mut unfinished = OsString::from(copy);
+    unfinished.push(".unfinished");
+    let unfinished = PathBuf::from(unfinished);
+    if unfinished.exists() {
+        let path = unfinished.display();
+        bail!("{path} is left over from a repair that did not end: remove it first");
+    }
+    let to = PosixDisk::new(&unfinished)
+        .with_context(|| format!("cannot make {}", unfinished.display()))?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let repaired = ::log::repair(&from, Arc::new(to), now.as_millis() as u64);
+    let salvage = match repaired {
+        Ok(salvage) if !is_empty(&salvage) => salvage,
+        failed => {
+            fs::remove_dir_all(&unfinished)
+                .with_context(|| format!("cannot remove {}", unfinished.display()))?;
+            return match failed {
+                Ok(_) => bail!("there is no log in {}", folder.display()),
+                Err(error) => Ok(refuse(&error)),
+            };
+        }
+    };
+    let renamed = fs::rename(&unfinished, copy).and_then(|()| sync_parent(copy));
+    renamed.with_context(|| format!("cannot name the copy {}", copy.display()))?;
+    let mut out = io::stdout().lock();
+    tell(&mut out, folder, &salvage)?;
+    let jobs = salvage.report.jobs;
+    let (copy, folder) = (copy.display(), folder.display());
+    writeln!(out, "{copy} is a new log with {jobs} jobs; {folder} was not changed.")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn open(folder: &Path) -> Result<PosixDisk> {
+    PosixDisk::read_only(folder).with_context(|| format!("cannot open {}", folder.display()))
+}
+
+fn is_empty(salvage: &Salvage) -> bool {
+    salvage.report.segments == 0 && salvage.refusal.is_none()
+}
+
+/// The copy needs a folder that holds nothing, outside the folder that is only read.
+fn refuse_used(folder: &Path, copy: &Path) -> Result<()> {
+    let is_used = match fs::read_dir(copy) {
+        Ok(mut entries) => entries.next().is_some(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        Err(error) => {
+            return Err(error).with_context(|| format!("cannot use {}", copy.display()));
+        }
+    };
+    if is_used {
+        bail!("{} is not empty: name a new folder", copy.display());
+    }
+    let folder = fs::canonicalize(folder)?;
+    let is_inside = copy.ancestors().any(|above| {
+        let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+        fs::canonicalize(above).is_ok_and(|above| above.starts_with(&folder))
+    });
+    if is_inside {
+        bail!("{} lies in {}: name a folder elsewhere", copy.display(), folder.display());
+    }
+    Ok(())
+}
+
+fn sync_parent(path: &Path) -> io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    fs::File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+fn refuse(error: &OpenError) -> ExitCode {
+    eprintln!("lineshaft: {error}");
+    ExitCode::from(match error {
+        OpenError::Locked { .. } => exit::FOLDER_LOCKED,
+        OpenError::Permission { .. } => exit::NO_PERMISSION,
+        OpenError::Io { .. } | OpenError::Full { .. } | OpenError::Failed(_) => exit::DISK,
+        OpenError::Format { .. }
+        | OpenError::ForeignLog { .. }
+        | OpenError::MissingSegment { .. }
+        | OpenError::Damaged { .. } => exit::DAMAGED_DATA,
+    })
+}
+
+fn tell(out: &mut impl Write, folder: &Path, salvage: &Salvage) -> Result<()> {
+    let Salvage { report, refusal, losses, doubtful_jobs, unnamed_jobs } = salvage;
+    let folder = folder.display();
+    if let Some(refusal) = refusal {
+        writeln!(out, "{folder}: the log is damaged, and the server refuses to start with it:")?;
+        writeln!(out, "  {refusal}")?;
+        writeln!(out, "What is whole:")?;
+    } else {
+        writeln!(out, "{folder}: the log is whole.")?;
+    }
+    let (segments, groups, bytes) = (report.segments, report.groups, report.bytes);
+    writeln!(out, "  {segments} segments, {groups} groups, {bytes} bytes")?;
+    writeln!(out, "  {} jobs, {} facts about queues and the server", report.jobs, report.facts)?;
+    if report.cut_bytes > 0 || report.cut_groups > 0 {
+        let (bytes, groups) = (report.cut_bytes, report.cut_groups);
+        writeln!(
+            out,
+            "  at the end {bytes} bytes with {groups} groups that were never acknowledged: a start \
+             cuts them off"
+        )?;
+    }
+    if refusal.is_none() {
+        return Ok(());
+    }
+    writeln!(out, "What is lost:")?;
+    for loss in losses {
+        tell_loss(out, loss)?;
+    }
+    if losses.is_empty() {
+        writeln!(out, "  nothing but room at the end of a file")?;
+    } else {
+        writeln!(
+            out,
+            "  With it finishes and changes of other jobs may be lost: a job that was finished can \
+             be there again."
+        )?;
+    }
+    if *doubtful_jobs > 0 {
+        writeln!(
+            out,
+            "  {doubtful_jobs} of the jobs are kept although they may be finished: their finishes \
+             can be told from those of lost jobs no more."
+        )?;
+    }
+    if *unnamed_jobs > 0 {
+        writeln!(
+            out,
+            "  The queue's name of {unnamed_jobs} jobs is lost: they are in queues whose names \
+             begin with `lost-queue-`."
+        )?;
+    }
+    Ok(())
+}
+
+fn tell_loss(out: &mut impl Write, loss: &Loss) -> io::Result<()> {
+    let Loss { file, offset, bytes, jobs_max, what } = loss;
+    write!(out, "  {file} at offset {offset}")?;
+    if *bytes > 0 {
+        write!(out, ", {bytes} bytes")?;
+    }
+    match jobs_max {
+        Some(0) => writeln!(out, ": {what}; no job"),
+        Some(1) => writeln!(out, ": {what}; one job at most"),
+        Some(jobs) => writeln!(out, ": {what}; {jobs} jobs at most"),
+        None => writeln!(out, ": {what}; how many jobs is not known"),
+    }
+}

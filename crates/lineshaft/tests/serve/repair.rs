@@ -1,0 +1,94 @@
+//! `lineshaft log` as an operator uses it when a start was refused.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use rustix::process::Signal;
+
+use super::ask;
+use crate::running::{Running, command, finish};
+
+const SERVE: [&str; 5] = ["serve", "--data", "d", "--beanstalk", "127.0.0.1:0"];
+
+/// The exit code, and all that was said.
+fn run(folder: &Path, arguments: &[&str]) -> (i32, String) {
+    let finished = finish(command(folder, arguments));
+    let said = [finished.stdout, finished.stderr].concat();
+    let code = finished.status.code().expect("it ended by itself");
+    (code, String::from_utf8_lossy(&said).into_owned())
+}
+
+/// All files and their bytes.
+fn contents(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let files = fs::read_dir(folder).unwrap().map(|file| {
+        let file = file.unwrap();
+        (file.file_name().into_string().unwrap(), fs::read(file.path()).unwrap())
+    });
+    let mut files: Vec<_> = files.collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn a_damaged_log_is_repaired_into_another_folder_and_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("lineshaft.toml"), "[data]\nsegment_size = \"256KiB\"\n").unwrap();
+    let mut server = Running::start(folder, &SERVE);
+    let body = "b".repeat(1000);
+    ask(&server.address(), &format!("put 0 0 60 1000\r\n{body}\r\n").repeat(10));
+    let (code, said) = run(folder, &["log", "check", "d"]);
+    assert!(code == 75 && said.contains("locked by another process"), "{code} {said}");
+    server.signal(Signal::TERM);
+    server.wait();
+
+    let (code, said) = run(folder, &["log", "check", "d"]);
+    assert!(code == 0 && said.contains("whole") && said.contains(" 10 jobs"), "{code} {said}");
+
+    // In the body of one of the jobs.
+    let segment = folder.join("d/0000000001.seg");
+    File::options().write(true).open(&segment).unwrap().write_all_at(b"damage", 7000).unwrap();
+    let (code, said) = run(folder, &SERVE);
+    assert!(code == 65 && said.contains("`lineshaft log repair`"), "{code} {said}");
+    let before = contents(&folder.join("d"));
+    let (code, said) = run(folder, &["log", "check", "d"]);
+    assert!(code == 65 && said.contains("0000000001.seg at offset"), "{code} {said}");
+    let (code, said) = run(folder, &["log", "repair", "d", "saved"]);
+    assert!(code == 0 && said.contains("one job at most"), "{code} {said}");
+    assert!(said.contains("saved is a new log with 9 jobs"), "{said}");
+    assert_eq!(contents(&folder.join("d")), before);
+
+    let mut server =
+        Running::start(folder, &["serve", "--data", "saved", "--beanstalk", "127.0.0.1:0"]);
+    let peeks: String = (1..=10).map(|id| format!("peek {id}\r\n")).collect();
+    let said = ask(&server.address(), &peeks);
+    assert_eq!(said.matches("FOUND").count(), 9 + 1, "{said}");
+    assert_eq!(said.matches(&body).count(), 9, "{said}");
+    server.signal(Signal::TERM);
+    server.wait();
+}
+
+#[test]
+fn a_repair_refuses_a_folder_that_is_in_use_or_holds_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::create_dir(folder.join("empty")).unwrap();
+    fs::create_dir(folder.join("used")).unwrap();
+    fs::write(folder.join("used/file"), "").unwrap();
+    for (from, to, why) in [
+        ("empty", "new", "there is no log in empty"),
+        ("empty", "used", "used is not empty"),
+        ("empty", "empty/new", "empty/new lies in"),
+        ("none", "new", "cannot open none"),
+    ] {
+        let (code, said) = run(folder, &["log", "repair", from, to]);
+        assert!(code == 1 && said.contains(why), "{from} {to}: {code} {said}");
+    }
+    let names = fs::read_dir(folder).unwrap();
+    let names = names.map(|file| file.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    assert_eq!(names, ["empty", "used"]);
+    assert!(contents(&folder.join("empty")).is_empty());
+}
