@@ -45,14 +45,25 @@ enum Role {
     /// It is a child of one that is asked. It gets the put also if that one has no room
     /// (spec kestrel 3.4).
     Child,
-    /// It gets copies of one that is asked, if that one has room.
-    Copy,
+    /// It gets copies of the stop with this index, if that one has room.
+    Copy { of: usize },
+}
+
+/// A queue on the way of a put.
+#[derive(Copy, Clone, Debug)]
+struct Stop {
+    queue: QueueId,
+    role: Role,
+    /// What is put stays there, too, and not only with those that it feeds.
+    stores: bool,
 }
 
 /// The queues that one put goes to, each once.
 #[derive(Debug, Default)]
 pub(crate) struct Route {
-    queues: Vec<(QueueId, Role)>,
+    stops: Vec<Stop>,
+    /// Those that are asked, which may also be met as children or copies of each other.
+    asked: Vec<QueueId>,
     aliases: BTreeSet<Name>,
     /// All queues that were met, also those that only feed others; they do not vanish meanwhile.
     seen: BTreeSet<QueueId>,
@@ -174,17 +185,6 @@ impl Engine {
         }
     }
 
-    /// All queues that a put to this name goes to.
-    pub(crate) fn route_to(&mut self, name: &[u8], items: bool, effects: &mut Effects) -> Route {
-        let mut route = Route { items, ..Route::default() };
-        self.follow(name, Role::Asked, &mut route, effects);
-        route
-    }
-
-    fn follow(&mut self, name: &[u8], role: Role, route: &mut Route, effects: &mut Effects) {
-        if let Some(destinations) = self.alias(name) {
-            // Rules that send a put in a circle are refused, but only as far as names can be
-            // foreseen.
     /// How many queues a put to this name reaches, about: with many of them it takes as much time as many
     /// puts.
     pub fn reach(&self, name: &[u8]) -> usize {
@@ -211,16 +211,46 @@ impl Engine {
         self.feeds_others(name) || self.policy(name).sync != Some(QueueSync::Memory)
     }
 
-            if route.aliases.insert(name.into()) {
-                for destination in destinations {
-                    self.follow(&destination, role, route, effects);
-                }
-            }
-            return;
+    /// All queues that a put to this name goes to.
+    pub(crate) fn route_to(&mut self, name: &[u8], items: bool, effects: &mut Effects) -> Route {
+        let mut route = Route { items, ..Route::default() };
+        self.ask(name, &mut route, effects);
+        for at in 0..route.asked.len() {
+            self.follow_queue(route.asked[at], Role::Asked, &mut route, effects);
         }
-        let id =
-            if route.items { self.item_queue(name, effects) } else { self.queue_or_create(name) };
-        self.follow_queue(id, role, route, effects);
+        route
+    }
+
+    /// Finds the queues that a put fails without.
+    fn ask(&mut self, name: &[u8], route: &mut Route, effects: &mut Effects) {
+        let Some(destinations) = self.destinations(name, route) else {
+            return route.asked.push(self.met(name, route, effects));
+        };
+        for destination in destinations {
+            self.ask(&destination, route, effects);
+        }
+    }
+
+    fn follow(&mut self, name: &[u8], role: Role, route: &mut Route, effects: &mut Effects) {
+        let Some(destinations) = self.destinations(name, route) else {
+            let id = self.met(name, route, effects);
+            return self.follow_queue(id, role, route, effects);
+        };
+        for destination in destinations {
+            self.follow(&destination, role, route, effects);
+        }
+    }
+
+    /// Where an alias on the way leads to, nowhere if it was met before: rules that send a put in a
+    /// circle are refused, but only as far as names can be foreseen. `None`: it is a queue.
+    fn destinations(&self, name: &[u8], route: &mut Route) -> Option<Box<[Name]>> {
+        let destinations = self.alias(name)?;
+        let is_new = route.aliases.insert(name.into());
+        Some(if is_new { destinations } else { Box::default() })
+    }
+
+    fn met(&mut self, name: &[u8], route: &Route, effects: &mut Effects) -> QueueId {
+        if route.items { self.item_queue(name, effects) } else { self.queue_or_create(name) }
     }
 
     fn follow_queue(&mut self, id: QueueId, role: Role, route: &mut Route, effects: &mut Effects) {
@@ -229,13 +259,19 @@ impl Engine {
         }
         // Held until the put is done: what expires on the way may come here, be refused and drop it.
         self.queue_mut(id).users += 1;
+        let role = if route.asked.contains(&id) { Role::Asked } else { role };
         let queue = self.queue(id);
-        let Some(extra) = &queue.extra else { return route.queues.push((id, role)) };
+        let Some(extra) = &queue.extra else {
+            return route.stops.push(Stop { queue: id, role, stores: true });
+        };
         let Policy { fanout_only, copy_to, .. } = &extra.policy;
         let (stores, copy_to) = (!*fanout_only, copy_to.clone());
         let children = self.special.families.get(&queue.name[..]).filter(|_| extra.parent);
         let children: Vec<QueueId> = children.into_iter().flatten().copied().collect();
-        let of_child = if role == Role::Copy { Role::Copy } else { Role::Child };
+        let of_child = match role {
+            Role::Asked | Role::Child => Role::Child,
+            Role::Copy { .. } => role,
+        };
         for child in children {
             if self.special.has_aliases {
                 let name = self.queue(child).name.clone();
@@ -244,11 +280,13 @@ impl Engine {
                 self.follow_queue(child, of_child, route, effects);
             }
         }
-        if stores {
-            route.queues.push((id, role));
-        }
+        let of_copy = match role {
+            Role::Asked | Role::Child => Role::Copy { of: route.stops.len() },
+            Role::Copy { .. } => role,
+        };
+        route.stops.push(Stop { queue: id, role, stores });
         for copy in copy_to {
-            self.follow(&copy, Role::Copy, route, effects);
+            self.follow(&copy, of_copy, route, effects);
         }
     }
 
@@ -268,18 +306,24 @@ impl Engine {
             }
         }
         let mut routed = Routed { asked: None, first: None, refused: None };
-        let mut slots = Vec::with_capacity(route.queues.len());
-        let mut has_source = true;
-        for &(queue, role) in &route.queues {
-            let admitted = match role {
-                Role::Copy if !has_source => Err(Refused::Full),
-                Role::Asked | Role::Child | Role::Copy => self.admit(queue, body_bytes, effects),
+        let mut slots = Vec::with_capacity(route.stops.len());
+        let mut has_room = Vec::with_capacity(route.stops.len());
+        for &Stop { queue, role, stores } in &route.stops {
+            let is_fed = match role {
+                Role::Asked | Role::Child => true,
+                Role::Copy { of } => has_room[of],
             };
-            if role == Role::Asked {
-                has_source = admitted.is_ok();
-            }
+            let admitted = if !is_fed {
+                Err(Refused::Full)
+            } else if stores {
+                self.admit(queue, body_bytes, effects)
+            } else {
+                // The size is looked at before anything else (spec kestrel 3.1).
+                self.check_size(queue, body_bytes)
+            };
+            has_room.push(admitted.is_ok());
             match admitted {
-                Ok(()) => {
+                Ok(()) if stores => {
                     let is_watched =
                         draft.foreground && role == Role::Asked && routed.asked.is_none();
                     let kind = if is_watched { Kind::Watched } else { self.kind_in(queue) };
@@ -289,10 +333,11 @@ impl Engine {
                         routed.asked = routed.asked.or(Some(slot));
                     }
                 }
+                Ok(()) => {}
                 Err(refused) if role == Role::Asked => {
                     routed.refused = routed.refused.or(Some(refused));
                 }
-                Err(_) if has_source || role == Role::Child => self.discard_one(queue),
+                Err(_) if is_fed => self.discard_one(queue),
                 Err(_) => {}
             }
         }
@@ -345,10 +390,8 @@ impl Engine {
         drops_max: usize,
         effects: &mut Effects,
     ) -> Result<(), Refused> {
+        self.check_size(queue, body_bytes)?;
         let Some(policy) = self.policy_of(queue) else { return Ok(()) };
-        if policy.item_bytes_max.is_some_and(|most| body_bytes as u64 > most) {
-            return Err(Refused::TooBig);
-        }
         if !self.is_full(queue) {
             return Ok(());
         }
@@ -369,6 +412,13 @@ impl Engine {
                 Ok(())
             }
         }
+    }
+
+    /// Whether a body is not larger than a queue's policy lets it be.
+    fn check_size(&self, queue: QueueId, body_bytes: usize) -> Result<(), Refused> {
+        let most = self.policy_of(queue).and_then(|policy| policy.item_bytes_max);
+        let is_too_big = most.is_some_and(|most| body_bytes as u64 > most);
+        if is_too_big { Err(Refused::TooBig) } else { Ok(()) }
     }
 
     fn is_full(&self, queue: QueueId) -> bool {

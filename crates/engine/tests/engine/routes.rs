@@ -263,6 +263,7 @@ fn a_queue_gets_copies_if_that_one_has_room_which_it_is_copied_from() {
         full("p+full"),
         copying("p+full", ["of_full"]),
         copying("p+roomy", ["of_roomy"]),
+        Rule::new(["p+roomy"], [Setting::JobsMax(None)]),
         full("p"),
     ]);
     assert!(!world.add("a", "1"));

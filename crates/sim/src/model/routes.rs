@@ -19,12 +19,25 @@ const EXPIRY_DROPS_MAX: usize = 2;
 enum Role {
     Asked,
     Child,
-    Copy,
+    /// Of the stop with this index, if that one takes it.
+    Copy {
+        of: usize,
+    },
+}
+
+/// A queue that a put comes by.
+#[derive(Debug)]
+struct Stop {
+    queue: Name,
+    role: Role,
+    stores: bool,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Route {
-    queues: Vec<(Name, Role)>,
+    stops: Vec<Stop>,
+    /// Queues that the put names, or an alias that it names.
+    asked: Vec<Name>,
     /// Aliases that were met.
     aliases: Vec<Name>,
     /// Queues that were met; they do not vanish meanwhile.
@@ -54,22 +67,45 @@ pub(super) struct Routed {
 impl Model {
     pub(super) fn route_to(&mut self, name: &str, is_items: bool) -> Route {
         let mut route = Route { is_items, ..Route::default() };
-        self.follow(name, Role::Asked, &mut route);
+        self.ask(name, &mut route);
+        for queue in route.asked.clone() {
+            self.follow_queue(queue, Role::Asked, &mut route);
+        }
         route
     }
 
-    fn follow(&mut self, name: &str, role: Role, route: &mut Route) {
-        if let Some(destinations) = self.alias(name) {
-            if !route.aliases.iter().any(|seen| &**seen == name) {
-                route.aliases.push(name.into());
-                for destination in destinations {
-                    self.follow(&destination, role, route);
-                }
-            }
-            return;
+    fn ask(&mut self, name: &str, route: &mut Route) {
+        let Some(destinations) = self.destinations(name, route) else {
+            let queue = self.met(name, route);
+            return route.asked.push(queue);
+        };
+        for destination in destinations {
+            self.ask(&destination, route);
         }
-        let queue = if route.is_items { self.item_queue(name) } else { self.create_tube(name) };
-        self.follow_queue(queue, role, route);
+    }
+
+    fn follow(&mut self, name: &str, role: Role, route: &mut Route) {
+        let Some(destinations) = self.destinations(name, route) else {
+            let queue = self.met(name, route);
+            return self.follow_queue(queue, role, route);
+        };
+        for destination in destinations {
+            self.follow(&destination, role, route);
+        }
+    }
+
+    /// Where an alias leads to, once; `None`: it is a queue.
+    fn destinations(&self, name: &str, route: &mut Route) -> Option<Vec<String>> {
+        let destinations = self.alias(name)?;
+        if route.aliases.iter().any(|seen| &**seen == name) {
+            return Some(Vec::new());
+        }
+        route.aliases.push(name.into());
+        Some(destinations)
+    }
+
+    fn met(&mut self, name: &str, route: &Route) -> Name {
+        if route.is_items { self.item_queue(name) } else { self.create_tube(name) }
     }
 
     fn follow_queue(&mut self, queue: Name, role: Role, route: &mut Route) {
@@ -79,21 +115,22 @@ impl Model {
         route.seen.push(queue.clone());
         self.guards.push(queue.clone());
         let policy = self.tubes[&queue].policy.clone();
-        let of_child = if role == Role::Copy { Role::Copy } else { Role::Child };
+        let role = if route.asked.contains(&queue) { Role::Asked } else { role };
+        let is_copy = matches!(role, Role::Copy { .. });
         let has_aliases = self.has_aliases();
         for child in self.children_of(&queue) {
+            let role = if is_copy { role } else { Role::Child };
             // Who is fed in passing is no queue of items for it, unless its name is looked up.
             if has_aliases {
-                self.follow(&child, of_child, route);
+                self.follow(&child, role, route);
             } else {
-                self.follow_queue(child, of_child, route);
+                self.follow_queue(child, role, route);
             }
         }
-        if !policy.fanout_only {
-            route.queues.push((queue, role));
-        }
+        let of_copy = if is_copy { role } else { Role::Copy { of: route.stops.len() } };
+        route.stops.push(Stop { queue, role, stores: !policy.fanout_only });
         for copy in &policy.copy_to {
-            self.follow(&text(copy), Role::Copy, route);
+            self.follow(&text(copy), of_copy, route);
         }
     }
 
@@ -102,18 +139,20 @@ impl Model {
     pub(super) fn put_along(&mut self, mut route: Route, job: &Job, is_foreground: bool) -> Routed {
         let mut routed = Routed::default();
         let mut ids = Vec::new();
-        let mut has_source = true;
-        for (queue, role) in &route.queues {
-            let admitted = if *role == Role::Copy && !has_source {
-                Err(Refused::Full)
-            } else {
-                self.admit(queue, job.body.len())
+        let mut has_room = Vec::new();
+        for Stop { queue, role, stores } in &route.stops {
+            let is_fed = match role {
+                Role::Asked | Role::Child => true,
+                Role::Copy { of } => has_room[*of],
             };
-            if *role == Role::Asked {
-                has_source = admitted.is_ok();
-            }
+            let admitted = match (is_fed, stores) {
+                (false, _) => Err(Refused::Full),
+                (true, true) => self.admit(queue, job.body.len()),
+                (true, false) => self.check_size(queue, job.body.len()),
+            };
+            has_room.push(admitted.is_ok());
             match admitted {
-                Ok(()) => {
+                Ok(()) if *stores => {
                     let is_watched =
                         is_foreground && *role == Role::Asked && routed.asked.is_none();
                     let kind = if is_watched { Kind::Watched } else { self.kind_in(queue) };
@@ -126,7 +165,7 @@ impl Model {
                 Err(refused) if *role == Role::Asked => {
                     routed.refused = routed.refused.or(Some(refused));
                 }
-                Err(_) => {}
+                Ok(()) | Err(_) => {}
             }
         }
         routed.first = ids.first().copied();
@@ -211,10 +250,8 @@ impl Model {
         body_len: usize,
         drops_max: usize,
     ) -> Result<(), Refused> {
+        self.check_size(queue, body_len)?;
         let policy = self.tubes[queue].policy.clone();
-        if policy.item_bytes_max.is_some_and(|most| body_len as u64 > most) {
-            return Err(Refused::TooBig);
-        }
         if !self.is_over_limit(queue) {
             return Ok(());
         }
@@ -236,6 +273,12 @@ impl Model {
             }
         }
         Ok(())
+    }
+
+    fn check_size(&self, queue: &Name, body_len: usize) -> Result<(), Refused> {
+        let most = self.tubes[queue].policy.item_bytes_max;
+        let is_too_big = most.is_some_and(|most| body_len as u64 > most);
+        if is_too_big { Err(Refused::TooBig) } else { Ok(()) }
     }
 
     /// Priority, order and id of the ready jobs of a queue.
