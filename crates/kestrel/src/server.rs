@@ -16,6 +16,12 @@ pub const ITEM_BYTES_MAX_DEFAULT: u32 = 64 << 20;
 /// broker, for which everybody else waits.
 pub(crate) const LIST_LEN_MAX: usize = 65_536;
 
+/// So many items of one list are stored at most: fewer if each of them goes to many queues. The client sees
+/// by their number that the others were not, as with a queue that is full.
+pub(crate) fn stored_max(queue: &[u8], turn: &Turn<'_>) -> usize {
+    LIST_LEN_MAX / turn.reach(queue).max(1)
+}
+
 /// What a server tells of itself, and how it behaves. What differs from queue to queue is a policy
 /// of the broker.
 #[derive(Clone, Debug)]

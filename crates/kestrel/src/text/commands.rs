@@ -8,6 +8,7 @@ use super::session::TextSession;
 use crate::client::{AT_ONCE, How};
 use crate::monitor::Monitor;
 use crate::name::{is_possible, is_usable};
+use crate::server::stored_max;
 use crate::status::NoStatus;
 use crate::{expiry, status};
 
@@ -48,7 +49,7 @@ impl TextSession {
         }
     }
 
-    /// Refused items are skipped, and the others tried.
+    /// Refused items are skipped, and the others tried, but not too many.
     fn put(
         &mut self,
         queue: &[u8],
@@ -65,7 +66,7 @@ impl TextSession {
         }
         let expires = expiry_ms.map(|millis| expiry::of_millis(millis, turn.now()));
         let (mut stored, mut after) = (0, AT_ONCE);
-        for item in items.items() {
+        for item in items.items().take(stored_max(queue, turn)) {
             let added = self.client.add(queue, Body::from(item), expires, turn);
             stored += u64::from(added.is_ok());
             after = added.unwrap_or_else(|refused| refused).max(after);

@@ -10,7 +10,7 @@ use super::writer::{Failure, Reply, ReplyTo};
 use crate::client::AT_ONCE;
 use crate::latency::Measure;
 use crate::name;
-use crate::server::LIST_LEN_MAX;
+use crate::server::stored_max;
 use crate::stats::journal_bytes;
 
 /// Why a call fails.
@@ -103,7 +103,7 @@ impl ThriftSession {
             millis => Some(Millis(turn.now().0.saturating_add_signed(millis))),
         };
         let (mut stored, mut after) = (0, AT_ONCE);
-        for item in items.take(LIST_LEN_MAX) {
+        for item in items.take(stored_max(arguments.queue, turn)) {
             self.server.counters().cmd_set.add_one();
             let watch = self.server.begin(turn.now());
             match turn.add(arguments.queue, Body::from(item), expires) {

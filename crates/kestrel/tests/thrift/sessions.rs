@@ -105,6 +105,12 @@ fn a_list_is_stored_up_to_the_most_of_one_call() {
     let items = vec![&b"x"[..]; 65_537];
     assert_eq!(ask(&mut world, client, &put("q", &items[..65_536])), "put 65536");
     assert_eq!(ask(&mut world, client, &put("q", &items)), "put 65536");
+    // Fewer if each of them goes to several queues.
+    for child in ["q+1", "q+2", "q+3"] {
+        ask(&mut world, client, &get(child, 1, 0, 0));
+    }
+    assert_eq!(ask(&mut world, client, &put("q", &items)), "put 16384");
+    assert_eq!(ask(&mut world, client, &put("q+1", &items[..20_000])), "put 20000");
     assert_eq!(ask(&mut world, client, &confirm(&vec![1; 65_536])), "confirm 0");
     assert_eq!(ask(&mut world, client, &confirm(&vec![1; 65_537])), "confirm !7");
 }
