@@ -154,6 +154,9 @@ impl Model {
         observed: &mut Observed<'_>,
     ) -> Result<(), String> {
         let not_stored = line("NOT_STORED", 0);
+        if self.is_draining {
+            return observed.take(&not_stored);
+        }
         // Runs in which policies refuse items have no trouble with the disk: the reply does not say
         // which of them it was.
         if self.may_refuse && self.is_refused(&not_stored, observed)? {
