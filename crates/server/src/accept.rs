@@ -145,8 +145,8 @@ mod tests {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
         socket.set_nonblocking(true).unwrap();
         let address = Address::Unix("socket".into());
-        let bound = Bound { socket: socket.into(), protocol: Protocol::Beanstalk, address };
-        let limits = Arc::new(LiveLimits::new(&Config::default().limits, 1024));
+        let bound = Bound { socket: socket.into(), protocol: Protocol::Beanstalk, address, file: None };
+        let limits = Arc::new(LiveLimits::new(&Config::default().limits, 1024, 128));
         let open: Arc<Open> = Arc::new(|_, _, _| unreachable!("nobody comes"));
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let _inside = runtime.enter();

@@ -207,7 +207,7 @@ mod tests {
         let made = std::process::Command::new("mkfifo").arg(&file).status().unwrap();
         assert!(made.success());
         let config = Config::default();
-        let limits = Arc::new(LiveLimits::new(&config.limits, 1024));
+        let limits = Arc::new(LiveLimits::new(&config.limits, 1024, 128));
         let sources = Sources { file: Some(file.clone()), ..Sources::default() };
         let reloader = Reloader::new(config, Some(sources), limits.clone(), None, None);
         let reloader = Arc::new(reloader);

@@ -70,7 +70,7 @@ impl Plan {
                 Broker::open(options, Millis(0)).unwrap().0
             }
         };
-        let limits = Arc::new(LiveLimits::new(&self.limits, 1024));
+        let limits = Arc::new(LiveLimits::new(&self.limits, 1024, 128));
         let shared = Shared { broker: broker.clone(), clock, limits: limits.clone() };
         let ports: Vec<Arc<Port>> = (0..self.threads).map(|_| Arc::default()).collect();
         let wanted = if self.is_unix {

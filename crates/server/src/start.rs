@@ -19,7 +19,7 @@ use crate::config_sources::Sources;
 use crate::controls::Controls;
 use crate::error::ServeError;
 use crate::io_thread::{Ended, IoThread, Shared};
-use crate::limits::{LiveLimits, raise_descriptors};
+use crate::limits::{LiveLimits, own_descriptors, raise_descriptors};
 use crate::listen::{Bound, SocketOptions, bind};
 use crate::listen_file::ListenFile;
 use crate::logging::Logging;
@@ -125,9 +125,10 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     let signals = EarlySignals::new(hangup).map_err(failed("watch for signals"))?;
     let certificates = load_certificates(&config, &listeners)?;
     let descriptors = raise_descriptors();
+    let own = own_descriptors(config.io_threads, listeners.len());
     let (broker, clock, recovery) = open_broker(&config.data)?;
     prepare_engine(&config, &mut broker.turn(clock.now()));
-    let limits = Arc::new(LiveLimits::new(&config.limits, descriptors));
+    let limits = Arc::new(LiveLimits::new(&config.limits, descriptors, own));
     let reloader = Arc::new(Reloader::new(
         config.clone(),
         sources,
