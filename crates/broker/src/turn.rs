@@ -4,7 +4,7 @@
 use std::sync::MutexGuard;
 
 use engine::{
-    Body, JobId, JobSlot, JobStatus, Manner, Millis, NewJob, NotFound, Patience, QueueId,
+    Body, Engine, JobId, JobSlot, JobStatus, Manner, Millis, NewJob, NotFound, Patience, QueueId,
     QueueStats, SessionId, State, Totals,
 };
 
@@ -204,12 +204,8 @@ impl Turn<'_> {
 
     /// Takes this ready, delayed or buried job, from any queue, paused or not.
     pub fn take_job(&mut self, session: SessionId, id: JobId) -> Result<Grant, Refusal> {
-        let state = self.core.engine.job_status(id).map(|status| status.facts.state);
-        let core = match state {
-            // That it is not set aside any more must last, and so needs room.
-            Ok(State::Delayed | State::Buried) => self.core_for_update()?,
-            Ok(State::Ready | State::Leased) | Err(NotFound) => &mut *self.core,
-        };
+        // That it is not set aside any more must last, and so needs room.
+        let core = self.core_for_update(|engine| is_set_aside(engine, id))?;
         let taken = core.engine.take_job(session, id, &mut core.effects);
         core.settle();
         match taken {
@@ -243,7 +239,7 @@ impl Turn<'_> {
         priority: u32,
         delay_s: u32,
     ) -> Result<Position, Refusal> {
-        let core = self.core_for_update()?;
+        let core = self.core_for_update(|engine| holds_logged(engine, session, id))?;
         let given = core.engine.give_back(session, id, priority, delay_s, &mut core.effects);
         core.settle();
         core.after_update(id, given)
@@ -256,7 +252,7 @@ impl Turn<'_> {
         id: JobId,
         priority: u32,
     ) -> Result<Position, Refusal> {
-        let core = self.core_for_update()?;
+        let core = self.core_for_update(|engine| holds_logged(engine, session, id))?;
         let buried = core.engine.bury(session, id, priority, &mut core.effects);
         core.settle();
         core.after_update(id, buried)
@@ -273,7 +269,8 @@ impl Turn<'_> {
         // All at once, although it is done in slices: nobody could be told of the end of room later.
         let used = self.core.engine.queue_stats(self.core.engine.used(session));
         let found = if used.buried > 0 { used.buried } else { used.delayed };
-        let core = self.core_for_updates(max.min(found))?;
+        let count = max.min(found);
+        let core = self.core_for_updates(count, |_| count > 0)?;
         let kick = core.engine.kick(session, max, &mut core.effects);
         core.settle();
         Ok(match kick {
@@ -286,7 +283,7 @@ impl Turn<'_> {
 
     /// Makes a delayed or buried job ready.
     pub fn kick_job(&mut self, id: JobId) -> Result<Position, Refusal> {
-        let core = self.core_for_update()?;
+        let core = self.core_for_update(|engine| is_set_aside(engine, id))?;
         let kicked = core.engine.kick_job(id, &mut core.effects);
         core.settle();
         core.after_update(id, kicked)
@@ -400,17 +397,41 @@ impl Turn<'_> {
         self.core.engine.check_invariants();
     }
 
-    pub(crate) fn core_for_update(&mut self) -> Result<&mut Core, Refusal> {
-        self.core_for_updates(1)
+    /// Refuses an update for which the log has no room. `is_logged` says whether anything would
+    /// change that is in the log; if not, the engine's own answer holds.
+    pub(crate) fn core_for_update(
+        &mut self,
+        is_logged: impl FnOnce(&Engine) -> bool,
+    ) -> Result<&mut Core, Refusal> {
+        self.core_for_updates(1, is_logged)
     }
 
-    fn core_for_updates(&mut self, count: u64) -> Result<&mut Core, Refusal> {
+    fn core_for_updates(
+        &mut self,
+        count: u64,
+        is_logged: impl FnOnce(&Engine) -> bool,
+    ) -> Result<&mut Core, Refusal> {
         let core = &mut *self.core;
         match &core.ledger.log {
-            Some(log) if !log.admits_updates(count) => Err(Refusal::Full),
+            Some(log) if !log.admits_updates(count) && is_logged(&core.engine) => {
+                Err(Refusal::Full)
+            }
             Some(_) | None => Ok(core),
         }
     }
+}
+
+/// Whether this session holds this job, and it is in the log.
+pub(crate) fn holds_logged(engine: &Engine, session: SessionId, id: JobId) -> bool {
+    engine.held(session, id).is_ok_and(|slot| engine.is_durable(slot))
+}
+
+/// Whether this job is one that can be kicked, and is in the log.
+fn is_set_aside(engine: &Engine, id: JobId) -> bool {
+    engine.slot(id).is_ok_and(|slot| {
+        let state = engine.facts(slot).state;
+        matches!(state, State::Delayed | State::Buried) && engine.is_durable(slot)
+    })
 }
 
 impl Core {

@@ -6,6 +6,7 @@ use engine::{
     SessionId, Submit, Tags,
 };
 
+use crate::turn::holds_logged;
 use crate::{AddRefusal, Body, Flush, Grant, Position, Refusal, Turn};
 
 /// A job that a worker was given.
@@ -106,11 +107,11 @@ impl Turn<'_> {
 
     /// A worker failed at a job: one that was submitted ends, one of another dialect is buried.
     pub fn fail(&mut self, session: SessionId, id: JobId, news: &News) -> Result<(), Refusal> {
-        let submitted = self.core.engine.slot(id).is_ok_and(|slot| {
+        let core = self.core_for_update(|engine| {
             // One of another dialect is buried, which takes room; the end of any other makes room.
-            self.core.engine.tags(slot).is_some()
-        });
-        let core = if submitted { &mut *self.core } else { self.core_for_update()? };
+            let is_submitted = engine.slot(id).is_ok_and(|slot| engine.tags(slot).is_some());
+            !is_submitted && holds_logged(engine, session, id)
+        })?;
         let failed = core.engine.fail(session, id, news, &mut core.effects);
         core.settle();
         failed.map_err(|NotFound| core.denial(id))
@@ -193,7 +194,7 @@ impl Turn<'_> {
 
     /// Limits the unfinished jobs of a queue by [`engine::Band`]; 0 for no limit.
     pub fn limit_queue(&mut self, name: &[u8], limits: [u32; 3]) -> Result<Position, Refusal> {
-        let core = self.core_for_update()?;
+        let core = self.core_for_update(|engine| engine.queue_id(name).is_some())?;
         let limited = core.engine.limit_queue(name, limits, &mut core.effects);
         core.settle();
         let after = self.after_named(name);

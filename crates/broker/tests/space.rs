@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use lineshaft_broker::policy::{QueueSync, Rule, Rules, Setting};
 use lineshaft_broker::{
-    AddRefusal, Broker, Kick, Millis, NewJob, Options, Refusal, SessionId, Status, Submit,
+    AddRefusal, Broker, JobId, Kick, Millis, NewJob, News, Options, Refusal, SessionId, Status,
+    Submit,
 };
 
 const NOW: Millis = Millis(1_000_000);
@@ -197,4 +198,35 @@ fn the_status_is_told_rather_than_that_the_log_is_full() {
     assert_eq!(turn.put(session, NewJob::default(), body()), Err(refused));
     assert_eq!(turn.submit(session, b"f", submit(b"", 60_000, false)), Err(refused));
     assert_eq!(turn.add(b"q", body(), None), Err(refused));
+}
+
+#[test]
+fn what_is_not_there_is_denied_also_when_the_log_is_full() {
+    let disk = Arc::new(log::FaultDisk::new(1, 16 << 20));
+    let options = Options { disk, log: log::Settings::default(), clock: None };
+    let broker = Broker::open(options, NOW).expect("the disk is empty").0;
+    let session = broker.turn(NOW).open_session(0);
+    fill(&broker, session);
+    let mut turn = broker.turn(NOW);
+    let mut limit = 1;
+    turn.create_queue(b"f");
+    while turn.limit_queue(b"f", [limit; 3]).is_ok() {
+        limit += 1;
+    }
+    let (delayed, gone) = (JobId(1), JobId(u64::MAX));
+    assert_eq!(turn.kick_job(delayed), Err(Refusal::Full));
+    assert!(matches!(turn.take_job(session, delayed), Err(Refusal::Full)));
+    let is_denied = |refusal: Refusal| matches!(refusal, Refusal::NotFound(_));
+    for id in [delayed, gone] {
+        assert!(is_denied(turn.give_back(session, id, 0, 0).expect_err("nobody holds it")));
+        assert!(is_denied(turn.bury(session, id, 0).expect_err("nobody holds it")));
+        assert!(is_denied(turn.fail(session, id, &News::Fail).expect_err("nobody holds it")));
+    }
+    assert!(is_denied(turn.kick_job(gone).expect_err("it is not there")));
+    assert!(is_denied(turn.take_job(session, gone).expect_err("it is not there")));
+    assert!(is_denied(turn.limit_queue(b"nobody's", [1; 3]).expect_err("it is not there")));
+    turn.use_queue(session, b"empty");
+    assert!(matches!(turn.kick(session, 9), Ok(Kick::Done(0, _))));
+    drop(turn);
+    work(&broker);
 }

@@ -454,7 +454,7 @@ impl Engine {
     }
 
     /// The place of a job that this session holds.
-    pub(crate) fn held(&self, session: SessionId, id: JobId) -> Result<JobSlot, NotFound> {
+    pub fn held(&self, session: SessionId, id: JobId) -> Result<JobSlot, NotFound> {
         let slot = self.slot(id)?;
         match self.job(slot).lease() {
             Some(lease) if lease.holder == session => Ok(slot),
