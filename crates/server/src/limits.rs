@@ -6,9 +6,19 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::Limits;
 
-/// Descriptors that clients' connections must leave alone: the log's files, listeners, the runtimes, and connections
-/// for HTTP.
-const RESERVED_DESCRIPTORS: usize = 128;
+/// What the process has open besides what is counted below: the log's files, standard streams, files that
+/// are read in passing.
+const FILES_MAX: usize = 32;
+/// What one runtime has open, to watch sockets, to be woken, and to hear of signals.
+const RUNTIME_DESCRIPTORS: usize = 4;
+/// Connections for HTTP.
+const WEB_CONNECTIONS_MAX: usize = 64;
+
+/// Descriptors that no connection may take: a log that cannot open its next file is the end of the server.
+pub(crate) fn own_descriptors(io_threads: usize, listeners: usize) -> usize {
+    // HTTP has a runtime, too.
+    FILES_MAX + RUNTIME_DESCRIPTORS * (io_threads + 1) + listeners
+}
 
 /// The bounds as they are now, shared by all threads.
 #[derive(Debug)]
@@ -19,23 +29,26 @@ pub(crate) struct LiveLimits {
     unfinished_bytes: AtomicU64,
     /// How many connections may be open because of the process's descriptors.
     descriptors: usize,
-    /// How many descriptors they leave alone.
-    reserved: usize,
+    /// How many connections for HTTP may be open, beside the others.
+    web_connections: usize,
     /// Open connections of all threads.
     open: AtomicUsize,
 }
 
 impl LiveLimits {
-    pub(crate) fn new(limits: &Limits, descriptors: u64) -> LiveLimits {
+    /// Connections may have the process's descriptors, without its own ones.
+    pub(crate) fn new(limits: &Limits, descriptors: u64, own: usize) -> LiveLimits {
         let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
-        let reserved = RESERVED_DESCRIPTORS.min(descriptors / 2);
+        // The count of our own is generous, so where there are too few some are left all the same.
+        let free = descriptors.saturating_sub(own).max(descriptors / 16).max(1);
+        let web_connections = WEB_CONNECTIONS_MAX.min(free / 2);
         let live = LiveLimits {
             connections: AtomicUsize::default(),
             unsent_bytes: AtomicU64::default(),
             unsent_ms: AtomicU64::default(),
             unfinished_bytes: AtomicU64::default(),
-            descriptors: descriptors - reserved,
-            reserved,
+            descriptors: free - web_connections,
+            web_connections,
             open: AtomicUsize::default(),
         };
         live.set(limits);
@@ -85,7 +98,7 @@ impl LiveLimits {
 
     /// How many connections for HTTP may be open, beside the others.
     pub(crate) fn web_connections(&self) -> usize {
-        self.reserved / 2
+        self.web_connections
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -119,10 +132,18 @@ mod tests {
     use crate::config::Config;
 
     #[test]
-    fn connections_leave_descriptors_for_the_log() {
+    fn connections_leave_descriptors_for_the_log_and_all_threads() {
         let mut limits = Config::default().limits;
-        let live = LiveLimits::new(&limits, 1024);
-        assert_eq!(live.connections(), 1024 - 128);
+        let connections = |descriptors, io_threads| {
+            let own = own_descriptors(io_threads, 8);
+            LiveLimits::new(&Config::default().limits, descriptors, own).connections()
+        };
+        assert_eq!(connections(1024, 1), 1024 - 48 - 64);
+        assert_eq!(connections(1024, 64), 1024 - 300 - 64);
+        assert!(connections(340, 64) <= 20);
+        assert_eq!(connections(100, 1), 26);
+        assert_eq!(connections(20, 1), 1);
+        let live = LiveLimits::new(&limits, 1024, 128);
         limits.connections = Some(1);
         live.set(&limits);
         assert!(!live.is_full());
@@ -130,7 +151,6 @@ mod tests {
         assert!(live.is_full());
         live.closed();
         assert!(!live.is_full());
-        assert_eq!(LiveLimits::new(&Config::default().limits, 20).connections(), 10);
     }
 
     #[test]
@@ -139,6 +159,6 @@ mod tests {
         limits.unsent_bytes = 0;
         limits.beanstalk_job_bytes = 1000;
         limits.gearman_packet_bytes = 2000;
-        assert!(LiveLimits::new(&limits, 100).unsent_bytes() >= 2000);
+        assert!(LiveLimits::new(&limits, 100, 10).unsent_bytes() >= 2000);
     }
 }
