@@ -11,6 +11,9 @@ use crate::reply::{self, Numbers};
 use crate::session::{AT_ONCE, PendingPut, Reading, Session, Waiting};
 use crate::stats_text;
 
+/// How many tubes one connection may watch. Each `reserve` looks at all of them, while all other clients wait.
+const WATCHED_TUBES_MAX: usize = 10_000;
+
 impl Session {
     /// Executes a command, and counts it.
     pub(crate) fn execute(
@@ -108,6 +111,11 @@ impl Session {
 
     fn watch(&mut self, name: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
         self.server().counters.watch.add_one();
+        let mut watched = turn.watched(self.id);
+        if watched.len() >= WATCHED_TUBES_MAX && !watched.any(|known| known == name) {
+            return outbox.reply(AT_ONCE, reply::OUT_OF_MEMORY);
+        }
+        drop(watched);
         reply_watching(turn.watch(self.id, name), outbox);
     }
 

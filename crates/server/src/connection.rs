@@ -4,6 +4,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use broker::{Dialect, Outbox, Position, SessionId, Turn};
 use rustix::io::Errno;
@@ -16,8 +17,11 @@ use crate::tls_stream::TlsStream;
 /// requests for large replies must not fill the memory.
 const OUTBOX_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes are shown to the dialect in pieces of this size, with a look at the outbox in between.
+/// Bytes are shown to the dialect in pieces of this size, with a look at the outbox and the time in between.
 const PIECE_BYTES: usize = 4 * 1024;
+
+/// A turn that has lasted so long begins no further piece: all other clients wait for its end.
+const TURN_TIME_MAX: Duration = Duration::from_millis(5);
 
 /// A waiting connection whose peer has shut its side is read to the end, to tell a half-close from
 /// a broken connection; but not more than this. (More than the kernel buffers by default.)
@@ -52,6 +56,19 @@ pub(crate) enum Read {
     Nothing,
 }
 
+/// How long a turn has lasted. Measured from the first question on, since most turns are over before anybody
+/// needs to ask.
+#[derive(Debug, Default)]
+pub(crate) struct TurnTime {
+    asked_at: Option<Instant>,
+}
+
+impl TurnTime {
+    pub(crate) fn is_over(&mut self) -> bool {
+        self.asked_at.get_or_insert_with(Instant::now).elapsed() >= TURN_TIME_MAX
+    }
+}
+
 pub(crate) struct Connection {
     socket: AsyncFd<OwnedFd>,
     /// What stands between the socket and the dialect if the peer speaks TLS.
@@ -79,7 +96,7 @@ pub(crate) struct Connection {
     input_ended: bool,
     /// The dialect was told so.
     end_told: bool,
-    /// Commands that could be executed wait until replies have left.
+    /// Commands that could be executed wait until replies have left, or for the next turn.
     held_back: bool,
     // The lists of the I/O thread on which the connection is.
     pub(crate) in_reads: bool,
@@ -87,6 +104,7 @@ pub(crate) struct Connection {
     pub(crate) in_held: bool,
     pub(crate) in_recent: bool,
     pub(crate) in_leaving: bool,
+    pub(crate) in_resumed: bool,
     /// Something happened since the last look of housekeeping.
     pub(crate) active: bool,
 }
@@ -123,6 +141,7 @@ impl Connection {
             in_held: false,
             in_recent: false,
             in_leaving: false,
+            in_resumed: false,
             active: true,
         }
     }
@@ -180,7 +199,9 @@ impl Connection {
             return false;
         }
         match self.phase {
-            Phase::Open if self.dialect.wants_input() => self.outbox.len() <= OUTBOX_BYTES_MAX,
+            Phase::Open if self.dialect.wants_input() => {
+                !self.held_back && self.outbox.len() <= OUTBOX_BYTES_MAX
+            }
             Phase::Open if self.peer_ended => self.pending.len() < WAITING_BYTES_MAX,
             Phase::Open => self.tls.is_some() && self.pending.len() < WAITING_TLS_BYTES_MAX,
             Phase::Flushing => false,
@@ -261,18 +282,18 @@ impl Connection {
     }
 
     /// Shows the dialect what was pending and what arrived, and the end if it was read.
-    pub(crate) fn feed(&mut self, arrived: &[u8], turn: &mut Turn<'_>) {
+    pub(crate) fn feed(&mut self, arrived: &[u8], turn: &mut Turn<'_>, time: &mut TurnTime) {
         if self.phase != Phase::Open {
             return;
         }
         self.held_back = false;
         if self.pending.is_empty() {
-            let used = self.present(arrived, turn);
+            let used = self.present(arrived, turn, time);
             self.pending.extend_from_slice(&arrived[used..]);
         } else {
             let mut bytes = std::mem::take(&mut self.pending);
             bytes.extend_from_slice(arrived);
-            let used = self.present(&bytes, turn);
+            let used = self.present(&bytes, turn, time);
             bytes.drain(..used);
             if !bytes.is_empty() || bytes.capacity() <= KEPT_BUFFER_BYTES_MAX {
                 self.pending = bytes;
@@ -282,7 +303,7 @@ impl Connection {
             self.end_told = true;
             self.dialect.end_of_input(turn, &mut self.outbox);
             let bytes = std::mem::take(&mut self.pending);
-            let used = self.present(&bytes, turn);
+            let used = self.present(&bytes, turn, time);
             self.pending.extend_from_slice(&bytes[used..]);
         }
         if self.dialect.finished() {
@@ -292,13 +313,13 @@ impl Connection {
     }
 
     /// Shows bytes to the dialect in pieces, and says how many it has dealt with. Holds back the rest
-    /// when too much waits to be sent.
-    fn present(&mut self, bytes: &[u8], turn: &mut Turn<'_>) -> usize {
+    /// when too much waits to be sent, or others have waited for long.
+    fn present(&mut self, bytes: &[u8], turn: &mut Turn<'_>, time: &mut TurnTime) -> usize {
         // After the end, what is left of a piece is taken for an unfinished command: show all.
         let mut piece = if self.end_told { bytes.len() } else { PIECE_BYTES };
         let mut used = 0;
         while used < bytes.len() && !self.dialect.finished() {
-            if self.outbox.len() > OUTBOX_BYTES_MAX {
+            if self.outbox.len() > OUTBOX_BYTES_MAX || (used > 0 && time.is_over()) {
                 self.held_back = true;
                 break;
             }

@@ -2,7 +2,7 @@
 //! read from the ready sockets, take a turn of the broker for all that came, send.
 //!
 //! It owns its connections alone. The broker is never locked while a system call is made, and
-//! what is read in a round is bounded, so that no client keeps the others waiting.
+//! what is read and done in a round is bounded, so that no client keeps the others waiting.
 
 mod housekeeping;
 mod turns;
@@ -31,7 +31,8 @@ use crate::socket::watch;
 use crate::table::Table;
 use crate::tls_stream::TlsStream;
 
-/// All that is read before a turn of the broker is taken; it bounds how long a turn takes.
+/// All that is read before a turn of the broker is taken. How long a turn takes is bounded by its time, since
+/// commands of the same length cost more or less.
 const ROUND_BYTES: usize = 64 * 1024;
 /// A socket is not read with less room than this: a large body would come in crumbs.
 const READ_BYTES_MIN: usize = 8 * 1024;
@@ -88,9 +89,9 @@ pub(crate) struct IoThread {
     now_ms: u64,
     /// Nothing is read before the log has caught up.
     congested: bool,
-    /// The log takes nothing any more.
     /// The port was told that we wait for what the log releases.
     awaits_release: bool,
+    /// The log takes nothing any more.
     log_failed: bool,
     // What is to be done. Places of connections that are gone meanwhile are skipped; a connection
     // that has taken over the place is looked at for nothing, which does no harm.
@@ -103,7 +104,7 @@ pub(crate) struct IoThread {
     /// What was read: connection, and its part of the buffer.
     batch: Vec<(u32, Range<usize>)>,
     events: Vec<(SessionId, Event)>,
-    /// Connections with commands that were held back until replies had left.
+    /// Connections with commands that were held back until others had their turn, or replies had left.
     resumed: Vec<u32>,
     /// Connections whose sessions are to be closed.
     leaving: Vec<(u32, Farewell)>,
@@ -130,8 +131,8 @@ impl IoThread {
             buffer: vec![0; ROUND_BYTES].into_boxed_slice(),
             now_ms: 0,
             congested: false,
-            log_failed: false,
             awaits_release: false,
+            log_failed: false,
             ready: Vec::new(),
             reads: VecDeque::new(),
             opening: Vec::new(),
@@ -186,6 +187,8 @@ impl IoThread {
     fn has_more(&self) -> bool {
         (!self.reads.is_empty() && !self.congested)
             || !self.touched.is_empty()
+            || !self.resumed.is_empty()
+            || !self.leaving.is_empty()
             || self.is_alarm_due()
     }
 
@@ -205,14 +208,8 @@ impl IoThread {
         self.housekeep();
         self.port.take_events(&mut self.events);
         self.read();
-        loop {
-            self.take_turns();
-            self.send();
-            if self.leaving.is_empty() && self.resumed.is_empty() {
-                break;
-            }
-        }
-    }
+        self.take_turns();
+        self.send();
         self.await_release();
     }
 
@@ -230,6 +227,7 @@ impl IoThread {
             self.collect_released();
             self.congested = self.congested && self.shared.broker.congested();
         }
+    }
 
     fn take_arrivals(&mut self) {
         for arrival in self.port.take_arrivals() {
@@ -409,7 +407,9 @@ impl IoThread {
                 }
             }
             if connection.has_work() {
-                self.resumed.push(place);
+                if !mem::replace(&mut connection.in_resumed, true) {
+                    self.resumed.push(place);
+                }
             } else if connection.is_flushed() {
                 self.leave(place, Farewell::Polite);
             }
@@ -418,3 +418,6 @@ impl IoThread {
         self.touched = touched;
     }
 }
+
+#[cfg(test)]
+mod tests;

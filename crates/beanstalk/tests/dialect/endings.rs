@@ -140,3 +140,15 @@ fn short_commands_with_long_answers_are_executed_in_portions_to_the_last() {
     assert!(world.has_ended(a));
     assert!(world.longest_answer(a) < INPUT_REPLIES_BYTES + 50_000);
 }
+
+#[test]
+fn a_connection_watches_a_bounded_number_of_tubes() {
+    let mut world = World::new();
+    let a = world.connect();
+    for number in 2..=10_000 {
+        check(&mut world, a, &format!("watch t{number}\r\n"), &format!("WATCHING {number}\r\n"));
+    }
+    check(&mut world, a, "watch more\r\nwatch t2\r\n", "OUT_OF_MEMORY\r\nWATCHING 10000\r\n");
+    check(&mut world, a, "ignore t2\r\nwatch more\r\n", "WATCHING 9999\r\nWATCHING 10000\r\n");
+    check(&mut world, a, "watch t2\r\nuse t2\r\n", "OUT_OF_MEMORY\r\nUSING t2\r\n");
+}

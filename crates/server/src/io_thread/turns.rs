@@ -6,7 +6,7 @@ use std::mem;
 use broker::Turn;
 
 use super::{Farewell, IoThread, Opening};
-use crate::connection::Connection;
+use crate::connection::{Connection, TurnTime};
 use crate::mailbox::ReadyWaker;
 
 impl IoThread {
@@ -36,14 +36,15 @@ impl IoThread {
             // Also when a turn before has done all that was due: this has the next alarm set.
             turn.advance();
         }
+        let mut time = TurnTime::default();
         self.open_sessions(&mut turn);
-        self.feed(&mut turn);
+        self.feed(&mut turn, &mut time);
         // Events are left in mailboxes by whoever holds a turn: now nobody else does, so these are
         // all, and older than those of this turn.
         self.port.take_events(&mut self.events);
-        self.tell_events(&mut turn);
+        self.tell_events(&mut turn, &mut time);
         let leaving = self.close_sessions(&mut turn);
-        self.tell_own_events(&mut turn);
+        self.tell_own_events(&mut turn, &mut time);
         drop(turn);
         for (place, farewell) in leaving {
             self.part(place, farewell);
@@ -77,45 +78,53 @@ impl IoThread {
     }
 
     /// Shows the dialects what was read, and what they had to leave before.
-    fn feed(&mut self, turn: &mut Turn<'_>) {
+    fn feed(&mut self, turn: &mut Turn<'_>, time: &mut TurnTime) {
         let mut batch = mem::take(&mut self.batch);
         for (place, range) in batch.drain(..) {
             if let Some(connection) = self.connections.get(place) {
-                connection.feed(&self.buffer[range], turn);
+                connection.feed(&self.buffer[range], turn, time);
                 self.touch(place);
             }
         }
         self.batch = batch;
         let mut resumed = mem::take(&mut self.resumed);
-        for place in resumed.drain(..) {
+        let mut done = 0;
+        for &place in &resumed {
+            // The first one goes on in any case: others may send new commands for ever.
+            if done > 0 && time.is_over() {
+                break;
+            }
             if let Some(connection) = self.connections.get(place) {
-                connection.feed(&[], turn);
+                connection.in_resumed = false;
+                connection.feed(&[], turn, time);
                 self.touch(place);
             }
+            done += 1;
         }
+        resumed.drain(..done);
         self.resumed = resumed;
     }
 
     /// Tells the sessions of this thread what this turn has for them, without the way through the
     /// mailbox: a consumer that waited gets its job in the turn of the put.
-    pub(super) fn tell_own_events(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn tell_own_events(&mut self, turn: &mut Turn<'_>, time: &mut TurnTime) {
         loop {
             turn.take_events(self.mailbox, &mut self.events);
             if self.events.is_empty() {
                 return;
             }
-            self.tell_events(turn);
+            self.tell_events(turn, time);
         }
     }
 
-    pub(super) fn tell_events(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn tell_events(&mut self, turn: &mut Turn<'_>, time: &mut TurnTime) {
         let mut events = mem::take(&mut self.events);
         for (session, event) in events.drain(..) {
             // A session that was closed meanwhile needs no news; what was granted went back with it.
             let Some(&place) = self.places.get(&session) else { continue };
             let Some(connection) = self.connections.get(place) else { continue };
             connection.dialect.event(event, turn, &mut connection.outbox);
-            connection.feed(&[], turn);
+            connection.feed(&[], turn, time);
             self.touch(place);
         }
         self.events = events;

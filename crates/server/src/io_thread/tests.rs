@@ -1,0 +1,103 @@
+//! Rounds of an I/O thread one by one, in the thread of the test.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use broker::{Broker, Millis};
+use tokio::runtime::{Builder, Runtime};
+
+use super::{IoThread, Shared};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::controls::Controls;
+use crate::limits::LiveLimits;
+use crate::mailbox::{Arrival, Open, Peer, Port};
+use crate::protocol::Protocol;
+use crate::reload::Reloader;
+
+struct Rounds {
+    thread: IoThread,
+    port: Arc<Port>,
+    open: Arc<Open>,
+    runtime: Runtime,
+}
+
+impl Rounds {
+    fn new() -> Rounds {
+        let config = Config::default();
+        let clock = Clock::start();
+        let limits = Arc::new(LiveLimits::new(&config.limits, 1024, 128));
+        let reloader = Reloader::new(config.clone(), None, limits.clone(), None, None);
+        let controls =
+            Controls { reloader: Arc::new(reloader), stop: Arc::default(), stopwatch: None };
+        let kestrel = controls.kestrel_server(&config, clock.now());
+        let open = Protocol::Beanstalk.open(&config, clock.now(), &kestrel).unwrap();
+        let port: Arc<Port> = Arc::default();
+        let shared = Shared { broker: Broker::memory(Millis(0)), clock, limits };
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        Rounds { thread: IoThread::new(shared, port.clone()), port, open, runtime }
+    }
+
+    fn connect(&mut self) -> UnixStream {
+        let (client, socket) = UnixStream::pair().unwrap();
+        socket.set_nonblocking(true).unwrap();
+        client.set_nonblocking(true).unwrap();
+        let open = self.open.clone();
+        let (socket, peer) = (socket.into(), Peer::Local);
+        self.port.arrive(Arrival { socket, peer, open, tls: None, silence_max_ms: None });
+        self.round();
+        client
+    }
+
+    fn round(&mut self) {
+        // The runtime looks at the sockets.
+        self.runtime.block_on(tokio::task::yield_now());
+        let _inside = self.runtime.enter();
+        self.thread.round();
+    }
+
+    fn finish(&mut self) {
+        while self.thread.has_more() {
+            self.round();
+        }
+    }
+}
+
+/// What has come.
+fn received(client: &mut UnixStream) -> String {
+    let mut bytes = vec![0; 256 * 1024];
+    let count = client.read(&mut bytes).unwrap_or(0);
+    String::from_utf8_lossy(&bytes[..count]).into_owned()
+}
+
+#[test]
+fn dear_commands_of_one_round_leave_turns_to_others() {
+    let mut rounds = Rounds::new();
+    let (mut greedy, mut other) = (rounds.connect(), rounds.connect());
+    let mut tubes = 1;
+    while tubes < 10_000 {
+        let more = (tubes..10_000).take(1_000);
+        let watches: String = more.map(|tube| format!("watch {tube}\r\n")).collect();
+        tubes += watches.lines().count();
+        greedy.write_all(watches.as_bytes()).unwrap();
+        rounds.round();
+        rounds.finish();
+        assert!(received(&mut greedy).ends_with(&format!("WATCHING {tubes}\r\n")));
+    }
+    // Each looks at all tubes; together they are read in one round.
+    let count = 2_500;
+    greedy.write_all("reserve-with-timeout 0\r\n".repeat(count).as_bytes()).unwrap();
+    rounds.round();
+    let mut replies = received(&mut greedy);
+    assert!(rounds.thread.has_more());
+
+    other.write_all(b"list-tube-used\r\n").unwrap();
+    rounds.round();
+    assert_eq!(received(&mut other), "USING default\r\n");
+    replies += &received(&mut greedy);
+    assert!(replies.len() < 11 * count, "all was executed before another's command");
+    rounds.finish();
+    replies += &received(&mut greedy);
+    assert_eq!(replies, "TIMED_OUT\r\n".repeat(count));
+}
