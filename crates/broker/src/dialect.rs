@@ -49,7 +49,8 @@ pub trait Dialect: Send {
     /// Whether the owner should read from the socket: not while a command of this session waits.
     fn wants_input(&self) -> bool;
 
-    /// Bytes of memory held for a command that has not arrived whole, beside what the owner keeps.
+    /// Bytes of memory held for a command that has not arrived whole, or for an answer that is not
+    /// complete, beside what the owner keeps.
     fn buffered_bytes(&self) -> usize;
 
     /// Whether the connection is to be closed once its outbox is sent.

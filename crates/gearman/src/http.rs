@@ -265,7 +265,8 @@ impl Dialect for HttpSession {
     fn buffered_bytes(&self) -> usize {
         match &self.stage {
             Stage::Body(_, gathering) => gathering.buffered_bytes(),
-            Stage::Head | Stage::Waiting(_) | Stage::Ended => 0,
+            Stage::Waiting(waiting) => waiting.data.capacity(),
+            Stage::Head | Stage::Ended => 0,
         }
     }
 

@@ -13,8 +13,8 @@ const DEFAULT_QUEUE: &[u8] = b"default";
 
 const END: &[u8] = b".\n";
 
-/// The queues that Gearman's clients and workers have made known, or a worker is registered for,
-/// oldest first: not every tube. The queue that always exists is one of them only while it has
+/// The queues that Gearman's clients and workers have made known, or Kestrel's clients, or that a
+/// worker is registered for, oldest first: not every tube. The queue that always exists is one of them only while it has
 /// jobs or workers.
 fn functions<'a>(turn: &'a Turn<'_>) -> impl Iterator<Item = (&'a [u8], QueueStats)> {
     turn.queue_names().filter_map(|name| {

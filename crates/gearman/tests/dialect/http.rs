@@ -250,6 +250,18 @@ fn bodies_and_results_are_bounded() {
 }
 
 #[test]
+fn memory_that_holds_data_for_an_answer_is_counted() {
+    let mut world = World::new();
+    let worker = worker(&mut world);
+    let client = send(&mut world, &post("f", "", "in"));
+    check_grab(&mut world, worker, "H:vm:1|f|in");
+    assert_eq!(world.held_bytes(client), 0);
+    check(&mut world, worker, (WORK_DATA, &format!("H:vm:1|{}", "d".repeat(6_000))), &[]);
+    let held = world.held_bytes(client);
+    assert!((6_000..=12_000).contains(&held), "{held}");
+}
+
+#[test]
 fn memory_follows_what_came_of_a_workload() {
     let mut world = World::new();
     let client = world.connect_http();
