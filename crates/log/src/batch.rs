@@ -11,6 +11,11 @@ use crate::types::{Position, QueueRef, Target};
 
 /// Bytes of an OPEN entry.
 const OPEN_BYTES: usize = 24;
+/// Bytes of an IDS entry.
+pub(crate) const ID_LIMIT_BYTES: u64 = 24;
+/// Bytes at the end of each segment that only a start may use: it appends a group, and has to succeed a few times
+/// also when there is no room for another segment.
+const KEPT_FOR_STARTS: u64 = 1024;
 /// Bytes of the file up to the first entry after OPEN.
 const SEGMENT_OVERHEAD: u64 = HEADER_BYTES + (GROUP_HEADER_BYTES + OPEN_BYTES) as u64;
 
@@ -159,6 +164,11 @@ impl Open {
 
     /// Makes sure that entries of so many bytes together fit the current segment, or begins the next one.
     pub(crate) fn room(&mut self, bytes: u64) {
+        self.room_to_the_end(bytes + KEPT_FOR_STARTS);
+    }
+
+    /// The same for a start, which may use what is kept for it.
+    pub(crate) fn room_to_the_end(&mut self, bytes: u64) {
         if self.remaining() < bytes {
             self.rotate(bytes);
         }
@@ -199,7 +209,7 @@ impl Open {
 
     /// Bytes that an entry of this size takes with what it leaves unused in the segment.
     pub(crate) fn cost(&self, bytes: u64) -> u64 {
-        bytes + if self.remaining() < bytes { self.remaining() } else { 0 }
+        bytes + if self.remaining() < bytes + KEPT_FOR_STARTS { self.remaining() } else { 0 }
     }
 
     /// Appends one entry, for which `room` has been made; returns where it ends.
@@ -273,9 +283,8 @@ impl Open {
         }
     }
 
-    /// Appends an IDS entry; returns where it ends.
+    /// Appends an IDS entry, for which `room` has been made; returns where it ends.
     pub(crate) fn append_id_limit(&mut self, limit: u64) -> Position {
-        self.room(24);
         self.id_limit = limit;
         self.append(Kind::Ids, 0, |buffer| buffer.extend_from_slice(&limit.to_le_bytes()))
     }

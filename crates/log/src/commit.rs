@@ -2,22 +2,29 @@
 //!
 //! A step takes the open batch, and never holds the appenders' lock while it writes or syncs.
 
+use std::collections::VecDeque;
+use std::io::ErrorKind;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-use crate::batch::Part;
+use crate::batch::{ID_LIMIT_BYTES, Part};
 use crate::entry::sum_entries;
 use crate::error::Failure;
 use crate::format::{GROUP_HEADER_BYTES, GroupHeader};
 use crate::log::Log;
 use crate::segments::{SegmentFile, Wanted, segment_name};
-use crate::settings::{LAZY_MAX_MS, MARK_AFTER_MS, Sync};
+use crate::settings::{LAZY_MAX_MS, MARK_AFTER_MS, RETRY_FULL_MS, Sync};
 use crate::types::{Committed, Position};
 
 /// What the committer knows; behind the commit lock, which is held over writes and syncs.
 #[derive(Debug)]
 pub(crate) struct Commit {
     pub(crate) head: SegmentFile,
+    /// Groups of segments for which there was no room; nothing of them is written, and nothing after them is
+    /// taken. They are tried again.
+    pub(crate) held: VecDeque<Part>,
+    /// When, wall clock milliseconds, if no segment becomes free before.
+    pub(crate) retry_ms: u64,
     /// Where the newest group ends, and its checksum: the chain.
     pub(crate) previous_end: Position,
     pub(crate) previous_crc: u32,
@@ -55,19 +62,19 @@ impl Log {
         if sync_by_ms < commit.sync_by_ms.unwrap_or(u64::MAX) {
             commit.sync_by_ms = Some(sync_by_ms);
         }
-        let parts = {
+        let end = commit.previous_end;
+        self.write_held(commit, now_ms, sync)?;
+        if commit.held.is_empty() {
             let mut open = self.open_batch();
             let mark = commit.mark_due().is_some_and(|due_ms| due_ms <= now_ms);
             commit.time_ms = commit.time_ms.max(open.time_ms).max(now_ms);
-            let parts = open.take(mark);
+            commit.held.extend(open.take(mark));
             // The segment may have no room for a mark. It is not asked for again: that would never end.
-            commit.marked |= mark && parts.is_empty();
-            parts
-        };
-        let mut done = Committed { wrote: !parts.is_empty(), synced: false };
-        for part in parts {
-            self.write(commit, part, now_ms)?;
+            commit.marked |= mark && commit.held.is_empty();
+            drop(open);
+            self.write_held(commit, now_ms, sync)?;
         }
+        let mut done = Committed { wrote: commit.previous_end > end, synced: false };
         if done.wrote {
             let before = self.written.swap(commit.previous_end.0, Ordering::AcqRel);
             // Under `Always` only few may be told anything yet.
@@ -88,18 +95,55 @@ impl Log {
         Ok(done)
     }
 
-    /// Writes one group.
-    fn write(&self, commit: &mut Commit, mut part: Part, now_ms: u64) -> Result<(), Failure> {
-        if part.segment != commit.head.number {
+    /// Writes the groups that were taken. When there is no room for a segment the rest is held, which is a failure
+    /// only if it has to be written now.
+    fn write_held(&self, commit: &mut Commit, now_ms: u64, now: bool) -> Result<(), Failure> {
+        while let Some(part) = commit.held.pop_front() {
+            if part.segment == commit.head.number || self.rotate(commit, &part, now_ms)? {
+                self.write(commit, part, now_ms)?;
+                continue;
+            }
+            let file = segment_name(part.segment);
+            commit.held.push_front(part);
+            if now {
+                return Err(Failure::new("allocate", file, ErrorKind::StorageFull.into()));
+            }
+            break;
+        }
+        Ok(())
+    }
+
+    /// Goes on to the segment of this group; false: there is no room for it.
+    fn rotate(&self, commit: &mut Commit, part: &Part, now_ms: u64) -> Result<bool, Failure> {
+        let was_held = commit.retry_ms > 0;
+        if now_ms < commit.retry_ms && self.segments.ahead_bytes() == 0 {
+            return Ok(false);
+        }
+        if !was_held {
             // Only the last segment may ever be torn.
             self.sync_head(commit, now_ms)?;
-            commit.head = self.segments.take(part.segment, part.segment_size, |publish| {
-                let mut open = self.open_batch();
-                *open.claimed(part.segment_size) -= part.segment_size;
-                publish();
-            })?;
-            self.segments.allocate_ahead(self.ahead_wanted());
         }
+        let head = self.segments.take(part.segment, part.segment_size, |publish| {
+            let mut open = self.open_batch();
+            *open.claimed(part.segment_size) -= part.segment_size;
+            publish();
+        })?;
+        let Some(head) = head else {
+            commit.retry_ms = now_ms + RETRY_FULL_MS;
+            if !was_held {
+                // What was synced may be told, though the step does not come to its own sync.
+                self.progress();
+            }
+            return Ok(false);
+        };
+        commit.head = head;
+        commit.retry_ms = 0;
+        self.segments.allocate_ahead(self.ahead_wanted());
+        Ok(true)
+    }
+
+    /// Writes one group of the head.
+    fn write(&self, commit: &mut Commit, mut part: Part, now_ms: u64) -> Result<(), Failure> {
         let position = Position::new(part.segment, part.start);
         assert!(position >= commit.previous_end, "groups follow each other");
         assert!(part.end().offset() <= commit.head.size, "a group fits its segment");
@@ -164,6 +208,10 @@ impl Log {
     /// When `commit_step` has something to do next, wall clock milliseconds; 0: at once; none: not before
     /// something is appended.
     pub fn next_step_ms(&self) -> Option<u64> {
+        let commit = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
+        if !commit.held.is_empty() {
+            return Some(commit.retry_ms);
+        }
         let (entries, lazy_since_ms) = {
             let open = self.open_batch();
             (open.has_entries(), open.lazy.since_ms())
@@ -173,7 +221,6 @@ impl Log {
         if entries || wished {
             return Some(0);
         }
-        let commit = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
         let lazy_due_ms = lazy_since_ms.map(|since_ms| since_ms + LAZY_MAX_MS);
         [lazy_due_ms, self.sync_due(&commit), commit.mark_due()].into_iter().flatten().min()
     }
@@ -222,6 +269,7 @@ impl Log {
         {
             let mut open = self.open_batch();
             assert!(!open.closed, "a log is closed once");
+            open.room(ID_LIMIT_BYTES);
             open.append_id_limit(next_id);
             open.closed = true;
         }

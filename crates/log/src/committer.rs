@@ -1,16 +1,16 @@
 //! The two threads of a log: one writes and syncs, the other prepares and frees segments, so that filling a
 //! file with zeros never holds up a commit.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::thread::{Builder, JoinHandle, park, park_timeout};
 use std::time::Duration;
 
 use crate::log::{Log, OnProgress, Sleeper};
-use std::sync::PoisonError;
+use crate::settings::RETRY_FULL_MS;
 
 /// How often a full disk is tried again.
-const RETRY_FULL: Duration = Duration::from_secs(1);
+const RETRY_FULL: Duration = Duration::from_millis(RETRY_FULL_MS);
 /// No sleep is longer, so that a clock that stood still is noticed.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
@@ -120,7 +120,9 @@ fn prepare_loop(log: &Log, stop: &AtomicBool) {
         if log.prepare_step().is_err() {
             return;
         }
-        // Clients may be held back for the segment that is ready now, also since this step began.
+        // Clients may be held back for the segment that is ready now, also since this step began; and so may the
+        // committer.
+        log.wake();
         log.progress();
         log.helper.sleep(stop, || match () {
             () if log.usage().short => Some(RETRY_FULL),

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 
-use crate::batch::{Open, fact_entry_bytes, name_bytes};
+use crate::batch::{ID_LIMIT_BYTES, Open, fact_entry_bytes, name_bytes};
 use crate::commit::Commit;
 use crate::entry::{ENTRY_HEAD_BYTES, Kind, META_BYTES, write_meta};
 use crate::error::Failure;
@@ -323,6 +323,7 @@ impl Log {
         }
         let mut open = self.appending(now_ms);
         let limit = open.id_limit.max(next) + ID_BLOCK;
+        open.room(ID_LIMIT_BYTES);
         let position = open.append_id_limit(limit);
         self.id_limit_asked.store(limit, Ordering::Relaxed);
         self.id_pending().push((position, limit));

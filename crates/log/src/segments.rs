@@ -208,7 +208,8 @@ impl Segments {
         self.disk.open(&segment_name(number))
     }
 
-    /// The next segment with at least this size becomes the head. Makes one at once if none is ready.
+    /// The next segment with at least this size becomes the head. Makes one at once if none is ready; None: there
+    /// is no room for it, nothing was changed, and it may be tried again.
     /// `settle` is to call the function it is given, which takes the segment off `ahead_bytes`, in one piece
     /// with giving up its claim to it: whoever looked in between would find a segment missing.
     pub(crate) fn take(
@@ -216,20 +217,29 @@ impl Segments {
         number: u32,
         size: u64,
         settle: impl FnOnce(&dyn Fn()),
-    ) -> Result<SegmentFile, Failure> {
+    ) -> Result<Option<SegmentFile>, Failure> {
         let mut state = self.state();
         let ready = state.prepared.take_if(|file| file.number == number && file.size >= size);
         let head = if let Some(ready) = ready {
             ready
         } else {
             // One that is too small gives way: the rename replaces it.
-            state.prepared = None;
-            self.make(&mut state, number, size).map_err(Failure::from)?
+            let small = state.prepared.take();
+            match self.make(&mut state, number, size) {
+                Ok(head) => head,
+                Err(MakeError::Spoiled(failure)) if failure.is_no_room() => {
+                    state.prepared = small;
+                    self.short.store(true, Ordering::Release);
+                    self.publish(&state);
+                    return Ok(None);
+                }
+                Err(error) => return Err(error.into()),
+            }
         };
         state.head = number;
         state.sizes.insert(number, head.size);
         settle(&|| self.publish(&state));
-        Ok(head)
+        Ok(Some(head))
     }
 
     /// The first segment of a new log. It gets its name only when its first group is durable (`name_first`), so

@@ -40,6 +40,8 @@ pub(crate) const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 pub(crate) const ID_BLOCK: u64 = 1 << 20;
 /// A mark is written this long after the last sync, when nothing else was.
 pub(crate) const MARK_AFTER_MS: u64 = 100;
+/// A segment for which there was no room is tried again after this long.
+pub(crate) const RETRY_FULL_MS: u64 = 1000;
 /// COUNT entries alone wait at most this long for company.
 pub(crate) const LAZY_MAX_MS: u64 = 1000;
 /// More of them than this are written at once: they must not fill the open batch.

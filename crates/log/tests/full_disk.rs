@@ -163,6 +163,64 @@ fn fill_and_finish(body_bytes: usize, order: Order, updates: bool, waits: bool) 
     assert!(crowd.log.admits_put(body_bytes), "there is room again: {:?}", crowd.log.usage());
 }
 
+/// A full disk whose reserve somebody has removed.
+fn without_reserve(disk: &FaultDisk) -> FaultDisk {
+    let disk = disk.fork();
+    disk.crash();
+    for name in disk.names() {
+        if name.starts_with("spare-") || name.starts_with("blank-") {
+            disk.remove_file(&name);
+        }
+    }
+    disk.set_capacity(disk.used());
+    disk
+}
+
+#[test]
+fn a_start_needs_no_room() {
+    let mut crowd = Crowd::new();
+    crowd.fill(&[7; 20]);
+    for id in 1..=2000 {
+        crowd.finish(id, false);
+        let disk = without_reserve(&crowd.disk);
+        for _ in 0..3 {
+            let (log, places) = small(&disk, 1);
+            assert_eq!(places.0.len(), crowd.places.0.len());
+            drop(log);
+            disk.crash();
+        }
+    }
+}
+
+#[test]
+fn what_finds_no_room_waits_for_it() {
+    let mut full = Crowd::new();
+    full.fill(&[7; 20]);
+    let disk = without_reserve(&full.disk);
+    let (log, places) = small(&disk, 1);
+    let mut crowd = Crowd { disk, log, places, now_ms: 1 };
+    let mut finishes = Vec::new();
+    let mut ids: Vec<u64> = crowd.places.0.keys().copied().collect();
+    ids.sort_unstable();
+    // Not from the oldest segment, which would be given up.
+    for id in ids.split_off(ids.len() / 2) {
+        let target = crowd.places.0.remove(&id).unwrap();
+        finishes.push(crowd.log.finish(crowd.now_ms, target));
+        crowd.work();
+    }
+    let told = crowd.log.durable();
+    assert!(told > finishes[10] && told < *finishes.last().unwrap());
+    assert!(crowd.log.failure().is_none());
+    assert_eq!(crowd.log.next_step_ms(), Some(1001), "it is tried again after a second");
+    assert!(!crowd.log.admits_put(1) && !crowd.log.admits_update());
+    crowd.disk.set_capacity(DISK);
+    crowd.now_ms = 1001;
+    crowd.work();
+    crowd.work();
+    assert!(crowd.log.durable() >= *finishes.last().unwrap());
+    crowd.crash();
+}
+
 #[test]
 fn jobs_of_any_size_can_all_be_finished_one_by_one_on_a_full_disk() {
     for body_bytes in [0, 20, 50, 100, 200, 300, 500, 1000, 3000, 10_000, 30_000] {
