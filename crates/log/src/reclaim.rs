@@ -81,8 +81,40 @@ pub(crate) struct Cursor {
     /// not saved up while there is nothing to do.
     credit_bytes: i64,
     client_bytes_before: u64,
+    /// Where the log ended when a pass began that does not wait for clients, and the garbage of then.
+    pass: Option<(u32, u64)>,
+    /// The last such pass gained little, and this was the least garbage since: unused ends of segments, most
+    /// likely.
+    rest_at: Option<u64>,
     /// Copying stopped with so many bytes available, which were too few; it waits for more.
     starved_at: Option<u64>,
+}
+
+impl Cursor {
+    /// Copying all that lives once more, without waiting for clients, gains at least so many bytes, as far as one
+    /// can know: the pass before it did, or so much garbage was made since.
+    fn pass_helps(&mut self, first: u32, last: u32, garbage: u64, gain: u64) -> bool {
+        if let Some(rest_at) = &mut self.rest_at {
+            *rest_at = garbage.min(*rest_at);
+            if garbage < *rest_at + gain {
+                return false;
+            }
+        }
+        self.rest_at = None;
+        match self.pass {
+            Some((end, before)) if first > end => {
+                self.pass = None;
+                if garbage + gain > before {
+                    self.rest_at = Some(garbage);
+                    return false;
+                }
+                self.pass = Some((last, garbage));
+            }
+            Some(_) => {}
+            None => self.pass = Some((last, garbage)),
+        }
+        true
+    }
 }
 
 impl Log {
@@ -91,12 +123,12 @@ impl Log {
     /// too big, or the disk is full, it does not wait for clients; nor for an oldest segment that is dead,
     /// which costs nothing to give up.
     pub fn reclaim_wanted(&self) -> bool {
-        let (first, live_bytes, entry_bytes, client_bytes, dead, available) = {
-            let open = self.open_batch();
-            let dead = open.live.live_in(open.first) == 0;
-            let (live_bytes, entry_bytes) = (open.live_bytes(), open.entry_bytes());
-            (open.first, live_bytes, entry_bytes, open.client_bytes, dead, self.available(&open))
-        };
+        let open = self.open_batch();
+        let dead = open.live.live_in(open.first) == 0;
+        let (live_bytes, entry_bytes) = (open.live_bytes(), open.entry_bytes());
+        let (first, last, remaining) = (open.first, open.segment(), open.remaining());
+        let (client_bytes, available) = (open.client_bytes, self.available(&open));
+        drop(open);
         let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
         if cursor.stopped || self.failure().is_some() || first >= self.written().segment() {
             return false;
@@ -115,7 +147,12 @@ impl Log {
         if !exceeds(14) {
             cursor.credit_bytes = cursor.credit_bytes.min(0);
         }
-        if self.segments.is_short() && has_garbage || exceeds(20) {
+        let garbage = data_bytes.saturating_sub(remaining + entry_bytes);
+        if !has_garbage {
+            (cursor.pass, cursor.rest_at) = (None, None);
+        }
+        let presses = self.segments.is_short() && has_garbage || exceeds(20);
+        if presses && cursor.pass_helps(first, last, garbage, segment / 2) {
             return true;
         }
         exceeds(14) && (dead || cursor.credit_bytes >= 0)

@@ -193,6 +193,23 @@ fn a_start_needs_no_room() {
 }
 
 #[test]
+fn reclaim_rests_when_it_has_nothing_to_gain() {
+    // What is left over at the ends of segments cannot be given back by copying.
+    for body_bytes in [9_000, 12_000, 25_000, 30_000, 40_000, 50_000] {
+        let mut crowd = Crowd::new();
+        crowd.fill(&vec![7; body_bytes]);
+        for _ in 0..200 {
+            crowd.work();
+        }
+        let copies = crowd.log.usage().copies;
+        for _ in 0..200 {
+            crowd.work();
+        }
+        assert_eq!(crowd.log.usage().copies, copies, "bodies of {body_bytes} bytes");
+    }
+}
+
+#[test]
 fn what_finds_no_room_waits_for_it() {
     let mut full = Crowd::new();
     full.fill(&[7; 20]);
