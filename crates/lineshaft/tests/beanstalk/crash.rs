@@ -21,6 +21,15 @@ fn what_lineshaft_acknowledged_survives_kill() -> Result<()> {
     kill_and_check(&program, settings::rounds(ROUNDS_DEFAULT), Promises::All)
 }
 
+/// The kernel outlives the program, and has all that was written before a reply left.
+#[test]
+fn what_lineshaft_acknowledged_without_syncs_survives_kill() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let folder = folder.path().to_str().context("a text path")?;
+    let program = programs::lineshaft_durable(folder).with(&["--sync", "never"]);
+    kill_and_check(&program, settings::rounds(5), Promises::All)
+}
+
 /// Shows that the ledger is right: the original with a log keeps its promises, with one known exception.
 #[test]
 fn what_the_original_acknowledged_survives_kill() -> Result<()> {

@@ -6,12 +6,14 @@
 //! so the test is skipped where mounting is not allowed. `LINESHAFT_ROUNDS` says how often.
 
 use std::fs::File;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use tempfile::TempDir;
+use testkit::client::Client;
 use testkit::process::Program;
 use testkit::rng::Rng;
 use testkit::tools;
@@ -37,6 +39,67 @@ fn what_lineshaft_acknowledged_survives_a_power_failure() -> Result<()> {
     let data = disk.mount_point.join("data");
     let program = programs::lineshaft_durable(data.to_str().context("a text path")?);
     cut_and_check(&disk, &program, settings::rounds(ROUNDS_DEFAULT), Promises::All)
+}
+
+/// What `--sync` says in the next test.
+const PERIOD: Duration = Duration::from_millis(50);
+
+/// What was acknowledged during the last sync may be lost besides: on a busy machine that takes its time.
+const SYNC_MAX: Duration = Duration::from_secs(1);
+
+/// How long jobs are put before the power fails: far longer than what may be lost.
+const PUTTING: Duration = Duration::from_millis(2_500);
+
+#[test]
+fn an_interval_loses_no_more_than_its_last_moments() -> Result<()> {
+    let Some(disk) = Disk::new_or_skip()? else { return Ok(()) };
+    let data = disk.mount_point.join("data");
+    let data = data.to_str().context("a text path")?;
+    let period = format!("{}ms", PERIOD.as_millis());
+    let program = programs::lineshaft_durable(data).with(&["--sync", &period]);
+    for round in 1..=settings::rounds(2) {
+        let server = program.start()?;
+        let address = server.address();
+        let (acknowledged, end) = std::thread::scope(|scope| -> Result<_> {
+            let putter = scope.spawn(move || put_until_the_end(address));
+            std::thread::sleep(PUTTING);
+            let end = Instant::now();
+            disk.cut_power()?;
+            server.kill();
+            Ok((putter.join().expect("it fails politely"), end))
+        })?;
+        disk.mount_again()?;
+        let server = program.start()?;
+        let mut client = Client::connect(server.address())?;
+        let mut is_there = Vec::new();
+        for (id, _) in &acknowledged {
+            is_there.push(client.peek(&format!("peek {id}"))?.is_some());
+        }
+        let kept = is_there.iter().take_while(|is_there| **is_there).count();
+        ensure!(
+            !is_there[kept..].contains(&true),
+            "round {round}: a later job is there without an earlier one"
+        );
+        let lost = acknowledged.get(kept).map(|(_, at)| end.saturating_duration_since(*at));
+        println!("round {round}: {kept} of {} jobs are there, lost: {lost:?}", acknowledged.len());
+        ensure!(kept > 0, "round {round}: nothing is there of {PUTTING:?}");
+        ensure!(
+            lost.is_none_or(|lost| lost <= PERIOD + SYNC_MAX),
+            "round {round}: the last {lost:?} are lost"
+        );
+        server.kill();
+    }
+    Ok(())
+}
+
+/// Puts until the server is gone: the jobs, and when they were acknowledged.
+fn put_until_the_end(server: SocketAddr) -> Vec<(u64, Instant)> {
+    let mut acknowledged = Vec::new();
+    let Ok(mut client) = Client::on_tube(server, "stamped") else { return acknowledged };
+    while let Ok(id) = client.put(0, 0, 60, b"acknowledged") {
+        acknowledged.push((id, Instant::now()));
+    }
+    acknowledged
 }
 
 /// Shows that the rig loses what was not flushed: the original says that it flushes at most every hour.
