@@ -4,8 +4,8 @@
 
 mod common;
 
-use common::{Recovered, State, recover, settings};
-use lineshaft_log::{FaultDisk, Meta, OpenError, QueueRef, Sync, Target};
+use common::{Recovered, State, World, recover, settings};
+use lineshaft_log::{FaultDisk, Meta, OpenError, QueueRef, Settings, Sync, Target};
 
 const FIRST: &str = "0000000001.seg";
 const HEADER_BYTES: usize = 4096;
@@ -129,6 +129,74 @@ fn every_flipped_bit_is_seen() {
                     Err(error) => panic!("{what}: {error}"),
                 }
             }
+        }
+    }
+}
+
+/// A log of three segments or more, of which reclaim has freed some: with copies, jobs that share a body, and a
+/// TRIM. Returns it with what lives, the numbers of its segments, and where the last one ends.
+fn reclaimed() -> (FaultDisk, State, std::ops::RangeInclusive<u32>, usize) {
+    let disk = FaultDisk::new(8, 64 << 20);
+    let settings = Settings { segment_bytes: 64 << 10, ..settings(Sync::Always) };
+    let mut world = World::new(8, disk.clone(), settings).unwrap();
+    world.body_bytes_max = 4000;
+    let usage = |world: &World| world.log.usage();
+    while usage(&world).copies < 20 || usage(&world).last_segment < usage(&world).first_segment + 2
+    {
+        world.step().unwrap();
+    }
+    world.log.close(world.now_ms, world.ids_spent).unwrap();
+    let segments = usage(&world).first_segment..=usage(&world).last_segment;
+    assert!(*segments.start() > 1);
+    disk.restart();
+    (disk, world.state, segments, world.log.written().offset() as usize)
+}
+
+#[test]
+fn damage_to_any_segment_is_seen() {
+    let (disk, whole, segments, last_end) = reclaimed();
+    let open = |disk: &FaultDisk| recover(disk, settings(Sync::Always), 2_000_000);
+    assert_eq!(open(&disk.fork()).unwrap().1.state, whole);
+    let name = |number: u32| format!("{number:010}.seg");
+    for number in segments.clone() {
+        // A sealed segment ends where the first group of the next one says.
+        let (end, proven) = match disk.bytes(&name(number + 1)) {
+            Some(next) if number < *segments.end() => {
+                let at = HEADER_BYTES + 32;
+                let end = u32::from_le_bytes(next[at..at + 4].try_into().unwrap()) as usize;
+                (end, end)
+            }
+            // The final mark may be cut off like a torn write: nothing is in it.
+            _ => (last_end, last_end - 56),
+        };
+        let header = (0..64).chain((64..HEADER_BYTES).step_by(89));
+        let begin = HEADER_BYTES..HEADER_BYTES + 400;
+        let rest = (HEADER_BYTES + 400..end).step_by(61);
+        for byte in header.chain(begin).chain(rest).chain(end - 80..end + 40) {
+            let what = format!("segment {number} byte {byte}");
+            let disk = disk.fork();
+            if byte as u64 >= 64 << 10 {
+                continue;
+            }
+            disk.flip_bit(&name(number), byte as u64 * 8 + byte as u64 % 8);
+            match open(&disk) {
+                Ok((_, found)) => {
+                    assert!(byte >= proven, "{what}: was not seen");
+                    assert!(found.state == whole, "{what}: another state came back");
+                }
+                Err(OpenError::Damaged { .. } | OpenError::Format { .. }) => {
+                    assert!(byte < end, "{what}: bytes beyond the end do no harm");
+                }
+                Err(error) => panic!("{what}: {error}"),
+            }
+        }
+        for len in (0..64 << 10).step_by(1021).chain([4095, 4096, (64 << 10) - 1]) {
+            let disk = disk.fork();
+            let mut bytes = disk.bytes(&name(number)).unwrap();
+            bytes.truncate(len);
+            disk.set_bytes(&name(number), bytes);
+            let result = open(&disk).map(|_| ());
+            assert!(matches!(result, Err(OpenError::Damaged { .. })), "{number} {len}: {result:?}");
         }
     }
 }
