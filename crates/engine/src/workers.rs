@@ -168,21 +168,24 @@ impl Engine {
     }
 
     /// The registration whose queue supplies the next job: the one with the highest rank. Goes
-    /// through the session's queues, or through all that have jobs, whichever are fewer.
+    /// through the session's queues from there, but through no more than there are queues that have
+    /// jobs; then these are fewer, and it goes through them.
     fn next_supplier(&self, session: SessionId) -> Option<(i64, Registration)> {
         let worker = self.session(session).worker.as_ref()?;
         if self.reads_blocked() {
             return None;
         }
         let serves = |queue: QueueId| self.queue(queue).can_serve(self.now);
-        if self.supplying.len() < worker.by_rank.len() {
-            let ranks = self.supplying.iter().filter(|queue| serves(**queue));
-            let best = ranks.filter_map(|queue| worker.by_queue.get(queue)).map(|k| k.newest).max();
-            best.and_then(|rank| worker.by_rank.get(&rank).map(|found| (rank, *found)))
-        } else {
-            let mut ranks = worker.by_rank.iter().rev();
-            ranks.find(|(_, found)| serves(found.queue)).map(|(rank, found)| (*rank, *found))
+        let mut ranks = worker.by_rank.iter().rev().take(self.supplying.len());
+        if let Some((rank, found)) = ranks.find(|(_, found)| serves(found.queue)) {
+            return Some((*rank, *found));
         }
+        if worker.by_rank.len() <= self.supplying.len() {
+            return None;
+        }
+        let ranks = self.supplying.iter().filter(|queue| serves(**queue));
+        let best = ranks.filter_map(|queue| worker.by_queue.get(queue)).map(|k| k.newest).max();
+        best.and_then(|rank| worker.by_rank.get(&rank).map(|found| (rank, *found)))
     }
 
     /// Takes the next job for a worker, if there is one. It is awake from now on.
@@ -225,13 +228,13 @@ impl Engine {
         let Some(registration) = worker.by_rank.remove(&rank) else { return };
         worker.last_rank -= 1;
         worker.by_rank.insert(worker.last_rank, registration);
-        let ranks = worker.by_rank.iter().rev();
-        let newest = ranks.filter(|(_, other)| other.queue == registration.queue).map(|(r, _)| *r);
-        if let (Some(known), Some(newest)) =
-            (worker.by_queue.get_mut(&registration.queue), newest.into_iter().next())
-        {
-            known.newest = newest;
-        }
+        let Some(known) = worker.by_queue.get_mut(&registration.queue) else { return };
+        let mut ranks = worker.by_rank.iter().rev();
+        let newest = match known.records {
+            1 => Some(worker.last_rank),
+            _ => ranks.find(|(_, other)| other.queue == registration.queue).map(|(rank, _)| *rank),
+        };
+        known.newest = newest.expect("it was just put there");
     }
 
     /// A worker has nothing to do: true if it sleeps from now on and will be woken, false if there

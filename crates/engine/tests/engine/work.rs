@@ -556,3 +556,35 @@ fn a_worker_with_many_queues_leaves_at_once() {
         assert_eq!(engine.registrations(worker).count(), 0);
     }
 }
+
+#[test]
+fn a_worker_whose_queues_all_have_jobs_does_not_look_at_all_of_them() {
+    let (engine, effects) = (&mut World::new().engine, &mut Effects::default());
+    let client = engine.open_session(0, Manner::ToTheTail);
+    let worker = engine.open_session(0, Manner::ToTheTail);
+    // If each grab cost a look at each queue, this would take minutes.
+    let queues: Vec<String> = (0..20_000).map(|number| format!("f{number}")).collect();
+    let last = queues.last().expect("there are some");
+    for queue in queues.iter().chain(std::iter::repeat_n(last, queues.len())) {
+        let submit = Submit {
+            priority: 1024,
+            due: None,
+            unique: b"",
+            reducer: b"",
+            body: body(b""),
+            foreground: false,
+        };
+        engine.submit(client, queue.as_bytes(), submit, effects).expect("no limit is set");
+    }
+    // One that has none, so that there are more registrations than queues with jobs.
+    for queue in std::iter::once("none").chain(queues.iter().map(String::as_str)) {
+        engine.register(worker, queue.as_bytes(), None, effects);
+    }
+    for _ in &queues {
+        assert!(engine.grab(worker, GrabOrder::NewestFirst, effects).is_some());
+    }
+    for _ in &queues {
+        assert!(engine.grab(worker, GrabOrder::RoundRobin, effects).is_some());
+    }
+    assert!(engine.grab(worker, GrabOrder::RoundRobin, effects).is_none());
+}
