@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
+use tokio::time::MissedTickBehavior;
 
 use broker::Broker;
 
@@ -114,6 +115,7 @@ impl Control {
         let period = systemd::watchdog_period();
         let mut beat = tokio::time::interval(period.unwrap_or(Duration::from_hours(24)));
         let mut look = tokio::time::interval(LOOK_PERIOD);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut stops_when_done = false;
         let mut health = tokio::time::interval(HEALTH_PERIOD);
         let mut log_health = LogHealth::default();
@@ -129,6 +131,8 @@ impl Control {
                     Drain::StopWhenDone => {
                         tracing::info!("no more connections; stopping when all jobs are done");
                         self.close_listeners();
+                        // Nobody has looked until now; what was missed since the start is not made up for.
+                        look.reset();
                         stops_when_done = true;
                     }
                 },
