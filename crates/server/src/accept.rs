@@ -13,7 +13,7 @@ use tokio::io::unix::AsyncFd;
 
 use crate::address::Address;
 use crate::limits::LiveLimits;
-use crate::listen::Bound;
+use crate::listen::{Bound, SocketFile};
 use crate::mailbox::{Arrival, Open, Peer, Port};
 use crate::socket::watch;
 use crate::tls::Certificates;
@@ -29,6 +29,8 @@ const ACCEPTS_MAX: usize = 64;
 pub(crate) struct Acceptor {
     socket: AsyncFd<OwnedFd>,
     address: Address,
+    /// Goes with the socket.
+    _file: Option<SocketFile>,
     open: Arc<Open>,
     /// What clients are shown if they are to speak TLS.
     certificates: Option<Arc<Certificates>>,
@@ -49,11 +51,12 @@ impl Acceptor {
         limits: Arc<LiveLimits>,
         ports: Vec<Arc<Port>>,
     ) -> io::Result<Acceptor> {
-        let Bound { socket, address, .. } = bound;
+        let Bound { socket, address, file, protocol: _ } = bound;
         let socket = watch(socket)?;
         Ok(Acceptor {
             socket,
             address,
+            _file: file,
             open,
             certificates,
             silence_max_ms: None,
@@ -145,7 +148,8 @@ mod tests {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
         socket.set_nonblocking(true).unwrap();
         let address = Address::Unix("socket".into());
-        let bound = Bound { socket: socket.into(), protocol: Protocol::Beanstalk, address, file: None };
+        let bound =
+            Bound { socket: socket.into(), protocol: Protocol::Beanstalk, address, file: None };
         let limits = Arc::new(LiveLimits::new(&Config::default().limits, 1024, 128));
         let open: Arc<Open> = Arc::new(|_, _, _| unreachable!("nobody comes"));
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();

@@ -80,6 +80,8 @@ pub struct Listen {
     pub kestrel_admin: Vec<Address>,
     /// Health and metrics over HTTP.
     pub http: Vec<Address>,
+    /// Who may connect to unix sockets, as the mode of their files; `None`: as the umask says.
+    pub unix_mode: Option<u32>,
 }
 
 impl Listen {
@@ -237,6 +239,7 @@ impl Default for Config {
                 kestrel_thrift: vec![local(2229)],
                 kestrel_admin: vec![local(2223)],
                 http: vec![local(7300)],
+                unix_mode: None,
             },
             tls: Tls::default(),
             limits: Limits {

@@ -1,10 +1,11 @@
 //! Listening sockets: bound, or inherited from a service manager.
 
+use std::fs::{self, Permissions};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileTypeExt as _;
-use std::path::Path;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use listenfd::ListenFd;
@@ -38,6 +39,39 @@ pub struct Bound {
     pub protocol: Protocol,
     /// Where it listens really: with the port that the system chose.
     pub address: Address,
+    /// Its file, if it is a unix socket that was made here.
+    pub(crate) file: Option<SocketFile>,
+}
+
+/// The file of a unix socket; removed again when dropped, unless another has taken its place.
+#[derive(Debug)]
+pub(crate) struct SocketFile {
+    path: PathBuf,
+    /// What it is on the disk, whatever its name.
+    identity: (u64, u64),
+}
+
+impl SocketFile {
+    fn of(path: &Path) -> io::Result<SocketFile> {
+        // The process may change its folder.
+        let path = std::path::absolute(path)?;
+        let identity = SocketFile::identity(&path)?;
+        Ok(SocketFile { path, identity })
+    }
+
+    fn identity(path: &Path) -> io::Result<(u64, u64)> {
+        let metadata = fs::symlink_metadata(path)?;
+        Ok((metadata.dev(), metadata.ino()))
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if SocketFile::identity(&self.path).is_ok_and(|identity| identity == self.identity) {
+            // A server that became another user may not; the next one replaces the file then.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
 }
 
 impl Bound {
@@ -55,6 +89,8 @@ pub struct SocketOptions {
     pub backlog: i32,
     /// When silent peers are asked whether they are still there.
     pub keepalive: Keepalive,
+    /// Who may connect to a unix socket, as the mode of its file; `None`: as the umask says.
+    pub unix_mode: Option<u32>,
 }
 
 /// When silent peers are asked whether they are still there; `None`: as the system does.
@@ -70,7 +106,7 @@ pub struct Keepalive {
 
 impl Default for SocketOptions {
     fn default() -> SocketOptions {
-        SocketOptions { backlog: BACKLOG, keepalive: Keepalive::default() }
+        SocketOptions { backlog: BACKLOG, keepalive: Keepalive::default(), unix_mode: None }
     }
 }
 
@@ -86,7 +122,12 @@ pub fn bind(
             let bound = bind(protocol, inner, options)?;
             return Ok(bound.into_iter().map(Bound::with_tls).collect());
         }
-        Address::Unix(path) => vec![bind_unix(path, address, options)?],
+        Address::Unix(path) => {
+            let socket = bind_unix(path, address, options)?;
+            let file = SocketFile::of(path).map_err(explain)?;
+            let bound = bound(protocol, socket).map_err(explain)?;
+            return Ok(vec![Bound { file: Some(file), ..bound }]);
+        }
         Address::Tcp { host, port } => {
             let resolved: Vec<SocketAddr> =
                 (host.as_str(), *port).to_socket_addrs().map_err(explain)?.collect();
@@ -175,23 +216,34 @@ fn bind_unix(
     let explain = |error| explain(address, error);
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None).map_err(explain)?;
     let name = SockAddr::unix(path).map_err(explain)?;
-    match std::fs::symlink_metadata(path) {
+    match fs::symlink_metadata(path) {
         Ok(file) if !file.file_type().is_socket() => {
             return Err(ServeError::NotASocket(address.clone()));
         }
         Ok(_) => {
-            // A socket that nobody answers was left by a server that is gone.
-            if socket.connect(&name).is_ok() {
-                return Err(ServeError::AddressInUse(address.clone()));
+            socket.set_nonblocking(true).map_err(explain)?;
+            match socket.connect(&name) {
+                // Nobody listens: it was left by a server that is gone.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+                // Somebody does; perhaps so many wait already that there is no room for us.
+                Ok(()) => return Err(ServeError::AddressInUse(address.clone())),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Err(ServeError::AddressInUse(address.clone()));
+                }
+                // We cannot know, or it is a socket of another kind.
+                Err(error) => return Err(explain(error)),
             }
             tracing::info!(%address, "removing existing local socket to replace it");
-            std::fs::remove_file(path).map_err(explain)?;
+            fs::remove_file(path).map_err(explain)?;
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(explain(error)),
     }
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None).map_err(explain)?;
     socket.bind(&name).map_err(explain)?;
+    if let Some(mode) = options.unix_mode {
+        fs::set_permissions(path, Permissions::from_mode(mode)).map_err(explain)?;
+    }
     socket.listen(options.backlog).map_err(explain)?;
     Ok(socket)
 }
@@ -208,7 +260,7 @@ fn explain(address: &Address, source: io::Error) -> ServeError {
 fn bound(protocol: Protocol, socket: Socket) -> io::Result<Bound> {
     socket.set_nonblocking(true)?;
     let address = address_of(&socket)?;
-    Ok(Bound { socket: socket.into(), protocol, address })
+    Ok(Bound { socket: socket.into(), protocol, address, file: None })
 }
 
 fn address_of(socket: &Socket) -> io::Result<Address> {
@@ -263,6 +315,8 @@ fn take(passed: &mut ListenFd, index: usize, protocol: Protocol) -> io::Result<B
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::{UnixDatagram, UnixListener};
+
     use super::*;
 
     fn bind(address: &Address) -> Result<Vec<Bound>, ServeError> {
@@ -315,11 +369,66 @@ mod tests {
         let living = bind(&address).unwrap();
         assert!(matches!(bind(&address).unwrap_err(), ServeError::AddressInUse(_)));
         drop(living);
+        assert!(!folder.path().join("socket").exists());
+        drop(UnixListener::bind(folder.path().join("socket")).unwrap());
         drop(bind(&address).unwrap());
         let file = folder.path().join("file");
         std::fs::write(&file, "precious").unwrap();
         let error = bind(&Address::Unix(file.clone())).unwrap_err();
         assert!(matches!(error, ServeError::NotASocket(_)));
         assert_eq!(std::fs::read(&file).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn a_socket_of_which_nothing_is_known_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let _datagrams = UnixDatagram::bind(&path).unwrap();
+        let error = bind(&Address::Unix(path.clone())).unwrap_err();
+        assert!(matches!(error, ServeError::Listen { .. }), "{error}");
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn a_full_backlog_is_that_of_a_living_server() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let options = SocketOptions { backlog: 0, ..SocketOptions::default() };
+        let address = Address::Unix(path.clone());
+        let _living = super::bind(Protocol::Beanstalk, &address, &options).unwrap();
+        let mut waiting = Vec::new();
+        let full = loop {
+            let socket = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+            socket.set_nonblocking(true).unwrap();
+            match socket.connect(&SockAddr::unix(&path).unwrap()) {
+                Ok(()) => waiting.push(socket),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
+        assert!(matches!(bind(&address).unwrap_err(), ServeError::AddressInUse(_)));
+    }
+
+    #[test]
+    fn a_file_that_took_the_place_of_the_socket_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let first = bind(&Address::Unix(path.clone())).unwrap();
+        std::fs::rename(&path, folder.path().join("moved")).unwrap();
+        let second = bind(&Address::Unix(path.clone())).unwrap();
+        drop(first);
+        assert!(path.exists());
+        drop(second);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn the_mode_says_who_may_connect() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let options = SocketOptions { unix_mode: Some(0o666), ..SocketOptions::default() };
+        let address = Address::Unix(path.clone());
+        let _bound = super::bind(Protocol::Beanstalk, &address, &options).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o666);
     }
 }

@@ -42,7 +42,7 @@ impl std::fmt::Debug for Setting {
 }
 
 /// All keys, in the order in which they are shown.
-pub(crate) static SETTINGS: [Setting; 37] = [
+pub(crate) static SETTINGS: [Setting; 38] = [
     Setting {
         key: "io_threads",
         many: false,
@@ -138,6 +138,16 @@ pub(crate) static SETTINGS: [Setting; 37] = [
         live: false,
         set: |config, value| assign(&mut config.listen.http, address::parse_list(value)),
         show: |config| show_addresses(&config.listen.http),
+    },
+    Setting {
+        key: "listen.unix_mode",
+        many: false,
+        live: false,
+        set: |config, value| assign(&mut config.listen.unix_mode, parse_mode(value[0])),
+        show: |config| {
+            let mode = config.listen.unix_mode;
+            quote(&mode.map_or_else(|| "umask".to_owned(), |mode| format!("{mode:04o}")))
+        },
     },
     Setting {
         key: "tls.certificate",
@@ -338,6 +348,26 @@ fn assign<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
 fn parse_io_threads(text: &str) -> Result<usize, String> {
     let count = text.parse().ok().filter(|count| (1..=IO_THREADS_MAX).contains(count));
     count.ok_or_else(|| format!("`{text}` is not a number from 1 to {IO_THREADS_MAX}"))
+}
+
+fn parse_mode(text: &str) -> Result<Option<u32>, String> {
+    if text == "umask" {
+        return Ok(None);
+    }
+    match u32::from_str_radix(text, 8) {
+        Ok(mode) if mode <= 0o777 && text.bytes().all(|byte| byte.is_ascii_digit()) => {
+            Ok(Some(mode))
+        }
+        _ => Err(format!("`{text}` is neither `umask` nor an octal mode such as `0660`")),
+    }
+}
+
+/// With none, every reader for whom something waits at the moment of a look would be cut off.
+fn parse_unsent_time(text: &str) -> Result<Duration, String> {
+    match parse_duration(text)? {
+        Duration::ZERO => Err(format!("`{text}` leaves nobody time to read")),
+        time => Ok(time),
+    }
 }
 
 fn parse_file(text: &str) -> Result<Option<PathBuf>, String> {
