@@ -23,11 +23,22 @@ pub enum ServeError {
         "cannot listen on {0}: the address is in use; stop the other server, or choose another address"
     )]
     AddressInUse(Address),
+    /// Somebody listens where the configuration says.
+    #[error(
+        "cannot listen on {address}: the address is in use; stop the other server, or set listen.{protocol} \
+         to another address, or to \"off\" (lineshaft serve --{} off)", protocol.replace('_', "-")
+    )]
+    ListenerInUse {
+        /// Where.
+        address: Address,
+        /// The name of its protocol.
+        protocol: &'static str,
+    },
     /// A file that is no socket lies where the socket should be.
     #[error("cannot listen on {0}: another file is there; move it away, or choose another path")]
     NotASocket(Address),
     /// The system forbids to listen there.
-    #[error("cannot listen on {0}: no permission; choose a port from 1024 on, or another user")]
+    #[error("cannot listen on {}: no permission; {}", .0, permission_advice(.0))]
     ListenForbidden(Address),
     /// Listening failed in another way.
     #[error("cannot listen on {address}: {source}")]
@@ -114,9 +125,10 @@ impl ServeError {
                 | TlsError::Unusable { .. }
                 | TlsError::Mismatch { .. } => exit::BAD_CONFIGURATION,
             },
-            ServeError::AddressInUse(_) | ServeError::NotASocket(_) | ServeError::Inherited(_) => {
-                exit::ADDRESS_UNAVAILABLE
-            }
+            ServeError::AddressInUse(_)
+            | ServeError::ListenerInUse { .. }
+            | ServeError::NotASocket(_)
+            | ServeError::Inherited(_) => exit::ADDRESS_UNAVAILABLE,
             ServeError::ListenForbidden(_) => exit::NO_PERMISSION,
             ServeError::Listen { source, .. } => code_of(source, exit::ADDRESS_UNAVAILABLE),
             ServeError::Folder { source, .. } => code_of(source, exit::DISK),
@@ -139,6 +151,15 @@ fn advice(error: &io::Error) -> &'static str {
         }
         io::ErrorKind::NotFound => "it cannot be made there: use a folder elsewhere",
         _ => "look after the disk, or use a folder elsewhere",
+    }
+}
+
+/// What to do where the system forbids to listen.
+fn permission_advice(address: &Address) -> &'static str {
+    if address.is_unix() {
+        "give the server's user write access to the folder of the socket, and to the socket if there is one"
+    } else {
+        "choose a port from 1024 on, or another user"
     }
 }
 

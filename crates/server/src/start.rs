@@ -73,17 +73,29 @@ pub struct Listening {
 pub fn bind_configured(config: &Config, inherited: Vec<Bound>) -> Result<Vec<Bound>, ServeError> {
     let is_inherited =
         Protocol::ALL.map(|protocol| inherited.iter().any(|bound| bound.protocol == protocol));
+    let options = SocketOptions { unix_mode: config.listen.unix_mode, ..SocketOptions::default() };
     let mut listeners = inherited;
     for (protocol, is_inherited) in Protocol::ALL.into_iter().zip(is_inherited) {
         if is_inherited {
             refuse_plain_instead_of_tls(protocol, config, &listeners)?;
         } else {
             for address in config.listen.of(protocol) {
-                listeners.extend(bind(protocol, address, &SocketOptions::default())?);
+                let bound = bind(protocol, address, &options);
+                listeners.extend(bound.map_err(|error| name_listener(protocol, error))?);
             }
         }
     }
     if listeners.is_empty() { Err(ServeError::NothingToListenOn) } else { Ok(listeners) }
+}
+
+/// Of the many listeners, an operator may not know the one that is meant.
+fn name_listener(protocol: Protocol, error: ServeError) -> ServeError {
+    match error {
+        ServeError::AddressInUse(address) => {
+            ServeError::ListenerInUse { address, protocol: protocol.name() }
+        }
+        other => other,
+    }
 }
 
 /// What was to be encrypted must not go in clear because the sockets come from somewhere else.
