@@ -147,6 +147,9 @@ pub struct Limits {
     pub unsent_bytes: u64,
     /// A reader that takes nothing for so long while replies wait is cut off.
     pub unsent_time: Duration,
+    /// Replies waiting for all slow readers of one I/O thread, beyond one body; the one for whom most
+    /// waits is cut off.
+    pub unsent_total_bytes: u64,
     /// What the connections of one I/O thread may have sent of commands that are not complete, beyond
     /// one body; the one that sent most is cut off.
     pub unfinished_bytes: u64,
@@ -249,6 +252,7 @@ impl Default for Config {
                 kestrel_item_bytes: kestrel::ITEM_BYTES_MAX_DEFAULT,
                 unsent_bytes: 64 << 20,
                 unsent_time: Duration::from_mins(5),
+                unsent_total_bytes: 1 << 30,
                 unfinished_bytes: 1 << 30,
             },
             metrics: Metrics { queues_max: 500 },

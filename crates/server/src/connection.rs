@@ -82,6 +82,8 @@ pub(crate) struct Connection {
     pub(crate) phase: Phase,
     /// When bytes last left, or began to wait, in milliseconds of the clock.
     pub(crate) progress_at: u64,
+    /// What waited for a reader that was too far behind when housekeeping looked last.
+    pub(crate) was_behind_by: Option<u64>,
     /// When bytes last came, in the same milliseconds.
     pub(crate) heard_at: u64,
     /// It is closed when nothing comes for so long.
@@ -127,6 +129,7 @@ impl Connection {
             pending: Vec::new(),
             phase: Phase::Open,
             progress_at: 0,
+            was_behind_by: None,
             heard_at: 0,
             silence_max_ms: None,
             // The first bytes are often there already.
@@ -453,6 +456,14 @@ impl Connection {
     /// Whether replies that may leave wait for a slow reader.
     pub(crate) fn is_stuck(&self) -> bool {
         !self.writable && self.has_unsent()
+    }
+
+    /// Whether a reader, with so much waiting for it, is too far behind and does not catch up. To be asked
+    /// at each look of housekeeping.
+    pub(crate) fn falls_behind(&mut self, unsent_bytes: u64, bytes_max: u64) -> bool {
+        let is_behind = self.is_stuck() && unsent_bytes > bytes_max;
+        let before = std::mem::replace(&mut self.was_behind_by, is_behind.then_some(unsent_bytes));
+        is_behind && before.is_some_and(|before| unsent_bytes >= before)
     }
 
     /// Whether the last reply is sent and the session can be closed.

@@ -26,6 +26,7 @@ pub(crate) struct LiveLimits {
     connections: AtomicUsize,
     unsent_bytes: AtomicU64,
     unsent_ms: AtomicU64,
+    unsent_total_bytes: AtomicU64,
     unfinished_bytes: AtomicU64,
     /// How many connections may be open because of the process's descriptors.
     descriptors: usize,
@@ -46,6 +47,7 @@ impl LiveLimits {
             connections: AtomicUsize::default(),
             unsent_bytes: AtomicU64::default(),
             unsent_ms: AtomicU64::default(),
+            unsent_total_bytes: AtomicU64::default(),
             unfinished_bytes: AtomicU64::default(),
             descriptors: free - web_connections,
             web_connections,
@@ -67,6 +69,8 @@ impl LiveLimits {
         self.unsent_bytes.store(limits.unsent_bytes.saturating_add(one_reply), Ordering::Relaxed);
         let unsent_ms = u64::try_from(limits.unsent_time.as_millis()).unwrap_or(u64::MAX);
         self.unsent_ms.store(unsent_ms, Ordering::Relaxed);
+        let unsent_total_bytes = limits.unsent_total_bytes.saturating_add(one_reply);
+        self.unsent_total_bytes.store(unsent_total_bytes, Ordering::Relaxed);
         let unfinished_bytes = limits.unfinished_bytes.saturating_add(one_reply);
         self.unfinished_bytes.store(unfinished_bytes, Ordering::Relaxed);
     }
@@ -84,6 +88,11 @@ impl LiveLimits {
     /// How long replies may wait for a reader that takes none.
     pub(crate) fn unsent_ms(&self) -> u64 {
         self.unsent_ms.load(Ordering::Relaxed)
+    }
+
+    /// How many bytes of replies may wait for all readers of one thread that take none.
+    pub(crate) fn unsent_total_bytes(&self) -> u64 {
+        self.unsent_total_bytes.load(Ordering::Relaxed)
     }
 
     /// How many bytes of incomplete commands the connections of one thread may have sent.

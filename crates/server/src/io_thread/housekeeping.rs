@@ -16,8 +16,6 @@ use crate::connection::{Phase, Read, TurnTime};
 const PERIOD_MS: u64 = 1000;
 /// How long a peer that was told the end may take to close.
 const LINGER_MS: u64 = 2000;
-/// A reader that is behind by more than the limit is given this long to take something.
-const GRACE_MS: u64 = 1000;
 /// How long a stopping thread waits for the log and for slow readers.
 const STOP_TIME: Duration = Duration::from_secs(5);
 
@@ -35,7 +33,7 @@ impl IoThread {
         }
         self.housekeeping_at = None;
         let limits = self.shared.limits.clone();
-        let mut unfinished = Vec::new();
+        let (mut unfinished, mut unsent) = (Vec::new(), Vec::new());
         for place in mem::take(&mut self.recent) {
             let now_ms = self.now_ms;
             let Some(connection) = self.connections.get(place) else { continue };
@@ -53,13 +51,15 @@ impl IoThread {
                 tracing::debug!(connection = place, "closed: nothing came for too long");
                 self.abandon(place, &io::ErrorKind::TimedOut.into());
                 continue;
-            } else if connection.is_stuck()
-                && (still_ms >= limits.unsent_ms()
-                    || (unsent_bytes > limits.unsent_bytes() && still_ms >= GRACE_MS))
+            } else if connection.falls_behind(unsent_bytes, limits.unsent_bytes())
+                || (connection.is_stuck() && still_ms >= limits.unsent_ms())
             {
                 tracing::warn!(connection = place, unsent_bytes, still_ms, "cut off a slow reader");
                 self.abandon(place, &io::ErrorKind::TimedOut.into());
                 continue;
+            }
+            if connection.is_stuck() {
+                unsent.push((unsent_bytes, place));
             }
             let unfinished_bytes = connection.unfinished_bytes();
             if unfinished_bytes > 0 {
@@ -78,21 +78,22 @@ impl IoThread {
                 connection.shrink();
             }
         }
-        self.bound_unfinished(unfinished, limits.unfinished_bytes());
+        self.bound(unfinished, limits.unfinished_bytes(), "cut off an unfinished command");
+        self.bound(unsent, limits.unsent_total_bytes(), "cut off the slowest of many readers");
         if !self.recent.is_empty() {
             self.schedule_housekeeping();
         }
     }
 
-    /// Cuts off those who sent most of commands that they do not complete, until all of these together
-    /// are not more than the limit. Of each, its bytes and its place.
-    fn bound_unfinished(&mut self, mut unfinished: Vec<(u64, u32)>, bytes_max: u64) {
-        unfinished.sort_unstable();
+    /// Cuts off those who hold most memory, until all of them together hold no more than the limit. Of
+    /// each, its bytes and its place.
+    fn bound(&mut self, mut holders: Vec<(u64, u32)>, bytes_max: u64, said: &str) {
+        holders.sort_unstable();
         // A place that was taken over by another connection may be among the recent ones twice.
-        unfinished.dedup();
-        let mut bytes: u64 = unfinished.iter().map(|(bytes, _)| bytes).sum();
+        holders.dedup();
+        let mut bytes: u64 = holders.iter().map(|(bytes, _)| bytes).sum();
         while bytes > bytes_max
-            && let Some((unfinished_bytes, place)) = unfinished.pop()
+            && let Some((held_bytes, place)) = holders.pop()
         {
             tracing::warn!(connection = place, unfinished_bytes, "cut off an unfinished command");
             self.abandon(place, &io::ErrorKind::OutOfMemory.into());
