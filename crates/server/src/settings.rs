@@ -42,7 +42,7 @@ impl std::fmt::Debug for Setting {
 }
 
 /// All keys, in the order in which they are shown.
-pub(crate) static SETTINGS: [Setting; 38] = [
+pub(crate) static SETTINGS: [Setting; 39] = [
     Setting {
         key: "io_threads",
         many: false,
@@ -224,8 +224,15 @@ pub(crate) static SETTINGS: [Setting; 38] = [
         key: "limits.unsent_time",
         many: false,
         live: true,
-        set: |config, value| assign(&mut config.limits.unsent_time, parse_duration(value[0])),
+        set: |config, value| assign(&mut config.limits.unsent_time, parse_unsent_time(value[0])),
         show: |config| quote(&format_duration(config.limits.unsent_time)),
+    },
+    Setting {
+        key: "limits.unsent_total_size",
+        many: false,
+        live: true,
+        set: |config, value| assign(&mut config.limits.unsent_total_bytes, parse_bytes(value[0])),
+        show: |config| quote(&format_bytes(config.limits.unsent_total_bytes)),
     },
     Setting {
         key: "limits.unfinished_size",

@@ -95,9 +95,9 @@ impl IoThread {
         while bytes > bytes_max
             && let Some((held_bytes, place)) = holders.pop()
         {
-            tracing::warn!(connection = place, unfinished_bytes, "cut off an unfinished command");
+            tracing::warn!(connection = place, held_bytes, "{said}");
             self.abandon(place, &io::ErrorKind::OutOfMemory.into());
-            bytes -= unfinished_bytes;
+            bytes -= held_bytes;
         }
     }
 
