@@ -2,6 +2,7 @@
 //! from in `config_sources`.
 
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use broker::policy::Rules;
@@ -275,12 +276,14 @@ fn local(port: u16) -> Address {
     Address::Tcp { host: "127.0.0.1".to_owned(), port }
 }
 
-/// One thread on small machines, since the log's thread needs a core too.
+/// One thread on small machines, since the log's thread needs a core too. Asked once: what may be used can
+/// change while the server runs, and nobody would have asked for another number.
 fn default_io_threads() -> usize {
-    match std::thread::available_parallelism().map_or(1, usize::from) {
+    static THREADS: OnceLock<usize> = OnceLock::new();
+    *THREADS.get_or_init(|| match std::thread::available_parallelism().map_or(1, usize::from) {
         0..=2 => 1,
         cores => (cores - 1).min(4),
-    }
+    })
 }
 
 impl ClientAuth {
