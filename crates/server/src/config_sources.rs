@@ -30,6 +30,8 @@ const LATER_SECTIONS: [&str; 1] = ["cron"];
 pub struct Sources {
     /// The file to read; it must exist.
     pub file: Option<PathBuf>,
+    /// The file to read if none is named above. It may come and go while the server runs.
+    pub usual_file: Option<PathBuf>,
     /// The environment.
     pub environment: Vec<(String, String)>,
     /// What flags said.
@@ -111,10 +113,10 @@ impl Sources {
     /// The sources of this process: its environment, and the file it names or the one in the working
     /// directory. Flags are added by the caller.
     pub fn of_process(file: Option<PathBuf>) -> Sources {
-        let named = file.or_else(|| std::env::var_os(FILE_VARIABLE).map(PathBuf::from));
-        let usual = Path::new(DEFAULT_FILE);
+        let named = || std::env::var_os(FILE_VARIABLE).filter(|name| !name.is_empty());
         Sources {
-            file: named.or_else(|| usual.is_file().then(|| usual.to_owned())),
+            file: file.or_else(|| named().map(PathBuf::from)),
+            usual_file: Some(PathBuf::from(DEFAULT_FILE)),
             environment: std::env::vars_os()
                 .filter_map(|(name, value)| {
                     Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
@@ -127,15 +129,17 @@ impl Sources {
 
     /// Reads and applies all sources.
     pub fn load(&self) -> Result<Effective, Mistakes> {
+        let usual = || self.usual_file.clone().filter(|file| file.is_file());
+        let file = self.file.clone().or_else(usual);
         let mut loading = Loading {
             effective: Effective {
                 config: Config::default(),
-                file: self.file.clone(),
+                file: file.clone(),
                 origins: BTreeMap::new(),
             },
             mistakes: Vec::new(),
         };
-        if let Some(file) = &self.file {
+        if let Some(file) = &file {
             loading.read_file(file);
         }
         loading.read_environment(&self.environment);
@@ -269,7 +273,10 @@ impl Loading {
     }
 
     fn switch_off_listeners(&mut self) {
-        for setting in SETTINGS.iter().filter(|setting| setting.key.starts_with("listen.")) {
+        // Those that take a list are listeners.
+        let listeners =
+            SETTINGS.iter().filter(|setting| setting.many && setting.key.starts_with("listen."));
+        for setting in listeners {
             self.assign(setting.key, &["off"], Origin::Flag("--only"));
         }
     }
@@ -286,15 +293,18 @@ impl Loading {
                     self.assign(setting.key, &values, origin);
                 }
                 Some(setting) => self.assign(setting.key, &[value], origin),
-                None if is_of_a_section(name) => {
+                None if is_of_kubernetes(name) => {}
+                None => {
                     let known = SETTINGS.iter().map(|setting| variable_suffix(setting.key));
-                    let hint = suggestion(name, known)
-                        .map(|known| format!("; did you mean {VARIABLE_PREFIX}{known}?"));
-                    let hint = hint.unwrap_or_default();
-                    self.refuse(variable.clone(), format!("no such setting{hint}"));
+                    let meant = suggestion(name, known);
+                    // The tools have variables of their own, which resemble none of the settings.
+                    if meant.is_some() || is_of_a_section(name) {
+                        let hint =
+                            meant.map(|known| format!("; did you mean {VARIABLE_PREFIX}{known}?"));
+                        let hint = hint.unwrap_or_default();
+                        self.refuse(variable.clone(), format!("no such setting{hint}"));
+                    }
                 }
-                // The tools have variables of their own.
-                None => {}
             }
         }
     }
@@ -338,6 +348,9 @@ impl Loading {
                 && is_section(&path)
             {
                 self.read_table(source, &path, inner);
+            } else if is_section(&path) {
+                let message = format!("`{path}` is a section: write [{path}], and its keys below");
+                self.refuse(place, message);
             } else {
                 let hint = suggest_key(&path)
                     .map_or_else(String::new, |known| format!("; did you mean `{known}`?"));
@@ -417,6 +430,19 @@ fn variable_suffix(key: &str) -> String {
 
 fn is_of_a_section(name: &str) -> bool {
     name.split_once('_').is_some_and(|(section, _)| is_section(&section.to_lowercase()))
+}
+
+/// Kubernetes sets such variables in each container, for every service of the namespace: a service of the name
+/// `lineshaft-gearman` makes them look like settings. No setting ends like this.
+fn is_of_kubernetes(name: &str) -> bool {
+    let has_port = |suffix: &str| {
+        let digits = suffix.split('_').next().unwrap_or_default();
+        !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    name.ends_with("_SERVICE_HOST")
+        || name.ends_with("_PORT")
+        || name.contains("_SERVICE_PORT_")
+        || name.match_indices("_PORT_").any(|(at, found)| has_port(&name[at + found.len()..]))
 }
 
 fn suggest_key(path: &str) -> Option<String> {

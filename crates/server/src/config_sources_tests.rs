@@ -49,11 +49,13 @@ fn every_key_is_read_from_a_file() {
         [listen]
         beanstalk = ["0.0.0.0:1", "unix:/s"]
         gearman = "0.0.0.0:2"
+        unix_mode = "0660"
         [limits]
         connections = 5
         beanstalk_job_size = "1MiB"
         gearman_packet_size = "3MiB"
         unsent_size = "2MiB"
+        unsent_total_size = "4MiB"
         unfinished_size = "3MiB"
         unsent_time = "9s"
         [gearman]
@@ -77,10 +79,12 @@ fn every_key_is_read_from_a_file() {
     let addresses = vec![Address::Tcp { host: host.clone(), port: 1 }, Address::Unix("/s".into())];
     assert_eq!(config.listen.beanstalk, addresses);
     assert_eq!(config.listen.gearman, vec![Address::Tcp { host, port: 2 }]);
+    assert_eq!(config.listen.unix_mode, Some(0o660));
     assert_eq!(config.limits.connections, Some(5));
     assert_eq!(config.limits.beanstalk_job_bytes, 1 << 20);
     assert_eq!(config.limits.gearman_packet_bytes, 3 << 20);
     assert_eq!(config.limits.unsent_bytes, 2 << 20);
+    assert_eq!(config.limits.unsent_total_bytes, 4 << 20);
     assert_eq!(config.limits.unfinished_bytes, 3 << 20);
     assert_eq!(config.limits.unsent_time, Duration::from_secs(9));
     let gearman = Gearman {
@@ -250,6 +254,69 @@ fn a_misspelt_variable_is_found_and_a_tools_own_is_left_alone() {
         "LINESHAFT_DATA_SNYC: no such setting; did you mean LINESHAFT_DATA_SYNC?\n\
          environment LINESHAFT_IO_THREADS: io_threads: `x` is not a number from 1 to 64"
     );
+}
+
+#[test]
+fn what_kubernetes_sets_for_services_is_passed_over() {
+    let names = [
+        "GEARMAN_SERVICE_HOST",
+        "GEARMAN_SERVICE_PORT",
+        "GEARMAN_SERVICE_PORT_JOBS",
+        "KESTREL_PORT",
+        "KESTREL_PORT_22133_TCP",
+        "METRICS_PORT_7300_TCP_ADDR",
+        "METRICS_PORT_7300_TCP_PORT",
+        "METRICS_PORT_7300_TCP_PROTO",
+    ];
+    let environment =
+        names.map(|name| variable(&format!("LINESHAFT_{name}"), "tcp://10.0.0.1:4730")).to_vec();
+    let sources = Sources { environment, ..Sources::default() };
+    assert_eq!(sources.load().unwrap().config, Config::default());
+    // Nor is any setting taken for one of them.
+    for setting in &SETTINGS {
+        assert!(!is_of_kubernetes(&variable_suffix(setting.key)), "{}", setting.key);
+    }
+}
+
+#[test]
+fn a_variable_that_resembles_a_setting_is_a_mistake_and_those_of_tools_are_none() {
+    for (name, meant) in [("IO_THREAD", "IO_THREADS"), ("DATADIR", "DATA_DIR")] {
+        let environment = vec![variable(&format!("LINESHAFT_{name}"), "4")];
+        let Mistakes(mistakes) = Sources { environment, ..Sources::default() }.load().unwrap_err();
+        let message = format!("no such setting; did you mean LINESHAFT_{meant}?");
+        assert_eq!(mistakes[0].message, message);
+    }
+    let of_tools = ["SERVER", "QUEUE", "JOB_ID", "ATTEMPT", "UNIQUE", "REDUCER", "CONFIG"];
+    let of_tests = ["SEED", "SEEDS", "BIN", "DURABLE", "ROUNDS", "CASE", "REQUIRE_TOOLS"];
+    for name in of_tools.into_iter().chain(of_tests) {
+        let environment = vec![variable(&format!("LINESHAFT_{name}"), "4")];
+        Sources { environment, ..Sources::default() }.load().unwrap();
+    }
+}
+
+#[test]
+fn the_usual_file_may_come_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join(DEFAULT_FILE);
+    let sources = Sources { usual_file: Some(file.clone()), ..Sources::default() };
+    assert_eq!(sources.load().unwrap().file, None);
+    std::fs::write(&file, "io_threads = 7").unwrap();
+    let effective = sources.load().unwrap();
+    assert_eq!((effective.config.io_threads, effective.file), (7, Some(file)));
+}
+
+#[test]
+fn a_section_that_is_written_otherwise_is_explained() {
+    for text in ["log = \"debug\"", "[[log]]\nlevel = \"debug\"", "log = 3"] {
+        let wanted = "lineshaft.toml:1: `log` is a section: write [log], and its keys below";
+        assert_eq!(messages(text), [wanted]);
+    }
+}
+
+#[test]
+fn a_reader_has_some_time_to_read() {
+    let wanted = "lineshaft.toml:2: limits.unsent_time: `0ms` leaves nobody time to read";
+    assert_eq!(messages("[limits]\nunsent_time = \"0ms\""), [wanted]);
 }
 
 #[test]
