@@ -58,19 +58,39 @@ impl Engine {
             self.expire(JobSlot(slot), effects);
             count += 1;
         }
+        self.release_swept(id, effects);
+        count
+    }
+
+    /// What stood in front is gone from a queue that was held meanwhile.
+    fn release_swept(&mut self, id: QueueId, effects: &mut Effects) {
         if !self.queue(id).is_paused(self.now) {
             // Somebody may have waited for what stood behind.
             self.serve_waiters(id, effects);
         }
         self.queue_mut(id).users -= 1;
         self.arm_queue(id);
-        count
+    }
+
+    /// Ends a ready job that somebody asks for, wherever it stands in its queue, if it has expired;
+    /// whether it had.
+    pub(crate) fn expire_if_due(&mut self, slot: JobSlot, effects: &mut Effects) -> bool {
+        let id = self.job(slot).queue;
+        if self.queue(id).extra.is_none() || !self.is_expired(slot) {
+            return false;
+        }
+        self.queue_mut(id).users += 1;
+        self.expire(slot, effects);
+        self.release_swept(id, effects);
+        self.drop_if_unwanted(id, effects);
+        true
     }
 
     /// How many expired jobs one sweep of a queue removes at most.
     pub(crate) fn sweep_max(&self, id: QueueId) -> usize {
         let sweep = self.policy_of(id).and_then(|policy| policy.expire_sweep);
-        sweep.map_or(usize::MAX, |sweep| sweep as usize)
+        // One at least: a timer that removed none would come again at once.
+        sweep.map_or(usize::MAX, |sweep| (sweep as usize).max(1))
     }
 
     /// The timer of a queue has come: what expired goes, as much as one sweep may and the budget

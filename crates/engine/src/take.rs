@@ -109,7 +109,8 @@ impl Engine {
         self.arm_session(place);
     }
 
-    /// Takes this job, whatever queue it is in, if it is ready, delayed or buried.
+    /// Takes this job, whatever queue it is in, if it is ready, delayed or buried. One that has expired
+    /// ends instead.
     pub fn take_job(
         &mut self,
         session: SessionId,
@@ -119,6 +120,9 @@ impl Engine {
         let slot = self.slot(id)?;
         let state = self.job(slot).state;
         if state == State::Leased || self.queue(self.job(slot).queue).removals > 0 {
+            return Err(NotFound);
+        }
+        if state == State::Ready && self.expire_if_due(slot, effects) {
             return Err(NotFound);
         }
         self.delist(slot);

@@ -97,3 +97,40 @@ fn whoever_waits_behind_expired_items_gets_what_lives() {
         world.records().into_iter().filter(|record| matches!(record, Record::Finish(..)));
     assert_eq!(finished.count(), 2 * MANY);
 }
+
+#[test]
+fn a_job_that_has_expired_is_not_taken_by_its_number() {
+    let mut world = World::new();
+    let session = world.open();
+    world.act(|engine, fx| engine.use_queue(session, b"q", fx));
+    let ids = [(); 3].map(|()| world.put(session, 0, 0, 60));
+    world.act(|engine, fx| engine.use_queue(session, b"default", fx));
+    world.engine.set_time(Millis(START.0 + 200));
+    world.policies([
+        Rule::new(["q"], [Setting::AgeMax(Some(100)), Setting::ExpireTo(Some(b"old"[..].into()))]),
+        Rule::new(["old"], [Setting::JobsMax(Some(1))]),
+    ]);
+    let take = |world: &mut World, id| world.act(|engine, fx| engine.take_job(session, id, fx));
+    // The one in the middle goes where its policy sends it, and is a fresh one there.
+    assert!(take(&mut world, ids[1]).is_err());
+    assert_eq!((world.expired("q"), world.stats("old").items), (1, 1));
+    assert!(take(&mut world, ids[1]).is_ok());
+    for id in [ids[0], ids[2]] {
+        assert!(take(&mut world, id).is_err());
+    }
+    assert!(world.engine.queue_id(b"q").is_none(), "the last one went, and the queue with it");
+}
+
+#[test]
+fn a_policy_that_lets_no_sweep_remove_anything_lets_one() {
+    let mut world = World::new();
+    world.policies([Rule::new(["q"], [Setting::ExpireSweep(Some(0))])]);
+    for _ in 0..3 {
+        world.add_until("q", "1", Some(Millis(START.0 + 10)));
+    }
+    world.pass(11);
+    assert_eq!(world.expired("q"), 1);
+    assert!(world.engine.next_deadline() > Some(world.engine.now()), "it rests");
+    world.pass(1000);
+    assert_eq!(world.expired("q"), 2);
+}

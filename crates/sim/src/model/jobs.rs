@@ -236,6 +236,17 @@ impl Model {
     pub(super) fn reserve_job(&mut self, place: Place, id: u64) -> Result<Expected, Need> {
         match self.jobs.get(&id).map(|job| job.state) {
             None | Some(State::Reserved(_)) => Err(self.denial(id)),
+            Some(State::Ready) if self.is_expired(id) => {
+                let tube = self.jobs[&id].tube.clone();
+                self.guarded(&tube, |model| {
+                    model.expire(id);
+                    if !model.is_paused(&tube) {
+                        model.serve_waiters(&tube);
+                    }
+                });
+                self.drop_tube_if_unwanted(&tube);
+                Err(self.denial(id))
+            }
             Some(_) => Ok(self.reserve_now(place, id)),
         }
     }
