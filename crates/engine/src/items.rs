@@ -7,7 +7,7 @@ use crate::job::{Body, Kind, Lease};
 use crate::policy::Name;
 use crate::route::{Draft, Refused};
 use crate::session::{NEVER, Waiting, Wish};
-use crate::take::Patience;
+use crate::take::{Handout, Patience};
 
 /// What a producer of items does not say.
 const PRIORITY: u32 = 1024;
@@ -144,7 +144,9 @@ impl Engine {
     }
 
     /// Reads the next item of the queue of this name, which is made, marked and kept, for a session
-    /// of [`Engine::open_reader`]. To be asked only if [`Engine::admits_child`].
+    /// of [`Engine::open_reader`]. To be asked only if [`Engine::admits_child`]. With a patience of 0
+    /// milliseconds it waits if that takes no time, behind items that have expired; with none it never
+    /// does.
     pub fn read(
         &mut self,
         session: SessionId,
@@ -168,12 +170,16 @@ impl Engine {
                 }
                 ReadHow::Open { limit_ms } => {
                     self.delist(slot);
-                    self.open_read(slot, session, limit_ms, effects)
+                    let Handout { job, id, lease, body } =
+                        self.open_read(slot, session, limit_ms, effects);
+                    Read::Item { job, id, lease: Some(lease), body }
                 }
                 ReadHow::Finish => self.read_out(slot, effects),
             };
         }
         let until = match patience {
+            // More had expired in front than one request may end: those go before anything else.
+            Patience::Millis(0) if self.head_is_expired(self.queue(id)) => self.now,
             Patience::None | Patience::Millis(0) => {
                 self.count_miss(id);
                 return Read::Empty(Some(id));
@@ -183,7 +189,7 @@ impl Engine {
         };
         let wish = match how {
             ReadHow::Peek => Wish::Look,
-            ReadHow::Finish => Wish::Hold { limit_ms: None },
+            ReadHow::Finish => Wish::Finish,
             ReadHow::Open { limit_ms } => Wish::Hold { limit_ms },
         };
         let ticket = self.next_ticket;
@@ -213,15 +219,24 @@ impl Engine {
         holder: SessionId,
         limit_ms: Option<u64>,
         effects: &mut Effects,
-    ) -> Read {
+    ) -> Handout {
         let queue = self.job(slot).queue;
-        let limit_ms = self.read_limit(queue, limit_ms);
-        self.note_read(slot);
         if let Some(extra) = &mut self.queue_mut(queue).extra {
             extra.transactions += 1;
         }
-        let handout = self.hand_out(slot, holder, limit_ms, effects);
-        Read::Item { job: slot, id: handout.id, lease: Some(handout.lease), body: handout.body }
+        self.hand_to_reader(slot, holder, limit_ms, effects)
+    }
+
+    fn hand_to_reader(
+        &mut self,
+        slot: JobSlot,
+        holder: SessionId,
+        limit_ms: Option<u64>,
+        effects: &mut Effects,
+    ) -> Handout {
+        let limit_ms = self.read_limit(self.job(slot).queue, limit_ms);
+        self.note_read(slot);
+        self.hand_out(slot, holder, limit_ms, effects)
     }
 
     /// Takes and finishes in one step, so that one record will do.
@@ -274,16 +289,16 @@ impl Engine {
     ) -> bool {
         self.stop_waiting(waiter);
         self.count_hit(self.job(slot).queue);
-        let Wish::Hold { limit_ms } = wish else {
-            let body = self.job(slot).body.clone();
-            effects.happenings.push((waiter, Happening::Looked { job: slot, body }));
-            return false;
+        let Handout { job, id, lease, body } = match wish {
+            Wish::Look => {
+                let body = self.job(slot).body.clone();
+                effects.happenings.push((waiter, Happening::Looked { job: slot, body }));
+                return false;
+            }
+            Wish::Finish => self.hand_to_reader(slot, waiter, None, effects),
+            Wish::Hold { limit_ms } => self.open_read(slot, waiter, limit_ms, effects),
         };
-        if let Read::Item { job, id, lease: Some(lease), body } =
-            self.open_read(slot, waiter, limit_ms, effects)
-        {
-            effects.happenings.push((waiter, Happening::Granted { job, id, lease, body }));
-        }
+        effects.happenings.push((waiter, Happening::Granted { job, id, lease, body }));
         true
     }
 

@@ -60,6 +60,8 @@ pub(crate) enum Waiting {
 pub(crate) enum Wish {
     /// To look at it.
     Look,
+    /// To hold it until it is told of it, and then finish it.
+    Finish,
     /// To hold it for at most so many milliseconds.
     Hold { limit_ms: Option<u64> },
 }

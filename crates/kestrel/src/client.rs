@@ -266,8 +266,5 @@ impl Client {
 
 /// How long to wait for an item, by what the client said.
 pub(crate) fn patience(timeout_ms: i32) -> Patience {
-    match u64::try_from(timeout_ms) {
-        Ok(0) | Err(_) => Patience::None,
-        Ok(timeout_ms) => Patience::Millis(timeout_ms),
-    }
+    Patience::Millis(u64::try_from(timeout_ms).unwrap_or(0))
 }

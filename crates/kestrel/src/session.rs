@@ -57,6 +57,8 @@ enum Waiting {
         queue: Box<[u8]>,
         how: How,
         after: Position,
+        /// Only for as long as it takes to look behind what has expired.
+        is_brief: bool,
     },
     Monitor(Monitor),
     /// The end of a flush, or of reading the configuration again, which is answered so.
@@ -98,7 +100,8 @@ impl<D: LineDialect> LineSession<D> {
             Fetched::Item(body, found) => D::item(outbox, found.max(after), queue, &body),
             Fetched::Nothing(missed) => outbox.reply(missed.max(after), D::NONE),
             Fetched::Waiting => {
-                self.waiting = Waiting::Item { queue: queue.into(), how, after };
+                let (queue, is_brief) = (queue.into(), timeout_ms <= 0);
+                self.waiting = Waiting::Item { queue, how, after, is_brief };
             }
         }
     }
@@ -151,7 +154,7 @@ impl<D: LineDialect> LineSession<D> {
     fn resume(&mut self, event: Event, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         match mem::replace(&mut self.waiting, Waiting::Nothing) {
             Waiting::Nothing => unreachable!("nothing is told to who does not wait"),
-            Waiting::Item { queue, how, after } => {
+            Waiting::Item { queue, how, after, is_brief: _ } => {
                 match self.client.resume(&queue, how, event, turn) {
                     Fetched::Item(body, found) => D::item(outbox, found.max(after), &queue, &body),
                     Fetched::Nothing(missed) => outbox.reply(missed.max(after), D::NONE),
@@ -174,7 +177,8 @@ impl<D: LineDialect> LineSession<D> {
     fn end_if_drained(&mut self, turn: &mut Turn<'_>) {
         let is_drained = match self.waiting {
             Waiting::Nothing => !self.has_leftover,
-            Waiting::Item { .. } | Waiting::Monitor(_) => true,
+            Waiting::Item { is_brief, .. } => !is_brief,
+            Waiting::Monitor(_) => true,
             Waiting::Work(_) => false,
         };
         if self.input_ended && is_drained {

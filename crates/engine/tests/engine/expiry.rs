@@ -134,3 +134,29 @@ fn a_policy_that_lets_no_sweep_remove_anything_lets_one() {
     world.pass(1000);
     assert_eq!(world.expired("q"), 2);
 }
+
+#[test]
+fn a_read_without_patience_behind_many_expired_items_gets_what_lives() {
+    let mut world = World::new();
+    for queue in ["q", "r"] {
+        world.add_many_until(queue, 10);
+    }
+    world.add("q", "lives");
+    let (finds, misses) = (world.reader(), world.reader());
+    world.engine.set_time(Millis(START.0 + 11));
+    for (session, queue) in [(finds, "q"), (misses, "r")] {
+        let read = world.read(session, queue, ReadHow::Finish, Patience::Millis(0));
+        assert!(matches!(read, Read::Waiting));
+    }
+    world.pass(0);
+    let mut happened = world.happenings();
+    happened.sort_by_key(|(session, _)| *session != finds);
+    let last = 2 * MANY + 1;
+    assert_eq!(
+        happened,
+        [(finds, format!("granted {last}")), (misses, "none came".to_owned())],
+        "and nobody waits longer than that takes"
+    );
+    let stats = (world.stats("q").hits, world.stats("r").misses);
+    assert_eq!(stats, (1, 1));
+}

@@ -180,6 +180,21 @@ fn readers_wait_in_one_line_with_takers_and_a_look_passes_the_job_on() {
 }
 
 #[test]
+fn only_open_reads_are_transactions_whether_they_wait_or_not() {
+    let mut world = World::new();
+    let session = world.reader();
+    for how in [ReadHow::Finish, OPEN, ReadHow::Peek] {
+        world.read(session, "q", how, Patience::Endless);
+        world.add("q", "1");
+        world.read(session, "q", how, Patience::None);
+        world.add("q", "2");
+        world.read(session, "q", how, Patience::None);
+    }
+    assert_eq!(world.happenings().len(), 3);
+    assert_eq!(world.stats("q").transactions, 2);
+}
+
+#[test]
 fn expired_items_go_when_their_moment_is_past_and_they_are_the_head() {
     let mut world = World::new();
     world.add_for("q", "short", 10);

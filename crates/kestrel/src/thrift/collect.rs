@@ -73,10 +73,7 @@ impl Collect {
     }
 
     fn patience(&self, now: Millis) -> Patience {
-        match self.deadline {
-            Some(deadline) if deadline > now => Patience::Millis(deadline.0 - now.0),
-            Some(_) | None => Patience::None,
-        }
+        Patience::Millis(self.deadline.map_or(0, |deadline| deadline.0.saturating_sub(now.0)))
     }
 
     /// Items are held until the reply, because the client may go away before it; unless the reply is

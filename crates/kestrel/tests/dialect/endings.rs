@@ -68,3 +68,24 @@ fn a_server_that_stops_does_not_say_that_a_flush_is_done() {
         assert_eq!(String::from_utf8_lossy(&world.take_received(client)), answer);
     }
 }
+
+#[test]
+fn a_get_that_does_not_wait_gets_what_stands_behind_many_expired_items() {
+    for half_closes in [false, true] {
+        let mut world = World::new();
+        let (memcache, text) = (world.connect_memcache(), world.connect_text());
+        for queue in ["q", "r"] {
+            world.say(text, &format!("put {queue} 10:\n{}\n", "x\n".repeat(MANY)));
+        }
+        world.say(text, "put q:\nlives\n\n");
+        world.now.0 += 11;
+        world.send_first(memcache, b"get q\r\nget r\r\n");
+        if half_closes {
+            world.half_close(memcache);
+        }
+        world.deliver_events();
+        let answers = String::from_utf8(world.take_received(memcache)).unwrap();
+        assert_eq!(answers, "VALUE q 0 5\r\nlives\r\nEND\r\nEND\r\n");
+        assert_eq!(world.has_ended(memcache), half_closes);
+    }
+}

@@ -77,6 +77,20 @@ fn a_long_flush_is_answered_unless_the_server_stops() {
 }
 
 #[test]
+fn a_get_that_does_not_wait_gets_what_stands_behind_many_expired_items() {
+    let (mut world, server) = start();
+    let client = connect(&server, &mut world);
+    for (auto_abort_ms, items_max) in [(0, 1), (0, 5), (1000, 5)] {
+        let rule = Rule::new(["q"], [Setting::AgeMax(Some(10))]);
+        let _ = world.broker.turn(world.now).set_policies(Rules(vec![rule]));
+        ask(&mut world, client, &put("q", &vec![&b"x"[..]; 2500]));
+        world.now.0 += 11;
+        ask(&mut world, client, &put("q", &[b"lives"]));
+        assert_eq!(ask(&mut world, client, &get("q", items_max, 0, auto_abort_ms)), "get lives");
+    }
+}
+
+#[test]
 fn a_reply_is_bounded_and_nothing_is_lost() {
     let (mut world, server) = start();
     let client = connect(&server, &mut world);
