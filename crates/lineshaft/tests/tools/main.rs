@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may end there")]
 
 mod bench;
+mod compare;
 mod gate;
 mod gearman;
 mod look;

@@ -1,0 +1,44 @@
+//! `lineshaft bench`, as far as it measures: short runs, of which only the form is looked at.
+
+use serde_json::Value;
+use testkit::tools;
+
+use super::{BEANSTALKD, Kind, World};
+
+#[test]
+fn takes_and_idle_connections_are_measured() {
+    let world = World::new(Kind::Lineshaft, false).unwrap();
+    let pid = world.server().process_id().to_string();
+    world.run_well(&["bench", "put", "--count", "50", "--connections", "2", "--warm-up", "0"], b"");
+    let take = ["bench", "take", "--count", "50", "--connections", "2", "--warm-up", "0", "--json"];
+    let taken = world.run_well(&take, b"").stdout;
+    let taken: Value = serde_json::from_str(&taken).unwrap();
+    assert_eq!((&taken["finished"], &taken["failed"]), (&50.into(), &0.into()), "{taken}");
+    assert_eq!(world.stat("stats", "cmd-delete"), "50", "{taken}");
+    let idle = ["bench", "idle", "--connections", "20", "--server-pid", &pid, "--json"];
+    let idle = world.run_well(&idle, b"").stdout;
+    let idle: Value = serde_json::from_str(&idle).unwrap();
+    assert_eq!(idle["connections"], 20, "{idle}");
+    assert!(idle["resident_after"].as_u64() > Some(0), "{idle}");
+}
+
+/// The comparison writes the page on performance, and would be missed only when that is due.
+#[test]
+fn a_comparison_writes_its_page() {
+    if [BEANSTALKD, "redis-server"].iter().any(|program| tools::find_or_skip(program).is_none()) {
+        return;
+    }
+    let world = World::new(Kind::Lineshaft, false).unwrap();
+    let (page, scratch) = (world.path("page.md"), world.path(""));
+    let rows = ["--quick", "--rounds", "1", "--rows", "T1", "--seconds", "0.2", "--json"];
+    let files = ["--beanstalkd", BEANSTALKD, "--write", &page, "--scratch", &scratch];
+    let output = world.run_well(&[&["bench", "compare"][..], &rows, &files].concat(), b"");
+    let result: Value = serde_json::from_str(&output.stdout).unwrap();
+    let rows = result["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 1, "{result}");
+    assert!(rows[0]["id"] == "T1" && rows[0]["error"].is_null(), "{result}");
+    assert!(rows[0]["ours"].as_f64() > Some(0.0), "{result}");
+    let page = std::fs::read_to_string(&page).unwrap();
+    let row = page.lines().find(|line| line.starts_with("| T1 |")).unwrap();
+    assert!(row.contains("beanstalkd") && row.contains("k/s"), "{row}");
+}
