@@ -3,11 +3,11 @@
 
 use std::net::TcpStream;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use testkit::client::Client;
-use testkit::process::Program;
+use testkit::process::{Program, Server};
 
 use crate::programs;
 
@@ -29,7 +29,7 @@ fn running_out_of_descriptors_stalls_nobody_and_passes() -> Result<()> {
 
     let connect = |_| TcpStream::connect(server.address());
     let mut crowd: Vec<TcpStream> = (0..DESCRIPTORS * 2).map(connect).collect::<Result<_, _>>()?;
-    sleep(Duration::from_millis(300));
+    wait_until_full(&server)?;
     let before = server.processor_ticks()?;
     sleep(Duration::from_secs(1));
     let spent = server.processor_ticks()? - before;
@@ -43,4 +43,19 @@ fn running_out_of_descriptors_stalls_nobody_and_passes() -> Result<()> {
     late.set_reply_timeout(Duration::from_secs(10))?;
     late.put(0, 0, 60, b"late").context("after the crowd has gone")?;
     Ok(())
+}
+
+/// Waits until the server has accepted whom it can: it has many connections, and no more from one look to the next.
+fn wait_until_full(server: &Server) -> Result<()> {
+    let started = Instant::now();
+    let mut before = 0;
+    loop {
+        let now = server.descriptor_count()?;
+        if now == before && now > DESCRIPTORS / 4 {
+            return Ok(());
+        }
+        ensure!(started.elapsed() < Duration::from_secs(20), "only {now} descriptors are in use");
+        before = now;
+        sleep(Duration::from_millis(100));
+    }
 }
