@@ -1,8 +1,8 @@
 //! What each command does: one small function per command, which asks the broker and replies.
 
 use broker::{
-    AddRefusal, Body, Gathering, Grant, JobId, Kick, NewJob, Outbox, Patience, Peeked, Position,
-    Refusal, State, Take, Turn,
+    AddRefusal, Body, Denied, Gathering, Grant, JobId, Kick, NewJob, Outbox, Patience, Peeked,
+    Position, Refusal, State, Take, Turn,
 };
 
 use crate::command::{Command, Pause, PutHeader};
@@ -159,8 +159,7 @@ impl Session {
 
     fn delete(&mut self, id: JobId, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         self.server().counters.delete.add_one();
-        let outcome = turn.finish(self.id, id);
-        reply_outcome(outcome, reply::DELETED, reply::INTERNAL_ERROR, outbox);
+        reply_done(turn.finish(self.id, id), reply::DELETED, outbox);
     }
 
     fn release(
@@ -184,8 +183,7 @@ impl Session {
 
     fn touch(&mut self, id: JobId, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         self.server().counters.touch.add_one();
-        let outcome = turn.touch(self.id, id);
-        reply_outcome(outcome, reply::TOUCHED, reply::INTERNAL_ERROR, outbox);
+        reply_done(turn.touch(self.id, id), reply::TOUCHED, outbox);
     }
 
     fn peek(&mut self, id: JobId, turn: &mut Turn<'_>, outbox: &mut Outbox) {
@@ -226,7 +224,7 @@ impl Session {
                 let file = turn.job_segment(id);
                 reply_text(after, &stats_text::job(&status, tube, file, turn.now()), outbox);
             }
-            Err(refusal) => reply_refused(refusal, reply::OUT_OF_MEMORY, outbox),
+            Err(Denied(after)) => outbox.reply(after, reply::NOT_FOUND),
         }
     }
 
@@ -261,14 +259,21 @@ impl Session {
         if !is_tube_name(pause.name) {
             return outbox.reply(AT_ONCE, reply::BAD_FORMAT);
         }
-        let outcome = turn.pause(pause.name, pause.seconds);
-        reply_outcome(outcome, reply::PAUSED, reply::OUT_OF_MEMORY, outbox);
+        reply_done(turn.pause(pause.name, pause.seconds), reply::PAUSED, outbox);
     }
 }
 
 /// `kick-job` depends on nothing of the connection, and no statistics count it.
 fn kick_job(id: JobId, turn: &mut Turn<'_>, outbox: &mut Outbox) {
     reply_outcome(turn.kick_job(id), reply::KICKED, reply::OUT_OF_MEMORY, outbox);
+}
+
+/// The answer to what needs no room in the log.
+fn reply_done(outcome: Result<Position, Denied>, done: &'static [u8], outbox: &mut Outbox) {
+    match outcome {
+        Ok(after) => outbox.reply(after, done),
+        Err(Denied(after)) => outbox.reply(after, reply::NOT_FOUND),
+    }
 }
 
 fn reply_outcome(
@@ -313,13 +318,13 @@ pub(crate) fn reply_kicked(count: u64, after: Position, outbox: &mut Outbox) {
     outbox.reply(after, Numbers::one(b"KICKED", count).bytes());
 }
 
-fn reply_found(found: Result<(Peeked, Position), Refusal>, outbox: &mut Outbox) {
+fn reply_found(found: Result<(Peeked, Position), Denied>, outbox: &mut Outbox) {
     match found {
         Ok((Peeked { id, body }, after)) => {
             let head = Numbers::two(b"FOUND", id.0, body.len() as u64);
             outbox.reply_with_body(after, head.bytes(), &body, reply::CR_LF);
         }
-        Err(refusal) => reply_refused(refusal, reply::OUT_OF_MEMORY, outbox),
+        Err(Denied(after)) => outbox.reply(after, reply::NOT_FOUND),
     }
 }
 

@@ -275,13 +275,13 @@ impl Store {
     /// A job's numbers, whatever queue it is in.
     pub fn job(&self, id: JobId) -> Result<JobStatus, Error> {
         let status = self.turn().job_status(id);
-        self.settled(status)
+        self.settled(status.map_err(Refusal::from))
     }
 
     /// Looks at a job in any state and any queue.
     pub fn peek(&self, id: JobId) -> Result<Peeked, Error> {
         let peeked = self.turn().peek(id);
-        self.settled(peeked)
+        self.settled(peeked.map_err(Refusal::from))
     }
 
     /// A clean stop. Dropping the store stops it as well, but cannot tell of an error.

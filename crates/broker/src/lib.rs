@@ -42,5 +42,5 @@ pub use log::{Settings, Sync};
 pub use meta::UnknownMeta;
 pub use outbox::Outbox;
 pub use position::{Missing, Position};
-pub use turn::{Kick, LogStats, Peeked, Refusal, Take, Turn};
+pub use turn::{Denied, Kick, LogStats, Peeked, Refusal, Take, Turn};
 pub use work::Grabbed;

@@ -35,6 +35,18 @@ pub enum Refusal {
     Full,
 }
 
+/// No such job or queue, or not in the hands that the request needs. The reply that says so waits for
+/// the position.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("not found")]
+pub struct Denied(pub Position);
+
+impl From<Denied> for Refusal {
+    fn from(Denied(after): Denied) -> Self {
+        Self::NotFound(after)
+    }
+}
+
 /// What a take leads to at once.
 #[derive(Debug)]
 pub enum Take {
@@ -210,7 +222,7 @@ impl Turn<'_> {
         core.settle();
         match taken {
             Ok(handout) => Ok(core.grant(handout)),
-            Err(NotFound) => Err(core.denial(id)),
+            Err(NotFound) => Err(core.denial(id).into()),
         }
     }
 
@@ -224,7 +236,7 @@ impl Turn<'_> {
     }
 
     /// Ends a job that this session holds, or that nobody holds.
-    pub fn finish(&mut self, session: SessionId, id: JobId) -> Result<Position, Refusal> {
+    pub fn finish(&mut self, session: SessionId, id: JobId) -> Result<Position, Denied> {
         let core = &mut *self.core;
         let finished = core.engine.finish(session, id, &mut core.effects);
         let after = core.settle();
@@ -242,7 +254,7 @@ impl Turn<'_> {
         let core = self.core_for_update(|engine| holds_logged(engine, session, id))?;
         let given = core.engine.give_back(session, id, priority, delay_s, &mut core.effects);
         core.settle();
-        core.after_update(id, given)
+        Ok(core.after_update(id, given)?)
     }
 
     /// Sets a job aside that this session holds.
@@ -255,11 +267,11 @@ impl Turn<'_> {
         let core = self.core_for_update(|engine| holds_logged(engine, session, id))?;
         let buried = core.engine.bury(session, id, priority, &mut core.effects);
         core.settle();
-        core.after_update(id, buried)
+        Ok(core.after_update(id, buried)?)
     }
 
     /// Starts the ttr of a job that this session holds anew.
-    pub fn touch(&mut self, session: SessionId, id: JobId) -> Result<Position, Refusal> {
+    pub fn touch(&mut self, session: SessionId, id: JobId) -> Result<Position, Denied> {
         let touched = self.core.engine.touch(session, id);
         self.core.after_update(id, touched)
     }
@@ -286,11 +298,11 @@ impl Turn<'_> {
         let core = self.core_for_update(|engine| is_set_aside(engine, id))?;
         let kicked = core.engine.kick_job(id, &mut core.effects);
         core.settle();
-        core.after_update(id, kicked)
+        Ok(core.after_update(id, kicked)?)
     }
 
     /// A job in any state.
-    pub fn peek(&self, id: JobId) -> Result<(Peeked, Position), Refusal> {
+    pub fn peek(&self, id: JobId) -> Result<(Peeked, Position), Denied> {
         let slot = self.core.engine.slot(id).map_err(|NotFound| self.core.denial(id))?;
         Ok(self.look(slot))
     }
@@ -300,11 +312,12 @@ impl Turn<'_> {
         &self,
         session: SessionId,
         state: State,
-    ) -> Result<(Peeked, Position), Refusal> {
+    ) -> Result<(Peeked, Position), Denied> {
         let core = &*self.core;
-        let slot = core.engine.first_used(session, state).map_err(|NotFound| {
-            Refusal::NotFound(core.ledger.after_queue(core.engine.used(session)))
-        })?;
+        let slot = core
+            .engine
+            .first_used(session, state)
+            .map_err(|NotFound| Denied(core.ledger.after_queue(core.engine.used(session))))?;
         Ok(self.look(slot))
     }
 
@@ -318,16 +331,16 @@ impl Turn<'_> {
 
     /// Pauses a queue for so many seconds; 0 ends a pause. Pauses are not logged: they end with
     /// the process, as in beanstalkd.
-    pub fn pause(&mut self, name: &[u8], seconds: u32) -> Result<Position, Refusal> {
+    pub fn pause(&mut self, name: &[u8], seconds: u32) -> Result<Position, Denied> {
         let core = &mut *self.core;
         let paused = core.engine.pause(name, seconds, &mut core.effects);
         core.settle();
         let gone = core.ledger.after_gone();
-        paused.map(|()| Position::default()).map_err(|NotFound| Refusal::NotFound(gone))
+        paused.map(|()| Position::default()).map_err(|NotFound| Denied(gone))
     }
 
     /// A job's numbers.
-    pub fn job_status(&self, id: JobId) -> Result<(JobStatus, Position), Refusal> {
+    pub fn job_status(&self, id: JobId) -> Result<(JobStatus, Position), Denied> {
         let core = &*self.core;
         let status = core.engine.job_status(id).map_err(|NotFound| core.denial(id))?;
         let after = core.engine.slot(id).map_or_else(
@@ -436,8 +449,8 @@ fn is_set_aside(engine: &Engine, id: JobId) -> bool {
 
 impl Core {
     /// What a denial of a request for this job waits for.
-    pub(crate) fn denial(&self, id: JobId) -> Refusal {
-        Refusal::NotFound(match self.engine.slot(id) {
+    pub(crate) fn denial(&self, id: JobId) -> Denied {
+        Denied(match self.engine.slot(id) {
             Ok(slot) => self.ledger.after_job(&self.engine, slot),
             Err(NotFound) => self.ledger.after_ended(),
         })
@@ -448,11 +461,7 @@ impl Core {
         Grant { id, lease, body, after: self.ledger.after_job(&self.engine, job) }
     }
 
-    fn after_update(
-        &self,
-        id: JobId,
-        slot: Result<JobSlot, NotFound>,
-    ) -> Result<Position, Refusal> {
+    fn after_update(&self, id: JobId, slot: Result<JobSlot, NotFound>) -> Result<Position, Denied> {
         match slot {
             Ok(slot) => Ok(self.ledger.after_job(&self.engine, slot)),
             Err(NotFound) => Err(self.denial(id)),

@@ -7,7 +7,7 @@ use engine::{
 };
 
 use crate::turn::holds_logged;
-use crate::{AddRefusal, Body, Flush, Grant, Position, Refusal, Turn};
+use crate::{AddRefusal, Body, Denied, Flush, Grant, Position, Refusal, Turn};
 
 /// A job that a worker was given.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl Turn<'_> {
     }
 
     /// Passes data or a warning of a job's worker on to its watchers.
-    pub fn report(&mut self, session: SessionId, id: JobId, news: &News) -> Result<(), Refusal> {
+    pub fn report(&mut self, session: SessionId, id: JobId, news: &News) -> Result<(), Denied> {
         let core = &mut *self.core;
         let reported = core.engine.report(session, id, news, &mut core.effects);
         core.settle();
@@ -90,7 +90,7 @@ impl Turn<'_> {
         id: JobId,
         progress: (u32, u32),
         words: &Body,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Denied> {
         let core = &mut *self.core;
         let noted = core.engine.progress(session, id, progress, words, &mut core.effects);
         core.settle();
@@ -98,7 +98,7 @@ impl Turn<'_> {
     }
 
     /// A worker is done with a job; `news` is what its watchers hear.
-    pub fn complete(&mut self, session: SessionId, id: JobId, news: &News) -> Result<(), Refusal> {
+    pub fn complete(&mut self, session: SessionId, id: JobId, news: &News) -> Result<(), Denied> {
         let core = &mut *self.core;
         let completed = core.engine.complete(session, id, news, &mut core.effects);
         core.settle();
@@ -114,7 +114,7 @@ impl Turn<'_> {
         })?;
         let failed = core.engine.fail(session, id, news, &mut core.effects);
         core.settle();
-        failed.map_err(|NotFound| core.denial(id))
+        failed.map_err(|NotFound| core.denial(id).into())
     }
 
     // --- Clients ---
@@ -146,7 +146,7 @@ impl Turn<'_> {
     }
 
     /// What is known of a job, which may be told when the job is durable. So may its end.
-    pub fn outlook(&self, id: JobId) -> Result<(Outlook, Position), Refusal> {
+    pub fn outlook(&self, id: JobId) -> Result<(Outlook, Position), Denied> {
         let core = &*self.core;
         let slot = core.engine.slot(id).map_err(|NotFound| core.denial(id))?;
         let outlook = core.engine.outlook(id).map_err(|NotFound| core.denial(id))?;
@@ -154,13 +154,13 @@ impl Turn<'_> {
     }
 
     /// The unfinished job with this key, in any queue.
-    pub fn find_key(&self, unique: &[u8]) -> Result<JobId, Refusal> {
+    pub fn find_key(&self, unique: &[u8]) -> Result<JobId, Denied> {
         let found = self.core.engine.find_key(unique);
-        found.ok_or_else(|| Refusal::NotFound(self.core.ledger.after_ended()))
+        found.ok_or_else(|| Denied(self.core.ledger.after_ended()))
     }
 
     /// Ends a job on an operator's request; its watchers hear that it failed.
-    pub fn cancel(&mut self, id: JobId) -> Result<Position, Refusal> {
+    pub fn cancel(&mut self, id: JobId) -> Result<Position, Denied> {
         let core = &mut *self.core;
         let cancelled = core.engine.cancel(id, &mut core.effects);
         core.settle();
@@ -178,17 +178,13 @@ impl Turn<'_> {
     }
 
     /// Removes a queue and its jobs. `None`: it has workers, or jobs in somebody's hands.
-    pub fn drop_queue(
-        &mut self,
-        session: SessionId,
-        name: &[u8],
-    ) -> Result<Option<Flush>, Refusal> {
+    pub fn drop_queue(&mut self, session: SessionId, name: &[u8]) -> Result<Option<Flush>, Denied> {
         let core = &mut *self.core;
         let dropped = core.engine.drop_queue(session, name, &mut core.effects);
         core.settle();
         match dropped {
             Ok(removal) => Ok(removal.map(|removal| core.flushed(removal))),
-            Err(NotFound) => Err(Refusal::NotFound(core.ledger.after_removal())),
+            Err(NotFound) => Err(Denied(core.ledger.after_removal())),
         }
     }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use lineshaft_broker::{
-    AddRefusal, Broker, Kick, Millis, NewJob, Options, Patience, Read, ReadHow, Refusal, State,
-    Submit,
+    AddRefusal, Broker, Denied, Event, GrabOrder, Kick, Millis, NewJob, News, Options, Patience,
+    Read, ReadHow, State, Submit,
 };
 
 const NOW: Millis = Millis(1_000_000);
@@ -25,14 +25,14 @@ fn a_denial_waits_for_the_end_of_a_queue_that_came_again() {
     turn.use_queue(session, b"default");
     let finished = turn.finish(session, id).expect("nobody holds it");
     assert!(turn.queue_stats(b"q").is_none(), "with its last job the queue is gone");
-    let Err(Refusal::NotFound(after)) = turn.pause(b"q", 9) else { panic!("nothing is there") };
+    let Err(Denied(after)) = turn.pause(b"q", 9) else { panic!("nothing is there") };
     assert!(finished.is_reached(after), "a crash could bring the job back");
     // Another queue takes its place in the tables.
     turn.watch(session, b"other");
     turn.use_queue(session, b"q");
     let Ok(Kick::Done(0, after)) = turn.kick(session, 9) else { panic!("nothing is there") };
     assert!(finished.is_reached(after), "a crash could bring the job back");
-    let Err(Refusal::NotFound(after)) = turn.peek_used(session, State::Ready) else {
+    let Err(Denied(after)) = turn.peek_used(session, State::Ready) else {
         panic!("nothing is there")
     };
     assert!(finished.is_reached(after));

@@ -119,7 +119,7 @@ impl Play {
                 turn.watch(self.tube, queue);
                 if let Take::Granted(grant) = turn.take(self.tube, Patience::None) {
                     let _ = match number % 4 {
-                        0 => turn.finish(self.tube, grant.id),
+                        0 => turn.finish(self.tube, grant.id).map_err(Into::into),
                         1 => turn.bury(self.tube, grant.id, 7),
                         2 => turn.give_back(self.tube, grant.id, 9, 0),
                         _ => Ok(lineshaft_broker::Position::NONE),

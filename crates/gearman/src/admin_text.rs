@@ -1,9 +1,9 @@
 //! The text commands, which people and monitoring send (spec gearman 5). Some replies end in LF, some
 //! in CR LF, as in the original.
 
-use broker::{Flush, Outbox, Position, Refusal, Turn};
+use broker::{Denied, Flush, Outbox, Position, Refusal, Turn};
 
-use crate::commands::{after, visible};
+use crate::commands::visible;
 use crate::listings;
 use crate::number::leading_integer;
 use crate::reply::AT_ONCE;
@@ -82,7 +82,7 @@ impl Session {
             Ok(Some(Flush::Done(after))) => outbox.reply(after, OK),
             Ok(Some(Flush::Waiting)) => self.is_dropping = true,
             Ok(None) => outbox.reply(AT_ONCE, FUNCTION_IN_USE),
-            Err(refusal) => outbox.reply(after(refusal), FUNCTION_NOT_FOUND),
+            Err(Denied(after)) => outbox.reply(after, FUNCTION_NOT_FOUND),
         }
     }
 
@@ -100,7 +100,7 @@ impl Session {
         };
         match turn.cancel(id) {
             Ok(after) => (after, OK.to_vec()),
-            Err(refusal) => (after(refusal), UNKNOWN_JOB.to_vec()),
+            Err(Denied(after)) => (after, UNKNOWN_JOB.to_vec()),
         }
     }
 }

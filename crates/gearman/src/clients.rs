@@ -1,8 +1,7 @@
 //! What clients say: submitting jobs, and asking how they stand.
 
-use broker::{AddRefusal, Body, Millis, Outbox, Outlook, Position, Submit, Turn};
+use broker::{AddRefusal, Body, Denied, Millis, Outbox, Outlook, Position, Submit, Turn};
 
-use crate::commands::after;
 use crate::handle::HANDLE_BYTES_MAX;
 use crate::number::leading_integer;
 use crate::packet::{Arguments, Kind};
@@ -123,7 +122,7 @@ impl Session {
             return;
         }
         let outlook = match self.server.prefix.parse(handle) {
-            Some(id) => turn.outlook(id).map_err(after),
+            Some(id) => turn.outlook(id).map_err(|Denied(after)| after),
             None => Err(AT_ONCE),
         };
         let (after, [known, running, numerator, denominator, _]) = figures(outlook);
@@ -152,7 +151,8 @@ pub(crate) fn get_status_unique(unique: &[u8], turn: &mut Turn<'_>, outbox: &mut
     if unique.len() > UNIQUE_ASKED_BYTES_MAX {
         return;
     }
-    let outlook = turn.find_key(unique).and_then(|id| turn.outlook(id)).map_err(after);
+    let outlook = turn.find_key(unique).and_then(|id| turn.outlook(id));
+    let outlook = outlook.map_err(|Denied(after)| after);
     let (after, [known, running, numerator, denominator, clients]) = figures(outlook);
     let arguments = [unique, &known, &running, &numerator, &denominator, &clients];
     reply::send(outbox, after, Kind::StatusResUnique, &arguments);

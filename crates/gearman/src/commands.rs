@@ -1,7 +1,7 @@
 //! What each packet leads to: which function deals with it, and those that belong neither to
 //! workers nor to clients.
 
-use broker::{Outbox, Position, Refusal, Turn};
+use broker::{Outbox, Turn};
 
 use crate::clients::{HIGH, LOW, Manner, NORMAL, get_status_unique};
 use crate::packet::{Arguments, Header, Kind};
@@ -92,12 +92,4 @@ fn echo(data: &[u8], outbox: &mut Outbox) {
 /// What the original, whose strings end at a NUL, sees of a text.
 pub(crate) fn visible(text: &[u8]) -> &[u8] {
     memchr::memchr(0, text).map_or(text, |end| &text[..end])
-}
-
-/// What a reply that tells of a refusal waits for.
-pub(crate) fn after(refusal: Refusal) -> Position {
-    match refusal {
-        Refusal::NotFound(after) => after,
-        Refusal::Full => AT_ONCE,
-    }
 }

@@ -144,17 +144,17 @@ impl Session {
     }
 
     /// Does something to the job that a handle names, without a reply unless it is denied.
-    fn for_job(
+    fn for_job<E: Into<Refusal>>(
         &self,
         handle: &[u8],
         denial: Failure,
         outbox: &mut Outbox,
-        act: impl FnOnce(JobId) -> Result<(), Refusal>,
+        act: impl FnOnce(JobId) -> Result<(), E>,
     ) {
         let Some(id) = self.server.prefix.parse(handle) else {
             return reply::fail(outbox, AT_ONCE, denial);
         };
-        match act(id) {
+        match act(id).map_err(Into::into) {
             Ok(()) => {}
             Err(Refusal::NotFound(after)) => reply::fail(outbox, after, denial),
             // Only of a job that would have to be buried. The worker holds it still.

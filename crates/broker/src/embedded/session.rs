@@ -3,7 +3,7 @@
 use engine::{JobId, NewJob, SessionId, State};
 
 use super::{Error, Store, Wait};
-use crate::{Event, Kick, Peeked, Take, Turn};
+use crate::{Event, Kick, Peeked, Refusal, Take, Turn};
 
 /// One user of a store: it holds the jobs that it took. When it is dropped they are given back.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ impl Session<'_> {
     /// Ends a job that this session holds, or that nobody holds.
     pub fn finish(&mut self, id: JobId) -> Result<(), Error> {
         let finished = self.store.turn().finish(self.id, id);
-        self.store.settled(finished.map(|after| ((), after)))
+        self.store.settled(finished.map(|after| ((), after)).map_err(Refusal::from))
     }
 
     /// Gives back a job that this session holds: ready at once, or after `delay_s` seconds.
@@ -81,7 +81,7 @@ impl Session<'_> {
     /// Starts the ttr of a held job anew.
     pub fn touch(&mut self, id: JobId) -> Result<(), Error> {
         let touched = self.store.turn().touch(self.id, id);
-        self.store.settled(touched.map(|after| ((), after)))
+        self.store.settled(touched.map(|after| ((), after)).map_err(Refusal::from))
     }
 
     /// Makes up to `max` buried jobs of a queue ready, or delayed ones if none is buried.
@@ -109,7 +109,7 @@ impl Session<'_> {
             turn.use_queue(self.id, queue.as_bytes());
             turn.peek_used(self.id, state)
         };
-        self.store.settled(peeked)
+        self.store.settled(peeked.map_err(Refusal::from))
     }
 }
 
