@@ -58,13 +58,10 @@ impl Core {
                 Happening::DeadlineSoon => Event::DeadlineSoon,
                 Happening::WorkToDo => Event::WorkToDo,
                 Happening::News { id, news } => {
-                    // Only the end of a durable job is in the log; its entry was written above. For
-                    // those who wait a job that is set aside is at its end too.
-                    let after = match self.engine.slot(id) {
-                        _ if !news.is_end() => Position::default(),
-                        Ok(slot) => self.ledger.after_job(&self.engine, slot),
-                        Err(_) => self.ledger.after_ended(),
-                    };
+                    // Only the end of a durable job is in the log, or that it was set aside, which is
+                    // the end for those who wait. The same request did that, so its entry was written
+                    // above.
+                    let after = if news.is_end() { self.ledger.last } else { Position::NONE };
                     Event::News { id, news, after }
                 }
                 Happening::Kicked(queue, count) => {

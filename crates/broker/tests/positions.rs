@@ -103,3 +103,30 @@ fn that_a_queue_is_full_is_told_when_what_fills_it_is_durable() {
     let Err(AddRefusal::Full(after)) = submit() else { panic!("one is there") };
     assert!(first.is_reached(after));
 }
+
+#[test]
+fn the_end_of_a_foreground_job_waits_for_no_durable_one() {
+    let broker = durable_broker();
+    let mut turn = broker.turn(NOW);
+    let (client, worker) = (turn.open_worker_session(0), turn.open_worker_session(0));
+    let mut submit = |foreground| {
+        let body = b"x"[..].into();
+        let submit =
+            Submit { priority: 1024, due: None, unique: b"", reducer: b"", body, foreground };
+        turn.submit(client, b"f", submit).expect("there is room").0
+    };
+    let (durable, watched) = (submit(false), submit(true));
+    drop(turn);
+    broker.commit_step(NOW).expect("the disk works");
+    let mut turn = broker.turn(NOW);
+    turn.register(worker, b"f", None);
+    for id in [durable, watched] {
+        let grabbed = turn.grab(worker, GrabOrder::NewestFirst).expect("it is ready");
+        assert_eq!(grabbed.grant.id, id);
+        turn.complete(worker, id, &News::Fail).expect("it is held");
+    }
+    let mut events = Vec::new();
+    turn.take_events(0, &mut events);
+    let [(_, Event::News { id, after, .. })] = &events[..] else { panic!("{events:?}") };
+    assert!(*id == watched && after.is_reached(broker.released()));
+}
