@@ -98,8 +98,8 @@ fn write(disk: &FaultDisk) {
 
 /// The segments of a disk, without the zeros at their ends.
 fn segments(disk: &FaultDisk) -> BTreeMap<String, Vec<u8>> {
-    let names = disk.names().into_iter().filter(|name| name.ends_with(".seg"));
-    names
+    let numbered = disk.names().into_iter().filter(|name| name.starts_with('0'));
+    numbered
         .map(|name| {
             let mut bytes = disk.bytes(&name).unwrap();
             assert_eq!(bytes.len(), SEGMENT_BYTES);

@@ -123,37 +123,23 @@ impl Pages {
         if let Some(entry) = self.entry(at, end) {
             return Piece::Entry(position, entry);
         }
-        if at != group_end
-            && let Some((next, slots_max)) = self.broken_entry(at, end)
-        {
-            return Piece::Gap { start: at, end: next, slots_max };
-        }
         let mut next = at + 8;
         while next < end && !self.is_good(next, end) {
             next += 8;
         }
         let next = next.min(end);
-        let header = if at == group_end { GROUP_HEADER_BYTES as u64 } else { 0 };
-        let slots_max = (next - at).saturating_sub(header) / META_BYTES as u64;
+        let lost = &self.bytes[at as usize..next as usize];
+        let slots_max = if at == group_end {
+            (lost.len().saturating_sub(GROUP_HEADER_BYTES) / META_BYTES) as u64
+        } else if lost.len() > ENTRY_HEAD_BYTES && padded(get_u32(lost, 4) as usize) == lost.len() {
+            self.slots_max(at, lost)
+        } else {
+            (lost.len() / META_BYTES) as u64
+        };
         Piece::Gap { start: at, end: next, slots_max }
     }
 
-    /// An entry whose length can still be read, as something good stands right behind it: where, and how many
-    /// slots it made at most.
-    fn broken_entry(&self, at: u64, end: u64) -> Option<(u64, u64)> {
-        let head = self.bytes.get(at as usize..end as usize)?;
-        if head.len() < ENTRY_HEAD_BYTES {
-            return None;
-        }
-        let len = get_u32(head, 4) as usize;
-        let next = at + padded(len) as u64;
-        if len < ENTRY_HEAD_BYTES || next > end || !(next == end || self.is_good(next, end)) {
-            return None;
-        }
-        Some((next, self.slots_max(at, &head[..padded(len)])))
-    }
-
-    /// How many slots a broken entry of known length made at most.
+    /// How many slots a broken entry made at most, whose length leads to the next thing that is good.
     fn slots_max(&self, at: u64, entry: &[u8]) -> u64 {
         let could_be = (entry.len().saturating_sub(ENTRY_HEAD_BYTES) / META_BYTES) as u64;
         let slots_of = |entry: &[u8]| match entry[8] {
