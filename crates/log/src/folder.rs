@@ -34,7 +34,7 @@ impl Folder {
         let mut segments = BTreeMap::new();
         let mut spares = Vec::new();
         for file in disk.list().map_err(|error| fail("list the files".into(), error))? {
-            if file.starts_with("spare-") || file.starts_with("blank-") {
+            if is_spare(&file) {
                 spares.push(file);
             } else if let Some(number) = segment_number(&file) {
                 let found = Found::read(disk, &name, number)
@@ -48,6 +48,16 @@ impl Folder {
     pub(crate) fn segment(&self, number: u32) -> Option<&Found> {
         self.segments.get(&number)
     }
+}
+
+/// A file of ours that waits to become a segment, by its name: `spare-` or `blank-` and a number. Others are
+/// somebody else's.
+fn is_spare(name: &str) -> bool {
+    let number = name.strip_prefix("spare-").or_else(|| name.strip_prefix("blank-"));
+    number.is_some_and(|number| {
+        // Ours never get longer; counting on from theirs would.
+        (1..=18).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit())
+    })
 }
 
 impl Found {

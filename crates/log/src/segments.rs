@@ -157,7 +157,9 @@ impl Segments {
         for name in names {
             let (kind, number) = name.split_once('-').unwrap_or((name, "0"));
             state.spare_counter = state.spare_counter.max(number.parse().unwrap_or(0));
-            let size = self.disk.open(name).and_then(|file| Ok((file.size()?, file.links()?)));
+            // What is no file that we may write is none of ours.
+            let Ok(file) = self.disk.open(name) else { continue };
+            let size = file.size().and_then(|size| Ok((size, file.links()?)));
             let size = size.map_err(|error| Failure::new("look at", name, error))?;
             if size == (self.segment_bytes, 1) && !self.disk.copies_on_write() {
                 state.spares.push(Spare {

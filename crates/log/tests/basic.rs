@@ -139,6 +139,23 @@ fn a_wish_for_a_sync_that_comes_after_the_write_is_not_overlooked() {
 }
 
 #[test]
+fn files_of_others_are_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = ["spare-keys.txt", "spare-", "blank-form", "spare-1b", "notes", "7.seg"];
+    for name in names {
+        std::fs::write(folder.path().join(name), "mine").unwrap();
+    }
+    std::fs::create_dir(folder.path().join("spare-3")).unwrap();
+    for _ in 0..2 {
+        drop(open(folder.path()));
+        for name in names {
+            assert_eq!(std::fs::read(folder.path().join(name)).unwrap(), b"mine", "{name}");
+        }
+        assert!(folder.path().join("spare-3").is_dir());
+    }
+}
+
+#[test]
 fn bodies_of_all_sizes_cross_segments() {
     let folder = tempfile::tempdir().unwrap();
     let sizes = [0_usize, 1, 7, 8, 100, 65_535, 250_000, 262_144, 1 << 20, 3, 200_000, 200_000];
