@@ -217,6 +217,10 @@ impl Log {
             let walk = Walk { segment, salt: header.salt, start, bytes: &bytes };
             let (candidates, next, last) = match walk.entries(cursor.place, self)? {
                 Walked::Through { candidates, next, last } => (candidates, next, last),
+                // More would not come, however much is asked for.
+                Walked::NeedsBytes(_) if (read as u64) < len => {
+                    return Err(damaged(segment, start + read as u64, "the file ends"));
+                }
                 Walked::NeedsBytes(needed) if start + needed <= header.size => {
                     wanted = needed;
                     continue;

@@ -5,7 +5,9 @@
 mod common;
 
 use common::{Recovered, State, World, recover, settings};
-use lineshaft_log::{FaultDisk, Meta, OpenError, QueueRef, Settings, Sync, Target};
+use lineshaft_log::{
+    FaultDisk, Meta, OpenError, QueueRef, ReclaimError, Settings, Sync, Target,
+};
 
 const FIRST: &str = "0000000001.seg";
 const HEADER_BYTES: usize = 4096;
@@ -353,6 +355,31 @@ fn a_failing_read_stops_the_start_and_nothing_else() {
         disk.restart();
         let found = recover(&disk, settings(Sync::Always), 1200).unwrap().1;
         assert_eq!((&found.state, found.report.next_id), (&small.whole, small.next_id));
+    }
+}
+
+#[test]
+fn reclaim_stops_where_a_file_was_cut_off() {
+    for len in [20_000, 30_001, 40_000] {
+        let disk = FaultDisk::new(4, 64 << 20);
+        let settings = Settings { segment_bytes: 64 << 10, ..settings(Sync::Always) };
+        let mut world = World::new(4, disk.clone(), settings).unwrap();
+        while world.log.written().segment() < 3 {
+            world.put();
+            world.log.commit_step(world.now_ms).unwrap();
+        }
+        let mut bytes = disk.bytes(FIRST).unwrap();
+        bytes.truncate(len);
+        disk.set_bytes(FIRST, bytes);
+        let error = loop {
+            match world.log.reclaim_read() {
+                Ok(slice) => assert!(slice.is_some(), "nothing was seen"),
+                Err(error) => break error,
+            }
+            world.reclaim_once();
+        };
+        assert!(matches!(error, ReclaimError::Damaged { .. }), "{error}");
+        assert_eq!(world.log.usage().first_segment, 1);
     }
 }
 
