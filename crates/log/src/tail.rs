@@ -24,6 +24,8 @@ pub(crate) struct Tail {
     /// End and checksum of the last group.
     pub(crate) previous_end: Position,
     pub(crate) previous_crc: u32,
+    /// Its time. What was left over by an earlier torn write, and told of then, is older.
+    time_ms: u64,
     pub(crate) cut_bytes: u64,
     pub(crate) cut_groups: u64,
 }
@@ -59,6 +61,7 @@ impl Tail {
         tail.end = previous.end();
         tail.previous_end = previous.end();
         tail.previous_crc = previous.crc;
+        tail.time_ms = previous.time_ms;
         tail.first = first;
         tail.look_beyond(&bytes, salt);
         for prepared in folder.segments.range(last.number + 1..).map(|(_, found)| found) {
@@ -80,7 +83,7 @@ impl Tail {
         let start = self.end.offset();
         let torn = bytes.get(start as usize..).and_then(GroupHeader::peek);
         let torn_end = torn
-            .filter(|torn| torn.position == self.end)
+            .filter(|torn| torn.position == self.end && torn.time_ms >= self.time_ms)
             .map_or(start, |torn| torn.end().offset().min(bytes.len() as u64));
         let end = self.search(bytes, salt, self.last, start);
         self.cut_bytes += end.max(torn_end) - start;
@@ -95,7 +98,7 @@ impl Tail {
         Ok(())
     }
 
-    /// Notes every whole group from an offset on; returns where the last one ends.
+    /// Notes every whole group from an offset on; returns where the last one ends that was not there before.
     fn search(&mut self, bytes: &[u8], salt: u64, number: u32, start: u64) -> u64 {
         let mut end = start;
         let places = (bytes.len() as u64).saturating_sub(GROUP_HEADER_BYTES as u64 - 1);
@@ -104,8 +107,10 @@ impl Tail {
                 && let Some(group) = group_at(bytes, salt, number, offset)
             {
                 self.durable = self.durable.max(group.durable);
-                self.cut_groups += 1;
-                end = end.max(group.end().offset());
+                if group.time_ms >= self.time_ms {
+                    self.cut_groups += 1;
+                    end = end.max(group.end().offset());
+                }
             }
         }
         end
