@@ -375,11 +375,13 @@ impl<'a> Replay<'a> {
         for index in 0..self.segments.len() {
             live.push_segment();
             let number = first + index as u32;
-            let bytes = match self.segments[index].bytes.take() {
-                Some(bytes) => bytes,
-                None => Cow::Owned(self.folder.segments[&number].bytes(self.segments[index].end)?),
-            };
-            self.restore_segment(number, &bytes, &mut live, restore)?;
+            match self.segments[index].bytes.take() {
+                Some(bytes) => self.restore_segment(number, &bytes, true, &mut live, restore)?,
+                None => {
+                    let bytes = self.folder.segments[&number].bytes(self.segments[index].end)?;
+                    self.restore_segment(number, &bytes, false, &mut live, restore)?;
+                }
+            }
         }
         self.report.jobs = live.live();
         let mut facts: Vec<_> =
@@ -393,21 +395,29 @@ impl<'a> Replay<'a> {
         Ok(live)
     }
 
+    /// `proven`: these very bytes were read by the first pass; others have to prove themselves again.
     fn restore_segment(
         &self,
         number: u32,
         bytes: &[u8],
+        proven: bool,
         live: &mut Liveness,
         restore: &mut dyn FnMut(Restored<'_>),
     ) -> Result<(), OpenError> {
         let found = &self.folder.segments[&number];
+        let salt = found.header()?.salt;
         let changed = || found.damaged(HEADER_BYTES, "the file changed while it was read");
         let segment = &self.segments[(number - self.tail.first) as usize];
         let mut slots = Vec::new();
         let mut slot = 0;
         let mut offset = HEADER_BYTES as usize;
         while (offset as u64) < segment.end {
-            let group = bytes.get(offset..).and_then(GroupHeader::peek).ok_or_else(changed)?;
+            let group = if proven {
+                bytes.get(offset..).and_then(GroupHeader::peek)
+            } else {
+                group_at(bytes, salt, number, offset as u64)
+            };
+            let group = group.ok_or_else(changed)?;
             let group_end = group.end().offset() as usize;
             offset += GROUP_HEADER_BYTES;
             while offset < group_end {

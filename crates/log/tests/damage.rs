@@ -5,8 +5,10 @@
 mod common;
 
 use common::{Recovered, State, World, recover, settings};
+use std::sync::Arc;
+
 use lineshaft_log::{
-    FaultDisk, Meta, OpenError, QueueRef, ReclaimError, Settings, Sync, Target,
+    FaultDisk, Log, Meta, OpenError, QueueRef, ReclaimError, Restored, Settings, Sync, Target,
 };
 
 const FIRST: &str = "0000000001.seg";
@@ -340,6 +342,30 @@ fn recovery_twice_gives_the_same() {
         // Time never falls over a restart, whatever the clock says.
         assert_eq!(one.report.last_time_ms, if closed { 1202 } else { 1101 });
         assert_eq!(one.report.next_id == 9, closed);
+    }
+}
+
+#[test]
+fn bytes_that_change_between_the_passes_are_seen() {
+    let (disk, whole, segments, _) = reclaimed();
+    let (first, next) = (*segments.start(), format!("{:010}.seg", segments.start() + 1));
+    // Of more segments than are kept in memory, the older ones are read a second time.
+    for byte in (HEADER_BYTES..60_000).step_by(997) {
+        let disk = disk.fork();
+        let mut restored = 0;
+        let mut flip = |restored_now: Restored<'_>| {
+            if matches!(restored_now, Restored::Job { target, .. } if target.segment == first) {
+                restored += 1;
+            }
+            if restored == 1 {
+                disk.flip_bit(&next, byte as u64 * 8);
+                restored += 1;
+            }
+        };
+        let settings = settings(Sync::Always);
+        let result = Log::open(Arc::new(disk.clone()), settings, 2_000_000, &mut flip);
+        assert!(restored > 1 && whole.jobs.len() > 1, "nothing was flipped");
+        assert!(matches!(result, Err(OpenError::Damaged { .. })), "byte {byte}");
     }
 }
 
