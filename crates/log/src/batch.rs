@@ -1,7 +1,8 @@
 //! The open batch: entries are encoded straight into the bytes of the group that will carry them, and get
 //! their positions at once.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use crate::entry::{ENTRY_HEAD_BYTES, Kind, begin_entry, finish_entry};
 use crate::format::{GROUP_HEADER_BYTES, HEADER_BYTES, padded};
@@ -72,7 +73,9 @@ pub(crate) struct Open {
     recycled: Option<Vec<u8>>,
     pub(crate) lazy: LazyCounts,
     pub(crate) live: Liveness,
-    pub(crate) facts: HashMap<Box<[u8]>, FactPlace>,
+    facts: HashMap<Arc<[u8]>, FactPlace>,
+    /// The keys of the facts that lie in each segment; sorted, for the order of a hash map must not show in the log.
+    fact_keys: BTreeMap<u32, BTreeSet<Arc<[u8]>>>,
     fact_bytes: u64,
     /// Lowest segment that is not void, as of the newest TRIM.
     pub(crate) first: u32,
@@ -118,6 +121,7 @@ impl Open {
             first: live.first(),
             live,
             facts: HashMap::new(),
+            fact_keys: BTreeMap::new(),
             fact_bytes: 0,
             id_limit: head.id_limit,
             time_ms: head.time_ms,
@@ -274,13 +278,29 @@ impl Open {
 
     /// The newest value of a key lies in this segment.
     pub(crate) fn remember_fact(&mut self, segment: u32, key: &[u8], value: &[u8]) {
-        if let Some(old) = self.facts.remove(key) {
-            self.fact_bytes -= fact_entry_bytes(key, &old.value);
-        }
+        let known = self.facts.remove_entry(key).map(|(key, old)| {
+            self.fact_bytes -= fact_entry_bytes(&key, &old.value);
+            if let Some(keys) = self.fact_keys.get_mut(&old.segment) {
+                keys.remove(&key);
+                if keys.is_empty() {
+                    self.fact_keys.remove(&old.segment);
+                }
+            }
+            key
+        });
         if !value.is_empty() {
             self.fact_bytes += fact_entry_bytes(key, value);
-            self.facts.insert(key.into(), FactPlace { segment, value: value.into() });
+            let key = known.unwrap_or_else(|| key.into());
+            self.fact_keys.entry(segment).or_default().insert(Arc::clone(&key));
+            self.facts.insert(key, FactPlace { segment, value: value.into() });
         }
+    }
+
+    /// The least key of a fact that lies in this segment, and its value.
+    pub(crate) fn fact_in(&self, segment: u32) -> Option<(&Arc<[u8]>, &[u8])> {
+        let key = self.fact_keys.get(&segment)?.first()?;
+        let place = self.facts.get(key).expect("each key of a segment is that of a fact");
+        Some((key, &place.value))
     }
 
     /// Appends an IDS entry, for which `room` has been made; returns where it ends.

@@ -69,6 +69,13 @@ struct Place {
     slot: u32,
 }
 
+/// How far the facts of a segment were copied.
+enum CopiedFacts {
+    All,
+    Some,
+    NoRoom,
+}
+
 /// How far reclaim has come.
 #[derive(Debug, Default)]
 pub(crate) struct Cursor {
@@ -120,12 +127,13 @@ impl Cursor {
 impl Log {
     /// There is something to reclaim, and it is reclaim's turn: files exceed 1.4 times what lives by a
     /// segment, and 2.2 bytes were not yet scanned for each byte that clients appended. When the log is far
-    /// too big, or the disk is full, it does not wait for clients; nor for an oldest segment that is dead,
-    /// which costs nothing to give up.
+    /// too big, or the disk is full, it does not wait for clients; nor for an oldest segment of which
+    /// nothing is left, since it costs nothing to give up.
     pub fn reclaim_wanted(&self) -> bool {
         let open = self.open_batch();
         let dead = open.live.live_in(open.first) == 0;
         let (live_bytes, entry_bytes) = (open.live_bytes(), open.entry_bytes());
+        let void = dead && open.fact_in(open.first).is_none();
         let (first, last, remaining) = (open.first, open.segment(), open.remaining());
         let (client_bytes, available) = (open.client_bytes, self.available(&open));
         drop(open);
@@ -133,7 +141,7 @@ impl Log {
         if cursor.stopped || self.failure().is_some() || first >= self.written().segment() {
             return false;
         }
-        if !dead && cursor.starved_at.is_some_and(|starved_at| available <= starved_at) {
+        if !void && cursor.starved_at.is_some_and(|starved_at| available <= starved_at) {
             return false;
         }
         let data_bytes = self.segments.kept_bytes();
@@ -152,7 +160,7 @@ impl Log {
             (cursor.pass, cursor.rest_at) = (None, None);
         }
         let presses = self.segments.is_short() && has_garbage || exceeds(20);
-        if presses && cursor.pass_helps(first, last, garbage, segment / 2) {
+        if void || presses && cursor.pass_helps(first, last, garbage, segment / 2) {
             return true;
         }
         exceeds(14) && (dead || cursor.credit_bytes >= 0)
@@ -273,7 +281,14 @@ impl Log {
                 cursor.stopped = true;
                 return Err(damaged(slice.segment, slice.next.offset, "live jobs were not found"));
             }
-            appended += self.give_up(&mut open, slice.segment);
+            let (bytes, copied) = self.copy_facts(&mut open, slice.segment);
+            appended += bytes;
+            match copied {
+                CopiedFacts::All => appended += self.give_up(&mut open, slice.segment),
+                // The next slice goes on with them.
+                CopiedFacts::Some => {}
+                CopiedFacts::NoRoom => cursor.starved_at = Some(self.available(&open)),
+            }
             open.client_bytes = client_bytes;
         }
         drop(open);
@@ -281,24 +296,27 @@ impl Log {
         Ok(appended)
     }
 
-    /// Copies the live facts of a segment in which no job lives any more, and writes its TRIM.
-    fn give_up(&self, open: &mut Open, segment: u32) -> u64 {
-        let mut keys: Vec<Box<[u8]>> = Vec::new();
-        for (key, place) in &open.facts {
-            if place.segment == segment {
-                keys.push(key.clone());
+    /// Copies live facts of a segment in which no job lives any more; at most as many bytes as a slice has.
+    fn copy_facts(&self, open: &mut Open, segment: u32) -> (u64, CopiedFacts) {
+        let mut appended = 0;
+        while let Some((key, value)) = open.fact_in(segment) {
+            let bytes = fact_entry_bytes(key, value);
+            if appended >= SLICE_BYTES {
+                return (appended, CopiedFacts::Some);
             }
-        }
-        // The order of a hash map must not show in the log.
-        keys.sort();
-        let mut appended = 24;
-        for key in keys {
-            let value = open.facts.get(&key).map(|place| place.value.clone()).unwrap_or_default();
-            let bytes = fact_entry_bytes(&key, &value);
+            if !self.has_room_to_copy(open, bytes) {
+                return (appended, CopiedFacts::NoRoom);
+            }
+            let (key, value) = (Arc::clone(key), value.to_vec());
             open.room(bytes);
             open.append_fact(&key, &value);
             appended += bytes;
         }
+        (appended, CopiedFacts::All)
+    }
+
+    /// Writes the TRIM of a segment in which nothing lives any more; returns its bytes.
+    fn give_up(&self, open: &mut Open, segment: u32) -> u64 {
         open.room(24);
         open.first = segment + 1;
         open.live.pop_segment();
@@ -307,7 +325,7 @@ impl Log {
         });
         self.segments.trimmed(segment, trim);
         self.want_durable(trim);
-        appended
+        24
     }
 }
 

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Random, World, settings};
+use common::{Random, World, recover, settings};
 use lineshaft_log::{FaultDisk, Settings, Sync};
 
 const SEGMENT: u64 = 256 << 10;
@@ -173,6 +173,37 @@ fn a_full_disk_refuses_puts_and_heals() {
         world.disk.crash();
         world.reopen(durable).unwrap();
     }
+}
+
+#[test]
+fn facts_are_copied_in_slices_too() {
+    let disk = FaultDisk::new(1, 1 << 30);
+    let settings = Settings { segment_bytes: 1 << 20, ..settings(Sync::Never) };
+    let mut world = World::new(1, disk.clone(), settings.clone()).unwrap();
+    let facts = 4000;
+    for n in 0..facts {
+        world.log.fact(world.now_ms, format!("queue/{n}").as_bytes(), &[7; 200]);
+    }
+    assert_eq!(world.log.usage().last_segment, 1);
+    while world.log.usage().last_segment < 3 {
+        world.put();
+        world.finish_newest();
+        world.log.commit_step(world.now_ms).unwrap();
+        world.log.prepare_step().unwrap();
+    }
+    let mut slices = 0;
+    while world.log.usage().first_segment == 1 {
+        let before = world.log.open_batch_bytes();
+        assert!(world.reclaim());
+        let copied = world.log.open_batch_bytes() - before;
+        assert!(copied < 300 << 10, "{copied} bytes in one slice");
+        slices += 1;
+        world.log.commit_step(world.now_ms).unwrap();
+    }
+    assert!(slices >= 4, "{slices} slices");
+    disk.restart();
+    let found = recover(&disk, settings, world.now_ms).unwrap().1;
+    assert_eq!(found.state.facts.len(), facts);
 }
 
 #[test]
