@@ -169,14 +169,9 @@ impl Control {
     /// kept in memory only. What the log keeps waits for the next start; there may be no worker for it.
     /// Buried jobs are nobody's to do.
     fn is_done(&self) -> bool {
-        let turn = self.shared.broker.turn(self.shared.clock.now());
-        let totals = turn.totals();
-        if totals.leased > 0 {
-            return false;
-        }
+        let totals = self.shared.broker.turn(self.shared.clock.now()).totals();
         let waiting = totals.ready + totals.delayed;
-        // All jobs are looked at, but that is the last that is done here if none is found.
-        waiting == 0 || (self.has_log && turn.submitted_jobs().all(|(.., is_logged)| is_logged))
+        totals.leased == 0 && (waiting == 0 || (self.has_log && totals.unlogged == 0))
     }
 
     fn refuse_jobs(&self) {
