@@ -1,8 +1,8 @@
 //! The real disk: a folder of the file system, without unsafe code.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,6 +13,10 @@ use crate::disk::{Disk, DiskFile, Space};
 /// `f_type` of the file systems that copy on write.
 const BTRFS_MAGIC: u64 = 0x9123_683E;
 const ZFS_MAGIC: u64 = 0x2FC1_2FC1;
+
+/// Jobs are nobody's business but the server's user's.
+const FILE_MODE: u32 = 0o600;
+const FOLDER_MODE: u32 = 0o700;
 
 /// A folder of the file system.
 #[derive(Debug)]
@@ -28,10 +32,10 @@ pub struct PosixDisk {
 }
 
 impl PosixDisk {
-    /// Uses the folder, making it (and its parents) if need be.
+    /// Uses the folder, making it (and its parents) if need be. What is made can be read by this user only.
     pub fn new(folder: impl AsRef<Path>) -> io::Result<PosixDisk> {
         let folder = folder.as_ref().to_path_buf();
-        create_folders(&folder)?;
+        create_folders(&folder, FOLDER_MODE)?;
         Self::existing(folder, false)
     }
 
@@ -49,7 +53,7 @@ impl PosixDisk {
 }
 
 /// Makes a folder so that its name survives a power failure: each new name is synced in its parent.
-fn create_folders(folder: &Path) -> io::Result<()> {
+fn create_folders(folder: &Path, mode: u32) -> io::Result<()> {
     if folder.is_dir() {
         return Ok(());
     }
@@ -57,8 +61,9 @@ fn create_folders(folder: &Path) -> io::Result<()> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         Some(_) | None => Path::new("."),
     };
-    create_folders(parent)?;
-    match std::fs::create_dir(folder) {
+    // Others may have folders beside it.
+    create_folders(parent, 0o777)?;
+    match DirBuilder::new().mode(mode).create(folder) {
         Ok(()) => File::open(parent)?.sync_all(),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => Ok(()),
         Err(error) => Err(error),
@@ -74,7 +79,7 @@ impl Disk for PosixDisk {
         let mut options = OpenOptions::new();
         options.read(true);
         if !self.read_only {
-            options.write(true).create(true).truncate(false);
+            options.write(true).create(true).truncate(false).mode(FILE_MODE);
         }
         let file = match options.open(self.folder.join("lock")) {
             Ok(file) => file,
@@ -108,7 +113,7 @@ impl Disk for PosixDisk {
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create_new(true);
+        options.read(true).write(true).create_new(true).mode(FILE_MODE);
         Ok(Arc::new(PosixFile(options.open(self.folder.join(name))?)))
     }
 
@@ -116,6 +121,12 @@ impl Disk for PosixDisk {
         let file =
             OpenOptions::new().read(true).write(!self.read_only).open(self.folder.join(name))?;
         Ok(Arc::new(PosixFile(file)))
+    }
+
+    fn look_at(&self, name: &str) -> io::Result<(u64, u64)> {
+        // Works also when the process may open no more files.
+        let metadata = std::fs::metadata(self.folder.join(name))?;
+        Ok((metadata.len(), metadata.nlink()))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {

@@ -139,6 +139,20 @@ fn a_wish_for_a_sync_that_comes_after_the_write_is_not_overlooked() {
 }
 
 #[test]
+fn other_users_can_read_nothing() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let parent = tempfile::tempdir().unwrap();
+    let folder = parent.path().join("above/data");
+    drop(open(&folder));
+    let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&folder), 0o700);
+    for file in std::fs::read_dir(&folder).unwrap() {
+        let path = file.unwrap().path();
+        assert_eq!(mode(&path), 0o600, "{}", path.display());
+    }
+}
+
+#[test]
 fn files_of_others_are_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let names = ["spare-keys.txt", "spare-", "blank-form", "spare-1b", "notes", "7.seg"];
