@@ -9,7 +9,7 @@ use crate::effects::{Effects, Record};
 use crate::engine::Engine;
 use crate::ids::{Millis, QueueId};
 use crate::limits::{CHILD_NAMES_BYTES_MAX, CHILDREN_MAX};
-use crate::policy::{Name, Policy, Rules, parent_name};
+use crate::policy::{Name, OPEN_MAX_DEFAULT, Policy, Rules, parent_name};
 use crate::status::Standing;
 
 /// What only some queues have.
@@ -275,6 +275,14 @@ impl Engine {
         }
     }
 
+    /// How many reads of the queue of this name one connection may have open.
+    pub fn open_max(&self, name: &[u8]) -> u32 {
+        match self.queue_id(name) {
+            Some(id) => self.policy_of(id).map_or(OPEN_MAX_DEFAULT, |policy| policy.open_max),
+            None => self.policy(name).open_max,
+        }
+    }
+
     /// The rules in force.
     pub fn policies(&self) -> &Rules {
         &self.special.rules
@@ -288,13 +296,12 @@ impl Engine {
         self.restore_policies(rules);
         effects.records.push(Record::Policies);
         // What had expired under the old rules may not have under the new ones.
-        let waited_for: Vec<QueueId> =
-            self.queue_ids().filter(|id| !self.queue(*id).waiters.is_empty()).collect();
-        for id in waited_for {
-            if !self.queue(id).is_paused(self.now) {
-                self.serve_waiters(id, effects);
-            }
-        }
+        let is_waited_for = |id: &QueueId| {
+            let queue = self.queue(*id);
+            !queue.waiters.is_empty() || !queue.sleepers.is_empty()
+        };
+        let waited_for: Vec<QueueId> = self.queue_ids().filter(is_waited_for).collect();
+        self.serve_all(waited_for, effects);
     }
 
     /// Puts rules in force that the log has kept.

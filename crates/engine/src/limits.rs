@@ -30,6 +30,9 @@ pub const ATTACHMENTS_MAX: u32 = 1000;
 /// many milliseconds.
 pub const SWEEP_REST_MS: u64 = 1000;
 
+/// A queue with more jobs for more waiters than one slice may serve goes on after so many milliseconds.
+pub const SERVING_REST_MS: u64 = 1;
+
 /// Long operations that are held back are looked at again after so many milliseconds.
 pub const HELD_CHORES_REST_MS: u64 = 5;
 

@@ -96,11 +96,7 @@ impl Engine {
         if unblocked {
             // Whoever changes the status means all queues.
             let queues: Vec<QueueId> = self.queue_ids().collect();
-            for id in queues {
-                if !self.queue(id).is_paused(self.now) {
-                    self.serve_waiters(id, effects);
-                }
-            }
+            self.serve_all(queues, effects);
         }
     }
 }

@@ -4,6 +4,8 @@ use crate::effects::{Effects, Happening, Record};
 use crate::engine::{Engine, NotFound};
 use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
 use crate::job::{Body, Lease, State};
+use crate::limits::{SERVING_REST_MS, SLICE_JOBS_MAX};
+use crate::queue::Pause;
 use crate::session::{NEVER, Waiting};
 
 /// How long a take may wait.
@@ -201,8 +203,20 @@ impl Engine {
         true
     }
 
-    /// Serves those who wait for a queue that may hand out again.
+    /// Serves those who wait for a queue that may hand out again: as many as one request may.
     pub(crate) fn serve_waiters(&mut self, id: QueueId, effects: &mut Effects) {
+        let mut budget = SLICE_JOBS_MAX;
+        self.serve_waiters_within(id, &mut budget, effects);
+    }
+
+    /// The same, as many as the budget allows. If there are more, the queue is as if paused for a
+    /// moment, so that nobody is served before them, and goes on by itself.
+    pub(crate) fn serve_waiters_within(
+        &mut self,
+        id: QueueId,
+        budget: &mut usize,
+        effects: &mut Effects,
+    ) {
         loop {
             let queue = self.queue(id);
             let Some((_, slot)) = queue.ready.first() else { return };
@@ -212,9 +226,25 @@ impl Engine {
             let Some((_, place)) = queue.waiters.first() else {
                 return self.wake_sleepers(id, effects);
             };
+            if *budget == 0 {
+                let until = Millis(self.now.0.saturating_add(SERVING_REST_MS));
+                self.queue_mut(id).pause = Some(Pause { until, seconds: 0 });
+                return self.arm_queue(id);
+            }
+            *budget -= 1;
             self.delist(JobSlot(slot));
             if !self.hand_to_waiter(JobSlot(slot), place, effects) {
                 self.enlist(JobSlot(slot));
+            }
+        }
+    }
+
+    /// Serves those who wait for any of these queues, which may hand out again.
+    pub(crate) fn serve_all(&mut self, queues: Vec<QueueId>, effects: &mut Effects) {
+        let mut budget = SLICE_JOBS_MAX;
+        for id in queues {
+            if !self.queue(id).is_paused(self.now) {
+                self.serve_waiters_within(id, &mut budget, effects);
             }
         }
     }

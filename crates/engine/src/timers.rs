@@ -71,7 +71,7 @@ impl Engine {
         if self.queue(id).pause.is_some_and(|pause| pause.until <= now) {
             self.queue_mut(id).pause = None;
             if !self.queue(id).is_paused(now) {
-                self.serve_waiters(id, effects);
+                self.serve_waiters_within(id, budget, effects);
             }
         }
         while *budget > 0 {

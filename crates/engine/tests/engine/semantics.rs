@@ -1,7 +1,7 @@
 //! What the engine does with jobs, queues and sessions, request by request.
 
 use lineshaft_engine::{
-    Engine, JobId, Kick, Millis, NewJob, Patience, Record, SessionId, State, Take,
+    Engine, JobId, Kick, Millis, NewJob, Patience, Record, SessionId, State, Status, Take, limits,
 };
 
 use crate::world::{START, World};
@@ -300,6 +300,70 @@ fn a_queue_exists_while_something_keeps_it() {
     world.close(session);
     assert!(!exists(&world));
     assert!(world.engine.queue_id(b"default").is_some());
+}
+
+/// Sessions that wait for a queue, and as many jobs of it, which is held back meanwhile.
+fn waiters_and_jobs(world: &mut World, queue: &[u8], count: usize) -> Vec<SessionId> {
+    let producer = world.open();
+    world.engine.use_queue(producer, queue, &mut world.effects);
+    for _ in 0..count {
+        let body = b"1"[..].into();
+        world.engine.put(producer, NewJob::default(), body, &mut world.effects).expect("room");
+    }
+    let waiters: Vec<SessionId> = (0..count).map(|_| world.open()).collect();
+    for waiter in &waiters {
+        world.engine.watch(*waiter, queue);
+        let take = world.engine.take(*waiter, Patience::Endless, &mut world.effects);
+        assert!(matches!(take, Take::Waiting));
+    }
+    waiters
+}
+
+fn told(world: &mut World) -> Vec<SessionId> {
+    world.happenings().into_iter().map(|(session, _)| session).collect()
+}
+
+#[test]
+fn many_waiters_are_served_in_slices_and_in_their_order() {
+    let mut world = World::new();
+    let late = world.open();
+    world.act(|engine, _| engine.watch(late, b"q"));
+    for unpauses in [true, false] {
+        world.act(|e, fx| e.pause(b"q", 10, fx)).expect("the queue exists");
+        let waiters = waiters_and_jobs(&mut world, b"q", 2500);
+        if unpauses {
+            world.act(|e, fx| e.pause(b"q", 0, fx)).expect("the queue exists");
+        } else {
+            world.engine.set_time(Millis(world.engine.now().0 + 10_000));
+            world.act(Engine::advance);
+        }
+        let mut served = told(&mut world);
+        assert!((900..=limits::SLICE_JOBS_MAX).contains(&served.len()), "{}", served.len());
+        let queue = world.engine.queue_id(b"q").expect("it exists");
+        assert_eq!(world.engine.queue_stats(queue).pause_s, 0);
+        assert!(matches!(world.take(late, Patience::None), Take::TimedOut), "nobody overtakes");
+        for _ in 0..2 {
+            world.pass(1);
+            let more = told(&mut world);
+            assert!(more.len() <= limits::SLICE_JOBS_MAX);
+            served.extend(more);
+        }
+        assert_eq!(served, waiters);
+    }
+}
+
+#[test]
+fn waiters_of_many_queues_are_served_in_slices() {
+    let mut world = World::new();
+    world.act(|e, fx| e.set_status(Status::Quiescent, 0, fx));
+    let queues: [&[u8]; 4] = [b"a", b"b", b"c", b"d"];
+    let waiters = queues.map(|queue| waiters_and_jobs(&mut world, queue, 400)).concat();
+    world.act(|e, fx| e.set_status(Status::Up, 0, fx));
+    let mut served = told(&mut world);
+    assert_eq!(served.len(), limits::SLICE_JOBS_MAX);
+    world.pass(1);
+    served.extend(told(&mut world));
+    assert_eq!(served, waiters);
 }
 
 #[test]
