@@ -9,8 +9,11 @@ const SLICE_JOBS: usize = 1000;
 
 #[derive(Debug)]
 pub(super) enum Chore {
-    /// A connection is gone; these jobs of its are still to be given back.
-    Return(Vec<u64>),
+    /// These jobs are still to be given back, by the numbers of their leases: their holder is gone, or cannot do
+    /// them any more.
+    Return(Vec<(u64, u64)>),
+    /// A connection is gone; under this place it still seems to wait for these jobs.
+    Detach(Place, Vec<u64>),
     Kick {
         place: Place,
         serial: Serial,
@@ -39,9 +42,18 @@ impl Model {
         }
     }
 
-    /// Gives jobs back whose holder is gone.
+    /// Gives jobs back that are held.
     pub(super) fn give_back(&mut self, ids: Vec<u64>) {
-        if let (Some(chore), _) = self.slice(Chore::Return(ids)) {
+        let held = ids.into_iter().map(|id| match self.jobs[&id].state {
+            State::Reserved(lease) => (lease.number, id),
+            _ => unreachable!("only what is held is given back"),
+        });
+        self.begin(Chore::Return(held.collect()));
+    }
+
+    /// Begins a chore that nobody waits for.
+    pub(super) fn begin(&mut self, chore: Chore) {
+        if let (Some(chore), _) = self.slice(chore) {
             self.chores.push_back(chore);
         }
     }
@@ -50,7 +62,7 @@ impl Model {
     pub(super) fn do_a_chore(&mut self) {
         let Some(chore) = self.chores.pop_front() else { return };
         let asked_by = match &chore {
-            Chore::Return(_) => None,
+            Chore::Return(_) | Chore::Detach(..) => None,
             Chore::Kick { place, serial, tube, .. } => {
                 if self.conns.get(place).is_none_or(|conn| conn.serial != *serial) {
                     return;
@@ -78,15 +90,23 @@ impl Model {
     /// One slice; what is left to do, and how much was kicked in all.
     fn slice(&mut self, chore: Chore) -> (Option<Chore>, usize) {
         match chore {
-            Chore::Return(mut ids) => {
-                let rest = ids.split_off(ids.len().min(SLICE_JOBS));
-                for id in ids {
-                    // It may have been cancelled meanwhile.
-                    if self.jobs.contains_key(&id) {
+            Chore::Return(mut held) => {
+                let rest = held.split_off(held.len().min(SLICE_JOBS));
+                for (number, id) in held {
+                    // It may have ended meanwhile, or be held anew.
+                    let state = self.jobs.get(&id).map(|job| job.state);
+                    if matches!(state, Some(State::Reserved(lease)) if lease.number == number) {
                         self.lose(id);
                     }
                 }
                 ((!rest.is_empty()).then_some(Chore::Return(rest)), 0)
+            }
+            Chore::Detach(gone, mut ids) => {
+                let rest = ids.split_off(ids.len().min(SLICE_JOBS));
+                for id in ids {
+                    self.detach_from(gone, id);
+                }
+                ((!rest.is_empty()).then_some(Chore::Detach(gone, rest)), 0)
             }
             Chore::Kick { place, serial, tube, buried, left, kicked } => {
                 let mut chosen =

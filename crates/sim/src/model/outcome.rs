@@ -3,6 +3,7 @@
 
 use std::rc::Rc;
 
+use super::chores::Chore;
 use super::record::Record;
 use super::session::Expected;
 use super::{Kind, Loss, Model, NEVER, Need, Place, State};
@@ -47,21 +48,36 @@ pub(super) enum News {
     Exception(Rc<[u8]>),
 }
 
+/// Connections that are gone have places from here on, as long as jobs know of them.
+const GONE: Place = 1 << 31;
+
 impl Model {
     pub(super) fn attach(&mut self, place: Place, id: u64) {
         self.job_mut(id).watchers.push(place);
         self.owe_outcome(place, id);
     }
 
-    /// A connection that ends watches nothing any more. What nobody waits for ends, unless it runs.
+    /// A connection that ends watches nothing any more, if not at once.
     pub(super) fn detach(&mut self, place: Place) {
-        let watched = self.jobs.iter().filter(|(_, job)| job.watchers.contains(&place));
-        for id in watched.map(|(id, _)| *id).collect::<Vec<_>>() {
-            let job = self.job_mut(id);
-            job.watchers.retain(|watcher| *watcher != place);
-            if self.is_abandoned(id) && !matches!(self.jobs[&id].state, State::Reserved(_)) {
-                self.remove_job(id);
+        // Somebody else may have its place before all slices are done.
+        let gone = GONE + self.next_ticket as Place;
+        self.next_ticket += 1;
+        let mut watched = Vec::new();
+        for (id, job) in &mut self.jobs {
+            if let Some(watcher) = job.watchers.iter_mut().find(|watcher| **watcher == place) {
+                *watcher = gone;
+                watched.push(*id);
             }
+        }
+        self.begin(Chore::Detach(gone, watched));
+    }
+
+    /// What nobody waits for any more ends, unless it runs.
+    pub(super) fn detach_from(&mut self, gone: Place, id: u64) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        job.watchers.retain(|watcher| *watcher != gone);
+        if self.is_abandoned(id) && !matches!(self.jobs[&id].state, State::Reserved(_)) {
+            self.remove_job(id);
         }
     }
 
@@ -86,6 +102,9 @@ impl Model {
     }
 
     fn tell(&mut self, place: Place, id: u64, news: &News, need: Need) {
+        if place >= GONE {
+            return;
+        }
         let (news, batch) = (news.clone(), self.batch);
         self.conn(place).letters.push_back(Letter::News { id, news, need, batch });
     }

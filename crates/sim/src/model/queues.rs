@@ -40,9 +40,12 @@ impl Model {
 
     /// Destroys a tube that nothing keeps (spec beanstalkd 6).
     pub(super) fn drop_tube_if_unwanted(&mut self, name: &Name) {
-        if !self.is_wanted(name)
-            && let Some(tube) = self.tubes.remove(name)
-        {
+        if self.is_wanted(name) {
+            // It may be idle from now on, so it is looked at for that.
+            if self.tubes.get(name).is_some_and(|tube| tube.extra_since.is_some()) {
+                self.arm(name);
+            }
+        } else if let Some(tube) = self.tubes.remove(name) {
             self.free_tube_places.push(tube.place);
         }
     }

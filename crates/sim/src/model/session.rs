@@ -309,6 +309,9 @@ impl Model {
         self.unregister(place, &tubes);
         self.detach(place);
         let conn = self.conns.remove(&place).expect("it was just looked at");
+        // Its queues are there until its jobs are back.
+        self.guards.push(conn.used.clone());
+        self.guards.extend(conn.watched.iter().cloned());
         if let Reading::Body { .. } = conn.reading {
             self.next_id += 1;
         }
@@ -316,8 +319,9 @@ impl Model {
             held.reverse();
         }
         self.give_back(held);
-        self.drop_tube_if_unwanted(&conn.used);
-        for tube in &conn.watched {
+        for tube in std::iter::once(&conn.used).chain(&conn.watched) {
+            let guard = self.guards.iter().position(|guard| guard == tube);
+            self.guards.swap_remove(guard.expect("it was put there"));
             self.drop_tube_if_unwanted(tube);
         }
     }

@@ -75,19 +75,12 @@ impl Model {
 
     /// Jobs of these queues that the connection holds go back: queue by queue, the newest first.
     pub(super) fn lose_those_of(&mut self, place: Place, tubes: &BTreeSet<Name>) {
-        for name in self.tubes_by_place() {
-            if tubes.contains(&name) {
-                let held = self.held_as_taken(place);
-                for id in held
-                    .into_iter()
-                    .rev()
-                    .filter(|id| self.jobs[id].tube == name)
-                    .collect::<Vec<_>>()
-                {
-                    self.lose(id);
-                }
-            }
+        let held = self.held_as_taken(place);
+        let mut lost = Vec::new();
+        for name in self.tubes_by_place().into_iter().filter(|name| tubes.contains(name)) {
+            lost.extend(held.iter().rev().filter(|id| self.jobs[id].tube == name));
         }
+        self.give_back(lost);
     }
 
     fn next_supplier(&self, place: Place) -> Option<Registration> {
