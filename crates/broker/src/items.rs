@@ -98,9 +98,8 @@ impl Turn<'_> {
                 body,
                 after: core.ledger.after_job(&core.engine, job),
             }),
-            engine::Read::Finished { id, body, logged } => {
-                let after = if logged { last } else { Position::default() };
-                Read::Item(Item { id, lease: None, body, after })
+            engine::Read::Finished { id, body } => {
+                Read::Item(Item { id, lease: None, body, after: last })
             }
             engine::Read::Empty(queue) => Read::Empty(
                 queue.map_or(core.ledger.after_facts(), |queue| core.ledger.after_queue(queue)),
@@ -114,11 +113,7 @@ impl Turn<'_> {
         let core = &mut *self.core;
         let confirmed = core.engine.confirm(holder, lease, &mut core.effects);
         let after = core.settle();
-        match confirmed {
-            Ok(true) => Ok(after),
-            Ok(false) => Ok(Position::default()),
-            Err(NotFound) => Err(core.not_held()),
-        }
+        confirmed.map(|()| after).map_err(|NotFound| core.not_held())
     }
 
     /// Puts the item of an open read back to its place at the head of the queue.

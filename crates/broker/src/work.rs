@@ -102,7 +102,7 @@ impl Turn<'_> {
         let core = &mut *self.core;
         let completed = core.engine.complete(session, id, news, &mut core.effects);
         core.settle();
-        completed.map(|_| ()).map_err(|NotFound| core.denial(id))
+        completed.map_err(|NotFound| core.denial(id))
     }
 
     /// A worker failed at a job: one that was submitted ends, one of another dialect is buried.

@@ -3,7 +3,7 @@
 use crate::effects::{Effects, Happening, News};
 use crate::engine::{Engine, NotFound};
 use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
-use crate::job::{Body, Kind, Lease};
+use crate::job::{Body, Lease};
 use crate::policy::Name;
 use crate::route::{Draft, Refused};
 use crate::session::{NEVER, Waiting, Wish};
@@ -41,14 +41,12 @@ pub enum Read {
         /// Its bytes.
         body: Body,
     },
-    /// An item was taken and is finished; whether it was in the log.
+    /// An item was taken and is finished.
     Finished {
         /// Its number.
         id: JobId,
         /// Its bytes.
         body: Body,
-        /// Its end is in the log, too.
-        logged: bool,
     },
     /// There is none, and the session does not wait. `None`: an alias, which never has one.
     Empty(Option<QueueId>),
@@ -243,12 +241,12 @@ impl Engine {
     fn read_out(&mut self, slot: JobSlot, effects: &mut Effects) -> Read {
         self.note_read(slot);
         let job = self.job(slot);
-        let (id, body, logged) = (job.id, job.body.clone(), job.kind == Kind::Logged);
+        let (id, body) = (job.id, job.body.clone());
         let queue = job.queue;
         self.queue_mut(queue).finishes += 1;
         self.takes += 1;
         self.end_job(slot, &News::Complete(Body::from(Vec::new())), effects);
-        Read::Finished { id, body, logged }
+        Read::Finished { id, body }
     }
 
     fn note_read(&mut self, slot: JobSlot) {
@@ -313,19 +311,17 @@ impl Engine {
         self.held_by(holder, lease).is_ok()
     }
 
-    /// Ends the item of an open read; whether it was in the log.
+    /// Ends the item of an open read.
     pub fn confirm(
         &mut self,
         holder: SessionId,
         lease: LeaseId,
         effects: &mut Effects,
-    ) -> Result<bool, NotFound> {
+    ) -> Result<(), NotFound> {
         let slot = self.held_by(holder, lease)?;
-        let job = self.job(slot);
-        let (queue, logged) = (job.queue, job.kind == Kind::Logged);
-        self.queue_mut(queue).finishes += 1;
+        self.queue_mut(self.job(slot).queue).finishes += 1;
         self.end_job(slot, &News::Complete(Body::from(Vec::new())), effects);
-        Ok(logged)
+        Ok(())
     }
 
     /// Puts the item of an open read back to its place at the head. It may end there, if nobody

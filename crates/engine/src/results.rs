@@ -129,19 +129,17 @@ impl Engine {
         }
     }
 
-    /// The worker is done with a job that it holds; `news` is what its watchers hear. Whether the
-    /// job was durable, so that the news has to wait for its end to be so.
+    /// The worker is done with a job that it holds; `news` is what its watchers hear.
     pub fn complete(
         &mut self,
         session: SessionId,
         id: JobId,
         news: &News,
         effects: &mut Effects,
-    ) -> Result<bool, NotFound> {
+    ) -> Result<(), NotFound> {
         let slot = self.held(session, id)?;
-        let durable = self.job(slot).kind == Kind::Logged;
         self.finish_held(slot, news, effects);
-        Ok(durable)
+        Ok(())
     }
 
     /// The worker failed at a job that it holds. One that was submitted for its outcome ends; one

@@ -56,7 +56,7 @@ impl World {
             .collect()
     }
 
-    fn complete(&mut self, worker: SessionId, id: JobId, result: &[u8]) -> Result<bool, NotFound> {
+    fn complete(&mut self, worker: SessionId, id: JobId, result: &[u8]) -> Result<(), NotFound> {
         let news = News::Complete(body(result));
         self.act(|e, fx| e.complete(worker, id, &news, fx))
     }
@@ -83,7 +83,7 @@ fn a_foreground_job_goes_to_a_worker_and_its_outcome_to_the_client() {
     world.act(|e, fx| e.progress(worker, id, (1, 2), &body(b"1 of 2"), fx)).expect("held");
     let outlook = Outlook { running: true, numerator: 1, denominator: 2, watchers: 1 };
     assert_eq!(world.engine.outlook(id), Ok(outlook));
-    assert_eq!(world.complete(worker, id, b"krow"), Ok(false));
+    assert_eq!(world.complete(worker, id, b"krow"), Ok(()));
     let told: Vec<String> = world.happenings().into_iter().map(|(_, what)| what).collect();
     assert_eq!(told.len(), 3, "data, progress, the end: {told:?}");
     assert!(told[2].contains("Complete"));
@@ -316,7 +316,7 @@ fn a_job_with_a_promise_outlives_its_clients_and_one_without_does_not() {
         assert_eq!(puts, 1, "it is put down when it is promised");
         world.close(client);
         assert_eq!(world.grab(worker), Some(id));
-        assert_eq!(world.complete(worker, id, b""), Ok(true));
+        assert_eq!(world.complete(worker, id, b""), Ok(()));
     }
     // Running when its client leaves: it goes on, but is not tried again.
     let client = world.open();
@@ -497,7 +497,7 @@ fn jobs_cross_between_dialects() {
     // Put as a tube's job, done by a worker; one that fails is buried.
     let ids = [0, 1].map(|_| world.put(tube_user, 5, 0, 60));
     assert_eq!(world.grab(worker), Some(ids[0]));
-    assert_eq!(world.complete(worker, ids[0], b"ignored"), Ok(true));
+    assert_eq!(world.complete(worker, ids[0], b"ignored"), Ok(()));
     assert_eq!(world.grab(worker), Some(ids[1]));
     world.pass(59_000);
     world.act(|e, fx| e.report(worker, ids[1], &News::Data(body(b"")), fx)).expect("held");
