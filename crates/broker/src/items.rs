@@ -221,6 +221,11 @@ impl Turn<'_> {
         self.core.engine.policy(queue)
     }
 
+    /// How many reads of the queue of this name one connection may have open.
+    pub fn open_max(&self, queue: &[u8]) -> u32 {
+        self.core.engine.open_max(queue)
+    }
+
     /// The rules in force.
     pub fn policies(&self) -> &Rules {
         self.core.engine.policies()

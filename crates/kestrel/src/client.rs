@@ -203,7 +203,7 @@ impl Client {
     pub(crate) fn is_open_full(&self, queue: &[u8], turn: &Turn<'_>) -> bool {
         // One may be open in any case; so most requests need not look at the policy.
         let open = self.open_count(queue);
-        open > 0 && open >= turn.policy(queue).open_max as usize
+        open > 0 && open >= turn.open_max(queue) as usize
     }
 
     /// Ends the items of the oldest open reads; the reply waits for the position. Reads that went

@@ -16,6 +16,12 @@ pub const ITEM_BYTES_MAX_DEFAULT: u32 = 64 << 20;
 /// broker, for which everybody else waits.
 pub(crate) const LIST_LEN_MAX: usize = 65_536;
 
+/// The items that one request fetches end when they are this long; the last one may reach beyond.
+pub(crate) const ITEMS_BYTES_MAX: usize = 8 << 20;
+
+/// What an item costs beside its bytes, in the reply and in memory.
+pub(crate) const ITEM_BYTES: usize = 64;
+
 /// So many items of one list are stored at most: fewer if each of them goes to many queues. The client sees
 /// by their number that the others were not, as with a queue that is full.
 pub(crate) fn stored_max(queue: &[u8], turn: &Turn<'_>) -> usize {

@@ -129,7 +129,7 @@ impl MemcacheSession {
         self.client.counters().cmd_monitor.add_one();
         let deadline = turn.now().0.saturating_add_signed(i64::from(seconds) * 1_000);
         let left = match max {
-            None => Some(u64::from(turn.policy(queue).open_max)),
+            None => Some(u64::from(turn.open_max(queue))),
             Some(max) => u64::try_from(max).ok(),
         };
         self.monitor(Monitor::new(queue, Millis(deadline), left, AT_ONCE), turn, outbox);

@@ -79,11 +79,6 @@ impl TextSession {
         if self.client.is_refused_reads(turn) {
             return unavailable(outbox, after, "getItem");
         }
-        if self.client.is_open_full(queue, turn) {
-            let limit = turn.policy(queue).open_max;
-            let text = format!("Too many open transactions; limit={limit}");
-            return error(outbox, after, text.as_bytes());
-        }
         self.client.counters().cmd_get.add_one();
         self.fetch_named(queue, How::Open, timeout_ms, after, turn, outbox);
     }

@@ -9,12 +9,7 @@ use super::session::{ThriftSession, Waiting};
 use super::types::Written;
 use super::writer::{Reply, ReplyTo};
 use crate::client::AT_ONCE;
-
-/// A reply ends short when it is this long; one item may reach beyond.
-const REPLY_BYTES_MAX: usize = 8 << 20;
-
-/// What an item costs beside its bytes, in the reply and in memory.
-const ITEM_BYTES: usize = 64;
+use crate::server::{ITEM_BYTES, ITEMS_BYTES_MAX};
 
 /// A `get` on its way.
 #[derive(Debug)]
@@ -63,7 +58,7 @@ impl Collect {
     }
 
     fn is_full(&self) -> bool {
-        self.items.len() >= self.items_max || self.items_bytes >= REPLY_BYTES_MAX
+        self.items.len() >= self.items_max || self.items_bytes >= ITEMS_BYTES_MAX
     }
 
     /// Forgets what is not held any more: a limit of the queue took it back, or the queue ended.
@@ -124,7 +119,7 @@ impl ThriftSession {
 
     /// Takes what is there, and then waits or answers.
     fn collect(&mut self, mut collect: Collect, turn: &mut Turn<'_>, outbox: &mut Outbox) {
-        let open_max = turn.policy(&collect.queue).open_max;
+        let open_max = turn.open_max(&collect.queue);
         while self.may_take(&mut collect, open_max, turn) {
             let counters = self.server.counters();
             counters.cmd_monitor_get.add_one();

@@ -241,6 +241,22 @@ fn short_commands_with_long_answers_are_executed_in_portions_to_the_last() {
 }
 
 #[test]
+fn a_monitor_ends_when_its_items_are_many_bytes() {
+    let mut world = World::new();
+    let many = Rules(vec![Rule::new(["q"], [Setting::OpenMax(1_000_000)])]);
+    let _ = world.broker.turn(world.now).set_policies(many);
+    let (memcache, text) = (world.connect_memcache(), world.connect_text());
+    let large = "x".repeat(1 << 20);
+    for _ in 0..20 {
+        world.say(text, &format!("put q:\n{large}\n\n"));
+    }
+    let items = world.say(memcache, "monitor q 1000\r\n");
+    assert_eq!((items.matches("VALUE").count(), items.matches("END").count()), (8, 8 + 1));
+    assert_eq!(world.say(text, "monitor q 1000\n").matches(":x").count(), 8);
+    assert!(!world.waits(memcache) && !world.waits(text));
+}
+
+#[test]
 fn a_list_of_too_many_items_ends_the_connection_and_stores_nothing() {
     let mut world = World::new();
     let client = world.connect_text();
