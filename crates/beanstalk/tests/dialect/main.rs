@@ -3,6 +3,7 @@
 //! One binary for all of them: each further one would be linked anew on every change.
 
 mod conformance;
+mod durable;
 mod endings;
 mod fragments;
 mod property;
