@@ -247,11 +247,18 @@ impl Log {
         self.segments.allocate_ahead(self.ahead_wanted());
     }
 
-    /// `prepare_step` has something to do.
+    /// `prepare_step` has something to do, and is not to be called again only after a while.
     pub(crate) fn prepare_wanted(&self) -> bool {
-        !self.segments.is_ready()
-            || self.segments.ahead_bytes() < self.ahead_wanted()
-            || self.segments.next_trim().is_some_and(|trim| trim <= self.durable())
+        let lacks =
+            || !self.segments.is_ready() || self.segments.ahead_bytes() < self.ahead_wanted();
+        let is_short = self.segments.is_short();
+        let is_stuck = self.segments.is_stuck();
+        !is_stuck && self.segments.can_free(self.durable()) || !is_short && lacks()
+    }
+
+    /// `prepare_step` is to be called again after a while: it found no room, or a segment that it could not look at.
+    pub(crate) fn prepare_later(&self) -> bool {
+        self.segments.is_short() || self.segments.is_stuck()
     }
 
     /// The reserve, and one more segment when the head is half full, so that it is whole after rotation.

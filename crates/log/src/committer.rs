@@ -1,5 +1,5 @@
-//! The two threads of a log: one writes and syncs, the other prepares and frees segments, so that filling a
-//! file with zeros never holds up a commit.
+//! The two threads of a log: one writes and syncs, the other prepares and frees segments, so that a commit is held
+//! up by filling a file with zeros only when the next segment is needed before it is ready.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -125,8 +125,8 @@ fn prepare_loop(log: &Log, stop: &AtomicBool) {
         log.wake();
         log.progress();
         log.helper.sleep(stop, || match () {
-            () if log.usage().short => Some(RETRY_FULL),
             () if log.prepare_wanted() => None,
+            () if log.prepare_later() => Some(RETRY_FULL),
             () => Some(Duration::MAX),
         });
     }

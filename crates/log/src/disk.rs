@@ -28,6 +28,11 @@ pub trait Disk: Send + Sync + Debug {
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
     /// Opens an existing file.
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
+    /// Length in bytes, and how many names the file has.
+    fn look_at(&self, name: &str) -> io::Result<(u64, u64)> {
+        let file = self.open(name)?;
+        Ok((file.size()?, file.links()?))
+    }
     /// Renames, replacing what bears the new name. Durable after `sync_folder`.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a name. Durable after `sync_folder`.

@@ -246,6 +246,12 @@ impl State {
         Ok(self.planned.take_if(|(call, _)| *call == self.calls).map(|(_, planned)| planned))
     }
 
+    /// Counts a read; it may be one that fails.
+    fn read(&mut self) -> io::Result<()> {
+        self.reads += 1;
+        if self.planned_read == Some(self.reads) { Err(eio()) } else { Ok(()) }
+    }
+
     /// A call that takes no part in a plan's details: it fails, or half happens.
     fn simple_call(&mut self, apply: impl FnOnce(&mut State) -> io::Result<()>) -> io::Result<()> {
         match self.call()? {
@@ -396,6 +402,12 @@ impl Disk for FaultDisk {
         Ok(self.handle(inode))
     }
 
+    fn look_at(&self, name: &str) -> io::Result<(u64, u64)> {
+        let file = self.open(name)?;
+        self.state().read()?;
+        Ok((file.size()?, file.links()?))
+    }
+
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         if !self.state().names.contains_key(from) {
             return Err(io::ErrorKind::NotFound.into());
@@ -469,10 +481,7 @@ impl FaultFile {
 impl DiskFile for FaultFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut state = self.state()?;
-        state.reads += 1;
-        if state.planned_read == Some(state.reads) {
-            return Err(eio());
-        }
+        state.read()?;
         let live = &state.inodes[self.inode].live;
         let start = (offset as usize).min(live.len());
         let n = buffer.len().min(live.len() - start);

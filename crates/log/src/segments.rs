@@ -81,6 +81,8 @@ pub(crate) struct Segments {
     short: AtomicBool,
     /// The next segment is prepared.
     ready: AtomicBool,
+    /// A segment that was given up could not be looked at; it is tried again like a full disk.
+    stuck: AtomicBool,
 }
 
 /// Why a file could not be made.
@@ -135,6 +137,7 @@ impl Segments {
             data_bytes: AtomicU64::new(0),
             short: AtomicBool::new(false),
             ready: AtomicBool::new(false),
+            stuck: AtomicBool::new(false),
         }
     }
 
@@ -143,7 +146,7 @@ impl Segments {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What recovery found: the numbered files of the log, and the names of files that can be recycled.
+    /// What recovery found: the numbered files of the log, with their sizes.
     pub(crate) fn adopt(&self, sizes: BTreeMap<u32, u64>) {
         let mut state = self.state();
         state.head = sizes.keys().next_back().copied().unwrap_or(0);
@@ -318,9 +321,14 @@ impl Segments {
         self.trimmed_list().push((number, trim));
     }
 
-    /// A segment can be freed once the log is durable up to here.
-    pub(crate) fn next_trim(&self) -> Option<Position> {
-        self.trimmed_list().first().map(|&(_, trim)| trim)
+    /// A segment can be freed now that the log is durable up to here.
+    pub(crate) fn can_free(&self, durable: Position) -> bool {
+        self.trimmed_list().first().is_some_and(|&(_, trim)| trim <= durable)
+    }
+
+    /// A segment that was given up could not be looked at.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.stuck.load(Ordering::Acquire)
     }
 
     fn trimmed_list(&self) -> MutexGuard<'_, Vec<(u32, Position)>> {
@@ -334,17 +342,23 @@ impl Segments {
     }
 
     fn free(&self, state: &mut State, wanted: Wanted) -> Result<(), Failure> {
-        let mut changed = false;
+        let (mut changed, mut stuck) = (false, false);
         loop {
             let next = self.trimmed_list().first().copied();
             let Some((number, _)) = next.filter(|&(_, trim)| trim <= wanted.durable) else { break };
             let name = segment_name(number);
             let enough = ahead_of(state) >= wanted.ahead_bytes;
-            self.discard(state, &name, enough)?;
+            // It may wait: nothing depends on it any more.
+            let Ok(looks) = self.disk.look_at(&name) else {
+                stuck = true;
+                break;
+            };
+            self.discard(state, &name, looks, enough)?;
             self.trimmed_list().remove(0);
             state.sizes.remove(&number);
             changed = true;
         }
+        self.stuck.store(stuck, Ordering::Release);
         if changed {
             self.sync_folder()?;
             self.publish(state);
@@ -352,11 +366,15 @@ impl Segments {
         Ok(())
     }
 
-    /// Makes a spare of a file that no one needs, or removes it. The folder is synced by the caller.
-    fn discard(&self, state: &mut State, name: &str, enough: bool) -> Result<(), Failure> {
-        let file = self.disk.open(name).map_err(|error| Failure::new("open", name, error))?;
-        let size = file.size().map_err(|error| Failure::new("look at", name, error))?;
-        let links = file.links().map_err(|error| Failure::new("look at", name, error))?;
+    /// Makes a spare of a file of this size with so many names that no one needs, or removes it. The folder is
+    /// synced by the caller.
+    fn discard(
+        &self,
+        state: &mut State,
+        name: &str,
+        (size, links): (u64, u64),
+        enough: bool,
+    ) -> Result<(), Failure> {
         // A file with a second link belongs to a backup: only our name for it goes.
         if enough || size != self.segment_bytes || links != 1 || self.disk.copies_on_write() {
             return self.disk.remove(name).map_err(|error| Failure::new("remove", name, error));
@@ -378,7 +396,10 @@ impl Segments {
                 self.sync_folder()?;
             }
             let enough = ahead_of(&state) >= 3 * self.segment_bytes;
-            self.discard(&mut state, &segment_name(number), enough)?;
+            let name = segment_name(number);
+            let looks = self.disk.look_at(&name);
+            let looks = looks.map_err(|error| Failure::new("look at", &name, error))?;
+            self.discard(&mut state, &name, looks, enough)?;
         }
         self.sync_folder()?;
         self.publish(&state);

@@ -207,6 +207,28 @@ fn facts_are_copied_in_slices_too() {
 }
 
 #[test]
+fn a_dead_segment_that_cannot_be_looked_at_waits() {
+    let disk = FaultDisk::new(1, 1 << 30);
+    let mut world = World::new(1, disk, settings(Sync::Always)).unwrap();
+    while world.log.usage().last_segment < 3 {
+        world.put();
+        world.finish_newest();
+        world.log.commit_step(world.now_ms).unwrap();
+        world.log.prepare_step().unwrap();
+    }
+    let oldest = "0000000001.seg".to_owned();
+    assert!(world.disk.names().contains(&oldest));
+    assert!(world.log.reclaim_wanted(), "nothing of it is left");
+    world.reclaim();
+    world.log.commit_step(world.now_ms).unwrap();
+    world.disk.fail_read_at(world.disk.reads() + 1);
+    world.log.prepare_step().expect("it is no failure");
+    assert!(world.disk.names().contains(&oldest), "it could not be looked at");
+    world.log.prepare_step().unwrap();
+    assert!(!world.disk.names().contains(&oldest), "it was tried again");
+}
+
+#[test]
 fn a_damaged_segment_stops_reclaim_and_loses_nothing() {
     for fails in [true, false] {
         let disk = FaultDisk::new(1, 1 << 30);
