@@ -8,10 +8,13 @@ use crate::entry::{ENTRY_HEAD_BYTES, Kind, begin_entry, finish_entry};
 use crate::format::{GROUP_HEADER_BYTES, HEADER_BYTES, padded};
 use crate::lazy::LazyCounts;
 use crate::liveness::{INDEX_BYTES, Liveness};
+use crate::settings::OPEN_BATCH_BYTES_MAX;
 use crate::types::{Position, QueueRef, Target};
 
 /// Bytes of an OPEN entry.
 const OPEN_BYTES: usize = 24;
+/// A larger buffer is not used again. The open batch, when it is full, fits with what its growth left over.
+const RECYCLED_BYTES_MAX: usize = 2 * OPEN_BATCH_BYTES_MAX as usize;
 /// Bytes of an IDS entry.
 pub(crate) const ID_LIMIT_BYTES: u64 = 24;
 /// Bytes at the end of each segment that only a start may use: it appends a group, and has to succeed a few times
@@ -342,6 +345,10 @@ impl Open {
         let mut parts = std::mem::take(&mut self.full);
         let fits = self.part.end().offset() <= self.part.segment_size;
         let mark = mark && parts.is_empty() && fits;
+        if self.part.is_empty() && mark {
+            // A lull: a burst must not keep its memory for ever.
+            self.recycled = None;
+        }
         if !self.part.is_empty() || mark {
             self.client_bytes += GROUP_HEADER_BYTES as u64;
             let end = self.part.end().offset();
@@ -354,8 +361,7 @@ impl Open {
 
     /// Gives a written buffer back.
     pub(crate) fn recycle(&mut self, mut bytes: Vec<u8>) {
-        // A burst must not keep its memory for ever.
-        if self.recycled.is_none() && bytes.capacity() <= 4 << 20 {
+        if self.recycled.is_none() && bytes.capacity() <= RECYCLED_BYTES_MAX {
             bytes.clear();
             self.recycled = Some(bytes);
         }

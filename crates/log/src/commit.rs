@@ -169,11 +169,12 @@ impl Log {
         commit.previous_end = part.end();
         commit.previous_crc = crc;
         if part.count == 0 {
+            // Its buffer goes: nothing else is written for a while.
             commit.marked = true;
         } else {
             commit.unsynced_since_ms.get_or_insert(now_ms);
+            self.open_batch().recycle(part.bytes);
         }
-        self.open_batch().recycle(part.bytes);
         Ok(())
     }
 
