@@ -14,8 +14,11 @@ use crate::segments::Segments;
 use crate::settings::{ID_BLOCK, LAG_MARGIN_BYTES, LAZY_BYTES_MAX, OPEN_BATCH_BYTES_MAX, Sync};
 use crate::types::{Meta, Position, QueueRef, Target};
 
-/// Bytes that a request may take besides its body: name, meta, options, a group header.
+/// Bytes that a request for one queue may take besides its body: name, meta, options, a group header.
 pub(crate) const REQUEST_OVERHEAD_BYTES: u64 = 16 << 10;
+
+/// The same for a put that reaches as many queues as can be: 64 KiB of names, and 256 metas.
+const ROUTED_OVERHEAD_BYTES: u64 = 96 << 10;
 
 /// Bytes of an update with the options of a job that has all of them, keys of usual length included.
 const UPDATE_BYTES: u64 = 256;
@@ -261,13 +264,20 @@ impl Log {
             (left, self.put_reserve(&open), open.claimed_big_bytes)
         };
         // A big entry gets a segment of its own size, which is made when its group is written.
-        let own = if bytes + REQUEST_OVERHEAD_BYTES > segment { bytes } else { 0 };
-        if own == 0 && left >= reserve {
-            return true;
+        let has_room_for = |own: u64| {
+            !self.segments.is_short() && self.segments.has_room_for(reserve + segment + big + own)
+        };
+        let with_names = body_len as u64 + ROUTED_OVERHEAD_BYTES;
+        if bytes + REQUEST_OVERHEAD_BYTES > segment {
+            return has_room_for(with_names);
         }
-        (own > 0 || left >= segment)
-            && !self.segments.is_short()
-            && self.segments.has_room_for(reserve + segment + big + own)
+        // So does one that the names of many queues make big. They are not known here: a body that does not fit with
+        // all that there may be needs the room. (Smaller bodies do, except in segments of simulated size.)
+        let may_be_big = body_len as u64 > segment / 4 && with_names > segment;
+        if may_be_big && !has_room_for(with_names) {
+            return false;
+        }
+        left >= reserve || left >= segment && has_room_for(0)
     }
 
     /// An update will not touch what is kept for finishes and reclaim; of what no put may touch, half a

@@ -229,6 +229,17 @@ fn a_dead_segment_that_cannot_be_looked_at_waits() {
 }
 
 #[test]
+fn a_put_that_may_need_a_segment_of_its_own_for_its_names_is_admitted_only_when_there_is_room_for_it()
+ {
+    let disk = FaultDisk::new(1, 1 << 30);
+    let world = World::new(1, disk.clone(), settings(Sync::Always)).unwrap();
+    world.log.prepare_step().unwrap();
+    assert!(world.log.admits_put(100) && world.log.admits_put(200_000));
+    disk.set_capacity(disk.used());
+    assert!(world.log.admits_put(100) && !world.log.admits_put(200_000));
+}
+
+#[test]
 fn a_damaged_segment_stops_reclaim_and_loses_nothing() {
     for fails in [true, false] {
         let disk = FaultDisk::new(1, 1 << 30);
