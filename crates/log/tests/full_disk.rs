@@ -12,6 +12,7 @@ use lineshaft_log::{
 };
 
 const DISK: u64 = 1 << 20;
+const SEGMENT: u64 = 64 << 10;
 const QUEUE: QueueRef<'static> = QueueRef { number: 0, name: b"default" };
 
 fn meta(id: u64) -> Meta<'static> {
@@ -50,7 +51,7 @@ struct Crowd {
 
 fn small(disk: &FaultDisk, now_ms: u64) -> (Log, Places) {
     let mut places = Places::default();
-    let settings = Settings { segment_bytes: 64 << 10, ..settings(Sync::Always) };
+    let settings = Settings { segment_bytes: SEGMENT, ..settings(Sync::Always) };
     let log = Log::open(Arc::new(disk.clone()), settings, now_ms, &mut |restored| {
         if let Restored::Job { target, meta, .. } = restored {
             places.0.insert(meta.id, target);
@@ -150,7 +151,7 @@ fn fill_and_finish(body_bytes: usize, order: Order, updates: bool, waits: bool) 
     }
     for (n, id) in (0..).zip(ids) {
         crowd.finish(id, waits);
-        if n % (jobs / 30).max(1) == 0 {
+        if n % (jobs / 10).max(1) == 0 {
             crowd.check_start();
         }
         if n % (jobs / 5).max(1) == 3 {
@@ -182,6 +183,10 @@ fn a_start_needs_no_room() {
     crowd.fill(&[7; 20]);
     for id in 1..=2000 {
         crowd.finish(id, false);
+        // Where a segment ends is where it could fail.
+        if crowd.log.written().offset() < SEGMENT - 3000 && id % 50 != 0 {
+            continue;
+        }
         let disk = without_reserve(&crowd.disk);
         for _ in 0..3 {
             let (log, places) = small(&disk, 1);
@@ -242,7 +247,7 @@ fn what_finds_no_room_waits_for_it() {
 fn jobs_of_any_size_can_all_be_finished_one_by_one_on_a_full_disk() {
     for body_bytes in [0, 20, 50, 100, 200, 300, 500, 1000, 3000, 10_000, 30_000] {
         for order in [Order::OldestFirst, Order::NewestFirst, Order::Any] {
-            for (updates, waits) in [(false, false), (true, false), (false, true), (true, true)] {
+            for (updates, waits) in [(false, false), (true, false), (false, true)] {
                 fill_and_finish(body_bytes, order, updates, waits);
             }
         }
