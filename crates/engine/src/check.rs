@@ -1,7 +1,10 @@
 //! The invariants of the engine, checked by walking all of it: for tests and the simulator.
 
+use std::collections::BTreeMap;
+
+use crate::chores::Chore;
 use crate::engine::Engine;
-use crate::ids::{JobSlot, LeaseId, QueueId};
+use crate::ids::{JobId, JobSlot, LeaseId, QueueId, SessionId};
 use crate::job::State;
 use crate::policy::parent_name;
 use crate::queue::Counts;
@@ -14,6 +17,9 @@ impl Engine {
         self.check_jobs();
         self.check_queues();
         self.check_sessions();
+        self.check_references();
+        self.check_watchers();
+        self.check_workers();
         for ((at, key), _) in self.timers.iter() {
             let held = match key {
                 TimerKey::Queue(place) => self.queues.get(place).map(|queue| queue.timer),
@@ -133,7 +139,7 @@ impl Engine {
     }
 
     fn check_sessions(&self) {
-        let (mut waiting, mut leased) = (0, 0);
+        let (mut waiting, mut leased, mut places_in_lines) = (0, 0, 0);
         for (place, session) in self.sessions.iter() {
             let id = self.session_at(place);
             for ((deadline, lease), slot) in session.leases.iter() {
@@ -150,11 +156,13 @@ impl Engine {
             }
             if let Some(Waiting::Item { ticket, queue, .. }) = session.waiting {
                 waiting += 1;
+                places_in_lines += 1;
                 let mut line = self.queue(queue).waiters.iter();
                 assert!(line.any(|entry| entry == (ticket, place)));
             }
             if let Some(Waiting::Job { ticket, .. }) = session.waiting {
                 waiting += 1;
+                places_in_lines += session.watched.len();
                 for queue in &session.watched {
                     let mut line = self.queue(*queue).waiters.iter();
                     assert!(line.any(|entry| entry == (ticket, place)));
@@ -166,9 +174,88 @@ impl Engine {
         }
         assert_eq!(waiting, self.waiting_sessions);
         let lines: usize = self.queues.iter().map(|(_, queue)| queue.waiters.len()).sum();
-        assert!(lines as u64 >= waiting);
+        assert_eq!(lines, places_in_lines, "only those who wait stand in lines");
         if self.chores.is_empty() {
             assert_eq!(leased, self.counts.leased, "every leased job has a holder");
         }
+    }
+
+    /// What keeps queues in existence agrees with those who do.
+    fn check_references(&self) {
+        let mut wanted: BTreeMap<QueueId, [u32; 4]> = BTreeMap::new();
+        for (_, session) in self.sessions.iter() {
+            wanted.entry(session.used).or_default()[0] += 1;
+            for queue in &session.watched {
+                wanted.entry(*queue).or_default()[1] += 1;
+            }
+            for (queue, records) in session.worker.iter().flat_map(|worker| worker.records()) {
+                wanted.entry(queue).or_default()[2] += records;
+            }
+        }
+        for chore in &self.chores {
+            if let Chore::Remove { work, .. } = chore {
+                wanted.entry(work.queue()).or_default()[3] += 1;
+            }
+        }
+        for (place, queue) in self.queues.iter() {
+            let found = [queue.users, queue.watchers, queue.workers, queue.removals];
+            let wanted = wanted.remove(&QueueId(place)).unwrap_or_default();
+            assert_eq!(found, wanted, "users, watchers, workers and removals of queue {place}");
+        }
+        assert!(wanted.is_empty(), "what is referred to exists");
+    }
+
+    /// Jobs and sessions agree on who watches what.
+    fn check_watchers(&self) {
+        let mut watched: BTreeMap<(SessionId, JobId), u32> = BTreeMap::new();
+        for (_, job) in self.jobs.iter() {
+            for watcher in job.watchers() {
+                *watched.entry((*watcher, job.id)).or_default() += 1;
+            }
+        }
+        for (place, session) in self.sessions.iter() {
+            for (job, count) in &session.watching {
+                let found = watched.remove(&(self.session_at(place), *job));
+                assert_eq!(found, Some(*count), "a session watches job {job}");
+            }
+        }
+        for (session, job) in watched.into_keys() {
+            let leaves = self.chores.iter().any(|chore| match chore {
+                Chore::Detach { watcher, watching } => {
+                    *watcher == session && watching.contains_key(&job)
+                }
+                Chore::Return { .. }
+                | Chore::Flush { .. }
+                | Chore::Remove { .. }
+                | Chore::Kick { .. } => false,
+            });
+            assert!(leaves, "job {job} is watched by one who knows");
+        }
+    }
+
+    /// Workers and queues agree on who sleeps where, and nobody sleeps through a job.
+    fn check_workers(&self) {
+        let mut listed = 0;
+        for (place, session) in self.sessions.iter() {
+            let Some(worker) = &session.worker else { continue };
+            worker.check();
+            for (queue, ticket) in worker.listed() {
+                let mut sleepers = self.queue(queue).sleepers.iter();
+                assert!(sleepers.any(|entry| entry == (ticket, place)), "a sleeper can be woken");
+                listed += 1;
+            }
+            let has_work = |queue: QueueId| {
+                let queue = self.queue(queue);
+                // Of one that has expired nobody is told; what stands behind it is, when it goes.
+                queue.can_serve(self.now) && !self.head_is_expired(queue) && !self.reads_blocked()
+            };
+            if self.wake_max == 0 && worker.is_asleep() {
+                let mut queues = worker.records().map(|(queue, _)| queue);
+                assert!(!queues.any(has_work), "somebody sleeps although there is work");
+                assert!(worker.listed().count() == worker.records().count(), "it can be woken");
+            }
+        }
+        let sleepers: usize = self.queues.iter().map(|(_, queue)| queue.sleepers.len()).sum();
+        assert_eq!(sleepers, listed, "only workers can be woken");
     }
 }

@@ -35,6 +35,12 @@ enum Next {
     Ready(ReadyKey),
 }
 
+impl RemovalWork {
+    pub(crate) fn queue(&self) -> QueueId {
+        self.queue
+    }
+}
+
 impl Engine {
     /// Removes a queue that nobody works on: its jobs end, their watchers hear that they failed.
     /// `None`: it has workers, or jobs in somebody's hands.

@@ -299,3 +299,36 @@ impl Engine {
         ranks.map(|registration| registration.queue)
     }
 }
+
+/// For [`Engine::check_invariants`].
+impl Worker {
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.asleep
+    }
+
+    /// The queues, and how often each was registered for.
+    pub(crate) fn records(&self) -> impl Iterator<Item = (QueueId, u32)> {
+        self.by_queue.iter().map(|(queue, known)| (*queue, known.records))
+    }
+
+    /// The queues whose sleepers it is among, and its ticket there.
+    pub(crate) fn listed(&self) -> impl Iterator<Item = (QueueId, u64)> {
+        self.by_queue.iter().filter_map(|(queue, known)| Some((*queue, known.listed?)))
+    }
+
+    /// Panics where the two tables disagree.
+    pub(crate) fn check(&self) {
+        let mut by_queue: BTreeMap<QueueId, (i64, u32)> = BTreeMap::new();
+        for (rank, registration) in &self.by_rank {
+            let (newest, records) = by_queue.entry(registration.queue).or_default();
+            *newest = *rank;
+            *records += 1;
+        }
+        let known = self.by_queue.iter();
+        assert!(by_queue.into_iter().eq(known.map(|(queue, k)| (*queue, (k.newest, k.records)))));
+        let unlisted = self.by_queue.iter().filter(|(_, known)| known.listed.is_none());
+        assert!(unlisted.map(|(queue, _)| *queue).eq(self.unlisted.iter().copied()));
+        let ranks = self.last_rank..=self.next_rank;
+        assert!(self.by_rank.keys().all(|rank| ranks.contains(rank)));
+    }
+}

@@ -177,6 +177,27 @@ fn due_jobs_unpaused_queues_and_new_registrations_wake_sleepers() {
 }
 
 #[test]
+fn a_job_that_has_not_expired_after_all_wakes_sleepers() {
+    let mut world = World::new();
+    let client = world.open();
+    let worker = world.worker(&["q"]);
+    world.act(|e, fx| e.pause(b"q", 1, fx)).expect("it exists");
+    assert!(world.sleep(worker));
+    for _ in 0..3 {
+        world.submit(client, "q", BACKGROUND);
+    }
+    world.pass(500);
+    // The first goes at once, the others one by one.
+    world.policies([Rule::new(["q"], [Setting::AgeMax(Some(10)), Setting::ExpireSweep(Some(1))])]);
+    world.pass(1);
+    world.act(|e, fx| e.pause(b"q", 0, fx)).expect("it exists");
+    assert!(world.woken().is_empty(), "all have expired");
+    world.policies([]);
+    assert_eq!(world.woken(), [worker]);
+    assert_eq!(world.grab_all(worker, GrabOrder::NewestFirst).len(), 2);
+}
+
+#[test]
 fn one_job_wakes_no_more_workers_than_it_may() {
     let mut world = World::new();
     let client = world.open();
