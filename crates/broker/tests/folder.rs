@@ -56,7 +56,7 @@ fn run_example(name: &str, temporary: &Path) -> String {
     let example = built.join("examples").join(name);
     let mut command = Command::new(&example);
     let output = command.env("TMPDIR", temporary).output().expect("the example was built");
-    assert!(output.status.success(), "{example:?}: {output:?}");
+    assert!(output.status.success(), "{}: {output:?}", example.display());
     String::from_utf8(output.stdout).expect("it prints text")
 }
 
