@@ -19,7 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::MissedTickBehavior;
 use tokio_rustls::TlsAcceptor;
 
-use crate::listen::Bound;
+use crate::listen::{Bound, SocketFile};
 use crate::tls::Certificates;
 
 /// The name of the thread. A panic there ends one connection, and not the server.
@@ -53,6 +53,8 @@ struct Listener {
     socket: Socket,
     site: Arc<dyn Site>,
     certificates: Option<Arc<Certificates>>,
+    /// Goes with the socket.
+    _file: Option<SocketFile>,
 }
 
 /// A listening socket, as the runtime knows it.
@@ -110,7 +112,7 @@ impl Listener {
         } else {
             Socket::Tcp(TcpListener::from_std(StdTcpListener::from(bound.socket))?)
         };
-        Ok(Listener { socket, site, certificates })
+        Ok(Listener { socket, site, certificates, _file: bound.file })
     }
 
     /// Accepts one connection and serves it in a task of its own.
