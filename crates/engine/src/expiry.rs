@@ -40,8 +40,8 @@ impl Engine {
 
     /// Ends expired jobs at the head of a queue before a request looks at it. If there are more
     /// than one request can be made to wait for, the head is an expired one still.
-    pub(crate) fn freshen(&mut self, id: QueueId, effects: &mut Effects) -> bool {
-        self.sweep(id, SLICE_JOBS_MAX, effects) > 0
+    pub(crate) fn freshen(&mut self, id: QueueId, effects: &mut Effects) {
+        self.sweep(id, SLICE_JOBS_MAX, effects);
     }
 
     /// Ends up to `max` expired jobs at the head of a queue, which must not vanish for it; how many.

@@ -190,14 +190,9 @@ impl Engine {
             ReadHow::Finish => Wish::Finish,
             ReadHow::Open { limit_ms } => Wish::Hold { limit_ms },
         };
-        let ticket = self.next_ticket;
-        self.next_ticket += 1;
-        self.waiting_sessions += 1;
-        let place = Self::place_of(session);
-        self.queue_mut(id).waiters.insert(ticket, place);
-        self.resume_sweep(id);
+        let ticket = self.line_up(session, &[id]);
         self.open_mut(session).waiting = Some(Waiting::Item { ticket, until, queue: id, wish });
-        self.arm_session(place);
+        self.arm_session(Self::place_of(session));
         Read::Waiting
     }
 

@@ -333,12 +333,11 @@ impl Engine {
                         routed.asked = routed.asked.or(Some(slot));
                     }
                 }
-                Ok(()) => {}
                 Err(refused) if role == Role::Asked => {
                     routed.refused = routed.refused.or(Some(refused));
                 }
                 Err(_) if is_fed => self.discard_one(queue),
-                Err(_) => {}
+                Ok(()) | Err(_) => {}
             }
         }
         routed.first = slots.first().copied();

@@ -96,19 +96,24 @@ impl Engine {
     }
 
     fn wait_for_job(&mut self, session: SessionId, until: Millis) {
-        let ticket = self.next_ticket;
-        self.next_ticket += 1;
-        self.waiting_sessions += 1;
-        let place = Self::place_of(session);
         let watched = std::mem::take(&mut self.open_mut(session).watched);
-        for queue in &watched {
-            self.queue_mut(*queue).waiters.insert(ticket, place);
-            self.resume_sweep(*queue);
-        }
+        let ticket = self.line_up(session, &watched);
         let waiter = self.open_mut(session);
         waiter.watched = watched;
         waiter.waiting = Some(Waiting::Job { ticket, until });
-        self.arm_session(place);
+        self.arm_session(Self::place_of(session));
+    }
+
+    /// A session that is about to wait gets in the lines of these queues, with one ticket.
+    pub(crate) fn line_up(&mut self, session: SessionId, queues: &[QueueId]) -> u64 {
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.waiting_sessions += 1;
+        for queue in queues {
+            self.queue_mut(*queue).waiters.insert(ticket, Self::place_of(session));
+            self.resume_sweep(*queue);
+        }
+        ticket
     }
 
     /// Takes this job, whatever queue it is in, if it is ready, delayed or buried. One that has expired
