@@ -9,7 +9,7 @@ use broker::{
 
 use crate::counters::Counters;
 use crate::latency::{Measure, Watch};
-use crate::server::{Refused, Server};
+use crate::server::{Refusals, Server};
 
 /// A reply that depends on nothing in the log waits for this position.
 pub(crate) const AT_ONCE: Position = Position::NONE;
@@ -19,7 +19,7 @@ pub(crate) const AT_ONCE: Position = Position::NONE;
 pub(crate) struct Client {
     pub(crate) id: SessionId,
     pub(crate) server: Arc<Server>,
-    refused: Refused,
+    refusals: Refusals,
     /// Open reads by queue, oldest first. An open read that ran out of time, or whose queue was
     /// removed, stays in its place: a close that follows was meant for it, and must not end the
     /// next one. As many as the policy lets be open, for each queue.
@@ -54,11 +54,11 @@ pub(crate) enum Fetched {
 impl Client {
     pub(crate) fn new(server: Arc<Server>, turn: &mut Turn<'_>, mailbox: usize) -> Self {
         let id = turn.open_reader_session(mailbox);
-        let refused = server.enter();
+        let refusals = server.enter();
         Self {
             id,
             server,
-            refused,
+            refusals,
             open: BTreeMap::new(),
             waits: false,
             watch: Watch::Off,
@@ -72,12 +72,12 @@ impl Client {
 
     /// Whether this connection may not set, delete or flush.
     pub(crate) fn is_refused_writes(&self, turn: &Turn<'_>) -> bool {
-        self.refused.writes || turn.writes_blocked()
+        self.refusals.writes(turn)
     }
 
     /// Whether this connection may not get, peek or monitor.
     pub(crate) fn is_refused_reads(&self, turn: &Turn<'_>) -> bool {
-        self.refused.reads || turn.reads_blocked()
+        self.refusals.reads(turn)
     }
 
     /// Adds an item, or says after which position its refusal may be told.
@@ -187,10 +187,7 @@ impl Client {
     }
 
     fn missed(&self, queue: &[u8], after: Position, turn: &Turn<'_>) -> Fetched {
-        // An alias has no items that one could miss.
-        if turn.alias_stats(queue).is_none() {
-            self.counters().get_misses.add_one();
-        }
+        self.server.count_miss(queue, turn);
         Fetched::Nothing(after)
     }
 
@@ -238,12 +235,6 @@ impl Client {
             self.open.remove(queue);
         }
         oldest.into_iter()
-    }
-
-    /// Counts what came and what will leave.
-    pub(crate) fn count_bytes(&self, read: usize, written: usize) {
-        self.counters().bytes_read.add(read as u64);
-        self.counters().bytes_written.add(written as u64);
     }
 
     pub(crate) fn is_ended(&self) -> bool {

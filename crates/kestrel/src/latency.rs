@@ -1,4 +1,5 @@
-//! How long commands of memcache and text took, for the statistics of Kestrel's admin service.
+//! How long commands of memcache and text took, and puts of thrift, for the statistics of Kestrel's admin
+//! service.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

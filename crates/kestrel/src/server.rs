@@ -95,11 +95,23 @@ pub struct Server {
 
 /// What a connection is refused for its whole life, because too many were open when it came.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Refused {
+pub(crate) struct Refusals {
     /// Set, delete, flush.
-    pub(crate) writes: bool,
+    writes: bool,
     /// Get, peek, monitor.
-    pub(crate) reads: bool,
+    reads: bool,
+}
+
+impl Refusals {
+    /// Whether the connection may not set, delete or flush now.
+    pub(crate) fn writes(self, turn: &Turn<'_>) -> bool {
+        self.writes || turn.writes_blocked()
+    }
+
+    /// Whether it may not get, peek or monitor now.
+    pub(crate) fn reads(self, turn: &Turn<'_>) -> bool {
+        self.reads || turn.reads_blocked()
+    }
 }
 
 impl Server {
@@ -162,13 +174,27 @@ impl Server {
         &self.options
     }
 
+    /// A fetch found nothing.
+    pub(crate) fn count_miss(&self, queue: &[u8], turn: &Turn<'_>) {
+        // An alias has no items that one could miss.
+        if turn.alias_stats(queue).is_none() {
+            self.counters.get_misses.add_one();
+        }
+    }
+
+    /// Counts what came from a client and what will leave for it.
+    pub(crate) fn count_bytes(&self, read: usize, written: usize) {
+        self.counters.bytes_read.add(read as u64);
+        self.counters.bytes_written.add(written as u64);
+    }
+
     /// A connection came, to whichever port.
-    pub(crate) fn enter(&self) -> Refused {
+    pub(crate) fn enter(&self) -> Refusals {
         self.counters.connections.add_one();
         self.counters.connections_total.add_one();
         let open = self.counters.connections.get();
         let exceeds = |limit: Option<u32>| limit.is_some_and(|limit| open > u64::from(limit));
-        Refused {
+        Refusals {
             writes: exceeds(self.options.refuse_writes_above),
             reads: exceeds(self.options.refuse_reads_above),
         }

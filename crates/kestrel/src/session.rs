@@ -197,7 +197,7 @@ impl<D: LineDialect> Dialect for LineSession<D> {
             let unsent = outbox.len();
             let count = D::step(self, bytes, turn, outbox);
             // After each step: what statistics say must not depend on how the bytes were cut.
-            self.client.count_bytes(count, outbox.len() - unsent);
+            self.client.server.count_bytes(count, outbox.len() - unsent);
             count
         });
         // Nothing after the end is looked at, and after the end of the input an unfinished request is
@@ -217,7 +217,7 @@ impl<D: LineDialect> Dialect for LineSession<D> {
         }
         let unsent = outbox.len();
         self.resume(event, turn, outbox);
-        self.client.count_bytes(0, outbox.len() - unsent);
+        self.client.server.count_bytes(0, outbox.len() - unsent);
         self.end_if_drained(turn);
     }
 

@@ -130,7 +130,7 @@ impl ThriftSession {
                     collect.add(item.lease, item.body, item.after);
                 }
                 Read::Empty(after) => {
-                    self.count_miss(&collect.queue, turn);
+                    self.server.count_miss(&collect.queue, turn);
                     collect.after = collect.after.max(after);
                     break;
                 }
@@ -177,7 +177,7 @@ impl ThriftSession {
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
     ) {
-        self.count_miss(&collect.queue, turn);
+        self.server.count_miss(&collect.queue, turn);
         collect.after = collect.after.max(after);
         self.answer_get(collect, turn, outbox);
     }

@@ -74,22 +74,12 @@ impl ThriftSession {
 
     /// Whether this connection may write now.
     fn check_writes(&self, turn: &Turn<'_>) -> Result<(), Failed> {
-        let refused = self.refused.writes || turn.writes_blocked();
-        if refused { Err(Failed::StatusForbids) } else { Ok(()) }
+        if self.refusals.writes(turn) { Err(Failed::StatusForbids) } else { Ok(()) }
     }
 
     /// Whether it may read.
     pub(super) fn check_reads(&self, turn: &Turn<'_>) -> Result<(), Failed> {
-        let refused = self.refused.reads || turn.reads_blocked();
-        if refused { Err(Failed::StatusForbids) } else { Ok(()) }
-    }
-
-    /// Nothing was there.
-    pub(super) fn count_miss(&self, queue: &[u8], turn: &Turn<'_>) {
-        // An alias has no items that one could miss.
-        if turn.alias_stats(queue).is_none() {
-            self.server.counters().get_misses.add_one();
-        }
+        if self.refusals.reads(turn) { Err(Failed::StatusForbids) } else { Ok(()) }
     }
 
     /// How many items are stored, up to the first that is refused. So are those beyond the most of
@@ -163,7 +153,7 @@ impl ThriftSession {
                 (Some(item.body), item.after)
             }
             Read::Empty(after) => {
-                self.count_miss(queue, turn);
+                self.server.count_miss(queue, turn);
                 (None, after)
             }
             Read::Blocked => return Err(Failed::StatusForbids),

@@ -13,7 +13,7 @@ use super::request::{Arguments, Method};
 use super::writer::{Failure, Reply, ReplyTo};
 use crate::Server;
 use crate::client::AT_ONCE;
-use crate::server::Refused;
+use crate::server::Refusals;
 
 /// One connection that speaks thrift, without I/O.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub struct ThriftSession {
     pub(super) id: SessionId,
     pub(super) server: Arc<Server>,
     pub(super) mailbox: usize,
-    pub(super) refused: Refused,
+    pub(super) refusals: Refusals,
     pub(super) open_reads: OpenReads,
     receiver: Receiver,
     pub(super) waiting: Waiting,
@@ -46,11 +46,11 @@ pub(super) enum Waiting {
 impl ThriftSession {
     /// A new connection; its events go to `mailbox`.
     pub fn new(server: Arc<Server>, turn: &mut Turn<'_>, mailbox: usize) -> Self {
-        let refused = server.enter();
+        let refusals = server.enter();
         Self {
             id: turn.open_reader_session(mailbox),
             mailbox,
-            refused,
+            refusals,
             open_reads: OpenReads::default(),
             receiver: Receiver::new(server.options.item_bytes_max as usize),
             waiting: Waiting::Nothing,
@@ -164,9 +164,7 @@ impl Dialect for ThriftSession {
         }
         self.has_leftover = used < bytes.len();
         self.end_if_drained(turn);
-        let counters = self.server.counters();
-        counters.bytes_read.add(used as u64);
-        counters.bytes_written.add((outbox.len() - held_before) as u64);
+        self.server.count_bytes(used, outbox.len() - held_before);
         used
     }
 
@@ -189,8 +187,7 @@ impl Dialect for ThriftSession {
                 unreachable!("{event:?} came to a session that waits for {waiting:?}")
             }
         }
-        let counters = self.server.counters();
-        counters.bytes_written.add((outbox.len() - held_before) as u64);
+        self.server.count_bytes(0, outbox.len() - held_before);
         self.end_if_drained(turn);
     }
 
