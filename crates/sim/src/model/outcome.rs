@@ -64,8 +64,12 @@ impl Model {
         self.next_ticket += 1;
         let mut watched = Vec::new();
         for (id, job) in &mut self.jobs {
-            if let Some(watcher) = job.watchers.iter_mut().find(|watcher| **watcher == place) {
-                *watcher = gone;
+            if job.watchers.contains(&place) {
+                // It may wait for one job several times.
+                job.watchers
+                    .iter_mut()
+                    .filter(|watcher| **watcher == place)
+                    .for_each(|watcher| *watcher = gone);
                 watched.push(*id);
             }
         }
