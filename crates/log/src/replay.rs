@@ -10,6 +10,7 @@ use crate::folder::{Folder, Found};
 use crate::format::{GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES};
 use crate::lazy::TargetMap;
 use crate::liveness::Liveness;
+use crate::settings::ID_LIMIT_MAX;
 use crate::tail::{Tail, group_at};
 use crate::types::{Position, RecoveryReport, Restored, Target};
 
@@ -240,8 +241,8 @@ impl<'a> Replay<'a> {
         const CONTENTS: &str = "an entry's contents";
         let here = (position.segment() - self.tail.first) as usize;
         match entry.kind {
-            Kind::Open => self.limit(position, entry.open().ok_or(CONTENTS)?.1),
-            Kind::Ids => self.limit(position, entry.ids().ok_or(CONTENTS)?),
+            Kind::Open => self.limit(position, entry.open().ok_or(CONTENTS)?.1)?,
+            Kind::Ids => self.limit(position, entry.ids().ok_or(CONTENTS)?)?,
             Kind::Trim => {
                 entry.trim().ok_or(CONTENTS)?;
             }
@@ -287,10 +288,14 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    fn limit(&mut self, position: Position, limit: u64) {
+    fn limit(&mut self, position: Position, limit: u64) -> Result<(), &'static str> {
+        if limit > ID_LIMIT_MAX {
+            return Err("a limit of ids that is too high");
+        }
         if position > self.id_limit.0 {
             self.id_limit = (position, limit);
         }
+        Ok(())
     }
 
     fn slot(
@@ -301,6 +306,9 @@ impl<'a> Replay<'a> {
     ) -> Result<(), &'static str> {
         if slot.queue as usize >= self.segments[here].names.len() {
             return Err("a queue's number");
+        }
+        if slot.meta.id > ID_LIMIT_MAX {
+            return Err("a job's id that is too high");
         }
         self.id_max = self.id_max.max(slot.meta.id);
         if let Some(target) = slot.replaces.filter(|target| target.segment != 0) {

@@ -38,6 +38,8 @@ const SEGMENT_BYTES_MIN_SIMULATED: u64 = 64 << 10;
 pub(crate) const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 /// Ids are reserved in blocks of this many.
 pub(crate) const ID_BLOCK: u64 = 1 << 20;
+/// No id and no limit of ids is higher: what says otherwise was not written by this program.
+pub(crate) const ID_LIMIT_MAX: u64 = 1 << 62;
 /// A mark is written this long after the last sync, when nothing else was.
 pub(crate) const MARK_AFTER_MS: u64 = 100;
 /// A segment for which there was no room is tried again after this long.

@@ -462,6 +462,21 @@ fn a_segment_of_another_log_with_a_higher_number_does_not_void_this_one() {
 }
 
 #[test]
+fn ids_that_cannot_be_are_refused() {
+    for job in [true, false] {
+        let disk = FaultDisk::new(3, 64 << 20);
+        let (log, _) = recover(&disk, settings(Sync::Always), 1000).unwrap();
+        if job {
+            log.put(1000, QUEUE, &Meta { id: u64::MAX, ..plain_meta(1) }, b"");
+        }
+        log.close(1000, if job { 2 } else { u64::MAX }).unwrap();
+        disk.restart();
+        let error = recover(&disk, settings(Sync::Always), 1000).unwrap_err();
+        assert!(matches!(error, OpenError::Damaged { .. }), "{error}");
+    }
+}
+
+#[test]
 fn a_missing_segment_is_named() {
     let disk = FaultDisk::new(3, 64 << 20);
     let (log, _) = recover(&disk, settings(Sync::Always), 1000).unwrap();

@@ -16,7 +16,7 @@ use crate::entry::{Entry, Kind, StoredSlot, read_meta};
 use crate::error::OpenError;
 use crate::format::{GROUP_HEADER_BYTES, HEADER_BYTES, HeaderFault, SegmentHeader, get_u64};
 use crate::segments::{segment_name, segment_number};
-use crate::settings::ID_BLOCK;
+use crate::settings::{ID_BLOCK, ID_LIMIT_MAX};
 use crate::types::{Meta, Position, Restored, Target};
 
 /// A disk that cannot read a file is asked for pieces of this many bytes.
@@ -381,7 +381,7 @@ impl Remains {
         self.losses.retain(|(position, _)| position.segment() >= first);
         self.losses.sort_by_key(|(position, _)| *position);
         self.salvage.losses = self.losses.into_iter().map(|(_, loss)| loss).collect();
-        self.salvage.report.next_id = self.next_id.saturating_add(IDS_SKIPPED);
+        self.salvage.report.next_id = self.next_id.saturating_add(IDS_SKIPPED).min(ID_LIMIT_MAX);
         self.salvage.refusal = Some(refusal);
         self.salvage
     }
