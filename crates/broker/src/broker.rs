@@ -57,9 +57,9 @@ pub enum BrokerError {
     /// The log was opened, but tells what this version does not understand.
     #[error(transparent)]
     Meta(#[from] meta::UnknownMeta),
-    /// The log tells the same job twice.
+    /// The log tells what cannot be.
     #[error(transparent)]
-    Duplicate(#[from] engine::Duplicate),
+    Restore(#[from] engine::RestoreError),
     /// A thread could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
@@ -123,7 +123,7 @@ impl Broker {
         if let Some(error) = broken {
             return Err(error);
         }
-        core.engine.raise_numbers(report.next_id);
+        core.engine.raise_numbers(report.next_id)?;
         core.engine.set_time(Millis(report.last_time_ms));
         let log = Arc::new(log);
         core.ledger.log = Some(log.clone());
@@ -391,15 +391,15 @@ impl Core {
                 let slot = self.engine.restore(queue, &facts, tags, body.into())?;
                 self.ledger.places.set(slot, Place { target, after: position });
             }
-            Restored::Fact { key, value, .. } => self.restore_fact(key, value),
+            Restored::Fact { key, value, .. } => self.restore_fact(key, value)?,
         }
         Ok(())
     }
 
     /// Facts of newer versions are left alone.
-    fn restore_fact(&mut self, key: &[u8], value: &[u8]) {
+    fn restore_fact(&mut self, key: &[u8], value: &[u8]) -> Result<(), BrokerError> {
         if let Some((name, facts)) = meta::read_queue_fact(key, value) {
-            self.engine.restore_queue(name, facts);
+            self.engine.restore_queue(name, facts)?;
         } else if key == meta::POLICIES_KEY {
             if let Some(rules) = Rules::decode(value) {
                 self.engine.restore_policies(rules);
@@ -410,5 +410,6 @@ impl Core {
         {
             self.engine.restore_status(status);
         }
+        Ok(())
     }
 }

@@ -50,7 +50,7 @@ pub use ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
 pub use items::{AliasStats, ItemStats, Read, ReadHow};
 pub use job::{Body, Counters, JobFacts, JobStatus, NewJob, State, Tags};
 pub use queue::{Band, QueueFacts};
-pub use replay::Duplicate;
+pub use replay::RestoreError;
 pub use results::Outlook;
 pub use route::Refused;
 pub use session::Manner;

@@ -5,13 +5,32 @@ use std::num::NonZeroU64;
 use crate::engine::Engine;
 use crate::ids::JobSlot;
 use crate::job::{Aside, Body, Job, JobFacts, Kind, Outcome, State, Tags, expiry};
+use crate::limits::{JOB_ID_MAX, QUEUE_NAME_BYTES_MAX};
 use crate::queue::QueueFacts;
 
-/// A job that the log gave twice, or an id that was to be new: the log is not one that this
-/// program wrote.
+/// What the log gave is impossible: it is not one that this program wrote.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("the log holds job {0} twice")]
-pub struct Duplicate(pub u64);
+pub enum RestoreError {
+    /// A job came twice.
+    #[error("the log holds job {0} twice")]
+    Duplicate(u64),
+    /// A number, of a job or for its place in a queue, is above all that can be dealt.
+    #[error("the log holds the number {0}, which is too high; did another program write it?")]
+    Number(u64),
+    /// A queue's name has so many bytes, more than any may have.
+    #[error(
+        "the log holds a queue's name of {0} bytes, which is too long; did another program write it?"
+    )]
+    Name(usize),
+}
+
+fn check_number(number: u64) -> Result<(), RestoreError> {
+    if number > JOB_ID_MAX { Err(RestoreError::Number(number)) } else { Ok(()) }
+}
+
+fn check_name(name: &[u8]) -> Result<(), RestoreError> {
+    if name.len() > QUEUE_NAME_BYTES_MAX { Err(RestoreError::Name(name.len())) } else { Ok(()) }
+}
 
 impl Engine {
     /// Enters a job as the log kept it. Delayed jobs whose time has passed are ready.
@@ -21,9 +40,13 @@ impl Engine {
         facts: &JobFacts,
         tags: Option<Tags<'_>>,
         body: Body,
-    ) -> Result<JobSlot, Duplicate> {
+    ) -> Result<JobSlot, RestoreError> {
+        for number in [facts.id.0, facts.order, facts.buried_order] {
+            check_number(number)?;
+        }
+        check_name(queue)?;
         if self.ids.get(facts.id.0).is_some() {
-            return Err(Duplicate(facts.id.0));
+            return Err(RestoreError::Duplicate(facts.id.0));
         }
         let queue = self.queue_or_create(queue);
         if facts.expires.is_some() {
@@ -66,7 +89,8 @@ impl Engine {
     }
 
     /// Enters a queue as the log kept it.
-    pub fn restore_queue(&mut self, name: &[u8], facts: QueueFacts) {
+    pub fn restore_queue(&mut self, name: &[u8], facts: QueueFacts) -> Result<(), RestoreError> {
+        check_name(name)?;
         let id = self.queue_or_create(name);
         let queue = self.queue_mut(id);
         queue.kept |= facts.kept;
@@ -80,11 +104,57 @@ impl Engine {
             self.forget_unnoted(id);
         }
         self.arm_queue(id);
+        Ok(())
     }
 
     /// Numbers below this were given out before.
-    pub fn raise_numbers(&mut self, next: u64) {
+    pub fn raise_numbers(&mut self, next: u64) -> Result<(), RestoreError> {
+        check_number(next)?;
         self.next_id = self.next_id.max(next);
         self.next_lease = self.next_lease.max(next);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{JobId, Millis};
+    use crate::job::Counters;
+
+    #[test]
+    fn what_no_program_can_have_written_is_refused() {
+        let facts = |id| JobFacts {
+            id: JobId(id),
+            created: Millis(1),
+            due: Millis(0),
+            priority: 0,
+            ttr_s: 60,
+            state: State::Ready,
+            delay_s: 0,
+            counters: Counters::default(),
+            order: id,
+            buried_order: 0,
+            expires: None,
+        };
+        let mut engine = Engine::new(Millis(5), 1);
+        let mut restore = |queue: &[u8], facts| engine.restore(queue, &facts, None, b""[..].into());
+        let too_high = JOB_ID_MAX + 1;
+        for broken in [
+            facts(too_high),
+            facts(u64::MAX),
+            JobFacts { order: u64::MAX, ..facts(1) },
+            JobFacts { buried_order: u64::MAX, ..facts(1) },
+        ] {
+            assert!(matches!(restore(b"q", broken), Err(RestoreError::Number(_))));
+        }
+        let long = vec![b'q'; QUEUE_NAME_BYTES_MAX + 1];
+        assert_eq!(restore(&long, facts(1)), Err(RestoreError::Name(long.len())));
+        assert!(restore(b"q", facts(1)).is_ok());
+        assert_eq!(restore(b"q", facts(1)), Err(RestoreError::Duplicate(1)));
+        let name = engine.restore_queue(&long, QueueFacts::default());
+        assert_eq!(name, Err(RestoreError::Name(long.len())));
+        assert_eq!(engine.raise_numbers(too_high), Err(RestoreError::Number(too_high)));
+        assert_eq!(engine.raise_numbers(JOB_ID_MAX), Ok(()));
     }
 }

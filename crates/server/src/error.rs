@@ -175,9 +175,7 @@ fn code_of_open(error: &BrokerError) -> u8 {
         BrokerError::Log(
             log::OpenError::Io { .. } | log::OpenError::Full { .. } | log::OpenError::Failed(_),
         ) => exit::DISK,
-        BrokerError::Log(_) | BrokerError::Meta(_) | BrokerError::Duplicate(_) => {
-            exit::DAMAGED_DATA
-        }
+        BrokerError::Log(_) | BrokerError::Meta(_) | BrokerError::Restore(_) => exit::DAMAGED_DATA,
         BrokerError::Thread(_) => exit::SYSTEM,
     }
 }
