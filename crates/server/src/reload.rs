@@ -23,7 +23,7 @@ use crate::tls::Certificates;
 #[derive(Debug)]
 pub(crate) struct Reloader {
     /// `None`: there is no configuration to read, only the files that it names.
-    sources: Option<Sources>,
+    sources: Option<Mutex<Sources>>,
     limits: Arc<LiveLimits>,
     logging: Option<Logging>,
     /// Of the listeners with TLS, if there are any.
@@ -55,7 +55,7 @@ impl Reloader {
         certificates: Option<Arc<Certificates>>,
     ) -> Reloader {
         Reloader {
-            sources,
+            sources: sources.map(Mutex::new),
             limits,
             logging,
             certificates,
@@ -109,7 +109,7 @@ impl Reloader {
     /// a new configuration is what nobody has written: if anything is wrong it is logged, and nothing
     /// changes.
     fn take_over(&self) -> bool {
-        let loaded = match self.sources.as_ref().map(Sources::load) {
+        let loaded = match self.sources.as_ref().map(|sources| lock(sources).load_and_keep()) {
             None => {
                 self.reopen_files();
                 return false;

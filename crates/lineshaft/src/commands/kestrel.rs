@@ -105,7 +105,7 @@ fn configure(arguments: KestrelArguments) -> Result<(Sources, server::config::Co
         let values = vec![FOLDER_DEFAULT.to_owned()];
         sources.flags.push(Flag { name: "lineshaft kestrel", key: "data.dir", values });
     }
-    let config = sources.load()?.config;
+    let config = sources.load_and_keep()?.config;
     Ok((sources, config))
 }
 

@@ -22,8 +22,8 @@ pub(crate) fn run(arguments: ServeArguments) -> ExitCode {
 }
 
 fn serve(arguments: ServeArguments) -> Result<(), ServeError> {
-    let sources = sources(arguments);
-    let config = sources.load()?.config;
+    let mut sources = sources(arguments);
+    let config = sources.load_and_keep()?.config;
     let logging = Logging::install(config.log);
     end_with_the_first_panic();
     let inherited = server::inherited(Protocol::Beanstalk)?;
