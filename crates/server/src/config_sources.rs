@@ -22,6 +22,15 @@ pub const DEFAULT_FILE: &str = "lineshaft.toml";
 pub const FILE_VARIABLE: &str = "LINESHAFT_CONFIG";
 
 const VARIABLE_PREFIX: &str = "LINESHAFT_";
+/// Keys for which any text will do: if it is a number or a truth there, nothing else finds the mistake.
+const FREE_TEXTS: [&str; 6] = [
+    "data.dir",
+    "tls.certificate",
+    "tls.key",
+    "tls.client_ca",
+    "gearman.handle_prefix",
+    "kestrel.version",
+];
 /// Sections that the plan has and this version does not.
 const LATER_SECTIONS: [&str; 1] = ["cron"];
 
@@ -30,7 +39,7 @@ const LATER_SECTIONS: [&str; 1] = ["cron"];
 pub struct Sources {
     /// The file to read; it must exist.
     pub file: Option<PathBuf>,
-    /// The file to read if none is named above. It may come and go while the server runs.
+    /// The file to read if none is named above, and this one exists.
     pub usual_file: Option<PathBuf>,
     /// The environment.
     pub environment: Vec<(String, String)>,
@@ -125,6 +134,14 @@ impl Sources {
                 .collect(),
             ..Sources::default()
         }
+    }
+
+    /// The same as [`Sources::load`]. A file that was found then counts as named: were it gone later, the
+    /// defaults would be what nobody has asked for.
+    pub fn load_and_keep(&mut self) -> Result<Effective, Mistakes> {
+        let effective = self.load()?;
+        self.file.clone_from(&effective.file);
+        Ok(effective)
     }
 
     /// Reads and applies all sources.
@@ -370,11 +387,12 @@ impl Loading {
     fn read_value(&mut self, source: &Source<'_>, setting: &Setting, value: &Spanned<DeValue<'_>>) {
         let line = line_of(source.text, value.span().start);
         let origin = Origin::File(source.file.to_owned(), line);
+        let read = if FREE_TEXTS.contains(&setting.key) { text } else { scalar };
         let values: Option<Vec<String>> = match value.get_ref() {
             DeValue::Array(items) if setting.many => {
-                items.iter().map(|item| scalar(item.get_ref())).collect()
+                items.iter().map(|item| read(item.get_ref())).collect()
             }
-            other => scalar(other).map(|text| vec![text]),
+            other => read(other).map(|text| vec![text]),
         };
         if let Some(values) = values {
             let values: Vec<&str> = values.iter().map(String::as_str).collect();
@@ -410,6 +428,11 @@ pub(crate) fn scalar(value: &DeValue<'_>) -> Option<String> {
         | DeValue::Array(_)
         | DeValue::Table(_) => None,
     }
+}
+
+/// Only what is in quotes.
+pub(crate) fn text(value: &DeValue<'_>) -> Option<String> {
+    value.as_str().map(str::to_owned)
 }
 
 pub(crate) fn line_of(text: &str, offset: usize) -> usize {

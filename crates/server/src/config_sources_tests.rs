@@ -295,14 +295,16 @@ fn a_variable_that_resembles_a_setting_is_a_mistake_and_those_of_tools_are_none(
 }
 
 #[test]
-fn the_usual_file_may_come_later() {
+fn the_usual_file_may_come_later_and_must_stay_then() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join(DEFAULT_FILE);
-    let sources = Sources { usual_file: Some(file.clone()), ..Sources::default() };
-    assert_eq!(sources.load().unwrap().file, None);
+    let mut sources = Sources { usual_file: Some(file.clone()), ..Sources::default() };
+    assert_eq!(sources.load_and_keep().unwrap().file, None);
     std::fs::write(&file, "io_threads = 7").unwrap();
-    let effective = sources.load().unwrap();
-    assert_eq!((effective.config.io_threads, effective.file), (7, Some(file)));
+    let effective = sources.load_and_keep().unwrap();
+    assert_eq!((effective.config.io_threads, effective.file), (7, Some(file.clone())));
+    std::fs::remove_file(&file).unwrap();
+    assert!(sources.load_and_keep().unwrap_err().to_string().contains("cannot read"));
 }
 
 #[test]
@@ -311,6 +313,22 @@ fn a_section_that_is_written_otherwise_is_explained() {
         let wanted = "lineshaft.toml:1: `log` is a section: write [log], and its keys below";
         assert_eq!(messages(text), [wanted]);
     }
+}
+
+#[test]
+fn a_number_is_no_name() {
+    let text = "[data]\ndir = 5\n[gearman]\nhandle_prefix = true\n";
+    let wanted = [
+        "lineshaft.toml:2: data.dir: cannot be of type integer",
+        "lineshaft.toml:4: gearman.handle_prefix: cannot be of type boolean",
+    ];
+    assert_eq!(messages(text), wanted);
+    let text = "[[policy]]\nmatch = \"q\"\nexpire_to = 5\nalias = [\"a\", 3]\n";
+    let wanted = [
+        "lineshaft.toml:3: policy.expire_to: cannot be of type integer",
+        "lineshaft.toml:4: policy.alias: cannot be of type array",
+    ];
+    assert_eq!(messages(text), wanted);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::config::Durability;
-use crate::config_sources::{line_of, scalar, suggestion};
+use crate::config_sources::{line_of, scalar, suggestion, text};
 use crate::settings::quote;
 use crate::units::{format_bytes, format_duration, parse_bytes, parse_duration};
 
@@ -36,6 +36,9 @@ const LATER_KEYS: [&str; 16] = [
     "result",
     "pause",
 ];
+
+/// Keys whose values are names of queues, which may be any text in quotes.
+const NAMES: [&str; 3] = ["expire_to", "alias", "route.copy_to"];
 
 /// How the value of a key is read; an error says what is wrong with it.
 enum Read {
@@ -165,11 +168,12 @@ impl Reading<'_> {
 
     fn read_value(&mut self, key: &str, read: &Read, value: &Spanned<DeValue<'_>>) {
         let line = line_of(self.text, value.span().start);
+        let take = if NAMES.contains(&key) { text } else { scalar };
         let values: Option<Vec<String>> = match (read, value.get_ref()) {
             (Read::List(_), DeValue::Array(items)) => {
-                items.iter().map(|item| scalar(item.get_ref())).collect()
+                items.iter().map(|item| take(item.get_ref())).collect()
             }
-            (_, other) => scalar(other).map(|text| vec![text]),
+            (_, other) => take(other).map(|text| vec![text]),
         };
         let Some(values) = values else {
             let kind = value.get_ref().type_str();
