@@ -43,7 +43,9 @@ mod units;
 mod web;
 
 pub use error::{ServeError, exit};
-pub use listen::{Bound, Keepalive, SocketOptions, bind, bind_all_addresses, inherited};
+pub use listen::{
+    Bound, Keepalive, SocketOptions, bind, bind_all_addresses, inherited, inherited_as,
+};
 pub use logging::{LogFile, Logging, Output};
 pub use protocol::Protocol;
 pub use signals::{Drain, Hangup};

@@ -275,8 +275,17 @@ fn address_of(socket: &Socket) -> io::Result<Address> {
 /// called once, before other files are opened. A socket speaks the protocol whose name it has
 /// (`LISTEN_FDNAMES`), with TLS if `-tls` follows it; those without a name speak `usual`.
 pub fn inherited(usual: Protocol) -> Result<Vec<Bound>, ServeError> {
-    let mut passed = ListenFd::from_env();
     let names = std::env::var(NAMES_VARIABLE).unwrap_or_default();
+    take_all(usual, &names)
+}
+
+/// The same, whatever names they have: all speak one protocol.
+pub fn inherited_as(protocol: Protocol) -> Result<Vec<Bound>, ServeError> {
+    take_all(protocol, "")
+}
+
+fn take_all(usual: Protocol, names: &str) -> Result<Vec<Bound>, ServeError> {
+    let mut passed = ListenFd::from_env();
     let mut names = names.split(':');
     let bound = (0..passed.len()).map(|index| {
         let (named, has_tls) = read_name(names.next().unwrap_or_default())?;

@@ -113,8 +113,9 @@ fn configure(options: &Options) -> Config {
 
 fn listen(options: &Options) -> Result<Vec<Bound>, Failure> {
     let failed = |message: String| Failure { code: exit::ADDRESS, message };
+    // The original knows nothing of names.
     let mut inherited =
-        server::inherited(Protocol::Beanstalk).map_err(|error| failed(error.to_string()))?;
+        server::inherited_as(Protocol::Beanstalk).map_err(|error| failed(error.to_string()))?;
     if !inherited.is_empty() {
         if inherited.len() > 1 {
             complain("inherited more than one listen fd; ignoring all but the first one.");
@@ -148,7 +149,9 @@ fn prepare_folder(folder: &Path) -> Result<File, Failure> {
         .map_err(unusable)?;
     rustix::fs::fcntl_lock(&lock, FlockOperation::NonBlockingLockExclusive)
         .map_err(|_| failed(format!("failed to lock wal dir {shown}: a beanstalkd works in it")))?;
-    match binlog::file_with_jobs(folder).map_err(unusable)? {
+    let unreadable =
+        |error| failed(format!("cannot tell whether {shown} holds jobs of the original: {error}"));
+    match binlog::file_with_jobs(folder).map_err(unreadable)? {
         None => Ok(lock),
         Some(file) => Err(Failure {
             code: exit::LOG_UNUSABLE,

@@ -32,7 +32,7 @@ pub(super) fn file_with_jobs(folder: &Path) -> io::Result<Option<PathBuf>> {
     for file in files(folder)? {
         let mut reader = BufReader::new(File::open(&file)?);
         let mut version = [0; 4];
-        if reader.read_exact(&mut version).is_err() {
+        if !fill(&mut reader, &mut version)? {
             continue;
         }
         if i32::from_le_bytes(version) != VERSION {
@@ -164,6 +164,14 @@ mod tests {
         assert_eq!(found(&[("binlog.1", vec![torn])]), Some("binlog.1".to_owned()));
         let garbage = vec![0xFF; 200];
         assert_eq!(found(&[("binlog.1", vec![garbage])]), Some("binlog.1".to_owned()));
+    }
+
+    #[test]
+    fn what_cannot_be_read_does_not_pass_for_empty() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("binlog.1")).unwrap();
+        let error = file_with_jobs(folder.path()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::IsADirectory);
     }
 
     #[test]

@@ -27,6 +27,7 @@ if listener.fileno() != 3:
 os.set_inheritable(3, True)
 os.environ['LISTEN_PID'] = str(os.getpid())
 os.environ['LISTEN_FDS'] = '1'
+os.environ['LISTEN_FDNAMES'] = 'any-name'
 os.execv(sys.argv[2], sys.argv[2:])";
 
 #[test]
