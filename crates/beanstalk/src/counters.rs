@@ -1,4 +1,4 @@
-//! What the listener's sessions did since the start, counted together.
+//! What the server's sessions did since the start, counted together.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

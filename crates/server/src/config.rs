@@ -1,6 +1,7 @@
 //! What can be configured, with defaults. The table of all keys is in `settings`, where they are read
 //! from in `config_sources`.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -10,6 +11,11 @@ use broker::policy::Rules;
 use crate::address::Address;
 use crate::protocol::Protocol;
 use crate::units::{format_duration, parse_duration};
+
+/// The largest job size that may be allowed, as in beanstalkd.
+pub const JOB_BYTES_LIMIT: u64 = 1 << 30;
+/// How small and how large a file of the log may be.
+pub const SEGMENT_BYTES: RangeInclusive<u64> = 256 << 10..=1 << 30;
 
 /// The whole configuration of a server.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -248,7 +254,7 @@ impl Default for Config {
             tls: Tls::default(),
             limits: Limits {
                 connections: None,
-                beanstalk_job_bytes: 65_535,
+                beanstalk_job_bytes: beanstalk::MAX_JOB_SIZE_DEFAULT,
                 gearman_packet_bytes: gearman::PACKET_BYTES_MAX_DEFAULT,
                 kestrel_item_bytes: kestrel::ITEM_BYTES_MAX_DEFAULT,
                 unsent_bytes: 64 << 20,

@@ -30,7 +30,8 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// All of them, in the order in which they are shown.
+    /// All of them, in the order in which they are shown. That is also the order of their declaration, so
+    /// that the number of one is its place here.
     pub const ALL: [Protocol; 8] = [
         Protocol::Beanstalk,
         Protocol::Gearman,
@@ -143,5 +144,17 @@ fn shown(peer: Peer) -> String {
     match peer {
         Peer::Host(host) => host.to_canonical().to_string(),
         Peer::Local => "unix".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_a_protocol_is_its_place_among_all() {
+        for (place, protocol) in Protocol::ALL.into_iter().enumerate() {
+            assert_eq!(protocol as usize, place);
+        }
     }
 }

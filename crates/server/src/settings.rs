@@ -5,11 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::address::{self, Address};
-use crate::config::{ClientAuth, Config, Durability, LogFormat};
+use crate::config::{ClientAuth, Config, Durability, JOB_BYTES_LIMIT, LogFormat, SEGMENT_BYTES};
 use crate::units::{format_bytes, format_duration, parse_bytes, parse_duration};
 
-/// The largest job size that may be allowed, as in beanstalkd.
-pub(crate) const JOB_BYTES_LIMIT: u64 = 1 << 30;
 /// Every Gearman packet that is not a job fits into this.
 const PACKET_BYTES_MIN: u64 = 8 << 10;
 /// Every thrift frame that brings no item fits into this.
@@ -473,7 +471,7 @@ fn show_limit(limit: Option<u32>) -> String {
 
 fn parse_segment_bytes(text: &str) -> Result<u64, String> {
     match parse_bytes(text)? {
-        bytes if (256 << 10..=1 << 30).contains(&bytes) => Ok(bytes),
+        bytes if SEGMENT_BYTES.contains(&bytes) => Ok(bytes),
         _ => Err(format!("`{text}` is not a size from 256KiB to 1GiB")),
     }
 }

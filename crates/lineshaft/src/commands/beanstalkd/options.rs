@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use server::address::Address;
-use server::config::Durability;
+use server::config::{Durability, JOB_BYTES_LIMIT, SEGMENT_BYTES};
 
 use crate::commands::service::service_port;
 
@@ -30,11 +30,7 @@ Options:
 ";
 
 const JOB_BYTES_DEFAULT: u32 = 65_535;
-const JOB_BYTES_LIMIT: u32 = 1 << 30;
 const SEGMENT_BYTES_DEFAULT: u64 = 10_485_760;
-/// What the log allows.
-const SEGMENT_BYTES_MIN: u64 = 256 << 10;
-const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 /// Longer than anybody means; `-f -1` is 2^64 milliseconds to the original.
 const SYNC_MAX: Duration = Duration::from_hours(1);
 
@@ -140,17 +136,16 @@ impl Options {
             'l' => self.address = Some(value),
             'p' => self.port = Some(value),
             's' => {
-                self.segment_bytes = number(&value)?.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
+                self.segment_bytes =
+                    number(&value)?.clamp(*SEGMENT_BYTES.start(), *SEGMENT_BYTES.end());
             }
             'u' => self.user = Some(value),
             'z' => {
-                self.job_bytes_max = match u32::try_from(number(&value)?) {
-                    Ok(bytes) if bytes <= JOB_BYTES_LIMIT => bytes,
-                    Ok(_) | Err(_) => {
-                        notes.push(format!("maximum job size was set to {JOB_BYTES_LIMIT}"));
-                        JOB_BYTES_LIMIT
-                    }
+                let bytes = number(&value)?;
+                if bytes > JOB_BYTES_LIMIT {
+                    notes.push(format!("maximum job size was set to {JOB_BYTES_LIMIT}"));
                 }
+                self.job_bytes_max = bytes.min(JOB_BYTES_LIMIT) as u32;
             }
             other => unreachable!("-{other} has no value"),
         }
