@@ -20,7 +20,7 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Most headers of a request.
 const HEADERS_MAX: usize = 64;
 /// How long a head may take to arrive; also how long a connection may be idle.
-const HEAD_TIME_MAX: Duration = Duration::from_secs(15);
+const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
 /// How long a new connection may take until its first byte comes. Less than what follows, because connections are few
 /// and those that come for nothing should not keep others out.
 const SILENCE_TIME_MAX: Duration = Duration::from_secs(2);

@@ -175,8 +175,13 @@ fn render_queues(page: &mut Exposition, gathered: &Gathered) {
         page.sample(&[("queue", queue)], stats.waiters);
     }
     page.metric("lineshaft_queue_puts_total", Counter, "Jobs put into a queue.");
-    for (queue, stats) in shown {
+    for (queue, stats) in shown.clone() {
         page.sample(&[("queue", queue)], stats.puts);
+    }
+    let help = "Jobs of a queue that clients or workers ended.";
+    page.metric("lineshaft_queue_finishes_total", Counter, help);
+    for (queue, stats) in shown {
+        page.sample(&[("queue", queue)], stats.finishes);
     }
 }
 

@@ -56,6 +56,7 @@ fn the_numbers_agree_with_the_statistics_of_beanstalk() {
         |series: &str, stats: &str| assert_eq!(page.value(series).to_string(), stats, "{series}");
     agree("lineshaft_puts_total", &stats["total-jobs"]);
     agree("lineshaft_queue_puts_total{queue=\"mail\"}", &tube["total-jobs"]);
+    agree("lineshaft_queue_finishes_total{queue=\"mail\"}", &tube["cmd-delete"]);
     agree("lineshaft_deletes_total", &stats["cmd-delete"]);
     agree("lineshaft_releases_total", &stats["cmd-release"]);
     agree("lineshaft_buries_total", &stats["cmd-bury"]);
