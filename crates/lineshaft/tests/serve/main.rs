@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may end there")]
 
 mod configuration;
+mod descriptors;
 mod exit_codes;
 mod gearman;
 mod gearmand;
@@ -72,6 +73,26 @@ fn several_listeners_serve_the_same_queues() {
     stream.read_to_string(&mut reply).unwrap();
     assert_eq!(reply, "FOUND 1 1\r\nx\r\n");
     assert!(!folder.path().join("lineshaft-data").exists(), "nothing is kept");
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait().code(), Some(0));
+    assert!(!folder.path().join("s").exists(), "the socket stays");
+}
+
+#[test]
+fn the_other_version_of_the_internet_protocol_is_served() {
+    if TcpListener::bind("[::1]:0").is_err() {
+        tools::leave_out("this machine has no IPv6");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["serve", "--memory", "--beanstalk", "[::1]:0"];
+    let mut server = Running::start(folder.path(), &arguments);
+    let address = server.address();
+    assert!(address.starts_with("[::1]:"), "{address}");
+    assert_eq!(ask(&address, "put 0 0 60 1\r\nx\r\n"), "INSERTED 1\r\n");
+    let put = finish(command(folder.path(), &["put", "--server", &address, "default", "y"]));
+    assert!(put.status.success(), "{put:?}");
+    assert_eq!(ask(&address, "peek 2\r\n"), "FOUND 2 1\r\ny\r\n");
 }
 
 #[test]
