@@ -18,10 +18,11 @@ mod running;
 mod tls;
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 
 use rustix::process::Signal;
+use testkit::tools;
 
 use running::{Running, command, finish};
 
