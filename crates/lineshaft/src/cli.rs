@@ -131,18 +131,22 @@ Examples:
   lineshaft serve --sync 50ms                 a power failure may cost 50 ms
   lineshaft serve --beanstalk 0.0.0.0:11300 --beanstalk unix:/run/lineshaft.sock
   lineshaft serve --only --gearman 0.0.0.0:4730  nothing but Gearman
-  lineshaft serve --gearman tls:0.0.0.0:4731 --tls-certificate c --tls-key k
+  lineshaft serve --gearman tls:0.0.0.0:4731 --tls-certificate c --tls-key k";
 
-Every option has a key in lineshaft.toml and a variable in the environment;
-`lineshaft config show` lists them all. Flags win over the environment, and
-that over the file.
+const SERVE_DETAILS: &str = "\
+Every option but --only and --config has a key in lineshaft.toml and a variable
+in the environment; `lineshaft config show` lists them all. Flags win over the
+environment, and that over the file.
 
 SIGTERM and Ctrl-C stop the server cleanly, SIGUSR1 makes it refuse new jobs,
 SIGHUP takes over changed policies, limits and log level from the file.";
 
 /// Start the server
 #[derive(Debug, Default, Args)]
-#[command(after_help = SERVE_EXAMPLES)]
+#[command(
+    after_help = tools::shorter(SERVE_EXAMPLES, "serve"),
+    after_long_help = tools::longer(SERVE_EXAMPLES, SERVE_DETAILS)
+)]
 pub(crate) struct ServeArguments {
     /// Where jobs are kept
     #[arg(long, value_name = "DIR")]
@@ -219,15 +223,32 @@ pub(crate) struct ConfigArguments {
 pub(crate) enum ConfigCommand {
     /// Say what is wrong with a configuration file, and with the certificates it names, if anything
     Check {
-        /// The file; ./lineshaft.toml unless named
-        file: Option<PathBuf>,
+        #[command(flatten)]
+        file: ConfigFile,
     },
     /// Show every setting, its value, and where that came from
     Show {
-        /// The configuration file; ./lineshaft.toml if there is one
-        #[arg(long, value_name = "FILE")]
-        config: Option<PathBuf>,
+        #[command(flatten)]
+        file: ConfigFile,
     },
+}
+
+/// A configuration file, named with or without `--config`.
+#[derive(Debug, Args)]
+pub(crate) struct ConfigFile {
+    /// The configuration file; ./lineshaft.toml if there is one
+    #[arg(value_name = "FILE", conflicts_with = "config")]
+    file: Option<PathBuf>,
+    /// The same
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl ConfigFile {
+    /// The file, if one was named.
+    pub(crate) fn path(self) -> Option<PathBuf> {
+        self.file.or(self.config)
+    }
 }
 
 const KESTREL_EXAMPLES: &str = "\
@@ -298,17 +319,16 @@ pub(crate) enum PolicyCommand {
     Show {
         /// The queue; it need not exist
         queue: OsString,
-        /// The configuration file; ./lineshaft.toml if there is one
-        #[arg(long, value_name = "FILE")]
-        config: Option<PathBuf>,
+        #[command(flatten)]
+        file: ConfigFile,
     },
 }
 
 const LOG_EXAMPLES: &str = "\
 Examples:
-  lineshaft log check ./lineshaft-data           read it all, say what is wrong
-  lineshaft log repair ./lineshaft-data ./saved  write what is whole into ./saved
-  lineshaft serve --data ./saved                 go on with it
+  lineshaft log check ./lineshaft-data            read it all, say what is wrong
+  lineshaft log repair ./lineshaft-data ./saved   save what is whole in ./saved
+  lineshaft serve --data ./saved                  go on with it
 
 Both only read DIR, which no server may be using.";
 
@@ -389,8 +409,12 @@ mod tests {
             }
             let help = subcommand.get_after_help().map(ToString::to_string);
             let help = help.unwrap_or_else(|| panic!("{name} has no examples"));
-            let longest = help.lines().map(|line| line.chars().count()).max();
+            let long_help = subcommand.get_after_long_help().map(ToString::to_string);
+            let all = [help, long_help.unwrap_or_default()].join("\n");
+            let longest = all.lines().map(|line| line.chars().count()).max();
             assert!(longest <= Some(80), "the help of {name} is folded in a small terminal");
+            let short = subcommand.clone().render_help().to_string();
+            assert!(short.lines().count() <= 50, "{name} -h fills more than a screen:\n{short}");
         }
     }
 }

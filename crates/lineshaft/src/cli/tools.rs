@@ -24,6 +24,16 @@ impl ServerArguments {
     }
 }
 
+/// What `-h` says below the options, and where there is more.
+pub(super) fn shorter(examples: &str, command: &str) -> String {
+    format!("{examples}\n\n`lineshaft {command} --help` tells more.")
+}
+
+/// What `--help` says there.
+pub(super) fn longer(examples: &str, details: &str) -> String {
+    format!("{examples}\n\n{details}")
+}
+
 const PUT_EXAMPLES: &str = "\
 Examples:
   lineshaft put mail 'to=ann'                     one job
@@ -33,8 +43,9 @@ Examples:
   lineshaft put --whole orders < order.json       the whole input as one job
   lineshaft put --delay 10m --priority 0 mail x   urgent, in ten minutes
   lineshaft put --ids mail x y                    print the new ids
-  lineshaft put --wait --whole wc < order.json    ask a worker, print its answer
+  lineshaft put --wait --whole wc < order.json    ask a worker, print its answer";
 
+const PUT_DETAILS: &str = "\
 A line ends at its line feed: the carriage return of a Windows file stays in the
 body (remove it with `tr -d '\\r'`), and an empty line is an empty job.
 
@@ -52,7 +63,10 @@ the end, stops the jobs that wait for a worker.";
 
 /// Put jobs into a queue
 #[derive(Debug, Args)]
-#[command(after_help = PUT_EXAMPLES)]
+#[command(
+    after_help = shorter(PUT_EXAMPLES, "put"),
+    after_long_help = longer(PUT_EXAMPLES, PUT_DETAILS)
+)]
 pub(crate) struct PutArguments {
     /// The queue
     pub queue: String,
@@ -123,6 +137,10 @@ Examples:
   lineshaft work pack --jobs 4 -- sh -c 'read -r f; gzip -k \"$f\"'
   lineshaft work wc --protocol gearman -- wc -l       for Gearman clients
 
+Exit code 0: the job is deleted. Anything else: it is tried again, later and
+later, and buried after --attempts. Ctrl-C lets the running commands finish.";
+
+const WORK_DETAILS: &str = "\
 The command gets the body as its input, and in its environment
   LINESHAFT_JOB_ID    the job's id
   LINESHAFT_QUEUE     the queue it came from
@@ -170,7 +188,10 @@ or when the worker gave up; 130 after a second Ctrl-C.";
 
 /// Run a command for each job of a queue
 #[derive(Debug, Args)]
-#[command(after_help = WORK_EXAMPLES)]
+#[command(
+    after_help = shorter(WORK_EXAMPLES, "work"),
+    after_long_help = longer(WORK_EXAMPLES, WORK_DETAILS)
+)]
 pub(crate) struct WorkArguments {
     /// The queues to take jobs from
     #[arg(required = true, value_name = "QUEUE")]

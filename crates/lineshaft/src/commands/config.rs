@@ -13,8 +13,8 @@ use crate::cli::ConfigCommand;
 /// Runs one of the subcommands. Mistakes go to the error output, one a line.
 pub(crate) fn run(command: ConfigCommand) -> Result<ExitCode> {
     match command {
-        ConfigCommand::Check { file } => check(file),
-        ConfigCommand::Show { config } => match Sources::of_process(config).load() {
+        ConfigCommand::Check { file } => check(file.path()),
+        ConfigCommand::Show { file } => match Sources::of_process(file.path()).load() {
             Ok(effective) => {
                 io::stdout().write_all(effective.show().as_bytes())?;
                 Ok(ExitCode::SUCCESS)

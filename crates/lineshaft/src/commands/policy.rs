@@ -12,8 +12,8 @@ use crate::cli::PolicyCommand;
 
 /// Runs one of the subcommands. Mistakes go to the error output, one a line.
 pub(crate) fn run(command: PolicyCommand) -> Result<ExitCode> {
-    let PolicyCommand::Show { queue, config } = command;
-    match Sources::of_process(config).load() {
+    let PolicyCommand::Show { queue, file } = command;
+    match Sources::of_process(file.path()).load() {
         Ok(effective) => {
             let policy = effective.show_policy(queue.as_bytes());
             io::stdout().write_all(policy.as_bytes())?;

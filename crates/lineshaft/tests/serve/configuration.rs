@@ -37,6 +37,27 @@ fn show_says_where_each_value_came_from() {
 }
 
 #[test]
+fn a_file_is_named_with_or_without_the_option() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "io_threads = 2\n[[policy]]\nmatch = \"mail\"\nlimits.jobs = 7\n";
+    std::fs::write(folder.path().join("other.toml"), text).unwrap();
+    for (arguments, expected) in [
+        (&["config", "check"][..], "other.toml: ok"),
+        (&["config", "show"], "# other.toml:1"),
+        (&["policy", "show", "mail"], "other.toml:"),
+    ] {
+        for naming in [&["other.toml"][..], &["--config", "other.toml"]] {
+            let arguments = [arguments, naming].concat();
+            let finished = finish(command(folder.path(), &arguments));
+            let stdout = String::from_utf8(finished.stdout).unwrap();
+            assert!(stdout.contains(expected), "{arguments:?}: {stdout}");
+        }
+        let twice = [arguments, &["other.toml", "--config", "other.toml"]].concat();
+        assert_eq!(finish(command(folder.path(), &twice)).status.code(), Some(2));
+    }
+}
+
+#[test]
 fn sighup_takes_over_all_or_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("lineshaft.toml");
