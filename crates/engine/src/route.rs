@@ -188,13 +188,16 @@ impl Engine {
     /// How many queues a put to this name reaches, about: with many of them it takes as much time as many
     /// puts.
     pub fn reach(&self, name: &[u8]) -> usize {
+        if !self.feeds_others(name) {
+            return 1;
+        }
         let mut seen = BTreeSet::new();
         self.see(name, &mut seen);
         seen.len()
     }
 
     fn see(&self, name: &[u8], seen: &mut BTreeSet<Name>) {
-        if !seen.insert(name.into()) || !self.feeds_others(name) {
+        if !seen.insert(name.into()) {
             return;
         }
         let Policy { alias, copy_to, .. } = self.policy(name);
