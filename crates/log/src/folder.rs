@@ -113,8 +113,13 @@ impl Found {
 
     /// The file's bytes up to `end`.
     pub(crate) fn bytes(&self, end: u64) -> Result<Vec<u8>, OpenError> {
-        let mut bytes = vec![0; end as usize];
-        let read = self.file.read_at(&mut bytes, 0).map_err(|error| {
+        self.bytes_at(0, end)
+    }
+
+    /// So many bytes from an offset on; fewer where the file ends.
+    pub(crate) fn bytes_at(&self, offset: u64, len: u64) -> Result<Vec<u8>, OpenError> {
+        let mut bytes = vec![0; len as usize];
+        let read = self.file.read_at(&mut bytes, offset).map_err(|error| {
             OpenError::from_io(&self.folder, format!("read {}", segment_name(self.number)), error)
         })?;
         bytes.truncate(read);

@@ -157,11 +157,12 @@ impl<'a> Replay<'a> {
                 Cow::Owned(found.bytes(end)?)
             };
             sealed = self.read_segment(found, &bytes, end, sealed)?;
-            let keeps = bytes.len() as u64 <= self.kept_bytes_left;
+            let keeps = number == tail.last || bytes.len() as u64 <= self.kept_bytes_left;
             let segment = &mut self.segments[(number - tail.first) as usize];
             segment.end = end;
             if keeps {
-                self.kept_bytes_left -= bytes.len() as u64;
+                // The tail is in memory anyway.
+                self.kept_bytes_left = self.kept_bytes_left.saturating_sub(bytes.len() as u64);
                 segment.bytes = Some(bytes);
             }
         }

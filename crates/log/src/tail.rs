@@ -8,6 +8,10 @@ use crate::format::{GROUP_HEADER_BYTES, GROUP_MAGIC, GroupHeader, HEADER_BYTES, 
 use crate::segments::segment_name;
 use crate::types::Position;
 
+/// A segment that was prepared ahead is read in pieces of this many bytes; in simulations, where segments are small,
+/// too.
+const PIECE_BYTES: u64 = if cfg!(feature = "fault") { 20_000 } else { 1 << 20 };
+
 /// What was found at the end of the log.
 #[derive(Debug, Default)]
 pub(crate) struct Tail {
@@ -15,7 +19,7 @@ pub(crate) struct Tail {
     pub(crate) first: u32,
     /// The segment in which the log ends.
     pub(crate) last: u32,
-    /// The last segment's file.
+    /// The last segment's file up to the log's end.
     pub(crate) bytes: Vec<u8>,
     /// Where the log ends and goes on.
     pub(crate) end: Position,
@@ -38,7 +42,7 @@ impl Tail {
 
     pub(crate) fn find(folder: &Folder) -> Result<Tail, OpenError> {
         check_ids(folder)?;
-        let (last, bytes) = last_segment(folder)?;
+        let (last, mut bytes) = last_segment(folder)?;
         let salt = last.header()?.salt;
         let mut tail = Tail { last: last.number, ..Tail::default() };
         let mut offset = HEADER_BYTES;
@@ -64,6 +68,8 @@ impl Tail {
         tail.time_ms = previous.time_ms;
         tail.first = first;
         tail.look_beyond(&bytes, salt);
+        bytes.truncate(tail.end.offset() as usize);
+        bytes.shrink_to_fit();
         for prepared in folder.segments.range(last.number + 1..).map(|(_, found)| found) {
             tail.look_at_prepared(prepared, last)?;
         }
@@ -89,13 +95,41 @@ impl Tail {
         self.cut_bytes += end.max(torn_end) - start;
     }
 
-    /// The same in the segment that was prepared ahead.
+    /// The same in the segment that was prepared ahead. It is read piece by piece, for it may be large, and most
+    /// often nothing is there.
     fn look_at_prepared(&mut self, prepared: &Found, last: &Found) -> Result<(), OpenError> {
         let header = prepared.header_of_log(last)?;
-        let bytes = prepared.bytes(header.size)?;
-        let end = self.search(&bytes, header.salt, prepared.number, HEADER_BYTES);
+        let mut end = HEADER_BYTES;
+        let mut offset = HEADER_BYTES;
+        while offset + GROUP_HEADER_BYTES as u64 <= header.size {
+            let piece = prepared.bytes_at(offset, PIECE_BYTES.min(header.size - offset))?;
+            let Some(places) = piece.len().checked_sub(GROUP_HEADER_BYTES - 1) else { break };
+            for at in (0..places).step_by(8) {
+                let position = Position::new(prepared.number, offset + at as u64);
+                let group = GroupHeader::peek(&piece[at..]);
+                if let Some(group) = group.filter(|group| group.position == position) {
+                    let left = header.size - position.offset();
+                    let len = left.min(GROUP_HEADER_BYTES as u64 + u64::from(group.len));
+                    let bytes = prepared.bytes_at(position.offset(), len)?;
+                    if let Some(group) = GroupHeader::check(&bytes, header.salt, position) {
+                        end = end.max(self.note(&group).unwrap_or(end));
+                    }
+                }
+            }
+            offset += places.next_multiple_of(8) as u64;
+        }
         self.cut_bytes += end - HEADER_BYTES;
         Ok(())
+    }
+
+    /// Notes a whole group beyond the end; returns where it ends, unless it was there before.
+    fn note(&mut self, group: &GroupHeader) -> Option<u64> {
+        self.durable = self.durable.max(group.durable);
+        if group.time_ms < self.time_ms {
+            return None;
+        }
+        self.cut_groups += 1;
+        Some(group.end().offset())
     }
 
     /// Notes every whole group from an offset on; returns where the last one ends that was not there before.
@@ -106,11 +140,7 @@ impl Tail {
             if get_u32(bytes, offset as usize) == GROUP_MAGIC
                 && let Some(group) = group_at(bytes, salt, number, offset)
             {
-                self.durable = self.durable.max(group.durable);
-                if group.time_ms >= self.time_ms {
-                    self.cut_groups += 1;
-                    end = end.max(group.end().offset());
-                }
+                end = end.max(self.note(&group).unwrap_or(end));
             }
         }
         end
