@@ -138,11 +138,11 @@ impl Turn<'_> {
         let core = &mut *self.core;
         let submitted = core.engine.submit(session, queue, submit, &mut core.effects);
         core.settle();
-        let submitted = submitted.map_err(|QueueFull| core.refusal(Refused::Full))?;
+        let id = submitted.map_err(|QueueFull| core.refusal(Refused::Full))?;
         // Also for one that was joined.
-        let slot = core.engine.slot(submitted.id).ok();
+        let slot = core.engine.slot(id).ok();
         let own = slot.map(|slot| core.ledger.after_job(&core.engine, slot)).unwrap_or_default();
-        Ok((submitted.id, own.max(core.ledger.last)))
+        Ok((id, own.max(core.ledger.last)))
     }
 
     /// What is known of a job, which may be told when the job is durable. So may its end.

@@ -22,7 +22,8 @@ number! {
     JobId(u64)
 }
 number! {
-    /// A connection, or another user of the engine. Never given out twice.
+    /// A connection, or another user of the engine. Given out again after 2^32 others at the
+    /// earliest.
     SessionId(u64)
 }
 number! {

@@ -10,7 +10,9 @@
 //!
 //! **Invariants**: a job is in exactly one list (ready, delayed, buried) or in the hands of one
 //! session. A queue that may hand out has no waiters while it has ready jobs. Nothing takes time
-//! in proportion to the number of jobs, queues or sessions, except [`Engine::check_invariants`].
+//! in proportion to the number of jobs, queues or sessions, except what a request names: other
+//! policies and another status mean all queues, lists show all that they list. (And
+//! [`Engine::check_invariants`].)
 
 mod check;
 mod chores;
@@ -56,6 +58,6 @@ pub use route::Refused;
 pub use session::Manner;
 pub use stats::{QueueStats, Totals};
 pub use status::Status;
-pub use submit::{QueueFull, Submit, Submitted};
+pub use submit::{QueueFull, Submit};
 pub use take::{Handout, Patience, Take};
 pub use workers::GrabOrder;

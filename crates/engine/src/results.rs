@@ -83,8 +83,8 @@ impl Engine {
         }
     }
 
-    /// Ends a job with news for its watchers. The record comes first, so that what the news waits
-    /// for is known when it is taken over.
+    /// Ends a job with news for its watchers. (Records are taken over before the news, so that what
+    /// the news waits for is known then.)
     pub(crate) fn end_job(&mut self, slot: JobSlot, news: &News, effects: &mut Effects) {
         self.tell_end(slot, news, effects);
         self.remove_job(slot, effects);

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-/// Values per page. A page of jobs is then 80 KiB: large enough to be cheap, small enough that a
-/// shrinking backlog gives memory back early.
+/// Values per page. A page of jobs is then 64 to 72 KiB: large enough to be cheap, small enough that
+/// a shrinking backlog gives memory back early.
 const PAGE_LEN: usize = 1024;
 
 /// Marks the end of a page's list of free places.

@@ -29,13 +29,6 @@ pub struct Submit<'a> {
     pub foreground: bool,
 }
 
-/// What became of a submit.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub struct Submitted {
-    /// The new job, or the one that was joined.
-    pub id: JobId,
-}
-
 /// The queue has as many unfinished jobs as it may have of this urgency, or the session has attached
 /// to the job that it would join as often as it may.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -43,14 +36,14 @@ pub struct Submitted {
 pub struct QueueFull;
 
 impl Engine {
-    /// Submits a job.
+    /// Submits a job, or joins an equal one; the number of either.
     pub fn submit(
         &mut self,
         session: SessionId,
         name: &[u8],
         submit: Submit<'_>,
         effects: &mut Effects,
-    ) -> Result<Submitted, QueueFull> {
+    ) -> Result<JobId, QueueFull> {
         if self.alias(name).is_some() {
             let route = self.route_to(name, false, effects);
             return self.submit_along(route, session, &submit, effects);
@@ -59,7 +52,7 @@ impl Engine {
         self.keep(queue, effects);
         if let Some(slot) = self.find_unique(queue, submit.unique, &submit.body) {
             self.join(slot, session, submit.foreground, effects)?;
-            return Ok(Submitted { id: self.job(slot).id });
+            return Ok(self.job(slot).id);
         }
         let band = Band::of(submit.priority);
         let full = self.queue(queue);
@@ -77,14 +70,14 @@ impl Engine {
         self.note(Record::Put, slot, effects);
         self.become_submitted(slot, session, &submit);
         self.place(slot, effects);
-        Ok(Submitted { id: self.job(slot).id })
+        Ok(self.job(slot).id)
     }
 
     /// How long the body is that the log needs room for if this is submitted: its own, or that of the
     /// foreground job which it joins and makes last, whose key may be equal although its body is not.
     pub fn submit_bytes(&self, name: &[u8], submit: &Submit<'_>) -> usize {
         let own = submit.body.len();
-        if submit.foreground || submit.unique.is_empty() {
+        if submit.foreground || submit.unique.is_empty() || self.unlogged == 0 {
             return own;
         }
         let queue = self.queue_id(name);
@@ -99,7 +92,7 @@ impl Engine {
         session: SessionId,
         submit: &Submit<'_>,
         effects: &mut Effects,
-    ) -> Result<Submitted, QueueFull> {
+    ) -> Result<JobId, QueueFull> {
         let draft = self.draft_of(submit);
         let routed = self.put_along(route, &draft, effects);
         if routed.refused.is_some() {
@@ -116,8 +109,7 @@ impl Engine {
             (None, None) if submit.foreground => return Err(QueueFull),
             (None, _) => {}
         }
-        let id = self.answer(&routed).map_err(|_| QueueFull)?;
-        Ok(Submitted { id })
+        self.answer(&routed).map_err(|_| QueueFull)
     }
 
     fn draft_of(&self, submit: &Submit<'_>) -> Draft {

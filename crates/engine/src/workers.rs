@@ -86,7 +86,7 @@ impl Engine {
         if !queue_mut.ready.is_empty() {
             self.supplying.insert(queue);
         }
-        if asleep && !self.fall_asleep(session) {
+        if asleep && !self.sleep(session) {
             self.wake(session, effects);
         }
     }
@@ -240,10 +240,6 @@ impl Engine {
     /// A worker has nothing to do: true if it sleeps from now on and will be woken, false if there
     /// is work for it already.
     pub fn sleep(&mut self, session: SessionId) -> bool {
-        self.fall_asleep(session)
-    }
-
-    fn fall_asleep(&mut self, session: SessionId) -> bool {
         if self.has_work(session) {
             return false;
         }
@@ -261,8 +257,9 @@ impl Engine {
         true
     }
 
-    /// A queue has a ready job that nobody waited for: wakes who sleeps, in the order in which
-    /// they fell asleep, up to the number set by [`Engine::set_wake_max`].
+    /// A queue has a ready job that nobody waited for: wakes who sleeps, up to the number set by
+    /// [`Engine::set_wake_max`], in the order in which they came to the list. (Whoever was woken for
+    /// another queue kept the place in this one's.)
     pub(crate) fn wake_sleepers(&mut self, queue: QueueId, effects: &mut Effects) {
         let mut woken = 0;
         while self.wake_max == 0 || woken < self.wake_max {

@@ -40,7 +40,7 @@ impl World {
             body: body(b"work"),
             foreground,
         };
-        self.act(|e, fx| e.submit(client, queue.as_bytes(), submit, fx)).map(|done| done.id)
+        self.act(|e, fx| e.submit(client, queue.as_bytes(), submit, fx))
     }
 
     fn submit(&mut self, client: SessionId, queue: &str, foreground: bool) -> JobId {
