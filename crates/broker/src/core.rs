@@ -168,4 +168,15 @@ mod tests {
             assert!(next < log.id_limit(), "after a crash {next} would be dealt again");
         }
     }
+
+    #[test]
+    #[should_panic(expected = "0 places for 1..=1 jobs")]
+    fn a_job_that_the_log_does_not_know_is_noticed_at_the_end_of_the_turn() {
+        let broker = durable_broker();
+        let mut turn = broker.turn(NOW);
+        let session = turn.open_session(0);
+        let (id, _) = turn.put(session, NewJob::default(), b"x"[..].into()).expect("there is room");
+        let slot = turn.core.engine.slot(id).expect("it is there");
+        turn.core.ledger.places.remove(slot);
+    }
 }

@@ -6,7 +6,7 @@ use std::mem::take;
 use std::sync::Arc;
 
 use engine::policy::QueueSync;
-use engine::{Engine, JobFacts, JobId, JobSlot, QueueFacts, QueueId, Record};
+use engine::{Engine, JobFacts, JobId, JobSlot, QueueFacts, QueueId, Record, Totals};
 use log::{Log, Meta, QueueRef, Sync};
 
 use crate::Position;
@@ -285,6 +285,33 @@ impl Ledger {
                 self.note_queue(engine.queue_of(slot), after, engine);
             }
         }
+    }
+
+    /// Panics if there cannot be as many logged jobs as places, or something of a request is left over.
+    /// To be called when it has settled; costs next to nothing.
+    pub(crate) fn check_counts(&self, engine: &Engine) {
+        if self.log.is_none() {
+            return;
+        }
+        let Totals { ready, leased, delayed, buried, unlogged, .. } = engine.totals();
+        // Of buried jobs it is not counted how many are in the log.
+        let logged_max = ready + leased + delayed + buried - unlogged;
+        let logged = logged_max.saturating_sub(buried)..=logged_max;
+        let places = self.places.count();
+        assert!(logged.contains(&places), "{places} places for {logged:?} jobs");
+        assert!(self.unwritten == 0 && self.left.is_empty(), "what a request writes is written");
+    }
+
+    /// The same, and that it is the logged jobs that have a place.
+    pub(crate) fn check_invariants(&self, engine: &Engine) {
+        if self.log.is_none() {
+            return;
+        }
+        self.check_counts(engine);
+        let is_logged = |slot| engine.id_at(slot).is_some() && engine.is_durable(slot);
+        assert!(self.places.slots().all(is_logged), "only a logged job has a place");
+        assert_eq!(self.places.slots().count(), engine.logged_slots().count());
+        assert_eq!(self.places.slots().count() as u64, self.places.count());
     }
 
     /// Notes the end of the last entry about a queue that exists.

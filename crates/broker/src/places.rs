@@ -19,6 +19,8 @@ pub(crate) struct Place {
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     pages: Vec<Option<Page>>,
+    /// How many there are.
+    count: u64,
 }
 
 #[derive(Debug)]
@@ -51,6 +53,7 @@ impl Places {
             .get_or_insert_with(|| Page { places: vec![None; PAGE_LEN].into(), live: 0 });
         if page.places[inside].replace(place).is_none() {
             page.live += 1;
+            self.count += 1;
         }
     }
 
@@ -59,9 +62,24 @@ impl Places {
         let page = self.pages.get_mut(number)?.as_mut()?;
         let place = page.places[inside].take()?;
         page.live -= 1;
+        self.count -= 1;
         if page.live == 0 && number != 0 {
             self.pages[number] = None;
         }
         Some(place)
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The slots that have one.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = JobSlot> {
+        let pages = self.pages.iter().enumerate();
+        pages.flat_map(|(number, page)| {
+            let places = page.iter().flat_map(|page| page.places.iter().enumerate());
+            let taken = places.filter(|(_, place)| place.is_some());
+            taken.map(move |(inside, _)| JobSlot((number * PAGE_LEN + inside) as u32))
+        })
     }
 }

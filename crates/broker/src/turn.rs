@@ -408,6 +408,7 @@ impl Turn<'_> {
     /// Walks everything and panics where the parts disagree; for tests and the simulator.
     pub fn check_invariants(&self) {
         self.core.engine.check_invariants();
+        self.core.ledger.check_invariants(&self.core.engine);
     }
 
     /// Refuses an update for which the log has no room. `is_logged` says whether anything would
@@ -471,6 +472,9 @@ impl Core {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.shared.end_turn(&mut self.core);
+        // After a panic nothing may be told that rests on half of what a request does.
+        if !std::thread::panicking() {
+            self.shared.end_turn(&mut self.core);
+        }
     }
 }

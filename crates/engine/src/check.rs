@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::chores::Chore;
 use crate::engine::Engine;
 use crate::ids::{JobId, JobSlot, LeaseId, QueueId, SessionId};
-use crate::job::State;
+use crate::job::{Kind, State};
 use crate::policy::parent_name;
 use crate::queue::Counts;
 use crate::session::Waiting;
@@ -28,6 +28,12 @@ impl Engine {
             };
             assert_eq!(held, Some(Some(at)), "a timer belongs to {key:?}");
         }
+    }
+
+    /// The places of all logged jobs, to be compared with what the log knows. Walks all jobs.
+    pub fn logged_slots(&self) -> impl Iterator<Item = JobSlot> {
+        let logged = self.jobs.iter().filter(|(_, job)| job.kind == Kind::Logged);
+        logged.map(|(place, _)| JobSlot(place))
     }
 
     fn check_jobs(&self) {
