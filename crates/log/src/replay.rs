@@ -384,13 +384,13 @@ impl<'a> Replay<'a> {
         for index in 0..self.segments.len() {
             live.push_segment();
             let number = first + index as u32;
-            match self.segments[index].bytes.take() {
-                Some(bytes) => self.restore_segment(number, &bytes, true, &mut live, restore)?,
-                None => {
-                    let bytes = self.folder.segments[&number].bytes(self.segments[index].end)?;
-                    self.restore_segment(number, &bytes, false, &mut live, restore)?;
-                }
-            }
+            let kept = self.segments[index].bytes.take();
+            let proven = kept.is_some();
+            let bytes = match kept {
+                Some(bytes) => bytes,
+                None => Cow::Owned(self.folder.segments[&number].bytes(self.segments[index].end)?),
+            };
+            self.restore_segment(number, &bytes, proven, &mut live, restore)?;
         }
         self.report.jobs = live.live();
         let mut facts: Vec<_> =

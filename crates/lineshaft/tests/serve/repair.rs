@@ -61,8 +61,8 @@ fn a_damaged_log_is_repaired_into_another_folder_and_served() {
 
     let mut server =
         Running::start(folder, &["serve", "--data", "saved", "--beanstalk", "127.0.0.1:0"]);
-    let peeks: String = (1..=10).map(|id| format!("peek {id}\r\n")).collect();
-    let said = ask(&server.address(), &peeks);
+    let peeks: Vec<String> = (1..=10).map(|id| format!("peek {id}\r\n")).collect();
+    let said = ask(&server.address(), &peeks.concat());
     assert_eq!(said.matches("FOUND").count(), 9 + 1, "{said}");
     assert_eq!(said.matches(&body).count(), 9, "{said}");
     server.signal(Signal::TERM);
