@@ -78,9 +78,9 @@ fn dear_commands_of_one_round_leave_turns_to_others() {
     let mut tubes = 1;
     while tubes < 10_000 {
         let more = (tubes..10_000).take(1_000);
-        let watches: String = more.map(|tube| format!("watch {tube}\r\n")).collect();
-        tubes += watches.lines().count();
-        greedy.write_all(watches.as_bytes()).unwrap();
+        let watches: Vec<String> = more.map(|tube| format!("watch {tube}\r\n")).collect();
+        tubes += watches.len();
+        greedy.write_all(watches.concat().as_bytes()).unwrap();
         rounds.round();
         rounds.finish();
         assert!(received(&mut greedy).ends_with(&format!("WATCHING {tubes}\r\n")));
