@@ -370,14 +370,6 @@ impl Log {
         Position(self.durable.load(Ordering::Acquire))
     }
 
-    /// Up to where replies may leave under the log's `sync`.
-    pub fn released(&self) -> Position {
-        match self.sync {
-            Sync::Always => self.durable(),
-            Sync::Every(_) | Sync::Never => self.written(),
-        }
-    }
-
     /// Somebody waits for this to be durable, whatever `sync` says.
     pub fn want_durable(&self, position: Position) {
         self.wanted_durable.fetch_max(position.0, Ordering::AcqRel);
