@@ -286,17 +286,20 @@ impl Log {
         self.admits_updates(1)
     }
 
-    /// The same for so many updates that one request asks for; if they are many, they may also count on
-    /// room of the disk that is not allocated yet.
+    /// The same for so many updates that one request asks for. They may also count on room of the disk that is not
+    /// allocated yet.
     pub fn admits_updates(&self, n: u64) -> bool {
         let more = n.saturating_sub(1).saturating_mul(UPDATE_BYTES);
         let (available, reserve) = {
             let open = self.open_batch();
             (self.available(&open), self.put_reserve(&open))
         };
-        let needed = reserve - self.segments.segment_bytes / 2 + REQUEST_OVERHEAD_BYTES + more;
+        let segment = self.segments.segment_bytes;
+        let needed = reserve - segment / 2 + REQUEST_OVERHEAD_BYTES + more;
         available >= needed
-            || more > 0 && !self.segments.is_short() && self.segments.has_room_for(needed)
+            || (more > 0 || available >= segment + REQUEST_OVERHEAD_BYTES)
+                && !self.segments.is_short()
+                && self.segments.has_room_for(needed)
     }
 
     /// The disk has room, but making segments ready does not keep up: clients should be held back until

@@ -147,15 +147,16 @@ impl Log {
         let data_bytes = self.segments.kept_bytes();
         let segment = self.segments.segment_bytes;
         let exceeds = |tenths: u64| data_bytes > live_bytes * tenths / 10 + segment;
-        // No index is on the disk yet. On a full one only what a pass over the files would give counts.
-        let has_garbage = data_bytes > entry_bytes * 11 / 10 + segment;
+        // No index is on the disk yet. On a full one only what a pass over the files would give counts, and the reserve
+        // must not be used up before.
+        let garbage = data_bytes.saturating_sub(remaining + entry_bytes);
+        let has_garbage = garbage > entry_bytes / 10 + segment / 2;
         let new_client_bytes = client_bytes - cursor.client_bytes_before;
         cursor.client_bytes_before = client_bytes;
         cursor.credit_bytes += (new_client_bytes * 22 / 10) as i64;
         if !exceeds(14) {
             cursor.credit_bytes = cursor.credit_bytes.min(0);
         }
-        let garbage = data_bytes.saturating_sub(remaining + entry_bytes);
         if !has_garbage {
             (cursor.pass, cursor.rest_at) = (None, None);
         }
@@ -476,6 +477,6 @@ impl Log {
                 .segments
                 .has_room_for(bytes + REQUEST_OVERHEAD_BYTES + open.claimed_big_bytes);
         }
-        self.available(open) >= open.cost(bytes) + segment / 2
+        self.available(open) >= open.cost(bytes) + segment / 4
     }
 }

@@ -50,8 +50,11 @@ struct Crowd {
 }
 
 fn small(disk: &FaultDisk, now_ms: u64) -> (Log, Places) {
+    open(disk, now_ms, Settings { segment_bytes: SEGMENT, ..settings(Sync::Always) })
+}
+
+fn open(disk: &FaultDisk, now_ms: u64, settings: Settings) -> (Log, Places) {
     let mut places = Places::default();
-    let settings = Settings { segment_bytes: SEGMENT, ..settings(Sync::Always) };
     let log = Log::open(Arc::new(disk.clone()), settings, now_ms, &mut |restored| {
         if let Restored::Job { target, meta, .. } = restored {
             places.0.insert(meta.id, target);
@@ -61,8 +64,8 @@ fn small(disk: &FaultDisk, now_ms: u64) -> (Log, Places) {
 }
 
 impl Crowd {
-    fn new() -> Crowd {
-        let disk = FaultDisk::new(1, DISK);
+    fn new(disk_bytes: u64) -> Crowd {
+        let disk = FaultDisk::new(1, disk_bytes);
         let (log, places) = small(&disk, 1);
         Crowd { disk, log, places, now_ms: 1 }
     }
@@ -135,8 +138,8 @@ impl Crowd {
     }
 }
 
-fn fill_and_finish(body_bytes: usize, order: Order, updates: bool, waits: bool) {
-    let mut crowd = Crowd::new();
+fn fill_and_finish(segments: u64, body_bytes: usize, order: Order, updates: bool, waits: bool) {
+    let mut crowd = Crowd::new(segments * SEGMENT);
     crowd.fill(&vec![7; body_bytes]);
     let jobs = crowd.places.0.len() as u64;
     if updates {
@@ -179,7 +182,7 @@ fn without_reserve(disk: &FaultDisk) -> FaultDisk {
 
 #[test]
 fn a_start_needs_no_room() {
-    let mut crowd = Crowd::new();
+    let mut crowd = Crowd::new(DISK);
     crowd.fill(&[7; 20]);
     for id in 1..=2000 {
         crowd.finish(id, false);
@@ -201,7 +204,7 @@ fn a_start_needs_no_room() {
 fn reclaim_rests_when_it_has_nothing_to_gain() {
     // What is left over at the ends of segments cannot be given back by copying.
     for body_bytes in [9_000, 12_000, 25_000, 30_000, 40_000, 50_000] {
-        let mut crowd = Crowd::new();
+        let mut crowd = Crowd::new(DISK);
         crowd.fill(&vec![7; body_bytes]);
         for _ in 0..200 {
             crowd.work();
@@ -216,7 +219,7 @@ fn reclaim_rests_when_it_has_nothing_to_gain() {
 
 #[test]
 fn what_finds_no_room_waits_for_it() {
-    let mut full = Crowd::new();
+    let mut full = Crowd::new(DISK);
     full.fill(&[7; 20]);
     let disk = without_reserve(&full.disk);
     let (log, places) = small(&disk, 1);
@@ -248,7 +251,18 @@ fn jobs_of_any_size_can_all_be_finished_one_by_one_on_a_full_disk() {
     for body_bytes in [0, 20, 50, 100, 200, 300, 500, 1000, 3000, 10_000, 30_000] {
         for order in [Order::OldestFirst, Order::NewestFirst, Order::Any] {
             for (updates, waits) in [(false, false), (true, false), (false, true)] {
-                fill_and_finish(body_bytes, order, updates, waits);
+                fill_and_finish(16, body_bytes, order, updates, waits);
+            }
+        }
+    }
+}
+
+#[test]
+fn nor_need_there_be_many_segments_for_it() {
+    for segments in [5, 6, 7, 8, 9, 10, 12] {
+        for body_bytes in [20, 100, 300, 1000, 10_000] {
+            for order in [Order::OldestFirst, Order::NewestFirst, Order::Any] {
+                fill_and_finish(segments, body_bytes, order, false, false);
             }
         }
     }
