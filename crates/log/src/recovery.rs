@@ -18,7 +18,7 @@ use crate::liveness::Liveness;
 use crate::log::Log;
 use crate::replay::Replay;
 use crate::segments::{SegmentFile, Segments, segment_name};
-use crate::settings::{ID_BLOCK, Settings};
+use crate::settings::{ID_BLOCK, SEGMENT_BYTES_MIN, Settings};
 use crate::tail::Tail;
 use crate::types::{Position, RecoveryReport, Restored};
 
@@ -65,11 +65,16 @@ impl Log {
         let last = &folder.segments[&tail.last];
         let header = last.header()?;
         secure_tail(last, &tail)?;
-        let segments = Segments::new(disk, header.log_id, segment_bytes, settings.bytes_max);
         let (kept, void): (Vec<_>, Vec<_>) = folder
             .segments
             .values()
             .partition(|found| (tail.first..=tail.last).contains(&found.number));
+        let taken: u64 = folder.segments.values().map(Found::size).sum();
+        let left = settings.bytes_max.map_or(u64::MAX, |max| max.saturating_sub(taken));
+        let is_full = left.min(space.free) < 4 * segment_bytes;
+        let prepared = if is_full { prepared_bytes(disk.as_ref(), &folder, &void) } else { None };
+        let segment_bytes = prepared.unwrap_or(segment_bytes);
+        let segments = Segments::new(disk, header.log_id, segment_bytes, settings.bytes_max);
         segments.adopt(kept.iter().map(|found| (found.number, found.size())).collect());
         segments.adopt_spares(&folder.spares)?;
         segments.discard_void(&void.iter().map(|found| found.number).collect::<Vec<_>>())?;
@@ -87,6 +92,15 @@ impl Log {
         let log = start(&settings, segments, end, live, &replay, now_ms)?;
         Ok((log, report))
     }
+}
+
+/// Size of the segments that an earlier life prepared, if it did. On a full disk they are the reserve, which could not
+/// be replaced by one of another size.
+fn prepared_bytes(disk: &dyn Disk, folder: &Folder, void: &[&Found]) -> Option<u64> {
+    let is_whole = |size: &u64| *size >= SEGMENT_BYTES_MIN && size.is_multiple_of(4096);
+    let spares = folder.spares.iter().filter_map(|name| Some(disk.look_at(name).ok()?.0));
+    // One that was made for a big entry alone is no spare.
+    spares.filter(is_whole).max().or(void.iter().map(|found| found.size()).filter(is_whole).min())
 }
 
 /// Bytes beyond the durable point may be in the kernel's cache only, and look clean there after a failed sync:

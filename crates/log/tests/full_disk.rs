@@ -201,6 +201,34 @@ fn a_start_needs_no_room() {
 }
 
 #[test]
+fn the_reserve_outlives_a_start_with_another_size_of_segments() {
+    // A sixteenth of the limit is a segment.
+    for (before, after) in [(8 << 20, 4 << 20), (4 << 20, 8 << 20)] {
+        let settings = |bytes_max| Settings {
+            segment_bytes: 1 << 20,
+            bytes_max: Some(bytes_max),
+            ..settings(Sync::Always)
+        };
+        // When the limit is raised, the disk does not grow with it.
+        let disk = FaultDisk::new(1, before);
+        let (log, places) = open(&disk, 1, settings(before));
+        let mut crowd = Crowd { disk, log, places, now_ms: 1 };
+        crowd.fill(&[7; 200]);
+        let reserve = crowd.log.usage().ahead_bytes;
+        crowd.disk.crash();
+        let jobs = crowd.places.0.len();
+        (crowd.log, crowd.places) = open(&crowd.disk, 1, settings(after));
+        assert_eq!(crowd.places.0.len(), jobs);
+        assert!(crowd.log.usage().ahead_bytes >= reserve / 2, "{:?}", crowd.log.usage());
+        let mut ids: Vec<u64> = crowd.places.0.keys().copied().collect();
+        ids.sort_unstable();
+        for id in ids {
+            crowd.finish(id, false);
+        }
+    }
+}
+
+#[test]
 fn reclaim_rests_when_it_has_nothing_to_gain() {
     // What is left over at the ends of segments cannot be given back by copying.
     for body_bytes in [9_000, 12_000, 25_000, 30_000, 40_000, 50_000] {
