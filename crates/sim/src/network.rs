@@ -114,6 +114,10 @@ impl World {
         let (place, number) = (link.place(), link.number);
         let mut outbox = Outbox::default();
         real(&mut *link.session, turn, &mut outbox);
+        // A put as large as a segment may come before clients are held back, and find none that is ready.
+        if self.process.broker.congested() && !self.plan.must_not_be_short() {
+            self.model.may_refuse = true;
+        }
         let answer = Answer::from(outbox);
         if !answer.bytes.is_empty() {
             self.trace.bytes(format_args!("{number} >"), &answer.bytes);
