@@ -7,6 +7,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU64;
 
 use crate::chores::Chore;
 use crate::effects::{Effects, Happening};
@@ -16,7 +17,7 @@ use crate::limits::SLICE_JOBS_MAX;
 use crate::take::Handout;
 
 /// Shortest time limit of a registration (spec gearman 4.8).
-const LIMIT_MS_MIN: u64 = 1000;
+const LIMIT_MS_MIN: NonZeroU64 = NonZeroU64::new(1000).expect("it is not 0");
 
 /// In which order a worker's queues are asked for a job.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -40,10 +41,11 @@ pub(crate) struct Worker {
     last_rank: i64,
 }
 
+/// Kept small, as [`Known`]: a client may register for thousands of queues.
 #[derive(Copy, Clone, Debug)]
 struct Registration {
     queue: QueueId,
-    limit_ms: Option<u64>,
+    limit_ms: Option<NonZeroU64>,
 }
 
 #[derive(Copy, Clone, Debug)]
@@ -54,7 +56,7 @@ struct Known {
     records: u32,
     /// The place in the queue's list of sleepers. A session stays listed when it wakes up, so that
     /// sleeping again costs nothing; whoever walks the list drops those who are awake.
-    listed: Option<u64>,
+    listed: Option<NonZeroU64>,
 }
 
 impl Engine {
@@ -69,7 +71,9 @@ impl Engine {
     ) {
         let queue = self.queue_or_create(name);
         self.keep(queue, effects);
-        let limit_ms = limit_ms.map(|limit| limit.max(LIMIT_MS_MIN));
+        let limit_ms = limit_ms.map(|limit| {
+            NonZeroU64::new(limit).map_or(LIMIT_MS_MIN, |limit| limit.max(LIMIT_MS_MIN))
+        });
         let worker = self.open_mut(session).worker.get_or_insert_default();
         worker.next_rank += 1;
         let rank = worker.next_rank;
@@ -141,7 +145,7 @@ impl Engine {
         let queue_mut = self.queue_mut(queue);
         queue_mut.workers -= known.records;
         if let Some(ticket) = known.listed {
-            queue_mut.sleepers.remove(ticket);
+            queue_mut.sleepers.remove(ticket.get());
         }
         if queue_mut.workers == 0 {
             self.supplying.remove(&queue);
@@ -220,7 +224,12 @@ impl Engine {
         }
         let (_, slot) = self.queue(registration.queue).ready.first()?;
         self.delist(JobSlot(slot));
-        Some(self.hand_out(JobSlot(slot), session, registration.limit_ms, effects))
+        Some(self.hand_out(
+            JobSlot(slot),
+            session,
+            registration.limit_ms.map(NonZeroU64::get),
+            effects,
+        ))
     }
 
     fn move_to_end(&mut self, session: SessionId, rank: i64) {
@@ -252,7 +261,7 @@ impl Engine {
             self.queue_mut(queue).sleepers.insert(ticket, Self::place_of(session));
             let worker = self.open_mut(session).worker.as_mut().expect("it falls asleep");
             let known = worker.by_queue.get_mut(&queue).expect("only known queues are unlisted");
-            known.listed = Some(ticket);
+            known.listed = NonZeroU64::new(ticket);
         }
         true
     }
@@ -310,7 +319,7 @@ impl Worker {
 
     /// The queues whose sleepers it is among, and its ticket there.
     pub(crate) fn listed(&self) -> impl Iterator<Item = (QueueId, u64)> {
-        self.by_queue.iter().filter_map(|(queue, known)| Some((*queue, known.listed?)))
+        self.by_queue.iter().filter_map(|(queue, known)| Some((*queue, known.listed?.get())))
     }
 
     /// Panics where the two tables disagree.
