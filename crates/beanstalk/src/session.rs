@@ -229,7 +229,7 @@ impl Dialect for Session {
             Event::WorkToDo
             | Event::News { .. }
             | Event::Looked { .. }
-            | Event::Flushed(_)
+            | Event::Cleared(_)
             | Event::Reloaded(_) => {
                 unreachable!("this dialect neither sleeps, nor watches jobs, nor reads items")
             }

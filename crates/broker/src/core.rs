@@ -73,7 +73,7 @@ impl Core {
                 Happening::NoneCame(Some(queue)) => Event::TimedOut(self.ledger.after_queue(queue)),
                 Happening::NoneCame(None) => Event::TimedOut(self.ledger.after_removal()),
                 // Its slices ended and moved jobs of any queues, over several turns.
-                Happening::Flushed => Event::Flushed(self.ledger.after_all()),
+                Happening::Cleared => Event::Cleared(self.ledger.after_all()),
             };
             self.outgoing.push((mailbox, session, event));
         }

@@ -31,7 +31,7 @@ use engine::{ItemStats, JobId, JobStatus, Millis, Patience, QueueStats, SessionI
 use log::{Failure, PosixDisk, Settings};
 
 use crate::{
-    AddRefusal, Broker, BrokerError, Clock, Event, Flush, Mailbox, Options, Peeked, Position,
+    AddRefusal, Broker, BrokerError, Clearing, Clock, Event, Mailbox, Options, Peeked, Position,
     Refusal, Turn,
 };
 
@@ -243,11 +243,11 @@ impl Store {
     }
 
     /// Waits until a flush or a removal is done.
-    fn finish_flush(&self, session: SessionId, flush: Flush) -> Result<(), Error> {
+    fn finish_flush(&self, session: SessionId, flush: Clearing) -> Result<(), Error> {
         let after = match flush {
-            Flush::Done(after) => after,
-            Flush::Waiting => match self.event_for(session)? {
-                Event::Flushed(after) => after,
+            Clearing::Done(after) => after,
+            Clearing::Waiting => match self.event_for(session)? {
+                Event::Cleared(after) => after,
                 other => unreachable!("a session that flushes waits for nothing else: {other:?}"),
             },
         };

@@ -48,7 +48,7 @@ pub enum Event {
         after: Position,
     },
     /// A long flush, or the removal of a queue, is done. The reply waits for the position.
-    Flushed(Position),
+    Cleared(Position),
     /// The configuration was read again, as the session had asked. The reply waits for the position.
     Reloaded(Position),
 }

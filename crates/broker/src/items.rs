@@ -40,10 +40,10 @@ pub enum Read {
 
 /// What a flush, or the removal of a queue, leads to at once.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub enum Flush {
+pub enum Clearing {
     /// It is done. The reply waits for the position.
     Done(Position),
-    /// It takes several turns; [`crate::Event::Flushed`] will come.
+    /// It takes several turns; [`crate::Event::Cleared`] will come.
     Waiting,
 }
 
@@ -147,19 +147,19 @@ impl Turn<'_> {
     // --- Queues ---
 
     /// Ends all items of a queue that nobody holds. Without such a queue nothing happens.
-    pub fn flush(&mut self, session: SessionId, queue: &[u8]) -> Flush {
+    pub fn flush(&mut self, session: SessionId, queue: &[u8]) -> Clearing {
         let core = &mut *self.core;
         let flush = core.engine.flush(session, queue, &mut core.effects);
         core.settle();
-        core.flushed(flush)
+        core.cleared(flush)
     }
 
     /// The same for all queues that a client of Kestrel's made or used.
-    pub fn flush_all(&mut self, session: SessionId) -> Flush {
+    pub fn flush_all(&mut self, session: SessionId) -> Clearing {
         let core = &mut *self.core;
         let flush = core.engine.flush_all(session, &mut core.effects);
         core.settle();
-        core.flushed(flush)
+        core.cleared(flush)
     }
 
     /// Ends the expired items at the head of a queue, at most as many as its policy's `expire_sweep`
@@ -181,11 +181,11 @@ impl Turn<'_> {
     /// Removes a queue with all of its jobs, also those that somebody holds; whoever waits for an
     /// item of it waits no more. What other dialects' sessions use or watch stays, empty; so does
     /// what is put there before this is done. Without such a queue nothing happens.
-    pub fn remove_queue(&mut self, session: SessionId, queue: &[u8]) -> Flush {
+    pub fn remove_queue(&mut self, session: SessionId, queue: &[u8]) -> Clearing {
         let core = &mut *self.core;
         let removal = core.engine.remove_queue(session, queue, &mut core.effects);
         core.settle();
-        core.flushed(removal)
+        core.cleared(removal)
     }
 
     /// About how many queues a put to this name goes to: it takes as much time as that many puts.
@@ -280,11 +280,13 @@ impl Core {
     }
 
     /// To be called when it has settled.
-    pub(crate) fn flushed(&self, flush: engine::Flush) -> Flush {
+    pub(crate) fn cleared(&self, flush: engine::Clearing) -> Clearing {
         match flush {
             // A queue that others use stays: that it is no queue of items any more must last too.
-            engine::Flush::Done => Flush::Done(self.ledger.last.max(self.ledger.after_removal())),
-            engine::Flush::Waiting => Flush::Waiting,
+            engine::Clearing::Done => {
+                Clearing::Done(self.ledger.last.max(self.ledger.after_removal()))
+            }
+            engine::Clearing::Waiting => Clearing::Waiting,
         }
     }
 }

@@ -37,7 +37,7 @@ pub use engine::{
 };
 pub use event::{Event, Grant, Mailbox};
 pub use gathering::Gathering;
-pub use items::{Flush, Item, NotHeld, Read};
+pub use items::{Clearing, Item, NotHeld, Read};
 pub use log::{Settings, Sync};
 pub use meta::UnknownMeta;
 pub use outbox::Outbox;

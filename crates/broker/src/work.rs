@@ -7,7 +7,7 @@ use engine::{
 };
 
 use crate::turn::holds_logged;
-use crate::{AddRefusal, Body, Denied, Flush, Grant, Position, Refusal, Turn};
+use crate::{AddRefusal, Body, Clearing, Denied, Grant, Position, Refusal, Turn};
 
 /// A job that a worker was given.
 #[derive(Debug)]
@@ -178,12 +178,16 @@ impl Turn<'_> {
     }
 
     /// Removes a queue and its jobs. `None`: it has workers, or jobs in somebody's hands.
-    pub fn drop_queue(&mut self, session: SessionId, name: &[u8]) -> Result<Option<Flush>, Denied> {
+    pub fn drop_queue(
+        &mut self,
+        session: SessionId,
+        name: &[u8],
+    ) -> Result<Option<Clearing>, Denied> {
         let core = &mut *self.core;
         let dropped = core.engine.drop_queue(session, name, &mut core.effects);
         core.settle();
         match dropped {
-            Ok(removal) => Ok(removal.map(|removal| core.flushed(removal))),
+            Ok(removal) => Ok(removal.map(|removal| core.cleared(removal))),
             Err(NotFound) => Err(Denied(core.ledger.after_removal())),
         }
     }

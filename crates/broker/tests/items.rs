@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use lineshaft_broker::policy::{QueueSync, Rule, Rules, Setting, WhenFull};
 use lineshaft_broker::{
-    AddRefusal, Broker, Flush, Item, LeaseId, Millis, Options, Patience, Position, Read, ReadHow,
-    SessionId, Status, Turn,
+    AddRefusal, Broker, Clearing, Item, LeaseId, Millis, Options, Patience, Position, Read,
+    ReadHow, SessionId, Status, Turn,
 };
 
 const NOW: Millis = Millis(1_000_000);
@@ -158,7 +158,7 @@ fn children_are_children_still_after_a_crash_and_the_parent_need_not_be_there() 
     drop(turn);
     assert_eq!(drain(&broker, "p+a", NOW), ["1"]);
     let session = broker.turn(NOW).open_reader_session(0);
-    assert!(matches!(broker.turn(NOW).remove_queue(session, b"p+a"), Flush::Done(_)));
+    assert!(matches!(broker.turn(NOW).remove_queue(session, b"p+a"), Clearing::Done(_)));
     let broker = crash(&disk, broker, true, NOW);
     let mut turn = broker.turn(NOW);
     add(&mut turn, "p", "2");
@@ -388,6 +388,6 @@ fn a_server_that_is_emptied_takes_no_new_items_and_gives_out_the_old_ones() {
     assert_eq!(refused, Err(AddRefusal::Draining));
     let lease = open_one(&mut turn, session, "q");
     turn.confirm(session, lease).expect("it is held");
-    assert!(matches!(turn.flush(session, b"q"), Flush::Done(_)));
-    assert!(matches!(turn.remove_queue(session, b"q"), Flush::Done(_)));
+    assert!(matches!(turn.flush(session, b"q"), Clearing::Done(_)));
+    assert!(matches!(turn.remove_queue(session, b"q"), Clearing::Done(_)));
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lineshaft_broker::policy::{Rule, Rules, Setting};
 use lineshaft_broker::{
-    Body, Broker, Event, Flush, Millis, NewJob, Options, Patience, Read, ReadHow, Submit, Take,
+    Body, Broker, Clearing, Event, Millis, NewJob, Options, Patience, Read, ReadHow, Submit, Take,
 };
 
 const NOW: Millis = Millis(1_000_000);
@@ -29,7 +29,7 @@ fn a_dropped_queue_stays_away_and_another_stays() {
     turn.put(session, NewJob::default(), b"x"[..].into()).expect("there is room");
     for name in [&b"dropped"[..], b"used"] {
         let dropped = turn.drop_queue(session, name).expect("it exists");
-        assert!(matches!(dropped, Some(Flush::Done(_))));
+        assert!(matches!(dropped, Some(Clearing::Done(_))));
     }
     assert!(turn.queue_stats(b"dropped").is_none());
     assert_eq!(turn.queue_stats(b"used").expect("a session uses it").ready, 0);
@@ -52,7 +52,7 @@ fn a_drop_is_told_when_it_is_durable() {
     broker.commit_step(NOW).expect("the disk works");
     let session = broker.turn(NOW).open_session(0);
     let dropped = broker.turn(NOW).drop_queue(session, b"dropped").expect("it exists");
-    let Some(Flush::Done(after)) = dropped else { panic!("nobody works on it") };
+    let Some(Clearing::Done(after)) = dropped else { panic!("nobody works on it") };
     assert!(!after.is_reached(broker.released()), "{after:?}");
     broker.commit_step(NOW).expect("the disk works");
     assert!(after.is_reached(broker.released()));
@@ -69,7 +69,7 @@ fn a_removal_is_told_when_it_is_durable_also_of_a_queue_that_others_use() {
     drop(turn);
     broker.commit_step(NOW).expect("the disk works");
     let removal = broker.turn(NOW).remove_queue(reader, b"used");
-    let Flush::Done(after) = removal else { panic!("it is empty") };
+    let Clearing::Done(after) = removal else { panic!("it is empty") };
     assert!(!after.is_reached(broker.released()), "{after:?}");
     broker.commit_step(NOW).expect("the disk works");
     assert!(after.is_reached(broker.released()));
@@ -146,14 +146,14 @@ fn a_removal_of_many_jobs_is_told_when_all_of_it_is_durable() {
     for _ in 0..2500 {
         turn.add(b"many", b"x"[..].into(), None).expect("there is room");
     }
-    assert!(matches!(turn.remove_queue(reader, b"many"), Flush::Waiting));
+    assert!(matches!(turn.remove_queue(reader, b"many"), Clearing::Waiting));
     drop(turn);
     broker.commit_step(NOW).expect("the disk works");
     let mut events = Vec::new();
     let mut turn = broker.turn(NOW);
     while turn.advance() {}
     turn.take_events(0, &mut events);
-    let [(session, Event::Flushed(after))] = events[..] else { panic!("{events:?}") };
+    let [(session, Event::Cleared(after))] = events[..] else { panic!("{events:?}") };
     assert!(session == reader && !after.is_reached(broker.released()));
     drop(turn);
     broker.commit_step(NOW).expect("the disk works");
@@ -197,7 +197,7 @@ fn a_child_that_a_rule_names_is_one_again_after_its_removal() {
     turn.set_policies(Rules(vec![Rule::new(["p+c"], [Setting::JobsMax(Some(1000))])]));
     let (user, reader) = (turn.open_session(0), turn.open_reader_session(0));
     turn.use_queue(user, b"p+c");
-    assert!(matches!(turn.remove_queue(reader, b"p+c"), Flush::Done(_)));
+    assert!(matches!(turn.remove_queue(reader, b"p+c"), Clearing::Done(_)));
     drop(turn);
     assert_eq!(child_feeds(&disk, broker, b"p+c"), [1, 2]);
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lineshaft_broker::policy::{QueueSync, Rule, Rules, Setting, WhenFull};
 use lineshaft_broker::{
-    AddRefusal, Body, Broker, Flush, GrabOrder, Millis, Missing, News, Options, Patience, Read,
+    AddRefusal, Body, Broker, Clearing, GrabOrder, Millis, Missing, News, Options, Patience, Read,
     ReadHow, Submit,
 };
 
@@ -132,7 +132,7 @@ fn a_flush_that_moves_jobs_is_answered_when_they_are_moved_for_good() {
     broker.turn(later(20)).advance();
     broker.commit_step(later(20)).expect("the disk works");
     let mut turn = broker.turn(later(21));
-    let Flush::Done(after) = turn.flush(session, b"q") else { panic!("a few jobs go at once") };
+    let Clearing::Done(after) = turn.flush(session, b"q") else { panic!("a few jobs go at once") };
     assert!(matches!(after.missing(broker.released()), Some(Missing::Durable(_))));
 }
 

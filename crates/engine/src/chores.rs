@@ -97,7 +97,7 @@ impl Engine {
                 return;
             }
             Chore::Flush { session, .. } | Chore::Remove { session, .. } => {
-                (session, Happening::Flushed)
+                (session, Happening::Cleared)
             }
         };
         self.open_mut(session).waiting = None;

@@ -76,7 +76,7 @@ pub enum Happening {
     /// Its wait for a job of this one queue is over; `None`: the queue was removed.
     NoneCame(Option<QueueId>),
     /// Its long flush, or the removal of a queue that it asked for, is done.
-    Flushed,
+    Cleared,
 }
 
 /// What the watchers of a job hear.

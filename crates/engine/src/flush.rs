@@ -10,10 +10,10 @@ use crate::session::Waiting;
 
 /// What a flush, or the removal of a queue, leads to at once.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub enum Flush {
+pub enum Clearing {
     /// It is done.
     Done,
-    /// It goes on in slices; [`crate::Happening::Flushed`] will come.
+    /// It goes on in slices; [`crate::Happening::Cleared`] will come.
     Waiting,
 }
 
@@ -30,16 +30,16 @@ pub(crate) struct FlushWork {
 
 impl Engine {
     /// Ends all ready jobs of a queue. Those that expired go where they would have gone.
-    pub fn flush(&mut self, session: SessionId, name: &[u8], effects: &mut Effects) -> Flush {
-        let Some(left) = self.begin_flush(name) else { return Flush::Done };
+    pub fn flush(&mut self, session: SessionId, name: &[u8], effects: &mut Effects) -> Clearing {
+        let Some(left) = self.begin_flush(name) else { return Clearing::Done };
         let work = FlushWork { all: false, queue: name.into(), left };
         self.start_flush(session, work, effects)
     }
 
     /// The same for all queues of items.
-    pub fn flush_all(&mut self, session: SessionId, effects: &mut Effects) -> Flush {
+    pub fn flush_all(&mut self, session: SessionId, effects: &mut Effects) -> Clearing {
         let Some(queue) = self.special.item_queues.keys().next().cloned() else {
-            return Flush::Done;
+            return Clearing::Done;
         };
         let left = self.begin_flush(&queue).unwrap_or_default();
         self.start_flush(session, FlushWork { all: true, queue, left }, effects)
@@ -58,15 +58,20 @@ impl Engine {
         Some(queue.counts.ready)
     }
 
-    fn start_flush(&mut self, session: SessionId, work: FlushWork, effects: &mut Effects) -> Flush {
+    fn start_flush(
+        &mut self,
+        session: SessionId,
+        work: FlushWork,
+        effects: &mut Effects,
+    ) -> Clearing {
         debug_assert!(!self.is_waiting(session));
         let mut chore = Chore::Flush { session, work };
         if !self.step(&mut chore, effects) {
-            return Flush::Done;
+            return Clearing::Done;
         }
-        self.open_mut(session).waiting = Some(Waiting::Flush);
+        self.open_mut(session).waiting = Some(Waiting::Clearing);
         self.chores.push_back(chore);
-        Flush::Waiting
+        Clearing::Waiting
     }
 
     /// One slice of a flush; true if something is left.

@@ -47,7 +47,7 @@ mod workers;
 pub use chores::Kick;
 pub use effects::{Effects, Happening, News, Record};
 pub use engine::{DEFAULT_QUEUE, Engine, NotFound};
-pub use flush::Flush;
+pub use flush::Clearing;
 pub use ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
 pub use items::{AliasStats, ItemStats, Read, ReadHow};
 pub use job::{Body, Counters, JobFacts, JobStatus, NewJob, State, Tags};

@@ -6,7 +6,7 @@
 use crate::chores::Chore;
 use crate::effects::{Effects, Happening, News, Record};
 use crate::engine::{DEFAULT_QUEUE, Engine, NotFound};
-use crate::flush::Flush;
+use crate::flush::Clearing;
 use crate::ids::{JobId, JobSlot, Millis, QueueId, SessionId};
 use crate::job::State;
 use crate::limits::{SLICE_JOBS_MAX, SLICE_PLACES_MAX};
@@ -49,7 +49,7 @@ impl Engine {
         session: SessionId,
         name: &[u8],
         effects: &mut Effects,
-    ) -> Result<Option<Flush>, NotFound> {
+    ) -> Result<Option<Clearing>, NotFound> {
         let id = self.queue_id(name).ok_or(NotFound)?;
         let queue = self.queue(id);
         if queue.workers > 0 || queue.counts.leased > 0 {
@@ -66,23 +66,23 @@ impl Engine {
         session: SessionId,
         name: &[u8],
         effects: &mut Effects,
-    ) -> Flush {
+    ) -> Clearing {
         match self.queue_id(name).filter(|_| self.alias(name).is_none()) {
             Some(id) => self.remove(session, id, effects),
-            None => Flush::Done,
+            None => Clearing::Done,
         }
     }
 
-    fn remove(&mut self, session: SessionId, id: QueueId, effects: &mut Effects) -> Flush {
+    fn remove(&mut self, session: SessionId, id: QueueId, effects: &mut Effects) -> Clearing {
         debug_assert!(!self.is_waiting(session));
         let work = self.begin_removal(id, effects);
         let mut chore = Chore::Remove { session, work };
         if !self.step(&mut chore, effects) {
-            return Flush::Done;
+            return Clearing::Done;
         }
-        self.open_mut(session).waiting = Some(Waiting::Flush);
+        self.open_mut(session).waiting = Some(Waiting::Clearing);
         self.chores.push_back(chore);
-        Flush::Waiting
+        Clearing::Waiting
     }
 
     /// A queue is no queue of items, and no child, any more; it exists while it is removed. The log

@@ -52,7 +52,7 @@ pub(crate) enum Waiting {
     /// The end of its long kick.
     Kick,
     /// The end of its long flush, or of a long removal.
-    Flush,
+    Clearing,
 }
 
 /// What a session that waits for a job of one queue wants of it.
@@ -91,7 +91,7 @@ impl Session {
                 Some(self.margin_begins().map_or(until, |margin| margin.min(until)))
             }
             Some(Waiting::Item { until, .. }) => Some(until),
-            Some(Waiting::Kick | Waiting::Flush) | None => None,
+            Some(Waiting::Kick | Waiting::Clearing) | None => None,
         };
         let moment = [self.first_deadline(), wait_ends].into_iter().flatten().min();
         moment.filter(|moment| *moment != NEVER)

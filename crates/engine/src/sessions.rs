@@ -157,7 +157,7 @@ impl Engine {
                 self.arm_queue(queue);
                 return true;
             }
-            Some(Waiting::Kick | Waiting::Flush) | None => return false,
+            Some(Waiting::Kick | Waiting::Clearing) | None => return false,
         };
         *waiting = None;
         self.waiting_sessions -= 1;

@@ -1,7 +1,7 @@
 //! The text commands, which people and monitoring send (spec gearman 5). Some replies end in LF, some
 //! in CR LF, as in the original.
 
-use broker::{Denied, Flush, Outbox, Position, Refusal, Turn};
+use broker::{Clearing, Denied, Outbox, Position, Refusal, Turn};
 
 use crate::commands::visible;
 use crate::listings;
@@ -79,8 +79,8 @@ impl Session {
             return outbox.reply(AT_ONCE, FUNCTION_NOT_FOUND);
         };
         match turn.drop_queue(self.id, &found) {
-            Ok(Some(Flush::Done(after))) => outbox.reply(after, OK),
-            Ok(Some(Flush::Waiting)) => self.is_dropping = true,
+            Ok(Some(Clearing::Done(after))) => outbox.reply(after, OK),
+            Ok(Some(Clearing::Waiting)) => self.is_dropping = true,
             Ok(None) => outbox.reply(AT_ONCE, FUNCTION_IN_USE),
             Err(Denied(after)) => outbox.reply(after, FUNCTION_NOT_FOUND),
         }

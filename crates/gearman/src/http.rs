@@ -248,7 +248,7 @@ impl Dialect for HttpSession {
             | Event::DeadlineSoon
             | Event::Kicked(..)
             | Event::Looked { .. }
-            | Event::Flushed(_)
+            | Event::Cleared(_)
             | Event::Reloaded(_) => unreachable!("this dialect only submits jobs"),
         }
     }

@@ -199,7 +199,7 @@ impl Dialect for Session {
         match event {
             Event::WorkToDo => reply::send(outbox, AT_ONCE, Kind::Noop, &[]),
             Event::News { id, news, after } => self.tell(id, news, after, outbox),
-            Event::Flushed(after) => self.dropped(after, outbox),
+            Event::Cleared(after) => self.dropped(after, outbox),
             Event::Granted(_)
             | Event::TimedOut(_)
             | Event::DeadlineSoon

@@ -156,7 +156,7 @@ impl Client {
             | Event::WorkToDo
             | Event::News { .. }
             | Event::Kicked(..)
-            | Event::Flushed(_)
+            | Event::Cleared(_)
             | Event::Reloaded(_) => unreachable!("this session waits for an item of one queue"),
         }
     }

@@ -5,7 +5,8 @@ use std::mem;
 use std::sync::Arc;
 
 use broker::{
-    Body, Dialect, Event, Flush, INPUT_REPLIES_BYTES, Outbox, Position, SessionId, Turn, take_steps,
+    Body, Clearing, Dialect, Event, INPUT_REPLIES_BYTES, Outbox, Position, SessionId, Turn,
+    take_steps,
 };
 
 use crate::client::{Client, Fetched, How, patience};
@@ -138,10 +139,15 @@ impl<D: LineDialect> LineSession<D> {
     }
 
     /// Answers a flush, or the removal of a queue, with `done` when it is done.
-    pub(crate) fn answer_flush(&mut self, flush: Flush, done: &'static [u8], outbox: &mut Outbox) {
+    pub(crate) fn answer_flush(
+        &mut self,
+        flush: Clearing,
+        done: &'static [u8],
+        outbox: &mut Outbox,
+    ) {
         match flush {
-            Flush::Done(after) => outbox.reply(after, done),
-            Flush::Waiting => self.wait_for_work(done),
+            Clearing::Done(after) => outbox.reply(after, done),
+            Clearing::Waiting => self.wait_for_work(done),
         }
     }
 
@@ -166,7 +172,7 @@ impl<D: LineDialect> LineSession<D> {
                 self.go_on(monitor, next, turn, outbox);
             }
             Waiting::Work(done) => match event {
-                Event::Flushed(after) | Event::Reloaded(after) => outbox.reply(after, done),
+                Event::Cleared(after) | Event::Reloaded(after) => outbox.reply(after, done),
                 other => unreachable!("{other:?} came to who waits for something else"),
             },
         }

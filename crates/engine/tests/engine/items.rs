@@ -2,7 +2,8 @@
 
 use lineshaft_engine::policy::{Rule, Rules, Setting};
 use lineshaft_engine::{
-    Flush, LeaseId, Millis, NewJob, Patience, Read, ReadHow, Record, SessionId, State, Status, Take,
+    Clearing, LeaseId, Millis, NewJob, Patience, Read, ReadHow, Record, SessionId, State, Status,
+    Take,
 };
 
 use crate::world::{START, World};
@@ -315,19 +316,19 @@ fn a_flush_ends_what_is_there_but_open_reads_come_back() {
     let session = world.reader();
     let (_, lease) = world.open_one(session, "q");
     let flush = world.act(|engine, effects| engine.flush(session, b"q", effects));
-    assert_eq!(flush, Flush::Waiting);
+    assert_eq!(flush, Clearing::Waiting);
     while world.act(lineshaft_engine::Engine::advance) {}
     assert_eq!(world.happenings(), [(session, "flushed".into())]);
     assert_eq!((world.stats("q").items, world.stats("r").items), (0, 2500));
     assert!(world.put_back(session, lease));
     assert_eq!(world.get("q").as_deref(), Some("0"));
     let flush = world.act(|engine, effects| engine.flush_all(session, effects));
-    assert_eq!(flush, Flush::Waiting);
+    assert_eq!(flush, Clearing::Waiting);
     while world.act(lineshaft_engine::Engine::advance) {}
     assert_eq!(world.happenings().len(), 1);
     assert_eq!((world.stats("q").flushes, world.stats("r").items), (2, 0));
     let flush = world.act(|engine, effects| engine.flush(session, b"none", effects));
-    assert_eq!(flush, Flush::Done);
+    assert_eq!(flush, Clearing::Done);
     assert!(world.engine.item_stats(b"none").is_none());
 }
 
@@ -340,7 +341,7 @@ fn a_flush_goes_on_without_whoever_asked() {
     }
     let session = world.reader();
     let flush = world.act(|engine, effects| engine.flush_all(session, effects));
-    assert_eq!(flush, Flush::Waiting);
+    assert_eq!(flush, Clearing::Waiting);
     world.close(session);
     world.pass(0);
     assert_eq!((world.stats("q").items, world.stats("r").items), (0, 0));

@@ -1,7 +1,7 @@
 //! Removing queues, with many jobs too.
 
 use lineshaft_engine::{
-    Engine, Flush, JobId, NewJob, NotFound, Patience, Read, ReadHow, Record, SessionId,
+    Clearing, Engine, JobId, NewJob, NotFound, Patience, Read, ReadHow, Record, SessionId,
 };
 
 use crate::world::World;
@@ -20,7 +20,7 @@ impl World {
 
     fn begin_removal(&mut self, session: SessionId, queue: &[u8]) {
         let removal = self.act(|engine, effects| engine.remove_queue(session, queue, effects));
-        assert_eq!(removal, Flush::Waiting);
+        assert_eq!(removal, Clearing::Waiting);
     }
 
     /// All slices of all that goes on; how many there were.
@@ -152,7 +152,7 @@ fn a_queue_may_be_removed_while_a_session_s_many_reads_go_back() {
     assert_eq!(world.stats("q").open, 1500);
     let other = world.open();
     let removal = world.act(|engine, effects| engine.remove_queue(other, b"q", effects));
-    assert_eq!(removal, Flush::Waiting);
+    assert_eq!(removal, Clearing::Waiting);
     world.add("r", "another job in their places");
     world.pass(10);
     assert_eq!(world.engine.totals().ready, 1);

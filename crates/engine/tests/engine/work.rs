@@ -2,7 +2,7 @@
 
 use lineshaft_engine::policy::{QueueSync, Rule, Setting};
 use lineshaft_engine::{
-    Body, Effects, Engine, Flush, GrabOrder, JobId, Manner, Millis, News, NotFound, Outlook,
+    Body, Clearing, Effects, Engine, GrabOrder, JobId, Manner, Millis, News, NotFound, Outlook,
     Patience, QueueFull, Record, SessionId, State, Submit, Take, limits,
 };
 
@@ -481,7 +481,7 @@ fn a_dropped_queue_takes_its_jobs_with_it_unless_somebody_works() {
     assert_eq!(world.act(|e, fx| e.drop_queue(client, b"q", fx)), Ok(None));
     world.act(|e, fx| e.unregister_all(worker, fx));
     world.happenings();
-    assert_eq!(world.act(|e, fx| e.drop_queue(client, b"q", fx)), Ok(Some(Flush::Done)));
+    assert_eq!(world.act(|e, fx| e.drop_queue(client, b"q", fx)), Ok(Some(Clearing::Done)));
     assert_eq!(world.happenings(), [(client, format!("{id}: Fail"))]);
     assert!(world.engine.queue_id(b"q").is_none());
     assert_eq!(world.act(|e, fx| e.drop_queue(client, b"q", fx)), Err(NotFound));

@@ -1,7 +1,7 @@
 //! An engine under test: requests made briefly, invariants checked after each.
 
 use lineshaft_engine::{
-    Effects, Engine, Flush, Handout, Happening, JobId, Manner, Millis, NewJob, Patience, Record,
+    Clearing, Effects, Engine, Handout, Happening, JobId, Manner, Millis, NewJob, Patience, Record,
     SessionId, State, Take,
 };
 
@@ -78,7 +78,7 @@ impl World {
     pub(crate) fn remove(&mut self, queue: &[u8]) {
         let session = self.open();
         let removal = self.act(|engine, effects| engine.remove_queue(session, queue, effects));
-        assert_eq!(removal, Flush::Done);
+        assert_eq!(removal, Clearing::Done);
         self.close(session);
     }
 
@@ -104,7 +104,7 @@ impl World {
             Happening::News { id, news } => format!("{id}: {news:?}"),
             Happening::Looked { .. } => "looked".into(),
             Happening::NoneCame(_) => "none came".into(),
-            Happening::Flushed => "flushed".into(),
+            Happening::Cleared => "flushed".into(),
         };
         happenings.into_iter().map(|(session, happening)| (session, name(happening))).collect()
     }

@@ -1,6 +1,8 @@
 //! What each method does (spec kestrel 8). `get` is in `collect`.
 
-use broker::{AddRefusal, Body, Flush, LeaseId, Millis, NotHeld, Outbox, Patience, Position, Read};
+use broker::{
+    AddRefusal, Body, Clearing, LeaseId, Millis, NotHeld, Outbox, Patience, Position, Read,
+};
 use broker::{ReadHow, SessionId, Status, Turn};
 
 use super::request::{Arguments, Method};
@@ -181,10 +183,10 @@ impl ThriftSession {
         Ok(())
     }
 
-    fn answer_flush(&mut self, to: ReplyTo, method: Method, flush: Flush, outbox: &mut Outbox) {
+    fn answer_flush(&mut self, to: ReplyTo, method: Method, flush: Clearing, outbox: &mut Outbox) {
         match flush {
-            Flush::Done(after) => answer(to, method, after, outbox),
-            Flush::Waiting => self.waiting = Waiting::Flush(to, method),
+            Clearing::Done(after) => answer(to, method, after, outbox),
+            Clearing::Waiting => self.waiting = Waiting::Flush(to, method),
         }
     }
 

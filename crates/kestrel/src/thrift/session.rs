@@ -180,7 +180,7 @@ impl Dialect for ThriftSession {
             (Event::TimedOut(after), Waiting::Item(collect)) => {
                 self.timed_out(collect, after, turn, outbox);
             }
-            (Event::Flushed(after), Waiting::Flush(to, method)) => {
+            (Event::Cleared(after), Waiting::Flush(to, method)) => {
                 Reply::result(to, method.name().as_bytes()).send(after, outbox);
             }
             (event, waiting) => {
