@@ -149,6 +149,14 @@ fn check_map(tree: &Tree, report: &mut Report) -> Result<()> {
             report.complain(MAP, 1, format!("does not tell of `crates/{name}`"));
         }
     }
+    for (number, line) in prose(map) {
+        for name in line.split('`').skip(1).step_by(2).filter(|text| text.ends_with(".rs")) {
+            let end = format!("/{name}");
+            if !tree.ending(".rs").any(|(path, _)| path.ends_with(&end)) {
+                report.complain(MAP, number, format!("there is no file `{name}`"));
+            }
+        }
+    }
     Ok(())
 }
 
@@ -223,6 +231,18 @@ mod tests {
         assert_eq!(link_complaints("[c](c.md)"), 1);
         assert_eq!(link_complaints("[b](b.md#four)"), 1);
         assert_eq!(link_complaints("```\n[c](c.md)\n```\n"), 0);
+    }
+
+    #[test]
+    fn a_map_names_files_that_are_there() {
+        let complaints = |map: &str| {
+            let mut report = Report::default();
+            let tree = Tree::of(&[("ARCHITECTURE.md", map), ("crates/a/src/one.rs", "")]);
+            check_map(&tree, &mut report).expect("it is there");
+            report.complaints.iter().filter(|said| said.contains("no file")).count()
+        };
+        assert_eq!(complaints("`one.rs`, and `src/one.rs`\n"), 0);
+        assert_eq!(complaints("`one.rs` and `two.rs`\n"), 1);
     }
 
     #[test]
