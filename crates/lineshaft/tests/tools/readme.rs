@@ -89,24 +89,3 @@ fn the_producer_and_the_worker_of_readme_meet() {
     let deleted = || world.stat("stats", "cmd-delete");
     wait_until("both jobs to be deleted", || deleted() == "2");
 }
-
-/// The code of a text without comments, which are translated.
-fn code(text: &str) -> Vec<String> {
-    let mut is_code = false;
-    let mut lines = Vec::new();
-    for line in text.lines() {
-        if line.starts_with("```") {
-            is_code = !is_code;
-        } else if is_code {
-            let code = line.split("  #").next().and_then(|line| line.split("  //").next());
-            lines.push(code.unwrap().trim_end().to_owned());
-        }
-    }
-    lines
-}
-
-#[test]
-fn readme_shows_the_same_code_in_chinese() {
-    let chinese = std::fs::read_to_string(root().join("README.zh-CN.md")).unwrap();
-    assert_eq!(code(&chinese), code(&readme()));
-}
