@@ -322,7 +322,7 @@ impl Shared {
 
     /// The end of a turn: the batch goes to the committer, events to their mailboxes.
     pub(crate) fn end_turn(&self, core: &mut Core) {
-        core.ledger.check_counts(&core.engine);
+        core.check_sample();
         if let Some(log) = &self.log {
             // Also for numbers of which the log hears nothing else.
             let next_number = core.engine.next_number();

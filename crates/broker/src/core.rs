@@ -1,12 +1,17 @@
 //! Engine and log side by side, as they lie under the broker's lock.
 
-use engine::{Effects, Engine, Happening, JobSlot, Millis, SessionId};
+use engine::{Effects, Engine, Happening, JobSlot, Millis, SessionId, Totals};
 use log::{Current, Owner, Target};
 
 use crate::ledger::{Ledger, queue_ref};
 use crate::meta::Options;
 use crate::places::Places;
 use crate::{Event, Grant, Position};
+
+/// In debug builds everything is checked each time that so many turns have ended, …
+const CHECK_TURNS: u32 = 64;
+/// … unless there are more jobs, queues and sessions.
+const CHECK_PARTS_MAX: u64 = 1000;
 
 /// Everything that a [`crate::Turn`] works on.
 #[derive(Debug)]
@@ -18,6 +23,8 @@ pub(crate) struct Core {
     pub(crate) outgoing: Vec<(u32, SessionId, Event)>,
     /// What the first mailbox was told last.
     pub(crate) alarm: Option<Millis>,
+    /// Turns since everything was checked; counted in debug builds only.
+    unchecked_turns: u32,
 }
 
 impl Core {
@@ -28,7 +35,32 @@ impl Core {
             ledger: Ledger::default(),
             outgoing: Vec::new(),
             alarm: None,
+            unchecked_turns: 0,
         }
+    }
+
+    /// Panics where the parts disagree. Called at the end of each turn: it compares numbers only, and
+    /// in debug builds walks everything now and then, as long as that is quick.
+    pub(crate) fn check_sample(&mut self) {
+        self.ledger.check_counts(&self.engine);
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        self.unchecked_turns += 1;
+        if self.unchecked_turns < CHECK_TURNS {
+            return;
+        }
+        self.unchecked_turns = 0;
+        let Totals { ready, leased, delayed, buried, queues, sessions, .. } = self.engine.totals();
+        if ready + leased + delayed + buried + queues + sessions <= CHECK_PARTS_MAX {
+            self.check_invariants();
+        }
+    }
+
+    /// Walks everything and panics where the parts disagree.
+    pub(crate) fn check_invariants(&self) {
+        self.engine.check_invariants();
+        self.ledger.check_invariants(&self.engine);
     }
 
     /// Takes over what the last request left: records into the log, happenings into events.

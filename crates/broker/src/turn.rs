@@ -407,8 +407,7 @@ impl Turn<'_> {
 
     /// Walks everything and panics where the parts disagree; for tests and the simulator.
     pub fn check_invariants(&self) {
-        self.core.engine.check_invariants();
-        self.core.ledger.check_invariants(&self.core.engine);
+        self.core.check_invariants();
     }
 
     /// Refuses an update for which the log has no room. `is_logged` says whether anything would
