@@ -5,7 +5,9 @@ use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use lineshaft_log::{Committer, Log, Meta, Position, PosixDisk, QueueRef, Settings, Sync};
+use lineshaft_log::{
+    Committer, Disk, FaultDisk, Log, Meta, Position, PosixDisk, QueueRef, Settings, Sync,
+};
 
 const QUEUE: QueueRef<'static> = QueueRef { number: 0, name: b"default" };
 const WAIT: Duration = Duration::from_secs(20);
@@ -21,7 +23,10 @@ struct Running {
 }
 
 fn run(folder: &std::path::Path, sync: Sync) -> Running {
-    let disk = Arc::new(PosixDisk::new(folder).unwrap());
+    run_on(Arc::new(PosixDisk::new(folder).unwrap()), sync)
+}
+
+fn run_on(disk: Arc<dyn Disk>, sync: Sync) -> Running {
     let settings = Settings { segment_bytes: 256 << 10, bytes_max: None, sync };
     let log = Arc::new(Log::open(disk, settings, 1, &mut |_| ()).unwrap().0);
     let (tell, progress) = mpsc::channel();
@@ -76,6 +81,31 @@ fn appends_become_durable_without_help() {
         running.committer.stop();
         running.log.close(1, 3001).unwrap();
     }
+}
+
+#[test]
+fn a_full_disk_is_not_asked_for_room_after_each_commit() {
+    let disk = FaultDisk::new(1, 4 << 20);
+    let running = run_on(Arc::new(disk.clone()), Sync::Always);
+    let mut targets = Vec::new();
+    loop {
+        running.wait(|log| log.admits_put(1000) || log.usage().short);
+        if !running.log.admits_put(1000) {
+            break;
+        }
+        targets.push(running.log.put(1, QUEUE, &meta(targets.len() as u64), &[1; 1000]).0);
+        running.log.wake();
+    }
+    let calls = disk.calls();
+    let finishes = 300;
+    for target in targets.drain(..finishes) {
+        let position = running.log.finish(1, target);
+        running.log.wake();
+        running.wait(|log| log.durable() >= position);
+    }
+    // A write and a sync each; and now and then a mark, or another look for room.
+    let calls = disk.calls() - calls;
+    assert!(calls < 3 * finishes as u64, "{calls} calls for {finishes} finishes");
 }
 
 #[test]
