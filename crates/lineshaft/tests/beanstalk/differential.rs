@@ -27,13 +27,13 @@ const SHRINKING: Duration = Duration::from_secs(40);
 
 #[test]
 fn lineshaft_in_memory_says_what_the_original_says() -> Result<()> {
-    compare(&programs::lineshaft_in_memory(), "lineshaft_in_memory", seeds())
+    compare(&programs::lineshaft_in_memory(), "lineshaft_in_memory", settings::seeds(SEEDS_DEFAULT))
 }
 
 #[test]
 fn lineshaft_with_a_log_says_what_the_original_says() -> Result<()> {
     // Every sequence starts a server with a folder of its own, which takes longer.
-    let fewer = seeds().step_by(4).collect::<Vec<_>>();
+    let fewer = settings::seeds(SEEDS_DEFAULT).into_iter().step_by(3);
     compare(&programs::lineshaft_durable("data"), "lineshaft_with_a_log", fewer)
 }
 
@@ -41,14 +41,7 @@ fn lineshaft_with_a_log_says_what_the_original_says() -> Result<()> {
 #[test]
 fn the_original_says_what_the_original_says() -> Result<()> {
     let Some(program) = programs::reference() else { return Ok(()) };
-    compare(&program, "the_original", seeds().take(4))
-}
-
-fn seeds() -> Box<dyn Iterator<Item = u64>> {
-    match settings::seed_to_repeat() {
-        Some(seed) => Box::new(std::iter::once(seed)),
-        None => Box::new(1..=settings::seeds(SEEDS_DEFAULT)),
-    }
+    compare(&program, "the_original", settings::seeds(SEEDS_DEFAULT).into_iter().take(4))
 }
 
 fn compare(subject: &Program, test: &str, seeds: impl IntoIterator<Item = u64>) -> Result<()> {

@@ -18,9 +18,15 @@ pub(crate) fn seed() -> u64 {
     seed_to_repeat().unwrap_or_else(changing)
 }
 
-/// `LINESHAFT_SEEDS`: how many sequences are played.
-pub(crate) fn seeds(default: u64) -> u64 {
-    number("LINESHAFT_SEEDS").unwrap_or(default)
+/// The sequences that are played: the one to repeat, or as many as `LINESHAFT_SEEDS` says. Of each two one is the
+/// same in every run, and the other one new.
+pub(crate) fn seeds(default: u64) -> Vec<u64> {
+    if let Some(seed) = seed_to_repeat() {
+        return vec![seed];
+    }
+    let count = number("LINESHAFT_SEEDS").unwrap_or(default);
+    let fresh = 1_000_000 * (1 + seed());
+    (0..count).map(|at| if at % 2 == 0 { 1 + at / 2 } else { fresh + at / 2 }).collect()
 }
 
 /// `LINESHAFT_ROUNDS`: how often a server is killed, or a connection storm repeated.
