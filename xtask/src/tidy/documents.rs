@@ -150,7 +150,9 @@ fn check_map(tree: &Tree, report: &mut Report) -> Result<()> {
         }
     }
     for (number, line) in prose(map) {
-        for name in line.split('`').skip(1).step_by(2).filter(|text| text.ends_with(".rs")) {
+        for name in
+            line.split('`').skip(1).step_by(2).filter(|text| text.strip_suffix(".rs").is_some())
+        {
             let end = format!("/{name}");
             if !tree.ending(".rs").any(|(path, _)| path.ends_with(&end)) {
                 report.complain(MAP, number, format!("there is no file `{name}`"));
