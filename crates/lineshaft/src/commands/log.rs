@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -46,6 +47,7 @@ fn check(folder: &Path) -> Result<ExitCode> {
 
 fn repair(folder: &Path, copy: &Path) -> Result<ExitCode> {
     let from = open(folder)?;
+    let copy = &whole_path(copy)?;
     refuse_used(folder, copy)?;
     // A copy that was interrupted must not pass for one that is complete.
     let mut unfinished = OsString::from(copy);
@@ -88,6 +90,21 @@ fn is_empty(salvage: &Salvage) -> bool {
     salvage.report.segments == 0 && salvage.refusal.is_none()
 }
 
+/// The path by which the copy gets its name in the end: with nothing behind that name, as a slash, nor a link for it.
+fn whole_path(copy: &Path) -> Result<PathBuf> {
+    let whole = match fs::canonicalize(copy) {
+        Ok(whole) => whole,
+        Err(_) => std::path::absolute(copy)?.components().collect(),
+    };
+    let parent = whole.parent().filter(|_| whole.file_name().is_some());
+    let Some(parent) = parent else { bail!("{} cannot be named anew", copy.display()) };
+    let device = |path: &Path| fs::metadata(path).map(|metadata| metadata.dev()).ok();
+    if device(&whole).is_some_and(|device_of_copy| device(parent) != Some(device_of_copy)) {
+        bail!("{} is a mount point: name a new folder in it", copy.display());
+    }
+    Ok(whole)
+}
+
 /// The copy needs a folder that holds nothing, outside the folder that is only read.
 fn refuse_used(folder: &Path, copy: &Path) -> Result<()> {
     let is_used = match fs::read_dir(copy) {
@@ -101,10 +118,9 @@ fn refuse_used(folder: &Path, copy: &Path) -> Result<()> {
         bail!("{} is not empty: name a new folder", copy.display());
     }
     let folder = fs::canonicalize(folder)?;
-    let is_inside = copy.ancestors().any(|above| {
-        let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
-        fs::canonicalize(above).is_ok_and(|above| above.starts_with(&folder))
-    });
+    let is_inside = copy
+        .ancestors()
+        .any(|above| fs::canonicalize(above).is_ok_and(|above| above.starts_with(&folder)));
     if is_inside {
         bail!("{} lies in {}: name a folder elsewhere", copy.display(), folder.display());
     }
@@ -112,8 +128,7 @@ fn refuse_used(folder: &Path, copy: &Path) -> Result<()> {
 }
 
 fn sync_parent(path: &Path) -> io::Result<()> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    fs::File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+    fs::File::open(path.parent().unwrap_or(path))?.sync_all()
 }
 
 fn refuse(error: &OpenError) -> ExitCode {

@@ -1,7 +1,7 @@
 //! `lineshaft log` as an operator uses it when a start was refused.
 
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, symlink};
 use std::path::Path;
 
 use rustix::process::Signal;
@@ -58,6 +58,16 @@ fn a_damaged_log_is_repaired_into_another_folder_and_served() {
     assert!(code == 0 && said.contains("one job at most"), "{code} {said}");
     assert!(said.contains("saved is a new log with 9 jobs"), "{said}");
     assert_eq!(contents(&folder.join("d")), before);
+    // As a shell completes it, and as a folder that is there already.
+    fs::create_dir(folder.join("there")).unwrap();
+    fs::create_dir(folder.join("linked")).unwrap();
+    symlink("linked", folder.join("link")).unwrap();
+    for (copy, named) in [("new/", "new"), ("there/.", "there"), ("link", "linked")] {
+        let (code, said) = run(folder, &["log", "repair", "d", copy]);
+        assert!(code == 0, "{copy}: {code} {said}");
+        assert!(said.contains(&format!("/{named} is a new log")), "{copy}: {said}");
+        assert!(folder.join(named).join("0000000001.seg").exists(), "{copy}");
+    }
 
     let mut server =
         Running::start(folder, &["serve", "--data", "saved", "--beanstalk", "127.0.0.1:0"]);
@@ -81,6 +91,8 @@ fn a_repair_refuses_a_folder_that_is_in_use_or_holds_nothing() {
         ("empty", "used", "used is not empty"),
         ("empty", "empty/new", "empty/new lies in"),
         ("none", "new", "cannot open none"),
+        ("empty", "new/..", "new/.. cannot be named anew"),
+        ("empty", "/proc", "/proc is a mount point"),
     ] {
         let (code, said) = run(folder, &["log", "repair", from, to]);
         assert!(code == 1 && said.contains(why), "{from} {to}: {code} {said}");
