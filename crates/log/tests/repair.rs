@@ -8,11 +8,13 @@ use std::sync::Arc;
 
 use common::{Random, Recovered, World, recover};
 use lineshaft_log::{
-    FaultDisk, Meta, OpenError, QueueRef, Salvage, Settings, Sync, Target, repair, salvage,
+    FaultDisk, Loss, Meta, OpenError, QueueRef, Salvage, Settings, Sync, Target, repair, salvage,
 };
 
 const CAPACITY: u64 = 64 << 20;
 const HEADER_BYTES: u64 = 4096;
+/// An update with one byte of options.
+const UPDATE_BYTES: u64 = 64;
 const QUEUES: [QueueRef<'static>; 2] =
     [QueueRef { number: 0, name: b"mails" }, QueueRef { number: 1, name: b"other" }];
 
@@ -36,6 +38,14 @@ fn repaired(disk: &FaultDisk) -> (Salvage, Recovered) {
 /// Jobs that may be lost, as far as it was said.
 fn lost_max(salvage: &Salvage) -> u64 {
     salvage.losses.iter().map(|loss| loss.jobs_max.unwrap_or(1_000_000)).sum()
+}
+
+/// Updates that may be lost with a piece.
+fn updates_max(loss: &Loss) -> u64 {
+    match loss {
+        Loss { bytes: 0, jobs_max: None, .. } => 1_000_000,
+        Loss { bytes, .. } => bytes / UPDATE_BYTES,
+    }
 }
 
 #[test]
@@ -120,13 +130,18 @@ impl Old {
         assert!(refusal.is_err(), "{what}: nothing was damaged");
         let (salvage, copy) = repaired(&disk);
         assert!(salvage.refusal.is_some(), "{what}");
-        let (mut missing, mut back) = (0, 0);
+        let (mut missing, mut back, mut stale) = (0, 0, 0);
         for (id, job) in &self.whole.state.jobs {
             match copy.state.jobs.get(id) {
-                Some(found) => assert_eq!(found.body, job.body, "{what}: job {id}"),
+                Some(found) => {
+                    assert_eq!(found.body, job.body, "{what}: job {id}");
+                    stale += u64::from(found.priority != job.priority);
+                }
                 None => missing += 1,
             }
         }
+        let updates_lost_max: u64 = salvage.losses.iter().map(updates_max).sum();
+        assert!(stale <= updates_lost_max, "{what}: {stale} updates lost, {salvage:?}");
         for id in copy.state.jobs.keys() {
             back += usize::from(!self.whole.state.jobs.contains_key(id));
         }

@@ -335,7 +335,8 @@ impl Remains {
         body: &[u8],
         restore: &mut dyn FnMut(Restored<'_>),
     ) {
-        let update = self.updates.get(&stored.meta.id).filter(|(at, _)| *at > position);
+        // Where an update starts and where this entry ends: the next one in the same group.
+        let update = self.updates.get(&stored.meta.id).filter(|(at, _)| *at >= position);
         let count = self.counts.get(&target).filter(|(at, _)| {
             // Counters of a job that has another number would be put on.
             is_numbered && update.is_none_or(|(updated, _)| updated < at)
