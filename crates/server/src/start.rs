@@ -182,6 +182,8 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     }
     // Health and metrics are one site, Kestrel's admin commands are the other.
     let web = spawn_web(places, (limits.web_connections() / 2).max(1))?;
+    // Before anybody can know that clients are served: the next signal may be that of the end.
+    let signals = signals.complete().map_err(failed("watch for signals"))?;
     let _listen_file = write_listen_file(&config.data, &listening);
     announce(&Started { config: &config, listening: &listening, recovery: recovery.as_ref() });
     systemd::ready();
@@ -196,7 +198,6 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
         ports: ports.clone(),
         has_log: config.data.sync != Durability::Memory,
     };
-    let signals = signals.complete().map_err(failed("watch for signals"))?;
     runtime.spawn(control.run(signals));
     // Its rounds are bounded by themselves, and see all sockets at once.
     let ended = runtime.block_on(unconstrained(first.run()));
@@ -330,7 +331,33 @@ fn failed(doing: &'static str) -> impl FnOnce(io::Error) -> ServeError {
 
 #[cfg(test)]
 mod tests {
+    use rustix::process::{Signal, getpid, kill_process};
+
     use super::*;
+
+    #[test]
+    fn a_signal_of_the_end_as_soon_as_clients_are_served_stops_cleanly() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let address = Address::Unix(path.clone());
+        let listeners = bind(Protocol::Beanstalk, &address, &SocketOptions::default()).unwrap();
+        let mut config = Config { io_threads: 1, ..Config::default() };
+        config.data.sync = Durability::Memory;
+        let setup = Setup {
+            config,
+            listeners,
+            logging: None,
+            sources: None,
+            hangup: Hangup::Reload,
+            drain: Drain::RefuseJobs,
+        };
+        run(setup, |_| {
+            assert!(path.exists());
+            kill_process(getpid(), Signal::TERM).unwrap();
+        })
+        .unwrap();
+        assert!(!path.exists(), "the socket stays");
+    }
 
     #[test]
     fn sockets_that_were_handed_over_speak_tls_where_all_addresses_do() {
