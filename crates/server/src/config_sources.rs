@@ -310,7 +310,7 @@ impl Loading {
                     self.assign(setting.key, &values, origin);
                 }
                 Some(setting) => self.assign(setting.key, &[value], origin),
-                None if is_of_kubernetes(name) => {}
+                None if is_of_kubernetes(name, value) => {}
                 None => {
                     let known = SETTINGS.iter().map(|setting| variable_suffix(setting.key));
                     let meant = suggestion(name, known);
@@ -456,14 +456,16 @@ fn is_of_a_section(name: &str) -> bool {
 }
 
 /// Kubernetes sets such variables in each container, for every service of the namespace: a service of the name
-/// `lineshaft-gearman` makes them look like settings. No setting ends like this.
-fn is_of_kubernetes(name: &str) -> bool {
+/// `lineshaft-gearman` makes them look like settings. No setting ends like this; but a person may think that there is
+/// one for a port, so the value of a bare one has to be that of Kubernetes, as in `tcp://10.0.0.1:4730`.
+fn is_of_kubernetes(name: &str, value: &str) -> bool {
     let has_port = |suffix: &str| {
         let digits = suffix.split('_').next().unwrap_or_default();
         !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
     };
     name.ends_with("_SERVICE_HOST")
-        || name.ends_with("_PORT")
+        || name.ends_with("_SERVICE_PORT")
+        || (name.ends_with("_PORT") && value.contains("://"))
         || name.contains("_SERVICE_PORT_")
         || name.match_indices("_PORT_").any(|(at, found)| has_port(&name[at + found.len()..]))
 }

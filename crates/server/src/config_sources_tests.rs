@@ -258,24 +258,32 @@ fn a_misspelt_variable_is_found_and_a_tools_own_is_left_alone() {
 
 #[test]
 fn what_kubernetes_sets_for_services_is_passed_over() {
-    let names = [
-        "GEARMAN_SERVICE_HOST",
-        "GEARMAN_SERVICE_PORT",
-        "GEARMAN_SERVICE_PORT_JOBS",
-        "KESTREL_PORT",
-        "KESTREL_PORT_22133_TCP",
-        "METRICS_PORT_7300_TCP_ADDR",
-        "METRICS_PORT_7300_TCP_PORT",
-        "METRICS_PORT_7300_TCP_PROTO",
+    let environment = [
+        ("GEARMAN_SERVICE_HOST", "10.0.0.1"),
+        ("GEARMAN_SERVICE_PORT", "4730"),
+        ("GEARMAN_SERVICE_PORT_JOBS", "4730"),
+        ("KESTREL_PORT", "tcp://10.0.0.1:22133"),
+        ("KESTREL_PORT_22133_TCP", "tcp://10.0.0.1:22133"),
+        ("METRICS_PORT_7300_TCP_ADDR", "10.0.0.1"),
+        ("METRICS_PORT_7300_TCP_PORT", "7300"),
+        ("METRICS_PORT_7300_TCP_PROTO", "tcp"),
     ];
     let environment =
-        names.map(|name| variable(&format!("LINESHAFT_{name}"), "tcp://10.0.0.1:4730")).to_vec();
+        environment.map(|(name, value)| variable(&format!("LINESHAFT_{name}"), value)).to_vec();
     let sources = Sources { environment, ..Sources::default() };
     assert_eq!(sources.load().unwrap().config, Config::default());
     // Nor is any setting taken for one of them.
     for setting in &SETTINGS {
-        assert!(!is_of_kubernetes(&variable_suffix(setting.key)), "{}", setting.key);
+        let suffix = variable_suffix(setting.key);
+        assert!(!is_of_kubernetes(&suffix, "tcp://10.0.0.1:4730"), "{suffix}");
     }
+}
+
+#[test]
+fn a_port_that_a_person_sets_is_not_passed_over() {
+    let environment = vec![variable("LINESHAFT_GEARMAN_PORT", "4731")];
+    let Mistakes(mistakes) = Sources { environment, ..Sources::default() }.load().unwrap_err();
+    assert!(mistakes[0].message.starts_with("no such setting"), "{}", mistakes[0].message);
 }
 
 #[test]
