@@ -27,10 +27,10 @@ const ACCEPTS_MAX: usize = 64;
 
 /// One listening socket at work.
 pub(crate) struct Acceptor {
+    /// Goes before the socket: see [`Bound`].
+    _file: Option<SocketFile>,
     socket: AsyncFd<OwnedFd>,
     address: Address,
-    /// Goes with the socket.
-    _file: Option<SocketFile>,
     open: Arc<Open>,
     /// What clients are shown if they are to speak TLS.
     certificates: Option<Arc<Certificates>>,
@@ -54,9 +54,9 @@ impl Acceptor {
         let Bound { socket, address, file, protocol: _ } = bound;
         let socket = watch(socket)?;
         Ok(Acceptor {
+            _file: file,
             socket,
             address,
-            _file: file,
             open,
             certificates,
             silence_max_ms: None,

@@ -33,14 +33,15 @@ const TLS_SUFFIX: &str = "-tls";
 /// A socket that listens.
 #[derive(Debug)]
 pub struct Bound {
+    /// Its file, if it is a unix socket that was made here. Fields are dropped in this order: the file goes
+    /// while the socket still listens, or the next server could find it dead, and replace it, in between.
+    pub(crate) file: Option<SocketFile>,
     /// The socket, not blocking.
     pub(crate) socket: OwnedFd,
     /// What its clients speak.
     pub protocol: Protocol,
     /// Where it listens really: with the port that the system chose.
     pub address: Address,
-    /// Its file, if it is a unix socket that was made here.
-    pub(crate) file: Option<SocketFile>,
 }
 
 /// The file of a unix socket; removed again when dropped, unless another has taken its place.

@@ -50,11 +50,11 @@ pub(crate) struct WebThread {
 
 /// A place at work.
 struct Listener {
+    /// Goes before the socket: see [`Bound`].
+    _file: Option<SocketFile>,
     socket: Socket,
     site: Arc<dyn Site>,
     certificates: Option<Arc<Certificates>>,
-    /// Goes with the socket.
-    _file: Option<SocketFile>,
 }
 
 /// A listening socket, as the runtime knows it.
