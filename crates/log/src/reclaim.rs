@@ -76,6 +76,14 @@ enum CopiedFacts {
     NoRoom,
 }
 
+/// What was there when copying found too little room.
+#[derive(Copy, Clone, Debug)]
+struct Starved {
+    available: u64,
+    /// Only facts were left in the oldest segment.
+    dead: bool,
+}
+
 /// How far reclaim has come.
 #[derive(Debug, Default)]
 pub(crate) struct Cursor {
@@ -93,8 +101,9 @@ pub(crate) struct Cursor {
     /// The last such pass gained little, and this was the least garbage since: unused ends of segments, most
     /// likely.
     rest_at: Option<u64>,
-    /// Copying stopped with so many bytes available, which were too few; it waits for more.
-    starved_at: Option<u64>,
+    /// Copying stopped with so many bytes available, which were too few; it waits for more, or until no job is left
+    /// to copy, if one was.
+    starved_at: Option<Starved>,
 }
 
 impl Cursor {
@@ -141,7 +150,8 @@ impl Log {
         if cursor.stopped || self.failure().is_some() || first >= self.written().segment() {
             return false;
         }
-        if !void && cursor.starved_at.is_some_and(|starved_at| available <= starved_at) {
+        let is_starved = |starved: Starved| available <= starved.available && starved.dead == dead;
+        if !void && cursor.starved_at.is_some_and(is_starved) {
             return false;
         }
         let data_bytes = self.segments.kept_bytes();
@@ -266,7 +276,8 @@ impl Log {
                 Ok(Some(bytes)) => appended += bytes,
                 // What was copied so far will be found dead when the slice is read again.
                 Ok(None) => {
-                    cursor.starved_at = Some(self.available(&open));
+                    let available = self.available(&open);
+                    cursor.starved_at = Some(Starved { available, dead: false });
                     return Ok(appended);
                 }
                 Err(error) => {
@@ -288,7 +299,10 @@ impl Log {
                 CopiedFacts::All => appended += self.give_up(&mut open, slice.segment),
                 // The next slice goes on with them.
                 CopiedFacts::Some => {}
-                CopiedFacts::NoRoom => cursor.starved_at = Some(self.available(&open)),
+                CopiedFacts::NoRoom => {
+                    let available = self.available(&open);
+                    cursor.starved_at = Some(Starved { available, dead: true });
+                }
             }
             open.client_bytes = client_bytes;
         }
@@ -305,7 +319,8 @@ impl Log {
             if appended >= SLICE_BYTES {
                 return (appended, CopiedFacts::Some);
             }
-            if !self.has_room_to_copy(open, bytes) {
+            // Little is left besides, as a whole segment becomes free.
+            if !self.has_room_to_copy(open, bytes, self.segments.segment_bytes / 16) {
                 return (appended, CopiedFacts::NoRoom);
             }
             let (key, value) = (Arc::clone(key), value.to_vec());
@@ -444,7 +459,7 @@ impl Log {
             payload += 8 + META_BYTES + current.meta.options.len();
         }
         let bytes = padded(ENTRY_HEAD_BYTES + payload) as u64;
-        if !self.has_room_to_copy(open, bytes + names) {
+        if !self.has_room_to_copy(open, bytes + names, self.segments.segment_bytes / 4) {
             return Ok(None);
         }
         open.room(bytes + names);
@@ -470,13 +485,14 @@ impl Log {
         Ok(Some(bytes))
     }
 
-    fn has_room_to_copy(&self, open: &Open, bytes: u64) -> bool {
+    /// There is room for an entry of this size, with so much left for finishes.
+    fn has_room_to_copy(&self, open: &Open, bytes: u64, left: u64) -> bool {
         let segment = self.segments.segment_bytes;
         if bytes + REQUEST_OVERHEAD_BYTES > segment {
             return self
                 .segments
                 .has_room_for(bytes + REQUEST_OVERHEAD_BYTES + open.claimed_big_bytes);
         }
-        self.available(open) >= open.cost(bytes) + segment / 4
+        self.available(open) >= open.cost(bytes) + left
     }
 }

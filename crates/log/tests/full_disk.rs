@@ -72,8 +72,7 @@ impl Crowd {
 
     /// One round of what the log's threads do.
     fn work(&mut self) {
-        self.log.commit_step(self.now_ms).expect("the log does not fail for want of room");
-        self.log.prepare_step().expect("a full disk is no failure");
+        self.commit();
         if self.log.reclaim_wanted()
             && let Some(slice) = self.log.reclaim_read().expect("nothing is damaged")
         {
@@ -81,8 +80,15 @@ impl Crowd {
         }
     }
 
-    /// Puts jobs, many with one sync, until there is room for no more.
+    /// The same without reclaim.
+    fn commit(&self) {
+        self.log.commit_step(self.now_ms).expect("the log does not fail for want of room");
+        self.log.prepare_step().expect("a full disk is no failure");
+    }
+
+    /// Puts jobs, many with one sync, until there is room for no more. The oldest segment holds a fact, too.
     fn fill(&mut self, body: &[u8]) {
+        self.log.fact(self.now_ms, b"key", b"value");
         let (mut id, mut refusals) = (0, 0);
         while refusals < 20 {
             for _ in 0..100 {
@@ -243,6 +249,36 @@ fn reclaim_rests_when_it_has_nothing_to_gain() {
         }
         assert_eq!(crowd.log.usage().copies, copies, "bodies of {body_bytes} bytes");
     }
+}
+
+#[test]
+fn a_fact_in_the_oldest_segment_does_not_stop_reclaim() {
+    let mut crowd = Crowd::new(DISK);
+    crowd.log.fact(crowd.now_ms, b"key", b"value");
+    for id in (1..).take_while(|_| crowd.log.admits_put(3000)) {
+        let (target, _) = crowd.log.put(crowd.now_ms, QUEUE, &meta(id), &[7; 3000]);
+        crowd.places.0.insert(id, target);
+        crowd.commit();
+    }
+    // What nobody asks about uses up the reserve, until there is too little of it to copy jobs.
+    let room =
+        |crowd: &Crowd| crowd.log.usage().ahead_bytes + SEGMENT - crowd.log.written().offset();
+    while room(&crowd) > SEGMENT / 4 {
+        crowd.log.fact(crowd.now_ms, b"other", &[7; 1000]);
+        crowd.commit();
+    }
+    let mut ids: Vec<u64> = crowd.places.0.keys().copied().collect();
+    ids.sort_unstable();
+    for _ in 0..10 {
+        crowd.work();
+    }
+    for id in ids {
+        crowd.finish(id, false);
+    }
+    for _ in 0..100 {
+        crowd.work();
+    }
+    assert!(crowd.log.admits_put(3000), "there is room again: {:?}", crowd.log.usage());
 }
 
 #[test]
