@@ -67,6 +67,12 @@ impl TurnTime {
     pub(crate) fn is_over(&mut self) -> bool {
         self.asked_at.get_or_insert_with(Instant::now).elapsed() >= TURN_TIME_MAX
     }
+
+    /// A turn that has lasted long already.
+    #[cfg(test)]
+    pub(crate) fn over() -> TurnTime {
+        TurnTime { asked_at: Instant::now().checked_sub(TURN_TIME_MAX) }
+    }
 }
 
 pub(crate) struct Connection {

@@ -87,7 +87,7 @@ pub(crate) struct IoThread {
     buffer: Box<[u8]>,
     /// The moment at which this round began, in milliseconds.
     now_ms: u64,
-    /// Nothing is read before the log has caught up.
+    /// Nothing is read, and nothing held back goes on, before the log has caught up.
     congested: bool,
     /// The port was told that we wait for what the log releases.
     awaits_release: bool,
@@ -185,11 +185,15 @@ impl IoThread {
     }
 
     fn has_more(&self) -> bool {
-        (!self.reads.is_empty() && !self.congested)
+        (self.has_commands() && !self.congested)
             || !self.touched.is_empty()
-            || !self.resumed.is_empty()
             || !self.leaving.is_empty()
             || self.is_alarm_due()
+    }
+
+    /// Whether commands wait, here or in sockets, that could go on.
+    fn has_commands(&self) -> bool {
+        !self.reads.is_empty() || !self.resumed.is_empty()
     }
 
     fn is_alarm_due(&self) -> bool {
@@ -288,8 +292,8 @@ impl IoThread {
 
     /// Reads each connection that wants it once, as far as the buffer goes.
     fn read(&mut self) {
-        if !self.reads.is_empty() && self.shared.broker.congested() {
-            self.congested = true;
+        self.congested = self.has_commands() && self.shared.broker.congested();
+        if self.congested {
             return;
         }
         let (mut used, mut handshakes) = (0, 0);

@@ -151,7 +151,7 @@ impl Port {
         self.alarm.0.store(NEVER, Ordering::SeqCst);
     }
 
-    fn has_word(&self, alarm_seen: Option<Millis>) -> bool {
+    pub(crate) fn has_word(&self, alarm_seen: Option<Millis>) -> bool {
         self.released.load(Ordering::SeqCst)
             || self.is_stopping()
             || self.alarm() != alarm_seen

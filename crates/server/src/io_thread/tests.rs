@@ -4,12 +4,14 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use broker::{Broker, Millis};
+use broker::{Broker, Millis, Options};
+use log::{FaultDisk, Settings};
 use tokio::runtime::{Builder, Runtime};
 
 use super::{IoThread, Shared};
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::connection::TurnTime;
 use crate::controls::Controls;
 use crate::limits::LiveLimits;
 use crate::mailbox::{Arrival, Open, Peer, Port};
@@ -25,6 +27,10 @@ struct Rounds {
 
 impl Rounds {
     fn new() -> Rounds {
+        Rounds::with(Broker::memory(Millis(0)))
+    }
+
+    fn with(broker: Broker) -> Rounds {
         let config = Config::default();
         let clock = Clock::start();
         let limits = Arc::new(LiveLimits::new(&config.limits, 1024, 128));
@@ -34,7 +40,7 @@ impl Rounds {
         let kestrel = controls.kestrel_server(&config, clock.now());
         let open = Protocol::Beanstalk.open(&config, clock.now(), &kestrel).unwrap();
         let port: Arc<Port> = Arc::default();
-        let shared = Shared { broker: Broker::memory(Millis(0)), clock, limits };
+        let shared = Shared { broker, clock, limits };
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         Rounds { thread: IoThread::new(shared, port.clone()), port, open, runtime }
     }
@@ -55,6 +61,17 @@ impl Rounds {
         self.runtime.block_on(tokio::task::yield_now());
         let _inside = self.runtime.enter();
         self.thread.round();
+    }
+
+    /// Shows the dialects what has come, in a turn that is over as soon as anybody asks.
+    fn feed_late(&mut self) {
+        self.runtime.block_on(tokio::task::yield_now());
+        let _inside = self.runtime.enter();
+        self.thread.take_ready();
+        self.thread.read();
+        let broker = self.thread.shared.broker.clone();
+        let mut turn = broker.turn(self.thread.shared.clock.now());
+        self.thread.feed(&mut turn, &mut TurnTime::over());
     }
 
     fn finish(&mut self) {
@@ -100,4 +117,33 @@ fn dear_commands_of_one_round_leave_turns_to_others() {
     rounds.finish();
     replies += &received(&mut greedy);
     assert_eq!(replies, "TIMED_OUT\r\n".repeat(count));
+}
+
+#[test]
+fn commands_that_were_held_back_wait_for_a_congested_log() {
+    let clock = Clock::start();
+    let disk = Arc::new(FaultDisk::new(1, 64 << 20));
+    let options = Options { disk, log: Settings::default(), clock: None };
+    let broker = Broker::open(options, clock.now()).unwrap().0;
+    let mut rounds = Rounds::with(broker.clone());
+    let mut client = rounds.connect();
+    let count = 1_000;
+    client.write_all(b"list-tube-used\r\n".repeat(count).as_slice()).unwrap();
+    rounds.feed_late();
+    // The log has not reserved so many numbers.
+    while !broker.congested() {
+        broker.turn(clock.now()).skip_job_id();
+    }
+    rounds.round();
+    let mut replies = received(&mut client);
+    assert!(replies.len() < 15 * count, "all was executed at once");
+    rounds.round();
+    assert_eq!(received(&mut client), "");
+    assert!(!rounds.thread.has_more(), "the thread spins");
+    broker.commit_step(clock.now()).unwrap();
+    assert!(rounds.port.has_word(rounds.port.alarm()), "the thread is not woken");
+    rounds.round();
+    rounds.finish();
+    replies += &received(&mut client);
+    assert_eq!(replies, "USING default\r\n".repeat(count));
 }

@@ -16,7 +16,7 @@ impl IoThread {
             || !self.opening.is_empty()
             || !self.batch.is_empty()
             || !self.events.is_empty()
-            || !self.resumed.is_empty()
+            || (!self.resumed.is_empty() && !self.congested)
             || !self.leaving.is_empty();
         while is_wanted {
             self.take_turn();
@@ -78,7 +78,7 @@ impl IoThread {
     }
 
     /// Shows the dialects what was read, and what they had to leave before.
-    fn feed(&mut self, turn: &mut Turn<'_>, time: &mut TurnTime) {
+    pub(super) fn feed(&mut self, turn: &mut Turn<'_>, time: &mut TurnTime) {
         let mut batch = mem::take(&mut self.batch);
         for (place, range) in batch.drain(..) {
             if let Some(connection) = self.connections.get(place) {
@@ -87,6 +87,13 @@ impl IoThread {
             }
         }
         self.batch = batch;
+        if !self.congested {
+            self.feed_resumed(turn, time);
+        }
+    }
+
+    /// Goes on with what was held back, those first that have waited longest.
+    fn feed_resumed(&mut self, turn: &mut Turn<'_>, time: &mut TurnTime) {
         let mut resumed = mem::take(&mut self.resumed);
         let mut done = 0;
         for &place in &resumed {
