@@ -67,12 +67,18 @@ impl Collect {
         self.items_bytes = self.items.iter().map(Collected::cost_bytes).sum();
     }
 
+    /// Without a deadline it may wait behind items that expired, but with empty hands only: what it
+    /// has is gone for good by then.
     fn patience(&self, now: Millis) -> Patience {
-        Patience::Millis(self.deadline.map_or(0, |deadline| deadline.0.saturating_sub(now.0)))
+        match self.deadline {
+            Some(deadline) => Patience::Millis(deadline.0.saturating_sub(now.0)),
+            None if self.items.is_empty() => Patience::Millis(0),
+            None => Patience::None,
+        }
     }
 
     /// Items are held until the reply, because the client may go away before it; unless the reply is
-    /// made in this turn.
+    /// made in the turn that gets the first of them.
     fn how(&self) -> ReadHow {
         let is_answered_now = self.items_max == 1 || self.deadline.is_none();
         if self.auto_abort_ms.is_none() && is_answered_now {

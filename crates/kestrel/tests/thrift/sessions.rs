@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use broker::INPUT_REPLIES_BYTES;
 use broker::policy::{Rule, Rules, Setting};
+use broker::{INPUT_REPLIES_BYTES, Millis};
 use lineshaft_kestrel::{MemcacheSession, Server, ServerOptions};
 use testkit::dialect::world::World;
 
@@ -88,6 +88,22 @@ fn a_get_that_does_not_wait_gets_what_stands_behind_many_expired_items() {
         ask(&mut world, client, &put("q", &[b"lives"]));
         assert_eq!(ask(&mut world, client, &get("q", items_max, 0, auto_abort_ms)), "get lives");
     }
+}
+
+#[test]
+fn a_get_that_does_not_wait_keeps_nothing_from_a_client_that_goes() {
+    let (mut world, server) = start();
+    let client = connect(&server, &mut world);
+    ask(&mut world, client, &put("q", &[b"lives"]));
+    let expires = Some(Millis(world.now.0 + 10));
+    for _ in 0..2500 {
+        world.broker.turn(world.now).add(b"q", b"x"[..].into(), expires).expect("there is room");
+    }
+    world.now.0 += 11;
+    world.send_first(client, &get("q", 2, 0, 0));
+    world.half_close(client);
+    assert_eq!(shown(world.take_received(client)), "get lives");
+    assert!(world.has_ended(client));
 }
 
 #[test]
