@@ -187,6 +187,7 @@ impl IoThread {
     fn has_more(&self) -> bool {
         (self.has_commands() && !self.congested)
             || !self.touched.is_empty()
+            || !self.events.is_empty()
             || !self.leaving.is_empty()
             || self.is_alarm_due()
     }
@@ -212,8 +213,10 @@ impl IoThread {
         self.housekeep();
         self.port.take_events(&mut self.events);
         self.read();
-        self.take_turns();
+        self.take_turn_if_wanted();
         self.send();
+        // What others had for us meanwhile is for the next round; the runtime looks at the sockets before.
+        self.port.take_events(&mut self.events);
         self.await_release();
     }
 

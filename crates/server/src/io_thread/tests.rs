@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use broker::{Broker, Millis, Options};
+use broker::{Broker, Millis, NewJob, Options};
 use log::{FaultDisk, Settings};
 use tokio::runtime::{Builder, Runtime};
 
@@ -146,4 +146,24 @@ fn commands_that_were_held_back_wait_for_a_congested_log() {
     rounds.finish();
     replies += &received(&mut client);
     assert_eq!(replies, "USING default\r\n".repeat(count));
+}
+
+#[test]
+fn what_others_had_for_a_thread_while_it_sent_is_for_its_next_round() {
+    let broker = Broker::memory(Millis(0));
+    let mut rounds = Rounds::with(broker.clone());
+    let mut client = rounds.connect();
+    client.write_all(b"reserve\r\n").unwrap();
+    rounds.round();
+    rounds.finish();
+    let others = broker.add_mailbox(Arc::new(Port::default()));
+    let mut turn = broker.turn(rounds.thread.shared.clock.now());
+    let session = turn.open_session(others);
+    turn.put(session, NewJob::default(), b"x"[..].into()).unwrap();
+    drop(turn);
+    // As the end of a round does.
+    rounds.port.take_events(&mut rounds.thread.events);
+    assert!(rounds.thread.has_more(), "the thread sleeps");
+    rounds.finish();
+    assert_eq!(received(&mut client), "RESERVED 1 1\r\nx\r\n");
 }

@@ -10,18 +10,17 @@ use crate::connection::{Connection, TurnTime};
 use crate::mailbox::ReadyWaker;
 
 impl IoThread {
-    /// Lets the broker do all that has come up, and what follows from it on this thread.
-    pub(super) fn take_turns(&mut self) {
-        let mut is_wanted = self.is_alarm_due()
+    /// Lets the broker do all that has come up, and what follows from it on this thread: in one turn, since
+    /// nothing is sent before its end.
+    pub(super) fn take_turn_if_wanted(&mut self) {
+        let is_wanted = self.is_alarm_due()
             || !self.opening.is_empty()
             || !self.batch.is_empty()
             || !self.events.is_empty()
             || (!self.resumed.is_empty() && !self.congested)
             || !self.leaving.is_empty();
-        while is_wanted {
+        if is_wanted {
             self.take_turn();
-            self.port.take_events(&mut self.events);
-            is_wanted = !self.events.is_empty();
         }
     }
 
