@@ -18,7 +18,7 @@ use crate::tls_stream::TlsStream;
 const OUTBOX_BYTES_MAX: usize = 1 << 20;
 
 /// Bytes are shown to the dialect in pieces of this size, with a look at the outbox and the time in between.
-const PIECE_BYTES: usize = 4 * 1024;
+pub(crate) const PIECE_BYTES: usize = 4 * 1024;
 
 /// A turn that has lasted so long begins no further piece: all other clients wait for its end.
 const TURN_TIME_MAX: Duration = Duration::from_millis(5);
@@ -318,6 +318,14 @@ impl Connection {
         if self.dialect.finished() {
             self.phase = Phase::Flushing;
             self.pending = Vec::new();
+        }
+    }
+
+    /// Keeps what arrived for the next turn.
+    pub(crate) fn hold_back(&mut self, arrived: &[u8]) {
+        if self.phase == Phase::Open {
+            self.pending.extend_from_slice(arrived);
+            self.held_back = true;
         }
     }
 

@@ -1,6 +1,7 @@
 //! Rounds of an I/O thread one by one, in the thread of the test.
 
 use std::io::{Read as _, Write as _};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 use super::{IoThread, Shared};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::connection::TurnTime;
+use crate::connection::{Connection, TurnTime};
 use crate::controls::Controls;
 use crate::limits::LiveLimits;
 use crate::mailbox::{Arrival, Open, Peer, Port};
@@ -166,4 +167,25 @@ fn what_others_had_for_a_thread_while_it_sent_is_for_its_next_round() {
     assert!(rounds.thread.has_more(), "the thread sleeps");
     rounds.finish();
     assert_eq!(received(&mut client), "RESERVED 1 1\r\nx\r\n");
+}
+
+#[test]
+fn a_turn_that_lasts_begins_no_commands_of_further_connections() {
+    let mut rounds = Rounds::new();
+    let mut clients: Vec<UnixStream> = (0..10).map(|_| rounds.connect()).collect();
+    let count = 100;
+    for client in &mut clients {
+        client.write_all("list-tube-used\r\n".repeat(count).as_bytes()).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+    }
+    rounds.feed_late();
+    let has_replies = |rounds: &Rounds| {
+        let with_replies = |connection: &&Connection| !connection.outbox.is_empty();
+        rounds.thread.connections.iter().filter(with_replies).count()
+    };
+    assert_eq!(has_replies(&rounds), 2, "so many have sent 4 KiB together");
+    rounds.finish();
+    for client in &mut clients {
+        assert_eq!(received(client), "USING default\r\n".repeat(count));
+    }
 }

@@ -6,7 +6,7 @@ use std::mem;
 use broker::Turn;
 
 use super::{Farewell, IoThread, Opening};
-use crate::connection::{Connection, TurnTime};
+use crate::connection::{Connection, PIECE_BYTES, TurnTime};
 use crate::mailbox::ReadyWaker;
 
 impl IoThread {
@@ -76,19 +76,29 @@ impl IoThread {
         }
     }
 
-    /// Shows the dialects what was read, and what they had to leave before.
+    /// Shows the dialects what was read, and what they had to leave before: that first, so that who was held
+    /// back is not overtaken for ever by those who were not.
     pub(super) fn feed(&mut self, turn: &mut Turn<'_>, time: &mut TurnTime) {
-        let mut batch = mem::take(&mut self.batch);
-        for (place, range) in batch.drain(..) {
-            if let Some(connection) = self.connections.get(place) {
-                connection.feed(&self.buffer[range], turn, time);
-                self.touch(place);
-            }
-        }
-        self.batch = batch;
         if !self.congested {
             self.feed_resumed(turn, time);
         }
+        let mut batch = mem::take(&mut self.batch);
+        let (mut bytes, mut is_late) = (0, false);
+        for (place, range) in batch.drain(..) {
+            bytes += range.len();
+            // Most batches are over before it is worth asking.
+            if bytes > PIECE_BYTES {
+                (bytes, is_late) = (range.len(), is_late || time.is_over());
+            }
+            let Some(connection) = self.connections.get(place) else { continue };
+            if is_late {
+                connection.hold_back(&self.buffer[range]);
+            } else {
+                connection.feed(&self.buffer[range], turn, time);
+            }
+            self.touch(place);
+        }
+        self.batch = batch;
     }
 
     /// Goes on with what was held back, those first that have waited longest.
@@ -96,7 +106,7 @@ impl IoThread {
         let mut resumed = mem::take(&mut self.resumed);
         let mut done = 0;
         for &place in &resumed {
-            // The first one goes on in any case: others may send new commands for ever.
+            // The first one goes on in any case.
             if done > 0 && time.is_over() {
                 break;
             }
