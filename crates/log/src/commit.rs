@@ -134,12 +134,21 @@ impl Log {
                 // What was synced may be told, though the step does not come to its own sync.
                 self.progress();
             }
+            self.wake_helper_if_short();
             return Ok(false);
         };
         commit.head = head;
         commit.retry_ms = 0;
         self.segments.allocate_ahead(self.ahead_wanted());
+        self.wake_helper_if_short();
         Ok(true)
+    }
+
+    /// Lets the helper know of a shortage, which it looks after from then on. It may sleep without an end.
+    fn wake_helper_if_short(&self) {
+        if self.segments.is_short() {
+            self.helper.wake();
+        }
     }
 
     /// Writes one group of the head.

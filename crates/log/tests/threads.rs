@@ -109,6 +109,22 @@ fn a_full_disk_is_not_asked_for_room_after_each_commit() {
 }
 
 #[test]
+fn a_shortage_that_a_rotation_finds_ends_when_there_is_room() {
+    let disk = FaultDisk::new(1, 4 << 20);
+    let running = run_on(Arc::new(disk.clone()), Sync::Always);
+    running.wait(|_| disk.names().contains(&"0000000002.seg".to_owned()));
+    disk.set_capacity(disk.used());
+    // More than a segment in one batch: the head is never seen half full.
+    let body = vec![1; 100 << 10];
+    let positions = (1..=3).map(|id| running.log.put(1, QUEUE, &meta(id), &body).1);
+    let last = positions.last().unwrap();
+    running.log.wake();
+    running.wait(|log| log.durable() >= last && log.usage().short);
+    disk.set_capacity(4 << 20);
+    running.wait(|log| !log.usage().short && log.admits_put(1000));
+}
+
+#[test]
 fn a_count_alone_is_written_within_a_second_or_two() {
     let folder = tempfile::tempdir().unwrap();
     let running = run(folder.path(), Sync::Always);
