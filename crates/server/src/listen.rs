@@ -1,12 +1,12 @@
 //! Listening sockets: bound, or inherited from a service manager.
 
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Permissions, TryLockError};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use listenfd::ListenFd;
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
@@ -18,6 +18,9 @@ use crate::protocol::Protocol;
 /// How many connections may wait to be accepted. With the usual 1024, some of 12,000 clients that
 /// come at once were left without an answer for half a minute.
 const BACKLOG: i32 = 4096;
+
+/// How long to wait for another server that makes a socket in the same folder.
+const FOLDER_LOCK_TIME: Duration = Duration::from_millis(500);
 
 /// What the service manager calls the sockets of a protocol other than the first one.
 const NAMES_VARIABLE: &str = "LISTEN_FDNAMES";
@@ -215,6 +218,8 @@ fn bind_unix(
     options: &SocketOptions,
 ) -> Result<Socket, ServeError> {
     let explain = |error| explain(address, error);
+    // Until the socket listens, another server would take it for a dead one.
+    let _lock = lock_folder(path);
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None).map_err(explain)?;
     let name = SockAddr::unix(path).map_err(explain)?;
     match fs::symlink_metadata(path) {
@@ -247,6 +252,24 @@ fn bind_unix(
     }
     socket.listen(options.backlog).map_err(explain)?;
     Ok(socket)
+}
+
+/// Keeps other servers from looking at the sockets in the folder of this one, as long as what it gives lives.
+/// Where that cannot be, for want of permission or because somebody else needs the folder for long, it goes without:
+/// servers seldom start at the same moment.
+fn lock_folder(path: &Path) -> Option<File> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = File::open(folder.unwrap_or(Path::new("."))).ok()?;
+    let deadline = Instant::now() + FOLDER_LOCK_TIME;
+    loop {
+        match folder.try_lock() {
+            Ok(()) => return Some(folder),
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(_) => return None,
+        }
+    }
 }
 
 fn explain(address: &Address, source: io::Error) -> ServeError {
@@ -325,7 +348,8 @@ fn take(passed: &mut ListenFd, index: usize, protocol: Protocol) -> io::Result<B
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::net::{UnixDatagram, UnixListener};
+    use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+    use std::sync::Barrier;
 
     use super::*;
 
@@ -387,6 +411,30 @@ mod tests {
         let error = bind(&Address::Unix(file.clone())).unwrap_err();
         assert!(matches!(error, ServeError::NotASocket(_)));
         assert_eq!(std::fs::read(&file).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn of_two_servers_that_find_a_dead_socket_one_listens() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let address = Address::Unix(path.clone());
+        for _ in 0..100 {
+            drop(UnixListener::bind(&path).unwrap());
+            let start = Barrier::new(2);
+            let one = || {
+                start.wait();
+                bind(&address)
+            };
+            let (first, second) = std::thread::scope(|scope| {
+                let first = scope.spawn(one);
+                let second = scope.spawn(one);
+                (first.join().unwrap(), second.join().unwrap())
+            });
+            let is_in_use =
+                |bound: &Result<_, _>| matches!(bound, Err(ServeError::AddressInUse(_)));
+            assert!(first.is_ok() && is_in_use(&second) || is_in_use(&first) && second.is_ok());
+            UnixStream::connect(&path).unwrap();
+        }
     }
 
     #[test]
