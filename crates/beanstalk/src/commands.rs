@@ -232,7 +232,7 @@ impl Session {
         self.server().counters.stats_tube.add_one();
         match turn.queue_stats(name) {
             Some(stats) => reply_text(AT_ONCE, &stats_text::tube(name, &stats), outbox),
-            None => outbox.reply(AT_ONCE, reply::NOT_FOUND),
+            None => outbox.reply(turn.after_named(name), reply::NOT_FOUND),
         }
     }
 

@@ -207,7 +207,8 @@ impl Turn<'_> {
         engine.queue_id(name).map(|queue| engine.queue_facts(queue))
     }
 
-    fn after_named(&self, name: &[u8]) -> Position {
+    /// What an answer waits for that rests on whether there is a queue of this name, and is kept.
+    pub fn after_named(&self, name: &[u8]) -> Position {
         let queue: Option<QueueId> = self.core.engine.queue_id(name);
         let ledger = &self.core.ledger;
         queue.map_or(ledger.after_gone(), |queue| ledger.after_queue(queue))

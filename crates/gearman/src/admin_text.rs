@@ -76,7 +76,7 @@ impl Session {
     /// them where nobody finds them.) The reply comes when they are gone.
     fn drop_function(&mut self, name: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
         let Some(found) = listings::find_function(name, turn) else {
-            return outbox.reply(AT_ONCE, FUNCTION_NOT_FOUND);
+            return outbox.reply(turn.after_named(name), FUNCTION_NOT_FOUND);
         };
         match turn.drop_queue(self.id, &found) {
             Ok(Some(Clearing::Done(after))) => outbox.reply(after, OK),

@@ -71,3 +71,24 @@ fn a_reply_waits_for_what_it_tells_and_for_nothing_else() {
     assert_eq!(worker.sent(), "DELETED\r\n");
     assert_eq!(other.sent(), "NOT_FOUND\r\n");
 }
+
+#[test]
+fn a_tube_that_vanished_is_denied_when_its_end_is_durable() {
+    let disk = Arc::new(log::FaultDisk::new(1, 64 << 20));
+    let options = Options { disk, log: log::Settings::default(), clock: None };
+    let broker = Broker::open(options, NOW).expect("the disk is empty").0;
+    let listener = listener(MAX_JOB_SIZE_DEFAULT);
+    let connect = || Client::connect(&broker, &listener);
+    let [mut producer, mut monitor, mut late] = [connect(), connect(), connect()];
+    producer.ask("use q\r\nput 0 0 60 1\r\nx\r\nuse default\r\n");
+    broker.commit_step(NOW).expect("the disk works");
+    assert_eq!(producer.sent(), "INSERTED 1\r\nUSING default\r\n");
+    assert_eq!(producer.ask("delete 1\r\n"), "");
+    assert_eq!(monitor.ask("stats-tube q\r\n"), "", "a crash could bring the tube back");
+    assert_eq!(late.ask("pause-tube q 1\r\n"), "");
+    broker.commit_step(NOW).expect("the disk works");
+    for client in [&mut monitor, &mut late] {
+        assert_eq!(client.sent(), "NOT_FOUND\r\n");
+    }
+    assert_eq!(monitor.ask("stats-tube never\r\n"), "NOT_FOUND\r\n");
+}

@@ -69,8 +69,31 @@ impl Process {
         self.sent(client)
     }
 
+    /// Sends a line, and returns what may leave at once.
+    fn ask_text(&self, client: &mut Client, line: &str) -> String {
+        let mut turn = self.broker.turn(NOW);
+        client.session.input(line.as_bytes(), &mut turn, &mut client.outbox);
+        drop(turn);
+        self.sent_text(client)
+    }
+
+    fn sent_text(&self, client: &mut Client) -> String {
+        String::from_utf8_lossy(&self.sent_bytes(client)).into_owned()
+    }
+
     /// What may leave after all events were told, without headers.
     fn sent(&self, client: &mut Client) -> String {
+        let mut unread = self.sent_bytes(client);
+        let mut bodies = Vec::new();
+        while let Some(packet) = testkit::gearman::packet::Packet::take(&mut unread) {
+            let body = String::from_utf8_lossy(&packet.body).replace('\0', "|");
+            bodies.push(format!("{} {body}", packet.kind));
+        }
+        bodies.join(", ")
+    }
+
+    /// What may leave after all events were told.
+    fn sent_bytes(&self, client: &mut Client) -> Vec<u8> {
         let id = client.session.id();
         let mut events = self.events.0.lock().expect("no holder panics");
         let own: Vec<_> = events.extract_if(.., |(session, _)| *session == id).collect();
@@ -80,13 +103,7 @@ impl Process {
         }
         let bytes = client.outbox.sendable(self.broker.released()).to_vec();
         client.outbox.advance(bytes.len());
-        let mut bodies = Vec::new();
-        let mut unread = bytes;
-        while let Some(packet) = testkit::gearman::packet::Packet::take(&mut unread) {
-            let body = String::from_utf8_lossy(&packet.body).replace('\0', "|");
-            bodies.push(format!("{} {body}", packet.kind));
-        }
-        bodies.join(", ")
+        bytes
     }
 }
 
@@ -127,4 +144,30 @@ fn a_background_submit_is_confirmed_when_it_is_durable_and_survives_a_crash() {
     process.commit();
     assert_eq!(process.sent(&mut client), "13 H:vm:2|done");
     assert_eq!(process.sent(&mut worker), "42 u|0|0|0|0|0");
+}
+
+#[test]
+fn a_function_that_was_dropped_is_denied_when_the_drop_is_durable() {
+    for is_used in [false, true] {
+        let disk = Arc::new(log::FaultDisk::new(1, 64 << 20));
+        let process = Process::start(&disk);
+        let [mut a, mut b] = [process.connect(), process.connect()];
+        process.ask_text(&mut a, "create function f\n");
+        process.commit();
+        assert_eq!(process.sent_text(&mut a), "OK\r\n");
+        if is_used {
+            // Another dialect's session keeps the queue itself.
+            let mut turn = process.broker.turn(NOW);
+            let session = turn.open_session(process.mailbox);
+            turn.use_queue(session, b"f");
+        }
+        assert_eq!(process.ask_text(&mut a, "drop function f\n"), "");
+        let denied = process.ask_text(&mut b, "drop function f\n");
+        assert_eq!(denied, "", "a crash could bring the function back");
+        process.commit();
+        assert_eq!(process.sent_text(&mut a), "OK\r\n");
+        assert_eq!(process.sent_text(&mut b), "ERR function not found\r\n");
+        let never = process.ask_text(&mut b, "drop function never\n");
+        assert_eq!(never, "ERR function not found\r\n");
+    }
 }
