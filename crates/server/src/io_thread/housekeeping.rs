@@ -87,10 +87,13 @@ impl IoThread {
 
     /// Cuts off those who hold most memory, until all of them together hold no more than the limit. Of
     /// each, its bytes and its place.
-    fn bound(&mut self, mut holders: Vec<(u64, u32)>, bytes_max: u64, said: &str) {
+    pub(super) fn bound(&mut self, mut holders: Vec<(u64, u32)>, bytes_max: u64, said: &str) {
         holders.sort_unstable();
         // A place that was taken over by another connection may be among the recent ones twice.
         holders.dedup();
+        // What those hold who were cut off already is as good as given back.
+        holders
+            .retain(|&(_, place)| self.connections.get(place).is_some_and(|one| !one.in_leaving));
         let mut bytes: u64 = holders.iter().map(|(bytes, _)| bytes).sum();
         while bytes > bytes_max
             && let Some((held_bytes, place)) = holders.pop()

@@ -189,3 +189,16 @@ fn a_turn_that_lasts_begins_no_commands_of_further_connections() {
         assert_eq!(received(client), "USING default\r\n".repeat(count));
     }
 }
+
+#[test]
+fn what_a_connection_holds_that_is_cut_off_already_costs_nobody_else_its_own() {
+    let mut rounds = Rounds::new();
+    let _clients = [rounds.connect(), rounds.connect()];
+    let [cut_off, innocent] = rounds.thread.connections.all()[..] else { panic!("not two") };
+    let thread = &mut rounds.thread;
+    thread.abandon(cut_off, &std::io::ErrorKind::TimedOut.into());
+    thread.bound(vec![(10, cut_off), (20, innocent)], 25, "cut off");
+    assert!(!thread.connections.get(innocent).unwrap().in_leaving);
+    thread.bound(vec![(10, cut_off), (20, innocent)], 15, "cut off");
+    assert!(thread.connections.get(innocent).unwrap().in_leaving);
+}
