@@ -116,8 +116,7 @@ fn a_shortage_that_a_rotation_finds_ends_when_there_is_room() {
     disk.set_capacity(disk.used());
     // More than a segment in one batch: the head is never seen half full.
     let body = vec![1; 100 << 10];
-    let positions = (1..=3).map(|id| running.log.put(1, QUEUE, &meta(id), &body).1);
-    let last = positions.last().unwrap();
+    let [.., last] = [1, 2, 3].map(|id| running.log.put(1, QUEUE, &meta(id), &body).1);
     running.log.wake();
     running.wait(|log| log.durable() >= last && log.usage().short);
     disk.set_capacity(4 << 20);
