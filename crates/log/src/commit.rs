@@ -116,7 +116,9 @@ impl Log {
     /// Goes on to the segment of this group; false: there is no room for it.
     fn rotate(&self, commit: &mut Commit, part: &Part, now_ms: u64) -> Result<bool, Failure> {
         let was_held = commit.retry_ms > 0;
-        if now_ms < commit.retry_ms && self.segments.ahead_bytes() == 0 {
+        // What is ready is of no use for a segment that is larger.
+        let is_big = part.segment_size > self.segments.segment_bytes;
+        if now_ms < commit.retry_ms && (is_big || self.segments.ahead_bytes() == 0) {
             return Ok(false);
         }
         if !was_held {

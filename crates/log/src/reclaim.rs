@@ -489,9 +489,9 @@ impl Log {
     fn has_room_to_copy(&self, open: &Open, bytes: u64, left: u64) -> bool {
         let segment = self.segments.segment_bytes;
         if bytes + REQUEST_OVERHEAD_BYTES > segment {
-            return self
-                .segments
-                .has_room_for(bytes + REQUEST_OVERHEAD_BYTES + open.claimed_big_bytes);
+            // It gets a segment of its own size, and the next one has to follow.
+            let own = bytes + REQUEST_OVERHEAD_BYTES + segment;
+            return self.segments.has_room_for(own + open.claimed_big_bytes);
         }
         self.available(open) >= open.cost(bytes) + left
     }

@@ -213,8 +213,9 @@ impl Segments {
         self.disk.open(&segment_name(number))
     }
 
-    /// The next segment with at least this size becomes the head. Makes one at once if none is ready; None: there
-    /// is no room for it, nothing was changed, and it may be tried again.
+    /// The next segment with at least this size becomes the head. Makes one at once if none is ready; for one that
+    /// is larger than usual the reserve gives way, as nothing can be written before it. None: there is no room for it,
+    /// and it may be tried again.
     /// `settle` is to call the function it is given, which takes the segment off `ahead_bytes`, in one piece
     /// with giving up its claim to it: whoever looked in between would find a segment missing.
     pub(crate) fn take(
@@ -229,22 +230,45 @@ impl Segments {
             ready
         } else {
             // One that is too small gives way: the rename replaces it.
-            let small = state.prepared.take();
-            match self.make(&mut state, number, size) {
-                Ok(head) => head,
-                Err(MakeError::Spoiled(failure)) if failure.is_no_room() => {
+            let mut small = state.prepared.take();
+            let needed = size.saturating_sub(self.ahead_bytes());
+            let reserve_helps = size > self.segment_bytes && self.has_room_for(needed);
+            loop {
+                match self.make(&mut state, number, size) {
+                    Ok(head) => break head,
+                    Err(MakeError::Spoiled(failure)) if failure.is_no_room() => {}
+                    Err(error) => return Err(error.into()),
+                }
+                if !reserve_helps || !self.remove_ahead(&mut state.spares, &mut small)? {
                     state.prepared = small;
                     self.short.store(true, Ordering::Release);
                     self.publish(&state);
                     return Ok(None);
                 }
-                Err(error) => return Err(error.into()),
             }
         };
         state.head = number;
         state.sizes.insert(number, head.size);
         settle(&|| self.publish(&state));
         Ok(Some(head))
+    }
+
+    /// Gives the room of one file of the reserve back to the disk; false: there is none.
+    fn remove_ahead(
+        &self,
+        spares: &mut Vec<Spare>,
+        prepared: &mut Option<SegmentFile>,
+    ) -> Result<bool, Failure> {
+        let name = match spares.pop() {
+            Some(spare) => spare.name,
+            None => match prepared.take() {
+                Some(file) => segment_name(file.number),
+                None => return Ok(false),
+            },
+        };
+        self.disk.remove(&name).map_err(|error| Failure::new("remove", &name, error))?;
+        self.sync_folder()?;
+        Ok(true)
     }
 
     /// The first segment of a new log. It gets its name only when its first group is durable (`name_first`), so

@@ -104,6 +104,15 @@ impl Crowd {
         }
     }
 
+    /// One job, whether there is room or not.
+    fn put(&mut self, id: u64, body_bytes: u64) -> Position {
+        let body = vec![7; body_bytes as usize];
+        let (target, position) = self.log.put(self.now_ms, QUEUE, &meta(id), &body);
+        self.places.0.insert(id, target);
+        self.commit();
+        position
+    }
+
     /// Changes jobs, each alone, until there is room for no more of it.
     fn update(&mut self) {
         let mut ids: Vec<u64> = self.places.0.keys().copied().collect();
@@ -255,10 +264,9 @@ fn reclaim_rests_when_it_has_nothing_to_gain() {
 fn a_fact_in_the_oldest_segment_does_not_stop_reclaim() {
     let mut crowd = Crowd::new(DISK);
     crowd.log.fact(crowd.now_ms, b"key", b"value");
-    for id in (1..).take_while(|_| crowd.log.admits_put(3000)) {
-        let (target, _) = crowd.log.put(crowd.now_ms, QUEUE, &meta(id), &[7; 3000]);
-        crowd.places.0.insert(id, target);
-        crowd.commit();
+    let mut ids = 1..;
+    while crowd.log.admits_put(3000) {
+        crowd.put(ids.next().unwrap(), 3000);
     }
     // What nobody asks about uses up the reserve, until there is too little of it to copy jobs.
     let room =
@@ -279,6 +287,32 @@ fn a_fact_in_the_oldest_segment_does_not_stop_reclaim() {
         crowd.work();
     }
     assert!(crowd.log.admits_put(3000), "there is room again: {:?}", crowd.log.usage());
+}
+
+#[test]
+fn the_reserve_gives_way_to_a_segment_that_is_larger() {
+    let mut crowd = Crowd::new(DISK);
+    crowd.work();
+    let ahead = crowd.log.usage().ahead_bytes;
+    assert!(ahead >= 2 * SEGMENT);
+    // Somebody else takes the room for which a large job was admitted.
+    crowd.disk.set_capacity(crowd.disk.used());
+    let position = crowd.put(1, ahead - SEGMENT / 2);
+    assert!(crowd.log.durable() >= position, "{:?}", crowd.log.usage());
+    crowd.check_start();
+    crowd.disk.set_capacity(DISK);
+    crowd.commit();
+
+    let ahead = crowd.log.usage().ahead_bytes;
+    assert!(ahead >= 2 * SEGMENT);
+    crowd.disk.set_capacity(crowd.disk.used());
+    let position = crowd.put(2, ahead + SEGMENT);
+    assert!(crowd.log.durable() < position);
+    assert_eq!(crowd.log.usage().ahead_bytes, ahead, "it would not be enough");
+    crowd.disk.set_capacity(DISK);
+    crowd.now_ms += 1000;
+    crowd.commit();
+    assert!(crowd.log.durable() >= position);
 }
 
 #[test]
