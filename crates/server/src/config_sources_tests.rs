@@ -370,7 +370,7 @@ fn a_missing_file_is_a_mistake() {
     assert!(sources.load().unwrap_err().to_string().starts_with("/no/such/file.toml: cannot read"));
 }
 
-/// Each key of the example is commented out, since the defaults are right for most; so it is read as
+/// Each key of the example but one is commented out, since the defaults are right for most; so it is read as
 /// if they were not.
 #[test]
 fn the_example_file_has_every_key_with_its_default() {
@@ -383,6 +383,11 @@ fn the_example_file_has_every_key_with_its_default() {
         let origin = effective.origin(setting.key);
         assert!(matches!(origin, Origin::File(..)), "{} is missing", setting.key);
     }
+    // The umask of the service lets nobody else connect.
+    let mut config = effective.config;
+    assert_eq!(config.listen.unix_mode.take(), Some(0o666));
     let io_threads = Config::default().io_threads;
-    assert_eq!(Config { io_threads, ..effective.config }, Config::default());
+    assert_eq!(Config { io_threads, ..config }, Config::default());
+    let service = include_str!("../../../packaging/systemd/lineshaft.service");
+    assert!(!service.contains("UNIX_MODE"), "it would win over the file");
 }
