@@ -96,7 +96,8 @@ impl Engine {
                 || queue.pause.is_some()
                 || queue.removals > 0
                 || self.reads_blocked()
-                || self.head_is_expired(queue);
+                || self.head_is_expired(queue)
+                || self.owes(queue);
             assert!(queue.waiters.is_empty() || idle, "somebody waits for a job that is ready");
         }
         assert_eq!(total, self.counts);
@@ -253,7 +254,10 @@ impl Engine {
             let has_work = |queue: QueueId| {
                 let queue = self.queue(queue);
                 // Of one that has expired nobody is told; what stands behind it is, when it goes.
-                queue.can_serve(self.now) && !self.head_is_expired(queue) && !self.reads_blocked()
+                queue.can_serve(self.now)
+                    && !self.head_is_expired(queue)
+                    && !self.reads_blocked()
+                    && !self.owes(queue)
             };
             if self.wake_max == 0 && worker.is_asleep() {
                 let mut queues = worker.records().map(|(queue, _)| queue);

@@ -38,6 +38,19 @@ impl Engine {
         Some(Millis(last.0.saturating_add(1)).max(extra.sweep_rests_until))
     }
 
+    /// Whether somebody waits for the head of a queue that can be had: an expired job in front of it
+    /// went otherwise than by a sweep, which would have served them.
+    pub(crate) fn owes(&self, queue: &Queue) -> bool {
+        let is_awaited =
+            !queue.waiters.is_empty() || self.wake_max == 0 && !queue.sleepers.is_empty();
+        is_awaited
+            && queue.extra.is_some()
+            && !queue.ready.is_empty()
+            && !queue.is_paused(self.now)
+            && !self.reads_blocked()
+            && !self.head_is_expired(queue)
+    }
+
     /// Ends expired jobs at the head of a queue before a request looks at it. If there are more
     /// than one request can be made to wait for, the head is an expired one still.
     pub(crate) fn freshen(&mut self, id: QueueId, effects: &mut Effects) {

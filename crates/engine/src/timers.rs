@@ -68,11 +68,13 @@ impl Engine {
         if self.queue(id).extra.is_some() {
             self.sweep_in_time(id, budget, effects);
         }
-        if self.queue(id).pause.is_some_and(|pause| pause.until <= now) {
+        let pause_ends = self.queue(id).pause.is_some_and(|pause| pause.until <= now);
+        if pause_ends {
             self.queue_mut(id).pause = None;
-            if !self.queue(id).is_paused(now) {
-                self.serve_waiters_within(id, budget, effects);
-            }
+        }
+        let may_owe = pause_ends || self.queue(id).extra.is_some();
+        if may_owe && !self.queue(id).is_paused(now) {
+            self.serve_waiters_within(id, budget, effects);
         }
         while *budget > 0 {
             let delayed = &mut self.queue_mut(id).delayed;
@@ -153,7 +155,8 @@ impl Engine {
         if queue.extra.is_none() {
             return plain;
         }
-        [plain, self.next_expiry(queue), queue.idle_ends()].into_iter().flatten().min()
+        let owed = self.owes(queue).then_some(self.now);
+        [plain, self.next_expiry(queue), queue.idle_ends(), owed].into_iter().flatten().min()
     }
 
     /// Sees to it that a session is looked at in time.

@@ -2,7 +2,7 @@
 
 use lineshaft_engine::policy::{Rule, Setting, WhenFull};
 use lineshaft_engine::{
-    Engine, GrabOrder, Manner, Millis, Patience, Read, ReadHow, Record, SessionId, limits,
+    Engine, GrabOrder, JobId, Manner, Millis, Patience, Read, ReadHow, Record, SessionId, limits,
 };
 
 use crate::world::{START, World};
@@ -159,4 +159,24 @@ fn a_read_without_patience_behind_many_expired_items_gets_what_lives() {
     );
     let stats = (world.stats("q").hits, world.stats("r").misses);
     assert_eq!(stats, (1, 1));
+}
+
+#[test]
+fn a_waiter_is_served_when_the_last_expired_item_in_front_is_deleted() {
+    let mut world = World::new();
+    let (deleter, reader) = (world.open(), world.reader());
+    let slice = limits::SLICE_JOBS_MAX as u64;
+    for _ in 0..=slice {
+        let added =
+            world.engine.add(b"q", b"1"[..].into(), Some(Millis(START.0 + 10)), &mut world.effects);
+        added.expect("there is room");
+    }
+    world.add("q", "lives");
+    world.engine.set_time(Millis(START.0 + 11));
+    let read = world.read(reader, "q", ReadHow::Finish, Patience::Millis(30_000));
+    assert!(matches!(read, Read::Waiting) && world.expired("q") == slice);
+    let (last_expired, lives) = (JobId(slice + 1), slice + 2);
+    assert!(world.finish(deleter, last_expired));
+    world.pass(0);
+    assert_eq!(world.happenings(), [(reader, format!("granted {lives}"))]);
 }

@@ -52,7 +52,7 @@ fn a_queue_of_many_jobs_is_removed_in_slices_and_hands_out_nothing_meanwhile() {
     assert_eq!(world.get("q"), None);
     world.add("q", "new");
     world.read(waiter, "q", ReadHow::Finish, Patience::Endless);
-    assert_eq!(world.slices(), 2);
+    assert_eq!(world.slices(), 3, "two, and one that looks whether somebody waits still");
     let told = [(waiter, "granted 2501".into()), (session, "flushed".into())];
     assert_eq!(world.happenings(), told);
     assert!(world.records().iter().any(|record| matches!(record, Record::QueueFacts(_))));
