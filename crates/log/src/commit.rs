@@ -99,7 +99,7 @@ impl Log {
     /// only if it has to be written now.
     fn write_held(&self, commit: &mut Commit, now_ms: u64, now: bool) -> Result<(), Failure> {
         while let Some(part) = commit.held.pop_front() {
-            if part.segment == commit.head.number || self.rotate(commit, &part, now_ms)? {
+            if part.segment == commit.head.number || self.rotate(commit, &part, now_ms, now)? {
                 self.write(commit, part, now_ms)?;
                 continue;
             }
@@ -113,12 +113,20 @@ impl Log {
         Ok(())
     }
 
-    /// Goes on to the segment of this group; false: there is no room for it.
-    fn rotate(&self, commit: &mut Commit, part: &Part, now_ms: u64) -> Result<bool, Failure> {
+    /// Goes on to the segment of this group; false: there is no room for it, or none was looked for yet again. What
+    /// has to be written now waits for no time to try.
+    fn rotate(
+        &self,
+        commit: &mut Commit,
+        part: &Part,
+        now_ms: u64,
+        now: bool,
+    ) -> Result<bool, Failure> {
         let was_held = commit.retry_ms > 0;
         // What is ready is of no use for a segment that is larger.
         let is_big = part.segment_size > self.segments.segment_bytes;
-        if now_ms < commit.retry_ms && (is_big || self.segments.ahead_bytes() == 0) {
+        let waits = now_ms < commit.retry_ms && !now;
+        if waits && (is_big || self.segments.ahead_bytes() == 0) {
             return Ok(false);
         }
         if !was_held {

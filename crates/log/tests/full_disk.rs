@@ -345,6 +345,18 @@ fn what_finds_no_room_waits_for_it() {
 }
 
 #[test]
+fn closing_tries_again_at_once_what_found_no_room() {
+    let mut crowd = Crowd::new(DISK);
+    crowd.work();
+    crowd.disk.set_capacity(crowd.disk.used());
+    let position = crowd.put(1, crowd.log.usage().ahead_bytes + SEGMENT);
+    assert!(crowd.log.durable() < position);
+    crowd.disk.set_capacity(DISK);
+    crowd.log.close(crowd.now_ms, 2).unwrap();
+    crowd.crash();
+}
+
+#[test]
 fn jobs_of_any_size_can_all_be_finished_one_by_one_on_a_full_disk() {
     for body_bytes in [0, 20, 50, 100, 200, 300, 500, 1000, 3000, 10_000, 30_000] {
         for order in [Order::OldestFirst, Order::NewestFirst, Order::Any] {
