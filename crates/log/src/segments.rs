@@ -372,12 +372,16 @@ impl Segments {
             let Some((number, _)) = next.filter(|&(_, trim)| trim <= wanted.durable) else { break };
             let name = segment_name(number);
             let enough = ahead_of(state) >= wanted.ahead_bytes;
-            // It may wait: nothing depends on it any more.
-            let Ok(looks) = self.disk.look_at(&name) else {
-                stuck = true;
-                break;
-            };
-            self.discard(state, &name, looks, enough)?;
+            match self.disk.look_at(&name) {
+                Ok(looks) => self.discard(state, &name, looks, enough)?,
+                // Somebody else removed it.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                // It may wait: nothing depends on it any more.
+                Err(_) => {
+                    stuck = true;
+                    break;
+                }
+            }
             self.trimmed_list().remove(0);
             state.sizes.remove(&number);
             changed = true;

@@ -229,6 +229,25 @@ fn a_dead_segment_that_cannot_be_looked_at_waits() {
 }
 
 #[test]
+fn a_dead_segment_that_is_gone_already_is_no_hindrance() {
+    let disk = FaultDisk::new(1, 1 << 30);
+    let mut world = World::new(1, disk, settings(Sync::Always)).unwrap();
+    while world.log.usage().last_segment < 3 {
+        world.put();
+        world.finish_newest();
+        world.log.commit_step(world.now_ms).unwrap();
+        world.log.prepare_step().unwrap();
+    }
+    let data_bytes = world.log.usage().data_bytes;
+    assert!(world.log.reclaim_wanted(), "nothing of the oldest is left");
+    world.reclaim();
+    world.log.commit_step(world.now_ms).unwrap();
+    world.disk.remove_file("0000000001.seg");
+    world.log.prepare_step().unwrap();
+    assert_eq!(world.log.usage().data_bytes, data_bytes - SEGMENT);
+}
+
+#[test]
 fn a_put_that_may_need_a_segment_of_its_own_for_its_names_is_admitted_only_when_there_is_room_for_it()
  {
     let disk = FaultDisk::new(1, 1 << 30);
