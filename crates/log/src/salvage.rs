@@ -162,7 +162,8 @@ impl Writer {
             }
         }
         if self.log.open_batch_bytes() >= self.log.open_batch_bytes_max() {
-            self.failure = self.log.commit_step(self.now_ms).err();
+            // On a full disk a step without a sync would hold what it cannot write, and the rest would gather here.
+            self.failure = self.log.commit_and_sync(self.now_ms).err();
         }
     }
 }

@@ -262,6 +262,14 @@ fn random_logs_lose_no_more_than_is_said() {
 }
 
 #[test]
+fn a_copy_for_which_there_is_no_room_fails() {
+    let old = old();
+    let copy = FaultDisk::new(77, 2 * (64 << 10));
+    let error = repair(&old.disk, Arc::new(copy), 5000).unwrap_err();
+    assert!(error.to_string().contains("cannot allocate"), "{error}");
+}
+
+#[test]
 fn a_log_is_read_without_being_changed() {
     let old = old();
     let calls = old.disk.calls();
