@@ -15,7 +15,8 @@ use server::exit;
 
 use crate::cli::LogCommand;
 
-/// Runs one of the subcommands. The exit code tells of a log as the server would.
+/// Runs one of the subcommands. For a log that a server refuses the exit code is the server's, but a log that a disk
+/// cannot read in places counts as damaged.
 pub(crate) fn run(command: LogCommand) -> Result<ExitCode> {
     match command {
         LogCommand::Check { folder } => check(&folder),
