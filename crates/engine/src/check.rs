@@ -255,6 +255,7 @@ impl Engine {
                 let queue = self.queue(queue);
                 // Of one that has expired nobody is told; what stands behind it is, when it goes.
                 queue.can_serve(self.now)
+                    && queue.pause.is_none()
                     && !self.head_is_expired(queue)
                     && !self.reads_blocked()
                     && !self.owes(queue)

@@ -115,8 +115,16 @@ pub struct QueueFacts {
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Pause {
     pub(crate) until: Millis,
-    /// The length that was asked for.
-    pub(crate) seconds: u32,
+    pub(crate) reason: PauseReason,
+}
+
+#[derive(Copy, Clone, Debug)]
+pub(crate) enum PauseReason {
+    /// Somebody asked for a pause of this length.
+    Asked { seconds: u32 },
+    /// More sessions wait than one slice may serve: it goes on serving them at the end. Others get
+    /// only what these leave.
+    Serving,
 }
 
 /// What a put touches comes first: with many thousand queues in use each cache line counts.
@@ -195,9 +203,18 @@ impl Queue {
             || self.removals > 0
     }
 
-    /// Whether a take may be served from here.
+    /// Whether a take may be served from here: while those who wait are served in slices, or are
+    /// about to be, only what they leave.
     pub(crate) fn can_serve(&self, now: Millis) -> bool {
-        !self.ready.is_empty() && !self.is_paused(now)
+        !self.ready.is_empty()
+            && self.removals == 0
+            && self.pause.is_none_or(|pause| {
+                let is_held = match pause.reason {
+                    PauseReason::Asked { .. } => pause.until > now,
+                    PauseReason::Serving => false,
+                };
+                !is_held && self.ready.len() > self.waiters.len()
+            })
     }
 
     /// Whether its ready jobs are held back.

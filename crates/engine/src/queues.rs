@@ -4,7 +4,7 @@ use crate::effects::{Effects, Record};
 use crate::engine::{Engine, NotFound, hash};
 use crate::ids::QueueId;
 use crate::limits::QUEUE_NAME_BYTES_MAX;
-use crate::queue::{Pause, Queue};
+use crate::queue::{Pause, PauseReason, Queue};
 use crate::timers::TimerKey;
 
 impl Engine {
@@ -25,7 +25,7 @@ impl Engine {
                 self.serve_waiters(id, effects);
             }
         } else {
-            queue.pause = Some(Pause { until, seconds });
+            queue.pause = Some(Pause { until, reason: PauseReason::Asked { seconds } });
             self.arm_queue(id);
         }
         Ok(())

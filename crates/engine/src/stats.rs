@@ -4,7 +4,7 @@ use crate::engine::{Engine, NotFound};
 use crate::ids::{JobId, JobSlot, Millis, QueueId, SessionId};
 use crate::job::{Body, JobFacts, JobStatus, Kind, State, Tags};
 use crate::policy::QueueSync;
-use crate::queue::QueueFacts;
+use crate::queue::{PauseReason, QueueFacts};
 use crate::session::NEVER;
 
 /// Numbers of one queue.
@@ -201,6 +201,10 @@ impl Engine {
     pub fn queue_stats(&self, queue: QueueId) -> QueueStats {
         let queue = self.queue(queue);
         let pause = queue.pause.filter(|pause| pause.until > self.now);
+        let pause = pause.and_then(|pause| match pause.reason {
+            PauseReason::Asked { seconds } => Some((seconds, pause.until)),
+            PauseReason::Serving => None,
+        });
         let head = queue.ready.first().map(|(_, slot)| self.job(JobSlot(slot)).created);
         QueueStats {
             urgent: queue.counts.urgent,
@@ -216,8 +220,8 @@ impl Engine {
             bands: queue.counts.bands,
             workers: u64::from(queue.workers),
             pauses: queue.pauses,
-            pause_s: pause.map_or(0, |pause| pause.seconds),
-            pause_left_ms: pause.map_or(0, |pause| pause.until.since(self.now)),
+            pause_s: pause.map_or(0, |(seconds, _)| seconds),
+            pause_left_ms: pause.map_or(0, |(_, until)| until.since(self.now)),
             head_age_ms: head.map_or(0, |created| self.now.since(created)),
         }
     }

@@ -5,7 +5,7 @@ use crate::engine::{Engine, NotFound};
 use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
 use crate::job::{Body, Lease, State};
 use crate::limits::{SERVING_REST_MS, SLICE_JOBS_MAX};
-use crate::queue::Pause;
+use crate::queue::{Pause, PauseReason};
 use crate::session::{NEVER, Waiting};
 
 /// How long a take may wait.
@@ -214,8 +214,8 @@ impl Engine {
         self.serve_waiters_within(id, &mut budget, effects);
     }
 
-    /// The same, as many as the budget allows. If there are more, the queue is as if paused for a
-    /// moment, so that nobody is served before them, and goes on by itself.
+    /// The same, as many as the budget allows. If there are more, the queue rests for a moment, so
+    /// that nobody gets what they wait for, and goes on by itself.
     pub(crate) fn serve_waiters_within(
         &mut self,
         id: QueueId,
@@ -233,7 +233,7 @@ impl Engine {
             };
             if *budget == 0 {
                 let until = Millis(self.now.0.saturating_add(SERVING_REST_MS));
-                self.queue_mut(id).pause = Some(Pause { until, seconds: 0 });
+                self.queue_mut(id).pause = Some(Pause { until, reason: PauseReason::Serving });
                 return self.arm_queue(id);
             }
             *budget -= 1;

@@ -1,7 +1,8 @@
 //! What the engine does with jobs, queues and sessions, request by request.
 
 use lineshaft_engine::{
-    Engine, JobId, Kick, Millis, NewJob, Patience, Record, SessionId, State, Status, Take, limits,
+    Engine, GrabOrder, JobId, Kick, Millis, NewJob, Patience, Read, ReadHow, Record, SessionId,
+    State, Status, Take, limits,
 };
 
 use crate::world::{START, World};
@@ -350,6 +351,34 @@ fn many_waiters_are_served_in_slices_and_in_their_order() {
         }
         assert_eq!(served, waiters);
     }
+}
+
+#[test]
+fn what_those_who_are_served_in_slices_leave_is_there_for_others() {
+    let mut world = World::new();
+    let (late, worker) = (world.open(), world.open());
+    world.act(|engine, _| engine.watch(late, b"q"));
+    world.act(|engine, fx| engine.register(worker, b"q", None, fx));
+    world.act(|e, fx| e.pause(b"q", 10, fx)).expect("the queue exists");
+    let waiters = waiters_and_jobs(&mut world, b"q", 2500);
+    world.act(|engine, fx| engine.use_queue(late, b"q", fx));
+    for _ in 0..3 {
+        world.put(late, 9, 0, 60);
+    }
+    world.act(|e, fx| e.pause(b"q", 0, fx)).expect("the queue exists");
+    let mut served = told(&mut world);
+    assert!(served.len() < waiters.len());
+    assert!(matches!(world.take(late, Patience::None), Take::Granted(_)));
+    assert!(world.act(|e, fx| e.grab(worker, GrabOrder::NewestFirst, fx)).is_some());
+    let reader = world.reader();
+    let read = world.read(reader, "q", ReadHow::Finish, Patience::Millis(0));
+    assert!(matches!(read, Read::Finished { .. }));
+    assert!(matches!(world.take(late, Patience::None), Take::TimedOut), "the others are promised");
+    assert!(world.act(|e, fx| e.grab(worker, GrabOrder::NewestFirst, fx)).is_none());
+    world.pass(1);
+    world.pass(1);
+    served.extend(told(&mut world));
+    assert_eq!(served, waiters);
 }
 
 #[test]
