@@ -46,7 +46,7 @@ impl Engine {
         is_awaited
             && queue.extra.is_some()
             && !queue.ready.is_empty()
-            && !queue.is_paused(self.now)
+            && !queue.is_paused()
             && !self.reads_blocked()
             && !self.head_is_expired(queue)
     }
@@ -77,7 +77,7 @@ impl Engine {
 
     /// What stood in front is gone from a queue that was held meanwhile.
     fn release_swept(&mut self, id: QueueId, effects: &mut Effects) {
-        if !self.queue(id).is_paused(self.now) {
+        if !self.queue(id).is_paused() {
             // Somebody may have waited for what stood behind.
             self.serve_waiters(id, effects);
         }

@@ -217,9 +217,10 @@ impl Queue {
             })
     }
 
-    /// Whether its ready jobs are held back.
-    pub(crate) fn is_paused(&self, now: Millis) -> bool {
-        self.removals > 0 || self.pause.is_some_and(|pause| pause.until > now)
+    /// Whether its ready jobs are held back from those who wait. A pause lasts until its timer ends
+    /// it and serves them, lest anybody overtakes them in between.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.removals > 0 || self.pause.is_some()
     }
 
     /// When it is to go, if its policy says so, and nobody uses it and nothing is in it.

@@ -21,7 +21,7 @@ impl Engine {
         queue.pauses += 1;
         if seconds == 0 {
             queue.pause = None;
-            if !self.queue(id).is_paused(self.now) {
+            if !self.queue(id).is_paused() {
                 self.serve_waiters(id, effects);
             }
         } else {

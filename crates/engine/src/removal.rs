@@ -207,7 +207,7 @@ impl Engine {
             Record::QueueDropped(id, (*queue.name).into())
         };
         effects.records.push(record);
-        if !self.queue(id).is_paused(self.now) {
+        if !self.queue(id).is_paused() {
             // What came meanwhile was not handed out.
             self.serve_waiters(id, effects);
         }

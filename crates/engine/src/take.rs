@@ -177,7 +177,7 @@ impl Engine {
         let id = self.job(slot).queue;
         loop {
             let queue = self.queue(id);
-            let serves = !queue.is_paused(self.now) && !self.reads_blocked();
+            let serves = !queue.is_paused() && !self.reads_blocked();
             match queue.waiters.first() {
                 Some((_, place)) if serves && (queue.extra.is_none() || !self.is_expired(slot)) => {
                     if self.hand_to_waiter(slot, place, effects) {
@@ -248,7 +248,7 @@ impl Engine {
     pub(crate) fn serve_all(&mut self, queues: Vec<QueueId>, effects: &mut Effects) {
         let mut budget = SLICE_JOBS_MAX;
         for id in queues {
-            if !self.queue(id).is_paused(self.now) {
+            if !self.queue(id).is_paused() {
                 self.serve_waiters_within(id, &mut budget, effects);
             }
         }

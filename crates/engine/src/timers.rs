@@ -73,7 +73,7 @@ impl Engine {
             self.queue_mut(id).pause = None;
         }
         let may_owe = pause_ends || self.queue(id).extra.is_some();
-        if may_owe && !self.queue(id).is_paused(now) {
+        if may_owe && !self.queue(id).is_paused() {
             self.serve_waiters_within(id, budget, effects);
         }
         while *budget > 0 {

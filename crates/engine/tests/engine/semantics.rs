@@ -382,6 +382,28 @@ fn what_those_who_are_served_in_slices_leave_is_there_for_others() {
 }
 
 #[test]
+fn nobody_overtakes_at_the_end_of_a_pause() {
+    let mut world = World::new();
+    let (first, second, late) = (world.open(), world.open(), world.open());
+    world.act(|e, fx| e.pause(b"default", 10, fx)).expect("the queue exists");
+    for waiter in [first, second] {
+        assert!(matches!(world.take(waiter, Patience::Endless), Take::Waiting));
+    }
+    let early = world.put(late, 1, 0, 60);
+    // The pause is over, and its timer not handled yet.
+    world.engine.set_time(Millis(START.0 + 10_000));
+    assert!(matches!(world.take(late, Patience::None), Take::TimedOut), "it is promised");
+    let urgent = world.put(late, 0, 0, 60);
+    assert!(world.happenings().is_empty(), "the order of jobs is kept");
+    world.put(late, 2, 0, 60);
+    assert_eq!(world.taken(late), urgent, "there is enough for all");
+    world.pass(0);
+    let served = world.happenings();
+    assert_eq!(served[0], (first, format!("granted {early}")));
+    assert_eq!((served.len(), served[1].0), (2, second));
+}
+
+#[test]
 fn waiters_of_many_queues_are_served_in_slices() {
     let mut world = World::new();
     world.act(|e, fx| e.set_status(Status::Quiescent, 0, fx));
