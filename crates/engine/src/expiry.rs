@@ -38,6 +38,12 @@ impl Engine {
         Some(Millis(last.0.saturating_add(1)).max(extra.sweep_rests_until))
     }
 
+    /// When the sweep of a queue goes on that rests before an expired head.
+    pub(crate) fn sweep_rest_ends(&self, queue: &Queue) -> Option<Millis> {
+        let rest_ends = queue.extra.as_ref()?.sweep_rests_until;
+        (rest_ends > self.now && self.head_is_expired(queue)).then_some(rest_ends)
+    }
+
     /// Whether somebody waits for the head of a queue that can be had: an expired job in front of it
     /// went otherwise than by a sweep, which would have served them.
     pub(crate) fn owes(&self, queue: &Queue) -> bool {

@@ -2,7 +2,7 @@
 
 use crate::effects::{Effects, Happening};
 use crate::engine::Engine;
-use crate::ids::{JobSlot, Millis, QueueId};
+use crate::ids::{JobSlot, Millis, QueueId, SessionId};
 use crate::job::State;
 use crate::limits::{HELD_CHORES_REST_MS, SLICE_JOBS_MAX};
 use crate::queue::Queue;
@@ -122,14 +122,27 @@ impl Engine {
                 effects.happenings.push((id, news));
             }
         }
-        if let Some(Waiting::Item { until, queue, .. }) = self.session(id).waiting
-            && until <= now
-        {
-            self.count_miss(queue);
-            self.stop_waiting(id);
-            effects.happenings.push((id, Happening::NoneCame(Some(queue))));
-        }
+        self.end_item_wait(id, effects);
         self.arm_session(place);
+    }
+
+    /// Ends a wait for an item that was long enough, unless what expired in front of it was to be gone
+    /// by now, and is not because the sweep is held.
+    fn end_item_wait(&mut self, id: SessionId, effects: &mut Effects) {
+        let now = self.now;
+        let Some(Waiting::Item { until, queue, .. }) = self.session(id).waiting else { return };
+        if until > now {
+            return;
+        }
+        if let Some(rest_ends) = self.sweep_rest_ends(self.queue(queue)) {
+            if let Some(Waiting::Item { until, .. }) = &mut self.open_mut(id).waiting {
+                *until = rest_ends;
+            }
+            return;
+        }
+        self.count_miss(queue);
+        self.stop_waiting(id);
+        effects.happenings.push((id, Happening::NoneCame(Some(queue))));
     }
 
     /// The ttr of a leased job is over: it is ready again.

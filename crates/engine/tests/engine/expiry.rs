@@ -180,3 +180,30 @@ fn a_waiter_is_served_when_the_last_expired_item_in_front_is_deleted() {
     world.pass(0);
     assert_eq!(world.happenings(), [(reader, format!("granted {lives}"))]);
 }
+
+#[test]
+fn a_read_without_patience_waits_as_long_as_sweeps_are_held() {
+    let mut world = World::new();
+    for queue in ["q", "r"] {
+        world.add_many_until(queue, 10);
+    }
+    world.add("q", "lives");
+    let (finds, misses) = (world.reader(), world.reader());
+    world.engine.set_time(Millis(START.0 + 11));
+    for (session, queue) in [(finds, "q"), (misses, "r")] {
+        let read = world.read(session, queue, ReadHow::Finish, Patience::Millis(0));
+        assert!(matches!(read, Read::Waiting));
+    }
+    world.engine.hold_chores(true);
+    for millis in [0, 1, limits::HELD_CHORES_REST_MS] {
+        world.pass(millis);
+        assert!(world.happenings().is_empty(), "what lives could be there still");
+    }
+    world.engine.hold_chores(false);
+    world.pass(limits::HELD_CHORES_REST_MS);
+    let mut happened = world.happenings();
+    happened.sort_by_key(|(session, _)| *session != finds);
+    let last = 2 * MANY + 1;
+    let both = [(finds, format!("granted {last}")), (misses, "none came".to_owned())];
+    assert_eq!(happened, both);
+}
