@@ -22,7 +22,7 @@ fn numbers_are_not_dealt_again_after_a_sync_that_took_long() {
     let broker = open();
     // Nothing of this is written, so nothing else holds the clients back.
     let deal = |broker: &Broker| {
-        for _ in 0..1 << 11 {
+        for _ in 0..1 << 12 {
             let mut turn = broker.turn(NOW);
             for _ in 0..1 << 10 {
                 turn.skip_job_id();
@@ -38,6 +38,7 @@ fn numbers_are_not_dealt_again_after_a_sync_that_took_long() {
     broker.commit_step(NOW).expect("the disk works");
     assert!(!broker.congested(), "now it has");
     deal(&broker);
+    assert!(broker.congested(), "it has reserved no more");
     let last = put(&broker);
     drop(broker);
     disk.restart();

@@ -11,7 +11,9 @@ use crate::error::Failure;
 use crate::format::padded;
 use crate::reclaim::Cursor;
 use crate::segments::Segments;
-use crate::settings::{ID_BLOCK, LAG_MARGIN_BYTES, LAZY_BYTES_MAX, OPEN_BATCH_BYTES_MAX, Sync};
+use crate::settings::{
+    ID_BLOCK, IDS_AHEAD, LAG_MARGIN_BYTES, LAZY_BYTES_MAX, OPEN_BATCH_BYTES_MAX, Sync,
+};
 use crate::types::{Meta, Position, QueueRef, Target};
 
 /// Bytes that a request for one queue may take besides its body: name, meta, options, a group header.
@@ -63,8 +65,8 @@ pub struct Log {
     pub(crate) wanted_written: AtomicU64,
     /// Somebody wants what was appended so far synced by then, wall clock milliseconds.
     pub(crate) wanted_sync_by_ms: AtomicU64,
-    /// The limit in the newest IDS entry, durable or not.
-    id_limit_asked: AtomicU64,
+    /// When ids above this one are dealt, a new limit is asked for.
+    ids_asked_from: AtomicU64,
     /// Ids below it may leave the process.
     id_limit: AtomicU64,
     /// Limits that are not durable yet.
@@ -94,7 +96,7 @@ impl Log {
         next_id: u64,
     ) -> Log {
         let end = commit.previous_end.0;
-        let id_limit_asked = open.id_limit;
+        let ids_asked_from = open.id_limit - ID_BLOCK / 2;
         Log {
             sync,
             open: Mutex::new(open),
@@ -106,7 +108,7 @@ impl Log {
             wanted_durable: AtomicU64::new(0),
             wanted_written: AtomicU64::new(0),
             wanted_sync_by_ms: AtomicU64::new(u64::MAX),
-            id_limit_asked: AtomicU64::new(id_limit_asked),
+            ids_asked_from: AtomicU64::new(ids_asked_from),
             id_limit: AtomicU64::new(next_id),
             id_pending: Mutex::new(Vec::new()),
             failed: Mutex::new(None),
@@ -329,16 +331,16 @@ impl Log {
         self.id_limit.load(Ordering::Acquire)
     }
 
-    /// Tells the next id that will be dealt; raises the limit in blocks of 2^20, half a block ahead. Cheap.
+    /// Tells the next id that will be dealt; raises the limit block by block, well ahead. Cheap.
     pub fn note_next_id(&self, now_ms: u64, next: u64) {
-        if next + ID_BLOCK / 2 <= self.id_limit_asked.load(Ordering::Relaxed) {
+        if next <= self.ids_asked_from.load(Ordering::Relaxed) {
             return;
         }
         let mut open = self.appending(now_ms);
-        let limit = open.id_limit.max(next) + ID_BLOCK;
+        let limit = open.id_limit.max(next + IDS_AHEAD + ID_BLOCK);
         open.room(ID_LIMIT_BYTES);
         let position = open.append_id_limit(limit);
-        self.id_limit_asked.store(limit, Ordering::Relaxed);
+        self.ids_asked_from.store(limit - IDS_AHEAD, Ordering::Relaxed);
         self.id_pending().push((position, limit));
         drop(open);
         self.want_durable(position);

@@ -38,6 +38,8 @@ const SEGMENT_BYTES_MIN_SIMULATED: u64 = 64 << 10;
 pub(crate) const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 /// Ids are reserved in blocks of this many.
 pub(crate) const ID_BLOCK: u64 = 1 << 20;
+/// The next block is reserved while so many are left: where syncs are rare one takes long, and ids are dealt meanwhile.
+pub(crate) const IDS_AHEAD: u64 = 2 * ID_BLOCK;
 /// No id and no limit of ids is higher: what says otherwise was not written by this program.
 pub(crate) const ID_LIMIT_MAX: u64 = 1 << 62;
 /// A mark is written this long after the last sync, when nothing else was.

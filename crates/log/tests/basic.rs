@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use lineshaft_log::{Log, Meta, OpenError, PosixDisk, QueueRef, Restored, Settings, Sync, Target};
+use lineshaft_log::{
+    FaultDisk, Log, Meta, OpenError, PosixDisk, QueueRef, Restored, Settings, Sync, Target,
+};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Job {
@@ -93,6 +95,24 @@ fn what_was_appended_comes_back() {
     log.close(1003, 77).unwrap();
     drop(log);
     assert_eq!(open(folder.path()).3, 77);
+}
+
+/// A sync that a new limit waits for may take seconds, and clients are not read from when the limit is near.
+#[test]
+fn ids_are_reserved_long_before_they_are_dealt() {
+    let settings = Settings { sync: Sync::Never, ..settings() };
+    let disk = Arc::new(FaultDisk::new(1, 64 << 20));
+    let (log, report) = Log::open(disk, settings, 1000, &mut |_| ()).unwrap();
+    let mut next = report.next_id;
+    for _ in 0..10_000 {
+        next += 1000;
+        log.note_next_id(1000, next);
+        let left = log.id_limit() - next;
+        log.commit_step(1000).unwrap();
+        let is_begun = next > report.next_id + (1 << 20);
+        assert!(left > if is_begun { (2 << 20) - 1000 } else { (1 << 19) - 1000 }, "{left}");
+    }
+    assert!(log.id_limit() - next <= 3 << 20, "few are lost in a crash");
 }
 
 #[test]
