@@ -271,6 +271,14 @@ impl Dialect for Session {
         self.ended
     }
 
+    fn stop(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        if self.waiting == Waiting::Kick {
+            // Some jobs are kicked, and nobody will kick the others.
+            outbox.reply(AT_ONCE, reply::INTERNAL_ERROR);
+            self.end(turn);
+        }
+    }
+
     fn close(&mut self, turn: &mut Turn<'_>) {
         self.end(turn);
     }

@@ -18,6 +18,9 @@ const UNKNOWN_ERROR: &[u8] = b"ERR UNKNOWN_ERROR\r\n";
 const UNKNOWN_SHOW_ARGUMENTS: &[u8] = b"ERR UNKNOWN_SHOW_ARGUMENTS\r\n";
 const FUNCTION_IN_USE: &[u8] = b"ERR there are still connected workers or executing clients\r\n";
 const FUNCTION_NOT_FOUND: &[u8] = b"ERR function not found\r\n";
+/// The server stops in the middle of a long drop.
+pub(crate) const DROP_INTERRUPTED: &[u8] =
+    b"ERR the server stops before the function is dropped\r\n";
 
 /// A reply, and what it waits for.
 type Answer = (Position, Vec<u8>);

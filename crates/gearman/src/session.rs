@@ -6,6 +6,7 @@ use broker::{
     Dialect, Event, Gathering, JobId, News, Outbox, Position, SessionId, Turn, take_steps,
 };
 
+use crate::admin_text::DROP_INTERRUPTED;
 use crate::environment::Server;
 use crate::packet::{ARGUMENT_AREA_BYTES_MAX, HEADER_BYTES, Header, Kind, is_hopeless, split};
 use crate::reply::{self, AT_ONCE};
@@ -230,6 +231,14 @@ impl Dialect for Session {
 
     fn finished(&self) -> bool {
         self.ended
+    }
+
+    fn stop(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        if self.is_dropping {
+            // Some of its jobs are gone, and nobody will remove the others.
+            outbox.reply(AT_ONCE, DROP_INTERRUPTED);
+            self.end(turn);
+        }
     }
 
     fn close(&mut self, turn: &mut Turn<'_>) {

@@ -123,6 +123,18 @@ fn a_long_kick_holds_back_what_is_behind_it() {
 }
 
 #[test]
+fn a_server_that_stops_does_not_say_that_a_long_kick_is_done() {
+    let mut world = World::new();
+    let a = world.connect();
+    let puts = "put 0 100 60 0\r\n\r\n".repeat(2500);
+    assert!(world.ask(a, puts.as_bytes()).ends_with(b"INSERTED 2500\r\n"));
+    world.send_first(a, b"kick 3000\r\nkick 1\r\n");
+    world.stop(a);
+    assert_eq!(world.take_received(a), b"INTERNAL_ERROR\r\n");
+    assert!(world.has_ended(a));
+}
+
+#[test]
 fn short_commands_with_long_answers_are_executed_in_portions_to_the_last() {
     let mut world = World::new();
     let a = world.connect();

@@ -176,3 +176,17 @@ fn a_function_of_many_jobs_is_dropped_before_the_answer() {
     check_text(&mut world, monitor, "drop function f\nstatus\n", "OK\r\n.\n");
     check_text(&mut world, monitor, "drop function f\n", "ERR function not found\r\n");
 }
+
+#[test]
+fn a_server_that_stops_does_not_say_that_a_function_of_many_jobs_is_dropped() {
+    let mut world = World::new();
+    let client = world.connect();
+    world.send(client, &request(SUBMIT_JOB_BG, "f||x").repeat(2500));
+    world.take_received(client);
+    world.send_first(client, b"drop function f\nversion\n");
+    assert!(world.waits(client));
+    world.stop(client);
+    let answer = "ERR the server stops before the function is dropped\r\n";
+    assert_eq!(String::from_utf8_lossy(&world.take_received(client)), answer);
+    assert!(world.has_ended(client));
+}
