@@ -262,6 +262,40 @@ fn random_logs_lose_no_more_than_is_said() {
 }
 
 #[test]
+fn facts_of_a_void_segment_stay_away() {
+    let disk = FaultDisk::new(1, CAPACITY);
+    let mut world = World::new(1, disk.clone(), settings()).unwrap();
+    let work_up_to = |world: &mut World, segment| {
+        while world.log.usage().last_segment < segment {
+            world.put();
+            world.finish_newest();
+            world.log.commit_step(world.now_ms).unwrap();
+            world.log.prepare_step().unwrap();
+        }
+    };
+    world.log.fact(world.now_ms, b"stays", b"value");
+    world.log.fact(world.now_ms, b"goes", b"value");
+    world.log.commit_step(world.now_ms).unwrap();
+    let first = disk.bytes(&Old::name(0)).unwrap();
+    work_up_to(&mut world, 2);
+    world.log.fact(world.now_ms, b"goes", b"");
+    work_up_to(&mut world, 4);
+    while world.log.usage().first_segment < 3 {
+        assert!(world.reclaim());
+        world.log.commit_step(world.now_ms).unwrap();
+        world.log.prepare_step().unwrap();
+    }
+    world.log.close(world.now_ms, world.ids_spent).unwrap();
+    // The file was not removed in time, but the next one was.
+    disk.set_bytes(&Old::name(0), first);
+    disk.flip_bit(&Old::name(2), (HEADER_BYTES + 200) * 8);
+    let (salvage, copy) = repaired(&disk);
+    assert!(salvage.refusal.is_some());
+    let keys: Vec<_> = copy.state.facts.keys().collect();
+    assert_eq!(keys, [b"stays"]);
+}
+
+#[test]
 fn a_copy_for_which_there_is_no_room_fails() {
     let old = old();
     let copy = FaultDisk::new(77, 2 * (64 << 10));

@@ -238,23 +238,29 @@ impl Remains {
             Kind::Open => {
                 let (first, limit) = entry.open()?;
                 self.first = self.first.max(first);
-                self.next_id = self.next_id.max(limit);
+                self.limit(limit)?;
             }
-            Kind::Ids => self.next_id = self.next_id.max(entry.ids()?),
+            Kind::Ids => self.limit(entry.ids()?)?,
             Kind::Trim => self.first = self.first.max(entry.trim()?),
             Kind::Name => {
                 let (number, name) = entry.name()?;
                 self.segment(position).names.insert(number, name.into());
             }
             Kind::Put | Kind::Copy => {
+                let mut are_ids = true;
                 entry.for_each_slot(|slot| {
                     self.segment(position).slots += 1;
+                    if slot.meta.id > ID_LIMIT_MAX {
+                        are_ids = false;
+                        return;
+                    }
                     self.next_id = self.next_id.max(slot.meta.id.saturating_add(1));
                     if let Some(target) = slot.replaces {
                         self.end(target);
                         self.copies.insert(slot.meta.id, position);
                     }
                 })?;
+                return are_ids.then_some(());
             }
             Kind::Finish => entry.targets()?.for_each(|target| self.end(target)),
             Kind::Update => {
@@ -271,6 +277,12 @@ impl Remains {
                 self.facts.insert(key.into(), (position, value.into()));
             }
         }
+        Some(())
+    }
+
+    /// Ids below it may have been dealt.
+    fn limit(&mut self, limit: u64) -> Option<()> {
+        self.next_id = self.next_id.max(Some(limit).filter(|limit| *limit <= ID_LIMIT_MAX)?);
         Some(())
     }
 
@@ -310,9 +322,10 @@ impl Remains {
                     let to = ended.partition_point(|&ended| u64::from(ended) <= highest);
                     let target = Target { segment: number, slot };
                     slot += 1;
+                    let is_id = stored.meta.id <= ID_LIMIT_MAX;
                     let is_copied =
                         self.copies.get(&stored.meta.id).is_some_and(|copy| *copy > position);
-                    if is_copied || (to - from) as u64 == lost_max + 1 {
+                    if !is_id || is_copied || (to - from) as u64 == lost_max + 1 {
                         continue;
                     }
                     self.salvage.doubtful_jobs += u64::from(to > from);
@@ -358,8 +371,9 @@ impl Remains {
     }
 
     fn restore_facts(&mut self, restore: &mut dyn FnMut(Restored<'_>)) {
-        let mut facts: Vec<_> =
-            self.facts.iter().filter(|(_, (_, value))| !value.is_empty()).collect();
+        let mut facts: Vec<_> = self.facts.iter().collect();
+        // What was removed, or lies in a void segment and so was removed later on, if it was not said again.
+        facts.retain(|(_, (at, value))| !value.is_empty() && at.segment() >= self.first);
         // A hash map has an order of its own in every process.
         facts.sort_unstable_by_key(|(_, (position, _))| *position);
         self.salvage.report.facts = facts.len() as u64;
@@ -382,7 +396,9 @@ impl Remains {
         self.losses.retain(|(position, _)| position.segment() >= first);
         self.losses.sort_by_key(|(position, _)| *position);
         self.salvage.losses = self.losses.into_iter().map(|(_, loss)| loss).collect();
-        self.salvage.report.next_id = self.next_id.saturating_add(IDS_SKIPPED).min(ID_LIMIT_MAX);
+        // A start reserves a block of ids behind it.
+        let next_id_max = ID_LIMIT_MAX - ID_BLOCK;
+        self.salvage.report.next_id = (self.next_id + IDS_SKIPPED).min(next_id_max);
         self.salvage.refusal = Some(refusal);
         self.salvage
     }
