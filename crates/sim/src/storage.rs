@@ -116,7 +116,7 @@ impl Cellar {
         let written = if history.is_strict(need) { synced } else { written };
         let nobody_looks =
             self.storage == Storage::Memory || self.sabotage == Sabotage::EarlyReplies;
-        nobody_looks || need <= written.max(self.durable)
+        nobody_looks || history.is_of_start(need) || need <= written.max(self.durable)
     }
 
     /// What must have survived: so much of the history, and so much of it with the newest takes and

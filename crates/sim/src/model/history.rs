@@ -30,6 +30,9 @@ pub(crate) struct History {
     counted: Need,
     /// The newest record that is certainly written with the next group.
     newest: Need,
+    /// So much the process noted by itself at its start. It does so only if the log does not have it
+    /// already, which cannot be seen: rules make the queue that they name by themselves, too.
+    noted_at_start: Need,
     /// No group since then is known to hold all takes and timeouts: the disk was full.
     pub(crate) counts_may_be_missing: bool,
     ends: BTreeMap<u64, Need>,
@@ -55,6 +58,7 @@ impl History {
 
     fn is_certain(&self, index: usize) -> bool {
         match &self.records[index] {
+            _ if index < self.noted_at_start => false,
             Record::PutMany(images) => !images.is_empty(),
             Record::Put(..) | Record::Update(..) | Record::Finish(_) => true,
             // Nobody asked for these, so nobody is refused them: a full log goes without.
@@ -174,6 +178,7 @@ impl History {
     /// Whether something that is synced before anybody is told was noted after the first, and not
     /// after the last.
     pub(crate) fn is_strict_between(&self, first: Need, last: Need) -> bool {
+        let first = first.max(self.noted_at_start);
         (first..last).any(|index| self.strict[index] && self.is_something(index + 1))
     }
 
@@ -344,6 +349,17 @@ impl History {
             }
         }
         text
+    }
+
+    /// All that was noted until now the process noted by itself.
+    pub(super) fn end_start(&mut self) {
+        self.noted_at_start = self.records.len();
+        self.newest = 0;
+    }
+
+    /// Whether the log may have had so much before the process began.
+    pub(crate) fn is_of_start(&self, need: Need) -> bool {
+        need <= self.noted_at_start
     }
 
     /// A new process begins with this.

@@ -166,6 +166,7 @@ impl Model {
         model.unnoted.retain(|name| !kept(name));
         model.history.restart(recovered.estate);
         model.note_children();
+        model.history.end_start();
         model
     }
 }
