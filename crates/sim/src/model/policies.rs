@@ -150,6 +150,16 @@ impl Model {
         }
         let is_strict = self.setting.is_strict;
         self.history.note(Record::Policies(rules.clone()), is_strict);
+        // What had expired may not have any more; and of those who sleep so many more are woken.
+        self.serve_all();
+    }
+
+    fn serve_all(&mut self) {
+        for name in self.tubes_by_age() {
+            if !self.is_paused(&name) {
+                self.serve_waiters(&name);
+            }
+        }
     }
 
     pub(super) fn reads_blocked(&self) -> bool {
@@ -170,11 +180,7 @@ impl Model {
         let is_strict = self.setting.is_strict;
         let need = self.history.note(Record::Status(status), is_strict);
         if was_blocked && !self.reads_blocked() {
-            for name in self.tubes_by_age() {
-                if !self.is_paused(&name) {
-                    self.serve_waiters(&name);
-                }
-            }
+            self.serve_all();
         }
         need
     }
