@@ -110,16 +110,17 @@ impl World {
             0 => self.now + self.rng.below(2 * CLOCK_STEP_MS) - CLOCK_STEP_MS,
             _ => self.now + self.rng.below(3000),
         };
-        let crashes = if self.rng.one_in(3) && !self.plan.must_not_be_short() {
-            self.rng.between(1, RECOVERY_CRASHES_MAX)
-        } else {
-            0
-        };
+        let crashes =
+            if self.rng.one_in(3) { self.rng.between(1, RECOVERY_CRASHES_MAX) } else { 0 };
         for attempt in 0.. {
             if attempt < crashes {
-                self.model.expect_shortage();
                 let call = self.cellar.disk.calls() + self.rng.between(1, 30);
+                let only_power = self.plan.must_not_be_short();
+                if !only_power {
+                    self.model.expect_shortage();
+                }
                 match self.rng.below(6) {
+                    _ if only_power => self.cellar.disk.crash_at(call),
                     0 | 1 => self.cellar.disk.fail_at(call),
                     2 => {
                         let read = self.cellar.disk.reads() + self.rng.between(1, 10);

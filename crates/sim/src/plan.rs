@@ -139,15 +139,10 @@ impl Plan {
         self.shares[2] > 0 && self.weights.policies > 0
     }
 
-    /// There is always room.
+    /// There is always room. Power may fail in any call, for nobody is refused anything after that.
     fn with_a_good_disk(self) -> Self {
-        let weights = Weights {
-            plan_crash: 0,
-            plan_failure: 0,
-            plan_read_failure: 0,
-            fill_disk: 0,
-            ..self.weights
-        };
+        let weights =
+            Weights { plan_failure: 0, plan_read_failure: 0, fill_disk: 0, ..self.weights };
         Self { weights, ..self }
     }
 

@@ -28,7 +28,9 @@ impl World {
         self.trace.note(format_args!("{step:?} at disk call {call}"));
         self.cellar.is_disturbed = true;
         // A segment that could not be made ready is one that cannot be filled, for a while.
-        self.model.expect_shortage();
+        if !self.plan.must_not_be_short() {
+            self.model.expect_shortage();
+        }
         match step {
             Step::PlanFailure => self.cellar.disk.fail_at(call),
             Step::PlanReadFailure => {
