@@ -1,7 +1,7 @@
 //! The simulated connections of the world: bytes under way, sessions and their outboxes, events,
 //! and the comparison of every call with the model.
 
-use broker::{Dialect, Outbox, Turn};
+use broker::{Dialect, JobId, Outbox, Turn};
 
 use crate::Checked;
 use crate::link::{Answer, Link};
@@ -122,7 +122,9 @@ impl World {
         if !answer.bytes.is_empty() {
             self.trace.bytes(format_args!("{number} >"), &answer.bytes);
         }
-        let mut observed = Observed::new(&answer.bytes);
+        let status = |id| turn.job_status(JobId(id)).ok();
+        let buries = |id| status(id).map(|(status, _)| status.facts.counters.buries);
+        let mut observed = Observed::new(&answer.bytes, &buries);
         model(&mut self.model, place, &mut observed)
             .and_then(|()| observed.end())
             .map_err(|error| format!("connection {number}: {error}"))?;

@@ -64,16 +64,22 @@ impl Expected {
 }
 
 /// What the real thing answered to one batch of input.
-#[derive(Debug)]
 pub(crate) struct Observed<'a> {
     bytes: &'a [u8],
+    /// How often a job has been buried after that batch, if it is there.
+    buries: &'a dyn Fn(u64) -> Option<u32>,
     /// The length of each reply that was recognised, and what it rests on.
     pub(crate) replies: Vec<(usize, Need)>,
 }
 
 impl<'a> Observed<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, replies: Vec::new() }
+    pub(crate) fn new(bytes: &'a [u8], buries: &'a dyn Fn(u64) -> Option<u32>) -> Self {
+        Self { bytes, buries, replies: Vec::new() }
+    }
+
+    /// Whether a job, which had been buried so often, was buried once more.
+    pub(super) fn was_buried(&self, id: u64, before: u32) -> bool {
+        (self.buries)(id).is_some_and(|buries| buries > before)
     }
 
     pub(super) fn is_next(&self, expected: &Expected) -> bool {

@@ -91,12 +91,17 @@ impl Model {
         };
         let fails = matches!(kind, kind::WORK_FAIL | kind::WORK_EXCEPTION);
         let is_submitted = self.jobs.get(&id).is_some_and(|job| job.tags.is_some());
-        // A job of another dialect would have to be buried.
-        if fails && !is_submitted && self.may_refuse && self.is_refused(&queue_error(), observed)? {
-            return Ok(None);
-        }
         if !self.is_holder(place, id) {
             return Ok(Some(error("JOB_NOT_FOUND", words, self.denial(id))));
+        }
+        // A job of another dialect would have to be buried. That it was is not told, so the refusal may be
+        // that of the next request.
+        let may_refuse = fails && !is_submitted && self.may_refuse;
+        if may_refuse
+            && !observed.was_buried(id, self.jobs[&id].counts.buries)
+            && self.is_refused(&queue_error(), observed)?
+        {
+            return Ok(None);
         }
         let data: Rc<[u8]> = arguments.get(1).copied().unwrap_or_default().into();
         match kind {
