@@ -45,7 +45,9 @@ fn a_wait_ends_in_time_although_the_clock_was_set_back() {
         let wait = Duration::from_millis(20);
         let begun = Instant::now();
         let nothing = store.session().take(&["q"], Wait::For(wait)).expect("no failure");
-        assert!(nothing.is_none() && begun.elapsed() >= wait);
+        // The store's clock counts whole milliseconds, and the first of them may be nearly over.
+        let waited = begun.elapsed() + Duration::from_millis(1);
+        assert!(nothing.is_none() && waited >= wait, "{waited:?}");
     });
 }
 
