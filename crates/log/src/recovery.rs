@@ -3,7 +3,8 @@
 //! The rules, in order, are in `docs/log-format.md`. Segments are read from the newest to the oldest, since a
 //! segment's end is stated by its successor, and what ends a slot is never older than the slot.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -72,7 +73,8 @@ impl Log {
         let taken: u64 = folder.segments.values().map(Found::size).sum();
         let left = settings.bytes_max.map_or(u64::MAX, |max| max.saturating_sub(taken));
         let is_full = left.min(space.free) < 4 * segment_bytes;
-        let prepared = if is_full { prepared_bytes(disk.as_ref(), &folder, &void) } else { None };
+        let prepared =
+            if is_full { prepared_bytes(disk.as_ref(), &folder, &kept, &void) } else { None };
         let segment_bytes = prepared.unwrap_or(segment_bytes);
         let segments = Segments::new(disk, header.log_id, segment_bytes, settings.bytes_max);
         segments.adopt(kept.iter().map(|found| (found.number, found.size())).collect());
@@ -96,11 +98,23 @@ impl Log {
 
 /// Size of the segments that an earlier life prepared, if it did. On a full disk they are the reserve, which could not
 /// be replaced by one of another size.
-fn prepared_bytes(disk: &dyn Disk, folder: &Folder, void: &[&Found]) -> Option<u64> {
+fn prepared_bytes(
+    disk: &dyn Disk,
+    folder: &Folder,
+    kept: &[&Found],
+    void: &[&Found],
+) -> Option<u64> {
     let is_whole = |size: &u64| *size >= SEGMENT_BYTES_MIN && size.is_multiple_of(4096);
+    let is_kept = |size: &u64| kept.iter().any(|found| found.size() == *size);
     let spares = folder.spares.iter().filter_map(|name| Some(disk.look_at(name).ok()?.0));
-    // One that was made for a big entry alone is no spare.
-    spares.filter(is_whole).max().or(void.iter().map(|found| found.size()).filter(is_whole).min())
+    let void = void.iter().map(|found| found.size()).filter(is_kept);
+    let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
+    for size in spares.chain(void).filter(is_whole) {
+        *counts.entry(size).or_default() += 1;
+    }
+    // One that was made for a big entry alone is no reserve.
+    let most = counts.iter().max_by_key(|(size, count)| (**count, is_kept(size), Reverse(**size)));
+    most.map(|(size, _)| *size)
 }
 
 /// Bytes beyond the durable point may be in the kernel's cache only, and look clean there after a failed sync:

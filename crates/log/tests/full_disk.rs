@@ -244,6 +244,24 @@ fn the_reserve_outlives_a_start_with_another_size_of_segments() {
 }
 
 #[test]
+fn a_file_for_a_large_job_does_not_set_the_size_of_segments() {
+    let segment = 1 << 20;
+    let settings = Settings { segment_bytes: segment, ..settings(Sync::Always) };
+    let disk = FaultDisk::new(1, 16 * segment);
+    let (log, places) = open(&disk, 1, settings.clone());
+    let mut crowd = Crowd { disk, log, places, now_ms: 1 };
+    crowd.fill(&[7; 1000]);
+    let reserve = crowd.log.usage().ahead_bytes;
+    // Power failed while it was made.
+    crowd.disk.set_bytes("blank-99", vec![0; 5 * segment as usize]);
+    crowd.disk.set_capacity(crowd.disk.used());
+    crowd.disk.crash();
+    (crowd.log, crowd.places) = open(&crowd.disk, 1, settings);
+    assert!(!crowd.disk.names().contains(&"blank-99".to_owned()));
+    assert!(crowd.log.usage().ahead_bytes >= reserve, "{:?}", crowd.log.usage());
+}
+
+#[test]
 fn reclaim_rests_when_it_has_nothing_to_gain() {
     // What is left over at the ends of segments cannot be given back by copying.
     for body_bytes in [9_000, 12_000, 25_000, 30_000, 40_000, 50_000] {
