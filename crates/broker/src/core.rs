@@ -69,9 +69,7 @@ impl Core {
     pub(crate) fn settle(&mut self) -> Position {
         self.ledger.begin();
         self.engine.note_children(&mut self.effects);
-        for queue in self.ledger.take_owed() {
-            self.engine.note_queue(queue, &mut self.effects);
-        }
+        self.ledger.write_owed(&self.engine);
         for record in self.effects.records.drain(..) {
             self.ledger.write(record, &self.engine);
         }

@@ -40,11 +40,20 @@ pub(crate) struct Ledger {
     unwritten: usize,
     /// Jobs that leave a queue and end in the same request, until their end is written.
     left: Vec<(JobSlot, QueueId, Option<QueueSync>)>,
-    /// Queues of which the log does not know what is kept, because it had no room.
-    owed: BTreeSet<QueueId>,
+    /// What the log does not know, because it had no room.
+    owed: Owed,
     /// Whether the log has something for the committer to do at once.
     pub(crate) appended: bool,
     asks: Asks,
+}
+
+/// What the log is to be told as soon as it has room.
+#[derive(Debug, Default)]
+struct Owed {
+    /// What is kept of these queues.
+    queues: BTreeSet<QueueId>,
+    policies: bool,
+    status: bool,
 }
 
 /// What replies of queues wait for that have another sync than the log. Told to the log at the end
@@ -118,10 +127,26 @@ impl Ledger {
         }
     }
 
-    /// Queues that the log is to hear of, now that it has room.
-    pub(crate) fn take_owed(&mut self) -> BTreeSet<QueueId> {
-        let has_room = || self.log.as_ref().is_some_and(|log| log.admits_update());
-        if self.owed.is_empty() || !has_room() { BTreeSet::new() } else { take(&mut self.owed) }
+    /// Writes what the log could not be told before, if it has room now.
+    pub(crate) fn write_owed(&mut self, engine: &Engine) {
+        let Owed { queues, policies, status } = &self.owed;
+        let owes = *policies || *status || !queues.is_empty();
+        if !owes || !self.log.as_ref().is_some_and(|log| log.admits_update()) {
+            return;
+        }
+        let Owed { queues, policies, status } = take(&mut self.owed);
+        for queue in queues {
+            // It may have gone, and its number may be another's.
+            if engine.has_queue(queue) && engine.queue_facts(queue).kept {
+                self.write(Record::QueueFacts(queue), engine);
+            }
+        }
+        if policies {
+            self.write(Record::Policies, engine);
+        }
+        if status {
+            self.write(Record::Status, engine);
+        }
     }
 
     pub(crate) fn write(&mut self, record: Record, engine: &Engine) {
@@ -153,14 +178,16 @@ impl Ledger {
             }
             Record::Count(slot, _) => self.write_count(slot, engine),
             Record::Finish(slot, queue, asked) => self.write_finish(slot, queue, asked, engine),
-            // That a queue is kept is noted in passing, on a put or a registration, which must not
-            // fail for it; limits were asked for, and refused before if there is no room.
-            // It is made up for when there is room. Policies and the status are in force all the same,
-            // until the process ends.
-            Record::Policies | Record::Status if !log.admits_update() => {}
+            // Policies and the status are in force all the same, and written when there is room.
+            Record::Policies if !log.admits_update() => self.owed.policies = true,
+            Record::Status if !log.admits_update() => self.owed.status = true,
             // It vanished in the same request.
             Record::QueueFacts(queue) if !engine.has_queue(queue) => {}
-            Record::QueueFacts(queue) if !log.admits_update() => drop(self.owed.insert(queue)),
+            // That a queue is kept is noted in passing, on a put or a registration, which must not
+            // fail for it; limits were asked for, and refused before if there is no room.
+            Record::QueueFacts(queue) if !log.admits_update() => {
+                self.owed.queues.insert(queue);
+            }
             Record::QueueFacts(queue) => {
                 let (key, value) =
                     meta::queue_fact(engine.queue_name(queue), engine.queue_facts(queue));

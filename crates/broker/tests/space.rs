@@ -230,3 +230,34 @@ fn what_is_not_there_is_denied_also_when_the_log_is_full() {
     drop(turn);
     work(&broker);
 }
+
+#[test]
+fn policies_and_a_status_for_which_there_was_no_room_are_written_later() {
+    let disk = log::FaultDisk::new(1, 64 << 20);
+    let open = || {
+        let disk = Arc::new(disk.clone());
+        let options = Options { disk, log: log::Settings::default(), clock: None };
+        Broker::open(options, NOW).expect("the log is whole").0
+    };
+    let broker = open();
+    let mut turn = broker.turn(NOW);
+    let session = turn.open_session(0);
+    // No segment is made ready within a turn.
+    while turn.put(session, NewJob::default(), vec![b'x'; 60_000].into()).is_ok() {}
+    let mut limit = 0;
+    while turn.limit_queue(b"default", [limit + 1, 0, 0]).is_ok() {
+        limit += 1;
+    }
+    let rules = Rules(vec![Rule::new(["q"], [Setting::JobsMax(Some(1))])]);
+    turn.set_policies(rules.clone());
+    turn.set_status(Status::ReadOnly, 0);
+    drop(turn);
+    work(&broker);
+    broker.turn(NOW).create_queue(b"any request");
+    work(&broker);
+    drop(broker);
+    disk.restart();
+    let broker = open();
+    let turn = broker.turn(NOW);
+    assert_eq!((turn.policies(), turn.status()), (&rules, Status::ReadOnly));
+}

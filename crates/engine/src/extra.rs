@@ -223,7 +223,7 @@ impl Engine {
     }
 
     /// Records what is kept of a queue, if it is there and anything is.
-    pub fn note_queue(&mut self, id: QueueId, effects: &mut Effects) {
+    fn note_queue(&mut self, id: QueueId, effects: &mut Effects) {
         if self.queues.get(id.0).is_some_and(|queue| queue.kept) {
             effects.records.push(Record::QueueFacts(id));
         }
