@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::process::Signal;
 
 use super::gate::Gate;
-use super::{World, wait_until};
+use super::{Kind, World, wait_until};
 
 /// What every job of these tests gives up after.
 const QUICK: [&str; 3] = ["--drain", "--backoff", "0"];
@@ -256,30 +256,30 @@ fn a_job_of_a_restarted_server_is_taken_back() {
 
 #[test]
 fn a_command_is_stopped_when_another_worker_has_its_job() {
-    for world in World::each() {
-        world.run_well(&["put", "--ttr", "1s", "mail", "x"], b"");
-        let gate = Gate::new(&world);
-        let tool = world.start(&work("mail", &[], &gate.command()));
-        gate.wait_until_running();
-        // A machine that hangs: nobody renews the lease.
-        tool.signal(Signal::STOP);
-        let mut other = world.client("mail");
-        // Set aside, so that it does not come back to the stopped one. The ttr holds for this one, too,
-        // and may be over before the second command.
-        wait_until("the other worker", || {
-            other.reserve(1).unwrap().is_some() && other.command("bury 1 0").unwrap() == "BURIED"
-        });
-        tool.signal(Signal::CONT);
-        tool.wait_for("job 1 of mail: its lease was lost");
-        tool.signal(Signal::INT);
-        let output = tool.wait();
-        // With so short a ttr it may have happened once more, before.
-        let summary = output.stderr.lines().last().unwrap_or_default();
-        assert!(summary.starts_with("lineshaft: 0 jobs done, "), "{output:?}");
-        assert!(summary.contains(" lost in "), "{output:?}");
-        assert_eq!(output.status.code(), Some(1));
-        assert_eq!(world.stat("stats-job 1", "state"), "buried", "as the other worker left it");
-    }
+    // The original forgets some leases whose time is over (defect D1), so it does not suit.
+    let world = World::new(Kind::Lineshaft, false).unwrap();
+    world.run_well(&["put", "--ttr", "1s", "mail", "x"], b"");
+    let gate = Gate::new(&world);
+    let tool = world.start(&work("mail", &[], &gate.command()));
+    gate.wait_until_running();
+    // A machine that hangs: nobody renews the lease.
+    tool.signal(Signal::STOP);
+    let mut other = world.client("mail");
+    // Set aside, so that it does not come back to the stopped one. The ttr holds for this one, too,
+    // and may be over before the second command.
+    wait_until("the other worker", || {
+        other.reserve(1).unwrap().is_some() && other.command("bury 1 0").unwrap() == "BURIED"
+    });
+    tool.signal(Signal::CONT);
+    tool.wait_for("job 1 of mail: its lease was lost");
+    tool.signal(Signal::INT);
+    let output = tool.wait();
+    // With so short a ttr it may have happened once more, before.
+    let summary = output.stderr.lines().last().unwrap_or_default();
+    assert!(summary.starts_with("lineshaft: 0 jobs done, "), "{output:?}");
+    assert!(summary.contains(" lost in "), "{output:?}");
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(world.stat("stats-job 1", "state"), "buried", "as the other worker left it");
 }
 
 #[test]
