@@ -175,23 +175,32 @@ fn a_log_of_format_1_is_read_as_it_was_meant() {
 
 #[test]
 fn the_same_calls_write_the_same_bytes() {
-    let (written, kept) = (segments(&written()), kept_segments());
-    assert_eq!(written.keys().collect::<Vec<_>>(), kept.keys().collect::<Vec<_>>());
-    for (name, bytes) in &written {
-        let differs = bytes.iter().zip(&kept[name]).position(|(a, b)| a != b);
-        assert_eq!(differs, None, "{name}: a byte is another");
-        assert_eq!(bytes.len(), kept[name].len(), "{name}");
+    let disk = written();
+    let (written, kept) = (segments(&disk), kept_segments());
+    if let Some(name) = first_difference(&written, &kept) {
+        // For whoever changes the format on purpose.
+        let aside = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("written-log");
+        std::fs::create_dir_all(&aside).unwrap();
+        for (name, bytes) in &written {
+            std::fs::write(aside.join(name), bytes).unwrap();
+        }
+        std::fs::write(aside.join("expected.txt"), listing(&disk)).unwrap();
+        panic!("{name}; what was written is in {}", aside.display());
     }
 }
 
-/// Writes the folder anew: `cargo nextest run -p lineshaft-log --run-ignored only keep_the_golden_log`.
-#[test]
-#[ignore = "only for a format that was not released yet"]
-fn keep_the_golden_log() {
-    let disk = written();
-    std::fs::create_dir_all(folder()).unwrap();
-    for (name, bytes) in segments(&disk) {
-        std::fs::write(folder().join(name), bytes).unwrap();
+/// Where two logs differ first, in words.
+fn first_difference(
+    written: &BTreeMap<String, Vec<u8>>,
+    kept: &BTreeMap<String, Vec<u8>>,
+) -> Option<String> {
+    if !written.keys().eq(kept.keys()) {
+        return Some(format!("segments {:?} instead of {:?}", written.keys(), kept.keys()));
     }
-    std::fs::write(folder().join("expected.txt"), listing(&disk)).unwrap();
+    written.iter().find_map(|(name, bytes)| {
+        let kept = &kept[name];
+        let differs = bytes.iter().zip(kept).position(|(a, b)| a != b);
+        let at = differs.or((bytes.len() != kept.len()).then(|| bytes.len().min(kept.len())))?;
+        Some(format!("{name}: the byte at {at} is another"))
+    })
 }

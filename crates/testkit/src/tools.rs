@@ -71,20 +71,20 @@ mod tests {
 
     use super::*;
 
-    /// Started by the other one, in a process of its own: an environment belongs to a whole process.
-    #[test]
-    #[ignore = "it leaves something out on purpose"]
-    fn leaves_something_out() {
-        leave_out("for a test");
-    }
-
     #[test]
     fn what_is_left_out_is_noted_in_a_file() {
+        // An environment belongs to a whole process, so this test starts itself once more in another one.
+        const IN_CHILD: &str = "LINESHAFT_TEST_LEAVES_OUT";
+        if std::env::var_os(IN_CHILD).is_some() {
+            leave_out("for a test");
+            return;
+        }
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("skipped");
         for _ in 0..2 {
             let ended = Command::new(std::env::current_exe().unwrap())
-                .args(["--ignored", "--exact", "tools::tests::leaves_something_out"])
+                .args(["--exact", "tools::tests::what_is_left_out_is_noted_in_a_file"])
+                .env(IN_CHILD, "1")
                 .env(SKIPPED_FILE, &file)
                 .env("NEXTEST_TEST_NAME", "some_test")
                 .output()
