@@ -135,7 +135,7 @@ impl Engine {
         }
     }
 
-    fn check_list(&self, queue: u32, state: State, count: u64, places: impl Iterator<Item = u32>) {
+    fn check_list(&self, queue: u32, state: State, count: u32, places: impl Iterator<Item = u32>) {
         let mut seen = 0;
         for place in places {
             let job = self.job(JobSlot(place));

@@ -55,7 +55,7 @@ impl Engine {
         if let Some(extra) = &mut queue.extra {
             extra.flushes += 1;
         }
-        Some(queue.counts.ready)
+        Some(u64::from(queue.counts.ready))
     }
 
     fn start_flush(

@@ -376,12 +376,12 @@ impl Engine {
         let queue = self.queue(self.queue_id(name)?);
         let head = queue.ready.first().map(|(_, slot)| self.job(JobSlot(slot)).created);
         let stats = ItemStats {
-            items: queue.counts.ready,
+            items: u64::from(queue.counts.ready),
             bytes: queue.counts.bytes,
             puts: queue.puts,
             age_ms: head.map_or(0, |created| self.now.since(created)),
             waiters: queue.waiters.len() as u64,
-            open: queue.counts.leased,
+            open: u64::from(queue.counts.leased),
             ..ItemStats::default()
         };
         let Some(extra) = &queue.extra else { return Some(stats) };

@@ -28,6 +28,7 @@ mod job;
 pub mod limits;
 mod ordered;
 pub mod policy;
+mod prefetch;
 mod queue;
 mod queues;
 mod removal;

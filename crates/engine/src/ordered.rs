@@ -6,6 +6,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::prefetch::prefetch;
+
 /// Most entries in a run.
 const RUN_LEN_MAX: usize = 64;
 /// A run below this looks for a neighbour to join.
@@ -15,14 +17,15 @@ const RUN_LEN_JOINED_MAX: usize = 48;
 
 /// Keys in order, each with the place of what it stands for.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Ordered<K> {
+    len: usize,
     /// The run with the highest keys. Most keys arrive in ascending order, and most queues are
     /// short: then this is all there is. Empty only if nothing is there.
     last: VecDeque<(K, u32)>,
     /// The runs below it, by a key that is not above the run's first and above every key of the
     /// run before.
     runs: BTreeMap<K, VecDeque<(K, u32)>>,
-    len: usize,
 }
 
 impl<K> Default for Ordered<K> {
@@ -41,10 +44,20 @@ impl<K: Ord + Copy> Ordered<K> {
     }
 
     pub(crate) fn first(&self) -> Option<(K, u32)> {
+        if self.len == 0 {
+            return None;
+        }
         if self.runs.is_empty() {
             return self.last.front().copied();
         }
         self.runs.first_key_value().and_then(|(_, run)| run.front().copied())
+    }
+
+    /// Asks for the memory where the next key goes, if it is above all others.
+    pub(crate) fn prefetch_end(&self) {
+        if let Some(last) = self.last.back() {
+            prefetch(last);
+        }
     }
 
     pub(crate) fn last(&self) -> Option<(K, u32)> {

@@ -7,6 +7,7 @@ use crate::extra::Extra;
 use crate::ids::Millis;
 use crate::job::State;
 use crate::ordered::Ordered;
+use crate::prefetch::prefetch;
 
 /// beanstalkd calls ready jobs with a priority below this urgent (spec beanstalkd 5.1).
 pub(crate) const URGENT_BELOW: u32 = 1024;
@@ -18,16 +19,17 @@ const LOW_ABOVE: u32 = 1 << 31;
 /// order number.
 pub(crate) type ReadyKey = (u64, u64);
 
-/// Jobs by state, kept in step with every change so that statistics cost nothing to ask.
+/// Jobs by state, kept in step with every change so that statistics cost nothing to ask. A job's
+/// place is a u32, so no more of them can be.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Counts {
-    pub(crate) ready: u64,
-    pub(crate) urgent: u64,
-    pub(crate) delayed: u64,
-    pub(crate) leased: u64,
-    pub(crate) buried: u64,
+    pub(crate) ready: u32,
+    pub(crate) urgent: u32,
+    pub(crate) delayed: u32,
+    pub(crate) leased: u32,
+    pub(crate) buried: u32,
     /// Ready and delayed jobs by band of urgency.
-    pub(crate) bands: [u64; 3],
+    pub(crate) bands: [u32; 3],
     /// Bytes of the bodies of ready jobs.
     pub(crate) bytes: u64,
 }
@@ -56,7 +58,7 @@ impl Band {
 
 impl Counts {
     pub(crate) fn total(&self) -> u64 {
-        self.ready + self.delayed + self.leased + self.buried
+        [self.ready, self.delayed, self.leased, self.buried].into_iter().map(u64::from).sum()
     }
 
     pub(crate) fn add(&mut self, state: State, priority: u32, body_bytes: usize) {
@@ -64,7 +66,7 @@ impl Counts {
         match state {
             State::Ready => {
                 self.bytes += body_bytes as u64;
-                self.urgent += u64::from(priority < URGENT_BELOW);
+                self.urgent += u32::from(priority < URGENT_BELOW);
                 self.bands[Band::of(priority) as usize] += 1;
             }
             State::Delayed => self.bands[Band::of(priority) as usize] += 1,
@@ -77,7 +79,7 @@ impl Counts {
         match state {
             State::Ready => {
                 self.bytes -= body_bytes as u64;
-                self.urgent -= u64::from(priority < URGENT_BELOW);
+                self.urgent -= u32::from(priority < URGENT_BELOW);
                 self.bands[Band::of(priority) as usize] -= 1;
             }
             State::Delayed => self.bands[Band::of(priority) as usize] -= 1,
@@ -85,7 +87,7 @@ impl Counts {
         }
     }
 
-    fn of(&mut self, state: State) -> &mut u64 {
+    fn of(&mut self, state: State) -> &mut u32 {
         match state {
             State::Ready => &mut self.ready,
             State::Delayed => &mut self.delayed,
@@ -127,10 +129,13 @@ pub(crate) enum PauseReason {
     Serving,
 }
 
-/// What a put touches comes first: with many thousand queues in use each cache line counts.
+/// What a put touches comes first, by cache lines: with many thousand queues in use each one counts.
+/// (`timer`, because by its impossible values a slab tells places in use from free ones.)
 #[derive(Debug)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub(crate) struct Queue {
+    /// When the engine looks at this queue next. Never later than needed, sometimes earlier.
+    pub(crate) timer: Option<Millis>,
     pub(crate) name: SmallVec<[u8; 24]>,
     /// Sessions whose puts go here.
     pub(crate) users: u32,
@@ -138,25 +143,26 @@ pub(crate) struct Queue {
     pub(crate) watchers: u32,
     /// What only some queues have. All of it is behind this one test, which plain queues pay for.
     pub(crate) extra: Option<Box<Extra>>,
+
     pub(crate) puts: u64,
     pub(crate) counts: Counts,
-    pub(crate) ready: Ordered<ReadyKey>,
-    /// Sessions that wait here, by their ticket: first come, first served.
-    pub(crate) waiters: Ordered<u64>,
-    /// Registrations of workers.
-    pub(crate) workers: u32,
-    /// Sessions that may be asleep and want to be woken, by ticket.
-    pub(crate) sleepers: Ordered<u64>,
     pub(crate) pause: Option<Pause>,
+
+    pub(crate) ready: Ordered<ReadyKey>,
+
     /// Removals that go on: nothing is handed out meanwhile.
     pub(crate) removals: u32,
+    /// Registrations of workers.
+    pub(crate) workers: u32,
+    /// Sessions that wait here, by their ticket: first come, first served.
+    pub(crate) waiters: Ordered<u64>,
+    /// Sessions that may be asleep and want to be woken, by ticket.
+    pub(crate) sleepers: Ordered<u64>,
 
     /// By (due, id).
     pub(crate) delayed: Ordered<(Millis, u64)>,
     /// By the order of burying.
     pub(crate) buried: Ordered<u64>,
-    /// When the engine looks at this queue next. Never later than needed, sometimes earlier.
-    pub(crate) timer: Option<Millis>,
     /// Grows with every queue made; lists are in this order.
     pub(crate) age_rank: u64,
     /// Exists without jobs or users.
@@ -191,6 +197,13 @@ impl Queue {
             finishes: 0,
             pauses: 0,
         }
+    }
+
+    /// Asks for what a put will touch, besides the name.
+    pub(crate) fn prefetch(&self) {
+        prefetch(&self.counts);
+        prefetch(&self.ready);
+        prefetch(&self.removals);
     }
 
     /// Whether anything keeps the queue in existence (spec beanstalkd 6).

@@ -33,7 +33,11 @@ impl Engine {
 
     /// The queue of this name, if it exists.
     pub fn queue_id(&self, name: &[u8]) -> Option<QueueId> {
-        let found = self.names.find(hash(name), |id| &*self.queue(*id).name == name);
+        let found = self.names.find(hash(name), |id| {
+            let queue = self.queue(*id);
+            queue.prefetch();
+            &*queue.name == name
+        });
         found.copied()
     }
 

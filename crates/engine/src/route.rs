@@ -429,7 +429,7 @@ impl Engine {
         else {
             return false;
         };
-        jobs_max.is_some_and(|most| queue.counts.ready >= most)
+        jobs_max.is_some_and(|most| u64::from(queue.counts.ready) >= most)
             || bytes_max.is_some_and(|most| queue.counts.bytes >= most)
     }
 

@@ -86,7 +86,9 @@ impl Engine {
     /// From now on this session puts into, kicks in and peeks at this queue.
     pub fn use_queue(&mut self, session: SessionId, name: &[u8], effects: &mut Effects) {
         let next = self.queue_or_create(name);
-        self.queue_mut(next).users += 1;
+        let queue = self.queue_mut(next);
+        queue.users += 1;
+        queue.ready.prefetch_end();
         let last = std::mem::replace(&mut self.open_mut(session).used, next);
         self.queue_mut(last).users -= 1;
         self.drop_if_unwanted(last, effects);

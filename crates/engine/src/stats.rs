@@ -207,17 +207,17 @@ impl Engine {
         });
         let head = queue.ready.first().map(|(_, slot)| self.job(JobSlot(slot)).created);
         QueueStats {
-            urgent: queue.counts.urgent,
-            ready: queue.counts.ready,
-            leased: queue.counts.leased,
-            delayed: queue.counts.delayed,
-            buried: queue.counts.buried,
+            urgent: u64::from(queue.counts.urgent),
+            ready: u64::from(queue.counts.ready),
+            leased: u64::from(queue.counts.leased),
+            delayed: u64::from(queue.counts.delayed),
+            buried: u64::from(queue.counts.buried),
             puts: queue.puts,
             users: u64::from(queue.users),
             watchers: u64::from(queue.watchers),
             waiters: queue.waiters.len() as u64,
             finishes: queue.finishes,
-            bands: queue.counts.bands,
+            bands: queue.counts.bands.map(u64::from),
             workers: u64::from(queue.workers),
             pauses: queue.pauses,
             pause_s: pause.map_or(0, |(seconds, _)| seconds),
@@ -229,11 +229,11 @@ impl Engine {
     /// Numbers over all queues.
     pub fn totals(&self) -> Totals {
         Totals {
-            urgent: self.counts.urgent,
-            ready: self.counts.ready,
-            leased: self.counts.leased,
-            delayed: self.counts.delayed,
-            buried: self.counts.buried,
+            urgent: u64::from(self.counts.urgent),
+            ready: u64::from(self.counts.ready),
+            leased: u64::from(self.counts.leased),
+            delayed: u64::from(self.counts.delayed),
+            buried: u64::from(self.counts.buried),
             unlogged: self.unlogged,
             queues: self.queues.len() as u64,
             sessions: self.sessions.len() as u64,

@@ -185,7 +185,8 @@ impl Engine {
                     }
                 }
                 Some(_) | None => {
-                    let wakes = serves && !queue.sleepers.is_empty();
+                    // Only workers sleep: most queues have none, and need not be read further.
+                    let wakes = serves && queue.workers > 0 && !queue.sleepers.is_empty();
                     self.enlist(slot);
                     if wakes {
                         self.wake_sleepers(id, effects);
