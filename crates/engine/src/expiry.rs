@@ -9,7 +9,7 @@ use crate::effects::{Effects, News, Record};
 use crate::engine::Engine;
 use crate::ids::{JobSlot, Millis, QueueId};
 use crate::job::Kind;
-use crate::limits::{EXPIRY_DROPS_MAX, HELD_CHORES_REST_MS, SLICE_JOBS_MAX, SWEEP_REST_MS};
+use crate::limits::{HELD_CHORES_REST_MS, SLICE_JOBS_MAX, SWEEP_REST_MS};
 use crate::queue::Queue;
 
 impl Engine {
@@ -158,7 +158,7 @@ impl Engine {
         let to =
             if items { self.item_queue(&target, effects) } else { self.queue_or_create(&target) };
         let body_bytes = self.job(slot).body.len();
-        if to != from && self.make_room(to, body_bytes, EXPIRY_DROPS_MAX, effects).is_ok() {
+        if to != from && self.make_room(to, body_bytes, effects).is_ok() {
             self.reroute(slot, to, effects);
         } else {
             if let Some(extra) = &mut self.queue_mut(from).extra {

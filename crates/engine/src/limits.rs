@@ -12,9 +12,10 @@ pub const SLICE_JOBS_MAX: usize = 1000;
 /// Places of the table of all jobs that one slice of a long operation looks at.
 pub const SLICE_PLACES_MAX: u32 = 20_000;
 
-/// Jobs that a queue drops to make room for one that expired elsewhere: a limit that was lowered is
-/// reached again in steps.
-pub const EXPIRY_DROPS_MAX: usize = 2;
+/// Jobs of a queue that end because another one comes: expired ones at its head, and as many again
+/// that are dropped to make room. One request may be of thousands of puts, so each does little; what
+/// expired ends by itself, and a limit that was lowered is reached again in steps.
+pub const PUT_ENDS_MAX: usize = 2;
 
 /// Fan-out children that clients can give one parent. A put to the parent takes time and room in
 /// proportion to them.

@@ -7,7 +7,7 @@ use crate::effects::{Effects, News, Record};
 use crate::engine::Engine;
 use crate::ids::{JobId, JobSlot, Millis, QueueId};
 use crate::job::{Body, Job, Kind, State, expiry};
-use crate::limits::SLICE_JOBS_MAX;
+use crate::limits::PUT_ENDS_MAX;
 use crate::policy::{Name, Policy, QueueSync, WhenFull};
 
 /// Why a queue does not take a job.
@@ -128,7 +128,7 @@ impl Engine {
             State::Ready if job.expires().is_some() && self.is_expired(slot) => {
                 let queue = job.queue;
                 self.offer(slot, effects);
-                self.freshen(queue, effects);
+                self.sweep(queue, PUT_ENDS_MAX, effects);
             }
             State::Ready => self.offer(slot, effects),
             State::Delayed | State::Leased | State::Buried => self.enlist(slot),
@@ -380,16 +380,15 @@ impl Engine {
         if self.queue(queue).extra.is_none() {
             return Ok(());
         }
-        self.freshen(queue, effects);
-        self.make_room(queue, body_bytes, SLICE_JOBS_MAX, effects)
+        self.sweep(queue, PUT_ENDS_MAX, effects);
+        self.make_room(queue, body_bytes, effects)
     }
 
-    /// The same, without a look at jobs that have expired; so many jobs are dropped for it at most.
+    /// The same, without a look at jobs that have expired.
     pub(crate) fn make_room(
         &mut self,
         queue: QueueId,
         body_bytes: usize,
-        drops_max: usize,
         effects: &mut Effects,
     ) -> Result<(), Refused> {
         self.check_size(queue, body_bytes)?;
@@ -400,8 +399,7 @@ impl Engine {
         match policy.when_full {
             WhenFull::Refuse => Err(Refused::Full),
             WhenFull::DropOldest => {
-                // A limit that was lowered is reached again in steps.
-                for _ in 0..drops_max {
+                for _ in 0..PUT_ENDS_MAX {
                     let Some(oldest) = self.oldest_of_the_least_urgent(queue) else {
                         return Err(Refused::Full);
                     };

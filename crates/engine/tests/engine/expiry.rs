@@ -74,7 +74,40 @@ fn what_expires_into_a_queue_over_its_limit_drops_few() {
         Rule::new(["big"], full),
     ]);
     world.pass(11);
-    assert_eq!(world.stats("big").items, 100 - limits::EXPIRY_DROPS_MAX as u64 + 1);
+    assert_eq!(world.stats("big").items, 100 - limits::PUT_ENDS_MAX as u64 + 1);
+}
+
+#[test]
+fn a_put_ends_few_of_the_items_that_expired() {
+    let mut world = World::new();
+    let full = [Setting::JobsMax(Some(MANY as u64))];
+    world.policies([Rule::new(["q"], full)]);
+    world.add_many_until("q", 10);
+    assert!(!world.add("q", "one too many"));
+    world.engine.set_time(Millis(START.0 + 11));
+    let few = limits::PUT_ENDS_MAX as u64;
+    assert!(world.add("q", "lives"), "what expired makes room");
+    assert_eq!(world.expired("q"), few);
+    // One that has expired before it comes is looked for once more, in vain.
+    assert!(world.add_until("q", "late", Some(START)));
+    assert_eq!(world.expired("q"), 3 * few);
+    world.pass(0);
+    assert_eq!((world.expired("q"), world.stats("q").items), (MANY as u64, 2));
+}
+
+#[test]
+fn a_put_into_a_queue_over_its_limit_drops_few() {
+    let mut world = World::new();
+    for number in 0..100 {
+        world.add("q", &number.to_string());
+    }
+    let full = [Setting::JobsMax(Some(10)), Setting::WhenFull(WhenFull::DropOldest)];
+    world.policies([Rule::new(["q"], full)]);
+    let few = limits::PUT_ENDS_MAX as u64;
+    for puts in 1..=3 {
+        world.add("q", "new");
+        assert_eq!(world.stats("q").items, 100 - puts * (few - 1));
+    }
 }
 
 #[test]

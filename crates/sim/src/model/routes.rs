@@ -8,11 +8,8 @@ use super::policies::text;
 use super::record::Record;
 use super::{Job, Kind, Model, Name, Need, State};
 
-/// Jobs that one request ends on the way, at most.
-const SLICE_JOBS: usize = 1000;
-
-/// Jobs that a queue drops to make room for one that expired elsewhere.
-const EXPIRY_DROPS_MAX: usize = 2;
+/// Jobs of a queue that end because another one comes: expired ones, and as many to make room.
+const PUT_ENDS_MAX: u64 = 2;
 
 /// Why a queue is among those that a put goes to.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -158,6 +155,7 @@ impl Model {
                     let kind = if is_watched { Kind::Watched } else { self.kind_in(queue) };
                     let id = self.enter(queue, job.clone(), kind);
                     ids.push(id);
+                    self.unplaced.push(id);
                     if *role == Role::Asked {
                         routed.asked = routed.asked.or(Some(id));
                     }
@@ -205,14 +203,15 @@ impl Model {
         id
     }
 
-    pub(super) fn place_new(&mut self, id: u64) {
+    fn place_new(&mut self, id: u64) {
+        self.unplaced.retain(|unplaced| *unplaced != id);
         let job = &self.jobs[&id];
         let tube = job.tube.clone();
         if job.state == State::Ready {
             let is_late = job.expires.is_some() && self.is_expired(id);
             self.offer(id);
             if is_late {
-                self.sweep(&tube);
+                self.sweep_some(&tube, PUT_ENDS_MAX);
             }
         }
     }
@@ -239,17 +238,11 @@ impl Model {
 
     /// Sees to it that a queue has room for one job more.
     pub(super) fn admit(&mut self, queue: &Name, body_len: usize) -> Result<(), Refused> {
-        self.sweep(queue);
-        self.make_room(queue, body_len, SLICE_JOBS)
+        self.sweep_some(queue, PUT_ENDS_MAX);
+        self.make_room(queue, body_len)
     }
 
-    /// So many jobs are dropped for it at most.
-    fn make_room(
-        &mut self,
-        queue: &Name,
-        body_len: usize,
-        drops_max: usize,
-    ) -> Result<(), Refused> {
+    fn make_room(&mut self, queue: &Name, body_len: usize) -> Result<(), Refused> {
         self.check_size(queue, body_len)?;
         let policy = self.tubes[queue].policy.clone();
         if !self.is_over_limit(queue) {
@@ -258,13 +251,13 @@ impl Model {
         if policy.when_full == WhenFull::Refuse {
             return Err(Refused::Full);
         }
-        for _ in 0..drops_max {
-            let ready = || self.ready_in(queue);
-            let Some(worst) = ready().map(|(pri, ..)| pri).max() else {
+        for _ in 0..PUT_ENDS_MAX {
+            let keys = || self.ready_in(queue).map(|id| (self.jobs[&id].key(), id));
+            let Some(worst) = keys().map(|((pri, _), _)| pri).max() else {
                 return Err(Refused::Full);
             };
-            let oldest = ready().filter(|(pri, ..)| *pri == worst).min();
-            let (.., id) = oldest.expect("one of them is the worst");
+            let oldest = keys().filter(|((pri, _), _)| *pri == worst).min();
+            let (_, id) = oldest.expect("one of them is the worst");
             self.guarded(queue, |model| {
                 model.end_job(id, &News::Fail);
             });
@@ -281,19 +274,13 @@ impl Model {
         if is_too_big { Err(Refused::TooBig) } else { Ok(()) }
     }
 
-    /// Priority, order and id of the ready jobs of a queue.
-    fn ready_in(&self, queue: &Name) -> impl Iterator<Item = (u32, u64, u64)> {
-        let ready = self.jobs.iter().filter(move |(_, job)| job.state == State::Ready);
-        let own = ready.filter(move |(_, job)| job.tube == *queue);
-        own.map(|(id, job)| (job.pri, job.order, *id))
-    }
-
     fn is_over_limit(&self, queue: &Name) -> bool {
         let policy = &self.tubes[queue].policy;
         let (mut count, mut bytes) = (0, 0);
-        for (.., id) in self.ready_in(queue) {
+        let ready = |job: &&Job| job.state == State::Ready && job.tube == *queue;
+        for job in self.jobs.values().filter(ready) {
             count += 1;
-            bytes += self.jobs[&id].body.len() as u64;
+            bytes += job.body.len() as u64;
         }
         policy.jobs_max.is_some_and(|most| count >= most)
             || policy.bytes_max.is_some_and(|most| bytes >= most)
@@ -326,13 +313,20 @@ impl Model {
 
     /// Ends expired jobs at the head of a queue; how many, and what that rests on.
     pub(super) fn sweep(&mut self, queue: &Name) -> (u64, Need) {
+        self.sweep_some(queue, u64::MAX)
+    }
+
+    /// The same, for so many at most.
+    fn sweep_some(&mut self, queue: &Name, max: u64) -> (u64, Need) {
         if !self.head_is_expired(queue) {
             return (0, 0);
         }
         let before = self.history.len();
         let count = self.guarded(queue, |model| {
             let mut count = 0;
-            while let Some(id) = model.first_ready(queue).filter(|id| model.is_expired(*id)) {
+            while count < max
+                && let Some(id) = model.first_ready(queue).filter(|id| model.is_expired(*id))
+            {
                 model.expire(id);
                 count += 1;
             }
@@ -354,7 +348,7 @@ impl Model {
         let is_items = self.tubes[&from].facts.is_items;
         let to = if is_items { self.item_queue(&target) } else { self.create_tube(&target) };
         let body_len = self.jobs[&id].body.len();
-        if to != from && self.make_room(&to, body_len, EXPIRY_DROPS_MAX).is_ok() {
+        if to != from && self.make_room(&to, body_len).is_ok() {
             self.reroute(id, &to);
         } else {
             self.end_job(id, &News::Fail);
