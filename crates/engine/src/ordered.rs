@@ -19,6 +19,7 @@ const RUN_LEN_JOINED_MAX: usize = 48;
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Ordered<K> {
+    /// Stands first: of one that is empty, which most are, nothing else is read.
     len: usize,
     /// The run with the highest keys. Most keys arrive in ascending order, and most queues are
     /// short: then this is all there is. Empty only if nothing is there.

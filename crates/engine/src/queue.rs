@@ -173,6 +173,11 @@ pub(crate) struct Queue {
     pub(crate) pauses: u64,
 }
 
+/// Bytes of a cache line.
+const LINE_BYTES: usize = 64;
+// A put reads all up to whether somebody waits.
+const _: () = assert!(std::mem::offset_of!(Queue, waiters) < 4 * LINE_BYTES);
+
 impl Queue {
     pub(crate) fn new(name: &[u8], age_rank: u64) -> Self {
         Self {
