@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use broker::{
-    Dialect, Event, Gathering, INPUT_REPLIES_BYTES, NewJob, Outbox, Position, SessionId, Turn,
-    take_steps,
+    Dialect, Event, Gathering, InputEnd, NewJob, Outbox, Position, SessionId, Turn, take_steps,
 };
 
 use crate::command::{Malformed, recognise};
@@ -26,10 +25,7 @@ pub struct Session {
     pub(crate) is_producer: bool,
     /// Asked for a job, or got one by its id; counted as such.
     pub(crate) is_worker: bool,
-    /// The peer sends no more.
-    input_ended: bool,
-    /// The last `input` left bytes, which the owner will present again.
-    has_leftover: bool,
+    input_end: InputEnd,
     /// The session of the broker is closed; nothing is read or answered any more.
     ended: bool,
 }
@@ -78,8 +74,7 @@ impl Session {
             waiting: Waiting::Nothing,
             is_producer: false,
             is_worker: false,
-            input_ended: false,
-            has_leftover: false,
+            input_end: InputEnd::default(),
             ended: false,
         }
     }
@@ -98,7 +93,7 @@ impl Session {
     }
 
     pub(crate) fn is_input_ended(&self) -> bool {
-        self.input_ended
+        self.input_end.has_come()
     }
 
     /// Deals with one line, or one stretch of a body; returns how many bytes that took. 0: more
@@ -188,7 +183,7 @@ impl Session {
 
     /// After the peer ended its sending: closes as soon as all that it sent is dealt with.
     fn end_if_drained(&mut self, turn: &mut Turn<'_>) {
-        if self.input_ended && self.waiting == Waiting::Nothing && !self.has_leftover {
+        if self.waiting == Waiting::Nothing && self.input_end.is_drained() {
             self.end(turn);
         }
     }
@@ -201,17 +196,10 @@ impl Session {
 
 impl Dialect for Session {
     fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
-        let answered = outbox.len();
-        let mut used = take_steps(bytes, outbox, |bytes, outbox| {
+        let steps = take_steps(bytes, outbox, |bytes, outbox| {
             if self.is_reading() { self.step(bytes, turn, outbox) } else { 0 }
         });
-        // After quit, and after the end of the input, an unfinished command is of no use.
-        let pauses = outbox.len() - answered >= INPUT_REPLIES_BYTES;
-        let goes_on = pauses || self.waiting != Waiting::Nothing;
-        if self.ended || (self.input_ended && !goes_on) {
-            used = bytes.len();
-        }
-        self.has_leftover = used < bytes.len();
+        let used = self.input_end.count_used(bytes.len(), steps, self.is_reading());
         self.end_if_drained(turn);
         used
     }
@@ -238,10 +226,9 @@ impl Dialect for Session {
     }
 
     fn end_of_input(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
-        self.input_ended = true;
+        self.input_end.come(self.is_reading());
         match self.waiting {
-            // What is left is the beginning of a command that will never be complete.
-            Waiting::Nothing => self.has_leftover = false,
+            Waiting::Nothing | Waiting::Kick => {}
             Waiting::Job => {
                 // COMPAT(beanstalkd): a half-closed connection does not wait; cases
                 // half-close-while-waiting, half-close-then-empty-reserve-times-out. If a job was
@@ -251,13 +238,12 @@ impl Dialect for Session {
                     outbox.reply(after, reply::TIMED_OUT);
                 }
             }
-            Waiting::Kick => {}
         }
         self.end_if_drained(turn);
     }
 
     fn wants_input(&self) -> bool {
-        self.is_reading() && !self.input_ended
+        self.is_reading() && !self.input_end.has_come()
     }
 
     fn buffered_bytes(&self) -> usize {

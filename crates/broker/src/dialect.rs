@@ -6,13 +6,22 @@ use crate::{Event, Outbox, Turn};
 /// in it. Small requests may have large replies, and many fit into few bytes.
 pub const INPUT_REPLIES_BYTES: usize = 64 * 1024;
 
+/// What [`take_steps`] did.
+#[derive(Copy, Clone, Debug)]
+pub struct Steps {
+    /// How many bytes were dealt with.
+    pub used: usize,
+    /// The replies have become long, so there may be more to do at once.
+    pub paused: bool,
+}
+
 /// Has `step` deal with the front of `bytes` again and again, until it needs more than there is (it
-/// says 0 then), or the replies have become long. Returns how many bytes were dealt with.
+/// says 0 then), or the replies have become long.
 pub fn take_steps(
     bytes: &[u8],
     outbox: &mut Outbox,
     mut step: impl FnMut(&[u8], &mut Outbox) -> usize,
-) -> usize {
+) -> Steps {
     let enough = outbox.len() + INPUT_REPLIES_BYTES;
     let mut used = 0;
     while outbox.len() < enough {
@@ -21,7 +30,44 @@ pub fn take_steps(
             count => used += count,
         }
     }
-    used
+    Steps { used, paused: outbox.len() >= enough }
+}
+
+/// What a session has to know about the end of what its peer sends: all that came before it is dealt with
+/// first, also what lies with the owner while the session waits, and then the session ends.
+#[derive(Debug, Default)]
+pub struct InputEnd {
+    has_come: bool,
+    /// The last input left bytes, which the owner will present again.
+    has_leftover: bool,
+}
+
+impl InputEnd {
+    /// How many of so many bytes [`Dialect::input`] has dealt with, after these steps. What is left to a
+    /// session that reads is, after the end, the beginning of a command that will never be complete.
+    pub fn count_used(&mut self, presented: usize, steps: Steps, is_reading: bool) -> usize {
+        let is_cut_short = self.has_come && is_reading && !steps.paused;
+        let used = if is_cut_short { presented } else { steps.used };
+        self.has_leftover = used < presented;
+        used
+    }
+
+    /// To be called in [`Dialect::end_of_input`].
+    pub fn come(&mut self, is_reading: bool) {
+        self.has_come = true;
+        // As above.
+        self.has_leftover &= !is_reading;
+    }
+
+    /// Whether the peer sends no more.
+    pub fn has_come(&self) -> bool {
+        self.has_come
+    }
+
+    /// Whether nothing is left to be dealt with but what the session waits for.
+    pub fn is_drained(&self) -> bool {
+        self.has_come && !self.has_leftover
+    }
 }
 
 /// One connection's side of a protocol, without I/O.
@@ -35,7 +81,7 @@ pub trait Dialect: Send {
     /// command is incomplete (less than the dialect's longest line), when the session waits for
     /// an event (see `wants_input`), or when the replies have become long: the owner is to send some
     /// of them first. Only in the last case there is more to do at once, and then some bytes were
-    /// dealt with; so the rest is presented until none of it is.
+    /// dealt with; so the rest is presented until none of it is, or the session is `finished`.
     fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize;
 
     /// Something happened that this session waited for. Bytes that were left before may be

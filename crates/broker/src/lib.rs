@@ -28,7 +28,7 @@ mod work;
 
 pub use admission::AddRefusal;
 pub use broker::{Broker, BrokerError, Clock, Options};
-pub use dialect::{Dialect, INPUT_REPLIES_BYTES, take_steps};
+pub use dialect::{Dialect, INPUT_REPLIES_BYTES, InputEnd, Steps, take_steps};
 pub use engine::policy;
 pub use engine::{
     AliasStats, Band, Body, Counters, GrabOrder, ItemStats, JobFacts, JobId, JobStatus, LeaseId,

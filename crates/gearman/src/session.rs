@@ -189,7 +189,8 @@ impl Dialect for Session {
     fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
         let used = take_steps(bytes, outbox, |bytes, outbox| {
             if self.wants_input() { self.step(bytes, turn, outbox) } else { 0 }
-        });
+        })
+        .used;
         if self.ended { bytes.len() } else { used }
     }
 

@@ -5,8 +5,7 @@ use std::mem;
 use std::sync::Arc;
 
 use broker::{
-    Body, Clearing, Dialect, Event, INPUT_REPLIES_BYTES, Outbox, Position, SessionId, Turn,
-    take_steps,
+    Body, Clearing, Dialect, Event, InputEnd, Outbox, Position, SessionId, Turn, take_steps,
 };
 
 use crate::client::{Client, Fetched, How, patience};
@@ -43,10 +42,7 @@ pub struct LineSession<D> {
     pub(crate) client: Client,
     pub(crate) reading: D,
     waiting: Waiting,
-    /// The client shut its sending side.
-    input_ended: bool,
-    /// The owner keeps bytes of the client that were not dealt with.
-    has_leftover: bool,
+    input_end: InputEnd,
 }
 
 /// What the session waits for; it reads no request meanwhile.
@@ -73,8 +69,7 @@ impl<D: LineDialect> LineSession<D> {
             client: Client::new(server, turn, mailbox),
             reading: D::default(),
             waiting: Waiting::Nothing,
-            input_ended: false,
-            has_leftover: false,
+            input_end: InputEnd::default(),
         }
     }
 
@@ -182,12 +177,12 @@ impl<D: LineDialect> LineSession<D> {
     /// disconnect, so who waits for an item, which may never come, is not answered.
     fn end_if_drained(&mut self, turn: &mut Turn<'_>) {
         let is_drained = match self.waiting {
-            Waiting::Nothing => !self.has_leftover,
+            Waiting::Nothing => self.input_end.is_drained(),
             Waiting::Item { is_brief, .. } => !is_brief,
             Waiting::Monitor(_) => true,
             Waiting::Work(_) => false,
         };
-        if self.input_ended && is_drained {
+        if self.input_end.has_come() && is_drained {
             self.client.end(turn);
         }
     }
@@ -195,8 +190,7 @@ impl<D: LineDialect> LineSession<D> {
 
 impl<D: LineDialect> Dialect for LineSession<D> {
     fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
-        let answered = outbox.len();
-        let mut used = take_steps(bytes, outbox, |bytes, outbox| {
+        let steps = take_steps(bytes, outbox, |bytes, outbox| {
             if !self.is_reading() {
                 return 0;
             }
@@ -206,13 +200,7 @@ impl<D: LineDialect> Dialect for LineSession<D> {
             self.client.server.count_bytes(count, outbox.len() - unsent);
             count
         });
-        // Nothing after the end is looked at, and after the end of the input an unfinished request is
-        // of no use.
-        let pauses = outbox.len() - answered >= INPUT_REPLIES_BYTES;
-        if self.client.is_ended() || (self.input_ended && self.is_reading() && !pauses) {
-            used = bytes.len();
-        }
-        self.has_leftover = used < bytes.len();
+        let used = self.input_end.count_used(bytes.len(), steps, self.is_reading());
         self.end_if_drained(turn);
         used
     }
@@ -228,16 +216,12 @@ impl<D: LineDialect> Dialect for LineSession<D> {
     }
 
     fn end_of_input(&mut self, turn: &mut Turn<'_>, _outbox: &mut Outbox) {
-        self.input_ended = true;
-        if self.is_reading() {
-            // What is left is the beginning of a request that will never be complete.
-            self.has_leftover = false;
-        }
+        self.input_end.come(self.is_reading());
         self.end_if_drained(turn);
     }
 
     fn wants_input(&self) -> bool {
-        self.is_reading() && !self.input_ended
+        self.is_reading() && !self.input_end.has_come()
     }
 
     fn buffered_bytes(&self) -> usize {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use broker::{Dialect, Event, INPUT_REPLIES_BYTES, Outbox, SessionId, Turn, take_steps};
+use broker::{Dialect, Event, InputEnd, Outbox, SessionId, Turn, take_steps};
 
 use super::collect::Collect;
 use super::methods::{Failed, fail};
@@ -25,10 +25,7 @@ pub struct ThriftSession {
     pub(super) open_reads: OpenReads,
     receiver: Receiver,
     pub(super) waiting: Waiting,
-    /// The client shut its sending side.
-    input_ended: bool,
-    /// The owner keeps bytes of the client that were not dealt with.
-    has_leftover: bool,
+    input_end: InputEnd,
     /// The session of the broker is closed; nothing is read or answered any more.
     ended: bool,
 }
@@ -54,8 +51,7 @@ impl ThriftSession {
             open_reads: OpenReads::default(),
             receiver: Receiver::new(server.options.item_bytes_max as usize),
             waiting: Waiting::Nothing,
-            input_ended: false,
-            has_leftover: false,
+            input_end: InputEnd::default(),
             ended: false,
             server,
         }
@@ -124,11 +120,11 @@ impl ThriftSession {
     /// do not shut one side only, so this one is gone, and nobody would get the items of a `get`.
     fn end_if_drained(&mut self, turn: &mut Turn<'_>) {
         let is_drained = match self.waiting {
-            Waiting::Nothing => !self.has_leftover,
+            Waiting::Nothing => self.input_end.is_drained(),
             Waiting::Item(_) => true,
             Waiting::Flush(..) => false,
         };
-        if self.input_ended && is_drained {
+        if self.input_end.has_come() && is_drained {
             self.end(turn);
         }
     }
@@ -153,16 +149,11 @@ impl ThriftSession {
 impl Dialect for ThriftSession {
     fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
         let held_before = outbox.len();
-        let mut used = take_steps(bytes, outbox, |bytes, outbox| {
+        let steps = take_steps(bytes, outbox, |bytes, outbox| {
             let has_more = self.is_reading() && !bytes.is_empty();
             if has_more { self.step(bytes, turn, outbox) } else { 0 }
         });
-        // After the end of the input an unfinished call is of no use.
-        let pauses = outbox.len() - held_before >= INPUT_REPLIES_BYTES;
-        if self.ended || (self.input_ended && self.is_reading() && !pauses) {
-            used = bytes.len();
-        }
-        self.has_leftover = used < bytes.len();
+        let used = self.input_end.count_used(bytes.len(), steps, self.is_reading());
         self.end_if_drained(turn);
         self.server.count_bytes(used, outbox.len() - held_before);
         used
@@ -192,16 +183,12 @@ impl Dialect for ThriftSession {
     }
 
     fn end_of_input(&mut self, turn: &mut Turn<'_>, _outbox: &mut Outbox) {
-        self.input_ended = true;
-        if self.is_reading() {
-            // What is left is the beginning of a call that will never be complete.
-            self.has_leftover = false;
-        }
+        self.input_end.come(self.is_reading());
         self.end_if_drained(turn);
     }
 
     fn wants_input(&self) -> bool {
-        self.is_reading() && !self.input_ended
+        self.is_reading() && !self.input_end.has_come()
     }
 
     fn buffered_bytes(&self) -> usize {
