@@ -116,6 +116,8 @@ pub(crate) struct Model {
     batch: Option<u64>,
     /// Queues that must not vanish just now.
     guards: Vec<Name>,
+    /// Jobs of a put under way that take up room, but are in no list yet: nobody finds them.
+    unplaced: Vec<u64>,
     /// Jobs that went to another queue in this turn.
     rerouted: Vec<u64>,
     /// Puts are refused.
@@ -297,6 +299,7 @@ impl Model {
             unnoted: Vec::new(),
             batch: None,
             guards: Vec::new(),
+            unplaced: Vec::new(),
             rerouted: Vec::new(),
             is_draining: false,
             history: History::default(),

@@ -143,8 +143,13 @@ impl Model {
 
     /// The ready job that comes first, paused or not.
     pub(super) fn first_ready(&self, tube: &Name) -> Option<u64> {
+        self.ready_in(tube).map(|id| (self.jobs[&id].key(), id)).min().map(|(_, id)| id)
+    }
+
+    /// The ready jobs of a tube, by number.
+    pub(super) fn ready_in(&self, tube: &Name) -> impl Iterator<Item = u64> {
         let ready = self.jobs.iter().filter(|(_, job)| job.state == State::Ready);
-        let keys = ready.filter(|(_, job)| job.tube == *tube).map(|(id, job)| (job.key(), *id));
-        keys.min().map(|(_, id)| id)
+        let own = ready.filter(move |(_, job)| job.tube == *tube).map(|(id, _)| *id);
+        own.filter(|id| !self.unplaced.contains(id))
     }
 }
