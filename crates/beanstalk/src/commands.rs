@@ -111,11 +111,10 @@ impl Session {
 
     fn watch(&mut self, name: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
         self.server().counters.watch.add_one();
-        let mut watched = turn.watched(self.id);
-        if watched.len() >= WATCHED_TUBES_MAX && !watched.any(|known| known == name) {
+        let is_full = turn.watched(self.id).len() >= WATCHED_TUBES_MAX;
+        if is_full && !turn.watches(self.id, name) {
             return outbox.reply(AT_ONCE, reply::OUT_OF_MEMORY);
         }
-        drop(watched);
         reply_watching(turn.watch(self.id, name), outbox);
     }
 

@@ -173,6 +173,11 @@ impl Turn<'_> {
         engine.watched(session).iter().map(|queue| engine.queue_name(*queue))
     }
 
+    /// Whether the queue of this name is among them.
+    pub fn watches(&self, session: SessionId, name: &[u8]) -> bool {
+        self.core.engine.watches(session, name)
+    }
+
     // --- Jobs ---
 
     /// Puts a job into the queue that this session uses.

@@ -142,6 +142,11 @@ impl Engine {
         &self.session(session).watched
     }
 
+    /// Whether the queue of this name is among them.
+    pub fn watches(&self, session: SessionId, name: &[u8]) -> bool {
+        self.queue_id(name).is_some_and(|queue| self.watched(session).contains(&queue))
+    }
+
     /// Whether this session waits for an event.
     pub fn is_waiting(&self, session: SessionId) -> bool {
         self.session(session).waiting.is_some()
