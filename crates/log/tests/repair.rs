@@ -5,6 +5,7 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::{Random, Recovered, World, recover};
 use lineshaft_log::{
@@ -20,6 +21,18 @@ const QUEUES: [QueueRef<'static>; 2] =
 
 fn settings() -> Settings {
     Settings { segment_bytes: 64 << 10, bytes_max: None, sync: Sync::Always }
+}
+
+fn meta(id: u64) -> Meta<'static> {
+    Meta {
+        id,
+        priority: 1,
+        ttr: id as u32 ^ 7,
+        created_ms: id * 3,
+        due_ms: 0,
+        state: 1,
+        options: b"o",
+    }
 }
 
 /// Copies what can be saved, and opens the copy.
@@ -83,18 +96,10 @@ fn old() -> Old {
     let mut ends: Vec<u64> = Vec::new();
     let mut places: Vec<(u64, Target)> = Vec::new();
     for id in 1..=400 {
-        let meta = Meta {
-            id,
-            priority: 1,
-            ttr: id as u32 ^ 7,
-            created_ms: id * 3,
-            due_ms: 0,
-            state: 1,
-            options: b"o",
-        };
-        let (target, _) = log.put(1000 + id, QUEUES[id as usize % 2], &meta, &vec![id as u8; 500]);
+        let queue = QUEUES[id as usize % 2];
+        let (target, _) = log.put(1000 + id, queue, &meta(id), &vec![id as u8; 500]);
         if id % 5 == 0 {
-            log.update(1000 + id, target, QUEUES[0], &Meta { priority: 9, ..meta });
+            log.update(1000 + id, target, QUEUES[0], &Meta { priority: 9, ..meta(id) });
         }
         places.push((id, target));
         if id % 3 == 0 {
@@ -223,6 +228,53 @@ fn a_broken_header_costs_nothing_and_a_missing_file_its_jobs() {
         assert!(missing > 20, "{what}");
         assert!(salvage.losses.iter().any(|loss| loss.what == "the file is missing"), "{what}");
     }
+}
+
+/// A log of 20 groups with a job each, and where they start; the process was killed, so that nothing tells of the last
+/// sync.
+fn killed(sync: Sync) -> (FaultDisk, Vec<u64>) {
+    let disk = FaultDisk::new(5, CAPACITY);
+    let (log, _) = recover(&disk, Settings { sync, ..settings() }, 1000).unwrap();
+    let mut starts = Vec::new();
+    for id in 1..=20 {
+        starts.push(log.written().offset());
+        log.put(1000 + id * 10, QUEUES[0], &meta(id), &[id as u8; 500]);
+        log.commit_step(1000 + id * 10).unwrap();
+    }
+    disk.restart();
+    (disk, starts)
+}
+
+#[test]
+fn what_was_acknowledged_last_is_kept_of_a_log_that_was_not_closed() {
+    for sync in [Sync::Always, Sync::Every(Duration::from_millis(50))] {
+        let (disk, starts) = killed(sync);
+        for damaged in [&[3][..], &[3, 4], &[3, 18], &[3, 20]] {
+            let disk = disk.fork();
+            for id in damaged {
+                disk.flip_bit(&Old::name(0), (starts[id - 1] + 200) * 8);
+            }
+            let what = format!("{sync:?}, groups {damaged:?}");
+            assert!(recover(&disk.fork(), settings(), 2000).is_err(), "{what}: not refused");
+            let (salvage, copy) = repaired(&disk);
+            let missing: Vec<_> =
+                (1..=20).filter(|id| !copy.state.jobs.contains_key(&(*id as u64))).collect();
+            assert_eq!(missing, damaged, "{what}: {salvage:?}");
+            assert_eq!(salvage.report.cut_groups, 0, "{what}");
+        }
+    }
+}
+
+#[test]
+fn groups_behind_a_gap_that_nothing_says_to_be_durable_are_cut_and_reported() {
+    let (disk, starts) = killed(Sync::Every(Duration::from_millis(50)));
+    for id in [3, 19] {
+        disk.flip_bit(&Old::name(0), (starts[id - 1] + 200) * 8);
+    }
+    let (salvage, copy) = repaired(&disk);
+    assert_eq!(copy.state.jobs.len(), 17);
+    assert_eq!((salvage.report.cut_groups, salvage.losses.len()), (1, 1), "{salvage:?}");
+    assert!(salvage.report.cut_bytes > 1000, "{salvage:?}");
 }
 
 #[test]

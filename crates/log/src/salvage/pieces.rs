@@ -33,12 +33,16 @@ pub(super) enum Piece<'a> {
 pub(super) struct Outline {
     /// The header of the segment's first group, if it can be read.
     pub(super) first: Option<GroupHeader>,
-    /// Where the unbroken chain of groups ends.
+    /// Where the unbroken chain of groups ends: the one from the first group on, or from the last that says that
+    /// all before itself is durable. That one cannot be left over by a torn write, as something in front of it
+    /// would be broken.
     pub(super) chain_end: u64,
     /// Where the last whole group ends that is not older than one before it: such a one was left over by a torn
     /// write.
     pub(super) end: u64,
-    /// The checksum of that group.
+    /// How many such groups lie beyond the end of the chain.
+    pub(super) beyond: u64,
+    /// The checksum of the last one.
     pub(super) crc: u32,
     /// The greatest `durable` of all groups.
     pub(super) durable: Position,
@@ -60,11 +64,14 @@ impl Pages {
             let follows = previous.is_none_or(|previous| {
                 (group.previous_end, group.previous_crc) == (previous.end(), previous.crc)
             });
-            if at == outline.chain_end && follows {
+            let is_in_chain = at == outline.chain_end && follows || group.durable == group.position;
+            if is_in_chain {
                 outline.chain_end = group.end().offset();
+                outline.beyond = 0;
             }
             outline.durable = outline.durable.max(group.durable);
-            if previous.is_none_or(|previous| previous.time_ms <= group.time_ms) {
+            if is_in_chain || previous.is_none_or(|previous| previous.time_ms <= group.time_ms) {
+                outline.beyond += u64::from(!is_in_chain);
                 outline.end = group.end().offset();
                 outline.crc = group.crc;
                 previous = Some(group);

@@ -180,6 +180,10 @@ impl Remains {
                 None if durable.segment() == number => outline.chain_end.max(durable.offset()),
                 None => outline.chain_end,
             };
+            if told.is_none() && outline.end > end {
+                self.salvage.report.cut_bytes += outline.end - end;
+                self.salvage.report.cut_groups += outline.beyond;
+            }
             let certain_end = if told.is_some() { end } else { size };
             if certain_end > len {
                 self.lose(number, (len, certain_end), None, "the file ends");
