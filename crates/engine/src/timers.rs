@@ -72,7 +72,7 @@ impl Engine {
         if pause_ends {
             self.queue_mut(id).pause = None;
         }
-        let may_owe = pause_ends || self.queue(id).extra.is_some();
+        let may_owe = pause_ends || self.owes(self.queue(id));
         if may_owe && !self.queue(id).is_paused() {
             self.serve_waiters_within(id, budget, effects);
         }

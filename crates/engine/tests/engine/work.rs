@@ -213,6 +213,25 @@ fn one_job_wakes_no_more_workers_than_it_may() {
 }
 
 #[test]
+fn a_timer_that_came_in_vain_wakes_nobody() {
+    let mut world = World::new();
+    world.policies([Rule::new(["q"], [Setting::JobsMax(Some(9))])]);
+    let producer = world.open();
+    world.act(|engine, fx| engine.use_queue(producer, b"q", fx));
+    let delayed = world.put(producer, 0, 1, 60);
+    let workers = [(); 2].map(|()| world.worker(&["q"]));
+    world.engine.set_wake_max(1);
+    for worker in workers {
+        assert!(world.sleep(worker));
+    }
+    world.act(|engine, fx| engine.kick_job(delayed, fx)).expect("it is delayed");
+    assert_eq!(world.woken(), [workers[0]]);
+    // The moment at which the job was due.
+    world.pass(1000);
+    assert_eq!(world.woken(), []);
+}
+
+#[test]
 fn equal_keys_join_and_every_client_hears_of_the_end() {
     let mut world = World::new();
     let (first, second) = (world.open(), world.open());
