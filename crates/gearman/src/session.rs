@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use broker::{
-    Dialect, Event, Gathering, JobId, News, Outbox, Position, SessionId, Turn, take_steps,
+    Dialect, Event, Gathering, InputEnd, JobId, News, Outbox, Position, SessionId, Turn, take_steps,
 };
 
 use crate::admin_text::DROP_INTERRUPTED;
@@ -27,6 +27,7 @@ pub struct Session {
     reading: Reading,
     /// A function with many jobs is being dropped, and what comes next has to wait.
     pub(crate) is_dropping: bool,
+    input_end: InputEnd,
     /// The session of the broker is closed; nothing is read or answered any more.
     ended: bool,
 }
@@ -56,13 +57,25 @@ impl Session {
         let id = turn.open_worker_session(mailbox);
         let number = server.enter(id, address);
         let wants_exceptions = server.options.exceptions;
-        let reading = Reading::Message;
-        Self { id, server, number, wants_exceptions, reading, is_dropping: false, ended: false }
+        Self {
+            id,
+            server,
+            number,
+            wants_exceptions,
+            reading: Reading::Message,
+            is_dropping: false,
+            input_end: InputEnd::default(),
+            ended: false,
+        }
     }
 
     /// Its number in the broker: the address of its events.
     pub fn id(&self) -> SessionId {
         self.id
+    }
+
+    fn is_reading(&self) -> bool {
+        !self.ended && !self.is_dropping
     }
 
     /// Deals with one message, or a stretch of one; returns how many bytes that took. 0: more must
@@ -173,6 +186,14 @@ impl Session {
         reply::send_data(outbox, after, kind, &[handle], &data);
     }
 
+    /// After the peer ended its sending, which is a disconnect: closes as soon as all that came before
+    /// is answered.
+    fn end_if_drained(&mut self, turn: &mut Turn<'_>) {
+        if !self.is_dropping && self.input_end.is_drained() {
+            self.end(turn);
+        }
+    }
+
     /// Closes the session in the broker, once: running jobs go back, and jobs that nobody else
     /// waits for end.
     pub(crate) fn end(&mut self, turn: &mut Turn<'_>) {
@@ -187,21 +208,25 @@ impl Session {
 
 impl Dialect for Session {
     fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
-        let used = take_steps(bytes, outbox, |bytes, outbox| {
-            if self.wants_input() { self.step(bytes, turn, outbox) } else { 0 }
-        })
-        .used;
-        if self.ended { bytes.len() } else { used }
+        let steps = take_steps(bytes, outbox, |bytes, outbox| {
+            if self.is_reading() { self.step(bytes, turn, outbox) } else { 0 }
+        });
+        let used = self.input_end.count_used(bytes.len(), steps, self.is_reading());
+        self.end_if_drained(turn);
+        used
     }
 
-    fn event(&mut self, event: Event, _turn: &mut Turn<'_>, outbox: &mut Outbox) {
+    fn event(&mut self, event: Event, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         if self.ended {
             return;
         }
         match event {
             Event::WorkToDo => reply::send(outbox, AT_ONCE, Kind::Noop, &[]),
             Event::News { id, news, after } => self.tell(id, news, after, outbox),
-            Event::Cleared(after) => self.dropped(after, outbox),
+            Event::Cleared(after) => {
+                self.dropped(after, outbox);
+                self.end_if_drained(turn);
+            }
             Event::Granted(_)
             | Event::TimedOut(_)
             | Event::DeadlineSoon
@@ -214,13 +239,12 @@ impl Dialect for Session {
     }
 
     fn end_of_input(&mut self, turn: &mut Turn<'_>, _outbox: &mut Outbox) {
-        // A half-close is a disconnect, but what came before it is answered. What is left is the
-        // beginning of a message that will never be complete.
-        self.end(turn);
+        self.input_end.come(self.is_reading());
+        self.end_if_drained(turn);
     }
 
     fn wants_input(&self) -> bool {
-        !self.ended && !self.is_dropping
+        self.is_reading() && !self.input_end.has_come()
     }
 
     fn buffered_bytes(&self) -> usize {

@@ -178,6 +178,21 @@ fn a_function_of_many_jobs_is_dropped_before_the_answer() {
 }
 
 #[test]
+fn a_half_closed_connection_hears_of_a_long_drop_and_of_what_is_behind_it() {
+    for (behind, answers) in [("", "OK\r\n"), ("status\nvers", "OK\r\n.\n")] {
+        let mut world = World::new();
+        let (client, monitor) = (world.connect(), world.connect());
+        world.send(client, &request(SUBMIT_JOB_BG, "f||x").repeat(2500));
+        world.take_received(client);
+        world.send_first(monitor, format!("drop function f\n{behind}").as_bytes());
+        assert!(world.waits(monitor));
+        world.half_close(monitor);
+        assert_eq!(String::from_utf8_lossy(&world.take_received(monitor)), answers);
+        assert!(world.has_ended(monitor));
+    }
+}
+
+#[test]
 fn a_server_that_stops_does_not_say_that_a_function_of_many_jobs_is_dropped() {
     let mut world = World::new();
     let client = world.connect();
