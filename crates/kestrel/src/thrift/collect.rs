@@ -57,6 +57,11 @@ impl Collect {
         self.items.len() as u64
     }
 
+    /// Whether it waits for items to come, and not only for a look behind what has expired.
+    pub(super) fn is_patient(&self) -> bool {
+        self.deadline.is_some()
+    }
+
     fn is_full(&self) -> bool {
         self.items.len() >= self.items_max || self.items_bytes >= ITEMS_BYTES_MAX
     }

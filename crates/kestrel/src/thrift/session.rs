@@ -117,11 +117,11 @@ impl ThriftSession {
     }
 
     /// After the peer ended its sending: closes as soon as all that it sent is dealt with. Thrift clients
-    /// do not shut one side only, so this one is gone, and nobody would get the items of a `get`.
+    /// do not shut one side only, so this one is gone, and nobody would get the items that a `get` waits for.
     fn end_if_drained(&mut self, turn: &mut Turn<'_>) {
-        let is_drained = match self.waiting {
+        let is_drained = match &self.waiting {
             Waiting::Nothing => self.input_end.is_drained(),
-            Waiting::Item(_) => true,
+            Waiting::Item(collect) => collect.is_patient(),
             Waiting::Flush(..) => false,
         };
         if self.input_end.has_come() && is_drained {

@@ -91,6 +91,22 @@ fn a_get_that_does_not_wait_gets_what_stands_behind_many_expired_items() {
 }
 
 #[test]
+fn a_get_that_does_not_wait_holds_up_what_a_half_closed_client_sent_behind_it() {
+    let (mut world, server) = start();
+    let (a, b) = (connect(&server, &mut world), connect(&server, &mut world));
+    let expires = Some(Millis(world.now.0 + 10));
+    for _ in 0..2500 {
+        world.broker.turn(world.now).add(b"q", b"x"[..].into(), expires).expect("there is room");
+    }
+    world.now.0 += 11;
+    world.send_first(a, &[get("q", 1, 0, 0), put("r", &[b"y"])].concat());
+    world.half_close(a);
+    assert_eq!(shown(world.take_received(a)), "get, put 1");
+    assert!(world.has_ended(a));
+    assert_eq!(ask(&mut world, b, &get("r", 1, 0, 0)), "get y");
+}
+
+#[test]
 fn a_get_that_does_not_wait_keeps_nothing_from_a_client_that_goes() {
     let (mut world, server) = start();
     let client = connect(&server, &mut world);
