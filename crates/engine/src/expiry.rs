@@ -64,8 +64,12 @@ impl Engine {
     }
 
     /// Ends up to `max` expired jobs at the head of a queue, which must not vanish for it; how many.
+    /// Where none is in front any more, whoever waits comes before the one who asks.
     pub(crate) fn sweep(&mut self, id: QueueId, max: usize, effects: &mut Effects) -> usize {
         if !self.head_is_expired(self.queue(id)) {
+            if self.owes(self.queue(id)) {
+                self.serve_waiters(id, effects);
+            }
             return 0;
         }
         self.queue_mut(id).users += 1;

@@ -9,10 +9,10 @@
 //! Kestrel a queue is a *queue*; a job, an item and a message are a *job*.
 //!
 //! **Invariants**: a job is in exactly one list (ready, delayed, buried) or in the hands of one
-//! session. A queue that may hand out has no waiters while it has ready jobs. Nothing takes time
-//! in proportion to the number of jobs, queues or sessions, except what a request names: other
-//! policies and another status mean all queues, lists show all that they list. (And
-//! [`Engine::check_invariants`].)
+//! session. A queue that may hand out has no waiters while it has ready jobs, or its timer stands
+//! at this moment and whoever looks at it first serves them. Nothing takes time in proportion to the
+//! number of jobs, queues or sessions, except what a request names: other policies and another
+//! status mean all queues, lists show all that they list. (And [`Engine::check_invariants`].)
 
 mod check;
 mod chores;

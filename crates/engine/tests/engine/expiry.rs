@@ -2,7 +2,8 @@
 
 use lineshaft_engine::policy::{Rule, Setting, WhenFull};
 use lineshaft_engine::{
-    Engine, GrabOrder, JobId, Manner, Millis, Patience, Read, ReadHow, Record, SessionId, limits,
+    Engine, GrabOrder, JobId, Manner, Millis, Patience, Read, ReadHow, Record, SessionId, Take,
+    limits,
 };
 
 use crate::world::{START, World};
@@ -22,6 +23,31 @@ impl World {
 
     fn expired(&self, queue: &str) -> u64 {
         self.stats(queue).expired
+    }
+
+    /// One session each reads `q` and `r` without patience, where more has expired than one request
+    /// ends. Behind it one item of `q` lives, and none of `r`.
+    fn read_behind_many_expired(&mut self) -> [SessionId; 2] {
+        for queue in ["q", "r"] {
+            self.add_many_until(queue, 10);
+        }
+        self.add("q", "lives");
+        self.engine.set_time(Millis(START.0 + 11));
+        ["q", "r"].map(|queue| {
+            let reader = self.reader();
+            let read = self.read(reader, queue, ReadHow::Finish, Patience::Millis(0));
+            assert!(matches!(read, Read::Waiting));
+            reader
+        })
+    }
+
+    /// They have been told what is behind it, and need not wait longer.
+    fn check_one_found_what_lives(&mut self, [finds, misses]: [SessionId; 2]) {
+        let mut happened = self.happenings();
+        happened.sort_by_key(|(session, _)| *session != finds);
+        let last = 2 * MANY + 1;
+        let both = [(finds, format!("granted {last}")), (misses, "none came".to_owned())];
+        assert_eq!(happened, both);
     }
 }
 
@@ -171,62 +197,47 @@ fn a_policy_that_lets_no_sweep_remove_anything_lets_one() {
 #[test]
 fn a_read_without_patience_behind_many_expired_items_gets_what_lives() {
     let mut world = World::new();
-    for queue in ["q", "r"] {
-        world.add_many_until(queue, 10);
-    }
-    world.add("q", "lives");
-    let (finds, misses) = (world.reader(), world.reader());
-    world.engine.set_time(Millis(START.0 + 11));
-    for (session, queue) in [(finds, "q"), (misses, "r")] {
-        let read = world.read(session, queue, ReadHow::Finish, Patience::Millis(0));
-        assert!(matches!(read, Read::Waiting));
-    }
+    let readers = world.read_behind_many_expired();
     world.pass(0);
-    let mut happened = world.happenings();
-    happened.sort_by_key(|(session, _)| *session != finds);
-    let last = 2 * MANY + 1;
-    assert_eq!(
-        happened,
-        [(finds, format!("granted {last}")), (misses, "none came".to_owned())],
-        "and nobody waits longer than that takes"
-    );
+    world.check_one_found_what_lives(readers);
     let stats = (world.stats("q").hits, world.stats("r").misses);
     assert_eq!(stats, (1, 1));
 }
 
 #[test]
-fn a_waiter_is_served_when_the_last_expired_item_in_front_is_deleted() {
-    let mut world = World::new();
-    let (deleter, reader) = (world.open(), world.reader());
-    let slice = limits::SLICE_JOBS_MAX as u64;
-    for _ in 0..=slice {
-        let added =
-            world.engine.add(b"q", b"1"[..].into(), Some(Millis(START.0 + 10)), &mut world.effects);
-        added.expect("there is room");
+fn who_waits_is_served_when_the_last_expired_item_in_front_is_deleted() {
+    // By itself, or before others are.
+    for others_ask in [false, true] {
+        let mut world = World::new();
+        let (deleter, reader, late) = (world.open(), world.reader(), world.reader());
+        let slice = limits::SLICE_JOBS_MAX as u64;
+        for _ in 0..=slice {
+            let expires = Some(Millis(START.0 + 10));
+            let added = world.engine.add(b"q", b"1"[..].into(), expires, &mut world.effects);
+            added.expect("there is room");
+        }
+        world.add("q", "lives");
+        world.engine.set_time(Millis(START.0 + 11));
+        let read = world.read(reader, "q", ReadHow::Finish, Patience::Millis(30_000));
+        assert!(matches!(read, Read::Waiting) && world.expired("q") == slice);
+        let (last_expired, lives) = (JobId(slice + 1), slice + 2);
+        assert!(world.finish(deleter, last_expired));
+        if others_ask {
+            world.act(|engine, _| engine.watch(deleter, b"q"));
+            assert!(matches!(world.take(deleter, Patience::None), Take::TimedOut));
+            let read = world.read(late, "q", ReadHow::Finish, Patience::Millis(0));
+            assert!(matches!(read, Read::Empty(_)));
+        } else {
+            world.pass(0);
+        }
+        assert_eq!(world.happenings(), [(reader, format!("granted {lives}"))]);
     }
-    world.add("q", "lives");
-    world.engine.set_time(Millis(START.0 + 11));
-    let read = world.read(reader, "q", ReadHow::Finish, Patience::Millis(30_000));
-    assert!(matches!(read, Read::Waiting) && world.expired("q") == slice);
-    let (last_expired, lives) = (JobId(slice + 1), slice + 2);
-    assert!(world.finish(deleter, last_expired));
-    world.pass(0);
-    assert_eq!(world.happenings(), [(reader, format!("granted {lives}"))]);
 }
 
 #[test]
 fn a_read_without_patience_waits_as_long_as_sweeps_are_held() {
     let mut world = World::new();
-    for queue in ["q", "r"] {
-        world.add_many_until(queue, 10);
-    }
-    world.add("q", "lives");
-    let (finds, misses) = (world.reader(), world.reader());
-    world.engine.set_time(Millis(START.0 + 11));
-    for (session, queue) in [(finds, "q"), (misses, "r")] {
-        let read = world.read(session, queue, ReadHow::Finish, Patience::Millis(0));
-        assert!(matches!(read, Read::Waiting));
-    }
+    let readers = world.read_behind_many_expired();
     world.engine.hold_chores(true);
     for millis in [0, 1, limits::HELD_CHORES_REST_MS] {
         world.pass(millis);
@@ -234,9 +245,5 @@ fn a_read_without_patience_waits_as_long_as_sweeps_are_held() {
     }
     world.engine.hold_chores(false);
     world.pass(limits::HELD_CHORES_REST_MS);
-    let mut happened = world.happenings();
-    happened.sort_by_key(|(session, _)| *session != finds);
-    let last = 2 * MANY + 1;
-    let both = [(finds, format!("granted {last}")), (misses, "none came".to_owned())];
-    assert_eq!(happened, both);
+    world.check_one_found_what_lives(readers);
 }
