@@ -315,6 +315,19 @@ impl Connection {
             let used = self.present(&bytes, turn, time);
             self.pending.extend_from_slice(&bytes[used..]);
         }
+        self.end_if_finished();
+    }
+
+    /// After an event: what the session's waiting has held up goes on in the next turn, which looks at the
+    /// log and the time as for all commands.
+    pub(crate) fn go_on_after_event(&mut self) {
+        if self.phase == Phase::Open {
+            self.held_back |= !self.pending.is_empty();
+            self.end_if_finished();
+        }
+    }
+
+    fn end_if_finished(&mut self) {
         if self.dialect.finished() {
             self.phase = Phase::Flushing;
             self.pending = Vec::new();

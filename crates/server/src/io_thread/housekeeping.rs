@@ -10,7 +10,7 @@ use broker::Millis;
 use tokio::time::Sleep;
 
 use super::IoThread;
-use crate::connection::{Phase, Read, TurnTime};
+use crate::connection::{Phase, Read};
 
 /// How often connections that were used lately are looked at.
 const PERIOD_MS: u64 = 1000;
@@ -140,9 +140,8 @@ impl IoThread {
         let mut turn = broker.turn(self.shared.clock.now());
         // Who was given something already hears of that first.
         self.port.take_events(&mut self.events);
-        let mut time = TurnTime::default();
-        self.tell_events(&mut turn, &mut time);
-        self.tell_own_events(&mut turn, &mut time);
+        self.tell_events(&mut turn);
+        self.tell_own_events(&mut turn);
         for place in self.connections.all() {
             if let Some(connection) = self.connections.get(place)
                 && connection.phase == Phase::Open

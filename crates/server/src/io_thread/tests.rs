@@ -152,6 +152,46 @@ fn commands_that_were_held_back_wait_for_a_congested_log() {
 }
 
 #[test]
+fn commands_behind_a_wait_that_ends_wait_for_a_congested_log() {
+    let clock = Clock::start();
+    let disk = Arc::new(FaultDisk::new(1, 64 << 20));
+    let options = Options { disk, log: Settings::default(), clock: None };
+    let broker = Broker::open(options, clock.now()).unwrap().0;
+    let mut rounds = Rounds::with(broker.clone());
+    let mut clients: Vec<UnixStream> = (0..3).map(|_| rounds.connect()).collect();
+    for client in &mut clients {
+        client.write_all(b"reserve\r\nput 0 0 60 1\r\ny\r\n").unwrap();
+    }
+    rounds.round();
+    rounds.finish();
+    while !broker.congested() {
+        broker.turn(clock.now()).skip_job_id();
+    }
+    let others = broker.add_mailbox(Arc::new(Port::default()));
+    let mut turn = broker.turn(clock.now());
+    let session = turn.open_session(others);
+    for _ in &clients {
+        turn.put(session, NewJob::default(), b"x"[..].into()).unwrap();
+    }
+    drop(turn);
+    let puts = || broker.turn(clock.now()).totals().puts;
+    rounds.round();
+    rounds.finish();
+    assert_eq!(puts(), 3, "the end of the wait began what was sent behind it");
+    broker.commit_step(clock.now()).unwrap();
+    rounds.round();
+    rounds.finish();
+    assert_eq!(puts(), 6);
+    broker.commit_step(clock.now()).unwrap();
+    rounds.round();
+    for client in &mut clients {
+        let replies = received(client);
+        assert!(replies.starts_with("RESERVED "), "{replies}");
+        assert!(replies.contains("\r\nx\r\nINSERTED "), "{replies}");
+    }
+}
+
+#[test]
 fn what_others_had_for_a_thread_while_it_sent_is_for_its_next_round() {
     let broker = Broker::memory(Millis(0));
     let mut rounds = Rounds::with(broker.clone());

@@ -41,9 +41,9 @@ impl IoThread {
         // Events are left in mailboxes by whoever holds a turn: now nobody else does, so these are
         // all, and older than those of this turn.
         self.port.take_events(&mut self.events);
-        self.tell_events(&mut turn, &mut time);
+        self.tell_events(&mut turn);
         let leaving = self.close_sessions(&mut turn);
-        self.tell_own_events(&mut turn, &mut time);
+        self.tell_own_events(&mut turn);
         drop(turn);
         for (place, farewell) in leaving {
             self.part(place, farewell);
@@ -123,24 +123,24 @@ impl IoThread {
 
     /// Tells the sessions of this thread what this turn has for them, without the way through the
     /// mailbox: a consumer that waited gets its job in the turn of the put.
-    pub(super) fn tell_own_events(&mut self, turn: &mut Turn<'_>, time: &mut TurnTime) {
+    pub(super) fn tell_own_events(&mut self, turn: &mut Turn<'_>) {
         loop {
             turn.take_events(self.mailbox, &mut self.events);
             if self.events.is_empty() {
                 return;
             }
-            self.tell_events(turn, time);
+            self.tell_events(turn);
         }
     }
 
-    pub(super) fn tell_events(&mut self, turn: &mut Turn<'_>, time: &mut TurnTime) {
+    pub(super) fn tell_events(&mut self, turn: &mut Turn<'_>) {
         let mut events = mem::take(&mut self.events);
         for (session, event) in events.drain(..) {
             // A session that was closed meanwhile needs no news; what was granted went back with it.
             let Some(&place) = self.places.get(&session) else { continue };
             let Some(connection) = self.connections.get(place) else { continue };
             connection.dialect.event(event, turn, &mut connection.outbox);
-            connection.feed(&[], turn, time);
+            connection.go_on_after_event();
             self.touch(place);
         }
         self.events = events;
