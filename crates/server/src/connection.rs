@@ -20,7 +20,8 @@ const OUTBOX_BYTES_MAX: usize = 1 << 20;
 /// Bytes are shown to the dialect in pieces of this size, with a look at the outbox and the time in between.
 pub(crate) const PIECE_BYTES: usize = 4 * 1024;
 
-/// A turn that has lasted so long begins no further piece: all other clients wait for its end.
+/// A turn that has lasted so long begins no further piece: all other clients wait for its end. What a session
+/// that waited has left at the end of its input is one piece, looked at whenever its replies have become long.
 const TURN_TIME_MAX: Duration = Duration::from_millis(5);
 
 /// A waiting connection whose peer has shut its side is read to the end, to tell a half-close from
