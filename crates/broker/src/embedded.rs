@@ -237,18 +237,18 @@ impl Store {
     pub fn remove_queue(&self, name: &str) -> Result<(), Error> {
         let session = self.turn().open_reader_session(self.mailbox);
         let removal = self.turn().remove_queue(session, name.as_bytes());
-        let removed = self.finish_flush(session, removal);
+        let removed = self.finish_clearing(session, removal);
         self.end(session);
         removed
     }
 
     /// Waits until a flush or a removal is done.
-    fn finish_flush(&self, session: SessionId, flush: Clearing) -> Result<(), Error> {
-        let after = match flush {
+    fn finish_clearing(&self, session: SessionId, clearing: Clearing) -> Result<(), Error> {
+        let after = match clearing {
             Clearing::Done(after) => after,
             Clearing::Waiting => match self.event_for(session)? {
                 Event::Cleared(after) => after,
-                other => unreachable!("a session that flushes waits for nothing else: {other:?}"),
+                other => unreachable!("who clears a queue waits for nothing else: {other:?}"),
             },
         };
         self.settled(Ok(((), after)))

@@ -280,8 +280,8 @@ impl Core {
     }
 
     /// To be called when it has settled.
-    pub(crate) fn cleared(&self, flush: engine::Clearing) -> Clearing {
-        match flush {
+    pub(crate) fn cleared(&self, clearing: engine::Clearing) -> Clearing {
+        match clearing {
             // A queue that others use stays: that it is no queue of items any more must last too.
             engine::Clearing::Done => {
                 Clearing::Done(self.ledger.last.max(self.ledger.after_removal()))

@@ -58,7 +58,7 @@ enum Waiting {
         is_brief: bool,
     },
     Monitor(Monitor),
-    /// The end of a flush, or of reading the configuration again, which is answered so.
+    /// The end of a flush or a removal, or of reading the configuration again, which is answered so.
     Work(&'static [u8]),
 }
 
@@ -134,13 +134,13 @@ impl<D: LineDialect> LineSession<D> {
     }
 
     /// Answers a flush, or the removal of a queue, with `done` when it is done.
-    pub(crate) fn answer_flush(
+    pub(crate) fn answer_clearing(
         &mut self,
-        flush: Clearing,
+        clearing: Clearing,
         done: &'static [u8],
         outbox: &mut Outbox,
     ) {
-        match flush {
+        match clearing {
             Clearing::Done(after) => outbox.reply(after, done),
             Clearing::Waiting => self.wait_for_work(done),
         }

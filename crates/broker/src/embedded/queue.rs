@@ -106,7 +106,7 @@ impl<'a> Queue<'a> {
     /// Ends all items that nobody holds.
     pub fn flush(&mut self) -> Result<(), Error> {
         let flush = self.store.turn().flush(self.session, &self.name);
-        self.store.finish_flush(self.session, flush)
+        self.store.finish_clearing(self.session, flush)
     }
 
     /// Puts all items back that this handle has opened. The queue stays.

@@ -153,7 +153,7 @@ impl MemcacheSession {
             return outbox.reply(AT_ONCE, reply::DELETED);
         }
         let removal = turn.remove_queue(self.client.id, queue);
-        self.answer_flush(removal, reply::DELETED, outbox);
+        self.answer_clearing(removal, reply::DELETED, outbox);
     }
 
     fn flush(&mut self, queue: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
@@ -164,7 +164,7 @@ impl MemcacheSession {
             return outbox.reply(AT_ONCE, reply::END);
         }
         let flush = turn.flush(self.client.id, queue);
-        self.answer_flush(flush, reply::END, outbox);
+        self.answer_clearing(flush, reply::END, outbox);
     }
 
     fn flush_all(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
@@ -172,7 +172,7 @@ impl MemcacheSession {
             return self.fail(AT_ONCE, reply::SERVER_ERROR, turn, outbox);
         }
         let flush = turn.flush_all(self.client.id);
-        self.answer_flush(flush, reply::FLUSHED_ALL, outbox);
+        self.answer_clearing(flush, reply::FLUSHED_ALL, outbox);
     }
 
     fn flush_expired(&mut self, queue: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {

@@ -144,7 +144,7 @@ impl TextSession {
             return outbox.reply(AT_ONCE, DONE);
         }
         let flush = turn.flush(self.client.id, queue);
-        self.answer_flush(flush, DONE, outbox);
+        self.answer_clearing(flush, DONE, outbox);
     }
 
     fn delete(&mut self, queue: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
@@ -155,7 +155,7 @@ impl TextSession {
             return outbox.reply(AT_ONCE, DONE);
         }
         let removal = turn.remove_queue(self.client.id, queue);
-        self.answer_flush(removal, DONE, outbox);
+        self.answer_clearing(removal, DONE, outbox);
     }
 
     fn status(&mut self, word: Option<&[u8]>, turn: &mut Turn<'_>, outbox: &mut Outbox) {

@@ -50,11 +50,11 @@ impl ThriftSession {
             Method::Peek => self.peek(to, queue, turn, outbox),
             Method::FlushQueue => self.check_writes(turn).map(|()| {
                 let flush = turn.flush(self.id, queue);
-                self.answer_flush(to, method, flush, outbox);
+                self.answer_clearing(to, method, flush, outbox);
             }),
             Method::FlushAllQueues => self.check_writes(turn).map(|()| {
                 let flush = turn.flush_all(self.id);
-                self.answer_flush(to, method, flush, outbox);
+                self.answer_clearing(to, method, flush, outbox);
             }),
             Method::DeleteQueue => self.delete(to, queue, turn, outbox),
             Method::CurrentStatus => {
@@ -183,10 +183,16 @@ impl ThriftSession {
         Ok(())
     }
 
-    fn answer_flush(&mut self, to: ReplyTo, method: Method, flush: Clearing, outbox: &mut Outbox) {
-        match flush {
+    fn answer_clearing(
+        &mut self,
+        to: ReplyTo,
+        method: Method,
+        clearing: Clearing,
+        outbox: &mut Outbox,
+    ) {
+        match clearing {
             Clearing::Done(after) => answer(to, method, after, outbox),
-            Clearing::Waiting => self.waiting = Waiting::Flush(to, method),
+            Clearing::Waiting => self.waiting = Waiting::Clearing(to, method),
         }
     }
 
@@ -199,7 +205,7 @@ impl ThriftSession {
     ) -> Result<(), Failed> {
         self.check_writes(turn)?;
         let removal = turn.remove_queue(self.id, queue);
-        self.answer_flush(to, Method::DeleteQueue, removal, outbox);
+        self.answer_clearing(to, Method::DeleteQueue, removal, outbox);
         Ok(())
     }
 

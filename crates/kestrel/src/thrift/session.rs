@@ -36,8 +36,8 @@ pub(super) enum Waiting {
     Nothing,
     /// For an item of a `get`.
     Item(Collect),
-    /// For the end of a flush.
-    Flush(ReplyTo, Method),
+    /// For the end of a flush or a removal.
+    Clearing(ReplyTo, Method),
 }
 
 impl ThriftSession {
@@ -122,7 +122,7 @@ impl ThriftSession {
         let is_drained = match &self.waiting {
             Waiting::Nothing => self.input_end.is_drained(),
             Waiting::Item(collect) => collect.is_patient(),
-            Waiting::Flush(..) => false,
+            Waiting::Clearing(..) => false,
         };
         if self.input_end.has_come() && is_drained {
             self.end(turn);
@@ -171,7 +171,7 @@ impl Dialect for ThriftSession {
             (Event::TimedOut(after), Waiting::Item(collect)) => {
                 self.timed_out(collect, after, turn, outbox);
             }
-            (Event::Cleared(after), Waiting::Flush(to, method)) => {
+            (Event::Cleared(after), Waiting::Clearing(to, method)) => {
                 Reply::result(to, method.name().as_bytes()).send(after, outbox);
             }
             (event, waiting) => {
@@ -200,7 +200,7 @@ impl Dialect for ThriftSession {
     }
 
     fn stop(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
-        if let Waiting::Flush(to, method) = self.waiting {
+        if let Waiting::Clearing(to, method) = self.waiting {
             fail(to, method, Failed::StatusForbids, outbox);
             return self.end(turn);
         }
