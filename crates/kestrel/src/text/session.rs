@@ -30,7 +30,7 @@ enum Reading {
 
 impl LineDialect for Text {
     const NONE: &'static [u8] = b"*\n";
-    const STOPPING: &'static [u8] = b"-Server not available for operation flush\n";
+    const STOPPING: &'static [u8] = b"-The server stops before it is done.\n";
 
     fn step(
         session: &mut TextSession,

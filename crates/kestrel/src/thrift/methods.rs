@@ -22,6 +22,7 @@ pub(super) enum Failed {
     IllegalName,
     InvalidStatus,
     MalformedList,
+    Stopping,
 }
 
 /// What a call comes to, if it does not wait: its result and what the reply waits for.
@@ -270,6 +271,7 @@ pub(super) fn fail(to: ReplyTo, method: Method, failed: Failed, outbox: &mut Out
         Failed::StatusForbids => "server status forbids it",
         Failed::IllegalName => "illegal queue name",
         Failed::InvalidStatus => "invalid status",
+        Failed::Stopping => "the server stops before it is done",
         Failed::MalformedList => {
             let message = format!("Malformed arguments of {name}");
             let failure = Failure::ProtocolError;

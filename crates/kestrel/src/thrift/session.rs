@@ -201,7 +201,7 @@ impl Dialect for ThriftSession {
 
     fn stop(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         if let Waiting::Clearing(to, method) = self.waiting {
-            fail(to, method, Failed::StatusForbids, outbox);
+            fail(to, method, Failed::Stopping, outbox);
             return self.end(turn);
         }
         // Who waits for an item has waited long enough.
