@@ -2,8 +2,7 @@
 //! are submitted for their outcome.
 
 use engine::{
-    GrabOrder, JobId, Manner, News, NotFound, Outlook, QueueFacts, QueueFull, QueueId, Refused,
-    SessionId, Submit, Tags,
+    GrabOrder, JobId, Manner, News, NotFound, Outlook, QueueFacts, QueueId, SessionId, Submit, Tags,
 };
 
 use crate::turn::holds_logged;
@@ -138,7 +137,7 @@ impl Turn<'_> {
         let core = &mut *self.core;
         let submitted = core.engine.submit(session, queue, submit, &mut core.effects);
         core.settle();
-        let id = submitted.map_err(|QueueFull| core.refusal(Refused::Full))?;
+        let id = submitted.map_err(|refused| core.refusal(refused))?;
         // Also for one that was joined.
         let slot = core.engine.slot(id).ok();
         let own = slot.map(|slot| core.ledger.after_job(&core.engine, slot)).unwrap_or_default();

@@ -58,6 +58,25 @@ fn rules<const N: usize>(rules: [Rule; N]) -> Rules {
 }
 
 #[test]
+fn a_body_that_is_too_large_is_refused_as_such() {
+    let broker = open(&log::FaultDisk::new(1, 64 << 20));
+    let mut turn = broker.turn(NOW);
+    turn.set_policies(rules([Rule::new(["f"], [Setting::ItemBytesMax(Some(9))])]));
+    let client = turn.open_worker_session(0);
+    for foreground in [false, true] {
+        let submit = Submit {
+            priority: 1024,
+            due: None,
+            unique: b"",
+            reducer: b"",
+            body: body(10),
+            foreground,
+        };
+        assert_eq!(turn.submit(client, b"f", submit), Err(AddRefusal::TooBig));
+    }
+}
+
+#[test]
 fn copies_of_foreground_jobs_need_room() {
     let disk = log::FaultDisk::new(1, 16 << 20);
     let broker = open(&disk);

@@ -59,6 +59,6 @@ pub use route::Refused;
 pub use session::Manner;
 pub use stats::{QueueStats, Totals};
 pub use status::Status;
-pub use submit::{QueueFull, Submit};
+pub use submit::Submit;
 pub use take::{Handout, Patience, Take};
 pub use workers::GrabOrder;

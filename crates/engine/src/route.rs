@@ -13,7 +13,7 @@ use crate::policy::{Name, Policy, QueueSync, WhenFull};
 /// Why a queue does not take a job.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Refused {
-    /// It has as much as its policy lets it have.
+    /// It has as much as it may have.
     #[error("the queue is full")]
     Full,
     /// The body is larger than its policy lets it be.

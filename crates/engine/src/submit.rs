@@ -7,7 +7,7 @@ use crate::ids::{JobId, JobSlot, Millis, QueueId, SessionId};
 use crate::job::{Body, Kind, State};
 use crate::limits::ATTACHMENTS_MAX;
 use crate::queue::Band;
-use crate::route::{Draft, Route};
+use crate::route::{Draft, Refused, Route};
 
 /// The key that stands for the whole body (spec gearman 4.6).
 const KEY_IS_BODY: &[u8] = b"-";
@@ -29,21 +29,17 @@ pub struct Submit<'a> {
     pub foreground: bool,
 }
 
-/// The queue has as many unfinished jobs as it may have of this urgency, or the session has attached
-/// to the job that it would join as often as it may.
-#[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("the queue is full")]
-pub struct QueueFull;
-
 impl Engine {
-    /// Submits a job, or joins an equal one; the number of either.
+    /// Submits a job, or joins an equal one; the number of either. [`Refused::Full`] also if the
+    /// queue has as many unfinished jobs as it may have of this urgency, if the session has attached
+    /// to the job that it would join as often as it may, or if nobody would ever do a foreground job.
     pub fn submit(
         &mut self,
         session: SessionId,
         name: &[u8],
         submit: Submit<'_>,
         effects: &mut Effects,
-    ) -> Result<JobId, QueueFull> {
+    ) -> Result<JobId, Refused> {
         if self.alias(name).is_some() {
             let route = self.route_to(name, false, effects);
             return self.submit_along(route, session, &submit, effects);
@@ -58,7 +54,7 @@ impl Engine {
         let full = self.queue(queue);
         let limit = full.limits[band as usize];
         if limit > 0 && full.counts.total() >= u64::from(limit) {
-            return Err(QueueFull);
+            return Err(Refused::Full);
         }
         if full.extra.is_some() {
             let route = self.route_to(name, false, effects);
@@ -92,24 +88,24 @@ impl Engine {
         session: SessionId,
         submit: &Submit<'_>,
         effects: &mut Effects,
-    ) -> Result<JobId, QueueFull> {
+    ) -> Result<JobId, Refused> {
         let draft = self.draft_of(submit);
         let routed = self.put_along(route, &draft, effects);
-        if routed.refused.is_some() {
+        if let Some(refused) = routed.refused {
             // One destination of an alias took it and another did not: nobody will watch it.
             if let Some(slot) = routed.asked {
                 self.outlive_watchers(slot, effects);
             }
-            return Err(QueueFull);
+            return Err(refused);
         }
         match (routed.asked, routed.first) {
             (Some(slot), _) => self.become_submitted(slot, session, submit),
             (None, Some(copy)) if submit.foreground => self.attach(copy, session),
             // Nobody would ever hear of it.
-            (None, None) if submit.foreground => return Err(QueueFull),
+            (None, None) if submit.foreground => return Err(Refused::Full),
             (None, _) => {}
         }
-        self.answer(&routed).map_err(|_| QueueFull)
+        self.answer(&routed)
     }
 
     fn draft_of(&self, submit: &Submit<'_>) -> Draft {
@@ -140,14 +136,14 @@ impl Engine {
         session: SessionId,
         foreground: bool,
         effects: &mut Effects,
-    ) -> Result<(), QueueFull> {
+    ) -> Result<(), Refused> {
         if !foreground {
             self.outlive_watchers(slot, effects);
             return Ok(());
         }
         let attached = self.session(session).watching.get(&self.job(slot).id);
         if attached.is_some_and(|count| *count >= ATTACHMENTS_MAX) {
-            return Err(QueueFull);
+            return Err(Refused::Full);
         }
         self.attach(slot, session);
         Ok(())

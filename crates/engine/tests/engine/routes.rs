@@ -2,7 +2,7 @@
 
 use lineshaft_engine::policy::{QueueSync, Rule, Setting, WhenFull};
 use lineshaft_engine::{
-    Millis, NewJob, Patience, Record, Refused, SessionId, Submit, Take, limits,
+    JobId, Millis, NewJob, Patience, Record, Refused, SessionId, Submit, Take, limits,
 };
 
 use crate::world::World;
@@ -24,6 +24,15 @@ impl World {
     }
 
     fn submits(&mut self, session: SessionId, queue: &str, foreground: bool) -> bool {
+        self.submit_into(session, queue, foreground).is_ok()
+    }
+
+    fn submit_into(
+        &mut self,
+        session: SessionId,
+        queue: &str,
+        foreground: bool,
+    ) -> Result<JobId, Refused> {
         let submit = Submit {
             priority: 1024,
             due: None,
@@ -33,7 +42,6 @@ impl World {
             foreground,
         };
         self.act(|engine, effects| engine.submit(session, queue.as_bytes(), submit, effects))
-            .is_ok()
     }
 }
 
@@ -51,7 +59,10 @@ fn the_size_is_tested_before_the_put() {
     assert_eq!(world.put_into("item", "xxxx"), Err(Refused::TooBig));
     assert!(world.add("item", "xxx"));
     let session = world.open();
-    assert!(!world.submits(session, "jobs", false) && !world.submits(session, "item", true));
+    assert_eq!(world.submit_into(session, "jobs", false), Err(Refused::Full));
+    for foreground in [false, true] {
+        assert_eq!(world.submit_into(session, "item", foreground), Err(Refused::TooBig));
+    }
     world.get("jobs");
     assert!(world.submits(session, "jobs", true));
 }

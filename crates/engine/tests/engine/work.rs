@@ -3,7 +3,7 @@
 use lineshaft_engine::policy::{QueueSync, Rule, Setting};
 use lineshaft_engine::{
     Body, Clearing, Effects, Engine, GrabOrder, JobId, Manner, Millis, News, NotFound, Outlook,
-    Patience, QueueFull, Record, SessionId, State, Submit, Take, limits,
+    Patience, Record, Refused, SessionId, State, Submit, Take, limits,
 };
 
 use crate::world::World;
@@ -31,7 +31,7 @@ impl World {
         unique: &str,
         foreground: bool,
         priority: u32,
-    ) -> Result<JobId, QueueFull> {
+    ) -> Result<JobId, Refused> {
         let submit = Submit {
             priority,
             due: None,
@@ -324,7 +324,7 @@ fn a_client_attaches_to_one_job_only_so_often() {
     for _ in 1..limits::ATTACHMENTS_MAX {
         assert_eq!(submit(&mut world, client, FOREGROUND), Ok(id));
     }
-    assert_eq!(submit(&mut world, client, FOREGROUND), Err(QueueFull));
+    assert_eq!(submit(&mut world, client, FOREGROUND), Err(Refused::Full));
     assert_eq!(submit(&mut world, client, BACKGROUND), Ok(id), "nobody hears more of it for that");
     assert_eq!(submit(&mut world, other, FOREGROUND), Ok(id));
     let watchers = world.engine.outlook(id).expect("it waits").watchers;
@@ -481,12 +481,12 @@ fn limits_count_all_unfinished_jobs_but_hold_for_one_band() {
         |world: &mut World, key, priority| world.try_submit(client, "q", key, BACKGROUND, priority);
     let first = submit(&mut world, "k", 1024).expect("the first");
     world.grab(worker);
-    assert_eq!(submit(&mut world, "", u32::MAX), Err(QueueFull), "running ones count");
+    assert_eq!(submit(&mut world, "", u32::MAX), Err(Refused::Full), "running ones count");
     submit(&mut world, "", 1024).expect("below the limit");
-    assert_eq!(submit(&mut world, "", 1024), Err(QueueFull));
+    assert_eq!(submit(&mut world, "", 1024), Err(Refused::Full));
     assert_eq!(submit(&mut world, "k", 1024), Ok(first), "joining adds nothing");
     submit(&mut world, "", 0).expect("another limit");
-    assert_eq!(submit(&mut world, "", 0), Err(QueueFull));
+    assert_eq!(submit(&mut world, "", 0), Err(Refused::Full));
     let bands = world.engine.queue_stats(world.engine.queue_id(b"q").expect("kept")).bands;
     assert_eq!(bands, [1, 1, 0], "only what waits");
 }
