@@ -68,7 +68,7 @@ fn serve(arguments: KestrelArguments) -> Result<(), Failure> {
     let logging = Logging::install(config.log);
     end_with_the_first_panic();
     let inherited = server::inherited(Protocol::Kestrel)?;
-    let listeners = server::bind_configured(&config, inherited)?;
+    let listeners = server::bind_configured(&config, inherited).map_err(without_settings)?;
     if config.data.sync != Durability::Memory {
         refuse_journals(&config.data.dir)?;
     }
@@ -107,6 +107,14 @@ fn configure(arguments: KestrelArguments) -> Result<(Sources, server::config::Co
     }
     let config = sources.load_and_keep()?.config;
     Ok((sources, config))
+}
+
+/// The ports are set by flags here, which a file does not override.
+fn without_settings(error: ServeError) -> ServeError {
+    match error {
+        ServeError::ListenerInUse { address, .. } => ServeError::AddressInUse(address),
+        other => other,
+    }
 }
 
 /// The original keeps its journals in a folder that may well be named here: to serve empty queues

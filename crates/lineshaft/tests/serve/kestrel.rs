@@ -1,7 +1,7 @@
 //! Kestrel's listeners in `serve`, and `lineshaft kestrel`: what an operator and a service file see.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::time::Duration;
@@ -199,6 +199,21 @@ fn in_place_of_the_original_it_keeps_items_and_serves_nothing_else() {
     let mut server = Running::spawn(command(folder.path(), &again));
     let mut client = Client::connect(&server.address_of("kestrel"));
     assert_eq!(client.ask("GET mail\r\n"), "VALUE mail 0 3");
+}
+
+#[test]
+fn in_place_of_the_original_a_taken_port_is_not_blamed_on_a_setting() {
+    let folder = tempfile::tempdir().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let port = format!("--text-port={}", address.port());
+    let off = ["--port=off", "--thrift-port=off", "--admin-port=off"];
+    let arguments = [&["kestrel", "--memory", "--listen=127.0.0.1", &port], &off[..]].concat();
+    let finished = finish(command(folder.path(), &arguments));
+    assert_eq!(finished.status.code(), Some(69));
+    let stderr = String::from_utf8(finished.stderr).unwrap();
+    let advice = "the address is in use; stop the other server, or choose another address\n";
+    assert_eq!(stderr, format!("kestrel: cannot listen on {address}: {advice}"));
 }
 
 #[test]
