@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use server::config_sources::{Effective, Mistakes, Sources};
-use server::exit;
+use server::{ServeError, exit};
 
 use crate::cli::ConfigCommand;
 
@@ -31,7 +31,7 @@ fn check(file: Option<PathBuf>) -> Result<ExitCode> {
     };
     if let Err(error) = effective.check_files() {
         eprintln!("{error}");
-        return Ok(ExitCode::from(exit::BAD_CONFIGURATION));
+        return Ok(ExitCode::from(ServeError::from(error).exit_code()));
     }
     let mut output = io::stdout();
     if let Effective { file: Some(file), config, .. } = effective {

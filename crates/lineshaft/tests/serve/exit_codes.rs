@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 
 use testkit::tools;
 
@@ -101,25 +101,54 @@ fn a_data_folder_that_is_a_file() {
 #[test]
 fn a_data_folder_that_the_user_may_not_use() {
     let folder = tempfile::tempdir().unwrap();
-    let permit = |path: &Path, mode: u32| {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
-    };
     let data = folder.path().join("d");
     std::fs::create_dir(&data).unwrap();
     permit(folder.path(), 0o755);
     permit(&data, 0o000);
-    let mut serve = command(folder.path(), &["serve", "--data", "d", "--beanstalk", "127.0.0.1:0"]);
-    // Root may do everything.
-    if rustix::process::geteuid().is_root() {
-        serve.uid(NOBODY).gid(NOBODY);
-    }
-    let started = serve.output();
+    let serve = command(folder.path(), &["serve", "--data", "d", "--beanstalk", "127.0.0.1:0"]);
+    let started = finish_without_rights(serve);
     permit(&data, 0o755);
-    if started.as_ref().is_err_and(|error| error.kind() == ErrorKind::PermissionDenied) {
-        tools::leave_out("another user may not start the program from where it was built");
-        return;
-    }
-    let (code, said) = failed_start(&started.unwrap());
+    let Some(started) = started else { return };
+    let (code, said) = failed_start(&started);
     assert_eq!(code, 77, "{said}");
     assert!(said.contains("read and write access"), "{said}");
+}
+
+#[test]
+fn a_certificate_that_the_user_may_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    permit(folder.path(), 0o755);
+    let certificate = folder.path().join("server.pem");
+    std::fs::write(&certificate, "").unwrap();
+    permit(&certificate, 0o000);
+    let file = "[listen]\nbeanstalk = \"tls:127.0.0.1:0\"\n[tls]\ncertificate = \"server.pem\"\n\
+                key = \"server.key\"\n";
+    std::fs::write(folder.path().join("lineshaft.toml"), file).unwrap();
+    // What a check says is what the start will say.
+    for arguments in [&["serve", "--memory"][..], &["config", "check"]] {
+        let finished = finish_without_rights(command(folder.path(), arguments));
+        let Some(finished) = finished else { return };
+        let said = String::from_utf8_lossy(&finished.stderr).into_owned();
+        assert_eq!(finished.status.code(), Some(77), "{arguments:?}: {said}");
+        assert!(said.contains("server.pem"), "{said}");
+    }
+}
+
+fn permit(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// Runs it to its end as a user to whom nothing is permitted that is not permitted to all. `None` where
+/// that one may not even start the program.
+fn finish_without_rights(mut command: Command) -> Option<Output> {
+    // Root may do everything.
+    if rustix::process::geteuid().is_root() {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    let finished = command.output();
+    if finished.as_ref().is_err_and(|error| error.kind() == ErrorKind::PermissionDenied) {
+        tools::leave_out("another user may not start the program from where it was built");
+        return None;
+    }
+    Some(finished.unwrap())
 }
