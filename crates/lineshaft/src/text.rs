@@ -83,6 +83,14 @@ pub(crate) fn counted(number: u64, noun: &str) -> String {
     format!("{} {noun}{plural}", count(number))
 }
 
+/// What became of jobs that were in one state, and how many are left in it:
+/// `2 buried jobs kicked in mail, 1 left`.
+pub(crate) fn done(number: u64, state: &str, what: &str, rest: u64) -> String {
+    let jobs = counted(number, &format!("{state} job"));
+    let left = if rest == 0 { String::new() } else { format!(", {} left", count(rest)) };
+    format!("{jobs} {what}{left}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -43,10 +43,14 @@ fn delete_of_queue(
     let present = stats.number(&format!("current-jobs-{word}"));
     // Never more than were there at the beginning: others may put faster than this deletes.
     let wanted = if all { present } else { present.min(1) };
-    let mut deleted = 0;
-    for _ in 0..wanted {
-        let Some(job) = client.peek_next(state)? else { break };
-        // A worker may have taken it just now.
+    let (mut rest, mut deleted) = (present, 0);
+    while rest > 0 && deleted < wanted {
+        let Some(job) = client.peek_next(state)? else {
+            rest = 0;
+            break;
+        };
+        rest -= 1;
+        // If a worker has taken it just now, the next one is meant.
         if client.delete(job.id)? {
             deleted += 1;
         }
@@ -55,9 +59,7 @@ fn delete_of_queue(
         eprintln!("lineshaft: no job in {queue} is {word}");
         return Ok(ExitCode::FAILURE);
     }
-    let rest = present.saturating_sub(deleted);
-    let left = if rest == 0 { String::new() } else { format!(", {} left", text::count(rest)) };
-    let jobs = text::counted(deleted, &format!("{word} job"));
-    writeln!(io::stdout(), "{jobs} deleted from {queue}{left}")?;
+    let what = format!("deleted from {queue}");
+    writeln!(io::stdout(), "{}", text::done(deleted, word, &what, rest))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -54,9 +54,8 @@ fn kick_queue(client: &mut Client, arguments: &KickArguments, queue: &str) -> Re
         }
     }
     let rest = present.saturating_sub(kicked);
-    let left = if rest == 0 { String::new() } else { format!(", {} left", text::count(rest)) };
-    let jobs = text::counted(kicked, &format!("{state} job"));
-    writeln!(io::stdout(), "{jobs} kicked in {queue}{left}")?;
+    let what = format!("kicked in {queue}");
+    writeln!(io::stdout(), "{}", text::done(kicked, state, &what, rest))?;
     Ok(if kicked == 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

@@ -1,5 +1,8 @@
 //! `lineshaft stats`, `peek`, `kick`, `delete`, `pause` and `watch`.
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, TcpListener};
+
 use super::{Tool, World};
 
 #[test]
@@ -154,6 +157,36 @@ fn delete_removes_jobs_in_one_state() {
             assert_eq!(world.run(arguments, b"").status.code(), Some(2), "{arguments:?}");
         }
     }
+}
+
+#[test]
+fn delete_goes_on_when_a_worker_was_quicker() {
+    // What the server answers when the first of three jobs is taken between the look and the deletion.
+    let looks = [
+        ("use mail", "USING mail\r\n"),
+        ("stats-tube mail", "OK 26\r\n---\ncurrent-jobs-ready: 3\n\r\n"),
+        ("peek-ready", "FOUND 1 1\r\nx\r\n"),
+        ("delete 1", "NOT_FOUND\r\n"),
+        ("peek-ready", "FOUND 2 1\r\nx\r\n"),
+        ("delete 2", "DELETED\r\n"),
+    ];
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+        let mut asked = Vec::new();
+        for (_, answer) in looks {
+            let Some(line) = lines.next() else { break };
+            asked.push(line.unwrap());
+            stream.write_all(answer.as_bytes()).unwrap();
+        }
+        asked
+    });
+    let output = Tool::start(&address, &["delete", "mail", "--state", "ready"]).wait();
+    assert_eq!(server.join().unwrap(), looks.map(|(question, _)| question));
+    assert_eq!(output.stdout, "1 ready job deleted from mail, 1 left\n", "{output:?}");
+    assert_eq!(output.status.code(), Some(0));
 }
 
 #[test]
