@@ -8,7 +8,7 @@ use lineshaft_sim::{Options, Sabotage, run, run_many};
 const FIXED_SEEDS: u64 = 10_000;
 
 /// Seeds that nobody has seen before.
-const FRESH_SEEDS: u64 = 500;
+const FRESH_SEEDS: u64 = 2000;
 
 /// Runs within which each kind of sabotage must be noticed.
 const SABOTAGED_SEEDS: u64 = 300;
