@@ -150,7 +150,8 @@ pub struct Limits {
     pub gearman_packet_bytes: u32,
     /// The largest item that the Kestrel listeners accept, and the largest thrift frame.
     pub kestrel_item_bytes: u32,
-    /// Replies waiting for one slow reader, beyond one body; a reader that is further behind is cut off.
+    /// Replies waiting for one slow reader, beyond one body; a reader that is further behind, and does
+    /// not catch up, is cut off.
     pub unsent_bytes: u64,
     /// A reader that takes nothing for so long while replies wait is cut off.
     pub unsent_time: Duration,

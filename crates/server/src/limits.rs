@@ -80,7 +80,7 @@ impl LiveLimits {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// How many bytes of replies may wait for a reader that takes none.
+    /// How many bytes of replies may wait for a reader that does not catch up.
     pub(crate) fn unsent_bytes(&self) -> u64 {
         self.unsent_bytes.load(Ordering::Relaxed)
     }
@@ -90,7 +90,7 @@ impl LiveLimits {
         self.unsent_ms.load(Ordering::Relaxed)
     }
 
-    /// How many bytes of replies may wait for all readers of one thread that take none.
+    /// How many bytes of replies may wait for all slow readers of one thread.
     pub(crate) fn unsent_total_bytes(&self) -> u64 {
         self.unsent_total_bytes.load(Ordering::Relaxed)
     }
