@@ -410,24 +410,7 @@ fn a_reader_that_is_too_far_behind_is_cut_off_sooner() {
 }
 
 #[test]
-fn a_reader_that_stays_too_far_behind_is_cut_off_although_it_reads() {
-    let serving = limits(|limits| {
-        limits.unsent_bytes = 100_000;
-        limits.gearman_packet_bytes = 8192;
-        limits.kestrel_item_bytes = 8192;
-    })
-    .serve();
-    let mut slow = serving.client();
-    slow.send(put(&vec![b'b'; 60_000]));
-    slow.expect("INSERTED 1\r\n");
-    slow.send("peek 1\r\n".repeat(5_000));
-    let sessions = || serving.broker.turn(Millis(0)).totals().sessions;
-    let mut some = vec![0; 60_000];
-    eventually("it is cut off", || sessions() == 0 || slow.stream.read(&mut some).is_err());
-}
-
-#[test]
-fn of_many_slow_readers_the_slowest_is_cut_off() {
+fn of_many_slow_readers_one_is_cut_off() {
     let serving = limits(|limits| {
         limits.unsent_total_bytes = 3 << 19;
         limits.gearman_packet_bytes = 8192;
@@ -443,9 +426,6 @@ fn of_many_slow_readers_the_slowest_is_cut_off() {
     }
     eventually("both are there", || sessions() == 2);
     eventually("one is cut off", || sessions() == 1);
-    // The other may be slow.
-    std::thread::sleep(Duration::from_millis(2_500));
-    assert_eq!(sessions(), 1);
 }
 
 #[test]

@@ -244,3 +244,35 @@ fn what_a_connection_holds_that_is_cut_off_already_costs_nobody_else_its_own() {
     thread.bound(vec![(10, cut_off), (20, innocent)], 15, "cut off");
     assert!(thread.connections.get(innocent).unwrap().in_leaving);
 }
+
+#[test]
+fn of_many_slow_readers_only_the_slowest_is_cut_off() {
+    let mut rounds = Rounds::new();
+    let _clients = [rounds.connect(), rounds.connect(), rounds.connect()];
+    let [slow, slowest, slower] = rounds.thread.connections.all()[..] else { panic!("not three") };
+    rounds.thread.bound(vec![(10, slow), (30, slowest), (20, slower)], 30, "cut off");
+    let mut is_cut_off = |place| rounds.thread.connections.get(place).unwrap().in_leaving;
+    assert_eq!([slow, slowest, slower].map(&mut is_cut_off), [false, true, false]);
+}
+
+#[test]
+fn a_reader_that_stays_too_far_behind_is_cut_off_although_it_reads() {
+    let mut rounds = Rounds::new();
+    let mut client = rounds.connect();
+    let body = "b".repeat(60_000);
+    client.write_all(format!("put 0 0 60 60000\r\n{body}\r\n").as_bytes()).unwrap();
+    rounds.round();
+    rounds.finish();
+    client.write_all("peek 1\r\n".repeat(100).as_bytes()).unwrap();
+    rounds.round();
+    rounds.finish();
+    let [place] = rounds.thread.connections.all()[..] else { panic!("not one") };
+    let connection = rounds.thread.connections.get(place).unwrap();
+    assert!(connection.is_stuck());
+    // It catches up twice, and then it reads less than what comes anew.
+    for (unsent_bytes, falls_behind) in
+        [(900, false), (800, false), (90, false), (400, false), (500, true)]
+    {
+        assert_eq!(connection.falls_behind(unsent_bytes, 100), falls_behind, "{unsent_bytes}");
+    }
+}
