@@ -363,12 +363,25 @@ impl Engine {
         let was_unlogged = job.is_unlogged();
         job.state = next;
         let is_unlogged = job.is_unlogged();
-        self.unlogged = self.unlogged + u64::from(is_unlogged) - u64::from(was_unlogged);
+        self.recount_unlogged(was_unlogged, is_unlogged);
         let counts = &mut self.queue_mut(queue).counts;
         counts.remove(state, priority, body_bytes);
         counts.add(next, priority, body_bytes);
         self.counts.remove(state, priority, body_bytes);
         self.counts.add(next, priority, body_bytes);
+    }
+
+    /// Sets how long a job lives, and keeps the counts. Records are the caller's business.
+    pub(crate) fn set_kind(&mut self, slot: JobSlot, kind: Kind) {
+        let job = self.job_mut(slot);
+        let was_unlogged = job.is_unlogged();
+        job.kind = kind;
+        let is_unlogged = job.is_unlogged();
+        self.recount_unlogged(was_unlogged, is_unlogged);
+    }
+
+    fn recount_unlogged(&mut self, before: bool, after: bool) {
+        self.unlogged = self.unlogged + u64::from(after) - u64::from(before);
     }
 
     /// Only for a leased job: a ready one would have to move in its queue.

@@ -158,14 +158,6 @@ impl Engine {
         }
     }
 
-    pub(crate) fn set_kind(&mut self, slot: JobSlot, kind: Kind) {
-        let job = self.job_mut(slot);
-        let was_unlogged = job.is_unlogged();
-        job.kind = kind;
-        let is_unlogged = job.is_unlogged();
-        self.unlogged = self.unlogged + u64::from(is_unlogged) - u64::from(was_unlogged);
-    }
-
     /// Ends a job on an operator's request, wherever it is; its watchers hear that it failed.
     pub fn cancel(&mut self, id: JobId, effects: &mut Effects) -> Result<QueueId, NotFound> {
         let slot = self.slot(id)?;
