@@ -218,14 +218,9 @@ impl Engine {
     /// after each request.
     pub fn note_children(&mut self, effects: &mut Effects) {
         for id in std::mem::take(&mut self.special.unnoted) {
-            self.note_queue(id, effects);
-        }
-    }
-
-    /// Records what is kept of a queue, if it is there and anything is.
-    fn note_queue(&mut self, id: QueueId, effects: &mut Effects) {
-        if self.queues.get(id.0).is_some_and(|queue| queue.kept) {
-            effects.records.push(Record::QueueFacts(id));
+            if self.has_queue(id) && self.queue(id).kept {
+                effects.records.push(Record::QueueFacts(id));
+            }
         }
     }
 
