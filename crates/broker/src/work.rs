@@ -148,8 +148,7 @@ impl Turn<'_> {
     pub fn outlook(&self, id: JobId) -> Result<(Outlook, Position), Denied> {
         let core = &*self.core;
         let slot = core.engine.slot(id).map_err(|NotFound| core.denial(id))?;
-        let outlook = core.engine.outlook(id).map_err(|NotFound| core.denial(id))?;
-        Ok((outlook, core.ledger.after_job(&core.engine, slot)))
+        Ok((core.engine.outlook(slot), core.ledger.after_job(&core.engine, slot)))
     }
 
     /// The unfinished job with this key, in any queue.

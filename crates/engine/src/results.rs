@@ -169,16 +169,15 @@ impl Engine {
     }
 
     /// What is known of a job.
-    pub fn outlook(&self, id: JobId) -> Result<Outlook, NotFound> {
-        let slot = self.slot(id)?;
+    pub fn outlook(&self, slot: JobSlot) -> Outlook {
         let job = self.job(slot);
         let outcome = job.outcome();
-        Ok(Outlook {
+        Outlook {
             running: job.state == State::Leased,
             numerator: outcome.map_or(0, |outcome| outcome.numerator),
             denominator: outcome.map_or(0, |outcome| outcome.denominator),
             watchers: job.watchers().len(),
-        })
+        }
     }
 
     /// The holder of a job has lost it: one failed attempt more.

@@ -65,6 +65,10 @@ impl World {
         self.act(|e, _| e.sleep(worker))
     }
 
+    pub(crate) fn outlook(&self, id: JobId) -> Outlook {
+        self.engine.outlook(self.engine.slot(id).expect("it is there"))
+    }
+
     fn woken(&mut self) -> Vec<SessionId> {
         let happenings = self.happenings().into_iter();
         happenings.filter(|(_, what)| what == "work to do").map(|(who, _)| who).collect()
@@ -82,7 +86,7 @@ fn a_foreground_job_goes_to_a_worker_and_its_outcome_to_the_client() {
     world.act(|e, fx| e.report(worker, id, &data, fx)).expect("held");
     world.act(|e, fx| e.progress(worker, id, (1, 2), &body(b"1 of 2"), fx)).expect("held");
     let outlook = Outlook { running: true, numerator: 1, denominator: 2, watchers: 1 };
-    assert_eq!(world.engine.outlook(id), Ok(outlook));
+    assert_eq!(world.outlook(id), outlook);
     assert_eq!(world.complete(worker, id, b"krow"), Ok(()));
     let told: Vec<String> = world.happenings().into_iter().map(|(_, what)| what).collect();
     assert_eq!(told.len(), 3, "data, progress, the end: {told:?}");
@@ -327,7 +331,7 @@ fn a_client_attaches_to_one_job_only_so_often() {
     assert_eq!(submit(&mut world, client, FOREGROUND), Err(Refused::Full));
     assert_eq!(submit(&mut world, client, BACKGROUND), Ok(id), "nobody hears more of it for that");
     assert_eq!(submit(&mut world, other, FOREGROUND), Ok(id));
-    let watchers = world.engine.outlook(id).expect("it waits").watchers;
+    let watchers = world.outlook(id).watchers;
     assert_eq!(watchers, limits::ATTACHMENTS_MAX as usize + 1);
     world.act(|e, fx| e.cancel(id, fx)).expect("it waits");
     assert_eq!(world.happenings().len(), watchers);
@@ -453,7 +457,7 @@ fn a_limit_of_the_registration_takes_the_job_back() {
     assert_eq!(world.state(id), Some(State::Leased), "a second at least");
     world.pass(1);
     assert_eq!(world.state(id), Some(State::Ready), "and progress does not extend it");
-    assert_eq!(world.engine.outlook(id).expect("it exists").denominator, 0);
+    assert_eq!(world.outlook(id).denominator, 0);
 }
 
 #[test]
