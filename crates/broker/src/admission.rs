@@ -50,7 +50,7 @@ impl Turn<'_> {
 }
 
 impl Core {
-    /// What a queue's refusal to take a job waits for.
+    /// A queue's refusal to take a job, with what it waits for.
     pub(crate) fn refusal(&self, refused: Refused) -> AddRefusal {
         match refused {
             // What it is full of may have come a moment ago, from anybody.
