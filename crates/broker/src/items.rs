@@ -3,8 +3,8 @@
 
 use engine::policy::{Policy, Rules};
 use engine::{
-    AliasStats, Body, ItemStats, JobId, LeaseId, Millis, NotFound, Patience, ReadHow, SessionId,
-    Status,
+    AliasStats, Body, ItemStats, JobId, LeaseId, Millis, NotFound, Patience, ReadHow, Refused,
+    SessionId, Status,
 };
 
 use crate::core::Core;
@@ -61,8 +61,9 @@ impl Turn<'_> {
     // --- Items ---
 
     /// Adds an item to a queue, and to all that this queue feeds. It ends unread after `expires`.
-    /// Makes and keeps the queue if it is not there. An item for an alias is added if all of the
-    /// alias's destinations took it; all of them are tried.
+    /// Makes and keeps the queue if it is not there; one that may not be made ([`Turn::admits_child`])
+    /// is full. An item for an alias is added if all of the alias's destinations took it; all of them
+    /// are tried.
     pub fn add(
         &mut self,
         queue: &[u8],
@@ -71,6 +72,9 @@ impl Turn<'_> {
     ) -> Result<Position, AddRefusal> {
         self.admit(body.len(), |engine| engine.puts_are_logged(queue))?;
         let core = &mut *self.core;
+        if !core.engine.admits_child(queue) {
+            return Err(core.refusal(Refused::Full));
+        }
         let added = core.engine.add(queue, body, expires, &mut core.effects);
         let after = core.settle();
         added.map(|()| after).map_err(|refused| core.refusal(refused))

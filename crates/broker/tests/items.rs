@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use engine::limits;
 use lineshaft_broker::policy::{QueueSync, Rule, Rules, Setting, WhenFull};
 use lineshaft_broker::{
     AddRefusal, Broker, Clearing, Item, LeaseId, Millis, Options, Patience, Position, Read,
@@ -63,6 +64,22 @@ fn rules<const N: usize>(rules: [Rule; N]) -> Rules {
     let rules = Rules(rules.into());
     rules.check().expect("rules that can be obeyed");
     rules
+}
+
+#[test]
+fn a_child_more_than_a_parent_may_have_is_neither_made_nor_read() {
+    let broker = open_at(&new_disk(), NOW);
+    let mut turn = broker.turn(NOW);
+    for number in 0..limits::CHILDREN_MAX {
+        add(&mut turn, &format!("p+{number}"), "1");
+    }
+    let refused = turn.add(b"p+more", b"1"[..].into(), None);
+    assert!(matches!(refused, Err(AddRefusal::Full(_))));
+    let reader = turn.open_reader_session(0);
+    let read = turn.read(reader, b"p+more", ReadHow::Finish, Patience::Endless);
+    assert!(matches!(read, Read::Blocked));
+    assert!(turn.item_stats(b"p+more").is_none());
+    add(&mut turn, "p+0", "2");
 }
 
 #[test]

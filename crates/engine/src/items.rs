@@ -109,7 +109,7 @@ pub struct AliasStats {
 
 impl Engine {
     /// Adds an item to the queue of this name, and to all that it feeds. Makes, marks and keeps the
-    /// queue.
+    /// queue. To be asked only if [`Engine::admits_child`].
     pub fn add(
         &mut self,
         name: &[u8],
@@ -127,9 +127,6 @@ impl Engine {
             foreground: false,
             body,
         };
-        if !self.admits_child(name) {
-            return Err(Refused::Full);
-        }
         if self.alias(name).is_none() {
             let queue = self.item_queue(name, effects);
             if self.queue(queue).extra.as_ref().is_some_and(|extra| extra.is_single()) {
@@ -143,8 +140,9 @@ impl Engine {
 
     /// Reads the next item of the queue of this name, which is made, marked and kept, for a session
     /// of [`Engine::open_reader`]. To be asked only if [`Engine::admits_child`]. With a patience of 0
-    /// milliseconds it waits if that takes no time, behind items that have expired; with none it never
-    /// does.
+    /// milliseconds it waits behind more items that have expired than one request ends, until they
+    /// are gone: that takes no longer than the engine needs, and as chores are held. With none it
+    /// never waits.
     pub fn read(
         &mut self,
         session: SessionId,
