@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-use testkit::dialect::fragments::{HALF_CLOSE, RECONNECT, SWITCH, WAIT};
+use testkit::dialect::fragments::{HALF_CLOSE, RECONNECT, SWITCH, WAIT, check_corpus};
 
 use crate::fragments::{HTTP_CLIENT, check};
 
@@ -149,18 +149,6 @@ proptest! {
 
 /// The corpus of the fuzz target, which has the same body; see `fuzz/README.md`.
 #[test]
-#[allow(clippy::disallowed_methods, reason = "a test may read the corpus")]
 fn the_fuzz_corpus_gets_the_same_replies_in_any_fragments() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/gearman_session");
-    let mut played = 0;
-    for entry in std::fs::read_dir(folder).expect("the corpus is in the repository") {
-        let path = entry.expect("the folder is readable").path();
-        let mut script = std::fs::read(&path).expect("the file is readable");
-        for seed in [0, 1, script[0]] {
-            script[0] = seed;
-            check(&script);
-        }
-        played += 1;
-    }
-    assert!(played >= 8, "only {played} files");
+    check_corpus("gearman_session", 8, check);
 }

@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-use testkit::dialect::fragments::{HALF_CLOSE, RECONNECT, SWITCH, WAIT};
+use testkit::dialect::fragments::{HALF_CLOSE, RECONNECT, SWITCH, WAIT, check_corpus};
 
 use crate::fragments::{check_memcache, check_text};
 
@@ -109,22 +109,6 @@ proptest! {
 /// The corpora of the fuzz targets, which have the same bodies; see `fuzz/README.md`.
 #[test]
 fn the_fuzz_corpora_get_the_same_replies_in_any_fragments() {
-    play("kestrel_memcache", check_memcache);
-    play("kestrel_text", check_text);
-}
-
-#[allow(clippy::disallowed_methods, reason = "a test may read the corpus")]
-fn play(target: &str, check: fn(&[u8])) {
-    let folder = format!("{}/../../fuzz/corpus/{target}", env!("CARGO_MANIFEST_DIR"));
-    let mut played = 0;
-    for entry in std::fs::read_dir(folder).expect("the corpus is in the repository") {
-        let path = entry.expect("the folder is readable").path();
-        let mut script = std::fs::read(&path).expect("the file is readable");
-        for seed in [0, 1, script[0]] {
-            script[0] = seed;
-            check(&script);
-        }
-        played += 1;
-    }
-    assert!(played >= 4, "only {played} files in {target}");
+    check_corpus("kestrel_memcache", 4, check_memcache);
+    check_corpus("kestrel_text", 4, check_text);
 }
