@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 /// One behaviour: a name and the steps that show it.
 #[derive(Debug, Clone, Deserialize)]
@@ -146,9 +147,8 @@ pub struct Corpus {
 impl Corpus {
     /// Reads `corpus/<dialect>/<file>` of this repository.
     pub fn read(dialect: &str, file: &str) -> Result<Corpus> {
-        let folder = corpus_folder().join(dialect);
-        let cases = read_cases(&folder.join(file))?;
-        let keys_path = folder.join("stats_keys.json");
+        let cases = read_cases(dialect, file, |case: &Case| &case.name)?;
+        let keys_path = corpus_folder(dialect).join("stats_keys.json");
         let key_lists = if keys_path.exists() {
             let text = std::fs::read_to_string(&keys_path)?;
             serde_json::from_str(&text)
@@ -167,22 +167,28 @@ impl Case {
     }
 }
 
-fn corpus_folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus")
+fn corpus_folder(dialect: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus").join(dialect)
 }
 
-fn read_cases(path: &Path) -> Result<Vec<Case>> {
+/// Reads cases of any kind, one a line, from `corpus/<dialect>/<file>`; no two have the same name.
+pub(crate) fn read_cases<C: DeserializeOwned>(
+    dialect: &str,
+    file: &str,
+    name: fn(&C) -> &str,
+) -> Result<Vec<C>> {
+    let path = corpus_folder(dialect).join(file);
     let text =
-        std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
-    let mut cases: Vec<Case> = Vec::new();
+        std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+    let mut cases: Vec<C> = Vec::new();
     for (index, line) in text.lines().enumerate() {
         if line.trim().is_empty() || line.starts_with('#') {
             continue;
         }
         let place = || format!("{}:{}", path.display(), index + 1);
-        let case: Case = serde_json::from_str(line).with_context(place)?;
-        if cases.iter().any(|other| other.name == case.name) {
-            bail!("{}: the name {} is taken", place(), case.name);
+        let case: C = serde_json::from_str(line).with_context(place)?;
+        if cases.iter().any(|other| name(other) == name(&case)) {
+            bail!("{}: the name {} is taken", place(), name(&case));
         }
         cases.push(case);
     }

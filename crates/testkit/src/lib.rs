@@ -15,6 +15,7 @@ pub mod block;
 pub mod case;
 pub mod certificates;
 pub mod client;
+mod connection;
 pub mod dialect;
 pub mod gearman;
 pub mod port;

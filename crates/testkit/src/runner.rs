@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail, ensure};
-use regex::bytes::{Regex, RegexBuilder};
+use regex::bytes::Regex;
 
 use crate::block;
 use crate::case::{Case, Corpus, Step, TIMEOUT_MS_DEFAULT};
-use crate::text::{Variables, latin1_bytes, latin1_text, shown};
-use crate::wire::{ConnectionId, Received, Wire};
+use crate::connection::Connection;
+use crate::text::{Variables, latin1_bytes, latin1_text, pattern_of, shown};
+use crate::wire::Wire;
 
 /// How long the end of a case looks for bytes that nobody asked for.
 const LEFTOVER_WAIT_MS: u64 = 10;
@@ -36,21 +37,14 @@ struct Run<'a> {
     connections: BTreeMap<String, Connection>,
 }
 
-/// A named connection of a case.
-struct Connection {
-    id: ConnectionId,
-    /// Arrived, and not yet expected by a step.
-    unread: Vec<u8>,
-    ended: bool,
-}
-
 impl Run<'_> {
     fn play(&mut self, case: &Case) -> Result<()> {
         for (index, step) in case.steps.iter().enumerate() {
             self.step(step).with_context(|| format!("step {} {}", index + 1, summary(step)))?;
         }
         for (name, connection) in &mut self.connections {
-            connection.fill(self.wire, LEFTOVER_WAIT_MS);
+            let deadline_ms = self.wire.now_ms() + LEFTOVER_WAIT_MS;
+            connection.fill_until(self.wire, deadline_ms, |c| !c.unread.is_empty());
             ensure!(
                 connection.unread.is_empty(),
                 "connection {name} has unexpected further bytes: {}",
@@ -65,8 +59,7 @@ impl Run<'_> {
         let Some(name) = &step.conn else { return Ok(()) };
         if !self.connections.contains_key(name) {
             let id = self.wire.connect(step.port.as_deref().or(self.port))?;
-            let fresh = Connection { id, unread: Vec::new(), ended: false };
-            self.connections.insert(name.clone(), fresh);
+            self.connections.insert(name.clone(), Connection::new(id));
         }
         // Taken out for the step, so that the variables can change meanwhile.
         let mut connection = self.connections.remove(name).expect("it was just made sure of");
@@ -96,7 +89,7 @@ impl Run<'_> {
         if let Some(quiet_ms) = step.expect_nothing_ms {
             let quiet_until_ms = self.wire.now_ms() + quiet_ms;
             connection.fill_until(self.wire, quiet_until_ms, |c| !c.unread.is_empty());
-            connection.ensure_no_bytes("wanted silence")?;
+            ensure_no_bytes(connection, "wanted silence")?;
             ensure!(!connection.ended, "wanted silence, but the server hung up");
         }
         if step.half_close {
@@ -104,7 +97,7 @@ impl Run<'_> {
         }
         if step.expect_close {
             connection.fill_until(self.wire, deadline_ms, |c| !c.unread.is_empty());
-            connection.ensure_no_bytes("wanted the server to hang up")?;
+            ensure_no_bytes(connection, "wanted the server to hang up")?;
             ensure!(connection.ended, "wanted the server to hang up, it did not");
         }
         Ok(())
@@ -115,7 +108,7 @@ impl Run<'_> {
             let wanted = latin1_bytes(&self.variables.fill(text));
             conn.fill_until(self.wire, deadline_ms, |c| c.unread.len() >= wanted.len());
             if !conn.unread.starts_with(&wanted) {
-                bail!("wanted {}, got {}{}", shown(&wanted), shown(&conn.unread), conn.ending());
+                bail!("wanted {}, got {}", shown(&wanted), conn.shown());
             }
             conn.unread.drain(..wanted.len());
         }
@@ -123,7 +116,7 @@ impl Run<'_> {
         let pattern = front_pattern(&self.variables.fill_pattern(pattern))?;
         conn.fill_until(self.wire, deadline_ms, |c| pattern.is_match(&c.unread));
         let Some(groups) = pattern.captures(&conn.unread) else {
-            bail!("wanted /{pattern}/, got {}{}", shown(&conn.unread), conn.ending());
+            bail!("wanted /{pattern}/, got {}", conn.shown());
         };
         for (index, name) in step.capture.names().iter().enumerate() {
             let group = groups.get(index + 1).with_context(|| format!("no group for {name}"))?;
@@ -150,11 +143,11 @@ impl Run<'_> {
         deadline_ms: u64,
     ) -> Result<()> {
         if let Some(wanted) = &step.expect_yaml {
-            let text = conn.take_block(self.wire, deadline_ms)?;
+            let text = take_block(conn, self.wire, deadline_ms)?;
             block::check_yaml(&text, wanted, self.corpus, &mut self.variables)?;
         }
         if let Some(wanted) = &step.expect_list {
-            let text = conn.take_block(self.wire, deadline_ms)?;
+            let text = take_block(conn, self.wire, deadline_ms)?;
             block::check_list(&text, wanted, &self.variables)?;
         }
         Ok(())
@@ -172,7 +165,7 @@ impl Run<'_> {
         }
         let replies_bytes_min = deletes.len() * "DELETED\r\n".len();
         let Ok(id) = self.wire.connect(self.port) else { return };
-        let mut cleaner = Connection { id, unread: Vec::new(), ended: false };
+        let mut cleaner = Connection::new(id);
         if self.wire.send(id, deletes.concat().as_bytes()).is_ok() {
             let deadline_ms = self.wire.now_ms() + 1_000;
             cleaner.fill_until(self.wire, deadline_ms, |c| c.unread.len() >= replies_bytes_min);
@@ -181,72 +174,30 @@ impl Run<'_> {
     }
 }
 
-impl Connection {
-    /// Reads once. False when nothing came in the time given.
-    fn fill(&mut self, wire: &mut dyn Wire, wait_ms_max: u64) -> bool {
-        if self.ended {
-            return false;
-        }
-        match wire.receive(self.id, wait_ms_max) {
-            Received::Bytes(bytes) => self.unread.extend_from_slice(&bytes),
-            Received::End => self.ended = true,
-            Received::Nothing => return false,
-        }
-        true
+/// Takes an `OK <n>` block off the front and returns its text without the `---` line.
+fn take_block(
+    connection: &mut Connection,
+    wire: &mut dyn Wire,
+    deadline_ms: u64,
+) -> Result<String> {
+    connection.fill_until(wire, deadline_ms, |c| c.unread.contains(&b'\n'));
+    let length = block::length(&connection.unread)?;
+    connection.fill_until(wire, deadline_ms, |c| c.unread.len() >= length);
+    if connection.unread.len() < length {
+        bail!("wanted the rest of a block, got {}", connection.shown());
     }
+    let block: Vec<u8> = connection.unread.drain(..length).collect();
+    block::text(&block)
+}
 
-    /// Reads until `enough`, the end of the connection or the deadline.
-    fn fill_until(
-        &mut self,
-        wire: &mut dyn Wire,
-        deadline_ms: u64,
-        enough: impl Fn(&Connection) -> bool,
-    ) {
-        while !self.ended && !enough(self) {
-            let left_ms = deadline_ms.saturating_sub(wire.now_ms());
-            if left_ms == 0 && !self.fill(wire, 0) {
-                return;
-            }
-            if left_ms > 0 {
-                self.fill(wire, left_ms);
-            }
-        }
-    }
-
-    /// Takes an `OK <n>` block off the front and returns its text without the `---` line.
-    fn take_block(&mut self, wire: &mut dyn Wire, deadline_ms: u64) -> Result<String> {
-        self.fill_until(wire, deadline_ms, |c| c.unread.contains(&b'\n'));
-        let length = block::length(&self.unread)?;
-        self.fill_until(wire, deadline_ms, |c| c.unread.len() >= length);
-        if self.unread.len() < length {
-            bail!("wanted the rest of a block, got {}{}", shown(&self.unread), self.ending());
-        }
-        let block: Vec<u8> = self.unread.drain(..length).collect();
-        block::text(&block)
-    }
-
-    fn ensure_no_bytes(&self, wanted: &str) -> Result<()> {
-        ensure!(self.unread.is_empty(), "{wanted}, got {}", shown(&self.unread));
-        Ok(())
-    }
-
-    fn ending(&self) -> &'static str {
-        if self.ended { " and the end of the connection" } else { "" }
-    }
+fn ensure_no_bytes(connection: &Connection, wanted: &str) -> Result<()> {
+    ensure!(connection.unread.is_empty(), "{wanted}, got {}", shown(&connection.unread));
+    Ok(())
 }
 
 /// A pattern over bytes that must match at their front.
-fn front_pattern(pattern: &str) -> Result<Regex> {
-    pattern_of(&format!("^(?:{pattern})"))
-}
-
-/// A pattern over bytes; a dot matches any of them.
-fn pattern_of(pattern: &str) -> Result<Regex> {
-    RegexBuilder::new(pattern)
-        .unicode(false)
-        .dot_matches_new_line(true)
-        .build()
-        .with_context(|| format!("the pattern {pattern}"))
+fn front_pattern(text: &str) -> Result<Regex> {
+    pattern_of(&format!("^(?:{text})"))
 }
 
 /// The acting part of a step, for failure messages.

@@ -1,6 +1,9 @@
-//! Text of cases: placeholders, Latin-1, and how bytes are shown in failure messages.
+//! Text of cases: placeholders, patterns, Latin-1, and how bytes are shown in failure messages.
 
 use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+use regex::bytes::{Regex, RegexBuilder};
 
 /// Variables of a running case: `{name}` in its text.
 #[derive(Debug, Clone, Default)]
@@ -85,6 +88,15 @@ pub fn latin1_bytes(text: &str) -> Vec<u8> {
 /// The text of bytes, one character each.
 pub fn latin1_text(bytes: &[u8]) -> String {
     bytes.iter().copied().map(char::from).collect()
+}
+
+/// A pattern over bytes, in which a dot matches any byte.
+pub fn pattern_of(text: &str) -> Result<Regex> {
+    RegexBuilder::new(text)
+        .unicode(false)
+        .dot_matches_new_line(true)
+        .build()
+        .with_context(|| format!("the pattern {text}"))
 }
 
 /// Bytes for a person: escaped, in quotes, and cut when long.

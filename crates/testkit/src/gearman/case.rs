@@ -2,10 +2,10 @@
 //!
 //! `corpus/gearman/README.md` explains every key. Nothing here knows how a case is played.
 
-use std::path::Path;
-
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use serde::Deserialize;
+
+use crate::case;
 
 /// One behaviour: a name and the steps that show it.
 #[derive(Debug, Clone, Deserialize)]
@@ -102,22 +102,7 @@ impl Case {
 
 /// Reads `corpus/gearman/<file>` of this repository.
 pub fn read_cases(file: &str) -> Result<Vec<Case>> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/gearman").join(file);
-    let text =
-        std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-    let mut cases: Vec<Case> = Vec::new();
-    for (index, line) in text.lines().enumerate() {
-        if line.trim().is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let place = || format!("{}:{}", path.display(), index + 1);
-        let case: Case = serde_json::from_str(line).with_context(place)?;
-        if cases.iter().any(|other| other.name == case.name) {
-            bail!("{}: the name {} is taken", place(), case.name);
-        }
-        cases.push(case);
-    }
-    Ok(cases)
+    case::read_cases("gearman", file, |case: &Case| &case.name)
 }
 
 #[cfg(test)]

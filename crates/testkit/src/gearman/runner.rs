@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail, ensure};
-use regex::bytes::{Regex, RegexBuilder};
 
 use super::case::{Case, Magic, Matcher, PacketPattern, PacketText, Step, Tests};
 use super::packet::{Packet, REQUEST, RESPONSE};
-use crate::text::{Variables, latin1_bytes, latin1_text, shown};
-use crate::wire::{ConnectionId, Received, Wire};
+use crate::connection::Connection;
+use crate::text::{Variables, latin1_bytes, latin1_text, pattern_of, shown};
+use crate::wire::Wire;
 
 /// How long a step waits for what it expects.
 const PATIENCE_MS: u64 = 4_000;
@@ -46,14 +46,6 @@ struct Run<'a> {
     unix_ms_at_zero: u64,
 }
 
-/// A named connection of a case.
-struct Connection {
-    id: ConnectionId,
-    /// Arrived, and not yet expected by a step.
-    unread: Vec<u8>,
-    ended: bool,
-}
-
 impl Run<'_> {
     fn play(&mut self, case: &Case) -> Result<()> {
         for (index, step) in case.steps.iter().enumerate() {
@@ -71,8 +63,7 @@ impl Run<'_> {
         let Some(name) = &step.conn else { return Ok(()) };
         if !self.connections.contains_key(name) {
             let id = self.wire.connect(None)?;
-            let fresh = Connection { id, unread: Vec::new(), ended: false };
-            self.connections.insert(name.clone(), fresh);
+            self.connections.insert(name.clone(), Connection::new(id));
         }
         // Taken out for the step, so that the variables can change meanwhile.
         let mut connection = self.connections.remove(name).expect("it was just made sure of");
@@ -181,7 +172,7 @@ impl Run<'_> {
         };
         let text = latin1_text(argument);
         if let Some(regex) = regex {
-            let pattern = pattern(&format!("^(?:{})$", self.variables.fill_pattern(regex)))?;
+            let pattern = pattern_of(&format!("^(?:{})$", self.variables.fill_pattern(regex)))?;
             ensure!(pattern.is_match(argument), "wanted /{regex}/, got {}", shown(argument));
         }
         if let Some(name) = same_as {
@@ -204,7 +195,7 @@ impl Run<'_> {
         wanted: &str,
         deadline_ms: u64,
     ) -> Result<()> {
-        let pattern = pattern(&format!("^(?:{})", self.variables.fill_pattern(wanted)))?;
+        let pattern = pattern_of(&format!("^(?:{})", self.variables.fill_pattern(wanted)))?;
         connection.fill_until(self.wire, deadline_ms, |c| pattern.is_match(&c.unread));
         let Some(groups) = pattern.captures(&connection.unread) else {
             bail!("wanted /{pattern}/, got {}", connection.shown());
@@ -220,32 +211,6 @@ impl Run<'_> {
     }
 }
 
-impl Connection {
-    /// Reads until `enough`, the end of the connection or the deadline.
-    fn fill_until(
-        &mut self,
-        wire: &mut dyn Wire,
-        deadline_ms: u64,
-        enough: impl Fn(&Connection) -> bool,
-    ) {
-        while !self.ended && !enough(self) {
-            let left_ms = deadline_ms.saturating_sub(wire.now_ms());
-            match wire.receive(self.id, left_ms) {
-                Received::Bytes(bytes) => self.unread.extend_from_slice(&bytes),
-                Received::End => self.ended = true,
-                Received::Nothing if left_ms == 0 => return,
-                Received::Nothing => {}
-            }
-        }
-    }
-
-    /// What has arrived, for failure messages.
-    fn shown(&self) -> String {
-        let ending = if self.ended { " and the end of the connection" } else { "" };
-        format!("{}{ending}", shown(&self.unread))
-    }
-}
-
 impl Magic {
     fn bytes(self) -> [u8; 4] {
         match self {
@@ -253,15 +218,6 @@ impl Magic {
             Magic::Res => RESPONSE,
         }
     }
-}
-
-/// A pattern over bytes, in which a dot matches any byte.
-fn pattern(pattern: &str) -> Result<Regex> {
-    RegexBuilder::new(pattern)
-        .unicode(false)
-        .dot_matches_new_line(true)
-        .build()
-        .with_context(|| format!("the pattern {pattern}"))
 }
 
 fn bytes_of_hex(digits: &str) -> Result<Vec<u8>> {

@@ -1,0 +1,43 @@
+//! A named connection of a case that is being played: what has arrived on it.
+
+use crate::text::shown;
+use crate::wire::{ConnectionId, Received, Wire};
+
+/// One connection.
+pub(crate) struct Connection {
+    pub(crate) id: ConnectionId,
+    /// Arrived, and not yet expected by a step.
+    pub(crate) unread: Vec<u8>,
+    /// The server hung up.
+    pub(crate) ended: bool,
+}
+
+impl Connection {
+    pub(crate) fn new(id: ConnectionId) -> Self {
+        Self { id, unread: Vec::new(), ended: false }
+    }
+
+    /// Reads until `enough`, the end of the connection or the deadline.
+    pub(crate) fn fill_until(
+        &mut self,
+        wire: &mut dyn Wire,
+        deadline_ms: u64,
+        enough: impl Fn(&Connection) -> bool,
+    ) {
+        while !self.ended && !enough(self) {
+            let left_ms = deadline_ms.saturating_sub(wire.now_ms());
+            match wire.receive(self.id, left_ms) {
+                Received::Bytes(bytes) => self.unread.extend_from_slice(&bytes),
+                Received::End => self.ended = true,
+                Received::Nothing if left_ms == 0 => return,
+                Received::Nothing => {}
+            }
+        }
+    }
+
+    /// What has arrived, for failure messages.
+    pub(crate) fn shown(&self) -> String {
+        let ending = if self.ended { " and the end of the connection" } else { "" };
+        format!("{}{ending}", shown(&self.unread))
+    }
+}
