@@ -12,7 +12,7 @@ use crate::session::{AT_ONCE, PendingPut, Reading, Session, Waiting};
 use crate::stats_text;
 
 /// How many tubes one connection may watch. Each `reserve` looks at all of them, while all other clients wait.
-const WATCHED_TUBES_MAX: usize = 10_000;
+const WATCHED_TUBES_MAX: u32 = 10_000;
 
 impl Session {
     /// Executes a command, and counts it.
@@ -111,23 +111,29 @@ impl Session {
 
     fn watch(&mut self, name: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
         self.server().counters.watch.add_one();
-        let is_full = turn.watched(self.id).len() >= WATCHED_TUBES_MAX;
-        if is_full && !turn.watches(self.id, name) {
+        if self.watched_tubes >= WATCHED_TUBES_MAX && !turn.watches(self.id, name) {
             return outbox.reply(AT_ONCE, reply::OUT_OF_MEMORY);
         }
-        reply_watching(turn.watch(self.id, name), outbox);
+        let count = turn.watch(self.id, name);
+        self.reply_watching(count, outbox);
     }
 
     fn ignore(&mut self, name: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
         self.server().counters.ignore.add_one();
         match turn.ignore(self.id, name) {
-            Some(count) => reply_watching(count, outbox),
+            Some(count) => self.reply_watching(count, outbox),
             None => outbox.reply(AT_ONCE, reply::NOT_IGNORED),
         }
     }
 
+    fn reply_watching(&mut self, count: usize, outbox: &mut Outbox) {
+        self.watched_tubes = count as u32;
+        outbox.reply(AT_ONCE, Numbers::one(b"WATCHING", count as u64).bytes());
+    }
+
     fn reserve(&mut self, patience: Patience, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         self.become_worker();
+        self.looks += self.watched_tubes;
         // COMPAT(beanstalkd): a half-closed connection does not wait; case
         // half-close-then-empty-reserve-times-out.
         let patience = if self.is_input_ended() { Patience::None } else { patience };
@@ -331,10 +337,6 @@ fn reply_using(name: &[u8], outbox: &mut Outbox) {
     outbox.reply(AT_ONCE, b"USING ");
     outbox.reply(AT_ONCE, name);
     outbox.reply(AT_ONCE, reply::CR_LF);
-}
-
-fn reply_watching(count: usize, outbox: &mut Outbox) {
-    outbox.reply(AT_ONCE, Numbers::one(b"WATCHING", count as u64).bytes());
 }
 
 fn reply_text(after: Position, text: &[u8], outbox: &mut Outbox) {

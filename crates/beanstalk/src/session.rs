@@ -14,6 +14,9 @@ use crate::wire::{Excess, Line, excess, first_line};
 /// A reply that depends on nothing in the log waits for this position.
 pub(crate) const AT_ONCE: Position = Position::NONE;
 
+/// When the commands of one input have looked at so many tubes, the owner may look at the clock.
+const LOOKS_MAX: u32 = 10_000;
+
 /// One connection that speaks beanstalkd's protocol, without I/O.
 #[derive(Debug)]
 pub struct Session {
@@ -21,6 +24,10 @@ pub struct Session {
     pub(crate) listener: Arc<Listener>,
     pub(crate) reading: Reading,
     pub(crate) waiting: Waiting,
+    /// How many tubes it watches. Each `reserve` looks at all of them.
+    pub(crate) watched_tubes: u32,
+    /// Tubes that the commands of one input have looked at so far.
+    pub(crate) looks: u32,
     /// Sent a put of an acceptable size; counted as such.
     pub(crate) is_producer: bool,
     /// Asked for a job, or got one by its id; counted as such.
@@ -72,6 +79,8 @@ impl Session {
             listener,
             reading: Reading::Line,
             waiting: Waiting::Nothing,
+            watched_tubes: 1,
+            looks: 0,
             is_producer: false,
             is_worker: false,
             input_end: InputEnd::default(),
@@ -196,9 +205,12 @@ impl Session {
 
 impl Dialect for Session {
     fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
-        let steps = take_steps(bytes, outbox, |bytes, outbox| {
-            if self.is_reading() { self.step(bytes, turn, outbox) } else { 0 }
+        self.looks = 0;
+        let mut steps = take_steps(bytes, outbox, |bytes, outbox| {
+            let goes_on = self.is_reading() && self.looks < LOOKS_MAX;
+            if goes_on { self.step(bytes, turn, outbox) } else { 0 }
         });
+        steps.paused |= self.looks >= LOOKS_MAX;
         let used = self.input_end.count_used(bytes.len(), steps, self.is_reading());
         self.end_if_drained(turn);
         used

@@ -11,7 +11,7 @@ pub const INPUT_REPLIES_BYTES: usize = 64 * 1024;
 pub struct Steps {
     /// How many bytes were dealt with.
     pub used: usize,
-    /// The replies have become long, so there may be more to do at once.
+    /// The replies have become long, or the work, so there may be more to do at once.
     pub paused: bool,
 }
 
@@ -79,8 +79,8 @@ pub trait Dialect: Send {
     /// Executes the commands in `bytes`, and says how many bytes it has dealt with. The owner
     /// keeps the rest and presents it again, followed by what arrives later. Bytes are left when a
     /// command is incomplete (less than the dialect's longest line), when the session waits for
-    /// an event (see `wants_input`), or when the replies have become long: the owner is to send some
-    /// of them first. Only in the last case there is more to do at once, and then some bytes were
+    /// an event (see `wants_input`), or when the replies or the work have become long: the owner is to
+    /// send some of them first, or to serve others. Only in the last case there is more to do at once, and then some bytes were
     /// dealt with; so the rest is presented until none of it is, or the session is `finished`.
     fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize;
 

@@ -163,4 +163,11 @@ fn a_connection_watches_a_bounded_number_of_tubes() {
     check(&mut world, a, "watch more\r\nwatch t2\r\n", "OUT_OF_MEMORY\r\nWATCHING 10000\r\n");
     check(&mut world, a, "ignore t2\r\nwatch more\r\n", "WATCHING 9999\r\nWATCHING 10000\r\n");
     check(&mut world, a, "watch t2\r\nuse t2\r\n", "OUT_OF_MEMORY\r\nUSING t2\r\n");
+    // Others come between commands that look at so many, also those that were left at the end.
+    let many = "reserve-with-timeout 0\r\n".repeat(50);
+    check(&mut world, a, &many, &"TIMED_OUT\r\n".repeat(50));
+    check(&mut world, a, &format!("reserve\r\n{many}"), "");
+    world.half_close(a);
+    assert_eq!(world.take_received(a), "TIMED_OUT\r\n".repeat(51).as_bytes());
+    assert!(world.has_ended(a) && world.longest_answer(a) < 60);
 }
