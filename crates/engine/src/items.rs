@@ -140,9 +140,8 @@ impl Engine {
 
     /// Reads the next item of the queue of this name, which is made, marked and kept, for a session
     /// of [`Engine::open_reader`]. To be asked only if [`Engine::admits_child`]. With a patience of 0
-    /// milliseconds it waits behind more items that have expired than one request ends, until they
-    /// are gone: that takes no longer than the engine needs, and as chores are held. With none it
-    /// never waits.
+    /// milliseconds it waits if more items have expired in front than one request ends, until those
+    /// are gone: at once, but for as long as chores are held. With none it never waits.
     pub fn read(
         &mut self,
         session: SessionId,

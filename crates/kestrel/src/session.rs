@@ -54,7 +54,8 @@ enum Waiting {
         queue: Box<[u8]>,
         how: How,
         after: Position,
-        /// Only for as long as it takes to look behind what has expired.
+        /// Only until what has expired is gone: at once, but for as long as the broker has enough to
+        /// write.
         is_brief: bool,
     },
     Monitor(Monitor),
