@@ -21,6 +21,8 @@ use crate::types::{Meta, Position, Restored, Target};
 
 /// A disk that cannot read a file is asked for pieces of this many bytes.
 const PIECE_BYTES: usize = 4096;
+/// Fields of a segment's header with their checksum.
+const HEADER_FIELDS_BYTES: usize = 52;
 /// Where a segment's header has the salt.
 const SALT_AT: usize = 40;
 /// Limits of ids may be among what is lost: so many ids are left out.
@@ -98,6 +100,23 @@ fn bytes_of(file: &dyn DiskFile, len: u64) -> Vec<u8> {
     bytes
 }
 
+/// The header that stands at the start of a file but for one byte, or but for what is behind its fields.
+fn mended_header(page: &[u8]) -> Option<SegmentHeader> {
+    let mut tried = vec![0; HEADER_BYTES as usize];
+    tried[..HEADER_FIELDS_BYTES].copy_from_slice(page.get(..HEADER_FIELDS_BYTES)?);
+    for at in 0..HEADER_FIELDS_BYTES {
+        let found = tried[at];
+        for value in 0..=u8::MAX {
+            tried[at] = value;
+            if let Ok(header) = SegmentHeader::decode(&tried) {
+                return Some(header);
+            }
+        }
+        tried[at] = found;
+    }
+    None
+}
+
 impl Remains {
     fn path(&self, number: u32) -> String {
         format!("{}/{}", self.folder, segment_name(number))
@@ -126,26 +145,19 @@ impl Remains {
             let (len, file) =
                 opened.map_err(|error| fail(format!("open {}", segment_name(number)), error))?;
             let bytes = bytes_of(file.as_ref(), len);
-            let (size, salt) = match SegmentHeader::decode(&bytes[..bytes.len().min(PIECE_BYTES)]) {
-                Ok(header) => {
-                    let (id, other) = *log_id.get_or_insert((header.log_id, number));
-                    if id != header.log_id {
-                        let (file, other) = (self.path(number), self.path(other));
-                        return Err(OpenError::ForeignLog { file, other });
-                    }
-                    (header.size, header.salt)
+            let header = self.header(number, &bytes)?;
+            if let Some(header) = header {
+                let (id, other) = *log_id.get_or_insert((header.log_id, number));
+                if id != header.log_id {
+                    let (file, other) = (self.path(number), self.path(other));
+                    return Err(OpenError::ForeignLog { file, other });
                 }
-                Err(HeaderFault::Format(found)) => {
-                    let file = self.path(number);
-                    return Err(OpenError::Format { file, found, known: crate::format::FORMAT });
-                }
-                // All that is needed of it; whether it is right, the groups will show.
-                Err(HeaderFault::Damaged) => {
-                    self.lose(number, (0, HEADER_BYTES.min(len)), Some(0), "the segment's header");
-                    let salt = bytes.get(SALT_AT..SALT_AT + 8);
-                    (len, salt.map_or(0, |salt| get_u64(salt, 0)))
-                }
-            };
+            }
+            // All that is needed of a header that is lost; whether it is right, the groups will show.
+            let salt = || bytes.get(SALT_AT..SALT_AT + 8).map_or(0, |salt| get_u64(salt, 0));
+            let header = header.filter(|header| header.number == number);
+            let (size, salt) =
+                header.map_or_else(|| (len, salt()), |header| (header.size, header.salt));
             let outline = Pages { number, salt, bytes }.outline();
             outlines.insert(number, (len, size, outline));
             let (names, ended) = (HashMap::new(), Vec::new());
@@ -155,6 +167,25 @@ impl Remains {
         let durable = outlines.values().map(|(.., outline)| outline.durable).max();
         self.find_ends(&outlines, durable.unwrap_or_default());
         Ok(())
+    }
+
+    /// A segment's header; none: what is lost of it cannot be told.
+    fn header(&mut self, number: u32, bytes: &[u8]) -> Result<Option<SegmentHeader>, OpenError> {
+        let page = &bytes[..bytes.len().min(HEADER_BYTES as usize)];
+        match SegmentHeader::decode(page) {
+            Ok(header) => Ok(Some(header)),
+            Err(HeaderFault::Format(found)) => {
+                let file = self.path(number);
+                Err(OpenError::Format { file, found, known: crate::format::FORMAT })
+            }
+            Err(HeaderFault::Damaged) => {
+                let header = mended_header(page);
+                // With it the salt may be lost: then nothing else in the file proves itself.
+                let jobs_max = header.map(|_| 0);
+                self.lose(number, (0, page.len() as u64), jobs_max, "the segment's header");
+                Ok(header)
+            }
+        }
     }
 
     /// Given are each file's length, the size that it should have, and what stands in it; and up to where the
