@@ -40,7 +40,7 @@ pub struct Salvage {
 /// A piece of a log that cannot be read.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Loss {
-    /// The file's path.
+    /// The file's path; where several files are missing, `to` and the name of the last one behind it.
     pub file: String,
     /// Where the piece starts.
     pub offset: u64,

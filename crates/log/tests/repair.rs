@@ -251,7 +251,7 @@ fn a_broken_header_costs_nothing_and_a_missing_file_its_jobs() {
         let what = format!("segment {} missing", index + 1);
         let (salvage, missing, _) = old.check(&what, |disk| disk.remove_file(&Old::name(index)));
         assert!(missing > 20, "{what}");
-        assert!(salvage.losses.iter().any(|loss| loss.what == "the file is missing"), "{what}");
+        assert!(salvage.losses.iter().any(|loss| loss.what == "missing"), "{what}");
     }
 }
 
@@ -300,6 +300,25 @@ fn groups_behind_a_gap_that_nothing_says_to_be_durable_are_cut_and_reported() {
     assert_eq!(copy.state.jobs.len(), 17);
     assert_eq!((salvage.report.cut_groups, salvage.losses.len()), (1, 1), "{salvage:?}");
     assert!(salvage.report.cut_bytes > 1000, "{salvage:?}");
+}
+
+#[test]
+fn stray_files_and_missing_ones_are_told_in_short() {
+    let old = old();
+    for stray in ["0000100000.seg", "4000000000.seg"] {
+        let (salvage, missing, _) = old.check(stray, |disk| {
+            disk.set_bytes(stray, vec![0; 5000]);
+        });
+        assert_eq!((missing, salvage.losses.len()), (0, 1), "{stray}: {salvage:?}");
+    }
+    let (salvage, missing, _) = old.check("two missing", |disk| {
+        disk.remove_file(&Old::name(1));
+        disk.remove_file(&Old::name(2));
+    });
+    assert!(missing > 40);
+    let told = salvage.losses.iter().filter(|loss| loss.what == "missing").collect::<Vec<_>>();
+    assert_eq!(told.len(), 1, "{salvage:?}");
+    assert!(told[0].file.ends_with("0000000002.seg to 0000000003.seg"), "{salvage:?}");
 }
 
 #[test]

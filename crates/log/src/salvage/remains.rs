@@ -52,6 +52,8 @@ struct Remains {
     segments: BTreeMap<u32, Segment>,
     /// Greatest lowest segment that an entry names.
     first: u32,
+    /// Highest segment that proves to be one, by its header or a group.
+    last: u32,
     /// Where each job was copied to last.
     copies: HashMap<u64, Position>,
     updates: HashMap<u64, Newest<Box<[u8]>>>,
@@ -159,6 +161,9 @@ impl Remains {
             let (size, salt) =
                 header.map_or_else(|| (len, salt()), |header| (header.size, header.salt));
             let outline = Pages { number, salt, bytes }.outline();
+            if header.is_some() || outline.end > HEADER_BYTES {
+                self.last = self.last.max(number);
+            }
             outlines.insert(number, (len, size, outline));
             let (names, ended) = (HashMap::new(), Vec::new());
             let segment = Segment { file, len, salt, end: HEADER_BYTES, names, slots: 0, ended };
@@ -418,11 +423,16 @@ impl Remains {
     }
 
     fn note_missing(&mut self) {
-        let Some(&last) = self.segments.keys().next_back() else { return };
-        for number in self.first.max(1)..=last {
-            if !self.segments.contains_key(&number) {
-                self.lose(number, (0, 0), None, "the file is missing");
+        let mut expected = self.first.max(1);
+        let found = self.segments.range(expected..).map(|(&number, _)| number);
+        for number in found.take_while(|number| *number <= self.last).collect::<Vec<_>>() {
+            if number > expected {
+                self.lose(expected, (0, 0), None, "missing");
+                if let Some((_, loss)) = self.losses.last_mut().filter(|_| number - expected > 1) {
+                    loss.file = format!("{} to {}", loss.file, segment_name(number - 1));
+                }
             }
+            expected = number + 1;
         }
     }
 
