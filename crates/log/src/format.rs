@@ -164,6 +164,11 @@ impl GroupHeader {
         (header.len.is_multiple_of(8) && get_u32(bytes, 44) == 0).then_some(header)
     }
 
+    /// This is the next group behind another, by what it says.
+    pub(crate) fn follows(&self, previous: &GroupHeader) -> bool {
+        (self.previous_end, self.previous_crc) == (previous.end(), previous.crc)
+    }
+
     pub(crate) fn end(&self) -> Position {
         Position(self.position.0 + GROUP_HEADER_BYTES as u64 + u64::from(self.len))
     }

@@ -27,8 +27,8 @@ pub struct Salvage {
     pub report: RecoveryReport,
     /// Why a start is refused; none: the log is whole.
     pub refusal: Option<OpenError>,
-    /// What cannot be read any more, in the order of the log. None in spite of a refusal: nothing was
-    /// lost but empty room at a file's end.
+    /// What cannot be read any more, in the order of the log. None in spite of a refusal: all that is there proves
+    /// itself, and nothing is known to be missing but empty room at a file's end.
     pub losses: Vec<Loss>,
     /// Jobs among those of `report` that perhaps were finished: which of their neighbours a finish meant
     /// cannot be told any more. Besides them, each piece lost may have held finishes of any older job.

@@ -49,9 +49,7 @@ impl Tail {
         let mut previous: Option<GroupHeader> = None;
         let mut first = 0;
         while let Some(group) = group_at(&bytes, salt, last.number, offset) {
-            if let Some(previous) = previous
-                && (group.previous_end != previous.end() || group.previous_crc != previous.crc)
-            {
+            if previous.is_some_and(|previous| !group.follows(&previous)) {
                 break;
             }
             let end = group.end().offset();

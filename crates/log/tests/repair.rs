@@ -303,6 +303,40 @@ fn groups_behind_a_gap_that_nothing_says_to_be_durable_are_cut_and_reported() {
 }
 
 #[test]
+fn a_group_that_does_not_follow_is_told() {
+    let disk = FaultDisk::new(5, CAPACITY);
+    let (log, _) = recover(&disk, settings(), 1000).unwrap();
+    for id in 1..=2 {
+        log.put(1000, QUEUES[0], &meta(id), b"body");
+    }
+    log.commit_step(1001).unwrap();
+    disk.restart();
+    // Two lives that go on from the same bytes; both finish a job in a group at the same place.
+    let life = |finished: u64| {
+        let disk = disk.fork();
+        let (log, found) = recover(&disk, settings(), 1100).unwrap();
+        log.put(1101, QUEUES[0], &meta(3), &[finished as u8; 500]);
+        log.commit_step(1101).unwrap();
+        let start = log.written().offset() as usize;
+        log.finish(1102, found.places[&finished]);
+        log.commit_step(1102).unwrap();
+        let group = start..log.written().offset() as usize;
+        log.close(1103, 4).unwrap();
+        (disk, group)
+    };
+    let ((left_over, group), (disk, _)) = (life(1), life(2));
+    let mut bytes = disk.bytes(&Old::name(0)).unwrap();
+    bytes[group.clone()].copy_from_slice(&left_over.bytes(&Old::name(0)).unwrap()[group.clone()]);
+    disk.set_bytes(&Old::name(0), bytes);
+    disk.restart();
+    assert!(recover(&disk.fork(), settings(), 2000).is_err(), "not refused");
+    let salvage = repaired(&disk).0;
+    let offsets: Vec<_> = salvage.losses.iter().map(|loss| loss.offset as usize).collect();
+    assert_eq!(offsets, [group.start, group.end], "{salvage:?}");
+    assert!(salvage.losses.iter().all(|loss| loss.jobs_max.is_none()), "{salvage:?}");
+}
+
+#[test]
 fn stray_files_and_missing_ones_are_told_in_short() {
     let old = old();
     for stray in ["0000100000.seg", "4000000000.seg"] {

@@ -61,9 +61,7 @@ impl Pages {
                 at += 8;
                 continue;
             };
-            let follows = previous.is_none_or(|previous| {
-                (group.previous_end, group.previous_crc) == (previous.end(), previous.crc)
-            });
+            let follows = previous.is_none_or(|previous| group.follows(&previous));
             let is_in_chain = at == outline.chain_end && follows || group.durable == group.position;
             if is_in_chain {
                 outline.chain_end = group.end().offset();

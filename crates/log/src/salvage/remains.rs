@@ -14,7 +14,9 @@ use super::{Loss, Salvage};
 use crate::disk::{Disk, DiskFile};
 use crate::entry::{Entry, Kind, StoredSlot, read_meta};
 use crate::error::OpenError;
-use crate::format::{GROUP_HEADER_BYTES, HEADER_BYTES, HeaderFault, SegmentHeader, get_u64};
+use crate::format::{
+    GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES, HeaderFault, SegmentHeader, get_u64,
+};
 use crate::segments::{segment_name, segment_number};
 use crate::settings::{ID_BLOCK, ID_LIMIT_MAX};
 use crate::types::{Meta, Position, Restored, Target};
@@ -60,6 +62,8 @@ struct Remains {
     counts: HashMap<Target, Newest<Box<[u8]>>>,
     facts: HashMap<Box<[u8]>, Newest<Box<[u8]>>>,
     next_id: u64,
+    /// The newest whole group so far.
+    previous: Option<GroupHeader>,
     losses: Vec<(Position, Loss)>,
     salvage: Salvage,
 }
@@ -247,6 +251,7 @@ impl Remains {
             Piece::BrokenGroup(at) => self.lose_header(number, broken.replace(at)),
             Piece::Group(group) => {
                 self.lose_header(number, broken.take());
+                self.check_chain(&group);
                 self.salvage.report.groups += 1;
                 let time_ms = &mut self.salvage.report.last_time_ms;
                 *time_ms = (*time_ms).max(group.time_ms);
@@ -265,6 +270,18 @@ impl Remains {
             }
         });
         self.lose_header(number, broken);
+    }
+
+    /// A group that was left over by a torn write may stand in the place of one that was lost.
+    fn check_chain(&mut self, group: &GroupHeader) {
+        let at = group.position;
+        if let Some(previous) = self.previous.replace(*group)
+            && [at, group.previous_end].contains(&previous.end())
+            && !group.follows(&previous)
+        {
+            let what = "a group does not follow the one before it";
+            self.lose(at.segment(), (at.offset(), at.offset()), None, what);
+        }
     }
 
     fn lose_header(&mut self, number: u32, at: Option<u64>) {
