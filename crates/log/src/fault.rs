@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::disk::{Disk, DiskFile, Space};
@@ -59,7 +60,7 @@ struct State {
     calls: u64,
     reads: u64,
     planned: Option<(u64, Planned)>,
-    planned_read: Option<u64>,
+    planned_reads: Range<u64>,
     capacity: u64,
     random: u64,
 }
@@ -94,7 +95,7 @@ impl FaultDisk {
             calls: 0,
             reads: 0,
             planned: None,
-            planned_read: None,
+            planned_reads: 0..0,
             capacity,
             random: seed,
         })))
@@ -133,14 +134,19 @@ impl FaultDisk {
 
     /// The read with this number fails, once.
     pub fn fail_read_at(&self, read: u64) {
-        self.state().planned_read = Some(read);
+        self.fail_reads(read..read + 1);
+    }
+
+    /// The reads with these numbers fail.
+    pub fn fail_reads(&self, reads: Range<u64>) {
+        self.state().planned_reads = reads;
     }
 
     /// Forgets what was planned.
     pub fn plan_nothing(&self) {
         let mut state = self.state();
         state.planned = None;
-        state.planned_read = None;
+        state.planned_reads = 0..0;
     }
 
     /// A planned crash has happened.
@@ -249,7 +255,7 @@ impl State {
     /// Counts a read; it may be one that fails.
     fn read(&mut self) -> io::Result<()> {
         self.reads += 1;
-        if self.planned_read == Some(self.reads) { Err(eio()) } else { Ok(()) }
+        if self.planned_reads.contains(&self.reads) { Err(eio()) } else { Ok(()) }
     }
 
     /// A call that takes no part in a plan's details: it fails, or half happens.
@@ -272,7 +278,7 @@ impl State {
         self.powered = true;
         self.life += 1;
         self.planned = None;
-        self.planned_read = None;
+        self.planned_reads = 0..0;
     }
 
     fn crash(&mut self) {

@@ -337,6 +337,35 @@ fn a_group_that_does_not_follow_is_told() {
 }
 
 #[test]
+fn what_cannot_be_read_is_told_whenever_it_is_met() {
+    let old = old();
+    for damaged in [false, true] {
+        let disk = old.disk.fork();
+        if damaged {
+            disk.flip_bit(&Old::name(1), (HEADER_BYTES + 5000) * 8);
+        }
+        let before = disk.reads();
+        let probe = disk.fork();
+        salvage(&probe, &mut |_| ()).unwrap();
+        // A whole log is not read again after it was restored from.
+        let reads = if damaged { probe.reads() - before } else { 2 };
+        let mut told = 0;
+        for first in 0..reads {
+            let disk = disk.fork();
+            let first = before + 1 + first;
+            disk.fail_reads(first..first + 4);
+            let Ok((salvage, copy)) = copied(&disk) else { continue };
+            let whole = &old.whole;
+            let missing = whole.state.jobs.keys().filter(|id| !copy.state.jobs.contains_key(id));
+            let (missing, max) = (missing.count() as u64, lost_max(&salvage, &whole.places));
+            assert!(missing <= max, "{damaged} read {first}: {missing} lost of {max}, {salvage:?}");
+            told += usize::from(missing > 2);
+        }
+        assert!(told > 2 || !damaged, "nothing was lost");
+    }
+}
+
+#[test]
 fn stray_files_and_missing_ones_are_told_in_short() {
     let old = old();
     for stray in ["0000100000.seg", "4000000000.seg"] {

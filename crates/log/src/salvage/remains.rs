@@ -27,6 +27,8 @@ const PIECE_BYTES: usize = 4096;
 const HEADER_FIELDS_BYTES: usize = 52;
 /// Where a segment's header has the salt.
 const SALT_AT: usize = 40;
+/// What is wrong with a gap.
+const NOTHING_PROVED: &str = "nothing there proves itself";
 /// Limits of ids may be among what is lost: so many ids are left out.
 const IDS_SKIPPED: u64 = 16 * ID_BLOCK;
 
@@ -266,7 +268,7 @@ impl Remains {
             }
             Piece::Gap { start, end, slots_max } => {
                 broken = None;
-                self.lose(number, (start, end), Some(slots_max), "nothing there proves itself");
+                self.lose(number, (start, end), Some(slots_max), NOTHING_PROVED);
             }
         });
         self.lose_header(number, broken);
@@ -365,7 +367,11 @@ impl Remains {
         let mut lost_max = 0;
         pages.walk(end, |piece| match piece {
             Piece::Group(_) | Piece::BrokenGroup(_) => {}
-            Piece::Gap { slots_max, .. } => lost_max += slots_max,
+            Piece::Gap { start, end, slots_max } => {
+                lost_max += slots_max;
+                // The first pass may have met it, too, or a disk that still gave it.
+                self.lose(number, (start, end), Some(slots_max), NOTHING_PROVED);
+            }
             Piece::Entry(position, entry) => {
                 if !matches!(entry.kind, Kind::Put | Kind::Copy) {
                     return;
@@ -457,6 +463,7 @@ impl Remains {
         let first = self.first;
         self.losses.retain(|(position, _)| position.segment() >= first);
         self.losses.sort_by_key(|(position, _)| *position);
+        self.losses.dedup();
         self.salvage.losses = self.losses.into_iter().map(|(_, loss)| loss).collect();
         // A start reserves a block of ids behind it.
         let next_id_max = ID_LIMIT_MAX - ID_BLOCK;
