@@ -105,15 +105,15 @@ fn prepared_bytes(
     void: &[&Found],
 ) -> Option<u64> {
     let is_whole = |size: &u64| *size >= SEGMENT_BYTES_MIN && size.is_multiple_of(4096);
-    let is_kept = |size: &u64| kept.iter().any(|found| found.size() == *size);
+    // One that was made for a big entry alone is no reserve.
+    let is_usual = |size: &u64| kept.iter().any(|found| found.size() == *size);
     let spares = folder.spares.iter().filter_map(|name| Some(disk.look_at(name).ok()?.0));
-    let void = void.iter().map(|found| found.size()).filter(is_kept);
+    let void = void.iter().map(|found| found.size());
     let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
-    for size in spares.chain(void).filter(is_whole) {
+    for size in spares.chain(void).filter(is_whole).filter(is_usual) {
         *counts.entry(size).or_default() += 1;
     }
-    // One that was made for a big entry alone is no reserve.
-    let most = counts.iter().max_by_key(|(size, count)| (**count, is_kept(size), Reverse(**size)));
+    let most = counts.iter().max_by_key(|(size, count)| (**count, Reverse(**size)));
     most.map(|(size, _)| *size)
 }
 

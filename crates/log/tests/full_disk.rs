@@ -262,6 +262,25 @@ fn a_file_for_a_large_job_does_not_set_the_size_of_segments() {
 }
 
 #[test]
+fn a_file_for_a_large_job_alone_does_not_set_it_either() {
+    let segment = 1 << 20;
+    let settings = Settings { segment_bytes: segment, ..settings(Sync::Always) };
+    let disk = FaultDisk::new(1, 64 * segment);
+    drop(open(&disk, 1, settings.clone()));
+    // The reserve was not made yet when power failed.
+    for name in disk.names().iter().filter(|name| *name != "0000000001.seg") {
+        disk.remove_file(name);
+    }
+    disk.set_bytes("blank-99", vec![0; 8 * segment as usize]);
+    disk.set_capacity(disk.used() + 1000);
+    disk.crash();
+    let (log, _) = open(&disk, 1, settings);
+    log.prepare_step().unwrap();
+    assert!(!disk.names().contains(&"blank-99".to_owned()));
+    assert!(log.admits_put(1000), "{:?}", log.usage());
+}
+
+#[test]
 fn reclaim_rests_when_it_has_nothing_to_gain() {
     // What is left over at the ends of segments cannot be given back by copying.
     for body_bytes in [9_000, 12_000, 25_000, 30_000, 40_000, 50_000] {
