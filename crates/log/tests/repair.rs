@@ -337,6 +337,37 @@ fn a_group_that_does_not_follow_is_told() {
 }
 
 #[test]
+fn a_group_that_was_cut_does_not_come_back_for_its_time() {
+    let disk = FaultDisk::new(5, CAPACITY);
+    let never = Settings { sync: Sync::Never, ..settings() };
+    let (log, _) = recover(&disk, never, 1000).unwrap();
+    let damaged = log.written().offset();
+    log.put(1001, QUEUES[0], &meta(4), &[4; 500]);
+    log.commit_step(1001).unwrap();
+    let (target, _) = log.put(1001, QUEUES[0], &meta(1), b"body");
+    log.commit_step(1001).unwrap();
+    // The clock is far ahead when power fails: the put is torn, the finish behind it is not.
+    let torn = log.written().offset();
+    log.put(9000, QUEUES[0], &meta(2), &[2; 5000]);
+    log.commit_step(9000).unwrap();
+    log.finish(9001, target);
+    log.commit_step(9001).unwrap();
+    disk.restart();
+    disk.flip_bit(&Old::name(0), (torn + 200) * 8);
+    // Then it is right again. The next job does not fit the segment, and later an older one is damaged.
+    let (log, found) = recover(&disk, settings(), 1100).unwrap();
+    assert_eq!((found.state.jobs.len(), found.report.cut_groups), (2, 1));
+    log.put(1101, QUEUES[0], &meta(3), &vec![3; 60_000]);
+    log.close(1102, 5).unwrap();
+    assert_eq!(log.written().segment(), 2);
+    disk.restart();
+    disk.flip_bit(&Old::name(0), (damaged + 200) * 8);
+    let (salvage, copy) = repaired(&disk);
+    assert!(copy.state.jobs.keys().eq([&1, &3]), "{salvage:?}");
+    assert_eq!(salvage.losses.len(), 1, "{salvage:?}");
+}
+
+#[test]
 fn what_cannot_be_read_is_told_whenever_it_is_met() {
     let old = old();
     for damaged in [false, true] {

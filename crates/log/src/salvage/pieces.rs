@@ -33,6 +33,8 @@ pub(super) enum Piece<'a> {
 pub(super) struct Outline {
     /// The header of the segment's first group, if it can be read.
     pub(super) first: Option<GroupHeader>,
+    /// That group is whole.
+    pub(super) is_first_whole: bool,
     /// Where the unbroken chain of groups ends: the one from the first group on, or from the last that says that
     /// all before itself is durable. That one cannot be left over by a torn write, as something in front of it
     /// would be broken.
@@ -54,6 +56,7 @@ impl Pages {
         let mut outline =
             Outline { chain_end: HEADER_BYTES, end: HEADER_BYTES, ..Outline::default() };
         outline.first = self.group_header(HEADER_BYTES);
+        outline.is_first_whole = self.group(HEADER_BYTES).is_some();
         let mut previous: Option<GroupHeader> = None;
         let mut at = HEADER_BYTES;
         while at < self.bytes.len() as u64 {

@@ -125,6 +125,17 @@ fn mended_header(page: &[u8]) -> Option<SegmentHeader> {
     None
 }
 
+/// Where a segment ends, as the next one tells it; a broken header may still have either of the two fields.
+fn told_end(next: &Outline, number: u32, outline: Outline) -> Option<u64> {
+    let first = next.first?;
+    let told = Some(first.previous_end).filter(|end| end.segment() == number);
+    match told {
+        Some(told) if next.is_first_whole => Some(told.offset()),
+        _ if first.previous_crc == outline.crc => Some(outline.end),
+        _ => told.map(|told| told.offset().max(outline.end)),
+    }
+}
+
 impl Remains {
     fn path(&self, number: u32) -> String {
         format!("{}/{}", self.folder, segment_name(number))
@@ -204,14 +215,7 @@ impl Remains {
     fn find_ends(&mut self, outlines: &BTreeMap<u32, (u64, u64, Outline)>, durable: Position) {
         for (&number, &(len, size, outline)) in outlines {
             let next = number.checked_add(1).and_then(|next| outlines.get(&next));
-            // A broken header may still have either of the two fields.
-            let told = next.and_then(|(_, _, next)| next.first).and_then(|first| {
-                let is_here = first.previous_end.segment() == number;
-                if first.previous_crc == outline.crc {
-                    return Some(outline.end);
-                }
-                is_here.then_some(first.previous_end.offset().max(outline.end))
-            });
+            let told = next.and_then(|(_, _, next)| told_end(next, number, outline));
             let end = match told {
                 Some(end) => end,
                 None if durable.segment() > number => {
