@@ -1,11 +1,18 @@
 //! Walks over one segment, damaged or not: what proves itself is told, what does not is a gap.
 
+use crc32fast::Hasher;
+
 use crate::entry::{ENTRY_HEAD_BYTES, Entry, Kind, META_BYTES};
-use crate::format::{GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES, get_u16, get_u32, padded};
+use crate::format::{
+    GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES, get_u16, get_u32, padded, seeded,
+};
 use crate::types::Position;
 
 /// What a disk loses in one piece.
 const SECTOR_BYTES: u64 = 512;
+
+/// Where an entry has its flags, which are 0.
+const FLAGS_AT: usize = 9;
 
 /// The bytes of one segment.
 #[derive(Debug)]
@@ -157,15 +164,22 @@ impl Pages {
             _ => 0,
         };
         // Is one byte of kind or count the broken one? Then the right value fits the checksum.
-        let mut tried = entry.to_vec();
+        let (head, contents) = entry.split_at(ENTRY_HEAD_BYTES);
+        // Contents are long: they are summed up once.
+        let mut contents_sum = Hasher::new();
+        contents_sum.update(contents);
+        let mut tried: [u8; ENTRY_HEAD_BYTES] = head.try_into().expect("it was split there");
         for byte in 8..ENTRY_HEAD_BYTES {
             for value in 0..=u8::MAX {
                 tried[byte] = value;
-                if Entry::read(&tried, self.salt, Position::new(self.number, at).0).is_ok() {
+                let mut sum = seeded(self.salt, Position::new(self.number, at).0);
+                sum.update(&tried[4..]);
+                sum.combine(&contents_sum);
+                if sum.finalize() == get_u32(entry, 0) {
                     return slots_of(&tried);
                 }
             }
-            tried[byte] = entry[byte];
+            tried[byte] = head[byte];
         }
         // Kind and count may be lost with a sector that begins in front of them.
         let is_split = (at + 8).is_multiple_of(SECTOR_BYTES);
@@ -193,6 +207,10 @@ impl Pages {
 
     fn entry(&self, at: u64, end: u64) -> Option<Entry<'_>> {
         let bytes = self.bytes.get(at as usize..end as usize)?;
+        // In a gap any bytes may look like a length: few of them shall be summed up.
+        if bytes.get(FLAGS_AT) != Some(&0) {
+            return None;
+        }
         Entry::read(bytes, self.salt, Position::new(self.number, at).0).ok()
     }
 }

@@ -23,6 +23,8 @@ use crate::types::{Meta, Position, Restored, Target};
 
 /// A disk that cannot read a file is asked for pieces of this many bytes.
 const PIECE_BYTES: usize = 4096;
+/// Of a file whose size no header tells so much is read: a position has no room for more.
+const FILE_BYTES_MAX: u64 = u32::MAX as u64;
 /// Fields of a segment's header with their checksum.
 const HEADER_FIELDS_BYTES: usize = 52;
 /// Where a segment's header has the salt.
@@ -163,8 +165,8 @@ impl Remains {
             let opened = disk.open(&segment_name(number)).and_then(|file| Ok((file.size()?, file)));
             let (len, file) =
                 opened.map_err(|error| fail(format!("open {}", segment_name(number)), error))?;
-            let bytes = bytes_of(file.as_ref(), len);
-            let header = self.header(number, &bytes)?;
+            let page = bytes_of(file.as_ref(), len.min(HEADER_BYTES));
+            let header = self.header(number, &page)?;
             if let Some(header) = header {
                 let (id, other) = *log_id.get_or_insert((header.log_id, number));
                 if id != header.log_id {
@@ -173,10 +175,15 @@ impl Remains {
                 }
             }
             // All that is needed of a header that is lost; whether it is right, the groups will show.
-            let salt = || bytes.get(SALT_AT..SALT_AT + 8).map_or(0, |salt| get_u64(salt, 0));
+            let salt = || page.get(SALT_AT..SALT_AT + 8).map_or(0, |salt| get_u64(salt, 0));
             let header = header.filter(|header| header.number == number);
-            let (size, salt) =
-                header.map_or_else(|| (len, salt()), |header| (header.size, header.salt));
+            let (size, salt) = header.map_or_else(
+                || (len.min(FILE_BYTES_MAX), salt()),
+                |header| (header.size, header.salt),
+            );
+            // What lies behind is none of the log's, and may be very long.
+            let len = len.min(size);
+            let bytes = bytes_of(file.as_ref(), len);
             let outline = Pages { number, salt, bytes }.outline();
             if header.is_some() || outline.end > HEADER_BYTES {
                 self.last = self.last.max(number);
@@ -192,8 +199,7 @@ impl Remains {
     }
 
     /// A segment's header; none: what is lost of it cannot be told.
-    fn header(&mut self, number: u32, bytes: &[u8]) -> Result<Option<SegmentHeader>, OpenError> {
-        let page = &bytes[..bytes.len().min(HEADER_BYTES as usize)];
+    fn header(&mut self, number: u32, page: &[u8]) -> Result<Option<SegmentHeader>, OpenError> {
         match SegmentHeader::decode(page) {
             Ok(header) => Ok(Some(header)),
             Err(HeaderFault::Format(found)) => {
