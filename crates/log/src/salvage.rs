@@ -6,6 +6,7 @@ mod pieces;
 mod remains;
 
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 use crate::disk::Disk;
@@ -70,6 +71,11 @@ pub fn repair(from: &dyn Disk, to: Arc<dyn Disk>, now_ms: u64) -> Result<Salvage
     let (log, _) = Log::open(to, settings, now_ms, &mut |_| ())?;
     let mut writer = Writer { log, now_ms, queues: HashMap::new(), failure: None };
     let salvage = read(from, &mut |restored| writer.write(&restored))?;
+    if writer.failure.is_none() && writer.log.usage().short {
+        // A log that is short of room leaves counters out, and a server with it would refuse puts.
+        let no_room = ErrorKind::StorageFull.into();
+        writer.failure = Some(Failure::new("allocate", "a reserve for finishes", no_room));
+    }
     if let Some(failure) = writer.failure {
         return Err(failure.into());
     }

@@ -492,6 +492,36 @@ fn a_copy_for_which_there_is_no_room_fails() {
 }
 
 #[test]
+fn a_copy_that_has_no_room_for_its_reserve_loses_no_counters() {
+    let disk = FaultDisk::new(5, CAPACITY);
+    let (log, _) = recover(&disk, settings(), 1000).unwrap();
+    for id in 1..=400 {
+        let (target, _) = log.put(1000, QUEUES[0], &meta(id), &[id as u8; 500]);
+        log.count(1000, target, b"counters");
+    }
+    log.close(1001, 401).unwrap();
+    disk.restart();
+    let (mut copies, mut refusals) = (0, 0);
+    for segments in 4..20 {
+        let copy = FaultDisk::new(77, segments * (64 << 10));
+        match repair(&disk.fork(), Arc::new(copy.clone()), 5000) {
+            Ok(_) => {
+                copy.set_capacity(CAPACITY);
+                copy.crash();
+                let found = recover(&copy, settings(), 5000).unwrap().1;
+                assert_eq!(found.counters.len(), 400, "on {segments} segments");
+                copies += 1;
+            }
+            Err(error) => {
+                assert!(error.to_string().contains("cannot allocate"), "{error}");
+                refusals += 1;
+            }
+        }
+    }
+    assert!(copies > 0 && refusals > 0, "{copies} {refusals}");
+}
+
+#[test]
 fn a_log_is_read_without_being_changed() {
     let old = old();
     let calls = old.disk.calls();
