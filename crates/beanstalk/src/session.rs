@@ -14,7 +14,8 @@ use crate::wire::{Excess, Line, excess, first_line};
 /// A reply that depends on nothing in the log waits for this position.
 pub(crate) const AT_ONCE: Position = Position::NONE;
 
-/// When the commands of one input have looked at so many tubes, the owner may look at the clock.
+/// When the commands of one input have looked at so many tubes, the owner may look at the clock: the
+/// reserves that fit in 4 KiB, each over 10,000 of 60,000 tubes, take 20 to 40 ms.
 const LOOKS_MAX: u32 = 10_000;
 
 /// One connection that speaks beanstalkd's protocol, without I/O.
