@@ -14,6 +14,7 @@ use anyhow::{Context as _, Result, bail};
 use server::exit;
 
 use crate::cli::LogCommand;
+use crate::text::counted;
 
 /// Runs one of the subcommands. For a log that a server refuses the exit code is the server's, but a log that a disk
 /// cannot read in places counts as damaged.
@@ -77,9 +78,9 @@ fn repair(folder: &Path, copy: &Path) -> Result<ExitCode> {
     renamed.with_context(|| format!("cannot name the copy {}", copy.display()))?;
     let mut out = io::stdout().lock();
     tell(&mut out, folder, &salvage)?;
-    let jobs = salvage.report.jobs;
+    let jobs = counted(salvage.report.jobs, "job");
     let (copy, folder) = (copy.display(), folder.display());
-    writeln!(out, "{copy} is a new log with {jobs} jobs; {folder} was not changed.")?;
+    writeln!(out, "{copy} is a new log with {jobs}; {folder} was not changed.")?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -155,15 +156,17 @@ fn tell(out: &mut impl Write, folder: &Path, salvage: &Salvage) -> Result<()> {
     } else {
         writeln!(out, "{folder}: the log is whole.")?;
     }
-    let (segments, groups, bytes) = (report.segments, report.groups, report.bytes);
-    writeln!(out, "  {segments} segments, {groups} groups, {bytes} bytes")?;
-    writeln!(out, "  {} jobs, {} facts about queues and the server", report.jobs, report.facts)?;
+    let segments = counted(report.segments, "segment");
+    let (groups, bytes) = (counted(report.groups, "group"), counted(report.bytes, "byte"));
+    writeln!(out, "  {segments}, {groups}, {bytes}")?;
+    let (jobs, facts) = (counted(report.jobs, "job"), counted(report.facts, "fact"));
+    writeln!(out, "  {jobs}, {facts} about queues and the server")?;
     if report.cut_bytes > 0 || report.cut_groups > 0 {
-        let (bytes, groups) = (report.cut_bytes, report.cut_groups);
+        let bytes = counted(report.cut_bytes, "byte");
+        let groups = counted(report.cut_groups, "whole group");
         writeln!(
             out,
-            "  at the end {bytes} bytes with {groups} groups that were never acknowledged: a start \
-             cuts them off"
+            "  at the end {bytes} with {groups} that nothing says to be durable: a start cuts them off"
         )?;
     }
     if refusal.is_none() {
@@ -174,7 +177,7 @@ fn tell(out: &mut impl Write, folder: &Path, salvage: &Salvage) -> Result<()> {
         tell_loss(out, loss)?;
     }
     if losses.is_empty() {
-        writeln!(out, "  nothing but room at the end of a file")?;
+        writeln!(out, "  nothing that shows: all that is there proves itself")?;
     } else {
         writeln!(
             out,
@@ -185,15 +188,15 @@ fn tell(out: &mut impl Write, folder: &Path, salvage: &Salvage) -> Result<()> {
     if *doubtful_jobs > 0 {
         writeln!(
             out,
-            "  {doubtful_jobs} of the jobs are kept although they may be finished: their finishes \
-             can be told from those of lost jobs no more."
+            "  Kept, though perhaps finished: {}. Finishes of them and of lost jobs can be told apart no more.",
+            counted(*doubtful_jobs, "job")
         )?;
     }
     if *unnamed_jobs > 0 {
         writeln!(
             out,
-            "  The queue's name of {unnamed_jobs} jobs is lost: they are in queues whose names \
-             begin with `lost-queue-`."
+            "  In queues whose names begin with `lost-queue-`, as the right one is lost: {}.",
+            counted(*unnamed_jobs, "job")
         )?;
     }
     Ok(())
@@ -203,12 +206,12 @@ fn tell_loss(out: &mut impl Write, loss: &Loss) -> io::Result<()> {
     let Loss { file, offset, bytes, jobs_max, what } = loss;
     write!(out, "  {file} at offset {offset}")?;
     if *bytes > 0 {
-        write!(out, ", {bytes} bytes")?;
+        write!(out, ", {}", counted(*bytes, "byte"))?;
     }
     match jobs_max {
         Some(0) => writeln!(out, ": {what}; no job"),
         Some(1) => writeln!(out, ": {what}; one job at most"),
-        Some(jobs) => writeln!(out, ": {what}; {jobs} jobs at most"),
+        Some(jobs) => writeln!(out, ": {what}; {} at most", counted(*jobs, "job")),
         None => writeln!(out, ": {what}; how many jobs is not known"),
     }
 }
