@@ -43,6 +43,7 @@ mod units;
 mod web;
 
 pub use error::{ServeError, exit};
+pub use limits::raise_descriptors;
 pub use listen::{
     Bound, Keepalive, SocketOptions, bind, bind_all_addresses, inherited, inherited_as,
 };

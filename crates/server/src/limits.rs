@@ -124,7 +124,7 @@ impl LiveLimits {
 }
 
 /// Raises the soft limit of open descriptors to the hard one, and says what it is then.
-pub(crate) fn raise_descriptors() -> u64 {
+pub fn raise_descriptors() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
         let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };

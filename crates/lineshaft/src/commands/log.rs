@@ -19,6 +19,8 @@ use crate::text::counted;
 /// Runs one of the subcommands. For a log that a server refuses the exit code is the server's, but a log that a disk
 /// cannot read in places counts as damaged.
 pub(crate) fn run(command: LogCommand) -> Result<ExitCode> {
+    // All segments are open at a time.
+    server::raise_descriptors();
     match command {
         LogCommand::Check { folder } => check(&folder),
         LogCommand::Repair { folder, copy } => repair(&folder, &copy),

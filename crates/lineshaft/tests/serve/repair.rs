@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt as _, symlink};
 use std::path::Path;
+use std::process::Command;
 
 use rustix::process::Signal;
 
@@ -77,6 +78,23 @@ fn a_damaged_log_is_repaired_into_another_folder_and_served() {
     assert_eq!(said.matches(&body).count(), 9, "{said}");
     server.signal(Signal::TERM);
     server.wait();
+}
+
+#[test]
+fn a_log_of_more_files_than_a_process_may_open_at_first_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::create_dir(folder.join("d")).unwrap();
+    for number in 1..=40 {
+        fs::write(folder.join(format!("d/{number:010}.seg")), [0; 5000]).unwrap();
+    }
+    let check = command(folder, &["log", "check", "d"]);
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -S -n 30 && exec \"$0\" log check d"]).arg(check.get_program());
+    limited.current_dir(folder);
+    let finished = finish(limited);
+    let said = String::from_utf8_lossy(&finished.stderr);
+    assert_eq!(finished.status.code(), Some(65), "{said}");
 }
 
 #[test]
