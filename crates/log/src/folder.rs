@@ -27,6 +27,16 @@ pub(crate) struct Folder {
     pub(crate) spares: Vec<String>,
 }
 
+/// Takes the folder for this process.
+pub(crate) fn lock(disk: &dyn Disk) -> Result<(), OpenError> {
+    let folder = disk.folder();
+    match disk.lock() {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(OpenError::Locked { folder }),
+        Err(error) => Err(OpenError::from_io(&folder, "lock", error)),
+    }
+}
+
 impl Folder {
     pub(crate) fn read(disk: &dyn Disk) -> Result<Folder, OpenError> {
         let name = disk.folder();

@@ -13,7 +13,7 @@ use crate::commit::Commit;
 use crate::disk::Disk;
 use crate::entry::Kind;
 use crate::error::{Failure, OpenError};
-use crate::folder::{Folder, Found};
+use crate::folder::{Folder, Found, lock};
 use crate::format::HEADER_BYTES;
 use crate::liveness::Liveness;
 use crate::log::Log;
@@ -44,12 +44,10 @@ impl Log {
         now_ms: u64,
         restore: &mut dyn FnMut(Restored<'_>),
     ) -> Result<(Log, RecoveryReport), OpenError> {
-        let name = disk.folder();
-        let fail = |doing: &str, error| OpenError::from_io(&name, doing, error);
-        if !disk.lock().map_err(|error| fail("lock", error))? {
-            return Err(OpenError::Locked { folder: name });
-        }
-        let space = disk.space().map_err(|error| fail("ask for the room", error))?;
+        lock(disk.as_ref())?;
+        let space = disk
+            .space()
+            .map_err(|error| OpenError::from_io(&disk.folder(), "ask for the room", error))?;
         let segment_bytes = settings.segment_bytes_on(space.capacity);
         let folder = Folder::read(disk.as_ref())?;
         if folder.segments.is_empty() {

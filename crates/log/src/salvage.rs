@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::disk::Disk;
 use crate::error::{Failure, OpenError};
-use crate::folder::Folder;
+use crate::folder::{Folder, lock};
 use crate::format::{HEADER_BYTES, SegmentHeader};
 use crate::log::Log;
 use crate::recovery::KEPT_BYTES_MAX;
@@ -81,15 +81,6 @@ pub fn repair(from: &dyn Disk, to: Arc<dyn Disk>, now_ms: u64) -> Result<Salvage
     }
     writer.log.close(now_ms.max(salvage.report.last_time_ms), salvage.report.next_id)?;
     Ok(salvage)
-}
-
-fn lock(disk: &dyn Disk) -> Result<(), OpenError> {
-    let folder = disk.folder();
-    match disk.lock() {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(OpenError::Locked { folder }),
-        Err(error) => Err(OpenError::from_io(&folder, "lock", error)),
-    }
 }
 
 fn read(disk: &dyn Disk, restore: &mut dyn FnMut(Restored<'_>)) -> Result<Salvage, OpenError> {

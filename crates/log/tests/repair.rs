@@ -453,21 +453,13 @@ fn random_logs_lose_no_more_than_is_said() {
 fn facts_of_a_void_segment_stay_away() {
     let disk = FaultDisk::new(1, CAPACITY);
     let mut world = World::new(1, disk.clone(), settings()).unwrap();
-    let work_up_to = |world: &mut World, segment| {
-        while world.log.usage().last_segment < segment {
-            world.put();
-            world.finish_newest();
-            world.log.commit_step(world.now_ms).unwrap();
-            world.log.prepare_step().unwrap();
-        }
-    };
     world.log.fact(world.now_ms, b"stays", b"value");
     world.log.fact(world.now_ms, b"goes", b"value");
     world.log.commit_step(world.now_ms).unwrap();
     let first = disk.bytes(&Old::name(0)).unwrap();
-    work_up_to(&mut world, 2);
+    world.work_up_to(2);
     world.log.fact(world.now_ms, b"goes", b"");
-    work_up_to(&mut world, 4);
+    world.work_up_to(4);
     while world.log.usage().first_segment < 3 {
         assert!(world.reclaim());
         world.log.commit_step(world.now_ms).unwrap();

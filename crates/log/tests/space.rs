@@ -185,12 +185,7 @@ fn facts_are_copied_in_slices_too() {
         world.log.fact(world.now_ms, format!("queue/{n}").as_bytes(), &[7; 200]);
     }
     assert_eq!(world.log.usage().last_segment, 1);
-    while world.log.usage().last_segment < 3 {
-        world.put();
-        world.finish_newest();
-        world.log.commit_step(world.now_ms).unwrap();
-        world.log.prepare_step().unwrap();
-    }
+    world.work_up_to(3);
     let mut slices = 0;
     while world.log.usage().first_segment == 1 {
         let before = world.log.open_batch_bytes();
@@ -210,12 +205,7 @@ fn facts_are_copied_in_slices_too() {
 fn a_dead_segment_that_cannot_be_looked_at_waits() {
     let disk = FaultDisk::new(1, 1 << 30);
     let mut world = World::new(1, disk, settings(Sync::Always)).unwrap();
-    while world.log.usage().last_segment < 3 {
-        world.put();
-        world.finish_newest();
-        world.log.commit_step(world.now_ms).unwrap();
-        world.log.prepare_step().unwrap();
-    }
+    world.work_up_to(3);
     let oldest = "0000000001.seg".to_owned();
     assert!(world.disk.names().contains(&oldest));
     assert!(world.log.reclaim_wanted(), "nothing of it is left");
@@ -232,12 +222,7 @@ fn a_dead_segment_that_cannot_be_looked_at_waits() {
 fn a_dead_segment_that_is_gone_already_is_no_hindrance() {
     let disk = FaultDisk::new(1, 1 << 30);
     let mut world = World::new(1, disk, settings(Sync::Always)).unwrap();
-    while world.log.usage().last_segment < 3 {
-        world.put();
-        world.finish_newest();
-        world.log.commit_step(world.now_ms).unwrap();
-        world.log.prepare_step().unwrap();
-    }
+    world.work_up_to(3);
     let data_bytes = world.log.usage().data_bytes;
     assert!(world.log.reclaim_wanted(), "nothing of the oldest is left");
     world.reclaim();

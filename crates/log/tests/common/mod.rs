@@ -369,6 +369,16 @@ impl World {
         self.numbers.swap(a, b);
     }
 
+    /// Jobs come and go until the log is in this segment.
+    pub fn work_up_to(&mut self, segment: u32) {
+        while self.log.usage().last_segment < segment {
+            self.put();
+            self.finish_newest();
+            self.log.commit_step(self.now_ms).unwrap();
+            self.log.prepare_step().unwrap();
+        }
+    }
+
     /// One slice of reclaim, failing or not.
     pub fn reclaim_once(&mut self) {
         if let Ok(Some(slice)) = self.log.reclaim_read() {
