@@ -1,7 +1,8 @@
 //! The simulated disk: in memory, deterministic, and as unkind as a real one may be.
 //!
-//! What it models: a write is in the kernel's cache until a sync of its file; a power failure keeps any subset
-//! of the unsynced 512-byte sectors, each whole, and any subset of the unsynced changes to the folder. A failed
+//! What it models: a write is in the kernel's cache until a sync of its file, or until the kernel likes to write it
+//! back; a power failure keeps any subset of the unsynced 512-byte sectors, each whole, as they are or as a write
+//! found them, and any subset of the unsynced changes to the folder. A failed
 //! sync leaves sectors that look clean and may not be on the disk. Calls that change something are counted, so
 //! that a test can crash or fail at each of them; reads are counted apart. It can fill up, and bits can be
 //! flipped. What it does not model: sectors torn inside, and latent faults that appear by themselves.
@@ -224,18 +225,26 @@ impl FaultDisk {
     }
 }
 
+fn mixed(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
 impl State {
     /// Splitmix64.
     fn random(&mut self) -> u64 {
         self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.random;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
+        mixed(self.random)
     }
 
     fn coin(&mut self) -> bool {
         self.random() & 1 == 1
+    }
+
+    /// One that leaves the others as they are.
+    fn coin_of_call(&self) -> bool {
+        mixed(self.random ^ self.calls) & 1 == 1
     }
 
     fn used(&self) -> u64 {
@@ -329,6 +338,14 @@ impl Inode {
             self.durable.resize(end, 0);
         }
         self.durable[start..end].copy_from_slice(&self.live[start..end]);
+    }
+
+    /// What is written over next reaches the disk as it is now.
+    fn write_back_dirty(&mut self, start: usize, end: usize) {
+        let sectors = start / SECTOR_BYTES..end.div_ceil(SECTOR_BYTES);
+        for sector in self.dirty.range(sectors).copied().collect::<Vec<_>>() {
+            self.write_back(sector);
+        }
     }
 
     fn touch(&mut self, start: usize, end: usize) {
@@ -503,7 +520,11 @@ impl DiskFile for FaultFile {
         if grows > 0 && state.used() + grows > state.capacity {
             return Err(io::ErrorKind::StorageFull.into());
         }
+        let writes_back = state.coin_of_call();
         let inode = &mut state.inodes[self.inode];
+        if writes_back {
+            inode.write_back_dirty(start, end);
+        }
         if inode.live.len() < end {
             inode.live.resize(end, 0);
         }

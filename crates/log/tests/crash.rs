@@ -5,11 +5,12 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use common::{Random, World, recover, settings};
-use lineshaft_log::{FaultDisk, OpenError, Position, Sync};
+use lineshaft_log::{Disk, FaultDisk, OpenError, Position, Sync};
 
 const DISK_BYTES: u64 = 64 << 20;
 
@@ -212,4 +213,21 @@ fn every_call_may_be_the_last() {
             }
         }
     });
+}
+
+#[test]
+fn a_crash_leaves_a_sector_as_it_was_before_any_of_the_writes_to_it() {
+    let left = |seed| {
+        let disk = FaultDisk::new(seed, 1 << 20);
+        let file = disk.create("file").unwrap();
+        file.write_at(&[1; 512], 0).unwrap();
+        file.sync_all().unwrap();
+        disk.sync_folder().unwrap();
+        file.write_at(&[2; 512], 0).unwrap();
+        file.write_at(&[3; 512], 0).unwrap();
+        disk.crash();
+        disk.bytes("file").unwrap()[0]
+    };
+    let left: BTreeSet<u8> = (0..50).map(left).collect();
+    assert!(left.iter().eq(&[1, 2, 3]), "{left:?}");
 }
