@@ -143,7 +143,11 @@ impl Plan {
     fn with_a_good_disk(self) -> Self {
         let weights =
             Weights { plan_failure: 0, plan_read_failure: 0, fill_disk: 0, ..self.weights };
-        Self { weights, ..self }
+        // A submit that joins a foreground job has its body written, and so may fill the segment that is ready
+        // before clients are held back, if segments are small.
+        let joins = self.shares[1] > 0;
+        let segment_bytes = if joins { &[SEGMENT_BYTES_MAX] } else { self.segment_bytes };
+        Self { weights, segment_bytes, ..self }
     }
 
     fn crowded(self) -> Self {
