@@ -438,7 +438,7 @@ fn random_logs_lose_no_more_than_is_said() {
         for _ in 0..10 {
             let disk = disk.fork();
             let mut flipped = Vec::new();
-            for _ in 0..1 + random.below(3) {
+            for _ in 0..=random.below(3) {
                 let number = first + random.below(u64::from(safe.segment() - first) + 1) as u32;
                 let name = format!("{number:010}.seg");
                 let is_last = number == safe.segment() && !is_closed;
