@@ -147,7 +147,7 @@ impl Plan {
         // before clients are held back, if segments are small.
         let joins = self.shares[1] > 0;
         let segment_bytes = if joins { &[SEGMENT_BYTES_MAX] } else { self.segment_bytes };
-        Self { weights, segment_bytes, ..self }
+        Self { segment_bytes, weights, ..self }
     }
 
     fn crowded(self) -> Self {
