@@ -100,7 +100,7 @@ impl<'a> Entry<'a> {
         Ok(entry)
     }
 
-    /// The entry at the start of `bytes`, which has proved itself before.
+    /// The entry at the start of `bytes`, which has proved itself before, or whose checksum is not asked for.
     pub(crate) fn parse(bytes: &'a [u8]) -> Result<Entry<'a>, &'static str> {
         if bytes.len() < ENTRY_HEAD_BYTES {
             return Err("entry runs over the end");

@@ -137,7 +137,7 @@ impl Failure {
     }
 
     /// The disk is full.
-    pub(crate) fn is_no_room(&self) -> bool {
+    pub fn is_no_room(&self) -> bool {
         matches!(self.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
     }
 }

@@ -186,9 +186,11 @@ fn one_flipped_byte_costs_one_entry() {
             assert!(loss.file.ends_with(&Old::name(index)), "{what}");
             assert!((loss.offset..loss.offset + loss.bytes).contains(&at), "{what}: {loss:?}");
             assert!(missing <= 1, "{what}: {missing} lost");
-            // A finish is lost, or it cannot be told of which neighbour it was.
-            assert!(back as u64 <= salvage.doubtful_jobs + 1, "{what}: {back} came back");
-            assert!(salvage.doubtful_jobs < 100, "{what}: {}", salvage.doubtful_jobs);
+            // The finishes of one entry are lost; of all others it is known still which jobs they meant.
+            assert!(back as u64 * 8 <= loss.bytes, "{what}: {back} came back");
+            // Only where a sector begins in front of the entry's kind, a lost sector might have left the same.
+            let is_split = (loss.offset + 8).is_multiple_of(512);
+            assert!(salvage.doubtful_jobs == 0 || is_split, "{what}: {salvage:?}");
         }
     }
 }

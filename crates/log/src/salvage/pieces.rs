@@ -3,14 +3,16 @@
 use crc32fast::Hasher;
 
 use crate::entry::{ENTRY_HEAD_BYTES, Entry, Kind, META_BYTES};
-use crate::format::{
-    GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES, get_u16, get_u32, padded, seeded,
-};
+use crate::format::{GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES, get_u32, seeded};
 use crate::types::Position;
 
 /// What a disk loses in one piece.
 const SECTOR_BYTES: u64 = 512;
 
+/// Where an entry has its length.
+const LENGTH_AT: usize = 4;
+/// Where an entry has its kind, and behind it flags and count.
+const KIND_AT: usize = 8;
 /// Where an entry has its flags, which are 0.
 const FLAGS_AT: usize = 9;
 
@@ -31,8 +33,22 @@ pub(super) enum Piece<'a> {
     BrokenGroup(u64),
     /// An entry that proves itself, and where it starts.
     Entry(Position, Entry<'a>),
-    /// Bytes that nothing is known of, and how many slots they held at most.
-    Gap { start: u64, end: u64, slots_max: u64 },
+    /// Bytes that nothing is known of, and how many slots they held.
+    Gap { start: u64, end: u64, slots: Slots },
+}
+
+/// How many slots something held.
+#[derive(Copy, Clone, Debug, Default)]
+pub(super) struct Slots {
+    pub(super) min: u64,
+    pub(super) max: u64,
+}
+
+impl Slots {
+    /// What entries of so many bytes may have made.
+    fn up_to(bytes: usize) -> Self {
+        Self { min: 0, max: (bytes / META_BYTES) as u64 }
+    }
 }
 
 /// What the whole groups of a segment say, wherever they stand.
@@ -91,15 +107,16 @@ impl Pages {
 
     /// Tells everything up to `end`, in order.
     pub(super) fn walk<'a>(&'a self, end: u64, mut each: impl FnMut(Piece<'a>)) {
-        let mut gap: Option<(u64, u64)> = None;
+        let mut gap: Option<(u64, Slots)> = None;
         // Where the last whole group ends: nothing but the header of another can stand there.
         let mut group_end = HEADER_BYTES;
         let mut at = HEADER_BYTES;
         while at < end {
             let (piece, next) = match self.piece(at, end, group_end) {
-                Piece::Gap { end: next, slots_max, .. } => {
-                    let (_, slots) = gap.get_or_insert((at, 0));
-                    *slots += slots_max;
+                Piece::Gap { end: next, slots: more, .. } => {
+                    let (_, slots) = gap.get_or_insert((at, Slots::default()));
+                    slots.min += more.min;
+                    slots.max += more.max;
                     at = next;
                     continue;
                 }
@@ -115,14 +132,14 @@ impl Pages {
                     (Piece::Entry(position, entry), at + entry.bytes as u64)
                 }
             };
-            if let Some((start, slots_max)) = gap.take() {
-                each(Piece::Gap { start, end: at, slots_max });
+            if let Some((start, slots)) = gap.take() {
+                each(Piece::Gap { start, end: at, slots });
             }
             each(piece);
             at = next;
         }
-        if let Some((start, slots_max)) = gap {
-            each(Piece::Gap { start, end, slots_max });
+        if let Some((start, slots)) = gap {
+            each(Piece::Gap { start, end, slots });
         }
     }
 
@@ -144,49 +161,34 @@ impl Pages {
         }
         let next = next.min(end);
         let lost = &self.bytes[at as usize..next as usize];
-        let slots_max = if at == group_end {
-            (lost.len().saturating_sub(GROUP_HEADER_BYTES) / META_BYTES) as u64
-        } else if lost.len() > ENTRY_HEAD_BYTES && padded(get_u32(lost, 4) as usize) == lost.len() {
-            self.slots_max(at, lost)
+        let slots = if at == group_end {
+            // A group's header, or that and what is behind it.
+            Slots::up_to(lost.len().saturating_sub(GROUP_HEADER_BYTES))
         } else {
-            (lost.len() / META_BYTES) as u64
+            self.slots(at, lost)
         };
-        Piece::Gap { start: at, end: next, slots_max }
+        Piece::Gap { start: at, end: next, slots }
     }
 
-    /// How many slots a broken entry made at most, whose length leads to the next thing that is good.
-    fn slots_max(&self, at: u64, entry: &[u8]) -> u64 {
-        let could_be = (entry.len().saturating_sub(ENTRY_HEAD_BYTES) / META_BYTES) as u64;
-        let slots_of = |entry: &[u8]| match entry[8] {
-            kind if kind == Kind::Put as u8 || kind == Kind::Copy as u8 => {
-                get_u16(entry, 10).into()
-            }
-            _ => 0,
-        };
-        // Is one byte of kind or count the broken one? Then the right value fits the checksum.
-        let (head, contents) = entry.split_at(ENTRY_HEAD_BYTES);
+    /// How many slots were made by what stood in front of the next thing that is good: mostly one entry. What it
+    /// would cost not to know is told at the top of `remains`.
+    fn slots(&self, at: u64, lost: &[u8]) -> Slots {
+        let Some((head, contents)) = lost.split_first_chunk() else { return Slots::default() };
         // Contents are long: they are summed up once.
         let mut contents_sum = Hasher::new();
         contents_sum.update(contents);
-        let mut tried: [u8; ENTRY_HEAD_BYTES] = head.try_into().expect("it was split there");
-        for byte in 8..ENTRY_HEAD_BYTES {
-            for value in 0..=u8::MAX {
-                tried[byte] = value;
-                let mut sum = seeded(self.salt, Position::new(self.number, at).0);
-                sum.update(&tried[4..]);
-                sum.combine(&contents_sum);
-                if sum.finalize() == get_u32(entry, 0) {
-                    return slots_of(&tried);
-                }
-            }
-            tried[byte] = head[byte];
-        }
-        // Kind and count may be lost with a sector that begins in front of them.
-        let is_split = (at + 8).is_multiple_of(SECTOR_BYTES);
-        match slots_of(entry) {
-            slots if !is_split && (1..=could_be).contains(&slots) => slots,
-            _ => could_be,
-        }
+        let fits = |head: &[u8; ENTRY_HEAD_BYTES]| {
+            let mut sum = seeded(self.salt, Position::new(self.number, at).0);
+            sum.update(&head[4..]);
+            sum.combine(&contents_sum);
+            sum.finalize() == get_u32(head, 0)
+        };
+        let mended = mended_heads(head, lost.len()).find(fits).and_then(|head| {
+            let entry = [&head, contents].concat();
+            Entry::parse(&entry).ok().and_then(|entry| slots_of(&entry))
+        });
+        let exact = mended.or_else(|| slots_told(at, lost));
+        exact.map_or_else(|| Slots::up_to(lost.len()), |count| Slots { min: count, max: count })
     }
 
     /// A group header or an entry stands at an offset.
@@ -212,5 +214,48 @@ impl Pages {
             return None;
         }
         Entry::read(bytes, self.salt, Position::new(self.number, at).0).ok()
+    }
+}
+
+/// All heads that a broken one may have been, of an entry of so many bytes: with another length, or with another byte
+/// behind that.
+fn mended_heads(
+    head: &[u8; ENTRY_HEAD_BYTES],
+    entry_bytes: usize,
+) -> impl Iterator<Item = [u8; ENTRY_HEAD_BYTES]> {
+    let lengths = (0..8).filter_map(move |padding| {
+        let length = u32::try_from(entry_bytes.checked_sub(padding)?).ok()?;
+        let mut head = *head;
+        head[LENGTH_AT..KIND_AT].copy_from_slice(&length.to_le_bytes());
+        Some(head)
+    });
+    let bytes = (KIND_AT..ENTRY_HEAD_BYTES).flat_map(move |at| {
+        (0..=u8::MAX).map(move |value| {
+            let mut head = *head;
+            head[at] = value;
+            head
+        })
+    });
+    lengths.chain(bytes)
+}
+
+/// What a broken entry at an offset says itself, if its head makes sense and so is whole: what is broken is behind it,
+/// or the checksum.
+fn slots_told(at: u64, lost: &[u8]) -> Option<u64> {
+    // Kind and count may be lost with a sector that begins in front of them.
+    let is_split = (at + KIND_AT as u64).is_multiple_of(SECTOR_BYTES);
+    let entry = Entry::parse(lost).ok().filter(|entry| entry.bytes == lost.len())?;
+    if is_split || lost[FLAGS_AT] != 0 { None } else { slots_of(&entry) }
+}
+
+/// How many slots an entry makes, if its count makes sense.
+fn slots_of(entry: &Entry<'_>) -> Option<u64> {
+    match entry.kind {
+        Kind::Put | Kind::Copy => {
+            let has_room = usize::from(entry.n) * META_BYTES <= entry.payload.len();
+            (entry.n > 0 && has_room).then_some(u64::from(entry.n))
+        }
+        Kind::Finish => entry.targets().map(|_| 0),
+        _ => (entry.n == 0).then_some(0),
     }
 }

@@ -276,9 +276,9 @@ impl Remains {
                     self.lose(number, (start, end), None, "an entry's contents");
                 }
             }
-            Piece::Gap { start, end, slots_max } => {
+            Piece::Gap { start, end, slots } => {
                 broken = None;
-                self.lose(number, (start, end), Some(slots_max), NOTHING_PROVED);
+                self.lose(number, (start, end), Some(slots.max), NOTHING_PROVED);
             }
         });
         self.lose_header(number, broken);
@@ -373,14 +373,16 @@ impl Remains {
         let mut ended = std::mem::take(&mut self.segments.get_mut(&number).expect("found").ended);
         ended.sort_unstable();
         ended.dedup();
-        let mut slot = 0;
+        let mut slot: u32 = 0;
+        // How many slots were lost besides those that are known to have been.
         let mut lost_max = 0;
         pages.walk(end, |piece| match piece {
             Piece::Group(_) | Piece::BrokenGroup(_) => {}
-            Piece::Gap { start, end, slots_max } => {
-                lost_max += slots_max;
+            Piece::Gap { start, end, slots } => {
+                slot = slot.saturating_add(u32::try_from(slots.min).unwrap_or(u32::MAX));
+                lost_max += slots.max - slots.min;
                 // The first pass may have met it, too, or a disk that still gave it.
-                self.lose(number, (start, end), Some(slots_max), NOTHING_PROVED);
+                self.lose(number, (start, end), Some(slots.max), NOTHING_PROVED);
             }
             Piece::Entry(position, entry) => {
                 if !matches!(entry.kind, Kind::Put | Kind::Copy) {
@@ -389,7 +391,7 @@ impl Remains {
                 let mut slots = Vec::new();
                 let body = entry.for_each_slot(|stored| slots.push(stored)).unwrap_or_default();
                 for stored in &slots {
-                    // Its number, if none was lost, and the highest that it may have.
+                    // The lowest number that it may have, and the highest.
                     let highest = u64::from(slot) + lost_max;
                     let from = ended.partition_point(|&ended| ended < slot);
                     let to = ended.partition_point(|&ended| u64::from(ended) <= highest);
