@@ -131,7 +131,12 @@ impl ServeError {
             | ServeError::Inherited(_) => exit::ADDRESS_UNAVAILABLE,
             ServeError::ListenForbidden(_) => exit::NO_PERMISSION,
             ServeError::Listen { source, .. } => code_of(source, exit::ADDRESS_UNAVAILABLE),
-            ServeError::Folder { source, .. } => code_of(source, exit::DISK),
+            ServeError::Folder { source, .. } => match source.kind() {
+                io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+                    exit::BAD_CONFIGURATION
+                }
+                _ => code_of(source, exit::DISK),
+            },
             ServeError::Open(error) => code_of_open(error),
             ServeError::System { source, .. } => code_of(source, exit::SYSTEM),
             ServeError::LogFailed(_) => exit::DISK,

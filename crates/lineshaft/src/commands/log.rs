@@ -16,15 +16,26 @@ use server::exit;
 use crate::cli::LogCommand;
 use crate::text::counted;
 
+/// Pieces of one file that are told one by one: of a file without its header each entry is one.
+const LOSSES_TOLD_MAX: usize = 20;
+
 /// Runs one of the subcommands. For a log that a server refuses the exit code is the server's, but a log that a disk
 /// cannot read in places counts as damaged.
 pub(crate) fn run(command: LogCommand) -> Result<ExitCode> {
     // All segments are open at a time.
     server::raise_descriptors();
-    match command {
+    let done = match command {
         LogCommand::Check { folder } => check(&folder),
         LogCommand::Repair { folder, copy } => repair(&folder, &copy),
-    }
+    };
+    done.or_else(|error| {
+        let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
+        if !causes.any(|cause| cause.kind() == io::ErrorKind::PermissionDenied) {
+            return Err(error);
+        }
+        eprintln!("lineshaft: {error:#}");
+        Ok(ExitCode::from(exit::NO_PERMISSION))
+    })
 }
 
 fn check(folder: &Path) -> Result<ExitCode> {
@@ -72,6 +83,7 @@ fn repair(folder: &Path, copy: &Path) -> Result<ExitCode> {
                 .with_context(|| format!("cannot remove {}", unfinished.display()))?;
             return match failed {
                 Ok(_) => bail!("there is no log in {}", folder.display()),
+                Err(error) if has_no_room(&error) => Ok(refuse_small(folder, copy)),
                 Err(error) => Ok(refuse(&error)),
             };
         }
@@ -135,6 +147,24 @@ fn sync_parent(path: &Path) -> io::Result<()> {
     fs::File::open(path.parent().unwrap_or(path))?.sync_all()
 }
 
+/// The folder is only read, so it is the copy that finds no room.
+fn has_no_room(error: &OpenError) -> bool {
+    match error {
+        OpenError::Full { .. } => true,
+        OpenError::Failed(failure) => failure.is_no_room(),
+        _ => false,
+    }
+}
+
+fn refuse_small(folder: &Path, copy: &Path) -> ExitCode {
+    let (folder, copy) = (folder.display(), copy.display());
+    eprintln!(
+        "lineshaft: no room for {copy}: a copy takes as much as all jobs that live, and a few segments; \
+         name a folder with more room. {folder} was not changed"
+    );
+    ExitCode::from(exit::DISK)
+}
+
 fn refuse(error: &OpenError) -> ExitCode {
     eprintln!("lineshaft: {error}");
     ExitCode::from(match error {
@@ -175,8 +205,12 @@ fn tell(out: &mut impl Write, folder: &Path, salvage: &Salvage) -> Result<()> {
         return Ok(());
     }
     writeln!(out, "What is lost:")?;
-    for loss in losses {
-        tell_loss(out, loss)?;
+    for of_file in losses.chunk_by(|one, next| one.file == next.file) {
+        let (told, rest) = of_file.split_at(LOSSES_TOLD_MAX.min(of_file.len()));
+        for loss in told {
+            tell_loss(out, loss)?;
+        }
+        tell_rest(out, rest)?;
     }
     if losses.is_empty() {
         writeln!(out, "  nothing that shows: all that is there proves itself")?;
@@ -210,10 +244,23 @@ fn tell_loss(out: &mut impl Write, loss: &Loss) -> io::Result<()> {
     if *bytes > 0 {
         write!(out, ", {}", counted(*bytes, "byte"))?;
     }
+    writeln!(out, ": {what}; {}", at_most(*jobs_max))
+}
+
+/// What is lost of a file besides what was told.
+fn tell_rest(out: &mut impl Write, rest: &[Loss]) -> io::Result<()> {
+    let Some(Loss { file, .. }) = rest.first() else { return Ok(()) };
+    let pieces = counted(rest.len() as u64, "more piece");
+    let bytes = counted(rest.iter().map(|loss| loss.bytes).sum(), "byte");
+    let jobs_max = rest.iter().map(|loss| loss.jobs_max).sum();
+    writeln!(out, "  {file}: {pieces}, {bytes}; {}", at_most(jobs_max))
+}
+
+fn at_most(jobs_max: Option<u64>) -> String {
     match jobs_max {
-        Some(0) => writeln!(out, ": {what}; no job"),
-        Some(1) => writeln!(out, ": {what}; one job at most"),
-        Some(jobs) => writeln!(out, ": {what}; {} at most", counted(*jobs, "job")),
-        None => writeln!(out, ": {what}; how many jobs is not known"),
+        Some(0) => "no job".into(),
+        Some(1) => "one job at most".into(),
+        Some(jobs) => format!("{} at most", counted(jobs, "job")),
+        None => "how many jobs is not known".into(),
     }
 }

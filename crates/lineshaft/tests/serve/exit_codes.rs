@@ -94,7 +94,7 @@ fn a_data_folder_that_is_a_file() {
     std::fs::write(folder.path().join("f"), "").unwrap();
     let arguments = ["serve", "--data", "f", "--beanstalk", "127.0.0.1:0"];
     let (code, said) = failed(folder.path(), &arguments);
-    assert_eq!(code, 74, "{said}");
+    assert_eq!(code, 78, "{said}");
     assert!(said.contains("data folder f") && said.contains("name a folder"), "{said}");
 }
 
@@ -107,11 +107,13 @@ fn a_data_folder_that_the_user_may_not_use() {
     permit(&data, 0o000);
     let serve = command(folder.path(), &["serve", "--data", "d", "--beanstalk", "127.0.0.1:0"]);
     let started = finish_without_rights(serve);
+    let checked = finish_without_rights(command(folder.path(), &["log", "check", "d"]));
     permit(&data, 0o755);
-    let Some(started) = started else { return };
+    let (Some(started), Some(checked)) = (started, checked) else { return };
     let (code, said) = failed_start(&started);
     assert_eq!(code, 77, "{said}");
     assert!(said.contains("read and write access"), "{said}");
+    assert_eq!(checked.status.code(), Some(77), "{checked:?}");
 }
 
 #[test]
