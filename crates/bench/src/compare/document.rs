@@ -203,7 +203,8 @@ fn method(comparison: &Comparison) -> String {
     format!(
         "\n## Method\n\n\
          - {rounds} rounds. In each round every measurement is made once on every server, one server after the\n  \
-           other in an order that changes from round to round; the table shows medians of the rounds. Each\n  \
+           other in an order that changes from round to round; the table shows medians of the rounds, and where\n  \
+           servers take turns within a round, the median of the rounds' ratios. Each\n  \
            measurement begins with a fresh server and an empty folder (restarts apart).\n\
          - Servers are bound to processor {server}, the load generator to processor {generator}; everything goes\n  \
            over loopback. Bodies are 100 bytes unless the row says otherwise.\n\

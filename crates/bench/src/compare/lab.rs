@@ -53,7 +53,7 @@ impl Lab {
     pub(super) fn measure(&mut self, cells: &[Cell]) -> Vec<anyhow::Result<Sample>> {
         let samples = match cells[0].work {
             Work::Trip | Work::Foreground => self.measure_trips(cells),
-            Work::PutAmong(..) | Work::TakeAmong(..) => self.measure_in_turn(cells),
+            work if work.is_measured_in_turn() => self.measure_in_turn(cells),
             _ => return cells.iter().map(|&cell| self.measure_alone(cell)).collect(),
         };
         match samples {
@@ -236,16 +236,17 @@ impl Lab {
             servers.push((server, folder));
         }
         let addresses: Vec<_> = servers.iter().map(|(server, _)| server.address).collect();
-        let (protocol, rate) = match cells[0].work {
-            Work::Foreground => (Protocol::Gearman, None),
-            _ => (Protocol::Beanstalk, Some(500.0)),
+        let (protocol, rate, duration) = match cells[0].work {
+            Work::Foreground => (Protocol::Gearman, None, self.sizes.trip),
+            // At this rate the slowest hundredth is few trips, and by that what the machine did meanwhile.
+            _ => (Protocol::Beanstalk, Some(500.0), self.sizes.trip * 4),
         };
         let reports = trip::run(&TripPlan {
             addresses: &addresses,
             protocol,
             pairs: 1,
             rate,
-            duration: self.sizes.trip * cells.len() as u32,
+            duration: duration * cells.len() as u32,
             body_bytes: BODY_BYTES,
             meter: &self.meter,
         });

@@ -81,7 +81,10 @@ fn judge_row(row: &Row, results: &Results) -> Outcome {
     };
     let ours = median(row.ours, row.metric);
     let theirs = row.theirs.and_then(|cell| median(cell, row.metric));
-    let figure = row.goal.figure(ours, theirs);
+    let figure = match row.theirs {
+        Some(theirs) if row.ours.work.is_measured_in_turn() => in_turn_figure(row, theirs, results),
+        _ => row.goal.figure(ours, theirs),
+    };
     let cpu = |cell| median(cell, Metric::CpuMicrosPerOperation);
     let same_peer = row.theirs.is_some_and(|theirs| theirs.peer == row.ours.peer);
     let peer = match row.theirs {
@@ -107,6 +110,21 @@ fn judge_row(row: &Row, results: &Results) -> Outcome {
         error: error(row.ours).or_else(|| row.theirs.and_then(error)),
         row: row.clone(),
     }
+}
+
+/// Servers that take turns within a round meet the same disturbances there, and others in the next round: so it is
+/// each round that compares them, and the middle of the rounds counts.
+fn in_turn_figure(row: &Row, theirs: Cell, results: &Results) -> Option<f64> {
+    let (ours, theirs) = (results.get(&row.ours)?, results.get(&theirs)?);
+    if ours.error.is_some() || theirs.error.is_some() {
+        return None;
+    }
+    let value = |sample: &Sample| sample.get(&row.metric).copied();
+    let rounds = ours.samples.iter().zip(&theirs.samples);
+    let figures = rounds.map(|(ours, theirs)| row.goal.figure(value(ours), value(theirs)));
+    let mut figures: Vec<f64> = figures.collect::<Option<_>>()?;
+    figures.sort_by(f64::total_cmp);
+    median(&figures)
 }
 
 /// One metric of one cell over all rounds.
@@ -197,6 +215,17 @@ mod tests {
         let outcome = judge_row(&row, &results);
         assert_eq!((outcome.ours, outcome.theirs), (Some(120.0), Some(100.0)));
         assert_eq!((outcome.figure, outcome.verdict), (Some(1.2), Verdict::Floor));
+    }
+
+    #[test]
+    fn servers_in_turn_are_compared_round_by_round() {
+        let row = rows::all().into_iter().find(|row| row.id == "T16").expect("T16 exists");
+        let mut results = Results::new();
+        results.insert(row.ours, sampled(&[100.0, 50.0, 220.0]));
+        results.insert(row.theirs.expect("T16 has a peer"), sampled(&[50.0, 100.0, 200.0]));
+        let outcome = judge_row(&row, &results);
+        assert_eq!((outcome.ours, outcome.theirs), (Some(100.0), Some(100.0)));
+        assert_eq!(outcome.figure, Some(1.1));
     }
 
     #[test]

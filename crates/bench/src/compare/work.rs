@@ -119,6 +119,25 @@ pub(super) enum Work {
     BareSync,
 }
 
+impl Work {
+    /// Servers run side by side and are measured moment by moment, so that all see the same machine.
+    pub(super) fn is_measured_in_turn(self) -> bool {
+        match self {
+            Work::PutAmong(..) | Work::TakeAmong(..) | Work::Trip | Work::Foreground => true,
+            Work::Put(_)
+            | Work::Take(_)
+            | Work::Lateness { .. }
+            | Work::Submit(_)
+            | Work::Grab(_)
+            | Work::IdleWorkers(_)
+            | Work::JobMemory
+            | Work::IdleConnections
+            | Work::Restart
+            | Work::BareSync => false,
+        }
+    }
+}
+
 impl fmt::Display for Work {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
