@@ -30,13 +30,18 @@ fn what_lineshaft_acknowledged_without_syncs_survives_kill() -> Result<()> {
     kill_and_check(&program, settings::rounds(5), Promises::All)
 }
 
-/// Shows that the ledger is right: the original with a log keeps its promises, with one known exception.
+/// Shows that the ledger is right: the original with a log keeps its promises, with one known exception. Another one is
+/// rare: its log has no checksums, so a record that the kill cut off may come back as a job whose body has no end.
+/// Hence one that fails may try again; a wrong ledger would fail each time.
 #[test]
 fn what_the_original_acknowledged_survives_kill() -> Result<()> {
     let Some(program) = programs::reference() else { return Ok(()) };
-    let folder = tempfile::tempdir()?;
-    let program = program.with(&["-b".as_ref(), folder.path()]);
-    kill_and_check(&program, settings::rounds(3), Promises::AllButPlainReleases)
+    let attempt = || {
+        let folder = tempfile::tempdir()?;
+        let program = program.clone().with(&["-b".as_ref(), folder.path()]);
+        kill_and_check(&program, settings::rounds(3), Promises::AllButPlainReleases)
+    };
+    attempt().or_else(|_| attempt()).or_else(|_| attempt())
 }
 
 fn kill_and_check(program: &Program, rounds: u64, promises: Promises) -> Result<()> {
