@@ -133,7 +133,6 @@ impl Session {
 
     fn reserve(&mut self, patience: Patience, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         self.become_worker();
-        self.looks += self.watched_tubes;
         // COMPAT(beanstalkd): a half-closed connection does not wait; case
         // half-close-then-empty-reserve-times-out.
         let patience = if self.is_input_ended() { Patience::None } else { patience };

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use broker::{
-    Dialect, Event, Gathering, InputEnd, NewJob, Outbox, Position, SessionId, Turn, take_steps,
+    Dialect, Event, Gathering, InputEnd, NewJob, Outbox, Position, Progress, SessionId, Step, Turn,
+    take_steps,
 };
 
 use crate::command::{Malformed, recognise};
@@ -14,10 +15,6 @@ use crate::wire::{Excess, Line, excess, first_line};
 /// A reply that depends on nothing in the log waits for this position.
 pub(crate) const AT_ONCE: Position = Position::NONE;
 
-/// When the commands of one input have looked at so many tubes, the owner may look at the clock: the
-/// reserves that fit in 4 KiB, each over 10,000 of 60,000 tubes, take 20 to 40 ms.
-const LOOKS_MAX: u32 = 10_000;
-
 /// One connection that speaks beanstalkd's protocol, without I/O.
 #[derive(Debug)]
 pub struct Session {
@@ -25,10 +22,8 @@ pub struct Session {
     pub(crate) listener: Arc<Listener>,
     pub(crate) reading: Reading,
     pub(crate) waiting: Waiting,
-    /// How many tubes it watches. Each `reserve` looks at all of them.
+    /// How many tubes it watches.
     pub(crate) watched_tubes: u32,
-    /// Tubes that the commands of one input have looked at so far.
-    pub(crate) looks: u32,
     /// Sent a put of an acceptable size; counted as such.
     pub(crate) is_producer: bool,
     /// Asked for a job, or got one by its id; counted as such.
@@ -81,7 +76,6 @@ impl Session {
             reading: Reading::Line,
             waiting: Waiting::Nothing,
             watched_tubes: 1,
-            looks: 0,
             is_producer: false,
             is_worker: false,
             input_end: InputEnd::default(),
@@ -205,16 +199,14 @@ impl Session {
 }
 
 impl Dialect for Session {
-    fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
-        self.looks = 0;
-        let mut steps = take_steps(bytes, outbox, |bytes, outbox| {
-            let goes_on = self.is_reading() && self.looks < LOOKS_MAX;
-            if goes_on { self.step(bytes, turn, outbox) } else { 0 }
+    fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> Progress {
+        let steps = take_steps(bytes, turn, outbox, |bytes, turn, outbox| {
+            let count = if self.is_reading() { self.step(bytes, turn, outbox) } else { 0 };
+            Step::used_or_stuck(count)
         });
-        steps.paused |= self.looks >= LOOKS_MAX;
-        let used = self.input_end.count_used(bytes.len(), steps, self.is_reading());
+        let progress = self.input_end.note(bytes.len(), steps, self.is_reading());
         self.end_if_drained(turn);
-        used
+        progress
     }
 
     fn event(&mut self, event: Event, turn: &mut Turn<'_>, outbox: &mut Outbox) {

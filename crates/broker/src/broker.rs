@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use engine::policy::Rules;
-use engine::{Millis, Status};
+use engine::{EngineSetup, Millis, Status};
 use log::{Committer, Disk, Failure, Log, OpenError, RecoveryReport, Restored, Settings};
 
 use crate::core::{Core, Mover};
@@ -31,6 +31,8 @@ pub struct Options {
     pub disk: Arc<dyn Disk>,
     /// How it is kept.
     pub log: Settings,
+    /// What the engine is made with.
+    pub engine: EngineSetup,
     /// The clock of the threads that write, sync and reclaim, put forward by
     /// [`Broker::clock_ahead_ms`]. Without one there are no threads: the owner calls
     /// [`Broker::commit_step`], [`Broker::prepare_step`] and [`Broker::reclaim_step`] itself, as
@@ -38,11 +40,19 @@ pub struct Options {
     pub clock: Option<Clock>,
 }
 
+impl Options {
+    /// A broker on this disk that has no threads, with an engine as tests want it.
+    pub fn without_threads(disk: Arc<dyn Disk>, log: Settings) -> Self {
+        Self { disk, log, engine: EngineSetup::default(), clock: None }
+    }
+}
+
 impl std::fmt::Debug for Options {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Options")
             .field("disk", &self.disk)
             .field("log", &self.log)
+            .field("engine", &self.engine)
             .field("threads", &self.clock.is_some())
             .finish()
     }
@@ -106,13 +116,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Broker {
     /// A broker that keeps everything in memory only.
-    pub fn memory(now: Millis) -> Self {
-        Self::with(Core::new(now), None)
+    pub fn memory(setup: EngineSetup, now: Millis) -> Self {
+        Self::with(Core::new(setup, now), None)
     }
 
     /// Opens the log, and brings back every job in it.
     pub fn open(options: Options, now: Millis) -> Result<(Self, RecoveryReport), BrokerError> {
-        let mut core = Core::new(now);
+        let mut core = Core::new(options.engine, now);
         let mut broken = None;
         let mut restore = |restored: Restored<'_>| {
             if broken.is_none() {

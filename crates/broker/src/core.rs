@@ -1,6 +1,6 @@
 //! Engine and log side by side, as they lie under the broker's lock.
 
-use engine::{Effects, Engine, Happening, JobSlot, Millis, SessionId, Totals};
+use engine::{Effects, Engine, EngineSetup, Happening, JobSlot, Millis, SessionId, Totals};
 use log::{Current, Owner, Target};
 
 use crate::ledger::{Ledger, queue_ref};
@@ -28,9 +28,9 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(now: Millis) -> Self {
+    pub(crate) fn new(setup: EngineSetup, now: Millis) -> Self {
         Self {
-            engine: Engine::new(now, 1),
+            engine: Engine::new(setup, now, 1),
             effects: Effects::default(),
             ledger: Ledger::default(),
             outgoing: Vec::new(),
@@ -159,7 +159,7 @@ mod tests {
 
     fn durable_broker() -> Broker {
         let disk = Arc::new(log::FaultDisk::new(1, 64 << 20));
-        let options = Options { disk, log: log::Settings::default(), clock: None };
+        let options = Options::without_threads(disk, log::Settings::default());
         Broker::open(options, NOW).expect("the disk is empty").0
     }
 

@@ -6,31 +6,53 @@ use crate::{Event, Outbox, Turn};
 /// in it. Small requests may have large replies, and many fit into few bytes.
 pub const INPUT_REPLIES_BYTES: usize = 64 * 1024;
 
-/// What [`take_steps`] did.
-#[derive(Copy, Clone, Debug)]
-pub struct Steps {
-    /// How many bytes were dealt with.
+/// What [`Dialect::input`] has done.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub struct Progress {
+    /// How many bytes it has dealt with.
     pub used: usize,
-    /// The replies have become long, or the work, so there may be more to do at once.
-    pub paused: bool,
+    /// It can go on at once, and stopped only to let the owner send replies or serve others.
+    pub more: bool,
 }
 
-/// Has `step` deal with the front of `bytes` again and again, until it needs more than there is (it
-/// says 0 then), or the replies have become long.
+/// What one step of a session did: see [`take_steps`].
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum Step {
+    /// It dealt with so many bytes. 0: it finished a command whose bytes were used before.
+    Used(usize),
+    /// It can do nothing before more bytes or an event come, or the session has ended.
+    Stuck,
+    /// The slice of work is spent in the middle of a command, whose bytes are used. The next step
+    /// goes on with it.
+    Unfinished,
+}
+
+impl Step {
+    /// A step that says 0 when it needs more bytes.
+    pub fn used_or_stuck(count: usize) -> Self {
+        if count == 0 { Self::Stuck } else { Self::Used(count) }
+    }
+}
+
+/// Has `step` deal with the front of `bytes` again and again, until it is stuck, the replies have
+/// become long, or a slice of work is spent.
 pub fn take_steps(
     bytes: &[u8],
+    turn: &mut Turn<'_>,
     outbox: &mut Outbox,
-    mut step: impl FnMut(&[u8], &mut Outbox) -> usize,
-) -> Steps {
+    mut step: impl FnMut(&[u8], &mut Turn<'_>, &mut Outbox) -> Step,
+) -> Progress {
+    turn.begin_slice();
     let enough = outbox.len() + INPUT_REPLIES_BYTES;
     let mut used = 0;
-    while outbox.len() < enough {
-        match step(&bytes[used..], outbox) {
-            0 => break,
-            count => used += count,
+    while outbox.len() < enough && !turn.slice_is_spent() {
+        match step(&bytes[used..], turn, outbox) {
+            Step::Used(count) => used += count,
+            Step::Stuck => return Progress { used, more: false },
+            Step::Unfinished => break,
         }
     }
-    Steps { used, paused: outbox.len() >= enough }
+    Progress { used, more: true }
 }
 
 /// What a session has to know about the end of what its peer sends: all that came before it is dealt with
@@ -43,13 +65,13 @@ pub struct InputEnd {
 }
 
 impl InputEnd {
-    /// How many of so many bytes [`Dialect::input`] has dealt with, after these steps. What is left to a
-    /// session that reads is, after the end, the beginning of a command that will never be complete.
-    pub fn count_used(&mut self, presented: usize, steps: Steps, is_reading: bool) -> usize {
-        let is_cut_short = self.has_come && is_reading && !steps.paused;
+    /// What [`Dialect::input`] says after these steps over so many bytes. What is left to a session
+    /// that reads is, after the end, the beginning of a command that will never be complete.
+    pub fn note(&mut self, presented: usize, steps: Progress, is_reading: bool) -> Progress {
+        let is_cut_short = self.has_come && is_reading && !steps.more;
         let used = if is_cut_short { presented } else { steps.used };
-        self.has_leftover = used < presented;
-        used
+        self.has_leftover = used < presented || steps.more;
+        Progress { used, more: steps.more }
     }
 
     /// To be called in [`Dialect::end_of_input`].
@@ -76,13 +98,13 @@ impl InputEnd {
 /// hands both over. Replies are appended to the connection's [`Outbox`]; they leave when the log
 /// has released the positions they wait for.
 pub trait Dialect: Send {
-    /// Executes the commands in `bytes`, and says how many bytes it has dealt with. The owner
-    /// keeps the rest and presents it again, followed by what arrives later. Bytes are left when a
-    /// command is incomplete (less than the dialect's longest line), when the session waits for
-    /// an event (see `wants_input`), or when the replies or the work have become long: the owner is to
-    /// send some of them first, or to serve others. Only in the last case there is more to do at once, and then some bytes were
-    /// dealt with; so the rest is presented until none of it is, or the session is `finished`.
-    fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize;
+    /// Executes the commands in `bytes`, and says how many bytes it has dealt with. The owner keeps
+    /// the rest and presents it again, followed by what arrives later. Bytes are left when a command
+    /// is incomplete (less than the dialect's longest line), when the session waits for an event (see
+    /// `wants_input`), or when there is [`Progress::more`] to do: replies have become long, or a slice
+    /// of work is spent. Only then the owner presents the rest, which may be empty, without waiting
+    /// for anything, after it has sent some replies or served others.
+    fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> Progress;
 
     /// Something happened that this session waited for. Bytes that were left before may be
     /// presented to `input` again.

@@ -21,13 +21,14 @@
 #![allow(clippy::disallowed_methods)]
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use engine::policy::Rules;
-use engine::{ItemStats, JobId, JobStatus, Millis, Patience, QueueStats, SessionId};
+use engine::{EngineSetup, ItemStats, JobId, JobStatus, Millis, Patience, QueueStats, SessionId};
 use log::{Failure, PosixDisk, Settings};
 
 use crate::{
@@ -173,6 +174,11 @@ impl SharedClock {
     }
 }
 
+/// The standard library draws its keys from the system's random numbers.
+fn setup() -> EngineSetup {
+    EngineSetup { hash_seed: RandomState::new().hash_one(0), ..EngineSetup::default() }
+}
+
 impl Store {
     /// Opens the folder, or begins a new store in it. Every call returns when what it did is on
     /// stable storage. One process at a time can have it open.
@@ -186,7 +192,8 @@ impl Store {
         let disk = PosixDisk::new(folder)
             .map_err(|error| StoreError::Folder { folder: folder.display().to_string(), error })?;
         let clock = SharedClock::start();
-        let options = Options { disk: Arc::new(disk), log, clock: Some(clock.0.clone()) };
+        let options =
+            Options { disk: Arc::new(disk), log, engine: setup(), clock: Some(clock.0.clone()) };
         let (broker, _) = Broker::open(options, (clock.0)())?;
         let clock = clock.ahead(broker.clock_ahead_ms());
         Self::over(broker, clock).map_err(|error| BrokerError::Thread(error).into())
@@ -195,7 +202,7 @@ impl Store {
     /// A store that ends with the process.
     pub fn in_memory() -> Self {
         let clock = SharedClock::start();
-        let broker = Broker::memory((clock.0)());
+        let broker = Broker::memory(setup(), (clock.0)());
         Self::over(broker, clock).expect("the system has a thread left for the timer")
     }
 

@@ -430,7 +430,7 @@ mod tests {
     fn only_what_is_not_durable_yet_is_asked_of_the_log() {
         let disk = Arc::new(log::FaultDisk::new(1, 64 << 20));
         let log = log::Settings { sync: log::Sync::Never, ..log::Settings::default() };
-        let options = Options { disk, log, clock: None };
+        let options = Options::without_threads(disk, log);
         let broker = Broker::open(options, NOW).expect("the disk is empty").0;
         let mut turn = broker.turn(NOW);
         let strict = Setting::Sync(Some(QueueSync::Always));

@@ -28,12 +28,13 @@ mod work;
 
 pub use admission::AddRefusal;
 pub use broker::{Broker, BrokerError, Clock, Options};
-pub use dialect::{Dialect, INPUT_REPLIES_BYTES, InputEnd, Steps, take_steps};
+pub use dialect::{Dialect, INPUT_REPLIES_BYTES, InputEnd, Progress, Step, take_steps};
+pub use engine::limits::Limits;
 pub use engine::policy;
 pub use engine::{
-    AliasStats, Band, Body, Counters, GrabOrder, ItemStats, JobFacts, JobId, JobStatus, LeaseId,
-    Millis, NewJob, News, Outlook, Patience, QueueFacts, QueueId, QueueStats, ReadHow, SessionId,
-    State, Status, Submit, Tags, Totals,
+    AliasStats, Band, Body, Counters, EngineSetup, GrabOrder, ItemStats, JobFacts, JobId,
+    JobStatus, LeaseId, Millis, NewJob, News, Outlook, Patience, QueueFacts, QueueId, QueueStats,
+    ReadHow, SessionId, State, Status, Submit, Tags, Totals,
 };
 pub use event::{Event, Grant, Mailbox};
 pub use gathering::Gathering;

@@ -103,6 +103,17 @@ impl Turn<'_> {
         self.core.engine.now()
     }
 
+    /// Begins a slice of work; see [`Turn::slice_is_spent`].
+    pub fn begin_slice(&mut self) {
+        self.core.engine.begin_slice();
+    }
+
+    /// Whether no further request should be made before others are served. What was begun and is
+    /// long goes on in a later slice.
+    pub fn slice_is_spent(&self) -> bool {
+        self.core.engine.slice_is_spent()
+    }
+
     /// Does what is due by now, a bounded slice of it. True if more is due: serve others, then
     /// take a new turn and call this again.
     pub fn advance(&mut self) -> bool {

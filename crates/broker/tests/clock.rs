@@ -7,7 +7,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use lineshaft_broker::embedded::{Store, Wait};
 use lineshaft_broker::policy::{QueueSync, Rule, Rules, Setting};
-use lineshaft_broker::{Broker, Millis, Missing, NewJob, Options, Position, Settings, Sync};
+use lineshaft_broker::{
+    Broker, EngineSetup, Millis, Missing, NewJob, Options, Position, Settings, Sync,
+};
 
 const HOUR_MS: u64 = 3_600_000;
 
@@ -19,7 +21,7 @@ fn leave_log_of_later(folder: &std::path::Path) {
     let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after the epoch");
     let later = Millis(wall.as_millis() as u64 + HOUR_MS);
     let disk = Arc::new(log::PosixDisk::new(folder).expect("the folder can be used"));
-    let options = Options { disk, log: Settings::default(), clock: None };
+    let options = Options::without_threads(disk, Settings::default());
     let broker = Broker::open(options, later).expect("the folder is empty").0;
     broker.turn(later).create_queue(b"q");
     broker.close(later).expect("the disk works");
@@ -68,6 +70,7 @@ fn a_sync_that_a_policy_asks_for_is_not_late_although_the_clock_was_set_back() {
     let options = |clock| Options {
         disk: Arc::new(disk.clone()),
         log: Settings { sync: Sync::Never, ..Settings::default() },
+        engine: EngineSetup::default(),
         clock,
     };
     let last = Millis(1_000_000 + HOUR_MS);

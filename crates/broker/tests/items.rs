@@ -13,7 +13,7 @@ const NOW: Millis = Millis(1_000_000);
 
 fn open_at(disk: &log::FaultDisk, now: Millis) -> Broker {
     let disk = Arc::new(disk.clone());
-    let options = Options { disk, log: log::Settings::default(), clock: None };
+    let options = Options::without_threads(disk, log::Settings::default());
     Broker::open(options, now).expect("the log is whole").0
 }
 
@@ -139,8 +139,7 @@ fn every_crash_leaves_a_put_to_all_children_or_to_none() {
 
 /// Puts ten items into a parent with two children, each in a group of its own, until the disk fails.
 fn feed_children(disk: &log::FaultDisk) {
-    let options =
-        Options { disk: Arc::new(disk.clone()), log: log::Settings::default(), clock: None };
+    let options = Options::without_threads(Arc::new(disk.clone()), log::Settings::default());
     let Ok((broker, _)) = Broker::open(options, NOW) else { return };
     let mut turn = broker.turn(NOW);
     let session = turn.open_reader_session(0);
@@ -276,7 +275,7 @@ fn queues_may_be_more_or_less_durable_than_the_log() {
     for sync in [log::Sync::Always, log::Sync::Never, log::Sync::Every(Duration::from_secs(9))] {
         let disk = new_disk();
         let settings = log::Settings { sync, ..log::Settings::default() };
-        let options = Options { disk: Arc::new(disk.clone()), log: settings, clock: None };
+        let options = Options::without_threads(Arc::new(disk.clone()), settings);
         let broker = Broker::open(options, NOW).expect("the disk is empty").0;
         let queues = ["strict", "weak", "timed"].into_iter().zip([
             strict.clone(),

@@ -10,8 +10,7 @@ const NOW: Millis = Millis(1_000_000);
 fn numbers_are_not_dealt_again_after_a_sync_that_took_long() {
     let disk = log::FaultDisk::new(1, 64 << 20);
     let open = || {
-        let options =
-            Options { disk: Arc::new(disk.clone()), log: log::Settings::default(), clock: None };
+        let options = Options::without_threads(Arc::new(disk.clone()), log::Settings::default());
         Broker::open(options, NOW).expect("the log is whole").0
     };
     let put = |broker: &Broker| {

@@ -11,7 +11,7 @@ const NOW: Millis = Millis(1_000_000);
 
 fn durable_broker() -> Broker {
     let disk = Arc::new(log::FaultDisk::new(1, 64 << 20));
-    let options = Options { disk, log: log::Settings::default(), clock: None };
+    let options = Options::without_threads(disk, log::Settings::default());
     Broker::open(options, NOW).expect("the disk is empty").0
 }
 

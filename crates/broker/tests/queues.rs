@@ -11,7 +11,7 @@ const NOW: Millis = Millis(1_000_000);
 
 fn open(disk: &log::FaultDisk) -> Broker {
     let disk = Arc::new(disk.clone());
-    let options = Options { disk, log: log::Settings::default(), clock: None };
+    let options = Options::without_threads(disk, log::Settings::default());
     Broker::open(options, NOW).expect("the log is whole").0
 }
 

@@ -54,7 +54,7 @@ fn rules(number: u64) -> Rules {
 fn open(disk: &log::FaultDisk, now: Millis) -> Broker {
     let disk = Arc::new(disk.clone());
     let settings = log::Settings { segment_bytes: 64 << 10, ..log::Settings::default() };
-    let options = Options { disk, log: settings, clock: None };
+    let options = Options::without_threads(disk, settings);
     Broker::open(options, now).expect("the log is whole").0
 }
 

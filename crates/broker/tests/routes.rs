@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use lineshaft_broker::policy::{QueueSync, Rule, Rules, Setting, WhenFull};
 use lineshaft_broker::{
-    AddRefusal, Body, Broker, Clearing, GrabOrder, Millis, Missing, News, Options, Patience, Read,
-    ReadHow, Submit,
+    AddRefusal, Body, Broker, Clearing, EngineSetup, GrabOrder, Millis, Missing, News, Options,
+    Patience, Read, ReadHow, Submit,
 };
 
 const NOW: Millis = Millis(1_000_000);
@@ -16,7 +16,7 @@ fn later(ms: u64) -> Millis {
 
 fn open(disk: &log::FaultDisk) -> Broker {
     let disk = Arc::new(disk.clone());
-    let options = Options { disk, log: log::Settings::default(), clock: None };
+    let options = Options::without_threads(disk, log::Settings::default());
     Broker::open(options, NOW).expect("the log is whole").0
 }
 
@@ -196,7 +196,7 @@ fn a_kept_queue_of_a_former_process_is_removed_when_it_has_been_idle() {
 
 #[test]
 fn names_that_only_a_pattern_makes_aliases_leave_nothing_behind() {
-    let broker = Broker::memory(NOW);
+    let broker = Broker::memory(EngineSetup::default(), NOW);
     let mut turn = broker.turn(NOW);
     let one = [Setting::JobsMax(Some(1)), Setting::WhenFull(WhenFull::DropOldest)];
     turn.set_policies(rules([

@@ -42,7 +42,7 @@ fn fill(broker: &Broker, session: SessionId) -> u64 {
 #[test]
 fn a_kick_for_which_there_is_no_room_is_refused_before_it_begins() {
     let disk = Arc::new(log::FaultDisk::new(1, 16 << 20));
-    let options = Options { disk, log: log::Settings::default(), clock: None };
+    let options = Options::without_threads(disk, log::Settings::default());
     let broker = Broker::open(options, NOW).expect("the disk is empty").0;
     let session = broker.turn(NOW).open_session(0);
     let puts = fill(&broker, session);
@@ -57,7 +57,7 @@ fn a_kick_for_which_there_is_no_room_is_refused_before_it_begins() {
 #[test]
 fn a_log_is_full_as_soon_as_jobs_of_ordinary_size_are_refused() {
     let disk = Arc::new(log::FaultDisk::new(1, 16 << 20));
-    let options = Options { disk, log: log::Settings::default(), clock: None };
+    let options = Options::without_threads(disk, log::Settings::default());
     let broker = Broker::open(options, NOW).expect("the disk is empty").0;
     let session = broker.turn(NOW).open_session(0);
     let put = |bytes: usize| {
@@ -87,7 +87,7 @@ fn what_expires_while_the_disk_is_full_goes_its_way_and_the_log_does_not_fail() 
     let disk = log::FaultDisk::new(1, 16 << 20);
     let open = |now| {
         let disk = Arc::new(disk.clone());
-        let options = Options { disk, log: log::Settings::default(), clock: None };
+        let options = Options::without_threads(disk, log::Settings::default());
         Broker::open(options, now).expect("the log is whole").0
     };
     let broker = open(NOW);
@@ -140,7 +140,7 @@ fn submit(unique: &[u8], body_bytes: usize, foreground: bool) -> Submit<'_> {
 /// A broker whose log has no room for bodies of this length, and a session.
 fn full_broker(body_bytes: usize) -> (Broker, SessionId) {
     let disk = Arc::new(log::FaultDisk::new(1, 16 << 20));
-    let options = Options { disk, log: log::Settings::default(), clock: None };
+    let options = Options::without_threads(disk, log::Settings::default());
     let broker = Broker::open(options, NOW).expect("the disk is empty").0;
     let session = broker.turn(NOW).open_session(0);
     let put = || {
@@ -203,7 +203,7 @@ fn the_status_is_told_rather_than_that_the_log_is_full() {
 #[test]
 fn what_is_not_there_is_denied_also_when_the_log_is_full() {
     let disk = Arc::new(log::FaultDisk::new(1, 16 << 20));
-    let options = Options { disk, log: log::Settings::default(), clock: None };
+    let options = Options::without_threads(disk, log::Settings::default());
     let broker = Broker::open(options, NOW).expect("the disk is empty").0;
     let session = broker.turn(NOW).open_session(0);
     fill(&broker, session);
@@ -236,7 +236,7 @@ fn policies_and_a_status_for_which_there_was_no_room_are_written_later() {
     let disk = log::FaultDisk::new(1, 64 << 20);
     let open = || {
         let disk = Arc::new(disk.clone());
-        let options = Options { disk, log: log::Settings::default(), clock: None };
+        let options = Options::without_threads(disk, log::Settings::default());
         Broker::open(options, NOW).expect("the log is whole").0
     };
     let broker = open();

@@ -4,19 +4,19 @@
 //! from a clock, and hash maps are looked into but never walked.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::hash::BuildHasher;
 use std::num::NonZeroU64;
 
-use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 
 use crate::chores::Chore;
 use crate::effects::{Effects, News, Record};
 use crate::extra::Special;
+use crate::hash::NameHash;
 use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
 use crate::index::IdIndex;
 use crate::job::{Body, Job, Kind, NewJob, State};
-use crate::limits::JOB_ID_MAX;
+use crate::limits::{JOB_ID_MAX, Limits};
+use crate::meter::Meter;
 use crate::ordered::Ordered;
 use crate::queue::{Counts, Queue};
 use crate::route::{Draft, Refused};
@@ -27,20 +27,28 @@ use crate::timers::TimerKey;
 /// The name of the queue that always exists (spec beanstalkd 6).
 pub const DEFAULT_QUEUE: &[u8] = b"default";
 
-/// The same for the same name in every process.
-pub(crate) fn hash(name: &[u8]) -> u64 {
-    FixedState::default().hash_one(name)
-}
-
 /// There is no such job, or it is not in a state, or not in the hands, that the request needs.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("no such job for this request")]
 pub struct NotFound;
 
+/// What an engine is made with, apart from the moment and the first number.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct EngineSetup {
+    /// Seeds the hashes of names and keys. A server draws it at random, so that no client can choose
+    /// names of equal hash; replay and simulation may choose any, since nothing that a client sees
+    /// depends on it.
+    pub hash_seed: u64,
+    /// Bounds that a simulation makes small.
+    pub limits: Limits,
+}
+
 /// The queue engine.
 #[derive(Debug)]
 pub struct Engine {
     pub(crate) now: Millis,
+    pub(crate) meter: Meter,
+    pub(crate) hash: NameHash,
 
     pub(crate) jobs: Slab<Job>,
     pub(crate) ids: IdIndex,
@@ -92,9 +100,11 @@ pub struct Engine {
 impl Engine {
     /// An empty engine at this moment. Ids and lease numbers start at `first_id`, which must be
     /// above all that an earlier engine over the same log gave out (1 for a new one).
-    pub fn new(now: Millis, first_id: u64) -> Self {
+    pub fn new(setup: EngineSetup, now: Millis, first_id: u64) -> Self {
         let mut engine = Self {
             now,
+            meter: Meter::new(setup.limits.slice_units),
+            hash: NameHash::new(setup.hash_seed),
             jobs: Slab::default(),
             ids: IdIndex::default(),
             next_id: first_id.max(1),
@@ -139,6 +149,23 @@ impl Engine {
     /// Moves time on. Time does not go back: an earlier moment is ignored.
     pub fn set_time(&mut self, now: Millis) {
         self.now = self.now.max(now);
+    }
+
+    /// Units of work done since the engine was made: each is a job, list entry, waiter, watcher or
+    /// queue that was looked at or changed.
+    pub fn work_done(&self) -> u64 {
+        self.meter.done()
+    }
+
+    /// Begins a slice of work; see [`Engine::slice_is_spent`].
+    pub fn begin_slice(&mut self) {
+        self.meter.begin_slice();
+    }
+
+    /// Whether the slice of work is spent: no further request should be begun before others were
+    /// served, and what is long goes on in a later slice.
+    pub fn slice_is_spent(&self) -> bool {
+        self.meter.is_spent()
     }
 
     /// The next number that would be dealt to a job or a lease: everything from here on is unused.
@@ -298,6 +325,7 @@ impl Engine {
 
     /// Enters a new job into the tables, but not into a list of its queue.
     pub(crate) fn add_job(&mut self, job: Job) -> JobSlot {
+        self.meter.count(1);
         let (id, queue, state, priority) = (job.id, job.queue, job.state, job.priority);
         let body_bytes = job.body.len();
         let is_submitted = job.is_submitted();
@@ -313,6 +341,7 @@ impl Engine {
     }
 
     pub(crate) fn remove_job(&mut self, slot: JobSlot, effects: &mut Effects) {
+        self.meter.count(1);
         self.remove_unique(slot);
         match self.job(slot).state {
             State::Leased if self.job(slot).lease().is_none() => {}
@@ -356,6 +385,7 @@ impl Engine {
 
     /// Sets the state and keeps the counts. Lists are the caller's business.
     pub(crate) fn change_state(&mut self, slot: JobSlot, next: State) {
+        self.meter.count(1);
         let job = self.job_mut(slot);
         let (state, priority, queue) = (job.state, job.priority, job.queue);
         let body_bytes = job.body.len();

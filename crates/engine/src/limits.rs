@@ -1,5 +1,20 @@
 //! Every bound of the engine in one place.
 
+/// Bounds that are values, so that a simulation reaches with a few jobs what takes a server thousands.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub struct Limits {
+    /// Units of work that make a slice: see [`crate::Engine::slice_is_spent`]. What goes on after it
+    /// begins nothing more, but finishes what cannot be divided.
+    pub slice_units: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        // About a millisecond.
+        Self { slice_units: 4000 }
+    }
+}
+
 /// Longest name of a queue in bytes: what Gearman's packets can carry. Each dialect checks its own
 /// limit, which is shorter.
 pub const QUEUE_NAME_BYTES_MAX: usize = 8180;

@@ -1,7 +1,7 @@
 //! Queues: making, keeping, pausing and dropping them.
 
 use crate::effects::{Effects, Record};
-use crate::engine::{Engine, NotFound, hash};
+use crate::engine::{Engine, NotFound};
 use crate::ids::QueueId;
 use crate::limits::QUEUE_NAME_BYTES_MAX;
 use crate::queue::{Pause, PauseReason, Queue};
@@ -33,7 +33,7 @@ impl Engine {
 
     /// The queue of this name, if it exists.
     pub fn queue_id(&self, name: &[u8]) -> Option<QueueId> {
-        let found = self.names.find(hash(name), |id| {
+        let found = self.names.find(self.hash.of(name), |id| {
             let queue = self.queue(*id);
             queue.prefetch();
             &*queue.name == name
@@ -58,9 +58,9 @@ impl Engine {
         let age_rank = self.next_age_rank;
         self.next_age_rank += 1;
         let id = QueueId(self.queues.insert(Queue::new(name, age_rank)));
-        let queues = &self.queues;
-        self.names.insert_unique(hash(name), id, |id| {
-            hash(&queues.get(id.0).expect("the table names queues that exist").name)
+        let (queues, hash) = (&self.queues, &self.hash);
+        self.names.insert_unique(hash.of(name), id, |id| {
+            hash.of(&queues.get(id.0).expect("the table names queues that exist").name)
         });
         self.by_age.insert(age_rank, id);
         self.dress(id);
@@ -79,7 +79,7 @@ impl Engine {
         }
         self.unmark(id);
         let queue = self.queues.remove(id.0).expect("a queue that was just looked at");
-        if let Ok(entry) = self.names.find_entry(hash(&queue.name), |named| *named == id) {
+        if let Ok(entry) = self.names.find_entry(self.hash.of(&queue.name), |named| *named == id) {
             entry.remove();
         }
         self.by_age.remove(&queue.age_rank);

@@ -137,7 +137,7 @@ mod tests {
             buried_order: 0,
             expires: None,
         };
-        let mut engine = Engine::new(Millis(5), 1);
+        let mut engine = Engine::new(crate::EngineSetup::default(), Millis(5), 1);
         let mut restore = |queue: &[u8], facts| engine.restore(queue, &facts, None, b""[..].into());
         let too_high = JOB_ID_MAX + 1;
         for broken in [

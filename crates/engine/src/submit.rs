@@ -171,7 +171,7 @@ impl Engine {
         if unique == KEY_IS_BODY {
             return None;
         }
-        let hash = crate::engine::hash(unique);
+        let hash = self.hash.of(unique);
         let first = (hash, QueueId(0), JobId(0));
         let found = self.uniques.range(first..=(hash, QueueId(u32::MAX), JobId(u64::MAX)));
         let slots = found.filter_map(|(.., id)| self.slot(*id).ok());
@@ -182,7 +182,7 @@ impl Engine {
     /// The oldest job that a submit with this key joins.
     fn find_unique(&self, queue: QueueId, unique: &[u8], body: &[u8]) -> Option<JobSlot> {
         let key = key(unique, body)?;
-        let hash = crate::engine::hash(key);
+        let hash = self.hash.of(key);
         let found = self.uniques.range((hash, queue, JobId(0))..=(hash, queue, JobId(u64::MAX)));
         let mut slots = found.filter_map(|(.., id)| self.slot(*id).ok());
         slots.find(|slot| {
@@ -197,7 +197,7 @@ impl Engine {
     pub(crate) fn unique_place(&self, slot: JobSlot) -> Option<(u64, QueueId, JobId)> {
         let job = self.job(slot);
         let key = key(job.unique(), &job.body)?;
-        Some((crate::engine::hash(key), job.queue, job.id))
+        Some((self.hash.of(key), job.queue, job.id))
     }
 
     /// From now on the job is found by its key.

@@ -53,6 +53,7 @@ impl Engine {
         if self.special.extras > 0 {
             self.freshen_watched(session, effects);
         }
+        self.meter.count(self.session(session).watched.len());
         if let Some(slot) = self.best_watched(session) {
             self.delist(slot);
             return Take::Granted(self.hand_out(slot, session, None, effects));

@@ -5,7 +5,8 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use broker::{
-    Body, Dialect, Event, Gathering, JobId, News, Outbox, Position, SessionId, Submit, Turn,
+    Body, Dialect, Event, Gathering, JobId, News, Outbox, Position, Progress, SessionId, Submit,
+    Turn,
 };
 
 use crate::clients::{UNIQUE_BYTES_MAX, not_submitted};
@@ -221,7 +222,7 @@ impl HttpSession {
 }
 
 impl Dialect for HttpSession {
-    fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
+    fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> Progress {
         let mut used = 0;
         while used < bytes.len() {
             let rest = &bytes[used..];
@@ -236,7 +237,7 @@ impl Dialect for HttpSession {
             }
             used += count;
         }
-        used
+        Progress { used, more: false }
     }
 
     fn event(&mut self, event: Event, turn: &mut Turn<'_>, outbox: &mut Outbox) {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use broker::{
-    Dialect, Event, Gathering, InputEnd, JobId, News, Outbox, Position, SessionId, Turn, take_steps,
+    Dialect, Event, Gathering, InputEnd, JobId, News, Outbox, Position, Progress, SessionId, Step,
+    Turn, take_steps,
 };
 
 use crate::admin_text::DROP_INTERRUPTED;
@@ -207,13 +208,14 @@ impl Session {
 }
 
 impl Dialect for Session {
-    fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
-        let steps = take_steps(bytes, outbox, |bytes, outbox| {
-            if self.is_reading() { self.step(bytes, turn, outbox) } else { 0 }
+    fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> Progress {
+        let steps = take_steps(bytes, turn, outbox, |bytes, turn, outbox| {
+            let count = if self.is_reading() { self.step(bytes, turn, outbox) } else { 0 };
+            Step::used_or_stuck(count)
         });
-        let used = self.input_end.count_used(bytes.len(), steps, self.is_reading());
+        let progress = self.input_end.note(bytes.len(), steps, self.is_reading());
         self.end_if_drained(turn);
-        used
+        progress
     }
 
     fn event(&mut self, event: Event, turn: &mut Turn<'_>, outbox: &mut Outbox) {

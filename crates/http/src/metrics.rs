@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn queues_beyond_the_limit_are_summed_up_and_no_job_is_missing() {
-        let broker = Broker::memory(Millis(1));
+        let broker = Broker::memory(broker::EngineSetup::default(), Millis(1));
         let mut turn = broker.turn(Millis(1));
         for queue in ["default", "a", "b", "c", "other"] {
             put(&mut turn, queue.as_bytes());

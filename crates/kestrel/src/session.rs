@@ -5,7 +5,8 @@ use std::mem;
 use std::sync::Arc;
 
 use broker::{
-    Body, Clearing, Dialect, Event, InputEnd, Outbox, Position, SessionId, Turn, take_steps,
+    Body, Clearing, Dialect, Event, InputEnd, Outbox, Position, Progress, SessionId, Step, Turn,
+    take_steps,
 };
 
 use crate::client::{Client, Fetched, How, patience};
@@ -190,20 +191,20 @@ impl<D: LineDialect> LineSession<D> {
 }
 
 impl<D: LineDialect> Dialect for LineSession<D> {
-    fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
-        let steps = take_steps(bytes, outbox, |bytes, outbox| {
+    fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> Progress {
+        let steps = take_steps(bytes, turn, outbox, |bytes, turn, outbox| {
             if !self.is_reading() {
-                return 0;
+                return Step::Stuck;
             }
             let unsent = outbox.len();
             let count = D::step(self, bytes, turn, outbox);
             // After each step: what statistics say must not depend on how the bytes were cut.
             self.client.server.count_bytes(count, outbox.len() - unsent);
-            count
+            Step::used_or_stuck(count)
         });
-        let used = self.input_end.count_used(bytes.len(), steps, self.is_reading());
+        let progress = self.input_end.note(bytes.len(), steps, self.is_reading());
         self.end_if_drained(turn);
-        used
+        progress
     }
 
     fn event(&mut self, event: Event, turn: &mut Turn<'_>, outbox: &mut Outbox) {

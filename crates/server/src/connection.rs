@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use broker::{Dialect, Outbox, Position, SessionId, Turn};
+use broker::{Dialect, Outbox, Position, Progress, SessionId, Turn};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use tokio::io::unix::AsyncFd;
@@ -107,6 +107,8 @@ pub(crate) struct Connection {
     end_told: bool,
     /// Commands that could be executed wait until replies have left, or for the next turn.
     held_back: bool,
+    /// The dialect stopped in the middle of its work: there is more to do than the bytes show.
+    unfinished: bool,
     // The lists of the I/O thread on which the connection is.
     pub(crate) in_reads: bool,
     pub(crate) in_touched: bool,
@@ -146,6 +148,7 @@ impl Connection {
             input_ended: false,
             end_told: false,
             held_back: false,
+            unfinished: false,
             in_reads: false,
             in_touched: false,
             in_held: false,
@@ -348,16 +351,19 @@ impl Connection {
     fn present(&mut self, bytes: &[u8], turn: &mut Turn<'_>, time: &mut TurnTime) -> usize {
         // After the end, what is left of a piece is taken for an unfinished command: show all.
         let mut piece = if self.end_told { bytes.len() } else { PIECE_BYTES };
-        let mut used = 0;
-        while used < bytes.len() && !self.dialect.finished() {
-            if self.outbox.len() > OUTBOX_BYTES_MAX || (used > 0 && time.is_over()) {
+        let (mut used, mut is_first) = (0, true);
+        while (used < bytes.len() || self.unfinished) && !self.dialect.finished() {
+            if self.outbox.len() > OUTBOX_BYTES_MAX || (!is_first && time.is_over()) {
                 self.held_back = true;
                 break;
             }
+            is_first = false;
             let end = bytes.len().min(used + piece);
-            let count = self.dialect.input(&bytes[used..end], turn, &mut self.outbox);
+            let Progress { used: count, more } =
+                self.dialect.input(&bytes[used..end], turn, &mut self.outbox);
             used += count;
-            if count == 0 {
+            self.unfinished = more;
+            if count == 0 && !more {
                 if end == bytes.len() || !self.dialect.wants_input() {
                     break;
                 }

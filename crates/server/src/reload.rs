@@ -212,7 +212,7 @@ mod tests {
         let reloader = Reloader::new(config, Some(sources), limits.clone(), None, None);
         let reloader = Arc::new(reloader);
         let clock = Clock::start();
-        let broker = Broker::memory(clock.now());
+        let broker = Broker::memory(broker::EngineSetup::default(), clock.now());
         let shared = Shared { broker: broker.clone(), clock, limits };
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();

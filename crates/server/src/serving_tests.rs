@@ -62,11 +62,11 @@ impl Plan {
         let folder = tempfile::tempdir().unwrap();
         let clock = Clock::start();
         let broker = match self.disk {
-            None => Broker::memory(clock.now()),
+            None => Broker::memory(broker::EngineSetup::default(), clock.now()),
             Some(disk) => {
                 let settings = Settings { segment_bytes: 1 << 20, ..Settings::default() };
                 let clock = Some(Arc::new(move || clock.now()) as broker::Clock);
-                let options = Options { disk, log: settings, clock };
+                let options = Options { clock, ..Options::without_threads(disk, settings) };
                 Broker::open(options, Millis(0)).unwrap().0
             }
         };

@@ -1,11 +1,12 @@
 //! Starts a server, runs it, and ends it: the only place that knows all the parts.
 
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use broker::{Broker, Options, Turn};
+use broker::{Broker, EngineSetup, Options, Turn};
 use log::RecoveryReport;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
@@ -265,7 +266,7 @@ fn open_broker(data: &Data) -> Result<(Broker, Clock, Option<RecoveryReport>), S
     let sync = match data.sync {
         Durability::Memory => {
             let clock = Clock::start();
-            return Ok((Broker::memory(clock.now()), clock, None));
+            return Ok((Broker::memory(engine_setup(), clock.now()), clock, None));
         }
         Durability::Always => log::Sync::Always,
         Durability::Every(duration) => log::Sync::Every(duration),
@@ -279,11 +280,20 @@ fn open_broker(data: &Data) -> Result<(Broker, Clock, Option<RecoveryReport>), S
     // forward as it is done here, so all have one: a sync that is due at a moment of the broker's
     // must not wait for a clock that was set back.
     let early = Clock::start();
-    let options =
-        Options { disk: Arc::new(disk), log: settings, clock: Some(Arc::new(move || early.now())) };
+    let options = Options {
+        disk: Arc::new(disk),
+        log: settings,
+        engine: engine_setup(),
+        clock: Some(Arc::new(move || early.now())),
+    };
     let (broker, report) = Broker::open(options, early.now())?;
     let clock = early.ahead(broker.clock_ahead_ms());
     Ok((broker, clock, Some(report)))
+}
+
+fn engine_setup() -> EngineSetup {
+    // The standard library draws its keys from the system's random numbers.
+    EngineSetup { hash_seed: RandomState::new().hash_one(0), ..EngineSetup::default() }
 }
 
 fn prepare_engine(config: &Config, turn: &mut Turn<'_>) {

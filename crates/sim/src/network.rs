@@ -1,7 +1,7 @@
 //! The simulated connections of the world: bytes under way, sessions and their outboxes, events,
 //! and the comparison of every call with the model.
 
-use broker::{Dialect, JobId, Outbox, Turn};
+use broker::{Dialect, JobId, Outbox, Progress, Turn};
 
 use crate::Checked;
 use crate::link::{Answer, Link};
@@ -89,9 +89,10 @@ impl World {
             turn,
             |session, turn, outbox| {
                 loop {
-                    let count = session.input(&inbox[used..], turn, outbox);
+                    let Progress { used: count, more } =
+                        session.input(&inbox[used..], turn, outbox);
                     used += count;
-                    if count == 0 || used == inbox.len() {
+                    if !more && (count == 0 || used == inbox.len()) {
                         break;
                     }
                 }

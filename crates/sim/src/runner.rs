@@ -17,11 +17,13 @@ pub struct Options {
     pub trace: bool,
     /// A promise to break.
     pub sabotage: Sabotage,
+    /// Seeds the hashes of names and keys in the engine.
+    pub hash_seed: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { steps: 1000, trace: false, sabotage: Sabotage::None }
+        Self { steps: 1000, trace: false, sabotage: Sabotage::None, hash_seed: 0 }
     }
 }
 

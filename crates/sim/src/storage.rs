@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use broker::{Broker, Millis, Position};
+use broker::{Broker, EngineSetup, Millis, Position};
 use log::{FaultDisk, ReclaimError, Settings, Sync};
 
 use crate::model::{History, Need};
@@ -21,6 +21,7 @@ pub(crate) struct Cellar {
     pub(crate) disk: FaultDisk,
     pub(crate) storage: Storage,
     sabotage: Sabotage,
+    engine: EngineSetup,
     /// What clients were told rests on so much of the history.
     told: Need,
     /// So much of that was told as what outlives a power failure.
@@ -57,6 +58,7 @@ impl Cellar {
             disk: FaultDisk::new(seed, DISK_BYTES),
             storage: plan.storage,
             sabotage: options.sabotage,
+            engine: EngineSetup { hash_seed: options.hash_seed, ..EngineSetup::default() },
             told: 0,
             told_as_synced: 0,
             switched: 0,
@@ -72,7 +74,7 @@ impl Cellar {
 
     pub(crate) fn first_broker(&mut self, now: u64) -> Result<Broker, String> {
         match self.storage {
-            Storage::Memory => Ok(Broker::memory(Millis(now))),
+            Storage::Memory => Ok(Broker::memory(self.engine, Millis(now))),
             Storage::Durable(sync) => {
                 let options = self.options(sync);
                 let (broker, _) = Broker::open(options, Millis(now))
@@ -89,7 +91,7 @@ impl Cellar {
             _ => Arc::new(self.disk.clone()),
         };
         let log = Settings { segment_bytes: self.segment_bytes, bytes_max: None, sync };
-        broker::Options { disk, log, clock: None }
+        broker::Options { engine: self.engine, ..broker::Options::without_threads(disk, log) }
     }
 
     /// Up to where replies may leave.

@@ -58,6 +58,17 @@ fn the_same_seed_makes_the_same_run() {
     }
 }
 
+#[test]
+fn nothing_that_anybody_sees_depends_on_the_seed_of_the_hashes() {
+    for seed in 0..60 {
+        let seen = [0, 1, u64::MAX].map(|hash_seed| {
+            let options = Options { hash_seed, ..Options::default() };
+            run(seed, options).unwrap_or_else(|broken| panic!("{broken}"))
+        });
+        assert!(seen[0] == seen[1] && seen[0] == seen[2], "seed {seed}");
+    }
+}
+
 fn assert_is_noticed(sabotage: Sabotage, words: &str) {
     let options = Options { sabotage, ..Options::default() };
     let noticed = (0..SABOTAGED_SEEDS).find_map(|seed| run(seed, options).err());

@@ -25,7 +25,7 @@ impl<'a> Client<'a> {
     /// Sends commands, and returns what may leave at once.
     fn ask(&mut self, commands: &str) -> String {
         let mut turn = self.broker.turn(NOW);
-        let used = self.session.input(commands.as_bytes(), &mut turn, &mut self.outbox);
+        let used = self.session.input(commands.as_bytes(), &mut turn, &mut self.outbox).used;
         assert_eq!(used, commands.len());
         drop(turn);
         self.sent()
@@ -41,7 +41,7 @@ impl<'a> Client<'a> {
 #[test]
 fn a_reply_waits_for_what_it_tells_and_for_nothing_else() {
     let disk = Arc::new(log::FaultDisk::new(1, 64 << 20));
-    let options = Options { disk, log: log::Settings::default(), clock: None };
+    let options = Options::without_threads(disk, log::Settings::default());
     let broker = Broker::open(options, NOW).expect("the disk is empty").0;
     let listener = listener(MAX_JOB_SIZE_DEFAULT);
     let connect = || Client::connect(&broker, &listener);
@@ -75,7 +75,7 @@ fn a_reply_waits_for_what_it_tells_and_for_nothing_else() {
 #[test]
 fn a_tube_that_vanished_is_denied_when_its_end_is_durable() {
     let disk = Arc::new(log::FaultDisk::new(1, 64 << 20));
-    let options = Options { disk, log: log::Settings::default(), clock: None };
+    let options = Options::without_threads(disk, log::Settings::default());
     let broker = Broker::open(options, NOW).expect("the disk is empty").0;
     let listener = listener(MAX_JOB_SIZE_DEFAULT);
     let connect = || Client::connect(&broker, &listener);

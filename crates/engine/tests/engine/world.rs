@@ -1,8 +1,8 @@
 //! An engine under test: requests made briefly, invariants checked after each.
 
 use lineshaft_engine::{
-    Clearing, Effects, Engine, Handout, Happening, JobId, Manner, Millis, NewJob, Patience, Record,
-    SessionId, State, Take,
+    Clearing, Effects, Engine, EngineSetup, Handout, Happening, JobId, Manner, Millis, NewJob,
+    Patience, Record, SessionId, State, Take,
 };
 
 pub(crate) const START: Millis = Millis(1_000_000);
@@ -15,7 +15,7 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> Self {
-        Self { engine: Engine::new(START, 1), effects: Effects::default() }
+        Self { engine: Engine::new(EngineSetup::default(), START, 1), effects: Effects::default() }
     }
 
     pub(crate) fn open(&mut self) -> SessionId {

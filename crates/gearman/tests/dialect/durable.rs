@@ -41,8 +41,7 @@ struct Client {
 
 impl Process {
     fn start(disk: &Arc<log::FaultDisk>) -> Self {
-        let options_of_log =
-            Options { disk: disk.clone(), log: log::Settings::default(), clock: None };
+        let options_of_log = Options::without_threads(disk.clone(), log::Settings::default());
         let broker = Broker::open(options_of_log, NOW).expect("the disk can be read").0;
         let events = Arc::new(Events::default());
         let mailbox = broker.add_mailbox(events.clone());
@@ -63,7 +62,7 @@ impl Process {
     fn ask(&self, client: &mut Client, kind: u32, arguments: &str) -> String {
         let packet = request(kind, arguments);
         let mut turn = self.broker.turn(NOW);
-        let used = client.session.input(&packet, &mut turn, &mut client.outbox);
+        let used = client.session.input(&packet, &mut turn, &mut client.outbox).used;
         assert_eq!(used, packet.len());
         drop(turn);
         self.sent(client)

@@ -62,7 +62,7 @@ impl World {
             host: "machine".to_owned(),
             started: Millis(START_MS),
         };
-        let broker = Broker::memory(Millis(START_MS));
+        let broker = Broker::memory(broker::EngineSetup::default(), Millis(START_MS));
         let admin = KestrelAdmin::new(
             broker.clone(),
             Arc::new(move || Millis(time.load(Ordering::Relaxed))),

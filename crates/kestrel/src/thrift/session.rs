@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use broker::{Dialect, Event, InputEnd, Outbox, SessionId, Turn, take_steps};
+use broker::{Dialect, Event, InputEnd, Outbox, Progress, SessionId, Step, Turn, take_steps};
 
 use super::collect::Collect;
 use super::methods::{Failed, fail};
@@ -147,16 +147,17 @@ impl ThriftSession {
 }
 
 impl Dialect for ThriftSession {
-    fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
+    fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> Progress {
         let held_before = outbox.len();
-        let steps = take_steps(bytes, outbox, |bytes, outbox| {
+        let steps = take_steps(bytes, turn, outbox, |bytes, turn, outbox| {
             let has_more = self.is_reading() && !bytes.is_empty();
-            if has_more { self.step(bytes, turn, outbox) } else { 0 }
+            let count = if has_more { self.step(bytes, turn, outbox) } else { 0 };
+            Step::used_or_stuck(count)
         });
-        let used = self.input_end.count_used(bytes.len(), steps, self.is_reading());
+        let progress = self.input_end.note(bytes.len(), steps, self.is_reading());
         self.end_if_drained(turn);
-        self.server.count_bytes(used, outbox.len() - held_before);
-        used
+        self.server.count_bytes(progress.used, outbox.len() - held_before);
+        progress
     }
 
     fn event(&mut self, event: Event, turn: &mut Turn<'_>, outbox: &mut Outbox) {

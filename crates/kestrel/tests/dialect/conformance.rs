@@ -44,7 +44,7 @@ fn play(file: &str, open: impl Fn() -> world::World) {
 /// With a log on a simulated disk, which is written after every step.
 fn durable() -> world::World {
     let disk = Arc::new(log::FaultDisk::new(1, 64 << 20));
-    let options = Options { disk, log: log::Settings::default(), clock: None };
+    let options = Options::without_threads(disk, log::Settings::default());
     world::World::over(Broker::open(options, START).expect("the disk is empty").0)
 }
 

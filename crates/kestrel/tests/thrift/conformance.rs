@@ -40,7 +40,7 @@ fn the_service_does_what_its_description_says_in_memory() {
 fn the_service_does_what_its_description_says_with_a_log() {
     let open = || {
         let disk = Arc::new(log::FaultDisk::new(1, 64 << 20));
-        let options = Options { disk, log: log::Settings::default(), clock: None };
+        let options = Options::without_threads(disk, log::Settings::default());
         World::over(Broker::open(options, START).expect("the disk is empty").0)
     };
     for style in [STYLES[0], STYLES[5]] {

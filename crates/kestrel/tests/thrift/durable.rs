@@ -23,7 +23,7 @@ struct Client {
 
 impl Process {
     fn start(disk: &Arc<log::FaultDisk>) -> Self {
-        let options = Options { disk: disk.clone(), log: log::Settings::default(), clock: None };
+        let options = Options::without_threads(disk.clone(), log::Settings::default());
         let broker = Broker::open(options, NOW).expect("the disk can be read").0;
         Self { broker, server: server(ServerOptions::default()) }
     }
@@ -39,7 +39,7 @@ impl Process {
 
     /// Sends a call, and returns what may leave at once.
     fn ask(&self, client: &mut Client, call: &[u8]) -> Vec<u8> {
-        let used = client.session.input(call, &mut self.broker.turn(NOW), &mut client.outbox);
+        let used = client.session.input(call, &mut self.broker.turn(NOW), &mut client.outbox).used;
         assert_eq!(used, call.len());
         self.sent(client)
     }

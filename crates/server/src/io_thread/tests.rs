@@ -28,7 +28,7 @@ struct Rounds {
 
 impl Rounds {
     fn new() -> Rounds {
-        Rounds::with(Broker::memory(Millis(0)))
+        Rounds::with(Broker::memory(broker::EngineSetup::default(), Millis(0)))
     }
 
     fn with(broker: Broker) -> Rounds {
@@ -124,7 +124,7 @@ fn dear_commands_of_one_round_leave_turns_to_others() {
 fn commands_that_were_held_back_wait_for_a_congested_log() {
     let clock = Clock::start();
     let disk = Arc::new(FaultDisk::new(1, 64 << 20));
-    let options = Options { disk, log: Settings::default(), clock: None };
+    let options = Options::without_threads(disk, Settings::default());
     let broker = Broker::open(options, clock.now()).unwrap().0;
     let mut rounds = Rounds::with(broker.clone());
     let mut client = rounds.connect();
@@ -155,7 +155,7 @@ fn commands_that_were_held_back_wait_for_a_congested_log() {
 fn commands_behind_a_wait_that_ends_wait_for_a_congested_log() {
     let clock = Clock::start();
     let disk = Arc::new(FaultDisk::new(1, 64 << 20));
-    let options = Options { disk, log: Settings::default(), clock: None };
+    let options = Options::without_threads(disk, Settings::default());
     let broker = Broker::open(options, clock.now()).unwrap().0;
     let mut rounds = Rounds::with(broker.clone());
     let mut clients: Vec<UnixStream> = (0..3).map(|_| rounds.connect()).collect();
@@ -193,7 +193,7 @@ fn commands_behind_a_wait_that_ends_wait_for_a_congested_log() {
 
 #[test]
 fn what_others_had_for_a_thread_while_it_sent_is_for_its_next_round() {
-    let broker = Broker::memory(Millis(0));
+    let broker = Broker::memory(broker::EngineSetup::default(), Millis(0));
     let mut rounds = Rounds::with(broker.clone());
     let mut client = rounds.connect();
     client.write_all(b"reserve\r\n").unwrap();

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use anyhow::{Result, ensure};
-use broker::{Broker, Dialect, Event, Mailbox, Millis, Outbox, SessionId, Turn};
+use broker::{Broker, Dialect, Event, Mailbox, Millis, Outbox, Progress, SessionId, Turn};
 
 use crate::wire::{ConnectionId, Received, Wire};
 
@@ -63,7 +63,7 @@ impl Mailbox for Events {
 impl World {
     /// Everything is in memory only.
     pub fn memory() -> Self {
-        Self::over(Broker::memory(START))
+        Self::over(Broker::memory(broker::EngineSetup::default(), START))
     }
 
     /// Over a broker that was opened without threads; its log is written after every step.
@@ -252,10 +252,10 @@ impl Connection {
     fn present(&mut self, turn: &mut Turn<'_>) {
         loop {
             let unsent = self.outbox.len();
-            let used = self.session.input(&self.unread, turn, &mut self.outbox);
+            let Progress { used, more } = self.session.input(&self.unread, turn, &mut self.outbox);
             self.longest_answer = self.longest_answer.max(self.outbox.len() - unsent);
             self.unread.drain(..used);
-            if used == 0 || self.unread.is_empty() {
+            if !more && (used == 0 || self.unread.is_empty()) {
                 return;
             }
         }
