@@ -258,6 +258,13 @@ impl Dialect for Session {
         }
     }
 
+    fn is_mid_request(&self) -> bool {
+        match self.reading {
+            Reading::LongLine | Reading::Body(_) | Reading::BigBody(_) => true,
+            Reading::Line => false,
+        }
+    }
+
     fn finished(&self) -> bool {
         self.ended
     }

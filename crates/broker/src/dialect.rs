@@ -121,6 +121,10 @@ pub trait Dialect: Send {
     /// complete, beside what the owner keeps.
     fn buffered_bytes(&self) -> usize;
 
+    /// Whether the session has dealt with a part of a request and needs the rest from its peer. Bytes that
+    /// were left with the owner are not looked at.
+    fn is_mid_request(&self) -> bool;
+
     /// Whether the connection is to be closed once its outbox is sent.
     fn finished(&self) -> bool;
 

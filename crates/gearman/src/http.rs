@@ -271,6 +271,14 @@ impl Dialect for HttpSession {
         }
     }
 
+    fn is_mid_request(&self) -> bool {
+        match self.stage {
+            // A connection is there for one request, so nobody has a reason to be late with it.
+            Stage::Head | Stage::Body(..) => true,
+            Stage::Waiting(_) | Stage::Ended => false,
+        }
+    }
+
     fn finished(&self) -> bool {
         matches!(self.stage, Stage::Ended)
     }

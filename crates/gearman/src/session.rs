@@ -256,6 +256,13 @@ impl Dialect for Session {
         }
     }
 
+    fn is_mid_request(&self) -> bool {
+        match self.reading {
+            Reading::LongPacket(_) | Reading::NoBody(..) => true,
+            Reading::Message => false,
+        }
+    }
+
     fn finished(&self) -> bool {
         self.ended
     }

@@ -19,6 +19,10 @@ pub struct ProcessFacts {
     pub connections: u64,
     /// How many may be open.
     pub connections_max: u64,
+    /// Connections that were closed at once because their address had too many.
+    pub refused_per_address: u64,
+    /// Connections that were closed because HTTP or TLS came where neither is spoken.
+    pub refused_foreign: u64,
     /// Processor time that was used so far, in microseconds.
     pub processor_us: u64,
     /// Memory that is in use; 0 if the system does not tell.
@@ -227,6 +231,10 @@ fn render_process(page: &mut Exposition, identity: Identity<'_>, process: Proces
     page.number("lineshaft_connections", Gauge, help, process.connections);
     let help = "How many connections may be open.";
     page.number("lineshaft_connections_max", Gauge, help, process.connections_max);
+    let help = "Connections closed at once: too many from one address, or not of the protocol but HTTP or TLS.";
+    page.metric("lineshaft_connections_refused_total", Counter, help);
+    page.sample(&[("reason", "address")], process.refused_per_address);
+    page.sample(&[("reason", "foreign")], process.refused_foreign);
     let help = "When the server started, in seconds of Unix time.";
     page.number("process_start_time_seconds", Gauge, help, seconds(identity.started.0));
     let processor = process.processor_us as f64 / 1e6;

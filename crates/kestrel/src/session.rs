@@ -33,6 +33,9 @@ pub trait LineDialect: std::fmt::Debug + Default + Send {
     /// Bytes of memory held for a request that has not arrived whole.
     fn buffered_bytes(&self) -> usize;
 
+    /// Whether a request has begun and its rest must come.
+    fn is_mid_request(&self) -> bool;
+
     /// Answers with an item.
     fn item(outbox: &mut Outbox, after: Position, queue: &[u8], body: &Body);
 }
@@ -228,6 +231,10 @@ impl<D: LineDialect> Dialect for LineSession<D> {
 
     fn buffered_bytes(&self) -> usize {
         self.reading.buffered_bytes()
+    }
+
+    fn is_mid_request(&self) -> bool {
+        self.reading.is_mid_request()
     }
 
     fn finished(&self) -> bool {

@@ -14,7 +14,9 @@ use tokio::io::unix::AsyncFd;
 use crate::address::Address;
 use crate::limits::LiveLimits;
 use crate::listen::{Bound, SocketFile};
+use crate::log_limit::LogLimit;
 use crate::mailbox::{Arrival, Open, Peer, Port};
+use crate::protocol::Protocol;
 use crate::socket::watch;
 use crate::tls::Certificates;
 
@@ -31,6 +33,7 @@ pub(crate) struct Acceptor {
     _file: Option<SocketFile>,
     socket: AsyncFd<OwnedFd>,
     address: Address,
+    protocol: Protocol,
     open: Arc<Open>,
     /// What clients are shown if they are to speak TLS.
     certificates: Option<Arc<Certificates>>,
@@ -40,6 +43,7 @@ pub(crate) struct Acceptor {
     ports: Vec<Arc<Port>>,
     next_port: usize,
     warned_at: Option<Instant>,
+    refusals: LogLimit,
 }
 
 impl Acceptor {
@@ -51,12 +55,13 @@ impl Acceptor {
         limits: Arc<LiveLimits>,
         ports: Vec<Arc<Port>>,
     ) -> io::Result<Acceptor> {
-        let Bound { socket, address, file, protocol: _ } = bound;
+        let Bound { socket, address, file, protocol } = bound;
         let socket = watch(socket)?;
         Ok(Acceptor {
             _file: file,
             socket,
             address,
+            protocol,
             open,
             certificates,
             silence_max_ms: None,
@@ -64,6 +69,7 @@ impl Acceptor {
             ports,
             next_port: 0,
             warned_at: None,
+            refusals: LogLimit::default(),
         })
     }
 
@@ -104,11 +110,19 @@ impl Acceptor {
     }
 
     fn deal(&mut self, socket: OwnedFd, peer: Peer) {
-        self.limits.opened();
+        let Some(slot) = self.limits.admit(peer) else {
+            if let Some(count) = self.refusals.count() {
+                let (listener, address) = (&self.address, peer.shown());
+                tracing::warn!(%listener, address, count, "closed at once: too many connections from one address");
+            }
+            return;
+        };
         tracing::debug!(listener = %self.address, thread = self.next_port, "accept");
         let tls = self.certificates.as_ref().map(|certificates| certificates.current());
         let (open, silence_max_ms) = (self.open.clone(), self.silence_max_ms);
-        self.ports[self.next_port].arrive(Arrival { socket, peer, open, tls, silence_max_ms });
+        let protocol = self.protocol;
+        let arrival = Arrival { socket, slot, protocol, open, tls, silence_max_ms };
+        self.ports[self.next_port].arrive(arrival);
         self.next_port = (self.next_port + 1) % self.ports.len();
     }
 
@@ -141,7 +155,6 @@ mod tests {
 
     use super::*;
     use crate::config::Config;
-    use crate::protocol::Protocol;
 
     #[test]
     fn a_socket_that_does_not_listen_stops_nobody_else() {

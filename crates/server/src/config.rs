@@ -158,6 +158,10 @@ pub struct Limits {
     /// Replies waiting for all slow readers of one I/O thread, beyond one body; the one for whom most
     /// waits is cut off.
     pub unsent_total_bytes: u64,
+    /// Open connections of one address; `None`: any number.
+    pub connections_per_address: Option<usize>,
+    /// A connection of whose unfinished request nothing comes for so long is closed; `None`: never.
+    pub unfinished_time: Option<Duration>,
     /// What the connections of one I/O thread may have sent of commands that are not complete, beyond
     /// one body; the one that sent most is cut off.
     pub unfinished_bytes: u64,
@@ -261,6 +265,8 @@ impl Default for Config {
                 unsent_bytes: 64 << 20,
                 unsent_time: Duration::from_mins(5),
                 unsent_total_bytes: 1 << 30,
+                connections_per_address: None,
+                unfinished_time: Some(Duration::from_mins(1)),
                 unfinished_bytes: 1 << 30,
             },
             metrics: Metrics { queues_max: 500 },

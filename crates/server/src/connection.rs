@@ -3,14 +3,19 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use broker::{Dialect, Outbox, Position, Progress, SessionId, Turn};
+use broker::{Dialect, Event, Outbox, Position, Progress, SessionId, Turn};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use tokio::io::unix::AsyncFd;
 
+use crate::first_line::{FirstLine, Verdict};
+use crate::limits::Slot;
+use crate::mailbox::{Open, Peer};
+use crate::protocol::Protocol;
 use crate::tls_stream::TlsStream;
 
 /// While more than this waits to be sent, no further commands are executed: a pipeline of cheap
@@ -81,8 +86,16 @@ pub(crate) struct Connection {
     /// What stands between the socket and the dialect if the peer speaks TLS.
     tls: Option<Box<TlsStream>>,
     waker: Waker,
-    pub(crate) session: SessionId,
+    /// Held for as long as the connection is open.
+    slot: Slot,
+    protocol: Protocol,
+    /// Opens the session; taken when that is done.
+    pub(crate) opener: Option<Arc<Open>>,
+    /// The session in the broker, once it is open.
+    pub(crate) session: Option<SessionId>,
     pub(crate) dialect: Box<dyn Dialect>,
+    /// The first line, until it is known what the peer speaks.
+    first_line: Option<FirstLine>,
     pub(crate) outbox: Outbox,
     /// Bytes that the dialect has left: a part of a command, or what came while the session waits.
     pending: Vec<u8>,
@@ -116,6 +129,7 @@ pub(crate) struct Connection {
     pub(crate) in_recent: bool,
     pub(crate) in_leaving: bool,
     pub(crate) in_resumed: bool,
+    pub(crate) in_opening: bool,
     /// Something happened since the last look of housekeeping.
     pub(crate) active: bool,
 }
@@ -125,15 +139,20 @@ impl Connection {
         socket: AsyncFd<OwnedFd>,
         tls: Option<Box<TlsStream>>,
         waker: Waker,
-        session: SessionId,
-        dialect: Box<dyn Dialect>,
+        slot: Slot,
+        protocol: Protocol,
+        opener: Arc<Open>,
     ) -> Connection {
         Connection {
             socket,
             tls,
             waker,
-            session,
-            dialect,
+            slot,
+            protocol,
+            opener: Some(opener),
+            session: None,
+            dialect: Box::new(NoSession),
+            first_line: (!protocol.is_http()).then(FirstLine::default),
             outbox: Outbox::default(),
             pending: Vec::new(),
             phase: Phase::Open,
@@ -155,6 +174,7 @@ impl Connection {
             in_recent: false,
             in_leaving: false,
             in_resumed: false,
+            in_opening: false,
             active: true,
         }
     }
@@ -287,6 +307,46 @@ impl Connection {
         self.readable = false;
         self.input_ended = true;
         Ok(Read::End)
+    }
+
+    /// Opens the session. Not before a handshake has succeeded: until then the peer may be anybody.
+    pub(crate) fn open_session(
+        &mut self,
+        turn: &mut Turn<'_>,
+        mailbox: usize,
+    ) -> Option<SessionId> {
+        let open = self.opener.take()?;
+        let (session, dialect) = open(self.slot.peer, turn, mailbox);
+        self.dialect = dialect;
+        self.session = Some(session);
+        self.session
+    }
+
+    /// Whether the peer can be served, and its session is not open yet.
+    pub(crate) fn wants_session(&self) -> bool {
+        self.opener.is_some() && self.phase == Phase::Open && !self.is_without_tls_yet()
+    }
+
+    /// Where the peer is.
+    pub(crate) fn peer(&self) -> Peer {
+        self.slot.peer
+    }
+
+    pub(crate) fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    /// Whether these bytes, which were just read, show that a browser has come to a protocol that is not HTTP.
+    pub(crate) fn is_foreign(&mut self, arrived: &[u8]) -> bool {
+        let Some(line) = &mut self.first_line else { return false };
+        match line.scan(arrived) {
+            Verdict::Open => false,
+            Verdict::Other => {
+                self.first_line = None;
+                false
+            }
+            Verdict::Foreign => true,
+        }
     }
 
     /// Whether commands lie here that can be executed now that replies have left.
@@ -477,6 +537,21 @@ impl Connection {
         }
     }
 
+    /// Whether the peer has begun a request whose rest it still has to send. Not if the server is what it
+    /// waits for.
+    pub(crate) fn is_mid_request(&self) -> bool {
+        self.phase == Phase::Open
+            && self.dialect.wants_input()
+            && (self.dialect.is_mid_request() || !self.pending.is_empty())
+            && !self.held_back
+            && !self.readable
+    }
+
+    /// Whether nothing has come of a request for too long.
+    pub(crate) fn is_request_overdue(&self, now_ms: u64, most_ms: u64) -> bool {
+        self.is_mid_request() && now_ms.saturating_sub(self.heard_at) >= most_ms
+    }
+
     /// Whether the peer has said nothing for too long.
     pub(crate) fn is_too_silent(&self, now_ms: u64) -> bool {
         self.silence_max_ms.is_some_and(|most| now_ms.saturating_sub(self.heard_at) >= most)
@@ -523,6 +598,37 @@ impl Connection {
         }
         self.outbox.shrink();
     }
+}
+
+/// Stands for the dialect until the session is open. It is shown no bytes.
+struct NoSession;
+
+impl Dialect for NoSession {
+    fn input(&mut self, _bytes: &[u8], _turn: &mut Turn<'_>, _outbox: &mut Outbox) -> Progress {
+        Progress::default()
+    }
+
+    fn event(&mut self, _event: Event, _turn: &mut Turn<'_>, _outbox: &mut Outbox) {}
+
+    fn end_of_input(&mut self, _turn: &mut Turn<'_>, _outbox: &mut Outbox) {}
+
+    fn wants_input(&self) -> bool {
+        true
+    }
+
+    fn buffered_bytes(&self) -> usize {
+        0
+    }
+
+    fn is_mid_request(&self) -> bool {
+        false
+    }
+
+    fn finished(&self) -> bool {
+        false
+    }
+
+    fn close(&mut self, _turn: &mut Turn<'_>) {}
 }
 
 fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {

@@ -12,21 +12,21 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::io;
 use std::mem;
 use std::ops::Range;
-use std::os::fd::OwnedFd;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use broker::{Broker, Event, Millis, Missing, SessionId};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use tokio::io::unix::AsyncFd;
 use tokio::time::Sleep;
 
 use crate::clock::Clock;
-use crate::connection::{Phase, Read};
+use crate::connection::{Connection, Phase, Read};
 use crate::limits::LiveLimits;
-use crate::mailbox::{Arrival, Open, Peer, Port};
+use crate::log_limit::LogLimit;
+use crate::mailbox::{Arrival, Port, ReadyWaker};
 use crate::socket::watch;
 use crate::table::Table;
 use crate::tls_stream::TlsStream;
@@ -57,15 +57,6 @@ pub(crate) enum Ended {
     Stopped,
     /// The log takes nothing any more.
     LogFailed,
-}
-
-/// A new connection whose session is not open yet.
-struct Opening {
-    socket: AsyncFd<OwnedFd>,
-    tls: Option<Box<TlsStream>>,
-    peer: Peer,
-    open: Arc<Open>,
-    silence_max_ms: Option<u64>,
 }
 
 /// How a connection comes to its end.
@@ -99,8 +90,8 @@ pub(crate) struct IoThread {
     ready: Vec<u32>,
     /// Connections to be read, in the order in which they became ready.
     reads: VecDeque<u32>,
-    /// New connections.
-    opening: Vec<Opening>,
+    /// Connections whose sessions are to be opened.
+    opening: Vec<u32>,
     /// What was read: connection, and its part of the buffer.
     batch: Vec<(u32, Range<usize>)>,
     events: Vec<(SessionId, Event)>,
@@ -117,6 +108,8 @@ pub(crate) struct IoThread {
     /// Connections that were used lately, for housekeeping.
     recent: Vec<u32>,
     housekeeping_at: Option<Millis>,
+    /// How often it is logged that a browser was turned away.
+    foreigners: LogLimit,
 }
 
 impl IoThread {
@@ -145,6 +138,7 @@ impl IoThread {
             held_until_durable: BinaryHeap::new(),
             recent: Vec::new(),
             housekeeping_at: None,
+            foreigners: LogLimit::default(),
         }
     }
 
@@ -238,20 +232,33 @@ impl IoThread {
 
     fn take_arrivals(&mut self) {
         for arrival in self.port.take_arrivals() {
-            let Arrival { socket, peer, open, tls, silence_max_ms } = arrival;
+            let Arrival { socket, slot, protocol, open, tls, silence_max_ms } = arrival;
             // Drawing random numbers for it takes time that a turn must not take.
             let tls = tls.map(|config| TlsStream::new(config, self.now_ms).map(Box::new));
-            let opening = match (watch(socket), tls.transpose()) {
-                (Ok(socket), Ok(tls)) => Ok(Opening { socket, tls, peer, open, silence_max_ms }),
-                (Err(error), _) => Err(error),
-                (_, Err(error)) => Err(io::Error::other(error)),
-            };
-            match opening {
-                Ok(opening) => self.opening.push(opening),
-                Err(error) => {
-                    self.shared.limits.closed();
+            let (socket, tls) = match (watch(socket), tls.transpose()) {
+                (Ok(socket), Ok(tls)) => (socket, tls),
+                (Err(error), _) => {
                     tracing::warn!(%error, "cannot watch a new connection");
+                    continue;
                 }
+                (_, Err(error)) => {
+                    tracing::warn!(%error, "cannot begin TLS on a new connection");
+                    continue;
+                }
+            };
+            let place = self.connections.insert_with(|place| {
+                let waker = ReadyWaker::waker(&self.port, place);
+                Connection::new(socket, tls, waker, slot, protocol, open)
+            });
+            let Some(connection) = self.connections.get(place) else { continue };
+            (connection.heard_at, connection.silence_max_ms) = (self.now_ms, silence_max_ms);
+            if connection.wants_session() {
+                self.opening.push(place);
+            } else {
+                // Its session is opened after the handshake, which housekeeping has an eye on.
+                connection.learn_readiness();
+                self.touch(place);
+                self.enqueue_read(place);
             }
         }
     }
@@ -315,6 +322,11 @@ impl IoThread {
             match connection.read(&mut self.buffer[used..]) {
                 // What comes after the end is thrown away.
                 Ok(Read::Bytes(_)) if is_lingering => {}
+                Ok(Read::Bytes(count))
+                    if connection.is_foreign(&self.buffer[used..used + count]) =>
+                {
+                    self.turn_away(place);
+                }
                 Ok(Read::Bytes(count)) => {
                     connection.heard_at = self.now_ms;
                     self.batch.push((place, used..used + count));
@@ -326,8 +338,34 @@ impl IoThread {
                 Ok(Read::End) => self.batch.push((place, used..used)),
                 Err(error) => self.abandon(place, &error),
             }
+            self.open_after_handshake(place);
             self.enqueue_read(place);
         }
+    }
+
+    fn open_after_handshake(&mut self, place: u32) {
+        if let Some(connection) = self.connections.get(place)
+            && connection.wants_session()
+            && !mem::replace(&mut connection.in_opening, true)
+        {
+            self.opening.push(place);
+        }
+    }
+
+    /// A browser has come to a port where no HTTP is spoken. What it sent is not looked at: a page may have written it.
+    fn turn_away(&mut self, place: u32) {
+        let Some(connection) = self.connections.get(place) else { return };
+        self.shared.limits.refused.foreign.fetch_add(1, Ordering::Relaxed);
+        if let Some(count) = self.foreigners.count() {
+            let (protocol, peer) = (connection.protocol().name(), connection.peer().shown());
+            tracing::warn!(
+                protocol,
+                peer,
+                count,
+                "closed at once: HTTP or TLS came where neither is spoken, perhaps from a web page"
+            );
+        }
+        self.leave(place, Farewell::Abrupt);
     }
 
     /// Nothing new is begun any more.
@@ -360,9 +398,7 @@ impl IoThread {
     }
 
     fn remove(&mut self, place: u32) {
-        if self.connections.remove(place).is_some() {
-            self.shared.limits.closed();
-        }
+        self.connections.remove(place);
     }
 
     /// Connections whose replies the log has released are to be sent to.

@@ -1,10 +1,14 @@
 //! Bounds that a running server can change, and the process's own bound on descriptors.
 
+use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::Limits;
+use crate::mailbox::Peer;
 
 /// What the process has open besides what is counted below: the log's files, standard streams, files that
 /// are read in passing.
@@ -24,6 +28,9 @@ pub(crate) fn own_descriptors(io_threads: usize, listeners: usize) -> usize {
 #[derive(Debug)]
 pub(crate) struct LiveLimits {
     connections: AtomicUsize,
+    /// 0: any number.
+    connections_per_address: AtomicUsize,
+    unfinished_ms: AtomicU64,
     unsent_bytes: AtomicU64,
     unsent_ms: AtomicU64,
     unsent_total_bytes: AtomicU64,
@@ -34,6 +41,41 @@ pub(crate) struct LiveLimits {
     web_connections: usize,
     /// Open connections of all threads.
     open: AtomicUsize,
+    /// How many of them come from each address; none without any is kept.
+    addresses: Mutex<HashMap<IpAddr, usize>>,
+    /// What was turned away.
+    pub(crate) refused: Refused,
+}
+
+/// How many connections were closed at once since the start.
+#[derive(Debug, Default)]
+pub(crate) struct Refused {
+    /// Too many were open from the same address.
+    pub(crate) per_address: AtomicU64,
+    /// They began like those of a browser, where another protocol is spoken.
+    pub(crate) foreign: AtomicU64,
+}
+
+/// The place of one connection among those that are open. It is given back when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    limits: Arc<LiveLimits>,
+    /// Where the connection comes from.
+    pub(crate) peer: Peer,
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.limits.open.fetch_sub(1, Ordering::Relaxed);
+        let Some(address) = self.peer.counted_address() else { return };
+        let mut addresses = self.limits.addresses();
+        if let Some(count) = addresses.get_mut(&address) {
+            *count -= 1;
+            if *count == 0 {
+                addresses.remove(&address);
+            }
+        }
+    }
 }
 
 impl LiveLimits {
@@ -45,6 +87,8 @@ impl LiveLimits {
         let web_connections = WEB_CONNECTIONS_MAX.min(free / 2);
         let live = LiveLimits {
             connections: AtomicUsize::default(),
+            connections_per_address: AtomicUsize::default(),
+            unfinished_ms: AtomicU64::default(),
             unsent_bytes: AtomicU64::default(),
             unsent_ms: AtomicU64::default(),
             unsent_total_bytes: AtomicU64::default(),
@@ -52,6 +96,8 @@ impl LiveLimits {
             descriptors: free - web_connections,
             web_connections,
             open: AtomicUsize::default(),
+            addresses: Mutex::default(),
+            refused: Refused::default(),
         };
         live.set(limits);
         live
@@ -60,6 +106,10 @@ impl LiveLimits {
     pub(crate) fn set(&self, limits: &Limits) {
         let connections = limits.connections.unwrap_or(usize::MAX).min(self.descriptors);
         self.connections.store(connections, Ordering::Relaxed);
+        let per_address = limits.connections_per_address.unwrap_or(0);
+        self.connections_per_address.store(per_address, Ordering::Relaxed);
+        let unfinished_ms = limits.unfinished_time.map_or(u64::MAX, |time| time.as_millis() as u64);
+        self.unfinished_ms.store(unfinished_ms, Ordering::Relaxed);
         // A reply has its body and its head; the largest one must always be allowed to wait, and it
         // may have been put in another protocol. The same goes for a command.
         let sizes =
@@ -114,12 +164,32 @@ impl LiveLimits {
         self.open() >= self.connections()
     }
 
-    pub(crate) fn opened(&self) {
-        self.open.fetch_add(1, Ordering::Relaxed);
+    /// How long nothing may come of a request that has begun.
+    pub(crate) fn unfinished_ms(&self) -> u64 {
+        self.unfinished_ms.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn closed(&self) {
-        self.open.fetch_sub(1, Ordering::Relaxed);
+    /// Counts a connection that has come; `None` if its address has too many. The total is for the caller to look
+    /// at, who lets clients wait.
+    pub(crate) fn admit(self: &Arc<Self>, peer: Peer) -> Option<Slot> {
+        if let Some(address) = peer.counted_address() {
+            let most = self.connections_per_address.load(Ordering::Relaxed);
+            let mut addresses = self.addresses();
+            let count = addresses.entry(address).or_default();
+            // An entry that is there counts at least one, unless it was made just now: then there is room.
+            if most > 0 && *count >= most {
+                self.refused.per_address.fetch_add(1, Ordering::Relaxed);
+                return None;
+            }
+            *count += 1;
+        }
+        self.open.fetch_add(1, Ordering::Relaxed);
+        Some(Slot { limits: self.clone(), peer })
+    }
+
+    fn addresses(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+        // Never left half changed.
+        self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -152,14 +222,37 @@ mod tests {
         assert!(connections(340, 64) <= 20);
         assert_eq!(connections(100, 1), 26);
         assert_eq!(connections(20, 1), 1);
-        let live = LiveLimits::new(&limits, 1024, 128);
+        let live = Arc::new(LiveLimits::new(&limits, 1024, 128));
         limits.connections = Some(1);
         live.set(&limits);
         assert!(!live.is_full());
-        live.opened();
+        let slot = live.admit(Peer::Local);
         assert!(live.is_full());
-        live.closed();
+        drop(slot);
         assert!(!live.is_full());
+    }
+
+    #[test]
+    fn an_address_has_no_more_connections_than_it_may() {
+        let mut limits = Config::default().limits;
+        let live = Arc::new(LiveLimits::new(&limits, 1024, 128));
+        let peer = |host: &str| Peer::Host(host.parse().unwrap());
+        let many: Vec<Slot> = (0..9).filter_map(|_| live.admit(peer("192.0.2.1"))).collect();
+        assert_eq!((many.len(), live.open()), (9, 9), "without a limit nobody is refused");
+        limits.connections_per_address = Some(2);
+        live.set(&limits);
+        assert!(live.admit(peer("192.0.2.1")).is_none());
+        drop(many);
+        let first = live.admit(peer("192.0.2.1"));
+        let _second = live.admit(peer("::ffff:192.0.2.1"));
+        assert!(live.admit(peer("192.0.2.1")).is_none());
+        let _others: Vec<Slot> = (0..5).filter_map(|_| live.admit(Peer::Local)).collect();
+        assert!(live.admit(peer("192.0.2.2")).is_some());
+        assert_eq!(live.open(), 7);
+        drop(first);
+        assert!(live.admit(peer("192.0.2.1")).is_some());
+        assert_eq!(live.refused.per_address.load(Ordering::Relaxed), 2);
+        assert_eq!(live.addresses().len(), 1, "only addresses with connections are kept");
     }
 
     #[test]

@@ -14,6 +14,9 @@ use broker::{Dialect, Event, Mailbox, Millis, SessionId, Turn};
 use rustls::ServerConfig;
 use tokio::time::Sleep;
 
+use crate::limits::Slot;
+use crate::protocol::Protocol;
+
 /// Opens the session of a new connection; each protocol has one. The number is that of the mailbox.
 pub(crate) type Open =
     dyn Fn(Peer, &mut Turn<'_>, usize) -> (SessionId, Box<dyn Dialect>) + Send + Sync;
@@ -26,12 +29,32 @@ pub(crate) enum Peer {
     Local,
 }
 
+impl Peer {
+    /// The address whose connections are counted. Unix sockets have none.
+    pub(crate) fn counted_address(self) -> Option<IpAddr> {
+        match self {
+            Peer::Host(host) => Some(host.to_canonical()),
+            Peer::Local => None,
+        }
+    }
+
+    /// As messages and the list of Gearman's workers show it, in one word.
+    pub(crate) fn shown(self) -> String {
+        match self {
+            Peer::Host(host) => host.to_canonical().to_string(),
+            Peer::Local => "unix".to_owned(),
+        }
+    }
+}
+
 /// A connection that was accepted, for the thread that is to serve it.
 pub(crate) struct Arrival {
     /// The socket, not blocking.
     pub(crate) socket: OwnedFd,
-    /// Who connected.
-    pub(crate) peer: Peer,
+    /// Its place among the open connections, which knows the peer.
+    pub(crate) slot: Slot,
+    /// What the peer is to speak.
+    pub(crate) protocol: Protocol,
     /// Opens its session.
     pub(crate) open: Arc<Open>,
     /// What it is shown if it is to speak TLS.

@@ -1,6 +1,7 @@
 //! The process and the machine, for the statistics of the dialects.
 
 use std::hash::{BuildHasher as _, RandomState};
+use std::sync::atomic::Ordering;
 
 use beanstalk::{ProcessorTime, ServerInfo};
 use broker::Millis;
@@ -75,6 +76,8 @@ pub(crate) fn facts(limits: &LiveLimits, is_stopping: bool) -> ProcessFacts {
     ProcessFacts {
         connections: limits.open() as u64,
         connections_max: limits.connections() as u64,
+        refused_per_address: limits.refused.per_address.load(Ordering::Relaxed),
+        refused_foreign: limits.refused.foreign.load(Ordering::Relaxed),
         processor_us: time.user_us + time.system_us,
         resident_bytes: resident_bytes().unwrap_or(0),
         processors: std::thread::available_parallelism().map_or(1, usize::from) as u64,

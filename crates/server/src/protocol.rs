@@ -5,7 +5,7 @@ use std::sync::Arc;
 use broker::Millis;
 
 use crate::config::Config;
-use crate::mailbox::{Open, Peer};
+use crate::mailbox::Open;
 use crate::process;
 
 /// A protocol that clients speak. Each listener has one.
@@ -75,6 +75,18 @@ impl Protocol {
         }
     }
 
+    /// Whether HTTP is spoken here, so that requests of browsers are what is expected.
+    pub(crate) fn is_http(self) -> bool {
+        match self {
+            Protocol::GearmanHttp | Protocol::KestrelAdmin | Protocol::Http => true,
+            Protocol::Beanstalk
+            | Protocol::Gearman
+            | Protocol::Kestrel
+            | Protocol::KestrelText
+            | Protocol::KestrelThrift => false,
+        }
+    }
+
     /// Its connections are closed when nothing comes from their peers for so long.
     pub(crate) fn silence_max_ms(self, config: &Config) -> Option<u64> {
         match self {
@@ -104,7 +116,7 @@ fn open_beanstalk(config: &Config, started: Millis) -> Arc<Open> {
 fn open_gearman(config: &Config) -> Arc<Open> {
     let server = gearman::Server::new(process::gearman_options(config));
     Arc::new(move |peer, turn, mailbox| {
-        let session = gearman::Session::new(server.clone(), &shown(peer), turn, mailbox);
+        let session = gearman::Session::new(server.clone(), &peer.shown(), turn, mailbox);
         (session.id(), Box::new(session))
     })
 }
@@ -137,14 +149,6 @@ fn open_kestrel_thrift(server: Arc<kestrel::Server>) -> Arc<Open> {
         let session = kestrel::ThriftSession::new(server.clone(), turn, mailbox);
         (session.id(), Box::new(session))
     })
-}
-
-/// The peer as `workers` shows it, in one word.
-fn shown(peer: Peer) -> String {
-    match peer {
-        Peer::Host(host) => host.to_canonical().to_string(),
-        Peer::Local => "unix".to_owned(),
-    }
 }
 
 #[cfg(test)]

@@ -35,6 +35,7 @@ pub(crate) struct Serving {
     pub(crate) broker: Broker,
     /// Of a plan with TLS.
     pub(crate) certificates: Option<Arc<Certificates>>,
+    limits: Arc<LiveLimits>,
     ports: Vec<Arc<Port>>,
     threads: Vec<JoinHandle<Ended>>,
     _folder: tempfile::TempDir,
@@ -103,7 +104,7 @@ impl Plan {
             })
         });
         let threads = threads.collect();
-        Serving { address, broker, certificates, ports, threads, _folder: folder }
+        Serving { address, broker, certificates, limits, ports, threads, _folder: folder }
     }
 }
 
@@ -114,6 +115,11 @@ impl Serving {
         stream.set_read_timeout(Some(LIMIT)).unwrap();
         stream.set_nodelay(true).unwrap();
         Client { stream }
+    }
+
+    /// Open connections, whether they have a session or not.
+    pub(crate) fn connections(&self) -> usize {
+        self.limits.open()
     }
 
     /// Ends the threads, and says why they ended.

@@ -40,7 +40,7 @@ impl std::fmt::Debug for Setting {
 }
 
 /// All keys, in the order in which they are shown.
-pub(crate) static SETTINGS: [Setting; 39] = [
+pub(crate) static SETTINGS: [Setting; 41] = [
     Setting {
         key: "io_threads",
         many: false,
@@ -185,6 +185,19 @@ pub(crate) static SETTINGS: [Setting; 39] = [
         },
     },
     Setting {
+        key: "limits.connections_per_address",
+        many: false,
+        live: true,
+        set: |config, value| {
+            let count = parse_connections_per_address(value[0]);
+            assign(&mut config.limits.connections_per_address, count)
+        },
+        show: |config| {
+            let count = config.limits.connections_per_address;
+            count.map_or_else(|| quote("off"), |count| count.to_string())
+        },
+    },
+    Setting {
         key: "limits.beanstalk_job_size",
         many: false,
         live: false,
@@ -238,6 +251,15 @@ pub(crate) static SETTINGS: [Setting; 39] = [
         live: true,
         set: |config, value| assign(&mut config.limits.unfinished_bytes, parse_bytes(value[0])),
         show: |config| quote(&format_bytes(config.limits.unfinished_bytes)),
+    },
+    Setting {
+        key: "limits.unfinished_time",
+        many: false,
+        live: true,
+        set: |config, value| assign(&mut config.limits.unfinished_time, parse_time_max(value[0])),
+        show: |config| {
+            quote(&config.limits.unfinished_time.map_or_else(|| "none".to_owned(), format_duration))
+        },
     },
     Setting {
         key: "metrics.max_queues",
@@ -390,6 +412,16 @@ fn parse_connections(text: &str) -> Result<Option<usize>, String> {
     match text.parse() {
         Ok(count) if count > 0 => Ok(Some(count)),
         _ => Err(format!("`{text}` is not `auto` and not a number from 1 on")),
+    }
+}
+
+fn parse_connections_per_address(text: &str) -> Result<Option<usize>, String> {
+    if text == "off" {
+        return Ok(None);
+    }
+    match text.parse() {
+        Ok(count) if count > 0 => Ok(Some(count)),
+        _ => Err(format!("`{text}` is neither `off` nor a number from 1 on")),
     }
 }
 

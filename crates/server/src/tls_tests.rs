@@ -238,11 +238,12 @@ fn half_a_handshake_counts_and_has_an_end() {
     let mut hello = Vec::new();
     files.client(None).connection().unwrap().write_tls(&mut hello).unwrap();
     half.write_all(&hello[..hello.len() / 2]).unwrap();
-    eventually("both are there", || sessions(&serving) == 2);
+    eventually("both are there", || serving.connections() == 2);
     let started = Instant::now();
     let mut third = files.connect(&serving);
     ask(&mut third);
     assert!(started.elapsed() > Duration::from_millis(500), "beyond the limit it has to wait");
+    assert_eq!(sessions(&serving), 1, "only a handshake that succeeded opens a session");
     for mut socket in [silent, half] {
         socket.set_read_timeout(Some(LIMIT)).unwrap();
         assert_eq!(socket.read(&mut [0; 10]).unwrap_or(0), 0);
@@ -261,9 +262,10 @@ fn a_peer_that_leaves_in_the_handshake_is_forgotten() {
     for count in [0, 1, hello.len() / 2, hello.len()] {
         let mut socket = TcpStream::connect(place(&serving)).unwrap();
         socket.write_all(&hello[..count]).unwrap();
-        eventually("it is there", || sessions(&serving) == 1);
+        eventually("it is there", || serving.connections() == 1);
+        assert_eq!(sessions(&serving), 0, "the handshake is not over");
         drop(socket);
-        eventually("it is gone", || sessions(&serving) == 0);
+        eventually("it is gone", || serving.connections() == 0);
     }
 }
 
@@ -381,7 +383,7 @@ fn a_stop_says_the_end() {
     let mut stream = files.connect(&serving);
     ask(&mut stream);
     let half = TcpStream::connect(place(&serving)).unwrap();
-    eventually("both are there", || sessions(&serving) == 2);
+    eventually("both are there", || serving.connections() == 2);
     serving.stop();
     expect_end(&mut stream);
     drop(half);

@@ -79,6 +79,13 @@ impl LineDialect for Memcache {
         }
     }
 
+    fn is_mid_request(&self) -> bool {
+        match self.0 {
+            Reading::Data(_) | Reading::Refused(_) => true,
+            Reading::Line => false,
+        }
+    }
+
     fn item(outbox: &mut Outbox, after: Position, queue: &[u8], body: &Body) {
         reply::item(outbox, after, queue, body);
     }

@@ -51,6 +51,13 @@ impl LineDialect for Text {
         }
     }
 
+    fn is_mid_request(&self) -> bool {
+        match self.0 {
+            Reading::Items(..) => true,
+            Reading::Line => false,
+        }
+    }
+
     fn item(outbox: &mut Outbox, after: Position, _queue: &[u8], body: &Body) {
         outbox.reply_with_body(after, b":", body, b"\n");
     }

@@ -61,6 +61,14 @@ impl Receiver {
         }
     }
 
+    /// Whether the rest of a message must come.
+    pub(crate) fn is_mid_message(&self) -> bool {
+        match self.stage {
+            Stage::Frame(_) | Stage::Bare(..) => true,
+            Stage::Start => false,
+        }
+    }
+
     /// Deals with a message, or a part of one.
     pub(crate) fn receive<'a>(&mut self, bytes: &'a [u8]) -> Received<'a> {
         match &mut self.stage {

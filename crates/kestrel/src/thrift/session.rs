@@ -196,6 +196,10 @@ impl Dialect for ThriftSession {
         self.receiver.buffered_bytes()
     }
 
+    fn is_mid_request(&self) -> bool {
+        self.receiver.is_mid_message()
+    }
+
     fn finished(&self) -> bool {
         self.ended
     }

@@ -51,6 +51,10 @@ impl IoThread {
                 tracing::debug!(connection = place, "closed: nothing came for too long");
                 self.abandon(place, &io::ErrorKind::TimedOut.into());
                 continue;
+            } else if connection.is_request_overdue(now_ms, limits.unfinished_ms()) {
+                tracing::debug!(connection = place, "closed: the rest of a request did not come");
+                self.abandon(place, &io::ErrorKind::TimedOut.into());
+                continue;
             } else if connection.falls_behind(unsent_bytes, limits.unsent_bytes())
                 || (connection.is_stuck() && still_ms >= limits.unsent_ms())
             {
@@ -69,6 +73,7 @@ impl IoThread {
                 || connection.silence_max_ms.is_some()
                 || connection.has_unsent()
                 || unfinished_bytes > 0
+                || connection.is_mid_request()
                 || connection.is_without_tls_yet()
                 || connection.phase == Phase::Lingering
             {

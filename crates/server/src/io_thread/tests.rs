@@ -51,8 +51,10 @@ impl Rounds {
         socket.set_nonblocking(true).unwrap();
         client.set_nonblocking(true).unwrap();
         let open = self.open.clone();
-        let (socket, peer) = (socket.into(), Peer::Local);
-        self.port.arrive(Arrival { socket, peer, open, tls: None, silence_max_ms: None });
+        let slot = self.thread.shared.limits.admit(Peer::Local).unwrap();
+        let (socket, protocol) = (socket.into(), Protocol::Beanstalk);
+        let (tls, silence_max_ms) = (None, None);
+        self.port.arrive(Arrival { socket, slot, protocol, open, tls, silence_max_ms });
         self.round();
         client
     }

@@ -5,9 +5,8 @@ use std::mem;
 
 use broker::Turn;
 
-use super::{Farewell, IoThread, Opening};
-use crate::connection::{Connection, PIECE_BYTES, TurnTime};
-use crate::mailbox::ReadyWaker;
+use super::{Farewell, IoThread};
+use crate::connection::{PIECE_BYTES, TurnTime};
 
 impl IoThread {
     /// Lets the broker do all that has come up, and what follows from it on this thread: in one turn, since
@@ -58,19 +57,13 @@ impl IoThread {
     }
 
     fn open_sessions(&mut self, turn: &mut Turn<'_>) {
-        for opening in mem::take(&mut self.opening) {
-            let Opening { socket, tls, peer, open, silence_max_ms } = opening;
-            let (session, dialect) = open(peer, turn, self.mailbox);
-            let place = self.connections.insert_with(|place| {
-                let waker = ReadyWaker::waker(&self.port, place);
-                Connection::new(socket, tls, waker, session, dialect)
-            });
+        for place in mem::take(&mut self.opening) {
+            let Some(connection) = self.connections.get(place) else { continue };
+            let Some(session) = connection.open_session(turn, self.mailbox) else { continue };
             self.places.insert(session, place);
             self.ready.push(place);
-            let Some(connection) = self.connections.get(place) else { continue };
-            (connection.heard_at, connection.silence_max_ms) = (self.now_ms, silence_max_ms);
-            // Housekeeping has an eye on its handshake, and on its silence.
-            if connection.is_without_tls_yet() || silence_max_ms.is_some() {
+            // Housekeeping has an eye on a silence that has an end.
+            if connection.silence_max_ms.is_some() || connection.dialect.is_mid_request() {
                 self.touch(place);
             }
         }
@@ -151,7 +144,9 @@ impl IoThread {
         for (place, _) in &leaving {
             if let Some(connection) = self.connections.get(*place) {
                 connection.dialect.close(turn);
-                self.places.remove(&connection.session);
+                if let Some(session) = connection.session {
+                    self.places.remove(&session);
+                }
             }
         }
         leaving

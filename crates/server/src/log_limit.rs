@@ -1,0 +1,39 @@
+//! Messages about what a stranger can cause as often as he likes: a few of them tell as much as all.
+
+use std::time::{Duration, Instant};
+
+/// One message in so much time.
+const PERIOD: Duration = Duration::from_mins(1);
+
+/// Decides which occurrences of one kind are logged.
+#[derive(Debug, Default)]
+pub(crate) struct LogLimit {
+    logged_at: Option<Instant>,
+    count: u64,
+}
+
+impl LogLimit {
+    /// Counts one occurrence. How many there were since the last message, if another one is due.
+    pub(crate) fn count(&mut self) -> Option<u64> {
+        self.count += 1;
+        if self.logged_at.is_some_and(|at| at.elapsed() < PERIOD) {
+            return None;
+        }
+        self.logged_at = Some(Instant::now());
+        Some(std::mem::take(&mut self.count))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_message_a_minute_tells_of_all() {
+        let mut limit = LogLimit::default();
+        assert_eq!(limit.count(), Some(1));
+        assert_eq!((limit.count(), limit.count()), (None, None));
+        limit.logged_at = Instant::now().checked_sub(PERIOD);
+        assert_eq!(limit.count(), Some(3));
+    }
+}
