@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::server::{Programs, Server};
 use super::sizes::{Bounds, Sizes, Span, TURNS};
 use super::work::{Cell, Metric, Peer, Sample, Shape, Side, Work};
-use super::{bare_sync, gearman, lateness, memory, restart};
+use super::{bare_sync, gearman, lateness, memory, quiet, restart};
 use crate::args::Protocol;
 use crate::driver::{Beanstalk, Driver};
 use crate::load::{self, LoadPlan, LoadReport};
@@ -88,6 +88,7 @@ impl Lab {
             Work::Take(shape) => self.take(cell.peer, shape, server),
             Work::Submit(shape) => gearman::submit(self, shape, server),
             Work::Grab(shape) => gearman::grab(self, shape, server),
+            Work::Quiet => quiet::run(self, server),
             Work::Lateness { busy } => lateness::run(self, server, busy),
             Work::JobMemory => memory::jobs(self, server),
             Work::IdleConnections => memory::idle_connections(self, server),
@@ -309,7 +310,9 @@ impl Lab {
 /// What a server is spoken to in when jobs are put and taken.
 fn protocol_of(peer: Peer) -> Protocol {
     match peer {
-        Peer::Lineshaft(Side::Beanstalk, _) | Peer::Beanstalkd(_) => Protocol::Beanstalk,
+        Peer::Lineshaft(Side::Beanstalk | Side::All, _) | Peer::Beanstalkd(_) => {
+            Protocol::Beanstalk
+        }
         Peer::Lineshaft(Side::Gearman, _) | Peer::Gearmand { .. } => Protocol::Gearman,
         Peer::Lineshaft(Side::Memcache, _) => Protocol::Memcache,
         Peer::Redis => Protocol::Redis,

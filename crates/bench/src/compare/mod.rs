@@ -6,14 +6,17 @@
 mod bare_sync;
 mod document;
 mod gearman;
+mod heavy;
 mod lab;
 mod lateness;
 mod memory;
+mod quiet;
 mod restart;
 mod result;
 mod rows;
 mod server;
 mod sizes;
+mod wire;
 mod work;
 
 use std::collections::BTreeSet;

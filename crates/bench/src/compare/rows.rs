@@ -3,6 +3,7 @@
 //! A *floor* is what must not be undercut, a *reach* is where the project wants to be.
 
 use super::gearman;
+use super::heavy::Heavy;
 use super::work::{
     BEANSTALKD, BEANSTALKD_EACH_WRITE, BEANSTALKD_LOG, LINESHAFT, LINESHAFT_DURABLE,
 };
@@ -121,6 +122,7 @@ pub(super) fn all() -> Vec<Row> {
     rows.extend(gearman::rows());
     rows.extend(memcache());
     rows.extend(latency());
+    rows.extend(heavy());
     rows.extend(memory());
     rows.push(row(
         "D1",
@@ -234,6 +236,17 @@ fn latency() -> Vec<Row> {
         }
     }
     rows
+}
+
+/// A quiet client beside each kind of heavy request, set against the same client alone.
+fn heavy() -> Vec<Row> {
+    let full = Peer::Lineshaft(Side::All, Keeping::SyncAlways);
+    let beside = |kind: Heavy| {
+        let what = format!("a quiet client's p99 beside {}", kind.name());
+        let goal = Goal::AtMost(2.0, 1.3);
+        row("L3", &what, Metric::Slowdown(kind), cell(full, Work::Quiet), None, goal)
+    };
+    Heavy::ALL.into_iter().map(beside).collect()
 }
 
 fn memory() -> Vec<Row> {

@@ -30,6 +30,9 @@ pub(super) struct Programs {
 pub(super) struct Server {
     child: Child,
     pub(super) address: SocketAddr,
+    /// Addresses of the other protocols, if the server speaks all.
+    pub(super) gearman: SocketAddr,
+    pub(super) memcache: SocketAddr,
     output: PathBuf,
 }
 
@@ -52,11 +55,15 @@ impl Server {
     /// Starts `peer` without waiting for it.
     pub(super) fn launch(programs: &Programs, peer: Peer, folder: &Path) -> anyhow::Result<Self> {
         let address = free_address()?;
+        let (gearman, memcache) = (free_address()?, free_address()?);
         let data = folder.join("data");
         fs::create_dir_all(&data)?;
         let output = folder.join("output.txt");
         let file = File::create(&output)?;
         let mut command = programs.command(peer, address, &data)?;
+        if let Peer::Lineshaft(Side::All, _) = peer {
+            command.args(["--gearman", &gearman.to_string(), "--kestrel", &memcache.to_string()]);
+        }
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         // A child inherits the affinity of the thread that starts it, so no helper program is needed to bind it.
         process::pin(programs.server_cpu)?;
@@ -64,7 +71,7 @@ impl Server {
         process::pin(programs.generator_cpu)?;
         let child =
             child.with_context(|| format!("cannot start {}", command.get_program().display()))?;
-        Ok(Self { child, address, output })
+        Ok(Self { child, address, gearman, memcache, output })
     }
 
     pub(super) fn pid(&self) -> u32 {
@@ -109,7 +116,7 @@ impl Programs {
 
     fn lineshaft(&self, side: Side, keeping: Keeping, address: SocketAddr, data: &Path) -> Command {
         let listen = match side {
-            Side::Beanstalk => "--beanstalk",
+            Side::Beanstalk | Side::All => "--beanstalk",
             Side::Gearman => "--gearman",
             Side::Memcache => "--kestrel",
         };

@@ -22,6 +22,9 @@ pub(super) struct Sizes {
     /// Jobs that are queued before Gearman's workers begin to take.
     pub(super) backlog_jobs: u64,
     pub(super) memory_jobs: u64,
+    /// Jobs and queues of a server that is asked heavy requests.
+    pub(super) heavy_jobs: u64,
+    pub(super) heavy_queues: u64,
     pub(super) restart_jobs: u64,
     pub(super) idle_connections: usize,
     /// Timers of each kind in a lateness measurement.
@@ -39,6 +42,8 @@ impl Sizes {
             fill_jobs: 3_000_000,
             backlog_jobs: 400_000,
             memory_jobs: 1_000_000,
+            heavy_jobs: 1_000_000,
+            heavy_queues: 100_000,
             restart_jobs: 1_000_000,
             // A server needs some files for itself.
             idle_connections: 10_000.min(files.saturating_sub(500)),
@@ -65,6 +70,8 @@ impl Sizes {
             fill_jobs: 500_000,
             backlog_jobs: 100_000,
             memory_jobs: 200_000,
+            heavy_jobs: 100_000,
+            heavy_queues: 20_000,
             restart_jobs: 200_000,
             idle_connections: 3_000.min(full.idle_connections),
             timers: 100,

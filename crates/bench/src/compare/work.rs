@@ -5,6 +5,8 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::heavy::Heavy;
+
 /// A server under test, with the settings that matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Peer {
@@ -26,6 +28,8 @@ pub(super) enum Side {
     Beanstalk,
     Gearman,
     Memcache,
+    /// All three, on addresses of their own.
+    All,
 }
 
 /// What Lineshaft does before it replies.
@@ -60,6 +64,7 @@ impl fmt::Display for Peer {
                     Side::Beanstalk => "Lineshaft",
                     Side::Gearman => "Lineshaft's Gearman",
                     Side::Memcache => "Lineshaft's memcache",
+                    Side::All => "Lineshaft, all protocols",
                 };
                 let keeping = match keeping {
                     Keeping::Memory => "memory",
@@ -113,6 +118,8 @@ pub(super) enum Work {
     Foreground,
     /// Gearman: workers that sleep, each registered for so many functions.
     IdleWorkers(u32),
+    /// A quiet client beside heavy requests, on a server that is full of jobs and queues.
+    Quiet,
     JobMemory,
     IdleConnections,
     Restart,
@@ -130,6 +137,7 @@ impl Work {
             | Work::Submit(_)
             | Work::Grab(_)
             | Work::IdleWorkers(_)
+            | Work::Quiet
             | Work::JobMemory
             | Work::IdleConnections
             | Work::Restart
@@ -162,6 +170,7 @@ impl fmt::Display for Work {
             Work::IdleWorkers(functions) => {
                 write!(formatter, "sleeping workers of {functions} functions")
             }
+            Work::Quiet => formatter.write_str("a quiet client beside heavy requests"),
             Work::JobMemory => formatter.write_str("memory of jobs"),
             Work::IdleConnections => formatter.write_str("idle connections"),
             Work::Restart => formatter.write_str("restart"),
@@ -204,6 +213,10 @@ pub(super) enum Metric {
     DelayLateP99Micros,
     TtrLateP99Micros,
     TimeoutLateP99Micros,
+    /// Put, reserve and delete of a quiet client beside these requests.
+    QuietP99Micros(Heavy),
+    /// The same, divided by what it is without them.
+    Slowdown(Heavy),
     BytesPerJob,
     /// Part of the memory of deleted jobs that went back to the system.
     GivenBack,
@@ -221,7 +234,9 @@ impl Metric {
             | Metric::P99Micros
             | Metric::DelayLateP99Micros
             | Metric::TtrLateP99Micros
-            | Metric::TimeoutLateP99Micros => crate::latency::show_micros(value),
+            | Metric::TimeoutLateP99Micros
+            | Metric::QuietP99Micros(_) => crate::latency::show_micros(value),
+            Metric::Slowdown(_) => format!("{}×", crate::table::three_digits(value)),
             Metric::BytesPerJob | Metric::BytesPerConnection => format!("{value:.0} B"),
             Metric::GivenBack | Metric::GeneratorShare | Metric::ForeignShare => {
                 format!("{:.0} %", value * 100.0)
@@ -242,6 +257,7 @@ impl Metric {
             Metric::DelayLateP99Micros => "delay, late p99",
             Metric::TtrLateP99Micros => "ttr, late p99",
             Metric::TimeoutLateP99Micros => "timeout, late p99",
+            Metric::QuietP99Micros(heavy) | Metric::Slowdown(heavy) => heavy.name(),
             Metric::BytesPerJob => "memory per job",
             Metric::GivenBack => "given back",
             Metric::BytesPerConnection => "memory per connection",

@@ -1,0 +1,109 @@
+//! A small blocking connection for requests of any protocol, for measurements that follow single requests.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+
+use anyhow::Context;
+
+/// Room for one read of a long reply.
+const BUFFER_BYTES: usize = 256 * 1024;
+
+/// One connection.
+#[derive(Debug)]
+pub(super) struct Wire {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+/// Ends a connection from another thread, so that whoever reads from it stops.
+#[derive(Debug)]
+pub(super) struct Cutter(TcpStream);
+
+impl Cutter {
+    /// Ends the connection.
+    pub(super) fn cut(&self) {
+        // It may have ended by itself.
+        let _ = self.0.shutdown(Shutdown::Both);
+    }
+}
+
+impl Wire {
+    /// Connects.
+    pub(super) fn connect(address: SocketAddr) -> anyhow::Result<Self> {
+        let stream =
+            TcpStream::connect(address).with_context(|| format!("cannot connect to {address}"))?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, buffer: vec![0; BUFFER_BYTES] })
+    }
+
+    /// What ends this connection.
+    pub(super) fn cutter(&self) -> anyhow::Result<Cutter> {
+        Ok(Cutter(self.stream.try_clone()?))
+    }
+
+    /// Sends bytes.
+    pub(super) fn send(&mut self, request: &[u8]) -> anyhow::Result<()> {
+        Ok(self.stream.write_all(request)?)
+    }
+
+    /// Reads on until what came last is `tail`. Nothing may be under way behind it.
+    pub(super) fn read_to(&mut self, tail: &[u8]) -> anyhow::Result<()> {
+        let mut last = Vec::new();
+        while !last.ends_with(tail) {
+            let count = self.read()?;
+            last.extend_from_slice(&self.buffer[count.saturating_sub(tail.len())..count]);
+            last.drain(..last.len().saturating_sub(tail.len()));
+        }
+        Ok(())
+    }
+
+    /// Reads this many lines. Nothing may be under way behind them.
+    pub(super) fn read_lines(&mut self, mut lines: usize) -> anyhow::Result<()> {
+        while lines > 0 {
+            let count = self.read()?;
+            let came = memchr::memchr_iter(b'\n', &self.buffer[..count]).count();
+            anyhow::ensure!(came <= lines, "more lines came than were asked for");
+            lines -= came;
+        }
+        Ok(())
+    }
+
+    /// Reads this many bytes. Nothing may be under way behind them.
+    pub(super) fn read_bytes(&mut self, mut bytes: usize) -> anyhow::Result<()> {
+        while bytes > 0 {
+            let count = self.read()?;
+            anyhow::ensure!(count <= bytes, "more bytes came than were asked for");
+            bytes -= count;
+        }
+        Ok(())
+    }
+
+    /// Reads packets of Gearman's until a job comes, and says its handle.
+    pub(super) fn read_handle(&mut self) -> anyhow::Result<Vec<u8>> {
+        const JOB_ASSIGN: u32 = 11;
+        loop {
+            let mut header = [0; 12];
+            self.stream.read_exact(&mut header)?;
+            let number = |at: usize| {
+                u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+            };
+            let mut body = vec![0; number(8) as usize];
+            self.stream.read_exact(&mut body)?;
+            if number(4) == JOB_ASSIGN {
+                let handle = body.split(|byte| *byte == 0).next().unwrap_or_default();
+                return Ok(handle.to_vec());
+            }
+        }
+    }
+
+    /// Reads and throws away until the connection ends.
+    pub(super) fn drain(&mut self) {
+        while self.read().is_ok() {}
+    }
+
+    fn read(&mut self) -> anyhow::Result<usize> {
+        let count = self.stream.read(&mut self.buffer)?;
+        anyhow::ensure!(count > 0, "the server closed the connection");
+        Ok(count)
+    }
+}
