@@ -132,7 +132,7 @@ impl Turn<'_> {
 
     /// Takes the events of this turn for one mailbox out, so that its owner, who holds the turn,
     /// need not be told and come again. Older ones may lie in the mailbox.
-    pub fn take_events(&mut self, mailbox: usize, into: &mut Vec<(SessionId, Event)>) {
+    pub fn take_events(&mut self, mailbox: usize, into: &mut impl Extend<(SessionId, Event)>) {
         let own = self.core.outgoing.extract_if(.., |event| event.0 as usize == mailbox);
         into.extend(own.map(|(_, session, event)| (session, event)));
     }

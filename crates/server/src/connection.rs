@@ -15,6 +15,7 @@ use tokio::io::unix::AsyncFd;
 use crate::first_line::{FirstLine, Verdict};
 use crate::limits::Slot;
 use crate::mailbox::{Open, Peer};
+use crate::pending::Pending;
 use crate::protocol::Protocol;
 use crate::tls_stream::TlsStream;
 
@@ -25,9 +26,9 @@ const OUTBOX_BYTES_MAX: usize = 1 << 20;
 /// Bytes are shown to the dialect in pieces of this size, with a look at the outbox and the time in between.
 pub(crate) const PIECE_BYTES: usize = 4 * 1024;
 
-/// A turn that has lasted so long begins no further piece: all other clients wait for its end. What a session
-/// that waited has left at the end of its input is one piece, looked at whenever its replies have become long.
-const TURN_TIME_MAX: Duration = Duration::from_millis(5);
+/// A turn that has lasted so long begins nothing more of what clients sent: all others wait for its end. A slice
+/// of work, the most that is done between two looks at the clock, is shorter.
+const TURN_TIME_MAX: Duration = Duration::from_millis(1);
 
 /// A waiting connection whose peer has shut its side is read to the end, to tell a half-close from
 /// a broken connection; but not more than this. (More than the kernel buffers by default.)
@@ -36,9 +37,6 @@ const WAITING_BYTES_MAX: usize = 8 << 20;
 /// With TLS a half-close comes between the bytes, so a waiting connection is always read, but not more
 /// than this.
 const WAITING_TLS_BYTES_MAX: usize = 64 << 10;
-
-/// A larger buffer is given back as soon as it is empty.
-const KEPT_BUFFER_BYTES_MAX: usize = 4 * 1024;
 
 /// How far the connection is on its way from first to last byte.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -62,22 +60,28 @@ pub(crate) enum Read {
     Nothing,
 }
 
-/// How long a turn has lasted. Measured from the first question on, since most turns are over before anybody
-/// needs to ask.
-#[derive(Debug, Default)]
+/// How long a turn has lasted.
+#[derive(Copy, Clone, Debug)]
 pub(crate) struct TurnTime {
-    asked_at: Option<Instant>,
+    began_at: Instant,
 }
 
 impl TurnTime {
-    pub(crate) fn is_over(&mut self) -> bool {
-        self.asked_at.get_or_insert_with(Instant::now).elapsed() >= TURN_TIME_MAX
+    /// A turn begins now.
+    pub(crate) fn begin() -> TurnTime {
+        TurnTime { began_at: Instant::now() }
+    }
+
+    /// Whether it has lasted so long that others are to have theirs.
+    pub(crate) fn is_over(self) -> bool {
+        self.began_at.elapsed() >= TURN_TIME_MAX
     }
 
     /// A turn that has lasted long already.
     #[cfg(test)]
     pub(crate) fn over() -> TurnTime {
-        TurnTime { asked_at: Instant::now().checked_sub(TURN_TIME_MAX) }
+        let began_at = Instant::now().checked_sub(TURN_TIME_MAX);
+        TurnTime { began_at: began_at.expect("the machine runs for longer than a turn") }
     }
 }
 
@@ -98,7 +102,7 @@ pub(crate) struct Connection {
     first_line: Option<FirstLine>,
     pub(crate) outbox: Outbox,
     /// Bytes that the dialect has left: a part of a command, or what came while the session waits.
-    pending: Vec<u8>,
+    pending: Pending,
     pub(crate) phase: Phase,
     /// When bytes last left, or began to wait, in milliseconds of the clock.
     pub(crate) progress_at: u64,
@@ -154,7 +158,7 @@ impl Connection {
             dialect: Box::new(NoSession),
             first_line: (!protocol.is_http()).then(FirstLine::default),
             outbox: Outbox::default(),
-            pending: Vec::new(),
+            pending: Pending::default(),
             phase: Phase::Open,
             progress_at: 0,
             was_behind_by: None,
@@ -232,6 +236,7 @@ impl Connection {
             return false;
         }
         match self.phase {
+            Phase::Open if self.in_leaving => false,
             Phase::Open if self.dialect.wants_input() => {
                 !self.held_back && self.outbox.len() <= OUTBOX_BYTES_MAX
             }
@@ -351,35 +356,38 @@ impl Connection {
 
     /// Whether commands lie here that can be executed now that replies have left.
     pub(crate) fn has_work(&self) -> bool {
-        self.held_back && self.phase == Phase::Open && self.outbox.len() <= OUTBOX_BYTES_MAX
+        self.held_back
+            && self.phase == Phase::Open
+            && !self.in_leaving
+            && self.outbox.len() <= OUTBOX_BYTES_MAX
     }
 
     /// Shows the dialect what was pending and what arrived, and the end if it was read.
-    pub(crate) fn feed(&mut self, arrived: &[u8], turn: &mut Turn<'_>, time: &mut TurnTime) {
-        if self.phase != Phase::Open {
+    pub(crate) fn feed(&mut self, arrived: &[u8], turn: &mut Turn<'_>, time: TurnTime) {
+        if self.phase != Phase::Open || self.in_leaving {
             return;
         }
         self.held_back = false;
         if self.pending.is_empty() {
             let used = self.present(arrived, turn, time);
-            self.pending.extend_from_slice(&arrived[used..]);
+            self.pending.append(&arrived[used..]);
         } else {
-            let mut bytes = std::mem::take(&mut self.pending);
-            bytes.extend_from_slice(arrived);
-            let used = self.present(&bytes, turn, time);
-            bytes.drain(..used);
-            if !bytes.is_empty() || bytes.capacity() <= KEPT_BUFFER_BYTES_MAX {
-                self.pending = bytes;
-            }
+            self.pending.append(arrived);
+            self.present_pending(turn, time);
         }
         if self.input_ended && !self.end_told && !self.held_back {
             self.end_told = true;
             self.dialect.end_of_input(turn, &mut self.outbox);
-            let bytes = std::mem::take(&mut self.pending);
-            let used = self.present(&bytes, turn, time);
-            self.pending.extend_from_slice(&bytes[used..]);
+            self.present_pending(turn, time);
         }
         self.end_if_finished();
+    }
+
+    fn present_pending(&mut self, turn: &mut Turn<'_>, time: TurnTime) {
+        let mut pending = std::mem::take(&mut self.pending);
+        let used = self.present(pending.as_slice(), turn, time);
+        pending.consume(used);
+        self.pending = pending;
     }
 
     /// After an event: what the session's waiting has held up goes on in the next turn, which looks at the
@@ -394,21 +402,21 @@ impl Connection {
     fn end_if_finished(&mut self) {
         if self.dialect.finished() {
             self.phase = Phase::Flushing;
-            self.pending = Vec::new();
+            self.pending = Pending::default();
         }
     }
 
     /// Keeps what arrived for the next turn.
     pub(crate) fn hold_back(&mut self, arrived: &[u8]) {
         if self.phase == Phase::Open {
-            self.pending.extend_from_slice(arrived);
+            self.pending.append(arrived);
             self.held_back = true;
         }
     }
 
     /// Shows bytes to the dialect in pieces, and says how many it has dealt with. Holds back the rest
-    /// when too much waits to be sent, or others have waited for long.
-    fn present(&mut self, bytes: &[u8], turn: &mut Turn<'_>, time: &mut TurnTime) -> usize {
+    /// when too much waits to be sent, when a slice of work is spent, or when the turn has lasted long.
+    fn present(&mut self, bytes: &[u8], turn: &mut Turn<'_>, time: TurnTime) -> usize {
         // After the end, what is left of a piece is taken for an unfinished command: show all.
         let mut piece = if self.end_told { bytes.len() } else { PIECE_BYTES };
         let (mut used, mut is_first) = (0, true);
@@ -423,7 +431,12 @@ impl Connection {
                 self.dialect.input(&bytes[used..end], turn, &mut self.outbox);
             used += count;
             self.unfinished = more;
-            if count == 0 && !more {
+            if more {
+                // Others have their turn between two slices.
+                self.held_back = true;
+                break;
+            }
+            if count == 0 {
                 if end == bytes.len() || !self.dialect.wants_input() {
                     break;
                 }
@@ -583,7 +596,7 @@ impl Connection {
     /// Begins to linger. False if the peer has ended already, so that there is nothing to wait for.
     pub(crate) fn linger(&mut self) -> bool {
         self.phase = Phase::Lingering;
-        self.pending = Vec::new();
+        self.pending = Pending::default();
         self.outbox.shrink();
         if let Some(mut tls) = self.tls.take() {
             tls.say_end(&self.socket);
@@ -593,9 +606,7 @@ impl Connection {
 
     /// Gives back memory that is kept for the next request.
     pub(crate) fn shrink(&mut self) {
-        if self.pending.is_empty() {
-            self.pending = Vec::new();
-        }
+        self.pending.shrink();
         self.outbox.shrink();
     }
 }

@@ -94,7 +94,7 @@ pub(crate) struct IoThread {
     opening: Vec<u32>,
     /// What was read: connection, and its part of the buffer.
     batch: Vec<(u32, Range<usize>)>,
-    events: Vec<(SessionId, Event)>,
+    events: VecDeque<(SessionId, Event)>,
     /// Connections with commands that were held back until others had their turn, or replies had left.
     resumed: Vec<u32>,
     /// Connections whose sessions are to be closed.
@@ -130,7 +130,7 @@ impl IoThread {
             reads: VecDeque::new(),
             opening: Vec::new(),
             batch: Vec::new(),
-            events: Vec::new(),
+            events: VecDeque::new(),
             resumed: Vec::new(),
             leaving: Vec::new(),
             touched: Vec::new(),

@@ -24,6 +24,7 @@ mod listen_file;
 mod log_limit;
 mod logging;
 mod mailbox;
+mod pending;
 mod policies;
 mod process;
 mod protocol;

@@ -1,6 +1,7 @@
 //! The port of an I/O thread: where other threads and the readiness of its sockets leave word for
 //! it, and how it sleeps until they do.
 
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::mem;
 use std::net::IpAddr;
@@ -141,8 +142,8 @@ impl Port {
     }
 
     /// Adds what was left to what was taken before.
-    pub(crate) fn take_events(&self, into: &mut Vec<(SessionId, Event)>) {
-        into.append(&mut lock(&self.events));
+    pub(crate) fn take_events(&self, into: &mut VecDeque<(SessionId, Event)>) {
+        into.extend(lock(&self.events).drain(..));
     }
 
     pub(crate) fn take_arrivals(&self) -> Vec<Arrival> {

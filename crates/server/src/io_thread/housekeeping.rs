@@ -10,7 +10,7 @@ use broker::Millis;
 use tokio::time::Sleep;
 
 use super::IoThread;
-use crate::connection::{Phase, Read};
+use crate::connection::{Phase, Read, TurnTime};
 
 /// How often connections that were used lately are looked at.
 const PERIOD_MS: u64 = 1000;
@@ -145,8 +145,13 @@ impl IoThread {
         let mut turn = broker.turn(self.shared.clock.now());
         // Who was given something already hears of that first.
         self.port.take_events(&mut self.events);
-        self.tell_events(&mut turn);
-        self.tell_own_events(&mut turn);
+        loop {
+            self.tell_events(&mut turn, TurnTime::begin());
+            turn.take_events(self.mailbox, &mut self.events);
+            if self.events.is_empty() {
+                break;
+            }
+        }
         for place in self.connections.all() {
             if let Some(connection) = self.connections.get(place)
                 && connection.phase == Phase::Open

@@ -30,19 +30,19 @@ impl IoThread {
             self.port.clear_alarm();
         }
         let mut turn = broker.turn(self.shared.clock.now());
+        let time = TurnTime::begin();
         if is_alarm_due {
             // Also when a turn before has done all that was due: this has the next alarm set.
             turn.advance();
         }
-        let mut time = TurnTime::default();
         self.open_sessions(&mut turn);
-        self.feed(&mut turn, &mut time);
+        self.feed(&mut turn, time);
         // Events are left in mailboxes by whoever holds a turn: now nobody else does, so these are
         // all, and older than those of this turn.
         self.port.take_events(&mut self.events);
-        self.tell_events(&mut turn);
-        let leaving = self.close_sessions(&mut turn);
-        self.tell_own_events(&mut turn);
+        self.tell_events(&mut turn, time);
+        let leaving = self.close_sessions(&mut turn, time);
+        self.tell_own_events(&mut turn, time);
         drop(turn);
         for (place, farewell) in leaving {
             self.part(place, farewell);
@@ -69,12 +69,16 @@ impl IoThread {
         }
     }
 
-    /// Shows the dialects what was read, and what they had to leave before: that first, so that who was held
-    /// back is not overtaken for ever by those who were not.
-    pub(super) fn feed(&mut self, turn: &mut Turn<'_>, time: &mut TurnTime) {
+    /// Shows the dialects what was read, and what they had to leave before. What was read comes first: most
+    /// of it costs little, and what was left may be long. But of that, too, a slice is done in each turn.
+    pub(super) fn feed(&mut self, turn: &mut Turn<'_>, time: TurnTime) {
+        self.feed_batch(turn, time);
         if !self.congested {
             self.feed_resumed(turn, time);
         }
+    }
+
+    fn feed_batch(&mut self, turn: &mut Turn<'_>, time: TurnTime) {
         let mut batch = mem::take(&mut self.batch);
         let (mut bytes, mut is_late) = (0, false);
         for (place, range) in batch.drain(..) {
@@ -95,7 +99,7 @@ impl IoThread {
     }
 
     /// Goes on with what was held back, those first that have waited longest.
-    fn feed_resumed(&mut self, turn: &mut Turn<'_>, time: &mut TurnTime) {
+    fn feed_resumed(&mut self, turn: &mut Turn<'_>, time: TurnTime) {
         let mut resumed = mem::take(&mut self.resumed);
         let mut done = 0;
         for &place in &resumed {
@@ -116,19 +120,27 @@ impl IoThread {
 
     /// Tells the sessions of this thread what this turn has for them, without the way through the
     /// mailbox: a consumer that waited gets its job in the turn of the put.
-    pub(super) fn tell_own_events(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn tell_own_events(&mut self, turn: &mut Turn<'_>, time: TurnTime) {
         loop {
             turn.take_events(self.mailbox, &mut self.events);
-            if self.events.is_empty() {
+            if self.events.is_empty() || time.is_over() {
                 return;
             }
-            self.tell_events(turn);
+            self.tell_events(turn, time);
         }
     }
 
-    pub(super) fn tell_events(&mut self, turn: &mut Turn<'_>) {
-        let mut events = mem::take(&mut self.events);
-        for (session, event) in events.drain(..) {
+    /// Tells events; when the turn has lasted long, one slice of them, and the others in the next one.
+    pub(super) fn tell_events(&mut self, turn: &mut Turn<'_>, time: TurnTime) {
+        turn.begin_slice();
+        while let Some((session, event)) = self.events.pop_front() {
+            if turn.slice_is_spent() {
+                if time.is_over() {
+                    self.events.push_front((session, event));
+                    return;
+                }
+                turn.begin_slice();
+            }
             // A session that was closed meanwhile needs no news; what was granted went back with it.
             let Some(&place) = self.places.get(&session) else { continue };
             let Some(connection) = self.connections.get(place) else { continue };
@@ -136,20 +148,29 @@ impl IoThread {
             connection.go_on_after_event();
             self.touch(place);
         }
-        self.events = events;
     }
 
-    fn close_sessions(&mut self, turn: &mut Turn<'_>) -> Vec<(u32, Farewell)> {
-        let leaving = mem::take(&mut self.leaving);
-        for (place, _) in &leaving {
-            if let Some(connection) = self.connections.get(*place) {
+    /// Closes sessions, in order of leaving; when the turn has lasted long, one slice of them. Those that
+    /// were closed.
+    fn close_sessions(&mut self, turn: &mut Turn<'_>, time: TurnTime) -> Vec<(u32, Farewell)> {
+        turn.begin_slice();
+        let mut closed = 0;
+        for &(place, _) in &self.leaving {
+            if turn.slice_is_spent() {
+                if time.is_over() {
+                    break;
+                }
+                turn.begin_slice();
+            }
+            closed += 1;
+            if let Some(connection) = self.connections.get(place) {
                 connection.dialect.close(turn);
                 if let Some(session) = connection.session {
                     self.places.remove(&session);
                 }
             }
         }
-        leaving
+        self.leaving.drain(..closed).collect()
     }
 
     /// The session is closed; the socket follows.

@@ -1,0 +1,90 @@
+//! Bytes of a connection that its dialect has not dealt with yet: a part of a command, or commands that wait.
+
+/// A larger buffer is given back as soon as it is empty.
+const KEPT_BUFFER_BYTES_MAX: usize = 4 * 1024;
+
+/// A buffer that is filled at its end and emptied at its front. Taking from the front costs no more than
+/// putting in did, however long the rest is.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    bytes: Vec<u8>,
+    /// What lies before is dealt with.
+    start: usize,
+}
+
+impl Pending {
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len() - self.start
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of memory that it takes.
+    pub(crate) fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+
+    /// Puts bytes in.
+    pub(crate) fn append(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// So many bytes at the front are dealt with.
+    pub(crate) fn consume(&mut self, count: usize) {
+        self.start += count;
+        if self.is_empty() && self.bytes.capacity() > KEPT_BUFFER_BYTES_MAX {
+            *self = Self::default();
+        } else if self.start > self.len() {
+            // Fewer bytes are moved than were taken since the last time.
+            self.bytes.drain(..self.start);
+            self.start = 0;
+        }
+    }
+
+    /// Gives back memory that is kept for what comes next.
+    pub(crate) fn shrink(&mut self) {
+        if self.is_empty() {
+            *self = Self::default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_leave_in_the_order_in_which_they_came() {
+        let mut pending = Pending::default();
+        let all: Vec<u8> = (0..=255).cycle().take(10_000).collect();
+        let (mut came, mut left) = (0, Vec::new());
+        for step in 1.. {
+            let count = (step % 7 * 31).min(all.len() - came);
+            pending.append(&all[came..came + count]);
+            came += count;
+            let taken = pending.len().min(step % 5 * 37);
+            left.extend_from_slice(&pending.as_slice()[..taken]);
+            pending.consume(taken);
+            if came == all.len() && pending.is_empty() {
+                break;
+            }
+        }
+        assert_eq!(left, all);
+    }
+
+    #[test]
+    fn an_empty_buffer_is_kept_only_if_it_is_small() {
+        let mut pending = Pending::default();
+        for (bytes, is_kept) in [(100, true), (100_000, false)] {
+            pending.append(&vec![0; bytes]);
+            pending.consume(bytes);
+            assert_eq!(pending.capacity() > 0, is_kept);
+        }
+    }
+}
