@@ -5,15 +5,20 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use broker::{
-    Body, Dialect, Event, Gathering, JobId, News, Outbox, Position, Progress, SessionId, Submit,
-    Turn,
+    Body, Dialect, Event, Gathering, JobId, Millis, News, Outbox, Position, Progress, SessionId,
+    Submit, Turn,
 };
+
+use origin::Gate;
 
 use crate::clients::{UNIQUE_BYTES_MAX, not_submitted};
 use crate::environment::Server;
-use crate::http_request::{HEAD_BYTES_MAX, Method, Request, head_end};
+use crate::http_request::{HEAD_BYTES_MAX, Method, Refusal, Request, head_end};
 use crate::packet::HEADER_BYTES;
 use crate::reply::{self, AT_ONCE, Failure};
+
+/// How long a head may take, however slowly its bytes come. A body may take longer as long as it comes.
+const HEAD_TIME_MAX_MS: u64 = 10_000;
 
 /// What the client, which waits for leave to send its workload, is told.
 const LEAVE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -23,6 +28,9 @@ const LEAVE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 pub struct HttpSession {
     id: SessionId,
     server: Arc<Server>,
+    /// Whose requests are answered.
+    gate: Gate,
+    opened: Millis,
     stage: Stage,
 }
 
@@ -45,9 +53,10 @@ struct Waiting {
 }
 
 impl HttpSession {
-    /// A new connection; its events go to `mailbox`.
-    pub fn new(server: Arc<Server>, turn: &mut Turn<'_>, mailbox: usize) -> Self {
-        Self { id: turn.open_worker_session(mailbox), server, stage: Stage::Head }
+    /// A new connection, which came through `gate`; its events go to `mailbox`.
+    pub fn new(server: Arc<Server>, gate: Gate, turn: &mut Turn<'_>, mailbox: usize) -> Self {
+        let id = turn.open_worker_session(mailbox);
+        Self { id, server, gate, opened: turn.now(), stage: Stage::Head }
     }
 
     /// Its number in the broker: the address of its events.
@@ -56,16 +65,21 @@ impl HttpSession {
     }
 
     fn read_head(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
+        let is_late = turn.now().since(self.opened) > HEAD_TIME_MAX_MS;
+        if is_late {
+            self.answer_plainly("408 Request Timeout", turn, outbox);
+            return 0;
+        }
         let Some(end) = head_end(bytes) else {
             if bytes.len() >= HEAD_BYTES_MAX {
-                self.end(turn);
+                self.answer_plainly(Refusal::TooManyHeaders.status(), turn, outbox);
             }
             return 0;
         };
-        match Request::parse(&bytes[..end]) {
-            Some(request) => self.take_head(request, turn, outbox),
-            // The original says as little.
-            None => self.end(turn),
+        match Request::parse(&bytes[..end], &self.gate) {
+            Ok(request) => self.take_head(request, turn, outbox),
+            // The original says nothing, and closes.
+            Err(refusal) => self.answer_plainly(refusal.status(), turn, outbox),
         }
         end
     }

@@ -1,11 +1,17 @@
 //! What an HTTP request asks for: its first line and those headers that mean something here (spec
 //! gearman 7).
 
+use httparse::Status;
+use origin::{Claims, Gate};
+
 use crate::clients::{HIGH, LOW, NORMAL};
 
 /// Longest head: first line, headers and the empty line behind them. So a function is never longer
 /// than one that a packet can name.
 pub(crate) const HEAD_BYTES_MAX: usize = 8192;
+
+/// Most headers.
+const HEADERS_MAX: usize = 64;
 
 /// How the client asks. PUT is POST, and GET a POST without a workload.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -35,6 +41,31 @@ pub(crate) struct Request {
     pub(crate) has_no_length: bool,
 }
 
+/// Why a head is no request for a job, as the client is told.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Refusal {
+    /// It is not HTTP/1, or says things that no two servers would understand alike.
+    Malformed,
+    /// It has more headers than anybody needs.
+    TooManyHeaders,
+    /// The original knows TRACE and never answers it; others it does not know.
+    UnknownMethod,
+    /// It comes from somewhere it should not.
+    Foreign,
+}
+
+impl Refusal {
+    /// The status of the answer.
+    pub(crate) fn status(self) -> &'static str {
+        match self {
+            Self::Malformed => "400 Bad Request",
+            Self::TooManyHeaders => "431 Request Header Fields Too Large",
+            Self::UnknownMethod => "501 Not Implemented",
+            Self::Foreign => "403 Forbidden",
+        }
+    }
+}
+
 /// Where the head ends, the empty line included. `None`: not within these bytes.
 pub(crate) fn head_end(bytes: &[u8]) -> Option<usize> {
     let window = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
@@ -49,31 +80,32 @@ pub(crate) fn head_end(bytes: &[u8]) -> Option<usize> {
 }
 
 impl Request {
-    /// Reads a head. `None`: it is none, or none that is understood.
-    pub(crate) fn parse(head: &[u8]) -> Option<Self> {
-        // In the packets that workers get, a NUL would end the name or the key.
-        if head.contains(&0) {
-            return None;
+    /// Reads a head that is complete, its empty line included, and looks at where it comes from.
+    pub(crate) fn parse(head: &[u8], gate: &Gate) -> Result<Self, Refusal> {
+        let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+        let mut parsed = httparse::Request::new(&mut headers);
+        match parsed.parse(head) {
+            Ok(Status::Complete(_)) => {}
+            Err(httparse::Error::TooManyHeaders) => return Err(Refusal::TooManyHeaders),
+            Ok(Status::Partial) | Err(_) => return Err(Refusal::Malformed),
         }
-        let mut lines = head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
-        let mut words = lines.next()?.splitn(3, |byte| *byte == b' ');
-        let (method, path, version) = (words.next()?, words.next()?, words.next()?);
+        let (Some(method), Some(path), Some(version)) =
+            (parsed.method, parsed.path, parsed.version)
+        else {
+            return Err(Refusal::Malformed);
+        };
         let method = match method {
-            b"POST" | b"PUT" => Method::Post,
-            b"GET" => Method::Get,
-            b"HEAD" => Method::Head,
-            // The original knows TRACE and never answers it.
-            _ => return None,
+            "POST" | "PUT" => Method::Post,
+            "GET" => Method::Get,
+            "HEAD" => Method::Head,
+            _ => return Err(Refusal::UnknownMethod),
         };
-        let is_newer = match version {
-            b"HTTP/1.0" => false,
-            b"HTTP/1.1" => true,
-            _ => return None,
-        };
-        let slashes = path.iter().take_while(|byte| **byte == b'/').count();
+        let claims = Claims::of(parsed.headers.iter().map(|header| (header.name, header.value)));
+        let is_get = matches!(method, Method::Get | Method::Head);
+        gate.may_submit(&claims, is_get).map_err(|_| Refusal::Foreign)?;
         let mut request = Self {
             method,
-            function: path[slashes..].to_vec(),
+            function: path.trim_start_matches('/').into(),
             // As in the original, the workload is the key unless another one is given.
             unique: b"-".to_vec(),
             priority: NORMAL,
@@ -82,24 +114,38 @@ impl Request {
             asks_leave: false,
             has_no_length: false,
         };
-        for line in lines {
-            request.take_header(line, is_newer)?;
+        let mut once = Once::default();
+        for header in &*parsed.headers {
+            request.take_header(header, version == 1, &mut once)?;
         }
-        Some(request)
+        if once.length.is_some() && once.has_encoding {
+            return Err(Refusal::Malformed);
+        }
+        if request.method == Method::Post {
+            request.body_bytes = once.length.unwrap_or(0);
+            request.has_no_length = once.has_encoding;
+        }
+        Ok(request)
     }
 
-    /// `None`: the header is one of those that mean something, and cannot be read.
-    fn take_header(&mut self, line: &[u8], is_newer: bool) -> Option<()> {
-        let Some(colon) = memchr::memchr(b':', line) else { return Some(()) };
-        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
-        let is = |wanted: &str| name.eq_ignore_ascii_case(wanted.as_bytes());
+    fn take_header(
+        &mut self,
+        header: &httparse::Header<'_>,
+        is_newer: bool,
+        once: &mut Once,
+    ) -> Result<(), Refusal> {
+        let value = header.value.trim_ascii();
+        let is = |wanted: &str| header.name.eq_ignore_ascii_case(wanted);
         if is("content-length") {
-            let bytes = content_length(value)?;
-            if self.method == Method::Post {
-                self.body_bytes = bytes;
+            // Two of them may come from two programs that understood the request differently.
+            let length = content_length(value).filter(|_| once.length.is_none());
+            once.length = Some(length.ok_or(Refusal::Malformed)?);
+        } else if is("host") {
+            if std::mem::replace(&mut once.has_host, true) {
+                return Err(Refusal::Malformed);
             }
         } else if is("transfer-encoding") {
-            self.has_no_length = self.method == Method::Post;
+            once.has_encoding = true;
         } else if is("expect") {
             self.asks_leave = is_newer && value.eq_ignore_ascii_case(b"100-continue");
         } else if is("x-gearman-unique") {
@@ -113,8 +159,16 @@ impl Request {
                 () => NORMAL,
             };
         }
-        Some(())
+        Ok(())
     }
+}
+
+/// Headers that may come once at most, or not beside each other.
+#[derive(Debug, Default)]
+struct Once {
+    length: Option<u64>,
+    has_encoding: bool,
+    has_host: bool,
 }
 
 fn content_length(value: &[u8]) -> Option<u64> {
@@ -125,10 +179,15 @@ fn content_length(value: &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use origin::Reach;
+
     use super::*;
 
-    fn parse(head: &str) -> Option<Request> {
-        Request::parse(head.as_bytes())
+    fn parse(head: &str) -> Result<Request, Refusal> {
+        let gate = Gate { names: Arc::default(), reach: Reach::Loopback };
+        Request::parse(head.as_bytes(), &gate)
     }
 
     #[test]
@@ -155,21 +214,38 @@ mod tests {
             "",
             "GET",
             "GET /f",
-            "GET /f\r\n",
-            "GET /f HTTP/2",
-            "GET /f HTTP/1.1 x",
-            "GET  /f HTTP/1.1",
-            "get /f HTTP/1.1",
-            "TRACE /f HTTP/1.1",
-            "DELETE /f HTTP/1.1",
-            "GET /f\0g HTTP/1.1",
-            "POST /f HTTP/1.1\r\nContent-Length: -1",
-            "POST /f HTTP/1.1\r\nContent-Length: 1x",
-            "POST /f HTTP/1.1\r\nContent-Length:",
-            "POST /f HTTP/1.1\r\nX-Gearman-Unique: a\0b",
+            "GET /f\r\n\r\n",
+            "GET /f HTTP/2\r\n\r\n",
+            "GET /f HTTP/1.1 x\r\n\r\n",
+            "GET  /f HTTP/1.1\r\n\r\n",
+            "GET /f\0g HTTP/1.1\r\n\r\n",
+            "POST /f HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+            "POST /f HTTP/1.1\r\nContent-Length: +1\r\n\r\n",
+            "POST /f HTTP/1.1\r\nContent-Length: 1x\r\n\r\n",
+            "POST /f HTTP/1.1\r\nContent-Length: 1, 1\r\n\r\n",
+            "POST /f HTTP/1.1\r\nContent-Length:\r\n\r\n",
+            "POST /f HTTP/1.1\r\nContent-Length : 5\r\n\r\n",
+            "POST /f HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\n",
+            "POST /f HTTP/1.1\r\nContent-Length: 5\r\ncontent-length: 6\r\n\r\n",
+            "POST /f HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "GET /f HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
+            "POST /f HTTP/1.1\r\nX-Folded: a\r\n Content-Length: 5\r\n\r\n",
+            "POST /f HTTP/1.1\r\nX-Gearman-Unique: a\0b\r\n\r\n",
+            "POST /f HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n",
+            "POST /f HTTP/1.1\r\nno header\r\n\r\n",
         ] {
-            assert_eq!(parse(head), None, "{head:?}");
+            assert_eq!(parse(head), Err(Refusal::Malformed), "{head:?}");
         }
+        for head in
+            ["get /f HTTP/1.1\r\n\r\n", "TRACE /f HTTP/1.1\r\n\r\n", "DELETE /f HTTP/1.1\r\n\r\n"]
+        {
+            assert_eq!(parse(head), Err(Refusal::UnknownMethod), "{head:?}");
+        }
+        let many = format!("GET /f HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(65));
+        assert_eq!(parse(&many), Err(Refusal::TooManyHeaders));
+        let foreign =
+            "POST /f HTTP/1.1\r\nHost: 127.0.0.1:80\r\nOrigin: http://evil.example\r\n\r\n";
+        assert_eq!(parse(foreign), Err(Refusal::Foreign));
     }
 
     #[test]
@@ -177,7 +253,7 @@ mod tests {
         let request = parse(
             "PUT //a/b?c=%20 HTTP/1.1\r\ncontent-LENGTH: 12\r\nx-gearman-unique: A key\r\n\
              X-GEARMAN-BACKGROUND: True\r\nX-Gearman-Priority: HIGH\r\nExpect: 100-Continue\r\n\
-             no header\r\nHost: x:1\r\n\r\n",
+             Host: localhost:1\r\n\r\n",
         );
         let wanted = Request {
             method: Method::Post,
@@ -189,13 +265,13 @@ mod tests {
             asks_leave: true,
             has_no_length: false,
         };
-        assert_eq!(request, Some(wanted));
+        assert_eq!(request, Ok(wanted));
         let request = parse("GET /f HTTP/1.0\nContent-Length: 12\nX-Gearman-Priority:low\n\n");
         let request = request.unwrap();
         assert_eq!((request.method, request.body_bytes), (Method::Get, 0));
         assert_eq!((request.priority, &request.unique[..]), (LOW, &b"-"[..]));
         assert!(!request.background && !request.asks_leave);
-        let endless = parse("POST /f HTTP/1.0\nContent-Length: 99999999999999999999\n").unwrap();
+        let endless = parse("POST /f HTTP/1.0\nContent-Length: 99999999999999999999\n\n").unwrap();
         assert_eq!(endless.body_bytes, u64::MAX);
     }
 }

@@ -10,9 +10,10 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use origin::Gate;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::answer::{Answer, Asked, Site};
+use crate::answer::{Asked, Reply, Site, claims, forbidden};
 use crate::stall::Stalling;
 
 /// Longest head of a request, and the most that waits to be sent beside one answer.
@@ -30,13 +31,20 @@ const STALL_TIME_MAX: Duration = Duration::from_secs(10);
 const AGE_MAX: Duration = Duration::from_mins(5);
 
 /// Serves one connection to its end. Faults of the peer end it, and are nobody else's matter.
-pub async fn serve<S>(socket: S, site: Arc<dyn Site>)
+///
+/// `note_request` is called for each request.
+pub async fn serve<S>(socket: S, site: Arc<dyn Site>, gate: Gate, note_request: impl Fn())
 where
     S: AsyncRead + AsyncWrite + Send + Unpin,
 {
     let service = service_fn(|request: Request<Incoming>| {
-        let answer = answer(site.as_ref(), request);
-        async move { Ok::<_, Infallible>(answer) }
+        note_request();
+        let reply = reply(site.as_ref(), &gate, request);
+        async move {
+            let mut answer = reply.answer().await;
+            mark(&mut answer);
+            Ok::<_, Infallible>(answer)
+        }
     });
     let socket = TokioIo::new(Stalling::new(socket, STALL_TIME_MAX, SILENCE_TIME_MAX));
     let connection = http1::Builder::new()
@@ -54,17 +62,24 @@ where
     }
 }
 
-fn answer(site: &dyn Site, request: Request<Incoming>) -> Answer {
-    let (head, _unread) = request.into_parts();
-    let mut answer: Answer = site.answer(&Asked::from_parts(head, ()));
-    mark(&mut answer);
-    answer
+fn reply(site: &dyn Site, gate: &Gate, request: Request<Incoming>) -> Reply {
+    let (mut head, _unread) = request.into_parts();
+    if let Err(why) = gate.may_read(&claims(&head.headers)) {
+        return Reply::Now(forbidden(why));
+    }
+    head.extensions.insert(gate.clone());
+    site.reply(&Asked::from_parts(head, ()))
 }
 
-/// What browsers need to be told of every answer.
+/// What browsers need to be told of every answer: it is what its type says, and no page of another site may embed it.
 fn mark<B>(answer: &mut Response<B>) {
-    use hyper::header::{CONTENT_SECURITY_POLICY, HeaderValue, X_FRAME_OPTIONS};
+    use hyper::header::{
+        CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    };
     let headers = answer.headers_mut();
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    let resource_policy = HeaderName::from_static("cross-origin-resource-policy");
+    headers.insert(resource_policy, HeaderValue::from_static("same-origin"));
     let policy = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
     headers.insert(CONTENT_SECURITY_POLICY, policy);
     headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
@@ -73,6 +88,7 @@ fn mark<B>(answer: &mut Response<B>) {
 #[cfg(test)]
 mod tests {
     use hyper::StatusCode;
+    use origin::Reach;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
     use tokio::runtime::Builder;
     use tokio::time::{Instant, sleep};
@@ -84,8 +100,8 @@ mod tests {
     struct Echo(usize);
 
     impl Site for Echo {
-        fn answer(&self, _asked: &Asked) -> Answer {
-            answer(StatusCode::OK, TEXT, "x".repeat(self.0))
+        fn reply(&self, _asked: &Asked) -> Reply {
+            Reply::Now(answer(StatusCode::OK, TEXT, "x".repeat(self.0)))
         }
     }
 
@@ -101,7 +117,8 @@ mod tests {
             let (near, far) = duplex(1024);
             let began = Instant::now();
             let served = async {
-                serve(near, Arc::new(Echo(bytes))).await;
+                let gate = Gate { names: Arc::default(), reach: Reach::Network };
+                serve(near, Arc::new(Echo(bytes)), gate, || ()).await;
                 began.elapsed()
             };
             tokio::join!(served, client(far)).0

@@ -3,7 +3,6 @@
 mod asked;
 mod changes;
 mod date;
-mod origin;
 mod report;
 mod series;
 mod snapshot;
@@ -13,21 +12,25 @@ mod tests;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use broker::{Broker, Clock, Millis};
-use hyper::header::{HeaderName, HeaderValue};
+use hyper::header::{ALLOW, HeaderName, HeaderValue};
 use hyper::{Method, StatusCode};
+use origin::{Claims, Foreign, Gate};
 use serde_json::{Value, json};
 
-use crate::answer::{Answer, Asked, HTML, Site, TEXT, answer, method_not_allowed, only_looks};
+use crate::answer::{
+    Answer, Asked, HTML, Reply, Site, TEXT, Work, answer, claims, forbidden, method_not_allowed,
+    only_looks,
+};
 use crate::metrics::ProcessFacts;
 use asked::{Command, Form, Parameters};
 use changes::{Changes, PERIOD_S_MAX};
-use origin::is_from_here;
 use report::Stats;
 use series::Series;
 pub use snapshot::Served;
 use snapshot::Snapshot;
 
 const JSON: &str = "application/json";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
 /// Monitoring looks whether the header is there.
 const VERSION_HEADER: (HeaderName, HeaderValue) =
     (HeaderName::from_static("x-ostrich-version"), HeaderValue::from_static("8.2.9"));
@@ -41,15 +44,26 @@ const INDEX: &str = "<!doctype html>\n<html lang=\"en\"><title>Kestrel's admin c
     <li><a href=\"/stats.txt\">/stats.txt</a>, <a href=\"/stats?period=60\">/stats?period=60</a>\n\
     <li><a href=\"/server_info.txt\">/server_info.txt</a>\n\
     <li><a href=\"/graph_data\">/graph_data</a>\n\
-    <li>/reload, /quiesce, /shutdown\n</ul></html>\n";
+    <li>by POST: /reload, /quiesce, /shutdown\n</ul></html>\n";
 
 /// What a request may ask for and only the owner of the process can do.
 pub trait Controls: Send + Sync {
-    /// Reads the configuration anew.
-    fn reload(&self);
+    /// Reads the configuration anew. The work is done when that is.
+    fn reload(&self) -> Work;
 
     /// The server is to stop, 100 ms from now. Returns at once.
     fn shut_down(&self);
+}
+
+/// Which requests may change something. None that a page of another site leads to, in any case.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub struct Permissions {
+    /// GET does what POST does.
+    pub by_get: bool,
+    /// The server may be stopped through listeners that only this machine can reach.
+    pub stop_locally: bool,
+    /// The server may be stopped through all others.
+    pub stop_from_elsewhere: bool,
 }
 
 /// What the server is, as these commands tell it.
@@ -70,6 +84,7 @@ pub struct KestrelAdmin {
     broker: Broker,
     clock: Clock,
     about: About,
+    permissions: Permissions,
     served: Box<dyn Fn() -> Served + Send + Sync>,
     process: Box<dyn Fn() -> ProcessFacts + Send + Sync>,
     controls: Box<dyn Controls>,
@@ -104,14 +119,20 @@ impl std::fmt::Debug for KestrelAdmin {
 enum Outcome {
     Stats(Snapshot),
     Value(Value),
+    /// It is done when the work is.
+    Begun(Work),
 }
 
 /// Why a command did not work.
 #[derive(Debug, Eq, PartialEq)]
 enum Trouble {
     NoSuchCommand,
-    /// Something is to be changed, but not by whoever can want that.
-    Unmeant,
+    /// The request may not have been meant by whoever sent it.
+    Foreign(Foreign),
+    /// This method changes nothing.
+    WrongMethod,
+    /// The server is not to be stopped from there.
+    NotFromThere,
     Failed(String),
 }
 
@@ -121,12 +142,13 @@ impl KestrelAdmin {
         broker: Broker,
         clock: Clock,
         about: About,
+        permissions: Permissions,
         served: Box<dyn Fn() -> Served + Send + Sync>,
         process: Box<dyn Fn() -> ProcessFacts + Send + Sync>,
         controls: Box<dyn Controls>,
     ) -> KestrelAdmin {
         let memory = Mutex::default();
-        KestrelAdmin { broker, clock, about, served, process, controls, memory }
+        KestrelAdmin { broker, clock, about, permissions, served, process, controls, memory }
     }
 
     fn snapshot(&self, now: Millis) -> Snapshot {
@@ -165,12 +187,12 @@ impl KestrelAdmin {
             }
             ("graph_data", Some(key)) => self.graph(key)?,
             ("reload", None) => {
-                self.refuse_unmeant(asked)?;
-                self.controls.reload();
-                json!("ok")
+                self.check_change(asked)?;
+                return Ok(Outcome::Begun(self.controls.reload()));
             }
             ("shutdown" | "quiesce", None) => {
-                self.refuse_unmeant(asked)?;
+                self.check_change(asked)?;
+                self.check_stop(asked)?;
                 self.controls.shut_down();
                 json!("ok")
             }
@@ -225,74 +247,119 @@ impl KestrelAdmin {
         Ok(json!({ key: points }))
     }
 
-    /// Who only looks changes nothing; and without a look at who asks, any page could stop the server of whoever reads
-    /// it.
-    fn refuse_unmeant(&self, asked: &Asked) -> Result<(), Trouble> {
-        let is_meant =
-            *asked.method() != Method::HEAD && is_from_here(asked.headers(), &self.about.host);
-        if is_meant { Ok(()) } else { Err(Trouble::Unmeant) }
+    /// Without a look at who asks, any page could stop the server of whoever reads it.
+    fn check_change(&self, asked: &Asked) -> Result<(), Trouble> {
+        let is_get = match *asked.method() {
+            Method::POST => false,
+            Method::GET if self.permissions.by_get => true,
+            _ => return Err(Trouble::WrongMethod),
+        };
+        let gate = asked.extensions().get::<Gate>().ok_or(Trouble::NotFromThere)?;
+        gate.may_control(&claims(asked.headers()), is_get).map_err(Trouble::Foreign)
     }
 
-    fn reply(&self, asked: &Asked) -> Answer {
+    fn check_stop(&self, asked: &Asked) -> Result<(), Trouble> {
+        let gate = asked.extensions().get::<Gate>();
+        let is_local = gate.is_some_and(|gate| gate.reach.is_local());
+        let Permissions { stop_locally, stop_from_elsewhere, .. } = self.permissions;
+        let may_stop = if is_local { stop_locally } else { stop_from_elsewhere };
+        if may_stop { Ok(()) } else { Err(Trouble::NotFromThere) }
+    }
+
+    fn answer(&self, asked: &Asked) -> Reply {
         let command = Command::read(asked.uri().path());
         if matches!(command.name.as_str(), "" | "report" | "graph") && command.form == Form::Json {
-            return answer(StatusCode::OK, HTML, INDEX);
+            return Reply::Now(answer(StatusCode::OK, HTML, INDEX));
         }
         let parameters = Parameters::read(asked.uri().query());
-        let result = callback(&parameters)
+        let claims = claims(asked.headers());
+        let result = callback(&parameters, &claims)
             .and_then(|callback| Ok((callback, self.execute(&command, &parameters, asked)?)));
+        let written = |kind: &'static str, text: String, callback: Option<&str>| {
+            // Browsers run nothing that is not called a script, so no page of another site can have it run.
+            let is_script = callback.is_some() && kind == JSON && claims.is_same_origin();
+            answer(StatusCode::OK, if is_script { SCRIPT } else { kind }, text)
+        };
         match result {
-            Ok((callback, outcome)) => written(&outcome, command.form, callback),
-            Err(Trouble::NoSuchCommand) => answer(StatusCode::NOT_FOUND, TEXT, "no such command\n"),
-            Err(Trouble::Unmeant) => answer(
-                StatusCode::FORBIDDEN,
-                TEXT,
-                "not by HEAD, nor from a page of another site, nor by another name than an IP address, \
-                 localhost, or the name of this machine\n",
-            ),
-            Err(Trouble::Failed(why)) => {
-                let text = format!("error processing command: {why}\n");
-                answer(StatusCode::INTERNAL_SERVER_ERROR, TEXT, text)
+            Ok((callback, Outcome::Stats(snapshot))) => Reply::Now(match command.form {
+                Form::Text => written(TEXT, Stats::of(&snapshot).as_text(), callback),
+                Form::Json => {
+                    written(JSON, report::as_json(&Stats::of(&snapshot), callback), callback)
+                }
+            }),
+            Ok((callback, outcome)) => {
+                let (value, work) = match outcome {
+                    Outcome::Value(value) => (value, None),
+                    Outcome::Begun(work) => (json!("ok"), Some(work)),
+                    Outcome::Stats(_) => unreachable!("they are written above"),
+                };
+                let answer = match command.form {
+                    Form::Text => written(TEXT, report::as_text(&value), callback),
+                    Form::Json => written(JSON, report::as_object(&value, callback), callback),
+                };
+                match work {
+                    None => Reply::Now(answer),
+                    Some(work) => Reply::After(work, answer),
+                }
             }
+            Err(trouble) => Reply::Now(refused(trouble)),
         }
     }
 }
 
-/// The answer in the form that was asked for.
-fn written(outcome: &Outcome, form: Form, callback: Option<&str>) -> Answer {
-    let (kind, text) = match (outcome, form) {
-        (Outcome::Stats(snapshot), Form::Text) => (TEXT, Stats::of(snapshot).as_text()),
-        (Outcome::Stats(snapshot), Form::Json) => {
-            (JSON, report::as_json(&Stats::of(snapshot), callback))
+fn refused(trouble: Trouble) -> Answer {
+    match trouble {
+        Trouble::NoSuchCommand => answer(StatusCode::NOT_FOUND, TEXT, "no such command\n"),
+        Trouble::Foreign(why) => forbidden(why),
+        Trouble::WrongMethod => {
+            let text = "only by POST; GET does it with kestrel.admin_get = true\n";
+            let mut answer = answer(StatusCode::METHOD_NOT_ALLOWED, TEXT, text);
+            answer.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
+            answer
         }
-        (Outcome::Value(value), Form::Text) => (TEXT, report::as_text(value)),
-        (Outcome::Value(value), Form::Json) => (JSON, report::as_object(value, callback)),
-    };
-    answer(StatusCode::OK, kind, text)
+        Trouble::NotFromThere => {
+            let text =
+                "refused: kestrel.control does not let clients of this address stop the server\n";
+            answer(StatusCode::FORBIDDEN, TEXT, text)
+        }
+        Trouble::Failed(why) => {
+            let text = format!("error processing command: {why}\n");
+            answer(StatusCode::INTERNAL_SERVER_ERROR, TEXT, text)
+        }
+    }
 }
 
-/// The function that a script wants its answer to be handed to, if it does.
-fn callback(parameters: &Parameters) -> Result<Option<&str>, Trouble> {
+/// The function that a script wants its answer to be handed to, if it does. Not a script of another site: what is
+/// handed to a function can be read, whatever site it is from.
+fn callback<'a>(
+    parameters: &'a Parameters,
+    claims: &Claims<'_>,
+) -> Result<Option<&'a str>, Trouble> {
     let is_name = |name: &str| {
         name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_$.[]".contains(&byte))
     };
-    match parameters.get("callback") {
-        None => Ok(None),
-        Some("" | "true") => Ok(Some("ostrichCallback")),
-        Some(name) if is_name(name) => Ok(Some(name)),
-        Some(_) => Err(Trouble::Failed("callback: not the name of a function".to_owned())),
-    }
+    let name = match parameters.get("callback") {
+        None => return Ok(None),
+        Some("" | "true") => "ostrichCallback",
+        Some(name) if is_name(name) => name,
+        Some(_) => return Err(Trouble::Failed("callback: not the name of a function".to_owned())),
+    };
+    if claims.is_unsuspicious() { Ok(Some(name)) } else { Err(Trouble::Foreign(Foreign::Site)) }
 }
 
 impl Site for KestrelAdmin {
-    fn answer(&self, asked: &Asked) -> Answer {
+    fn reply(&self, asked: &Asked) -> Reply {
         // The original does not look at the method, and some scripts post.
         let is_posted = *asked.method() == Method::POST;
-        let mut answer =
-            if only_looks(asked) || is_posted { self.reply(asked) } else { method_not_allowed() };
+        let mut reply = if only_looks(asked) || is_posted {
+            self.answer(asked)
+        } else {
+            Reply::Now(method_not_allowed())
+        };
         let (name, value) = VERSION_HEADER;
+        let (Reply::Now(answer) | Reply::After(_, answer)) = &mut reply;
         answer.headers_mut().insert(name, value);
-        answer
+        reply
     }
 
     fn tick(&self) {

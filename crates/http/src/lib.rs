@@ -16,7 +16,7 @@ mod metrics;
 mod overview;
 mod stall;
 
-pub use answer::{Answer, Asked, Site};
+pub use answer::{Answer, Asked, Reply, Site, Work};
 pub use connection::serve;
 pub use metrics::ProcessFacts;
 pub use overview::Overview;

@@ -3,7 +3,9 @@
 use broker::{Broker, Clock, Millis};
 use hyper::StatusCode;
 
-use crate::answer::{Answer, Asked, HTML, Site, TEXT, answer, method_not_allowed, only_looks};
+use crate::answer::{
+    Answer, Asked, HTML, Reply, Site, TEXT, answer, method_not_allowed, only_looks,
+};
 use crate::exposition::CONTENT_TYPE;
 use crate::metrics::{Gathered, Health, Identity, ProcessFacts, render};
 
@@ -83,14 +85,14 @@ impl Overview {
 }
 
 impl Site for Overview {
-    fn answer(&self, asked: &Asked) -> Answer {
+    fn reply(&self, asked: &Asked) -> Reply {
         let page: fn(&Overview) -> Answer = match asked.uri().path() {
             "/health/live" => Overview::live,
             "/health/ready" => Overview::ready,
             "/metrics" => Overview::metrics,
             "/" => |_| answer(StatusCode::OK, HTML, INDEX),
-            _ => return answer(StatusCode::NOT_FOUND, TEXT, "there is no such page; see /\n"),
+            _ => |_| answer(StatusCode::NOT_FOUND, TEXT, "there is no such page; see /\n"),
         };
-        if only_looks(asked) { page(self) } else { method_not_allowed() }
+        Reply::Now(if only_looks(asked) { page(self) } else { method_not_allowed() })
     }
 }

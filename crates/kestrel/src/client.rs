@@ -28,6 +28,8 @@ pub(crate) struct Client {
     waits: bool,
     /// Measures the last fetch.
     watch: Watch,
+    /// The connection may stop the server and set its status.
+    pub(crate) may_control: bool,
     /// The session of the broker is closed; nothing is read or answered any more.
     ended: bool,
 }
@@ -62,6 +64,7 @@ impl Client {
             open: BTreeMap::new(),
             waits: false,
             watch: Watch::Off,
+            may_control: true,
             ended: false,
         }
     }

@@ -78,6 +78,13 @@ impl<D: LineDialect> LineSession<D> {
         }
     }
 
+    /// The same, but it may not stop the server nor set its status.
+    #[must_use]
+    pub fn without_control(mut self) -> Self {
+        self.client.may_control = false;
+        self
+    }
+
     /// Its number in the broker: the address of its events.
     pub fn id(&self) -> SessionId {
         self.client.id

@@ -120,8 +120,8 @@ impl Acceptor {
         tracing::debug!(listener = %self.address, thread = self.next_port, "accept");
         let tls = self.certificates.as_ref().map(|certificates| certificates.current());
         let (open, silence_max_ms) = (self.open.clone(), self.silence_max_ms);
-        let protocol = self.protocol;
-        let arrival = Arrival { socket, slot, protocol, open, tls, silence_max_ms };
+        let (protocol, reach) = (self.protocol, self.address.reach());
+        let arrival = Arrival { socket, slot, protocol, reach, open, tls, silence_max_ms };
         self.ports[self.next_port].arrive(arrival);
         self.next_port = (self.next_port + 1) % self.ports.len();
     }

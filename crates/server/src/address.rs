@@ -1,7 +1,10 @@
 //! Where a listener listens: `host:port` or `unix:PATH`, with `tls:` before it for TLS.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
+
+use origin::Reach;
 
 /// The longest path that fits into the address of a unix socket, without its final NUL.
 pub const UNIX_PATH_BYTES_MAX: usize = 107;
@@ -71,6 +74,27 @@ impl Address {
             Address::Tcp { .. } => false,
             Address::Unix(_) => true,
             Address::Tls(inner) => inner.is_unix(),
+        }
+    }
+
+    /// From where a socket that is bound there can be reached. A name is taken for one of the network.
+    pub(crate) fn reach(&self) -> Reach {
+        match self {
+            Address::Tcp { host, port: _ } => match host.parse::<IpAddr>() {
+                Ok(address) if address.to_canonical().is_loopback() => Reach::Loopback,
+                Ok(_) | Err(_) => Reach::Network,
+            },
+            Address::Unix(_) => Reach::Unix,
+            Address::Tls(inner) => inner.reach(),
+        }
+    }
+
+    /// The name or number of the host.
+    pub(crate) fn host(&self) -> Option<&str> {
+        match self {
+            Address::Tcp { host, port: _ } => Some(host),
+            Address::Unix(_) => None,
+            Address::Tls(inner) => inner.host(),
         }
     }
 

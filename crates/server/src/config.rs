@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use broker::policy::Rules;
+use origin::Reach;
 
 use crate::address::Address;
 use crate::protocol::Protocol;
@@ -28,6 +29,8 @@ pub struct Config {
     pub tls: Tls,
     /// Bounds.
     pub limits: Limits,
+    /// How the server is called over HTTP.
+    pub http: Http,
     /// What the metrics show.
     pub metrics: Metrics,
     /// How Gearman jobs and workers are treated.
@@ -167,6 +170,14 @@ pub struct Limits {
     pub unfinished_bytes: u64,
 }
 
+/// How the server is called over HTTP.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Http {
+    /// Names that it has beside its addresses, `localhost` and the machine's own; none: any name will do for those who
+    /// only look, where others than this machine can.
+    pub hosts: Vec<String>,
+}
+
 /// What the metrics show.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct Metrics {
@@ -216,6 +227,49 @@ pub struct Kestrel {
     pub status_change_grace: Duration,
     /// A connection from which nothing comes for so long is closed.
     pub client_timeout: Option<Duration>,
+    /// Which listeners let clients stop the server and set its status.
+    pub control: Control,
+    /// Admin commands that change something do so by GET, too.
+    pub admin_get: bool,
+}
+
+/// Which of Kestrel's listeners let clients stop the server and set its status.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub enum Control {
+    /// Those that only this machine can reach.
+    #[default]
+    Local,
+    /// All of them.
+    All,
+    /// None.
+    Off,
+}
+
+impl Control {
+    /// Whether a listener with this reach does.
+    pub fn is_allowed(self, reach: Reach) -> bool {
+        match self {
+            Control::Local => reach.is_local(),
+            Control::All => true,
+            Control::Off => false,
+        }
+    }
+
+    /// Reads `local`, `all` or `off`.
+    pub fn parse(text: &str) -> Result<Control, String> {
+        let all = [Control::Local, Control::All, Control::Off];
+        let named = all.into_iter().find(|one| one.name() == text);
+        named.ok_or_else(|| format!("`{text}` is not `local`, `all` or `off`"))
+    }
+
+    /// Its name in a configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Control::Local => "local",
+            Control::All => "all",
+            Control::Off => "off",
+        }
+    }
 }
 
 /// What the server says about itself.
@@ -269,6 +323,7 @@ impl Default for Config {
                 unfinished_time: Some(Duration::from_mins(1)),
                 unfinished_bytes: 1 << 30,
             },
+            http: Http::default(),
             metrics: Metrics { queues_max: 500 },
             gearman: Gearman::default(),
             kestrel: Kestrel {
@@ -277,6 +332,8 @@ impl Default for Config {
                 refuse_writes_above: None,
                 status_change_grace: Duration::ZERO,
                 client_timeout: None,
+                control: Control::default(),
+                admin_get: false,
             },
             io_threads: default_io_threads(),
             log: LogOutput { format: LogFormat::Human, level: tracing::Level::INFO },

@@ -14,7 +14,7 @@ use tokio::io::unix::AsyncFd;
 
 use crate::first_line::{FirstLine, Verdict};
 use crate::limits::Slot;
-use crate::mailbox::{Open, Peer};
+use crate::mailbox::{Entrance, Open, Peer};
 use crate::pending::Pending;
 use crate::protocol::Protocol;
 use crate::tls_stream::TlsStream;
@@ -85,6 +85,12 @@ impl TurnTime {
     }
 }
 
+/// What opens the session of a connection.
+pub(crate) struct Opener {
+    pub(crate) open: Arc<Open>,
+    pub(crate) entrance: Entrance,
+}
+
 pub(crate) struct Connection {
     socket: AsyncFd<OwnedFd>,
     /// What stands between the socket and the dialect if the peer speaks TLS.
@@ -94,7 +100,7 @@ pub(crate) struct Connection {
     slot: Slot,
     protocol: Protocol,
     /// Opens the session; taken when that is done.
-    pub(crate) opener: Option<Arc<Open>>,
+    opener: Option<Opener>,
     /// The session in the broker, once it is open.
     pub(crate) session: Option<SessionId>,
     pub(crate) dialect: Box<dyn Dialect>,
@@ -145,7 +151,7 @@ impl Connection {
         waker: Waker,
         slot: Slot,
         protocol: Protocol,
-        opener: Arc<Open>,
+        opener: Opener,
     ) -> Connection {
         Connection {
             socket,
@@ -320,8 +326,8 @@ impl Connection {
         turn: &mut Turn<'_>,
         mailbox: usize,
     ) -> Option<SessionId> {
-        let open = self.opener.take()?;
-        let (session, dialect) = open(self.slot.peer, turn, mailbox);
+        let Opener { open, entrance } = self.opener.take()?;
+        let (session, dialect) = open(entrance, turn, mailbox);
         self.dialect = dialect;
         self.session = Some(session);
         self.session

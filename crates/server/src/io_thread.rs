@@ -23,10 +23,10 @@ use hashbrown::HashMap;
 use tokio::time::Sleep;
 
 use crate::clock::Clock;
-use crate::connection::{Connection, Phase, Read};
+use crate::connection::{Connection, Opener, Phase, Read};
 use crate::limits::LiveLimits;
 use crate::log_limit::LogLimit;
-use crate::mailbox::{Arrival, Port, ReadyWaker};
+use crate::mailbox::{Arrival, Entrance, Port, ReadyWaker};
 use crate::socket::watch;
 use crate::table::Table;
 use crate::tls_stream::TlsStream;
@@ -232,7 +232,7 @@ impl IoThread {
 
     fn take_arrivals(&mut self) {
         for arrival in self.port.take_arrivals() {
-            let Arrival { socket, slot, protocol, open, tls, silence_max_ms } = arrival;
+            let Arrival { socket, slot, protocol, reach, open, tls, silence_max_ms } = arrival;
             // Drawing random numbers for it takes time that a turn must not take.
             let tls = tls.map(|config| TlsStream::new(config, self.now_ms).map(Box::new));
             let (socket, tls) = match (watch(socket), tls.transpose()) {
@@ -248,7 +248,8 @@ impl IoThread {
             };
             let place = self.connections.insert_with(|place| {
                 let waker = ReadyWaker::waker(&self.port, place);
-                Connection::new(socket, tls, waker, slot, protocol, open)
+                let entrance = Entrance { peer: slot.peer, reach };
+                Connection::new(socket, tls, waker, slot, protocol, Opener { open, entrance })
             });
             let Some(connection) = self.connections.get(place) else { continue };
             (connection.heard_at, connection.silence_max_ms) = (self.now_ms, silence_max_ms);

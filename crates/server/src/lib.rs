@@ -15,6 +15,7 @@ pub mod config;
 pub mod config_sources;
 mod connection;
 mod controls;
+mod crowd;
 mod error;
 mod first_line;
 mod io_thread;

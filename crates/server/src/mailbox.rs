@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Poll, Wake, Waker};
 
 use broker::{Dialect, Event, Mailbox, Millis, SessionId, Turn};
+use origin::Reach;
 use rustls::ServerConfig;
 use tokio::time::Sleep;
 
@@ -20,7 +21,15 @@ use crate::protocol::Protocol;
 
 /// Opens the session of a new connection; each protocol has one. The number is that of the mailbox.
 pub(crate) type Open =
-    dyn Fn(Peer, &mut Turn<'_>, usize) -> (SessionId, Box<dyn Dialect>) + Send + Sync;
+    dyn Fn(Entrance, &mut Turn<'_>, usize) -> (SessionId, Box<dyn Dialect>) + Send + Sync;
+
+/// How a connection came in.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Entrance {
+    pub(crate) peer: Peer,
+    /// From where its listener can be reached.
+    pub(crate) reach: Reach,
+}
 
 /// Where a connection comes from.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -56,6 +65,8 @@ pub(crate) struct Arrival {
     pub(crate) slot: Slot,
     /// What the peer is to speak.
     pub(crate) protocol: Protocol,
+    /// From where the listener can be reached.
+    pub(crate) reach: Reach,
     /// Opens its session.
     pub(crate) open: Arc<Open>,
     /// What it is shown if it is to speak TLS.

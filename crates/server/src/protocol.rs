@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use broker::Millis;
+use origin::Gate;
 
-use crate::config::Config;
+use crate::config::{Config, Control};
 use crate::mailbox::Open;
 use crate::process;
+use crate::sites::names;
 
 /// A protocol that clients speak. Each listener has one.
 #[derive(Copy, Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -68,8 +70,10 @@ impl Protocol {
             Protocol::Beanstalk => Some(open_beanstalk(config, started)),
             Protocol::Gearman => Some(open_gearman(config)),
             Protocol::GearmanHttp => Some(open_gearman_http(config)),
-            Protocol::Kestrel => Some(open_kestrel(kestrel.clone())),
-            Protocol::KestrelText => Some(open_kestrel_text(kestrel.clone())),
+            Protocol::Kestrel => Some(open_kestrel(kestrel.clone(), config.kestrel.control)),
+            Protocol::KestrelText => {
+                Some(open_kestrel_text(kestrel.clone(), config.kestrel.control))
+            }
             Protocol::KestrelThrift => Some(open_kestrel_thrift(kestrel.clone())),
             Protocol::KestrelAdmin | Protocol::Http => None,
         }
@@ -84,6 +88,18 @@ impl Protocol {
             | Protocol::Kestrel
             | Protocol::KestrelText
             | Protocol::KestrelThrift => false,
+        }
+    }
+
+    /// Whether its clients can stop the server, where that is allowed.
+    pub(crate) fn has_control(self) -> bool {
+        match self {
+            Protocol::Kestrel | Protocol::KestrelText | Protocol::KestrelAdmin => true,
+            Protocol::Beanstalk
+            | Protocol::Gearman
+            | Protocol::GearmanHttp
+            | Protocol::KestrelThrift
+            | Protocol::Http => false,
         }
     }
 
@@ -107,7 +123,7 @@ fn open_beanstalk(config: &Config, started: Millis) -> Arc<Open> {
         server: beanstalk::Server::new(process::beanstalk_info(started, config.data.segment_bytes)),
         max_job_size: config.limits.beanstalk_job_bytes,
     });
-    Arc::new(move |_peer, turn, mailbox| {
+    Arc::new(move |_entrance, turn, mailbox| {
         let session = beanstalk::Session::new(listener.clone(), turn, mailbox);
         (session.id(), Box::new(session))
     })
@@ -115,8 +131,8 @@ fn open_beanstalk(config: &Config, started: Millis) -> Arc<Open> {
 
 fn open_gearman(config: &Config) -> Arc<Open> {
     let server = gearman::Server::new(process::gearman_options(config));
-    Arc::new(move |peer, turn, mailbox| {
-        let session = gearman::Session::new(server.clone(), &peer.shown(), turn, mailbox);
+    Arc::new(move |entrance, turn, mailbox| {
+        let session = gearman::Session::new(server.clone(), &entrance.peer.shown(), turn, mailbox);
         (session.id(), Box::new(session))
     })
 }
@@ -124,28 +140,36 @@ fn open_gearman(config: &Config) -> Arc<Open> {
 /// Its connections are in no list of workers, so it needs no more of the others than their options.
 fn open_gearman_http(config: &Config) -> Arc<Open> {
     let server = gearman::Server::new(process::gearman_options(config));
-    Arc::new(move |_peer, turn, mailbox| {
-        let session = gearman::HttpSession::new(server.clone(), turn, mailbox);
+    let names = Arc::new(names(config));
+    Arc::new(move |entrance, turn, mailbox| {
+        let gate = Gate { names: names.clone(), reach: entrance.reach };
+        let session = gearman::HttpSession::new(server.clone(), gate, turn, mailbox);
         (session.id(), Box::new(session))
     })
 }
 
-fn open_kestrel(server: Arc<kestrel::Server>) -> Arc<Open> {
-    Arc::new(move |_peer, turn, mailbox| {
-        let session = kestrel::MemcacheSession::new(server.clone(), turn, mailbox);
+fn open_kestrel(server: Arc<kestrel::Server>, control: Control) -> Arc<Open> {
+    Arc::new(move |entrance, turn, mailbox| {
+        let mut session = kestrel::MemcacheSession::new(server.clone(), turn, mailbox);
+        if !control.is_allowed(entrance.reach) {
+            session = session.without_control();
+        }
         (session.id(), Box::new(session))
     })
 }
 
-fn open_kestrel_text(server: Arc<kestrel::Server>) -> Arc<Open> {
-    Arc::new(move |_peer, turn, mailbox| {
-        let session = kestrel::TextSession::new(server.clone(), turn, mailbox);
+fn open_kestrel_text(server: Arc<kestrel::Server>, control: Control) -> Arc<Open> {
+    Arc::new(move |entrance, turn, mailbox| {
+        let mut session = kestrel::TextSession::new(server.clone(), turn, mailbox);
+        if !control.is_allowed(entrance.reach) {
+            session = session.without_control();
+        }
         (session.id(), Box::new(session))
     })
 }
 
 fn open_kestrel_thrift(server: Arc<kestrel::Server>) -> Arc<Open> {
-    Arc::new(move |_peer, turn, mailbox| {
+    Arc::new(move |_entrance, turn, mailbox| {
         let session = kestrel::ThriftSession::new(server.clone(), turn, mailbox);
         (session.id(), Box::new(session))
     })

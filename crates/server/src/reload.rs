@@ -5,7 +5,6 @@
 //! what was read last is in force.
 
 use std::mem;
-use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use broker::{Position, SessionId};
@@ -42,8 +41,18 @@ pub(crate) enum Asker {
     Signal,
     /// A Kestrel client.
     Session(SessionId),
-    /// A thread that waits. It may have given up meanwhile.
-    Thread(SyncSender<()>),
+    /// An admin command. Its client may have gone meanwhile.
+    Admin(oneshot::Sender<()>),
+}
+
+impl Asker {
+    /// Whether nobody waits for the answer any more, as far as can be known here.
+    fn has_gone(&self) -> bool {
+        match self {
+            Asker::Admin(waiting) => waiting.is_closed(),
+            Asker::Signal | Asker::Session(_) => false,
+        }
+    }
 }
 
 impl Reloader {
@@ -67,7 +76,11 @@ impl Reloader {
 
     /// Asks for a reading that begins after this. Waits for nothing: the broker may be locked.
     pub(crate) fn ask(&self, asker: Asker) {
-        lock(&self.askers).push(asker);
+        let mut askers = lock(&self.askers);
+        // While a file cannot be read, clients may come, ask and go as often as they like.
+        askers.retain(|asker| !asker.has_gone());
+        askers.push(asker);
+        drop(askers);
         self.asked.notify_one();
     }
 
@@ -91,17 +104,17 @@ impl Reloader {
         }
         let mut turn = shared.broker.turn(shared.clock.now());
         let after = policies.map_or_else(Position::default, |rules| turn.set_policies(rules));
-        let mut threads = Vec::new();
+        let mut clients = Vec::new();
         for asker in askers {
             match asker {
                 Asker::Signal => {}
                 Asker::Session(session) => turn.tell_reloaded(session, after),
-                Asker::Thread(waiting) => threads.push(waiting),
+                Asker::Admin(waiting) => clients.push(waiting),
             }
         }
         drop(turn);
-        for waiting in threads {
-            let _ = waiting.try_send(());
+        for waiting in clients {
+            let _ = waiting.send(());
         }
     }
 
@@ -184,16 +197,11 @@ async fn on_a_thread(work: impl FnOnce() -> bool + Send + 'static) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::sync_channel;
-    use std::time::Duration;
-
     use broker::Broker;
     use tokio::runtime::Builder;
 
     use super::*;
     use crate::clock::Clock;
-
-    const LIMIT: Duration = Duration::from_secs(20);
 
     /// The number of jobs that the only rule lets a queue have.
     fn limit(jobs: u32) -> String {
@@ -220,12 +228,12 @@ mod tests {
         let thread = std::thread::spawn(move || drop(runtime.block_on(stopped)));
 
         let ask = || {
-            let (done, told) = sync_channel(1);
-            reloader.ask(Asker::Thread(done));
+            let (done, told) = oneshot::channel();
+            reloader.ask(Asker::Admin(done));
             told
         };
         let rules = || broker.turn(clock.now()).policies().0.len();
-        let first = ask();
+        let mut first = ask();
         assert!(first.try_recv().is_err());
         assert_eq!(rules(), 0, "the broker is free while the file is read");
         // Opening the pipe waits until it is read, so the others ask after that has begun.
@@ -235,9 +243,9 @@ mod tests {
         std::fs::remove_file(&file).unwrap();
         std::fs::write(&file, limit(1) + &limit(2)).unwrap();
         drop(pipe);
-        first.recv_timeout(LIMIT).unwrap();
-        second.recv_timeout(LIMIT).unwrap();
-        third.recv_timeout(LIMIT).unwrap();
+        first.blocking_recv().unwrap();
+        second.blocking_recv().unwrap();
+        third.blocking_recv().unwrap();
         assert_eq!(rules(), 2);
         stop.send(()).unwrap();
         thread.join().unwrap();

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::address::{self, Address};
-use crate::config::{ClientAuth, Config, Durability, JOB_BYTES_LIMIT, LogFormat, SEGMENT_BYTES};
+use crate::config::{
+    ClientAuth, Config, Control, Durability, JOB_BYTES_LIMIT, LogFormat, SEGMENT_BYTES,
+};
 use crate::units::{format_bytes, format_duration, parse_bytes, parse_duration};
 
 /// Every Gearman packet that is not a job fits into this.
@@ -40,7 +42,7 @@ impl std::fmt::Debug for Setting {
 }
 
 /// All keys, in the order in which they are shown.
-pub(crate) static SETTINGS: [Setting; 41] = [
+pub(crate) static SETTINGS: [Setting; 44] = [
     Setting {
         key: "io_threads",
         many: false,
@@ -262,6 +264,13 @@ pub(crate) static SETTINGS: [Setting; 41] = [
         },
     },
     Setting {
+        key: "http.hosts",
+        many: true,
+        live: false,
+        set: |config, value| assign(&mut config.http.hosts, parse_hosts(value)),
+        show: |config| show_hosts(&config.http.hosts),
+    },
+    Setting {
         key: "metrics.max_queues",
         many: false,
         live: false,
@@ -345,6 +354,20 @@ pub(crate) static SETTINGS: [Setting; 41] = [
         show: |config| {
             quote(&config.kestrel.client_timeout.map_or_else(|| "none".to_owned(), format_duration))
         },
+    },
+    Setting {
+        key: "kestrel.control",
+        many: false,
+        live: false,
+        set: |config, value| assign(&mut config.kestrel.control, Control::parse(value[0])),
+        show: |config| quote(config.kestrel.control.name()),
+    },
+    Setting {
+        key: "kestrel.admin_get",
+        many: false,
+        live: false,
+        set: |config, value| assign(&mut config.kestrel.admin_get, parse_bool(value[0])),
+        show: |config| config.kestrel.admin_get.to_string(),
     },
     Setting {
         key: "log.format",
@@ -436,6 +459,29 @@ fn parse_packet_bytes(text: &str) -> Result<u32, String> {
     match parse_bytes(text)? {
         bytes if (PACKET_BYTES_MIN..=JOB_BYTES_LIMIT).contains(&bytes) => Ok(bytes as u32),
         _ => Err(format!("`{text}` is not a size from 8KiB to 1GiB")),
+    }
+}
+
+fn parse_hosts(names: &[&str]) -> Result<Vec<String>, String> {
+    if names == ["auto"] {
+        return Ok(Vec::new());
+    }
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    match names.iter().find(|name| name.is_empty() || !name.bytes().all(is_part)) {
+        Some(name) => Err(format!("`{name}` is not the name of a host, without a port")),
+        None if names.is_empty() => Err("the list is empty; write `auto`".to_owned()),
+        None => Ok(names.iter().map(|name| (*name).to_owned()).collect()),
+    }
+}
+
+fn show_hosts(names: &[String]) -> String {
+    match names {
+        [] => quote("auto"),
+        [one] => quote(one),
+        many => {
+            let list: Vec<String> = many.iter().map(|one| quote(one)).collect();
+            format!("[{}]", list.join(", "))
+        }
     }
 }
 

@@ -2,17 +2,19 @@
 //! process.
 
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-use http_api::kestrel::{About, KestrelAdmin, Served};
-use http_api::{Overview, Site};
+use http_api::kestrel::{About, KestrelAdmin, Permissions, Served};
+use http_api::{Overview, Site, Work};
+use origin::{Names, Reach};
+use tokio::sync::oneshot;
 
 use crate::config::Config;
 use crate::controls::Controls;
 use crate::io_thread::Shared;
 use crate::mailbox::Port;
 use crate::process;
+use crate::protocol::Protocol;
 use crate::reload::Asker;
 
 /// Health and metrics of this server.
@@ -29,19 +31,27 @@ pub(crate) fn overview(config: &Config, shared: &Shared, port: &Arc<Port>) -> Ar
     })
 }
 
-/// How long an answer waits for files that are read, and all HTTP connections with it: a short file takes
-/// no time, and one that never ends must not keep health from being asked.
-const RELOAD_TIME: Duration = Duration::from_secs(1);
+/// The names by which the server may be called over HTTP.
+pub(crate) fn names(config: &Config) -> Names {
+    let listening = Protocol::ALL.into_iter().flat_map(|protocol| config.listen.of(protocol));
+    let configured = listening.filter_map(|address| address.host().map(str::to_owned));
+    Names::new(configured.chain([process::host_name()]), config.http.hosts.clone())
+}
+
+/// How long an answer waits for files that are read. A short file takes no time, and one may never end.
+const RELOAD_TIME: Duration = Duration::from_secs(5);
 
 /// What Kestrel's admin commands change.
 struct AdminControls(Controls);
 
 impl http_api::kestrel::Controls for AdminControls {
-    fn reload(&self) {
-        let (done, told) = sync_channel(1);
-        self.0.reloader.ask(Asker::Thread(done));
-        // After that time it is done later. Nobody is told when the new policies are durable.
-        let _ = told.recv_timeout(RELOAD_TIME);
+    fn reload(&self) -> Work {
+        let (done, told) = oneshot::channel();
+        self.0.reloader.ask(Asker::Admin(done));
+        Box::pin(async move {
+            // After that time it is done later. Nobody is told when the new policies are durable.
+            let _ = tokio::time::timeout(RELOAD_TIME, told).await;
+        })
     }
 
     fn shut_down(&self) {
@@ -63,11 +73,18 @@ pub(crate) fn kestrel_admin(
         host: process::host_name(),
         started: clock.now(),
     };
+    let control = config.kestrel.control;
+    let permissions = Permissions {
+        by_get: config.kestrel.admin_get,
+        stop_locally: control.is_allowed(Reach::Loopback),
+        stop_from_elsewhere: control.is_allowed(Reach::Network),
+    };
     let kestrel = kestrel.clone();
     Arc::new(KestrelAdmin::new(
         broker,
         Arc::new(move || clock.now()),
         about,
+        permissions,
         Box::new(move || served(&kestrel)),
         Box::new(move || process::facts(&limits, false)),
         Box::new(AdminControls(controls)),

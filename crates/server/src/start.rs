@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use broker::{Broker, EngineSetup, Options, Turn};
 use log::RecoveryReport;
+use origin::Names;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 use tokio::task::coop::unconstrained;
@@ -28,7 +29,7 @@ use crate::mailbox::Port;
 use crate::protocol::Protocol;
 use crate::reload::Reloader;
 use crate::signals::{Control, Drain, EarlySignals, Hangup};
-use crate::sites::{kestrel_admin, overview};
+use crate::sites::{kestrel_admin, names, overview};
 use crate::systemd;
 use crate::tls::Certificates;
 use crate::web::{Place, WebThread};
@@ -123,6 +124,18 @@ impl Started<'_> {
     }
 }
 
+impl Started<'_> {
+    /// Whether clients of other machines can stop the server.
+    pub fn can_be_stopped_from_elsewhere(&self) -> bool {
+        let control = self.config.kestrel.control;
+        let is_open = |one: &Listening| {
+            let reach = one.address.reach();
+            one.protocol.has_control() && !reach.is_local() && control.is_allowed(reach)
+        };
+        self.listening.iter().any(is_open)
+    }
+}
+
 impl Listening {
     fn of(bound: &Bound) -> Listening {
         Listening { protocol: bound.protocol, address: bound.address.clone() }
@@ -164,6 +177,7 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     let kestrel = controls.clone().kestrel_server(&config, clock.now());
     let has_admin = is_served(Protocol::KestrelAdmin, &listening);
     let admin = has_admin.then(|| kestrel_admin(&config, &shared, &kestrel, controls));
+    let names = Arc::new(names(&config));
     let opens = Protocol::ALL.map(|protocol| protocol.open(&config, clock.now(), &kestrel));
     let mut acceptors = Vec::new();
     let mut places = Vec::new();
@@ -182,7 +196,7 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
         acceptors.push(runtime.spawn(acceptor.run()).abort_handle());
     }
     // Health and metrics are one site, Kestrel's admin commands are the other.
-    let web = spawn_web(places, (limits.web_connections() / 2).max(1))?;
+    let web = spawn_web(places, names, (limits.web_connections() / 2).max(1))?;
     // Before anybody can know that clients are served: the next signal may be that of the end.
     let signals = signals.complete().map_err(failed("watch for signals"))?;
     let _listen_file = write_listen_file(&config.data, &listening);
@@ -228,11 +242,15 @@ fn load_certificates(
     Ok(Some(Arc::new(Certificates::load(&config.tls)?)))
 }
 
-fn spawn_web(places: Vec<Place>, connections_max: usize) -> Result<Option<WebThread>, ServeError> {
+fn spawn_web(
+    places: Vec<Place>,
+    names: Arc<Names>,
+    connections_max: usize,
+) -> Result<Option<WebThread>, ServeError> {
     if places.is_empty() {
         return Ok(None);
     }
-    let web = WebThread::spawn(runtime()?, places, connections_max);
+    let web = WebThread::spawn(runtime()?, places, names, connections_max);
     web.map(Some).map_err(failed("serve HTTP"))
 }
 

@@ -11,14 +11,17 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use http_api::{Site, serve};
+use origin::{Gate, Names};
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::Runtime;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
 use tokio::time::MissedTickBehavior;
 use tokio_rustls::TlsAcceptor;
 
+use crate::crowd::{Crowd, Ticket};
 use crate::listen::{Bound, SocketFile};
 use crate::tls::Certificates;
 
@@ -54,6 +57,7 @@ struct Listener {
     _file: Option<SocketFile>,
     socket: Socket,
     site: Arc<dyn Site>,
+    gate: Gate,
     certificates: Option<Arc<Certificates>>,
 }
 
@@ -69,20 +73,21 @@ impl WebThread {
     pub(crate) fn spawn(
         runtime: Runtime,
         places: Vec<Place>,
+        names: Arc<Names>,
         connections_max: usize,
     ) -> io::Result<WebThread> {
-        let mut sites: Vec<(Arc<dyn Site>, Arc<Semaphore>)> = Vec::new();
+        let mut sites: Vec<(Arc<dyn Site>, Arc<Crowd>)> = Vec::new();
         let inside = runtime.enter();
         for place in places {
             let known = sites.iter().find(|(site, _)| Arc::ptr_eq(site, &place.site));
-            let known = known.map(|(_, slots)| slots.clone());
-            let slots = known.unwrap_or_else(|| {
-                let slots = Arc::new(Semaphore::new(connections_max));
+            let known = known.map(|(_, crowd)| crowd.clone());
+            let crowd = known.unwrap_or_else(|| {
+                let crowd = Arc::new(Crowd::new(connections_max));
                 runtime.spawn(tick(place.site.clone()));
-                sites.push((place.site.clone(), slots.clone()));
-                slots
+                sites.push((place.site.clone(), crowd.clone()));
+                crowd
             });
-            runtime.spawn(accept(Listener::of(place)?, slots));
+            runtime.spawn(accept(Listener::of(place, names.clone())?, crowd));
         }
         drop(inside);
         let (stop, stopped) = oneshot::channel::<()>();
@@ -105,32 +110,40 @@ impl Drop for WebThread {
 
 impl Listener {
     /// To be called inside the runtime.
-    fn of(place: Place) -> io::Result<Listener> {
+    fn of(place: Place, names: Arc<Names>) -> io::Result<Listener> {
         let Place { bound, site, certificates } = place;
+        let gate = Gate { names, reach: bound.address.reach() };
         let socket = if bound.address.is_unix() {
             Socket::Unix(UnixListener::from_std(StdUnixListener::from(bound.socket))?)
         } else {
             Socket::Tcp(TcpListener::from_std(StdTcpListener::from(bound.socket))?)
         };
-        Ok(Listener { socket, site, certificates, _file: bound.file })
+        Ok(Listener { socket, site, gate, certificates, _file: bound.file })
     }
 
     /// Accepts one connection and serves it in a task of its own.
-    async fn accept(&self, slot: OwnedSemaphorePermit) -> io::Result<()> {
-        let site = self.site.clone();
-        // Not before somebody comes: they may be others by then.
-        let tls = || self.certificates.as_ref().map(|certificates| certificates.current());
+    async fn accept(&self, crowd: &Arc<Crowd>) -> io::Result<()> {
         match &self.socket {
             Socket::Tcp(listener) => {
                 let (socket, _) = listener.accept().await?;
-                tokio::spawn(serve_one(socket, tls(), site, slot));
+                crowd.enter(|ticket| self.serve(socket, ticket));
             }
             Socket::Unix(listener) => {
                 let (socket, _) = listener.accept().await?;
-                tokio::spawn(serve_one(socket, tls(), site, slot));
+                crowd.enter(|ticket| self.serve(socket, ticket));
             }
         }
         Ok(())
+    }
+
+    fn serve<S>(&self, socket: S, ticket: Ticket) -> AbortHandle
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let (site, gate) = (self.site.clone(), self.gate.clone());
+        // Not before somebody comes: they may be others by then.
+        let tls = self.certificates.as_ref().map(|certificates| certificates.current());
+        tokio::spawn(serve_one(socket, tls, site, gate, ticket)).abort_handle()
     }
 }
 
@@ -139,21 +152,22 @@ async fn serve_one<S>(
     socket: S,
     tls: Option<Arc<ServerConfig>>,
     site: Arc<dyn Site>,
-    slot: OwnedSemaphorePermit,
+    gate: Gate,
+    ticket: Ticket,
 ) where
     S: AsyncRead + AsyncWrite + Send + Unpin,
 {
+    let note_request = || ticket.note_request();
     match tls {
-        None => serve(socket, site).await,
+        None => serve(socket, site, gate, note_request).await,
         Some(config) => {
             let handshake = TlsAcceptor::from(config).accept(socket);
             // Garbage, silence and wrong certificates are the peer's matter.
             if let Ok(Ok(socket)) = tokio::time::timeout(HANDSHAKE_TIME, handshake).await {
-                serve(socket, site).await;
+                serve(socket, site, gate, note_request).await;
             }
         }
     }
-    drop(slot);
 }
 
 /// Lets a site do what has to be done in time.
@@ -166,14 +180,15 @@ async fn tick(site: Arc<dyn Site>) {
     }
 }
 
-/// Accepts until the runtime ends. Beyond the limit of connections new ones wait; each has an end, however slow its
-/// peer is.
-async fn accept(listener: Listener, slots: Arc<Semaphore>) {
-    while let Ok(slot) = slots.clone().acquire_owned().await {
-        if let Err(error) = listener.accept(slot).await {
+/// Accepts until the runtime ends.
+async fn accept(listener: Listener, crowd: Arc<Crowd>) {
+    loop {
+        if let Err(error) = listener.accept(&crowd).await {
             tracing::debug!(%error, "cannot accept an HTTP connection");
             tokio::time::sleep(PAUSE).await;
         }
+        // The newcomer is looked at before the next one comes, who may take its place.
+        tokio::task::yield_now().await;
     }
 }
 
@@ -182,7 +197,7 @@ mod tests {
     use std::io::{Read as _, Write as _};
     use std::net::TcpStream;
 
-    use http_api::{Answer, Asked};
+    use http_api::{Answer, Asked, Reply};
     use tokio::runtime::Builder;
 
     use super::*;
@@ -193,8 +208,8 @@ mod tests {
     struct Silent;
 
     impl Site for Silent {
-        fn answer(&self, _asked: &Asked) -> Answer {
-            Answer::default()
+        fn reply(&self, _asked: &Asked) -> Reply {
+            Reply::Now(Answer::default())
         }
     }
 
@@ -202,6 +217,34 @@ mod tests {
         let peer = TcpStream::connect(address.to_string()).unwrap();
         peer.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         peer
+    }
+
+    #[test]
+    fn silent_connections_give_way_to_one_that_asks() {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let wanted = Address::Tcp { host: "127.0.0.1".to_owned(), port: 0 };
+        let bound = bind(Protocol::Http, &wanted, &SocketOptions::default()).unwrap().remove(0);
+        let address = bound.address.clone();
+        let places = vec![Place { bound, site: Arc::new(Silent), certificates: None }];
+        let _web = WebThread::spawn(runtime, places, Arc::default(), 2).unwrap();
+        let ask = |peer: &mut TcpStream| {
+            peer.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+            let mut answer = Vec::new();
+            while !answer.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                peer.read_exact(&mut byte).unwrap();
+                answer.extend(byte);
+            }
+            assert!(answer.starts_with(b"HTTP/1.1 200 OK"));
+        };
+        let mut kept = connect(&address);
+        ask(&mut kept);
+        let mut first = connect(&address);
+        first.write_all(b"GET / HT").unwrap();
+        let _crowd: Vec<TcpStream> = (0..100).map(|_| connect(&address)).collect();
+        ask(&mut connect(&address));
+        assert_eq!(first.read(&mut [0]).unwrap_or(0), 0, "it had to go");
+        ask(&mut kept);
     }
 
     #[test]
@@ -215,7 +258,7 @@ mod tests {
             .into();
         let addresses: Vec<Address> =
             places.iter().map(|place| place.bound.address.clone()).collect();
-        let _web = WebThread::spawn(runtime, places, 2).unwrap();
+        let _web = WebThread::spawn(runtime, places, Arc::default(), 2).unwrap();
         // Not silent, because those who are do not stay for long.
         let _unready =
             [&addresses[0], &addresses[1], &addresses[0], &addresses[1]].map(|address| {
@@ -224,7 +267,7 @@ mod tests {
                 peer
             });
         let mut asking = connect(&addresses[2]);
-        asking.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        asking.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         let mut answer = [0; 15];
         asking.read_exact(&mut answer).unwrap();
         assert_eq!(&answer, b"HTTP/1.1 200 OK");

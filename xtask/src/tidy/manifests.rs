@@ -9,15 +9,16 @@ use super::{Report, Tree};
 
 /// Which of the house's crates each crate may name in `[dependencies]`. Development dependencies are
 /// free: tests may use what they like.
-const LAYERS: [(&str, &[&str]); 12] = [
+const LAYERS: [(&str, &[&str]); 13] = [
     ("engine", &[]),
     ("log", &[]),
     ("broker", &["engine", "log"]),
     ("beanstalk", &["broker"]),
-    ("gearman", &["broker"]),
+    ("origin", &[]),
+    ("gearman", &["broker", "origin"]),
     ("kestrel", &["broker"]),
-    ("http", &["broker"]),
-    ("server", &["beanstalk", "gearman", "kestrel", "http", "broker", "log"]),
+    ("http", &["broker", "origin"]),
+    ("server", &["beanstalk", "gearman", "kestrel", "http", "origin", "broker", "log"]),
     ("lineshaft", &["server", "broker", "log", "bench"]),
     ("bench", &[]),
     ("testkit", &["broker"]),
@@ -25,7 +26,7 @@ const LAYERS: [(&str, &[&str]); 12] = [
 ];
 
 /// Crates without clock, threads, sockets, files and randomness: same inputs, same outputs.
-const PURE: [&str; 4] = ["engine", "beanstalk", "gearman", "kestrel"];
+const PURE: [&str; 5] = ["engine", "beanstalk", "gearman", "kestrel", "origin"];
 
 /// What a pure crate has no use for, development dependencies included.
 const IMPURE: [&str; 11] = [

@@ -132,12 +132,61 @@ fn a_request_without_a_function() {
 }
 
 #[test]
+fn a_page_of_another_site_submits_nothing() {
+    let mut world = World::new();
+    let host = "Host: 127.0.0.1:8080\r\n";
+    for mark in [
+        "Origin: http://evil.example\r\n",
+        "Origin: null\r\nContent-Type: text/plain\r\n",
+        "Sec-Fetch-Site: cross-site\r\n",
+        "Referer: http://evil.example/page\r\n",
+    ] {
+        let posted = post("f", &format!("{host}{mark}"), "in");
+        check_answer(&mut world, &posted, &plain("403 Forbidden"));
+    }
+    // The name of the page stands for this machine.
+    let rebound =
+        post("f", "Host: evil.example:8080\r\nOrigin: http://evil.example:8080\r\n", "in");
+    check_answer(&mut world, &rebound, &plain("403 Forbidden"));
+    let picture = format!("GET /f HTTP/1.1\r\n{host}User-Agent: Mozilla/5.0\r\n\r\n");
+    check_answer(&mut world, &picture, &plain("403 Forbidden"));
+    assert_eq!(world.broker.turn(world.now).totals().puts, 0);
+    let own = format!("{host}Origin: http://127.0.0.1:8080\r\nUser-Agent: Mozilla/5.0\r\n");
+    let client = send(&mut world, &post("f", &own, "in"));
+    expect_nothing(&mut world, client);
+    assert_eq!(world.broker.turn(world.now).totals().puts, 1);
+}
+
+#[test]
+fn a_head_that_takes_too_long_is_not_waited_for() {
+    let mut world = World::new();
+    let client = send(&mut world, "POST /f HTTP/1.1\r\n");
+    world.advance(9_000);
+    world.send(client, b"Content-");
+    expect_nothing(&mut world, client);
+    world.advance(2_000);
+    world.send(client, b"L");
+    expect_answer(&mut world, client, &plain("408 Request Timeout"));
+    let mut patient = send(&mut world, "POST /f HTTP/1.1\r\nContent-Length: 2\r\n\r\ni");
+    world.advance(60_000);
+    world.send(patient, b"n");
+    expect_nothing(&mut world, patient);
+    patient = send(&mut world, "GET /f HTTP/1.1\r\n\r\n");
+    world.advance(60_000);
+    expect_nothing(&mut world, patient);
+}
+
+#[test]
 fn what_is_no_request_ends_the_connection() {
     let mut world = World::new();
     let long = format!("GET /{} HTTP/1.0\r\n\r\n", "f".repeat(8192));
-    for sent in ["\r\n", "GET /f\r\n\r\n", "TRACE /f HTTP/1.1\r\n\r\n", "\0REQ\n\n", &long] {
-        check_answer(&mut world, sent, "");
+    for sent in
+        ["\r\n", "GET /f\r\n\r\n", "\0REQ\n\n", "POST /f HTTP/1.1\r\nContent-Length : 2\r\n\r\nin"]
+    {
+        check_answer(&mut world, sent, &plain("400 Bad Request"));
     }
+    check_answer(&mut world, "TRACE /f HTTP/1.1\r\n\r\n", &plain("501 Not Implemented"));
+    check_answer(&mut world, &long, &plain("431 Request Header Fields Too Large"));
     // The longest name of all.
     let longest = format!("GET {} HTTP/1.0\n\n", "f".repeat(8192 - 15));
     assert_eq!(longest.len(), 8192);

@@ -4,6 +4,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use lineshaft_gearman::{HttpSession, Server, ServerOptions, Session};
+use origin::{Gate, Reach};
 use testkit::dialect::world;
 
 /// A world whose connections speak Gearman's protocols.
@@ -35,7 +36,8 @@ impl World {
     pub(crate) fn connect_http(&mut self) -> usize {
         let server = self.server.clone();
         self.world.connect_as(|turn, mailbox| {
-            let session = HttpSession::new(server, turn, mailbox);
+            let gate = Gate { names: Arc::default(), reach: Reach::Loopback };
+            let session = HttpSession::new(server, gate, turn, mailbox);
             (session.id(), session)
         })
     }

@@ -8,6 +8,7 @@ use broker::Body;
 use hdrhistogram::Histogram;
 use http_body_util::BodyExt as _;
 use hyper::Request;
+use origin::{Names, Reach};
 
 use super::*;
 
@@ -19,8 +20,11 @@ struct Seen {
 }
 
 impl Controls for Arc<Seen> {
-    fn reload(&self) {
-        self.reloads.fetch_add(1, Ordering::Relaxed);
+    fn reload(&self) -> Work {
+        let seen = self.clone();
+        Box::pin(async move {
+            seen.reloads.fetch_add(1, Ordering::Relaxed);
+        })
     }
 
     fn shut_down(&self) {
@@ -30,6 +34,7 @@ impl Controls for Arc<Seen> {
 
 struct World {
     admin: KestrelAdmin,
+    gate: Gate,
     now_ms: Arc<AtomicU64>,
     gets: Arc<AtomicU64>,
     seen: Arc<Seen>,
@@ -40,6 +45,12 @@ const START_MS: u64 = 1_700_000_000_000;
 
 impl World {
     fn new() -> World {
+        let permissions =
+            Permissions { by_get: false, stop_locally: true, stop_from_elsewhere: false };
+        World::with(permissions, Reach::Loopback)
+    }
+
+    fn with(permissions: Permissions, reach: Reach) -> World {
         let now_ms = Arc::new(AtomicU64::new(START_MS));
         let gets = Arc::new(AtomicU64::new(0));
         let seen = Arc::new(Seen::default());
@@ -67,11 +78,13 @@ impl World {
             broker.clone(),
             Arc::new(move || Millis(time.load(Ordering::Relaxed))),
             about,
+            permissions,
             Box::new(served),
             Box::new(process),
             Box::new(seen.clone()),
         );
-        World { admin, now_ms, gets, seen, broker }
+        let names = Arc::new(Names::new(["machine".to_owned()], Vec::new()));
+        World { admin, gate: Gate { names, reach }, now_ms, gets, seen, broker }
     }
 
     /// Moves time on by so many seconds, with a tick in each.
@@ -82,13 +95,14 @@ impl World {
         }
     }
 
-    fn ask_with(&self, request: Request<()>) -> (u16, String, String) {
-        let answer = self.admin.answer(&request);
+    fn ask_with(&self, mut request: Request<()>) -> (u16, String, String) {
+        request.extensions_mut().insert(self.gate.clone());
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let answer = runtime.block_on(self.admin.reply(&request).answer());
         assert!(answer.headers().contains_key("x-ostrich-version"));
         let status = answer.status().as_u16();
         let kind = answer.headers()["content-type"].to_str().unwrap().to_owned();
-        let body = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let body = body.block_on(answer.into_body().collect()).unwrap().to_bytes();
+        let body = runtime.block_on(answer.into_body().collect()).unwrap().to_bytes();
         (status, kind, String::from_utf8(body.to_vec()).unwrap())
     }
 
@@ -147,11 +161,10 @@ fn simple_commands_answer_in_both_forms() {
 #[test]
 fn the_server_is_stopped_and_reloaded_by_whoever_means_it() {
     let world = World::new();
-    assert_eq!(world.ask("/reload").1, "{\"response\":\"ok\"}\n");
-    assert_eq!(world.ask("/shutdown.txt").1, "ok\n");
-    assert_eq!(world.ask("/quiesce").1, "{\"response\":\"ok\"}\n");
-    let posted = Request::post("/shutdown").body(()).unwrap();
-    assert_eq!(world.ask_with(posted).0, 200);
+    let post = |path: &str| world.ask_with(Request::post(path).body(()).unwrap());
+    assert_eq!(post("/reload").2, "{\"response\":\"ok\"}\n");
+    assert_eq!(post("/shutdown.txt").2, "ok\n");
+    assert_eq!(post("/quiesce").2, "{\"response\":\"ok\"}\n");
     for (name, value) in [
         ("Sec-Fetch-Site", "cross-site"),
         ("Host", "evil.example:2223"),
@@ -162,10 +175,75 @@ fn the_server_is_stopped_and_reloaded_by_whoever_means_it() {
             assert_eq!(world.ask_with(foreign).0, 403, "{name}");
         }
     }
-    assert_eq!(world.ask_with(Request::head("/shutdown").body(()).unwrap()).0, 403);
-    assert_eq!(world.ask_with(Request::delete("/shutdown").body(()).unwrap()).0, 405);
+    for path in ["/shutdown", "/quiesce.txt", "/reload"] {
+        assert_eq!(world.ask(path).0, 405, "{path}");
+        assert_eq!(world.ask_with(Request::head(path).body(()).unwrap()).0, 405);
+        assert_eq!(world.ask_with(Request::delete(path).body(()).unwrap()).0, 405);
+    }
     assert_eq!(world.seen.reloads.load(Ordering::Relaxed), 1);
-    assert_eq!(world.seen.stops.load(Ordering::Relaxed), 3);
+    assert_eq!(world.seen.stops.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn get_changes_something_where_it_is_allowed_and_not_for_browsers() {
+    let permissions = Permissions { by_get: true, stop_locally: true, stop_from_elsewhere: true };
+    let world = World::with(permissions, Reach::Network);
+    assert_eq!(world.ask("/shutdown.txt"), (200, "ok\n".to_owned()));
+    assert_eq!(world.ask("/reload.txt"), (200, "ok\n".to_owned()));
+    assert_eq!(world.ask_with(Request::head("/shutdown").body(()).unwrap()).0, 405);
+    // What a picture with `referrerpolicy="no-referrer"` brings, at an address that is not this machine's own.
+    let picture = Request::get("/shutdown").header("Host", "192.0.2.1:2223");
+    let picture = picture.header("User-Agent", "Mozilla/5.0 (X11; Linux x86_64)");
+    assert_eq!(world.ask_with(picture.body(()).unwrap()).0, 403);
+    assert_eq!(world.seen.stops.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn the_server_is_not_stopped_from_where_it_should_not_be() {
+    let permissions = |stop_locally, stop_from_elsewhere| Permissions {
+        by_get: false,
+        stop_locally,
+        stop_from_elsewhere,
+    };
+    for (permissions, reach, may_stop) in [
+        (permissions(true, false), Reach::Loopback, true),
+        (permissions(true, false), Reach::Unix, true),
+        (permissions(true, false), Reach::Network, false),
+        (permissions(true, true), Reach::Network, true),
+        (permissions(false, false), Reach::Loopback, false),
+    ] {
+        let world = World::with(permissions, reach);
+        for path in ["/shutdown", "/quiesce"] {
+            let (status, _, text) = world.ask_with(Request::post(path).body(()).unwrap());
+            assert_eq!(status, if may_stop { 200 } else { 403 }, "{permissions:?} {reach:?}");
+            assert!(may_stop || text.contains("kestrel.control"), "{text}");
+        }
+        assert_eq!(world.seen.stops.load(Ordering::Relaxed), if may_stop { 2 } else { 0 });
+        let reload = world.ask_with(Request::post("/reload").body(()).unwrap());
+        assert_eq!(reload.0, 200, "that stops nothing");
+    }
+}
+
+#[test]
+fn a_script_of_another_site_learns_nothing() {
+    let world = World::new();
+    let ask = |site: Option<&str>| {
+        let mut request = Request::get("/stats.json?callback=f").header("Host", "127.0.0.1:2223");
+        if let Some(site) = site {
+            request = request.header("Sec-Fetch-Site", site);
+        }
+        world.ask_with(request.body(()).unwrap())
+    };
+    for site in ["cross-site", "same-site"] {
+        let (status, _, text) = ask(Some(site));
+        assert_eq!(status, 403);
+        assert!(!text.contains("counters"), "{text}");
+    }
+    // Browsers that do not say where they come from run no such script because of its type.
+    let (status, kind, text) = ask(None);
+    assert_eq!((status, kind.as_str(), &text[..2]), (200, "application/json", "f("));
+    let (status, kind, _) = ask(Some("same-origin"));
+    assert_eq!((status, kind.as_str()), (200, "text/javascript; charset=utf-8"));
 }
 
 #[test]

@@ -42,15 +42,18 @@ impl MemcacheSession {
                 let version = &self.client.server.options().version;
                 outbox.reply(AT_ONCE, format!("VERSION {version}\r\n").as_bytes());
             }
-            Request::Status(word) => self.status(word, turn, outbox),
             Request::Reload => {
                 self.wait_for_work(reply::RELOADED);
                 self.client.server.controls.reload(self.client.id, turn);
+            }
+            Request::Shutdown | Request::Status(Some(_)) if !self.client.may_control => {
+                self.fail(AT_ONCE, reply::NOT_ALLOWED, turn, outbox);
             }
             Request::Shutdown => {
                 self.client.server.controls.shut_down();
                 self.client.end(turn);
             }
+            Request::Status(word) => self.status(word, turn, outbox),
             Request::Quit => self.client.end(turn),
         }
     }

@@ -16,6 +16,7 @@ use crate::{expiry, status};
 const DONE: &[u8] = b"+0\n";
 /// The original closes the connection without a word.
 const ILLEGAL_NAME: &[u8] = b"Illegal queue name.";
+const NOT_ALLOWED: &[u8] = b"Not allowed here; see kestrel.control.";
 const TOO_FEW_OPEN: &[u8] = b"Not that many transactions open.";
 
 impl TextSession {
@@ -36,6 +37,9 @@ impl TextSession {
             Request::Confirm { queue, count } => self.confirm(&queue, count, turn, outbox),
             Request::Flush(queue) => self.flush(&queue, turn, outbox),
             Request::Delete(queue) => self.delete(&queue, turn, outbox),
+            Request::Shutdown | Request::Status(Some(_)) if !self.client.may_control => {
+                error(outbox, AT_ONCE, NOT_ALLOWED);
+            }
             Request::Status(word) => self.status(word.as_deref(), turn, outbox),
             Request::Version => {
                 string(outbox, AT_ONCE, self.client.server.options().version.as_bytes());

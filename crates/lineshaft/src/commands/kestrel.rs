@@ -17,6 +17,10 @@ use crate::cli::KestrelArguments;
 /// Where jobs are kept unless something says otherwise.
 const FOLDER_DEFAULT: &str = "./kestrel-data";
 
+/// What is set as the original has it, unless something says otherwise.
+const DEFAULTS: [(&str, &str); 3] =
+    [("data.dir", FOLDER_DEFAULT), ("kestrel.control", "all"), ("kestrel.admin_get", "true")];
+
 /// Why the server ended, besides what every server ends for.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
@@ -101,9 +105,11 @@ fn configure(arguments: KestrelArguments) -> Result<(Sources, server::config::Co
         ..Sources::of_process(config)
     };
     let effective = sources.load()?;
-    if *effective.origin("data.dir") == Origin::Default {
-        let values = vec![FOLDER_DEFAULT.to_owned()];
-        sources.flags.push(Flag { name: "lineshaft kestrel", key: "data.dir", values });
+    for (key, value) in DEFAULTS {
+        if *effective.origin(key) == Origin::Default {
+            let values = vec![value.to_owned()];
+            sources.flags.push(Flag { name: "lineshaft kestrel", key, values });
+        }
     }
     let config = sources.load_and_keep()?.config;
     Ok((sources, config))

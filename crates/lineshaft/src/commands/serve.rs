@@ -125,18 +125,28 @@ pub(crate) fn announce(started: &Started<'_>) {
             http,
             data,
             jobs,
+            control = control_line(started),
             "ready"
         );
         return;
     }
     let mut text = format!("lineshaft {} is ready\n", env!("CARGO_PKG_VERSION"));
     let listeners = Protocol::ALL.map(|protocol| (protocol.name(), addresses(protocol)));
-    let data = [("data", data), ("try", example(started))];
+    let data = [("data", data), ("control", control_line(started)), ("try", example(started))];
     for (name, value) in listeners.into_iter().chain(data).filter(|(_, value)| !value.is_empty()) {
         text.extend([format!("  {name:<14}  {value}\n")]);
     }
     // The output may be closed; a server goes on without it.
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
+}
+
+/// Who can stop the server, if that is more than its own machine.
+fn control_line(started: &Started<'_>) -> String {
+    if !started.can_be_stopped_from_elsewhere() {
+        return String::new();
+    }
+    "whoever connects to Kestrel's ports can stop the server and set its status, unless kestrel.control is \"local\""
+        .to_owned()
 }
 
 fn data_line(config: &Config, jobs: u64) -> String {

@@ -30,6 +30,10 @@ impl Kestrel {
         get(&self.admin, path)
     }
 
+    fn post(&self, path: &str) -> Answer {
+        Peer::connect(&self.admin).ask("POST", path)
+    }
+
     fn json(&self, path: &str) -> Value {
         let answer = self.get(path);
         assert_eq!(
@@ -194,9 +198,9 @@ fn the_server_is_reloaded_and_stopped() {
     let mut client = Client::connect(&kestrel);
     client.expect("set jobs 0 0 1\r\na\r\n", "STORED\r\n");
     std::fs::write(&file, "[[policy]]\nmatch = \"jobs\"\nlimits.jobs = 1\n").unwrap();
-    assert_eq!(kestrel.get("/reload").body, "{\"response\":\"ok\"}\n");
+    assert_eq!(kestrel.post("/reload").body, "{\"response\":\"ok\"}\n");
     assert_eq!(kestrel.json("/stats")["gauges"]["q/jobs/max_items"], 1);
     client.expect("set jobs 0 0 1\r\nb\r\n", "NOT_STORED\r\n");
-    assert_eq!(kestrel.get("/shutdown.txt").body, "ok\n");
+    assert_eq!(kestrel.post("/shutdown.txt").body, "ok\n");
     assert_eq!(kestrel.server.wait().code(), Some(0));
 }

@@ -24,7 +24,7 @@ fn answer(mut stream: TcpStream) -> String {
 
 /// Runs a job from a request to its answer, and another one in the background.
 fn check_jobs(packets: &str, http: &str) {
-    let client = send(http, "POST /f HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nin");
+    let client = send(http, "POST /f HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\nin");
     let mut worker = Peer::connect(packets);
     worker.send(CAN_DO, &["f"]);
     let job = wait_for("the job", || worker.try_grab());

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use broker::{Broker, Millis, NewJob, Options};
 use log::{FaultDisk, Settings};
+use origin::Reach;
 use tokio::runtime::{Builder, Runtime};
 
 use super::{IoThread, Shared};
@@ -53,8 +54,8 @@ impl Rounds {
         let open = self.open.clone();
         let slot = self.thread.shared.limits.admit(Peer::Local).unwrap();
         let (socket, protocol) = (socket.into(), Protocol::Beanstalk);
-        let (tls, silence_max_ms) = (None, None);
-        self.port.arrive(Arrival { socket, slot, protocol, open, tls, silence_max_ms });
+        let (reach, tls, silence_max_ms) = (Reach::Unix, None, None);
+        self.port.arrive(Arrival { socket, slot, protocol, reach, open, tls, silence_max_ms });
         self.round();
         client
     }

@@ -1,0 +1,92 @@
+//! What a web page can do to a server beside whose browser it is shown: nothing. And who may stop the server over
+//! Kestrel's ports.
+
+#![expect(clippy::unwrap_used, reason = "a test may end there")]
+
+mod control;
+mod pages;
+#[path = "../http/request.rs"]
+#[allow(dead_code, reason = "shared with the tests of HTTP")]
+mod request;
+#[path = "../serve/running.rs"]
+#[allow(dead_code, reason = "shared with the tests of the server")]
+mod running;
+
+use std::path::Path;
+
+use testkit::client::Client;
+
+use request::{Peer, get};
+use running::{Running, command};
+
+/// The name and the address of each listener.
+const PROTOCOLS: [&str; 8] = [
+    "beanstalk",
+    "gearman",
+    "gearman_http",
+    "kestrel",
+    "kestrel_text",
+    "kestrel_thrift",
+    "kestrel_admin",
+    "http",
+];
+
+/// The secret name of a queue that no page may learn.
+const SECRET: &str = "secret-queue";
+
+/// A server that listens for everything, with one job in it.
+struct Target {
+    server: Running,
+    /// In the order of [`PROTOCOLS`].
+    addresses: Vec<String>,
+}
+
+impl Target {
+    fn start(folder: &Path) -> Target {
+        let mut starting = command(folder, &["serve", "--memory"]);
+        for protocol in PROTOCOLS {
+            let variable = format!("LINESHAFT_LISTEN_{}", protocol.to_uppercase());
+            starting.env(variable, "127.0.0.1:0");
+        }
+        let mut server = Running::spawn(starting);
+        let address = |protocol: &str| server.address_of(&format!("{protocol} "));
+        let addresses = PROTOCOLS.into_iter().map(address).collect();
+        let target = Target { server, addresses };
+        let mut client = target.client();
+        client.expect(&format!("use {SECRET}"), &format!("USING {SECRET}")).unwrap();
+        client.put(0, 0, 60, b"job").unwrap();
+        target
+    }
+
+    fn address(&self, protocol: &str) -> &str {
+        let place = PROTOCOLS.iter().position(|known| *known == protocol).unwrap();
+        &self.addresses[place]
+    }
+
+    fn client(&self) -> Client {
+        Client::connect(self.address("beanstalk").parse().unwrap()).unwrap()
+    }
+
+    /// How many connections were closed because a browser came where it should not.
+    fn foreign_count(&self) -> u64 {
+        let metrics = get(self.address("http"), "/metrics").body;
+        let line = "lineshaft_connections_refused_total{reason=\"foreign\"} ";
+        let value = metrics.lines().find_map(|found| found.strip_prefix(line)).unwrap();
+        value.parse().unwrap()
+    }
+
+    /// The server is there, in the status that it had, with its one job and no other.
+    fn check_unharmed(&self) {
+        let stats = self.client().stats("stats").unwrap();
+        assert_eq!(
+            (stats["current-jobs-ready"].as_str(), stats["total-jobs"].as_str()),
+            ("1", "1")
+        );
+        assert_eq!(get(self.address("http"), "/health/ready").body, "ready\n");
+        let shown = Peer::connect(self.address("kestrel_admin")).ask("GET", "/stats.json");
+        let shown: serde_json::Value = serde_json::from_str(&shown.body).unwrap();
+        assert_eq!(shown["labels"]["status"], "Up");
+        // A client's order to stop takes 100 ms to be obeyed; it is said at once.
+        assert!(!self.server.stderr().contains("stopping"), "{}", self.server.stderr());
+    }
+}

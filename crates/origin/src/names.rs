@@ -1,0 +1,82 @@
+//! The names by which a server may be called.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+/// What `Host` may say. Every IP address will do: nobody can give an address another meaning. So will `localhost`.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    own: Vec<String>,
+    listed: Vec<String>,
+}
+
+impl Names {
+    /// The server has its `own` names, and those that its operator `listed`.
+    pub fn new(own: impl IntoIterator<Item = String>, listed: Vec<String>) -> Names {
+        Names { own: own.into_iter().collect(), listed }
+    }
+
+    /// Whether the operator has said what the names are.
+    pub(crate) fn are_listed(&self) -> bool {
+        !self.listed.is_empty()
+    }
+
+    /// Whether the name in a `Host` header is one of them, whatever the port.
+    pub(crate) fn contain(&self, host: &[u8]) -> bool {
+        let Ok(host) = std::str::from_utf8(host) else { return false };
+        if let Some((address, port)) = host.strip_prefix('[').and_then(|rest| rest.split_once(']'))
+        {
+            return address.parse::<Ipv6Addr>().is_ok() && is_port(port);
+        }
+        let (name, port) = host.split_at(host.find(':').unwrap_or(host.len()));
+        let is = |known: &String| known.eq_ignore_ascii_case(name);
+        is_port(port)
+            && (name.parse::<IpAddr>().is_ok()
+                || name.eq_ignore_ascii_case("localhost")
+                || self.own.iter().chain(&self.listed).any(is))
+    }
+}
+
+/// Whether this is the end of an authority: nothing, or a colon and a number.
+fn is_port(text: &str) -> bool {
+    text.is_empty()
+        || text
+            .strip_prefix(':')
+            .is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_and_own_names_are_known_and_others_are_not() {
+        let names = Names::new(["machine".to_owned()], vec!["jobs.example".to_owned()]);
+        for host in [
+            "127.0.0.1:2223",
+            "192.0.2.7",
+            "[::1]:2223",
+            "[2001:db8::1]",
+            "localhost:2223",
+            "LOCALHOST",
+            "Machine:2223",
+            "jobs.example",
+        ] {
+            assert!(names.contain(host.as_bytes()), "{host}");
+        }
+        for host in [
+            "",
+            "evil.example:2223",
+            "machine.evil.example",
+            "127.0.0.1.evil.example",
+            "localhost:80@evil.example",
+            "localhost:x",
+            "[::1]evil.example",
+            "[machine]",
+            "::1",
+            "\u{fffd}",
+        ] {
+            assert!(!names.contain(host.as_bytes()), "{host}");
+        }
+        assert!(!names.contain(b"\xff"));
+    }
+}
