@@ -33,6 +33,7 @@ readonly programs=(
   memccat:libmemcached-tools  # clients of Kestrel's memcache port
   thrift:thrift-compiler      # makes clients of Kestrel's thrift service
   javac:default-jdk-headless
+  chromium:chromium           # a browser whose pages must not reach the server
 )
 # file:package, for packages without a program.
 readonly files=(

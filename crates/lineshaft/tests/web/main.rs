@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may end there")]
 
+mod chromium;
 mod control;
 mod pages;
 #[path = "../http/request.rs"]
