@@ -10,9 +10,13 @@ use crate::name::is_tube_name;
 use crate::reply::{self, Numbers};
 use crate::session::{AT_ONCE, PendingPut, Reading, Session, Waiting};
 use crate::stats_text;
+use crate::tube_list::TubeList;
 
 /// How many tubes one connection may watch. Each `reserve` looks at all of them, while all other clients wait.
 const WATCHED_TUBES_MAX: u32 = 10_000;
+
+/// Units of work that `stats` takes: its text is long, and the system is asked for the time that was used.
+const STATS_UNITS: usize = 10;
 
 impl Session {
     /// Executes a command, and counts it.
@@ -51,7 +55,7 @@ impl Session {
             Command::Stats => self.stats(turn, outbox),
             Command::StatsJob(id) => self.stats_job(id, turn, outbox),
             Command::StatsTube(name) => self.stats_tube(name, turn, outbox),
-            Command::ListTubes => self.list_tubes(turn, outbox),
+            Command::ListTubes => self.list_tubes(),
             Command::ListTubeUsed => self.list_tube_used(turn, outbox),
             Command::ListTubesWatched => self.list_tubes_watched(turn, outbox),
             Command::PauseTube(pause) => self.pause_tube(&pause, turn, outbox),
@@ -217,7 +221,8 @@ impl Session {
 
     fn stats(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         self.server().counters.stats.add_one();
-        reply_text(AT_ONCE, &stats_text::server(&self.listener, turn), outbox);
+        turn.count_work(STATS_UNITS);
+        reply_text(turn.after_all(), &stats_text::server(&self.listener, turn), outbox);
     }
 
     fn stats_job(&mut self, id: JobId, turn: &mut Turn<'_>, outbox: &mut Outbox) {
@@ -235,17 +240,16 @@ impl Session {
     fn stats_tube(&mut self, name: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
         self.server().counters.stats_tube.add_one();
         match turn.queue_stats(name) {
-            Some(stats) => reply_text(AT_ONCE, &stats_text::tube(name, &stats), outbox),
+            Some(stats) => {
+                reply_text(turn.after_named(name), &stats_text::tube(name, &stats), outbox);
+            }
             None => outbox.reply(turn.after_named(name), reply::NOT_FOUND),
         }
     }
 
-    /// Lists the queues that have the name of a tube; those that other dialects named otherwise
-    /// cannot be reached through this one.
-    fn list_tubes(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+    fn list_tubes(&mut self) {
         self.server().counters.list_tubes.add_one();
-        let names = turn.queue_names().filter(|name| is_tube_name(name));
-        reply_text(AT_ONCE, &stats_text::list(names), outbox);
+        self.listing = Some(TubeList::new());
     }
 
     fn list_tube_used(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
@@ -255,6 +259,7 @@ impl Session {
 
     fn list_tubes_watched(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         self.server().counters.list_tubes_watched.add_one();
+        turn.count_work(self.watched_tubes as usize);
         reply_text(AT_ONCE, &stats_text::list(turn.watched(self.id)), outbox);
     }
 

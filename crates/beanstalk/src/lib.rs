@@ -19,6 +19,7 @@ mod number;
 mod reply;
 mod session;
 mod stats_text;
+mod tube_list;
 mod wire;
 mod yaml;
 

@@ -10,6 +10,7 @@ use broker::{
 use crate::command::{Malformed, recognise};
 use crate::environment::{Listener, Server};
 use crate::reply;
+use crate::tube_list::TubeList;
 use crate::wire::{Excess, Line, excess, first_line};
 
 /// A reply that depends on nothing in the log waits for this position.
@@ -22,6 +23,8 @@ pub struct Session {
     pub(crate) listener: Arc<Listener>,
     pub(crate) reading: Reading,
     pub(crate) waiting: Waiting,
+    /// The answer to `list-tubes` gathers, and what comes next has to wait.
+    pub(crate) listing: Option<TubeList>,
     /// How many tubes it watches.
     pub(crate) watched_tubes: u32,
     /// Sent a put of an acceptable size; counted as such.
@@ -75,6 +78,7 @@ impl Session {
             listener,
             reading: Reading::Line,
             waiting: Waiting::Nothing,
+            listing: None,
             watched_tubes: 1,
             is_producer: false,
             is_worker: false,
@@ -93,7 +97,7 @@ impl Session {
     }
 
     fn is_reading(&self) -> bool {
-        self.waiting == Waiting::Nothing && !self.ended
+        self.waiting == Waiting::Nothing && self.listing.is_none() && !self.ended
     }
 
     pub(crate) fn is_input_ended(&self) -> bool {
@@ -201,6 +205,12 @@ impl Session {
 impl Dialect for Session {
     fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> Progress {
         let steps = take_steps(bytes, turn, outbox, |bytes, turn, outbox| {
+            if let Some(listing) = &mut self.listing {
+                if !listing.step(turn, outbox) {
+                    self.listing = None;
+                }
+                return Step::Used(0);
+            }
             let count = if self.is_reading() { self.step(bytes, turn, outbox) } else { 0 };
             Step::used_or_stuck(count)
         });
@@ -252,10 +262,12 @@ impl Dialect for Session {
     }
 
     fn buffered_bytes(&self) -> usize {
-        match &self.reading {
-            Reading::Body(put) => put.body.buffered_bytes(),
-            Reading::Line | Reading::LongLine | Reading::BigBody(_) => 0,
-        }
+        let listing_bytes = self.listing.as_ref().map_or(0, TubeList::buffered_bytes);
+        listing_bytes
+            + match &self.reading {
+                Reading::Body(put) => put.body.buffered_bytes(),
+                Reading::Line | Reading::LongLine | Reading::BigBody(_) => 0,
+            }
     }
 
     fn is_mid_request(&self) -> bool {
@@ -270,8 +282,8 @@ impl Dialect for Session {
     }
 
     fn stop(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
-        if self.waiting == Waiting::Kick {
-            // Some jobs are kicked, and nobody will kick the others.
+        if self.waiting == Waiting::Kick || self.listing.take().is_some() {
+            // Some jobs are kicked, or listed, and nobody will go on with the others.
             outbox.reply(AT_ONCE, reply::INTERNAL_ERROR);
             self.end(turn);
         }

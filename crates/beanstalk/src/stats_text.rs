@@ -16,7 +16,7 @@ struct Text(Vec<u8>);
 impl Text {
     fn new() -> Self {
         let mut bytes = Vec::with_capacity(TEXT_BYTES_USUAL);
-        bytes.extend_from_slice(b"---\n");
+        bytes.extend_from_slice(yaml::HEAD);
         Self(bytes)
     }
 
@@ -182,14 +182,11 @@ fn seconds_with_micros(micros: u64) -> String {
     format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)
 }
 
-/// A list of names. They stand bare whatever YAML makes of them: every release of the original
-/// does so, and clients send them back as they read them.
+/// A list of names.
 pub(crate) fn list<'a>(names: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut text = Text::new();
     for name in names {
-        text.0.extend_from_slice(b"- ");
-        text.0.extend_from_slice(name);
-        text.0.push(b'\n');
+        yaml::append_item(&mut text.0, name);
     }
     text.0
 }

@@ -4,6 +4,17 @@
 //! Some clients read real YAML and would take a tube `123` for a number; others split at `: ` and
 //! would hand the quotes to their user. Quotes only where they are needed suit both.
 
+/// Statistics and lists begin with this line.
+pub(crate) const HEAD: &[u8] = b"---\n";
+
+/// Appends a line for a name of a list. It stands bare whatever YAML makes of it: every release of the
+/// original does so, and clients send it back as they read it.
+pub(crate) fn append_item(yaml: &mut Vec<u8>, name: &[u8]) {
+    yaml.extend_from_slice(b"- ");
+    yaml.extend_from_slice(name);
+    yaml.push(b'\n');
+}
+
 /// Appends `text` as YAML of one line: bare if every reader takes it for text, else in quotes.
 pub(crate) fn append_scalar(yaml: &mut Vec<u8>, text: &[u8]) {
     if is_plain_text(text) {

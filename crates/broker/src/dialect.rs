@@ -18,7 +18,8 @@ pub struct Progress {
 /// What one step of a session did: see [`take_steps`].
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Step {
-    /// It dealt with so many bytes. 0: it finished a command whose bytes were used before.
+    /// It dealt with so many bytes. 0: it went on with a command whose bytes were used before, like a
+    /// list whose rows are a step each.
     Used(usize),
     /// It can do nothing before more bytes or an event come, or the session has ended.
     Stuck,

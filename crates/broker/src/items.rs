@@ -3,8 +3,8 @@
 
 use engine::policy::{Policy, Rules};
 use engine::{
-    AliasStats, Body, ItemStats, JobId, LeaseId, Millis, NotFound, Patience, ReadHow, Refused,
-    SessionId, Status,
+    AliasStats, Body, ItemStats, JobId, LeaseId, Millis, NameCursor, NotFound, Patience, ReadHow,
+    Refused, SessionId, Status,
 };
 
 use crate::core::Core;
@@ -175,13 +175,6 @@ impl Turn<'_> {
         count.map(|count| (count, after))
     }
 
-    /// The same for all queues that a client of Kestrel's made or used.
-    pub fn flush_all_expired(&mut self) -> (u64, Position) {
-        let core = &mut *self.core;
-        let count = core.engine.flush_all_expired(&mut core.effects);
-        (count, core.settle())
-    }
-
     /// Removes a queue with all of its jobs, also those that somebody holds; whoever waits for an
     /// item of it waits no more. What other dialects' sessions use or watch stays, empty; so does
     /// what is put there before this is done. Without such a queue nothing happens.
@@ -203,7 +196,13 @@ impl Turn<'_> {
         self.core.engine.admits_child(queue)
     }
 
-    /// Names of the queues that a client of Kestrel's made or used, and of the aliases, sorted.
+    /// The name of the queue of items, or of the alias, behind the cursor, which moves there.
+    pub fn next_item_queue<'c>(&mut self, cursor: &'c mut NameCursor) -> Option<&'c [u8]> {
+        self.core.engine.next_item_queue(cursor)
+    }
+
+    /// Names of the queues that a client of Kestrel's made or used, and of the aliases, sorted. Of all of
+    /// them at once: for programs that embed the broker, and tests.
     pub fn item_queues(&self) -> Vec<&[u8]> {
         self.core.engine.item_queues()
     }
@@ -250,6 +249,11 @@ impl Turn<'_> {
         if let Some(mailbox) = self.core.engine.mailbox(session) {
             self.core.outgoing.push((mailbox, session, Event::Reloaded(after)));
         }
+    }
+
+    /// What an answer about the policies or the status waits for.
+    pub fn after_facts(&self) -> Position {
+        self.core.ledger.after_facts()
     }
 
     /// What the server lets its clients do, or will when the grace is over.

@@ -32,9 +32,9 @@ pub use dialect::{Dialect, INPUT_REPLIES_BYTES, InputEnd, Progress, Step, take_s
 pub use engine::limits::Limits;
 pub use engine::policy;
 pub use engine::{
-    AliasStats, Band, Body, Counters, EngineSetup, GrabOrder, ItemStats, JobFacts, JobId,
-    JobStatus, LeaseId, Millis, NewJob, News, Outlook, Patience, QueueFacts, QueueId, QueueStats,
-    ReadHow, SessionId, State, Status, Submit, Tags, Totals,
+    AliasStats, Band, Body, Counters, EngineSetup, GrabOrder, ItemStats, JobCursor, JobFacts,
+    JobId, JobStatus, LeaseId, Millis, NameCursor, NewJob, News, Outlook, Patience, QueueCursor,
+    QueueFacts, QueueId, QueueStats, ReadHow, SessionId, State, Status, Submit, Tags, Totals,
 };
 pub use event::{Event, Grant, Mailbox};
 pub use gathering::Gathering;
@@ -44,4 +44,4 @@ pub use meta::UnknownMeta;
 pub use outbox::Outbox;
 pub use position::{Missing, Position};
 pub use turn::{Denied, Kick, LogStats, Peeked, Refusal, Take, Turn};
-pub use work::Grabbed;
+pub use work::{Grabbed, SubmittedJob};

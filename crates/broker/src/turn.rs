@@ -4,8 +4,8 @@
 use std::sync::MutexGuard;
 
 use engine::{
-    Body, Engine, JobId, JobSlot, JobStatus, Manner, Millis, NewJob, NotFound, Patience, QueueId,
-    QueueStats, SessionId, State, Totals,
+    Body, Engine, JobId, JobSlot, JobStatus, Manner, Millis, NewJob, NotFound, Patience,
+    QueueCursor, QueueFacts, QueueId, QueueStats, SessionId, State, Totals,
 };
 
 use crate::broker::Shared;
@@ -390,7 +390,34 @@ impl Turn<'_> {
         engine.queue_id(name).map(|queue| engine.queue_stats(queue))
     }
 
-    /// Names of all queues, oldest first.
+    /// The queue behind the cursor, from the oldest on. The cursor moves there.
+    pub fn next_queue(&mut self, cursor: &mut QueueCursor) -> Option<QueueId> {
+        self.core.engine.next_queue(cursor)
+    }
+
+    /// Numbers of a queue.
+    pub fn queue_stats_of(&self, queue: QueueId) -> QueueStats {
+        self.core.engine.queue_stats(queue)
+    }
+
+    /// What is kept of a queue.
+    pub fn queue_facts_of(&self, queue: QueueId) -> QueueFacts {
+        self.core.engine.queue_facts(queue)
+    }
+
+    /// What an answer waits for that may rest on anything that was done so far: numbers over all queues,
+    /// and each row of a listing.
+    pub fn after_all(&self) -> Position {
+        self.core.ledger.after_all()
+    }
+
+    /// So many units of work are done in this turn beside what the engine counts itself.
+    pub fn count_work(&mut self, units: usize) {
+        self.core.engine.count_work(units);
+    }
+
+    /// Names of all queues, oldest first. Whoever walks them to the end holds up everybody: for the first few,
+    /// tests and the simulator; all others go by [`Turn::next_queue`].
     pub fn queue_names(&self) -> impl Iterator<Item = &[u8]> {
         let engine = &self.core.engine;
         engine.queue_ids().map(|queue| engine.queue_name(queue))

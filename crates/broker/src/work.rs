@@ -2,7 +2,8 @@
 //! are submitted for their outcome.
 
 use engine::{
-    GrabOrder, JobId, Manner, News, NotFound, Outlook, QueueFacts, QueueId, SessionId, Submit, Tags,
+    GrabOrder, JobCursor, JobId, Manner, News, NotFound, Outlook, QueueFacts, QueueId, SessionId,
+    Submit, Tags,
 };
 
 use crate::turn::holds_logged;
@@ -17,6 +18,19 @@ pub struct Grabbed<'a> {
     pub queue: &'a [u8],
     /// What it was submitted with; empty for a job of another dialect.
     pub tags: Tags<'a>,
+}
+
+/// A row in the listing of submitted jobs.
+#[derive(Debug)]
+pub struct SubmittedJob<'a> {
+    /// Its number.
+    pub id: JobId,
+    /// What it was submitted with.
+    pub tags: Tags<'a>,
+    /// How many attempts at it were lost.
+    pub failures: u32,
+    /// Whether it is in the log.
+    pub is_durable: bool,
 }
 
 impl Turn<'_> {
@@ -212,7 +226,36 @@ impl Turn<'_> {
         queue.map_or(ledger.after_gone(), |queue| ledger.after_queue(queue))
     }
 
-    /// All jobs that were submitted for their outcome: number, tags, failed attempts, and whether
+    /// Queues whose names differ from this one in the case of ASCII letters at most, oldest first.
+    pub fn queues_alike(&mut self, name: &[u8]) -> Vec<QueueId> {
+        self.core.engine.queues_alike(name)
+    }
+
+    /// The submitted job behind the cursor, which moves there.
+    pub fn next_submitted(&mut self, cursor: &mut JobCursor) -> Option<SubmittedJob<'_>> {
+        let engine = &mut self.core.engine;
+        let slot = engine.next_submitted(cursor)?;
+        Some(SubmittedJob {
+            id: engine.id_of(slot),
+            tags: engine.tags(slot).unwrap_or_default(),
+            failures: engine.facts(slot).counters.failures,
+            is_durable: engine.is_durable(slot),
+        })
+    }
+
+    /// The registration of a session behind this rank, newest first: the name of its queue, and its own
+    /// rank. Before the newest is no rank.
+    pub fn next_registration(
+        &mut self,
+        session: SessionId,
+        behind: Option<i64>,
+    ) -> Option<(&[u8], i64)> {
+        let engine = &mut self.core.engine;
+        let (queue, rank) = engine.next_registration(session, behind)?;
+        Some((engine.queue_name(queue), rank))
+    }
+
+    /// All jobs that were submitted for their outcome, for tests and the simulator: number, tags, failed attempts, and whether
     /// they are durable.
     pub fn submitted_jobs(&self) -> impl Iterator<Item = (JobId, Tags<'_>, u32, bool)> {
         let engine = &self.core.engine;

@@ -66,8 +66,13 @@ impl Engine {
         let mut total = Counts::default();
         assert_eq!(self.names.len(), self.queues.len());
         assert_eq!(self.by_age.len(), self.queues.len());
+        let mut cased = 0;
         for (place, queue) in self.queues.iter() {
             assert_eq!(self.queue_id(&queue.name).map(|id| id.0), Some(place));
+            if let Some(key) = self.cased_place(&queue.name, queue.age_rank) {
+                assert_eq!(self.cased.get(&key), Some(&QueueId(place)));
+                cased += 1;
+            }
             assert!(queue.is_wanted(), "queue {place} has no reason to exist");
             let counts = queue.counts;
             let (ready, delayed) = (queue.ready.iter(), queue.delayed.iter());
@@ -101,6 +106,7 @@ impl Engine {
             assert!(queue.waiters.is_empty() || idle, "somebody waits for a job that is ready");
         }
         assert_eq!(total, self.counts);
+        assert_eq!(cased, self.cased.len(), "only names of queues");
         self.check_extras();
     }
 

@@ -62,6 +62,8 @@ pub struct Engine {
     /// Queues from the oldest on.
     pub(crate) by_age: BTreeMap<u64, QueueId>,
     pub(crate) next_age_rank: u64,
+    /// Queues with capital letters in their names, by the hash of the name without them and by age.
+    pub(crate) cased: BTreeMap<(u64, u64), QueueId>,
 
     pub(crate) sessions: Slab<Session>,
     pub(crate) next_generation: u32,
@@ -114,6 +116,7 @@ impl Engine {
             names: HashTable::new(),
             by_age: BTreeMap::new(),
             next_age_rank: 0,
+            cased: BTreeMap::new(),
             sessions: Slab::default(),
             next_generation: 1,
             next_ticket: 1,
@@ -155,6 +158,11 @@ impl Engine {
     /// queue that was looked at or changed.
     pub fn work_done(&self) -> u64 {
         self.meter.done()
+    }
+
+    /// So many units of work are done outside that belong to this slice, like rows that are written.
+    pub fn count_work(&mut self, units: usize) {
+        self.meter.count(units);
     }
 
     /// Begins a slice of work; see [`Engine::slice_is_spent`].

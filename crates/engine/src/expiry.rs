@@ -222,14 +222,4 @@ impl Engine {
         self.drop_if_unwanted(id, effects);
         Some(count as u64)
     }
-
-    /// The same for all queues of items, which one request may take so many from together.
-    pub fn flush_all_expired(&mut self, effects: &mut Effects) -> u64 {
-        let queues: Vec<QueueId> = self.special.item_queues.values().copied().collect();
-        let mut left = SLICE_JOBS_MAX;
-        for id in queues {
-            left -= self.sweep(id, self.sweep_max(id).min(left), effects);
-        }
-        (SLICE_JOBS_MAX - left) as u64
-    }
 }

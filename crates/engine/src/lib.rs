@@ -12,7 +12,7 @@
 //! session. A queue that may hand out has no waiters while it has ready jobs, or its timer stands
 //! at this moment and whoever looks at it first serves them. Nothing takes time in proportion to the
 //! number of jobs, queues or sessions, except what a request names: other policies and another
-//! status mean all queues, lists show all that they list. (And [`Engine::check_invariants`].)
+//! status mean all queues. Lists go row by row, behind a cursor. (And [`Engine::check_invariants`].)
 
 mod check;
 mod chores;
@@ -27,6 +27,7 @@ mod index;
 mod items;
 mod job;
 pub mod limits;
+mod listing;
 mod meter;
 mod ordered;
 pub mod policy;
@@ -54,6 +55,7 @@ pub use flush::Clearing;
 pub use ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
 pub use items::{AliasStats, ItemStats, Read, ReadHow};
 pub use job::{Body, Counters, JobFacts, JobStatus, NewJob, State, Tags};
+pub use listing::{JobCursor, NameCursor, QueueCursor};
 pub use queue::{Band, QueueFacts};
 pub use replay::RestoreError;
 pub use results::Outlook;

@@ -39,6 +39,10 @@ pub const CHILDREN_MAX: usize = 256;
 /// Bytes of the names of such children, of one parent. The log writes them with the put.
 pub const CHILD_NAMES_BYTES_MAX: usize = 64 * 1024;
 
+/// Names that differ in the case of letters only, of which one look-up without regard to case chooses.
+/// There are few, unless somebody makes them on purpose.
+pub const ALIKE_MAX: usize = 1000;
+
 /// How often one session can attach to one job, which tells it everything as often.
 pub const ATTACHMENTS_MAX: u32 = 1000;
 

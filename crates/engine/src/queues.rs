@@ -63,6 +63,9 @@ impl Engine {
             hash.of(&queues.get(id.0).expect("the table names queues that exist").name)
         });
         self.by_age.insert(age_rank, id);
+        if let Some(place) = self.cased_place(name, age_rank) {
+            self.cased.insert(place, id);
+        }
         self.dress(id);
         id
     }
@@ -83,6 +86,9 @@ impl Engine {
             entry.remove();
         }
         self.by_age.remove(&queue.age_rank);
+        if let Some(place) = self.cased_place(&queue.name, queue.age_rank) {
+            self.cased.remove(&place);
+        }
         if let Some(at) = queue.timer {
             self.timers.remove((at, TimerKey::Queue(id.0)));
         }

@@ -42,6 +42,8 @@ pub struct QueueStats {
     pub pause_left_ms: u64,
     /// Milliseconds since the next ready job was put; 0 if none is ready.
     pub head_age_ms: u64,
+    /// Bytes of the bodies of ready jobs.
+    pub ready_bytes: u64,
 }
 
 /// Numbers over all queues.
@@ -131,7 +133,8 @@ impl Engine {
         }
     }
 
-    /// All jobs that were submitted for their outcome, in no order that means anything.
+    /// All jobs that were submitted for their outcome, by their places; for tests and the simulator. Kept in
+    /// an index of their own, because there may be millions of other jobs to pass over.
     pub fn submitted_jobs(&self) -> impl Iterator<Item = JobSlot> {
         self.submitted.iter().copied()
     }
@@ -192,7 +195,7 @@ impl Engine {
         &self.queue(queue).name
     }
 
-    /// All queues, oldest first.
+    /// All queues, oldest first: what walks them to the end means all of them.
     pub fn queue_ids(&self) -> impl Iterator<Item = QueueId> {
         self.by_age.values().copied()
     }
@@ -223,6 +226,7 @@ impl Engine {
             pause_s: pause.map_or(0, |(seconds, _)| seconds),
             pause_left_ms: pause.map_or(0, |(_, until)| until.since(self.now)),
             head_age_ms: head.map_or(0, |created| self.now.since(created)),
+            ready_bytes: queue.counts.bytes,
         }
     }
 

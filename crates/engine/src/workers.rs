@@ -298,6 +298,19 @@ impl Engine {
         self.wake_max = wake_max;
     }
 
+    /// The queue of the next registration of a session behind this rank, and its own rank. From the newest
+    /// on, before which is no rank.
+    pub fn next_registration(
+        &mut self,
+        session: SessionId,
+        behind: Option<i64>,
+    ) -> Option<(QueueId, i64)> {
+        self.meter.count(1);
+        let worker = self.find_session(session)?.worker.as_ref()?;
+        let older = worker.by_rank.range(..behind.unwrap_or(i64::MAX));
+        older.map(|(rank, registration)| (registration.queue, *rank)).next_back()
+    }
+
     /// The queues that a session is registered for, newest first, as often as it registered.
     pub fn registrations(&self, session: SessionId) -> impl Iterator<Item = QueueId> {
         let worker = self.find_session(session).and_then(|session| session.worker.as_ref());

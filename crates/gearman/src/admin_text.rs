@@ -1,10 +1,10 @@
 //! The text commands, which people and monitoring send (spec gearman 5). Some replies end in LF, some
 //! in CR LF, as in the original.
 
-use broker::{Clearing, Denied, Outbox, Position, Refusal, Turn};
+use broker::{Clearing, Denied, JobCursor, Outbox, Position, QueueCursor, Refusal, Turn};
 
 use crate::commands::visible;
-use crate::listings;
+use crate::listings::{self, Listing, Workers};
 use crate::number::leading_integer;
 use crate::reply::AT_ONCE;
 use crate::session::Session;
@@ -38,6 +38,9 @@ impl Session {
         {
             return self.drop_function(name, turn, outbox);
         }
+        if let Some(listing) = listing(&words) {
+            return self.list(listing);
+        }
         let (after, text) = self.answer(&words, turn);
         outbox.reply(after, &text);
     }
@@ -49,10 +52,7 @@ impl Session {
             (b"version", _) => format!("OK {}\n", options.version).into_bytes(),
             (b"getpid", _) => format!("OK {}\n", options.pid).into_bytes(),
             (b"verbose", _) => format!("OK {}\n", options.verbosity).into_bytes(),
-            (b"workers", _) => listings::workers(&self.server.connections(), turn),
-            (b"status", _) => listings::status(turn),
-            (b"prioritystatus", _) => listings::priority_status(turn),
-            (b"show", [_, ..]) => self.show(arguments, turn),
+            (b"show", [_, ..]) => UNKNOWN_SHOW_ARGUMENTS.to_vec(),
             (b"maxqueue", [function, limits @ ..]) => return max_queue(function, limits, turn),
             (b"create", [what, name]) if is(what, "function") => {
                 return (turn.create_queue(name), OK.to_vec());
@@ -63,16 +63,6 @@ impl Session {
             _ => unknown_command(command),
         };
         (AT_ONCE, text)
-    }
-
-    fn show(&self, arguments: &[&[u8]], turn: &Turn<'_>) -> Vec<u8> {
-        match arguments {
-            [jobs] if is(jobs, "jobs") => listings::jobs(&self.server.prefix, turn),
-            [unique, jobs] if is(unique, "unique") && is(jobs, "jobs") => {
-                listings::unique_jobs(turn)
-            }
-            _ => UNKNOWN_SHOW_ARGUMENTS.to_vec(),
-        }
     }
 
     /// Queued jobs go with the function, and their clients hear that they failed. (The original leaves
@@ -105,6 +95,26 @@ impl Session {
             Ok(after) => (after, OK.to_vec()),
             Err(Denied(after)) => (after, UNKNOWN_JOB.to_vec()),
         }
+    }
+}
+
+/// The list that a line asks for.
+fn listing(words: &[&[u8]]) -> Option<Listing> {
+    match words {
+        [command, ..] if is(command, "workers") => Some(Listing::Workers(Workers::default())),
+        [command, ..] if is(command, "status") => Some(Listing::Status(QueueCursor::default())),
+        [command, ..] if is(command, "prioritystatus") => {
+            Some(Listing::PriorityStatus(QueueCursor::default()))
+        }
+        [command, jobs] if is(command, "show") && is(jobs, "jobs") => {
+            Some(Listing::Jobs(JobCursor::default()))
+        }
+        [command, unique, jobs]
+            if is(command, "show") && is(unique, "unique") && is(jobs, "jobs") =>
+        {
+            Some(Listing::UniqueJobs(JobCursor::default()))
+        }
+        _ => None,
     }
 }
 

@@ -106,10 +106,11 @@ impl Server {
         }
     }
 
-    /// All open connections, oldest first.
-    pub(crate) fn connections(&self) -> Vec<(u64, Peer)> {
+    /// The oldest open connection whose number is above this one.
+    pub(crate) fn next_connection(&self, above: u64) -> Option<(u64, Peer)> {
         let peers = self.peers();
-        peers.by_number.iter().map(|(number, peer)| (*number, peer.clone())).collect()
+        let mut newer = peers.by_number.range(above + 1..);
+        newer.next().map(|(number, peer)| (*number, peer.clone()))
     }
 
     fn peers(&self) -> MutexGuard<'_, Peers> {

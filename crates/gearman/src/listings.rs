@@ -1,29 +1,148 @@
 //! The lists among the text replies: functions, connections and jobs. Each ends in a line with a dot.
+//!
+//! A list may be long, so it goes row by row straight into the outbox, from a cursor that the session keeps
+//! from one slice of work to the next.
 
 use std::io::Write as _;
 
-use broker::{QueueStats, Turn};
+use broker::{JobCursor, Outbox, QueueCursor, QueueFacts, QueueId, QueueStats, SessionId, Turn};
 
 use crate::commands::visible;
-use crate::environment::Peer;
-use crate::handle::Prefix;
+use crate::environment::Server;
+use crate::reply::AT_ONCE;
 
 /// The queue that exists whether anybody wants it or not.
 const DEFAULT_QUEUE: &[u8] = b"default";
 
 const END: &[u8] = b".\n";
 
-/// The queues that Gearman's clients and workers have made known, or Kestrel's clients, or that a
-/// worker is registered for, oldest first: not every tube. The queue that always exists is one of them only while it has
-/// jobs or workers.
-fn functions<'a>(turn: &'a Turn<'_>) -> impl Iterator<Item = (&'a [u8], QueueStats)> {
-    turn.queue_names().filter_map(|name| {
-        let stats = turn.queue_stats(name)?;
-        let kept = turn.queue_facts(name).is_some_and(|facts| facts.kept);
-        let in_use = stats.workers > 0 || total(&stats) > 0;
-        let known = if name == DEFAULT_QUEUE { in_use } else { kept || stats.workers > 0 };
-        known.then_some((name, stats))
-    })
+/// Units of work that a row takes to be written, beside what it takes to be found.
+const ROW_UNITS: usize = 1;
+
+/// A list that is being sent, and how far it has come.
+#[derive(Debug)]
+pub(crate) enum Listing {
+    /// Jobs, running jobs and workers of each function.
+    Status(QueueCursor),
+    /// Queued jobs of each function by priority, and its workers.
+    PriorityStatus(QueueCursor),
+    /// All connections, oldest first, and what each can do, the newest registration first.
+    Workers(Workers),
+    /// Handle, lost attempts, 0, and whether it is durable, of each job that was submitted. (The third
+    /// number is 1 for jobs that the original will throw away; here they are gone at once.)
+    Jobs(JobCursor),
+    /// The key of each job that was submitted.
+    UniqueJobs(JobCursor),
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Workers {
+    /// The number of the connection whose line was begun last.
+    number: u64,
+    /// The line that is not complete: its session, and the rank of the registration written last.
+    line: Option<(SessionId, Option<i64>)>,
+}
+
+impl Listing {
+    /// Sends the next row, or a part of one. False: that was the end.
+    pub(crate) fn step(
+        &mut self,
+        server: &Server,
+        turn: &mut Turn<'_>,
+        outbox: &mut Outbox,
+    ) -> bool {
+        let mut text = Vec::new();
+        let goes_on = match self {
+            Self::Status(cursor) => function_row(cursor, turn, &mut text, |stats, text| {
+                for number in [total(stats), stats.leased, stats.workers] {
+                    push_number(text, number);
+                }
+            }),
+            Self::PriorityStatus(cursor) => function_row(cursor, turn, &mut text, |stats, text| {
+                for number in stats.bands.into_iter().chain([stats.workers]) {
+                    push_number(text, number);
+                }
+            }),
+            Self::Workers(workers) => workers.step(server, turn, &mut text),
+            Self::Jobs(cursor) => turn.next_submitted(cursor).is_some_and(|job| {
+                text.extend_from_slice(&server.prefix.handle(job.id));
+                for number in [job.failures, 0, u32::from(job.is_durable)] {
+                    push_number(&mut text, number);
+                }
+                text.push(b'\n');
+                true
+            }),
+            Self::UniqueJobs(cursor) => turn.next_submitted(cursor).is_some_and(|job| {
+                text.extend_from_slice(job.tags.unique);
+                text.push(b'\n');
+                true
+            }),
+        };
+        turn.count_work(ROW_UNITS);
+        if !goes_on {
+            text.extend_from_slice(END);
+        }
+        let after = match self {
+            // Rests on nothing that lasts.
+            Self::Workers(_) => AT_ONCE,
+            // That a job is there, and that others are not there any more.
+            Self::Status(_) | Self::PriorityStatus(_) | Self::Jobs(_) | Self::UniqueJobs(_) => {
+                turn.after_all()
+            }
+        };
+        outbox.reply(after, &text);
+        goes_on
+    }
+}
+
+/// Looks at the next queue, and writes its row if it is a function. False: there is none.
+fn function_row(
+    cursor: &mut QueueCursor,
+    turn: &mut Turn<'_>,
+    text: &mut Vec<u8>,
+    numbers: impl Fn(&QueueStats, &mut Vec<u8>),
+) -> bool {
+    let Some(queue) = turn.next_queue(cursor) else { return false };
+    if let Some(stats) = function(queue, turn) {
+        text.extend_from_slice(visible(turn.queue_name(queue)));
+        numbers(&stats, text);
+        text.push(b'\n');
+    }
+    true
+}
+
+impl Workers {
+    fn step(&mut self, server: &Server, turn: &mut Turn<'_>, text: &mut Vec<u8>) -> bool {
+        let Some((session, rank)) = &mut self.line else {
+            let Some((number, peer)) = server.next_connection(self.number) else { return false };
+            write!(text, "{number} {} ", peer.address).expect("a vector takes everything");
+            text.extend_from_slice(visible(&peer.client_id));
+            text.extend_from_slice(b" :");
+            *self = Self { number, line: Some((peer.session, None)) };
+            return true;
+        };
+        if let Some((function, next)) = turn.next_registration(*session, *rank) {
+            text.push(b' ');
+            text.extend_from_slice(visible(function));
+            *rank = Some(next);
+        } else {
+            text.push(b'\n');
+            self.line = None;
+        }
+        true
+    }
+}
+
+/// The numbers of a queue if it is a function: one that Gearman's clients and workers have made known, or
+/// Kestrel's clients, or that a worker is registered for; not every tube. The queue that always exists is one
+/// only while it has jobs or workers.
+fn function(queue: QueueId, turn: &Turn<'_>) -> Option<QueueStats> {
+    let stats = turn.queue_stats_of(queue);
+    let QueueFacts { kept, .. } = turn.queue_facts_of(queue);
+    let in_use = stats.workers > 0 || total(&stats) > 0;
+    let is_default = turn.queue_name(queue) == DEFAULT_QUEUE;
+    let is_known = if is_default { in_use } else { kept || stats.workers > 0 };
+    is_known.then_some(stats)
 }
 
 /// Jobs that are queued or running. Buried ones are neither: only other dialects know of them.
@@ -31,74 +150,16 @@ fn total(stats: &QueueStats) -> u64 {
     stats.ready + stats.delayed + stats.leased
 }
 
-/// A list with a line for each item.
-fn list<T>(items: impl Iterator<Item = T>, line: impl Fn(T, &mut Vec<u8>)) -> Vec<u8> {
-    let mut text = Vec::new();
-    for item in items {
-        line(item, &mut text);
-        text.push(b'\n');
-    }
-    text.extend_from_slice(END);
-    text
-}
-
 fn push_number(text: &mut Vec<u8>, number: impl std::fmt::Display) {
     write!(text, "\t{number}").expect("a vector takes everything");
 }
 
-/// Jobs, running jobs and workers of each function.
-pub(crate) fn status(turn: &Turn<'_>) -> Vec<u8> {
-    list(functions(turn), |(name, stats), text| {
-        text.extend_from_slice(visible(name));
-        for number in [total(&stats), stats.leased, stats.workers] {
-            push_number(text, number);
-        }
-    })
-}
-
-/// Queued jobs of each function by priority, and its workers.
-pub(crate) fn priority_status(turn: &Turn<'_>) -> Vec<u8> {
-    list(functions(turn), |(name, stats), text| {
-        text.extend_from_slice(visible(name));
-        for number in stats.bands.into_iter().chain([stats.workers]) {
-            push_number(text, number);
-        }
-    })
-}
-
-/// All connections and what they can do, the newest registration first.
-pub(crate) fn workers(connections: &[(u64, Peer)], turn: &Turn<'_>) -> Vec<u8> {
-    list(connections.iter(), |(number, peer), text| {
-        write!(text, "{number} {} ", peer.address).expect("a vector takes everything");
-        text.extend_from_slice(visible(&peer.client_id));
-        text.extend_from_slice(b" :");
-        for function in turn.registrations(peer.session) {
-            text.push(b' ');
-            text.extend_from_slice(visible(function));
-        }
-    })
-}
-
-/// Handle, lost attempts, 0, and whether it is durable, of each job that was submitted. (The third
-/// number is 1 for jobs that the original will throw away; here they are gone at once.)
-pub(crate) fn jobs(prefix: &Prefix, turn: &Turn<'_>) -> Vec<u8> {
-    list(turn.submitted_jobs(), |(id, _, failures, is_durable), text| {
-        text.extend_from_slice(&prefix.handle(id));
-        for number in [failures, 0, u32::from(is_durable)] {
-            push_number(text, number);
-        }
-    })
-}
-
-/// The key of each job that was submitted.
-pub(crate) fn unique_jobs(turn: &Turn<'_>) -> Vec<u8> {
-    list(turn.submitted_jobs(), |(_, tags, ..), text| text.extend_from_slice(tags.unique))
-}
-
 /// The function of this name: exactly so, or else the oldest that differs in case only.
-pub(crate) fn find_function(name: &[u8], turn: &Turn<'_>) -> Option<Vec<u8>> {
-    let same = |(found, _): &(&[u8], QueueStats)| *found == name;
-    let alike = |(found, _): &(&[u8], QueueStats)| found.eq_ignore_ascii_case(name);
-    let found = functions(turn).find(same).or_else(|| functions(turn).find(alike));
-    found.map(|(name, _)| name.to_vec())
+pub(crate) fn find_function(name: &[u8], turn: &mut Turn<'_>) -> Option<Vec<u8>> {
+    let alike = turn.queues_alike(name);
+    let is_same = |queue: &QueueId| turn.queue_name(*queue) == name;
+    let same = alike.iter().copied().find(is_same);
+    let mut found = same.into_iter().chain(alike);
+    let found = found.find(|queue| function(*queue, turn).is_some())?;
+    Some(turn.queue_name(found).to_vec())
 }

@@ -1,5 +1,6 @@
 //! One connection: which bytes it reads next, what it is told unasked, and how it ends.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use broker::{
@@ -9,6 +10,7 @@ use broker::{
 
 use crate::admin_text::DROP_INTERRUPTED;
 use crate::environment::Server;
+use crate::listings::Listing;
 use crate::packet::{ARGUMENT_AREA_BYTES_MAX, HEADER_BYTES, Header, Kind, is_hopeless, split};
 use crate::reply::{self, AT_ONCE};
 
@@ -28,6 +30,10 @@ pub struct Session {
     reading: Reading,
     /// A function with many jobs is being dropped, and what comes next has to wait.
     pub(crate) is_dropping: bool,
+    /// A list is being sent, and what comes next has to wait.
+    listing: Option<Listing>,
+    /// News that came during a list, and would stand in the middle of it.
+    late: VecDeque<Event>,
     input_end: InputEnd,
     /// The session of the broker is closed; nothing is read or answered any more.
     ended: bool,
@@ -65,6 +71,8 @@ impl Session {
             wants_exceptions,
             reading: Reading::Message,
             is_dropping: false,
+            listing: None,
+            late: VecDeque::new(),
             input_end: InputEnd::default(),
             ended: false,
         }
@@ -76,7 +84,28 @@ impl Session {
     }
 
     fn is_reading(&self) -> bool {
-        !self.ended && !self.is_dropping
+        !self.ended && !self.is_dropping && !self.is_listing()
+    }
+
+    fn is_listing(&self) -> bool {
+        self.listing.is_some() || !self.late.is_empty()
+    }
+
+    /// Sends a list, from the next step on.
+    pub(crate) fn list(&mut self, listing: Listing) {
+        self.listing = Some(listing);
+    }
+
+    /// Goes on with a list, or with what came during it.
+    fn step_of_listing(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        if let Some(listing) = &mut self.listing {
+            if !listing.step(&self.server, turn, outbox) {
+                self.listing = None;
+            }
+        } else if let Some(event) = self.late.pop_front() {
+            turn.count_work(1);
+            self.hear(event, turn, outbox);
+        }
     }
 
     /// Deals with one message, or a stretch of one; returns how many bytes that took. 0: more must
@@ -187,41 +216,8 @@ impl Session {
         reply::send_data(outbox, after, kind, &[handle], &data);
     }
 
-    /// After the peer ended its sending, which is a disconnect: closes as soon as all that came before
-    /// is answered.
-    fn end_if_drained(&mut self, turn: &mut Turn<'_>) {
-        if !self.is_dropping && self.input_end.is_drained() {
-            self.end(turn);
-        }
-    }
-
-    /// Closes the session in the broker, once: running jobs go back, and jobs that nobody else
-    /// waits for end.
-    pub(crate) fn end(&mut self, turn: &mut Turn<'_>) {
-        if !self.ended {
-            self.ended = true;
-            self.reading = Reading::Message;
-            self.server.leave(self.number);
-            turn.close_session(self.id);
-        }
-    }
-}
-
-impl Dialect for Session {
-    fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> Progress {
-        let steps = take_steps(bytes, turn, outbox, |bytes, turn, outbox| {
-            let count = if self.is_reading() { self.step(bytes, turn, outbox) } else { 0 };
-            Step::used_or_stuck(count)
-        });
-        let progress = self.input_end.note(bytes.len(), steps, self.is_reading());
-        self.end_if_drained(turn);
-        progress
-    }
-
-    fn event(&mut self, event: Event, turn: &mut Turn<'_>, outbox: &mut Outbox) {
-        if self.ended {
-            return;
-        }
+    /// Tells the client of something that happened.
+    fn hear(&mut self, event: Event, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         match event {
             Event::WorkToDo => reply::send(outbox, AT_ONCE, Kind::Noop, &[]),
             Event::News { id, news, after } => self.tell(id, news, after, outbox),
@@ -240,6 +236,51 @@ impl Dialect for Session {
         }
     }
 
+    /// After the peer ended its sending, which is a disconnect: closes as soon as all that came before
+    /// is answered.
+    fn end_if_drained(&mut self, turn: &mut Turn<'_>) {
+        if !self.is_dropping && self.input_end.is_drained() {
+            self.end(turn);
+        }
+    }
+
+    /// Closes the session in the broker, once: running jobs go back, and jobs that nobody else
+    /// waits for end.
+    pub(crate) fn end(&mut self, turn: &mut Turn<'_>) {
+        if !self.ended {
+            self.ended = true;
+            self.reading = Reading::Message;
+            self.listing = None;
+            self.late.clear();
+            self.server.leave(self.number);
+            turn.close_session(self.id);
+        }
+    }
+}
+
+impl Dialect for Session {
+    fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> Progress {
+        let steps = take_steps(bytes, turn, outbox, |bytes, turn, outbox| {
+            if self.is_listing() {
+                self.step_of_listing(turn, outbox);
+                return Step::Used(0);
+            }
+            let count = if self.is_reading() { self.step(bytes, turn, outbox) } else { 0 };
+            Step::used_or_stuck(count)
+        });
+        let progress = self.input_end.note(bytes.len(), steps, self.is_reading());
+        self.end_if_drained(turn);
+        progress
+    }
+
+    fn event(&mut self, event: Event, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        if self.is_listing() {
+            self.late.push_back(event);
+        } else if !self.ended {
+            self.hear(event, turn, outbox);
+        }
+    }
+
     fn end_of_input(&mut self, turn: &mut Turn<'_>, _outbox: &mut Outbox) {
         self.input_end.come(self.is_reading());
         self.end_if_drained(turn);
@@ -250,10 +291,12 @@ impl Dialect for Session {
     }
 
     fn buffered_bytes(&self) -> usize {
-        match &self.reading {
-            Reading::LongPacket(packet) => packet.body.buffered_bytes(),
-            Reading::Message | Reading::NoBody(..) => 0,
-        }
+        let late_bytes: usize = self.late.iter().map(event_bytes).sum();
+        late_bytes
+            + match &self.reading {
+                Reading::LongPacket(packet) => packet.body.buffered_bytes(),
+                Reading::Message | Reading::NoBody(..) => 0,
+            }
     }
 
     fn is_mid_request(&self) -> bool {
@@ -268,6 +311,10 @@ impl Dialect for Session {
     }
 
     fn stop(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+        if self.is_listing() {
+            // Without its last line, the client sees that the list is cut short.
+            return self.end(turn);
+        }
         if self.is_dropping {
             // Some of its jobs are gone, and nobody will remove the others.
             outbox.reply(AT_ONCE, DROP_INTERRUPTED);
@@ -278,4 +325,21 @@ impl Dialect for Session {
     fn close(&mut self, turn: &mut Turn<'_>) {
         self.end(turn);
     }
+}
+
+/// Bytes of memory that an event holds.
+fn event_bytes(event: &Event) -> usize {
+    size_of::<Event>()
+        + match event {
+            Event::News {
+                news:
+                    News::Data(bytes)
+                    | News::Warning(bytes)
+                    | News::Progress(bytes)
+                    | News::Complete(bytes)
+                    | News::Exception(bytes),
+                ..
+            } => bytes.len(),
+            _ => 0,
+        }
 }

@@ -17,6 +17,7 @@ mod counters;
 mod expiry;
 mod latency;
 mod line;
+mod listing;
 mod memcache;
 mod monitor;
 mod name;

@@ -10,6 +10,7 @@ use broker::{
 };
 
 use crate::client::{Client, Fetched, How, patience};
+use crate::listing::Listing;
 use crate::monitor::{Monitor, Next};
 use crate::server::Server;
 
@@ -46,6 +47,8 @@ pub struct LineSession<D> {
     pub(crate) client: Client,
     pub(crate) reading: D,
     waiting: Waiting,
+    /// Something that goes over queues, row by row; what comes next has to wait.
+    listing: Option<Listing>,
     input_end: InputEnd,
 }
 
@@ -74,6 +77,7 @@ impl<D: LineDialect> LineSession<D> {
             client: Client::new(server, turn, mailbox),
             reading: D::default(),
             waiting: Waiting::Nothing,
+            listing: None,
             input_end: InputEnd::default(),
         }
     }
@@ -91,7 +95,14 @@ impl<D: LineDialect> LineSession<D> {
     }
 
     fn is_reading(&self) -> bool {
-        matches!(self.waiting, Waiting::Nothing) && !self.client.is_ended()
+        matches!(self.waiting, Waiting::Nothing)
+            && self.listing.is_none()
+            && !self.client.is_ended()
+    }
+
+    /// Goes over queues, from the next step on.
+    pub(crate) fn list(&mut self, listing: Listing) {
+        self.listing = Some(listing);
     }
 
     /// Fetches an item and answers, or waits for one; the answer also waits for `after`.
@@ -203,14 +214,19 @@ impl<D: LineDialect> LineSession<D> {
 impl<D: LineDialect> Dialect for LineSession<D> {
     fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> Progress {
         let steps = take_steps(bytes, turn, outbox, |bytes, turn, outbox| {
-            if !self.is_reading() {
-                return Step::Stuck;
-            }
             let unsent = outbox.len();
-            let count = D::step(self, bytes, turn, outbox);
+            let step = if let Some(listing) = self.listing.take() {
+                self.listing = listing.step(&self.client.server, turn, outbox);
+                Step::Used(0)
+            } else if self.is_reading() {
+                Step::used_or_stuck(D::step(self, bytes, turn, outbox))
+            } else {
+                return Step::Stuck;
+            };
             // After each step: what statistics say must not depend on how the bytes were cut.
+            let count = if let Step::Used(count) = step { count } else { 0 };
             self.client.server.count_bytes(count, outbox.len() - unsent);
-            Step::used_or_stuck(count)
+            step
         });
         let progress = self.input_end.note(bytes.len(), steps, self.is_reading());
         self.end_if_drained(turn);
@@ -237,7 +253,8 @@ impl<D: LineDialect> Dialect for LineSession<D> {
     }
 
     fn buffered_bytes(&self) -> usize {
-        self.reading.buffered_bytes()
+        let listing_bytes = self.listing.as_ref().map_or(0, Listing::buffered_bytes);
+        self.reading.buffered_bytes() + listing_bytes
     }
 
     fn is_mid_request(&self) -> bool {
@@ -249,7 +266,7 @@ impl<D: LineDialect> Dialect for LineSession<D> {
     }
 
     fn stop(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
-        if let Waiting::Work(_) = self.waiting {
+        if self.listing.take().is_some() || matches!(self.waiting, Waiting::Work(_)) {
             outbox.reply(Position::NONE, D::STOPPING);
             return self.client.end(turn);
         }

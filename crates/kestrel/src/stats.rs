@@ -1,6 +1,6 @@
-//! Texts of the memcache dialect's `STATS`, `DUMP_STATS` and `DUMP_CONFIG` (spec kestrel 7).
+//! Lines of the memcache dialect's `STATS`, `DUMP_STATS` and `DUMP_CONFIG` (spec kestrel 7).
 
-use std::collections::BTreeSet;
+use std::io::Write as _;
 
 use broker::policy::{Policy, QueueSync, WhenFull};
 use broker::{AliasStats, ItemStats, Turn};
@@ -19,86 +19,95 @@ pub(crate) fn journal_bytes(stats: &ItemStats) -> u64 {
     stats.bytes + JOURNAL_BYTES_PER_ITEM * stats.items
 }
 
-/// A key and its value, as they are printed.
-type Row = (&'static str, String);
+/// Enough for the lines of a queue with a name of usual length.
+const ROWS_BYTES_USUAL: usize = 1024;
 
-/// Numbers of the server, and of all queues by name.
-pub(crate) fn all(server: &Server, turn: &Turn<'_>) -> Vec<u8> {
-    let mut text = Vec::new();
-    let names = turn.item_queues();
-    let (items, bytes) = sums(&names, turn);
-    for (key, value) in of_server(server, items, bytes, turn) {
-        text.extend_from_slice(format!("STAT {key} {value}\r\n").as_bytes());
-    }
-    for name in names {
-        for (key, value) in of_queue(name, turn) {
-            text.extend_from_slice(b"STAT queue_");
-            text.extend_from_slice(name);
-            text.extend_from_slice(format!("_{key} ").as_bytes());
-            text.extend_from_slice(&value);
-            text.extend_from_slice(b"\r\n");
+/// A key and its value.
+type Row = (&'static str, Value);
+
+enum Value {
+    Number(u64),
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+impl Value {
+    fn write(&self, text: &mut Vec<u8>) {
+        match self {
+            Self::Number(number) => write!(text, "{number}").expect("a vector takes everything"),
+            Self::Text(value) => text.extend_from_slice(value.as_bytes()),
+            Self::Bytes(value) => text.extend_from_slice(value),
         }
     }
-    text.extend_from_slice(b"END\r\n");
+}
+
+/// Adds the lines of the server's own numbers; `items` and `bytes` are those of all queues.
+pub(crate) fn server_rows(server: &Server, items: u64, bytes: u64, turn: &Turn<'_>) -> Vec<u8> {
+    let mut text = Vec::new();
+    for (key, value) in of_server(server, items, bytes, turn) {
+        write!(text, "STAT {key} {value}\r\n").expect("a vector takes everything");
+    }
     text
 }
 
-/// Numbers of the queues named, or of all.
-pub(crate) fn dump(names: &[&[u8]], turn: &Turn<'_>) -> Vec<u8> {
-    blocks(names, turn, |name| of_queue(name, turn))
-}
-
-/// What is asked of the queues named, or of all, in the shape that the original's first versions
-/// printed. What has no counterpart is shown as unlimited.
-pub(crate) fn dump_config(names: &[&[u8]], server: &Server, turn: &Turn<'_>) -> Vec<u8> {
-    blocks(names, turn, |name| match turn.item_stats(name) {
-        Some(_) => of_policy(&turn.policy(name), server.options().sync),
-        None => Vec::new(),
-    })
-}
-
-fn blocks(
-    names: &[&[u8]],
-    turn: &Turn<'_>,
-    rows: impl Fn(&[u8]) -> Vec<(&'static str, Vec<u8>)>,
-) -> Vec<u8> {
-    let mut all = if names.is_empty() { turn.item_queues() } else { names.to_vec() };
-    // A short line must not have a long queue's numbers printed thousands of times.
-    let mut printed = BTreeSet::new();
-    all.retain(|name| printed.insert(*name));
-    // COMPAT(kestrel): the lines are joined as if there were one at least, so that nothing is an
-    // empty line, and a queue that is missing a line of two blanks; cases mc-dump-stats-missing,
-    // mc-dump-stats-of-nothing.
-    if all.is_empty() {
-        return b"\r\nEND\r\n".to_vec();
+/// The lines of a queue's numbers.
+pub(crate) fn queue_rows(name: &[u8], turn: &Turn<'_>) -> Vec<u8> {
+    let mut text = Vec::with_capacity(ROWS_BYTES_USUAL);
+    for (key, value) in of_queue(name, turn) {
+        text.extend_from_slice(b"STAT queue_");
+        text.extend_from_slice(name);
+        write!(text, "_{key} ").expect("a vector takes everything");
+        value.write(&mut text);
+        text.extend_from_slice(b"\r\n");
     }
-    let mut text = Vec::new();
-    for name in all {
+    text
+}
+
+/// What blocks of lines tell of queues.
+#[derive(Copy, Clone, Debug)]
+pub(crate) enum Block {
+    /// Numbers.
+    Stats,
+    /// What is asked of them, in the shape that the original's first versions printed. What has no
+    /// counterpart is shown as unlimited.
+    Config,
+}
+
+impl Block {
+    /// The block of one queue.
+    pub(crate) fn text(self, name: &[u8], server: &Server, turn: &Turn<'_>) -> Vec<u8> {
+        let rows = match self {
+            Self::Stats => of_queue(name, turn),
+            Self::Config if turn.item_stats(name).is_some() => {
+                of_policy(&turn.policy(name), server.options().sync)
+            }
+            Self::Config => Vec::new(),
+        };
+        let mut text = Vec::with_capacity(ROWS_BYTES_USUAL);
         text.extend_from_slice(b"queue '");
         text.extend_from_slice(name);
         text.extend_from_slice(b"' {\r\n");
-        let rows = rows(name);
         if rows.is_empty() {
+            // COMPAT(kestrel): the lines are joined as if there were one at least; case
+            // mc-dump-stats-missing.
             text.extend_from_slice(b"  \r\n");
         }
         for (key, value) in rows {
-            text.extend_from_slice(format!("  {key}=").as_bytes());
-            text.extend_from_slice(&value);
+            write!(text, "  {key}=").expect("a vector takes everything");
+            value.write(&mut text);
             text.extend_from_slice(b"\r\n");
         }
         text.extend_from_slice(b"}\r\n");
+        text
     }
-    text.extend_from_slice(b"END\r\n");
-    text
 }
 
-/// Items and bytes of all queues.
-fn sums(names: &[&[u8]], turn: &Turn<'_>) -> (u64, u64) {
-    let stats = names.iter().filter_map(|name| turn.item_stats(name));
-    stats.fold((0, 0), |(items, bytes), stats| (items + stats.items, bytes + stats.bytes))
-}
-
-fn of_server(server: &Server, items: u64, bytes: u64, turn: &Turn<'_>) -> Vec<Row> {
+fn of_server(
+    server: &Server,
+    items: u64,
+    bytes: u64,
+    turn: &Turn<'_>,
+) -> Vec<(&'static str, String)> {
     let counters = server.counters();
     let now_ms = turn.now().0;
     let totals = turn.totals();
@@ -130,14 +139,14 @@ fn of_server(server: &Server, items: u64, bytes: u64, turn: &Turn<'_>) -> Vec<Ro
     rows
 }
 
-fn of_queue(name: &[u8], turn: &Turn<'_>) -> Vec<(&'static str, Vec<u8>)> {
+fn of_queue(name: &[u8], turn: &Turn<'_>) -> Vec<Row> {
     if let Some(alias) = turn.alias_stats(name) {
         return of_alias(&alias);
     }
     turn.item_stats(name).map_or_else(Vec::new, |stats| of_items(&stats))
 }
 
-fn of_items(stats: &ItemStats) -> Vec<(&'static str, Vec<u8>)> {
+fn of_items(stats: &ItemStats) -> Vec<Row> {
     let numbers = [
         ("items", stats.items),
         ("bytes", stats.bytes),
@@ -156,23 +165,22 @@ fn of_items(stats: &ItemStats) -> Vec<(&'static str, Vec<u8>)> {
         ("journal_rewrites", 0),
         ("journal_rotations", 0),
     ];
-    let mut rows: Vec<_> =
-        numbers.iter().map(|(key, number)| (*key, number.to_string().into_bytes())).collect();
+    let mut rows: Vec<Row> = numbers.map(|(key, number)| (key, Value::Number(number))).into();
     if let Some(children) = &stats.children {
-        rows.push(("children", children.join(&b","[..])));
+        rows.push(("children", Value::Bytes(children.join(&b","[..]))));
     }
     rows
 }
 
-fn of_alias(stats: &AliasStats) -> Vec<(&'static str, Vec<u8>)> {
+fn of_alias(stats: &AliasStats) -> Vec<Row> {
     vec![
-        ("put_items", stats.puts.to_string().into_bytes()),
-        ("put_bytes", stats.put_bytes.to_string().into_bytes()),
-        ("children", stats.destinations.join(&b","[..])),
+        ("put_items", Value::Number(stats.puts)),
+        ("put_bytes", Value::Number(stats.put_bytes)),
+        ("children", Value::Bytes(stats.destinations.join(&b","[..]))),
     ]
 }
 
-fn of_policy(policy: &Policy, server_sync: QueueSync) -> Vec<(&'static str, Vec<u8>)> {
+fn of_policy(policy: &Policy, server_sync: QueueSync) -> Vec<Row> {
     let sync = policy.sync.unwrap_or(server_sync);
     let sync_text = match sync {
         QueueSync::Always => "true".to_owned(),
@@ -189,14 +197,13 @@ fn of_policy(policy: &Policy, server_sync: QueueSync) -> Vec<(&'static str, Vec<
         ("max_journal_overflow", 0),
         ("max_journal_size_absolute", NO_BYTES_MAX),
     ];
-    let mut rows: Vec<_> =
-        numbers.iter().map(|(key, number)| (*key, number.to_string().into_bytes())).collect();
+    let mut rows: Vec<Row> = numbers.map(|(key, number)| (key, Value::Number(number))).into();
     let discards = policy.when_full == WhenFull::DropOldest;
-    rows.push(("discard_old_when_full", discards.to_string().into_bytes()));
-    rows.push(("journal", (sync != QueueSync::Memory).to_string().into_bytes()));
-    rows.push(("sync_journal", sync_text.into_bytes()));
+    rows.push(("discard_old_when_full", Value::Text(discards.to_string())));
+    rows.push(("journal", Value::Text((sync != QueueSync::Memory).to_string())));
+    rows.push(("sync_journal", Value::Text(sync_text)));
     if let Some(target) = &policy.expire_to {
-        rows.push(("move_expired_to", target.to_vec()));
+        rows.push(("move_expired_to", Value::Bytes(target.to_vec())));
     }
     rows
 }

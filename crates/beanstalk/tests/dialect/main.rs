@@ -6,6 +6,7 @@ mod conformance;
 mod durable;
 mod endings;
 mod fragments;
+mod listings;
 mod property;
 mod split;
 mod statistics;

@@ -2,8 +2,7 @@
 
 use lineshaft_engine::policy::{Rule, Setting, WhenFull};
 use lineshaft_engine::{
-    Engine, GrabOrder, JobId, Manner, Millis, Patience, Read, ReadHow, Record, SessionId, Take,
-    limits,
+    GrabOrder, JobId, Manner, Millis, Patience, Read, ReadHow, Record, SessionId, Take, limits,
 };
 
 use crate::world::{START, World};
@@ -77,7 +76,7 @@ fn one_request_ends_so_many_expired_items_and_the_others_go_by_themselves() {
     world.engine.set_time(Millis(START.0 + 11));
     let slice = limits::SLICE_JOBS_MAX as u64;
     assert_eq!(world.act(|engine, fx| engine.flush_expired(b"q", fx)), Some(slice));
-    assert_eq!(world.act(Engine::flush_all_expired), slice);
+    assert_eq!(world.act(|engine, fx| engine.flush_expired(b"q", fx)), Some(slice));
     assert_eq!((world.expired("q"), world.expired("r")), (2 * slice, 0));
     let worker = world.act(|engine, _| engine.open_session(0, Manner::ToTheTail));
     world.act(|engine, fx| engine.register(worker, b"r", None, fx));

@@ -170,3 +170,22 @@ fn a_function_that_was_dropped_is_denied_when_the_drop_is_durable() {
         assert_eq!(never, "ERR function not found\r\n");
     }
 }
+
+#[test]
+fn a_list_names_no_job_that_a_crash_could_undo_and_leaves_out_none_that_could_come_back() {
+    let disk = Arc::new(log::FaultDisk::new(1, 64 << 20));
+    let process = Process::start(&disk);
+    let [mut client, mut monitor] = [process.connect(), process.connect()];
+    process.ask(&mut client, SUBMIT_JOB_BG, "f|u|x");
+    let cases = ["show jobs\n", "show unique jobs\n", "status\n", "prioritystatus\n"];
+    let with = ["H:vm:1\t0\t0\t1\n.\n", "u\n.\n", "f\t1\t0\t0\n.\n", "f\t0\t1\t0\t0\n.\n"];
+    for command in cases {
+        assert_eq!(process.ask_text(&mut monitor, command), "");
+    }
+    process.commit();
+    assert_eq!(process.sent_text(&mut monitor), with.concat());
+    process.ask_text(&mut client, "cancel job H:vm:1\n");
+    assert_eq!(process.ask_text(&mut monitor, "show jobs\n"), "", "it could come back");
+    process.commit();
+    assert_eq!(process.sent_text(&mut monitor), ".\n");
+}

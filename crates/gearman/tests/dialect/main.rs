@@ -8,6 +8,7 @@ mod durable;
 mod endings;
 mod fragments;
 mod http;
+mod listings;
 mod options;
 mod packets;
 mod promises;

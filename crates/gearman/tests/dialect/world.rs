@@ -27,6 +27,11 @@ impl World {
         Self { world: world::World::memory(), server: Server::new(options) }
     }
 
+    /// A server that does so little at once that long answers take many slices of work.
+    pub(crate) fn with_slices(units: u32) -> Self {
+        Self { world: world::World::with_slices(units), server: Server::new(options()) }
+    }
+
     /// Opens a connection; its number is for the other functions.
     pub(crate) fn connect(&mut self) -> usize {
         connect(&self.server, &mut self.world)

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use broker::{AliasStats, Broker, Clock, ItemStats, Status, Totals, Turn};
+use broker::{AliasStats, Broker, Clock, ItemStats, NameCursor, Status, Totals, Turn};
 use hdrhistogram::Histogram;
 
 /// So many queues are looked at in one turn of the broker.
@@ -100,20 +100,24 @@ pub(crate) enum Queue {
 }
 
 impl Snapshot {
-    /// Looks at everything. Takes one turn for the names and the totals, and one for so many queues each, so that
-    /// others get theirs in between.
+    /// Looks at everything. Takes one turn for the totals, and one for so many queues each, so that others get
+    /// theirs in between.
     pub(crate) fn take(broker: &Broker, clock: &Clock, served: &Served) -> Snapshot {
         let mut snapshot = Snapshot::default();
-        let (names, totals, status) = {
+        let (totals, status) = {
             let turn = broker.turn(clock());
-            let names: Vec<Vec<u8>> = turn.item_queues().into_iter().map(<[u8]>::to_vec).collect();
-            (names, turn.totals(), turn.status())
+            (turn.totals(), turn.status())
         };
-        for slice in names.chunks(QUEUES_PER_TURN) {
-            let queues = look(&broker.turn(clock()), slice);
-            let names = slice.iter().map(|name| String::from_utf8_lossy(name).into_owned());
-            let found = names.zip(queues).filter_map(|(name, queue)| Some((name, queue?)));
-            snapshot.queues.extend(found);
+        let mut cursor = NameCursor::default();
+        loop {
+            let found = look(&mut broker.turn(clock()), &mut cursor);
+            if found.is_empty() {
+                break;
+            }
+            let named = |(name, queue): (Vec<u8>, Queue)| {
+                (String::from_utf8_lossy(&name).into_owned(), queue)
+            };
+            snapshot.queues.extend(found.into_iter().map(named));
         }
         snapshot.add_server(&totals, status);
         snapshot.add_served(served);
@@ -282,13 +286,20 @@ impl Queue {
     }
 }
 
-/// Nothing is made into text here: the broker is locked.
-fn look(turn: &Turn<'_>, names: &[Vec<u8>]) -> Vec<Option<Queue>> {
-    let look = |name: &Vec<u8>| match turn.alias_stats(name) {
-        Some(alias) => Some(Queue::of_alias(&alias)),
-        None => turn.item_stats(name).map(|stats| Queue::of_items(&stats)),
-    };
-    names.iter().map(look).collect()
+/// The queues and aliases behind the cursor; none at the end. Nothing is made into text here: the broker is
+/// locked.
+fn look(turn: &mut Turn<'_>, cursor: &mut NameCursor) -> Vec<(Vec<u8>, Queue)> {
+    let mut found = Vec::with_capacity(QUEUES_PER_TURN);
+    while found.len() < QUEUES_PER_TURN
+        && let Some(name) = turn.next_item_queue(cursor)
+    {
+        let queue = match turn.alias_stats(name) {
+            Some(alias) => Some(Queue::of_alias(&alias)),
+            None => turn.item_stats(name).map(|stats| Queue::of_items(&stats)),
+        };
+        found.extend(queue.map(|queue| (name.to_vec(), queue)));
+    }
+    found
 }
 
 fn path(queue: &str, name: &str) -> String {

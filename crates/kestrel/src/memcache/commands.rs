@@ -6,9 +6,11 @@ use super::reply;
 use super::request::{Get, Request};
 use super::session::MemcacheSession;
 use crate::client::{AT_ONCE, How};
+use crate::listing::Listing;
 use crate::monitor::Monitor;
 use crate::name::{is_possible, is_usable};
-use crate::{expiry, stats, status};
+use crate::stats::Block;
+use crate::{expiry, status};
 
 impl MemcacheSession {
     pub(crate) fn execute(
@@ -28,16 +30,10 @@ impl MemcacheSession {
             Request::Flush(queue) => self.flush(queue, turn, outbox),
             Request::FlushAll => self.flush_all(turn, outbox),
             Request::FlushExpired(queue) => self.flush_expired(queue, turn, outbox),
-            Request::FlushAllExpired => {
-                let (count, after) = turn.flush_all_expired();
-                outbox.reply(after, format!("{count}\r\n").as_bytes());
-            }
-            Request::Stats => outbox.reply(AT_ONCE, &stats::all(&self.client.server, turn)),
-            Request::DumpStats(names) => outbox.reply(AT_ONCE, &stats::dump(&names, turn)),
-            Request::DumpConfig(names) => {
-                let server = &self.client.server;
-                outbox.reply(AT_ONCE, &stats::dump_config(&names, server, turn));
-            }
+            Request::FlushAllExpired => self.list(Listing::flush_expired()),
+            Request::Stats => self.list(Listing::stats()),
+            Request::DumpStats(names) => self.list(Listing::blocks(Block::Stats, &names)),
+            Request::DumpConfig(names) => self.list(Listing::blocks(Block::Config, &names)),
             Request::Version => {
                 let version = &self.client.server.options().version;
                 outbox.reply(AT_ONCE, format!("VERSION {version}\r\n").as_bytes());
@@ -190,7 +186,7 @@ impl MemcacheSession {
     fn status(&mut self, word: Option<&[u8]>, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         let Some(word) = word else {
             let name = status::name(turn.status());
-            return outbox.reply(AT_ONCE, format!("{name}\r\n").as_bytes());
+            return outbox.reply(turn.after_facts(), format!("{name}\r\n").as_bytes());
         };
         let Ok(status) = status::parse(word) else {
             return self.fail(AT_ONCE, reply::CLIENT_ERROR, turn, outbox);

@@ -164,7 +164,7 @@ impl TextSession {
 
     fn status(&mut self, word: Option<&[u8]>, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         let Some(word) = word else {
-            return string(outbox, AT_ONCE, status::name(turn.status()).as_bytes());
+            return string(outbox, turn.after_facts(), status::name(turn.status()).as_bytes());
         };
         match status::parse(word) {
             Ok(status) => {

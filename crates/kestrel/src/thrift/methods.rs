@@ -59,7 +59,8 @@ impl ThriftSession {
             }),
             Method::DeleteQueue => self.delete(to, queue, turn, outbox),
             Method::CurrentStatus => {
-                answer_i32(to, method, Ok((status_number(turn.status()), AT_ONCE)), outbox)
+                let status = status_number(turn.status());
+                answer_i32(to, method, Ok((status, turn.after_facts())), outbox)
             }
             Method::SetStatus => self.set_status(to, arguments.status, turn, outbox),
             Method::GetVersion => {
@@ -163,6 +164,7 @@ impl ThriftSession {
             Read::Waiting => unreachable!("it has no patience"),
         };
         let stats = turn.item_stats(queue).unwrap_or_default();
+        let after = after.max(turn.after_named(queue));
         let mut reply = Reply::result(to, Method::Peek.name().as_bytes());
         reply.field(0, Written::Struct);
         reply.structure(|reply| {

@@ -6,6 +6,7 @@ mod conformance;
 mod crossing;
 mod endings;
 mod fragments;
+mod listings;
 mod promises;
 mod property;
 mod reload;

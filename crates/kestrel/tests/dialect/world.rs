@@ -52,6 +52,7 @@ pub(crate) fn rules() -> Rules {
         Rule::new(["kt_age1"], [Setting::AgeMax(Some(1_000))]),
         Rule::new(["kt_fanonly"], [Setting::FanoutOnly(true)]),
         Rule::new(["kt_jobs"], [Setting::ExpireTo(Some(name("kt_expired")))]),
+        Rule::new(["kt_sweep*"], [Setting::ExpireSweep(Some(1))]),
         Rule::new(["kt_alias"], [Setting::Alias(destinations)]),
     ])
 }

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use anyhow::{Result, ensure};
-use broker::{Broker, Dialect, Event, Mailbox, Millis, Outbox, Progress, SessionId, Turn};
+use broker::{
+    Broker, Dialect, EngineSetup, Event, Mailbox, Millis, Outbox, Progress, SessionId, Turn,
+};
 
 use crate::wire::{ConnectionId, Received, Wire};
 
@@ -63,7 +65,14 @@ impl Mailbox for Events {
 impl World {
     /// Everything is in memory only.
     pub fn memory() -> Self {
-        Self::over(Broker::memory(broker::EngineSetup::default(), START))
+        Self::over(Broker::memory(EngineSetup::default(), START))
+    }
+
+    /// The same, with slices of so few units of work that long answers take many.
+    pub fn with_slices(units: u32) -> Self {
+        let mut setup = EngineSetup::default();
+        setup.limits.slice_units = units;
+        Self::over(Broker::memory(setup, START))
     }
 
     /// Over a broker that was opened without threads; its log is written after every step.
@@ -107,6 +116,17 @@ impl World {
             connection.unread.extend_from_slice(bytes);
             self.read(index);
         }
+    }
+
+    /// The client sends, perhaps nothing, and the server does one slice of work for it. Whether there is more
+    /// to do, and what came back.
+    pub fn ask_for_slice(&mut self, index: usize, bytes: &[u8]) -> (bool, Vec<u8>) {
+        let connection = &mut self.connections[index];
+        connection.unread.extend_from_slice(bytes);
+        let more = connection.present_once(&mut self.broker.turn(self.now)).more;
+        self.send_replies(index);
+        self.deliver_events();
+        (more, self.take_received(index))
     }
 
     /// Sends, and returns what has come back by then.
@@ -251,14 +271,19 @@ impl World {
 impl Connection {
     fn present(&mut self, turn: &mut Turn<'_>) {
         loop {
-            let unsent = self.outbox.len();
-            let Progress { used, more } = self.session.input(&self.unread, turn, &mut self.outbox);
-            self.longest_answer = self.longest_answer.max(self.outbox.len() - unsent);
-            self.unread.drain(..used);
+            let Progress { used, more } = self.present_once(turn);
             if !more && (used == 0 || self.unread.is_empty()) {
                 return;
             }
         }
+    }
+
+    fn present_once(&mut self, turn: &mut Turn<'_>) -> Progress {
+        let unsent = self.outbox.len();
+        let progress = self.session.input(&self.unread, turn, &mut self.outbox);
+        self.longest_answer = self.longest_answer.max(self.outbox.len() - unsent);
+        self.unread.drain(..progress.used);
+        progress
     }
 }
 

@@ -1,0 +1,146 @@
+//! What goes over all queues comes whole and in order over many slices of work, although others go on in
+//! between.
+
+use testkit::dialect::world::World as Inner;
+
+use crate::world::{World, options};
+
+/// So few units are a slice that each queue takes one.
+const SLICE_UNITS: u32 = 3;
+
+fn world() -> World {
+    World::over(Inner::with_slices(SLICE_UNITS), options())
+}
+
+/// Sends lines, and lets others go on after each slice; all that came, and how many slices it took.
+fn ask(
+    world: &mut World,
+    client: usize,
+    lines: &str,
+    mut others: impl FnMut(&mut World, usize),
+) -> (String, usize) {
+    let (mut more, mut text) = world.ask_for_slice(client, lines.as_bytes());
+    let mut slices = 1;
+    while more {
+        others(world, slices);
+        let (goes_on, next) = world.ask_for_slice(client, b"");
+        more = goes_on;
+        text.extend(next);
+        slices += 1;
+    }
+    (String::from_utf8(text).expect("tests list text"), slices)
+}
+
+/// Numbers are between names that stay: in this order they are listed.
+fn fill(world: &mut World, client: usize) {
+    for number in (0..30).rev() {
+        for queue in ["stays", "goes"] {
+            world.say(client, &format!("set {queue}{number:02} 0 0 1\r\nx\r\n"));
+        }
+    }
+}
+
+fn change(world: &mut World, other: usize, slice: usize) {
+    let goes = 29 - slice % 30;
+    world.say(other, &format!("delete goes{goes:02}\r\nset new{slice} 0 0 1\r\nx\r\n"));
+}
+
+#[test]
+fn queues_are_listed_whole_while_others_come_and_go() {
+    let cases = [
+        ("stats\r\n", "STAT queue_stays", "_total_items 1"),
+        ("dump_stats\r\n", "queue 'stays", "' {"),
+        ("dump_config\r\n", "queue 'stays", "' {"),
+    ];
+    for (command, before, behind) in cases {
+        let mut world = world();
+        let (monitor, other) = (world.connect_memcache(), world.connect_memcache());
+        fill(&mut world, other);
+        let lines = format!("{command}version\r\n");
+        let (text, slices) =
+            ask(&mut world, monitor, &lines, |world, slice| change(world, other, slice));
+        assert!(slices > 20, "{slices}");
+        let stayed: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix(before)?.strip_suffix(behind))
+            .collect();
+        let wanted: Vec<String> = (0..30).map(|number| format!("{number:02}")).collect();
+        assert_eq!(stayed, wanted, "{command}");
+        let (_, rest) = text.split_once("\r\nEND\r\n").expect("it has an end");
+        assert!(rest.starts_with("VERSION "), "what is sent behind it waits for its end: {rest}");
+    }
+}
+
+#[test]
+fn the_sums_of_all_queues_stand_at_the_beginning() {
+    let mut world = world();
+    let client = world.connect_memcache();
+    fill(&mut world, client);
+    let (text, _) = ask(&mut world, client, "stats\r\n", |_, _| {});
+    assert!(
+        text.contains("STAT curr_items 60\r\n") && text.contains("STAT bytes 60\r\n"),
+        "{text}"
+    );
+    assert!(text.find("STAT curr_items") < text.find("STAT queue_"), "{text}");
+}
+
+#[test]
+fn queues_that_are_named_are_told_each_once() {
+    let mut world = world();
+    let client = world.connect_memcache();
+    fill(&mut world, client);
+    let (text, slices) =
+        ask(&mut world, client, "dump_stats stays01 goes01 stays01 none\r\n", |_, _| {});
+    let blocks: Vec<&str> = text.lines().filter(|line| line.starts_with("queue ")).collect();
+    assert_eq!(blocks, ["queue 'stays01' {", "queue 'goes01' {", "queue 'none' {"]);
+    assert!(slices > 2 && text.ends_with("queue 'none' {\r\n  \r\n}\r\nEND\r\n"), "{text}");
+}
+
+#[test]
+fn what_expired_is_flushed_in_all_queues_while_others_come_and_go() {
+    let mut world = world();
+    let (client, other) = (world.connect_memcache(), world.connect_memcache());
+    world.say(client, "reload\r\n");
+    for number in 0..30 {
+        // By their policy these queues give up one item at a time, and rest for a second.
+        let set = format!("set kt_sweep{number:02} 0 1 1\r\nx\r\n");
+        world.say(client, &set.repeat(3));
+    }
+    world.advance(1_500);
+    let (text, slices) =
+        ask(&mut world, client, "flush_all_expired\r\nversion\r\n", |world, slice| {
+            change(world, other, slice);
+        });
+    assert!(slices > 10, "{slices}");
+    assert!(text.starts_with("30\r\nVERSION "), "{text}");
+    assert!(world.say(client, "dump_stats kt_sweep07\r\n").contains("expired_items=2"));
+}
+
+#[test]
+fn a_client_that_shuts_its_side_gets_its_whole_list() {
+    let mut world = world();
+    let client = world.connect_memcache();
+    fill(&mut world, client);
+    let (more, mut text) = world.ask_for_slice(client, b"stats\r\nversion\r\n");
+    assert!(more);
+    world.half_close(client);
+    text.extend(world.take_received(client));
+    let text = String::from_utf8(text).expect("text");
+    assert_eq!(text.matches("_total_items 1\r\n").count(), 60);
+    assert!(text.contains("\r\nEND\r\nVERSION ") && world.has_ended(client));
+}
+
+#[test]
+fn a_list_that_the_servers_end_cuts_short_ends_in_an_error() {
+    let mut world = world();
+    let client = world.connect_memcache();
+    fill(&mut world, client);
+    let (mut more, mut text) = world.ask_for_slice(client, b"stats\r\n");
+    while more && text.is_empty() {
+        (more, text) = world.ask_for_slice(client, b"");
+    }
+    assert!(more, "it has begun and goes on");
+    world.stop(client);
+    assert_eq!(world.take_received(client), b"SERVER_ERROR\r\n");
+    assert!(world.has_ended(client));
+}
