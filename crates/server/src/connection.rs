@@ -100,12 +100,12 @@ pub(crate) struct Connection {
     slot: Slot,
     protocol: Protocol,
     /// Opens the session; taken when that is done.
-    opener: Option<Opener>,
+    opener: Option<Box<Opener>>,
     /// The session in the broker, once it is open.
     pub(crate) session: Option<SessionId>,
     pub(crate) dialect: Box<dyn Dialect>,
     /// The first line, until it is known what the peer speaks.
-    first_line: Option<FirstLine>,
+    first_line: Option<Box<FirstLine>>,
     pub(crate) outbox: Outbox,
     /// Bytes that the dialect has left: a part of a command, or what came while the session waits.
     pending: Pending,
@@ -159,10 +159,10 @@ impl Connection {
             waker,
             slot,
             protocol,
-            opener: Some(opener),
+            opener: Some(Box::new(opener)),
             session: None,
             dialect: Box::new(NoSession),
-            first_line: (!protocol.is_http()).then(FirstLine::default),
+            first_line: (!protocol.is_http()).then(Box::default),
             outbox: Outbox::default(),
             pending: Pending::default(),
             phase: Phase::Open,
@@ -326,7 +326,7 @@ impl Connection {
         turn: &mut Turn<'_>,
         mailbox: usize,
     ) -> Option<SessionId> {
-        let Opener { open, entrance } = self.opener.take()?;
+        let Opener { open, entrance } = *self.opener.take()?;
         let (session, dialect) = open(entrance, turn, mailbox);
         self.dialect = dialect;
         self.session = Some(session);

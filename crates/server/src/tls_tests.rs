@@ -228,6 +228,20 @@ fn plain_text_gets_an_alert_and_does_no_harm() {
 }
 
 #[test]
+fn a_request_of_a_browser_ends_its_connection_and_does_nothing() {
+    let files = Files::new();
+    let serving = files.serve(Plan::default());
+    let mut browser = files.connect(&serving);
+    browser.write_all(b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\nput 0 0 60 1\r\nx\r\n").unwrap();
+    let mut reply = Vec::new();
+    // It may be reset, since what it sent is not read to the end.
+    let _ = browser.read_to_end(&mut reply);
+    assert_eq!(String::from_utf8_lossy(&reply), "");
+    eventually("the session ends", || sessions(&serving) == 0);
+    assert_eq!(serving.broker.turn(Millis(0)).totals().puts, 0);
+}
+
+#[test]
 fn half_a_handshake_counts_and_has_an_end() {
     let files = Files::new();
     let serving = files.serve(limits(|limits| limits.connections = Some(2)));
