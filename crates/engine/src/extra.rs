@@ -70,7 +70,7 @@ pub(crate) struct AliasCounts {
 }
 
 /// The name of the queue whose puts a queue of this name would get as a child.
-fn parent_of(name: &[u8]) -> Option<&[u8]> {
+pub(crate) fn parent_of(name: &[u8]) -> Option<&[u8]> {
     parent_name(name).filter(|parent| !parent.is_empty())
 }
 

@@ -3,6 +3,7 @@
 use std::num::NonZeroU64;
 
 use crate::engine::Engine;
+use crate::extra::parent_of;
 use crate::ids::JobSlot;
 use crate::job::{Aside, Body, Job, JobFacts, Kind, Outcome, State, Tags, expiry};
 use crate::limits::{JOB_ID_MAX, QUEUE_NAME_BYTES_MAX};
@@ -88,9 +89,14 @@ impl Engine {
         Ok(slot)
     }
 
-    /// Enters a queue as the log kept it.
+    /// Enters a queue as the log kept it, after its jobs. One that has none and is not kept either ended before, and
+    /// its facts mean nothing.
     pub fn restore_queue(&mut self, name: &[u8], facts: QueueFacts) -> Result<(), RestoreError> {
         check_name(name)?;
+        let is_kept = facts.kept || facts.child && parent_of(name).is_some();
+        if !is_kept && self.queue_id(name).is_none() {
+            return Ok(());
+        }
         let id = self.queue_or_create(name);
         let queue = self.queue_mut(id);
         queue.kept |= facts.kept;
@@ -156,5 +162,20 @@ mod tests {
         assert_eq!(name, Err(RestoreError::Name(long.len())));
         assert_eq!(engine.raise_numbers(too_high), Err(RestoreError::Number(too_high)));
         assert_eq!(engine.raise_numbers(JOB_ID_MAX), Ok(()));
+    }
+
+    #[test]
+    fn facts_of_a_queue_that_ended_do_not_bring_it_back() {
+        let mut engine = Engine::new(crate::EngineSetup::default(), Millis(5), 1);
+        let facts = QueueFacts { limits: [1, 2, 3], items: true, ..QueueFacts::default() };
+        for facts in [facts, QueueFacts { child: true, ..facts }] {
+            assert_eq!(engine.restore_queue(b"ended", facts), Ok(()));
+            engine.check_invariants();
+            assert_eq!(engine.queue_id(b"ended"), None);
+        }
+        assert_eq!(engine.restore_queue(b"kept", QueueFacts { kept: true, ..facts }), Ok(()));
+        assert_eq!(engine.restore_queue(b"a+b", QueueFacts { child: true, ..facts }), Ok(()));
+        engine.check_invariants();
+        assert!(engine.queue_id(b"kept").is_some() && engine.queue_id(b"a+b").is_some());
     }
 }
