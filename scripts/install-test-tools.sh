@@ -30,6 +30,7 @@ readonly programs=(
   gearmand:gearman-job-server # the original, for comparisons
   gearman:gearman-tools
   cc:gcc                      # builds the test's program on libgearman
+  c++:g++                     # builds libFuzzer
   memccat:libmemcached-tools  # clients of Kestrel's memcache port
   thrift:thrift-compiler      # makes clients of Kestrel's thrift service
   javac:default-jdk-headless

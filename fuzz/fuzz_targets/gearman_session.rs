@@ -4,6 +4,7 @@
 
 // The body is that of the property test, which runs without a nightly toolchain.
 #[path = "../../crates/gearman/tests/dialect/fragments.rs"]
+#[allow(dead_code, reason = "HTTP has a target of its own")]
 mod fragments;
 #[path = "../../crates/gearman/tests/dialect/world.rs"]
 #[allow(dead_code, reason = "other tests need the rest")]

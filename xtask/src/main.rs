@@ -1,5 +1,6 @@
 //! Repository chores, run as `cargo xtask CHORE`.
 
+mod fuzz;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -8,12 +9,23 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask CHORE
 
-  tidy    check what no compiler checks: layers, sizes, headers, documents";
+  tidy    check what no compiler checks: layers, sizes, headers, documents
+  fuzz    build and run fuzz targets; `cargo xtask fuzz --help` says more";
 
 fn main() -> anyhow::Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if arguments == ["tidy"] {
         return run_tidy();
+    }
+    if let [chore, rest @ ..] = &arguments[..]
+        && chore == "fuzz"
+    {
+        if rest == ["--help"] {
+            println!("{}", fuzz::USAGE);
+            return Ok(ExitCode::SUCCESS);
+        }
+        let found_nothing = fuzz::run(&root(), rest)?;
+        return Ok(if found_nothing { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
     eprintln!("{USAGE}");
     Ok(ExitCode::from(2))

@@ -42,6 +42,8 @@ mod strangers_tests;
 mod systemd;
 mod table;
 mod tls;
+#[cfg(test)]
+mod tls_script;
 mod tls_stream;
 #[cfg(test)]
 mod tls_tests;

@@ -101,7 +101,12 @@ impl TlsStream {
 
     /// Sends once of what is encrypted.
     pub(crate) fn send(&mut self, socket: &AsyncFd<OwnedFd>) -> io::Result<()> {
-        self.connection.write_tls(&mut Sending(socket)).map(drop)
+        self.send_to(&mut Sending(socket))
+    }
+
+    /// The same, wherever it goes.
+    pub(crate) fn send_to(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        self.connection.write_tls(out).map(drop)
     }
 
     /// Says the end. There is nobody left to tell if that fails.
@@ -163,7 +168,7 @@ mod tests {
             server.decrypt(&sent(&mut client), &mut plaintext).unwrap();
             let mut answer = Vec::new();
             while server.has_ciphertext() {
-                server.connection.write_tls(&mut answer).unwrap();
+                server.send_to(&mut answer).unwrap();
             }
             let mut answer = answer.as_slice();
             while !answer.is_empty() {

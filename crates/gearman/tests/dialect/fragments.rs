@@ -16,6 +16,11 @@ pub(crate) fn check(script: &[u8]) {
     testkit::dialect::fragments::check::<World>(script);
 }
 
+/// The same with more clients that speak HTTP.
+pub(crate) fn check_http(script: &[u8]) {
+    testkit::dialect::fragments::check::<HttpWorld>(script);
+}
+
 impl Stage for World {
     const CLIENTS: usize = 4;
 
@@ -36,5 +41,28 @@ impl Stage for World {
 
     fn held_bytes_max(&mut self, _connection: usize, sent_bytes: usize) -> Option<usize> {
         Some((PACKET_BYTES_MAX as usize).min(2 * sent_bytes))
+    }
+}
+
+/// All clients speak HTTP, but for the last one: somebody has to do the jobs.
+struct HttpWorld(World);
+
+impl Stage for HttpWorld {
+    const CLIENTS: usize = 3;
+
+    fn new() -> Self {
+        Self(Stage::new())
+    }
+
+    fn world(&mut self) -> &mut testkit::dialect::world::World {
+        &mut self.0
+    }
+
+    fn connect(&mut self, client: usize) -> usize {
+        if client + 1 == Self::CLIENTS { self.0.connect() } else { self.0.connect_http() }
+    }
+
+    fn held_bytes_max(&mut self, connection: usize, sent_bytes: usize) -> Option<usize> {
+        self.0.held_bytes_max(connection, sent_bytes)
     }
 }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use testkit::dialect::fragments::{HALF_CLOSE, RECONNECT, SWITCH, WAIT, check_corpus};
 
-use crate::fragments::{HTTP_CLIENT, check};
+use crate::fragments::{HTTP_CLIENT, check, check_http};
 
 use crate::packets::request;
 
@@ -151,4 +151,9 @@ proptest! {
 #[test]
 fn the_fuzz_corpus_gets_the_same_replies_in_any_fragments() {
     check_corpus("gearman_session", 8, check);
+}
+
+#[test]
+fn the_fuzz_corpus_of_http_gets_the_same_replies_in_any_fragments() {
+    check_corpus("gearman_http", 5, check_http);
 }

@@ -1,0 +1,242 @@
+//! A folder of the log, made from a script, with checksums that are right: random bytes would seldom get past
+//! those, and what they would find behind them is what is tested here. It knows the format from
+//! `docs/log-format.md` alone.
+
+use crc32fast::Hasher;
+use log::FaultDisk;
+
+/// Small, so that a log of several segments is cheap.
+const SEGMENT_BYTES: usize = 64 << 10;
+const SEGMENT_HEADER_BYTES: usize = 4096;
+const GROUP_HEADER_BYTES: usize = 56;
+const ENTRY_HEAD_BYTES: usize = 12;
+/// A real log of more segments says nothing new.
+const SEGMENTS_MAX: u32 = 8;
+
+/// What a byte below `ENTRY` does; its arguments are the bytes behind it.
+const END_GROUP: u8 = 0;
+const END_SEGMENT: u8 = 1;
+/// From now on groups say that all before them was durable, or again only what was durable before.
+const TURN_DURABLE: u8 = 2;
+/// Two bytes of offset, one of bits: flips bits of the finished segment.
+const FLIP: u8 = 3;
+const LATER: u8 = 4;
+const EARLIER: u8 = 5;
+/// So many numbers are left out before the next segment.
+const SKIP_NUMBERS: u8 = 6;
+/// Two bytes of length: the finished segment is cut to it.
+const CUT: u8 = 7;
+const BREAK_CHAIN: u8 = 8;
+/// Where, and what: a byte of the segment's header, which its checksum covers.
+const PATCH_HEADER: u8 = 9;
+/// Where, and what: a byte of the next group's header, likewise.
+const PATCH_GROUP: u8 = 10;
+/// The finished segment lies there as a spare file, too.
+const SPARE: u8 = 11;
+/// From here on a byte begins an entry: its low half is the kind; then come the count, two bytes of length, and
+/// the contents.
+const ENTRY: u8 = 16;
+
+/// Writes the folder that a script describes; the disk's own choices come from its first byte.
+pub(crate) fn write(script: &[u8]) -> FaultDisk {
+    let mut script = Script(script);
+    let disk = FaultDisk::new(u64::from(script.byte()), 64 << 20);
+    let mut forge = Forge::new(disk);
+    while !script.0.is_empty() && forge.number <= SEGMENTS_MAX {
+        match script.byte() {
+            END_GROUP => forge.end_group(),
+            END_SEGMENT => forge.end_segment(),
+            TURN_DURABLE => forge.all_is_durable = !forge.all_is_durable,
+            FLIP => {
+                let flip = (script.short(), script.byte());
+                forge.flips.push(flip);
+            }
+            LATER => forge.time_ms = forge.time_ms.saturating_add(script.byte().into()),
+            EARLIER => forge.time_ms = forge.time_ms.saturating_sub(script.byte().into()),
+            SKIP_NUMBERS => forge.skipped += u32::from(script.byte()),
+            CUT => forge.cut = Some(script.short().into()),
+            BREAK_CHAIN => forge.previous_crc ^= 1,
+            PATCH_HEADER => {
+                let patch = (script.byte(), script.byte());
+                forge.header_patches.push(patch);
+            }
+            PATCH_GROUP => {
+                let patch = (script.byte(), script.byte());
+                forge.group_patches.push(patch);
+            }
+            SPARE => forge.is_spare = true,
+            head => {
+                let (kind, count) = (head % ENTRY, script.byte());
+                let len = usize::from(script.short());
+                let contents = script.take(len);
+                forge.add_entry(kind, count, contents);
+            }
+        }
+    }
+    forge.end_segment();
+    forge.disk
+}
+
+/// What of a script was not acted upon; what is missing at its end is 0.
+struct Script<'a>(&'a [u8]);
+
+impl<'a> Script<'a> {
+    fn take(&mut self, len: usize) -> &'a [u8] {
+        let (taken, rest) = self.0.split_at(len.min(self.0.len()));
+        self.0 = rest;
+        taken
+    }
+
+    fn byte(&mut self) -> u8 {
+        self.take(1).first().copied().unwrap_or_default()
+    }
+
+    fn short(&mut self) -> u16 {
+        u16::from_le_bytes([self.byte(), self.byte()])
+    }
+}
+
+struct Forge {
+    disk: FaultDisk,
+    number: u32,
+    skipped: u32,
+    /// The segment up to the end of its last whole group.
+    segment: Vec<u8>,
+    /// Entries of the next group, without checksums.
+    entries: Vec<u8>,
+    count: u32,
+    previous_end: u64,
+    previous_crc: u32,
+    durable: u64,
+    all_is_durable: bool,
+    time_ms: u64,
+    header_patches: Vec<(u8, u8)>,
+    group_patches: Vec<(u8, u8)>,
+    flips: Vec<(u16, u8)>,
+    cut: Option<usize>,
+    is_spare: bool,
+}
+
+impl Forge {
+    fn new(disk: FaultDisk) -> Self {
+        Self {
+            disk,
+            number: 1,
+            skipped: 0,
+            segment: vec![0; SEGMENT_HEADER_BYTES],
+            entries: Vec::new(),
+            count: 0,
+            previous_end: 0,
+            previous_crc: 0,
+            durable: 0,
+            all_is_durable: true,
+            time_ms: 1_700_000_000_000,
+            header_patches: Vec::new(),
+            group_patches: Vec::new(),
+            flips: Vec::new(),
+            cut: None,
+            is_spare: false,
+        }
+    }
+
+    /// Files have salts of their own.
+    fn salt(&self) -> u64 {
+        0x1234_5678_9abc_def0 ^ u64::from(self.number)
+    }
+
+    /// What finds no room is left out.
+    fn add_entry(&mut self, kind: u8, count: u8, contents: &[u8]) {
+        let len = ENTRY_HEAD_BYTES + contents.len();
+        let taken = self.segment.len() + GROUP_HEADER_BYTES + self.entries.len();
+        if taken + len.next_multiple_of(8) > SEGMENT_BYTES {
+            return;
+        }
+        let mut head = [0; ENTRY_HEAD_BYTES];
+        head[4..8].copy_from_slice(&(len as u32).to_le_bytes());
+        head[8] = kind;
+        head[10] = count;
+        self.entries.extend_from_slice(&head);
+        self.entries.extend_from_slice(contents);
+        self.entries.resize(self.entries.len().next_multiple_of(8), 0);
+        self.count += 1;
+    }
+
+    fn end_group(&mut self) {
+        if self.segment.len() + GROUP_HEADER_BYTES + self.entries.len() > SEGMENT_BYTES {
+            return;
+        }
+        let position = u64::from(self.number) << 32 | self.segment.len() as u64;
+        if self.all_is_durable {
+            self.durable = position;
+        }
+        let mut entries = std::mem::take(&mut self.entries);
+        let mut at = 0;
+        while at < entries.len() {
+            let len = u32::from_le_bytes([0, 1, 2, 3].map(|byte| entries[at + 4 + byte])) as usize;
+            let end = at + len.next_multiple_of(8);
+            let place = position + (GROUP_HEADER_BYTES + at) as u64;
+            let crc = self.sum(place, &entries[at + 4..end]);
+            entries[at..at + 4].copy_from_slice(&crc.to_le_bytes());
+            at = end;
+        }
+        let mut group = b"LSGP\0\0\0\0".to_vec();
+        group.extend_from_slice(&(entries.len() as u32).to_le_bytes());
+        group.extend_from_slice(&self.count.to_le_bytes());
+        for word in [position, self.durable, self.previous_end] {
+            group.extend_from_slice(&word.to_le_bytes());
+        }
+        group.extend_from_slice(&self.previous_crc.to_le_bytes());
+        group.extend_from_slice(&[0; 4]);
+        group.extend_from_slice(&self.time_ms.to_le_bytes());
+        patch(&mut group, &mut self.group_patches);
+        group.extend_from_slice(&entries);
+        let crc = self.sum(position, &group[8..]);
+        group[4..8].copy_from_slice(&crc.to_le_bytes());
+        self.count = 0;
+        self.segment.extend_from_slice(&group);
+        self.previous_end = u64::from(self.number) << 32 | self.segment.len() as u64;
+        self.previous_crc = crc;
+    }
+
+    fn sum(&self, position: u64, bytes: &[u8]) -> u32 {
+        let place = position.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let seed = (self.salt() ^ place).wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 32;
+        let mut hasher = Hasher::new_with_initial(seed as u32);
+        hasher.update(bytes);
+        hasher.finalize()
+    }
+
+    fn end_segment(&mut self) {
+        if !self.entries.is_empty() {
+            self.end_group();
+        }
+        let mut bytes = std::mem::replace(&mut self.segment, vec![0; SEGMENT_HEADER_BYTES]);
+        let mut header = b"LINESHFT\x01\0\0\0sixteen bytes id".to_vec();
+        header.truncate(28);
+        header.extend_from_slice(&self.number.to_le_bytes());
+        header.extend_from_slice(&(SEGMENT_BYTES as u64).to_le_bytes());
+        header.extend_from_slice(&self.salt().to_le_bytes());
+        patch(&mut header, &mut self.header_patches);
+        let crc = crc32fast::hash(&header);
+        header.extend_from_slice(&crc.to_le_bytes());
+        bytes[..header.len()].copy_from_slice(&header);
+        bytes.resize(SEGMENT_BYTES, 0);
+        for (offset, bits) in self.flips.drain(..) {
+            bytes[usize::from(offset)] ^= bits;
+        }
+        bytes.truncate(self.cut.take().unwrap_or(SEGMENT_BYTES));
+        if std::mem::take(&mut self.is_spare) {
+            self.disk.set_bytes(&format!("spare-{}", self.number), bytes.clone());
+        }
+        self.disk.set_bytes(&format!("{:010}.seg", self.number), bytes);
+        self.number += 1 + std::mem::take(&mut self.skipped);
+    }
+}
+
+/// Overwrites bytes, wherever in the header they are meant to be.
+fn patch(header: &mut [u8], patches: &mut Vec<(u8, u8)>) {
+    for (at, byte) in patches.drain(..) {
+        let at = usize::from(at) % header.len();
+        header[at] = byte;
+    }
+}

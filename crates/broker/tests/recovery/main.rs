@@ -1,0 +1,88 @@
+//! Any bytes in the log's folder: random ones behind good checksums, and what the fuzz targets keep.
+
+mod folder;
+mod script;
+
+use std::path::Path;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use script::{check, check_rules};
+
+/// OPEN: the log begins with segment 1, and ids below 100 are spent.
+fn opening() -> Vec<u8> {
+    entry(1, 0, &[&[1, 0, 0, 0][..], &[100, 0, 0, 0, 0, 0, 0, 0]].concat())
+}
+
+fn entry(kind: u8, count: u8, contents: &[u8]) -> Vec<u8> {
+    let mut entry = vec![16 + kind, count];
+    entry.extend_from_slice(&(contents.len() as u16).to_le_bytes());
+    entry.extend_from_slice(contents);
+    entry
+}
+
+fn meta(id: u8, queue: u8, state: u8) -> Vec<u8> {
+    let mut meta = vec![0; 40];
+    (meta[0], meta[8], meta[36]) = (id, queue, state);
+    meta
+}
+
+fn target() -> impl Strategy<Value = Vec<u8>> {
+    (0..6_u8, 1..3_u8).prop_map(|(slot, segment)| vec![slot, 0, 0, 0, segment, 0, 0, 0])
+}
+
+/// Entries that mean something often, so that they meet each other.
+fn piece() -> impl Strategy<Value = Vec<u8>> {
+    let job = (1..99_u8, 0..2_u8, 1..5_u8);
+    prop_oneof![
+        2 => (0..3_u8, "[a-c+]{0,3}")
+            .prop_map(|(number, name)| entry(2, 0, &[&[number, 0, 0, 0], name.as_bytes()].concat())),
+        8 => job.clone().prop_map(|(id, queue, state)| entry(3, 1, &meta(id, queue, state))),
+        1 => (target(), job.clone()).prop_map(|(target, (id, queue, state))| {
+            entry(4, 1, &[target, meta(id, queue, state)].concat())
+        }),
+        2 => (target(), job).prop_map(|(target, (id, queue, state))| {
+            entry(5, 0, &[target, meta(id, queue, state)].concat())
+        }),
+        2 => target().prop_map(|target| entry(6, 0, &[target, vec![7; 24]].concat())),
+        2 => target().prop_map(|target| entry(7, 1, &target)),
+        1 => ("[ab]{0,2}", "[ab]{0,2}").prop_map(|(key, value)| {
+            entry(9, 0, &[&[key.len() as u8, 0, 0, 0], key.as_bytes(), value.as_bytes()].concat())
+        }),
+        1 => Just([vec![0, 1], opening()].concat()),
+        4 => Just(vec![0]),
+        1 => vec(any::<u8>(), 1..6),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn any_folder_opens_for_good_or_is_refused_by_name(
+        seed in any::<u8>(),
+        pieces in vec(piece(), 0..30),
+    ) {
+        check(&[vec![seed], opening(), pieces.concat()].concat());
+    }
+
+    #[test]
+    fn random_bytes_are_rules_or_not(bytes in vec(prop_oneof![0..3_u8, any::<u8>()], 0..60)) {
+        check_rules(&bytes);
+    }
+}
+
+#[test]
+fn what_the_fuzz_targets_keep_opens_for_good_or_is_refused_by_name() {
+    for (target, check) in [("recovery", check as fn(&[u8])), ("policies", check_rules)] {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
+        let mut played = 0;
+        for file in std::fs::read_dir(folder).expect("the corpus is in the repository") {
+            let file = file.expect("the folder is readable").path();
+            check(&std::fs::read(file).expect("the file is readable"));
+            played += 1;
+        }
+        assert!(played >= 5, "only {played} files in {target}");
+    }
+}

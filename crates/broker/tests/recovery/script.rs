@@ -1,0 +1,157 @@
+//! Whatever lies in the log's folder, a start opens it or refuses it by name. What was opened is the same when it
+//! is opened again. Of what was refused, a repair saves what it says, and the result opens. Shared by the tests and
+//! the fuzz target.
+
+use std::sync::Arc;
+
+use lineshaft_broker::policy::Rules;
+use lineshaft_broker::{Broker, BrokerError, Millis, Options};
+use log::{FaultDisk, Log, OpenError, RecoveryReport, Restored, Settings};
+
+use crate::folder;
+
+const NOW: Millis = Millis(1_700_000_100_000);
+
+/// Jobs and facts, in the order of the log.
+#[derive(Debug, Default, Eq, PartialEq)]
+struct Found {
+    jobs: Vec<Job>,
+    facts: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+#[derive(Debug, Eq, PartialEq)]
+struct Job {
+    id: u64,
+    queue: Vec<u8>,
+    /// Priority, ttr, created, due, state.
+    numbers: [u64; 5],
+    options: Vec<u8>,
+    counters: Option<Vec<u8>>,
+    body: Vec<u8>,
+}
+
+/// Plays a script, as `folder` describes it.
+pub(crate) fn check(script: &[u8]) {
+    let disk = folder::write(script);
+    let untouched = disk.fork();
+    match open(&disk) {
+        Ok((found, report)) => check_opened(&untouched, &disk, &found, &report),
+        Err(error) => check_refused(&untouched, &disk, &error),
+    }
+}
+
+/// Any bytes are rules or they are not, and rules are written as they were read.
+pub(crate) fn check_rules(bytes: &[u8]) {
+    let Some(rules) = Rules::decode(bytes) else { return };
+    let encoded = rules.encode();
+    assert!(encoded.len() <= bytes.len(), "{} bytes became {}", bytes.len(), encoded.len());
+    assert_eq!(Rules::decode(&encoded).as_ref(), Some(&rules));
+    if rules.check().is_ok() {
+        for name in [&b"a"[..], b"a+b", b"queue"] {
+            rules.resolve(name, lineshaft_broker::policy::parent_name(name));
+        }
+    }
+}
+
+fn settings() -> Settings {
+    Settings { segment_bytes: 64 << 10, ..Settings::default() }
+}
+
+/// Opens the log and lets go of it, as if the process ended at once.
+fn open(disk: &FaultDisk) -> Result<(Found, RecoveryReport), OpenError> {
+    let mut found = Found::default();
+    let opened = Log::open(Arc::new(disk.clone()), settings(), NOW.0, &mut |one| found.add(&one));
+    opened.map(|(_, report)| (found, report))
+}
+
+fn open_broker(disk: &FaultDisk) -> Result<(Broker, RecoveryReport), BrokerError> {
+    Broker::open(Options::without_threads(Arc::new(disk.clone()), settings()), NOW)
+}
+
+fn check_opened(untouched: &FaultDisk, opened: &FaultDisk, found: &Found, report: &RecoveryReport) {
+    assert_eq!(report.jobs, found.jobs.len() as u64);
+    assert_eq!(report.facts, found.facts.len() as u64);
+    // Reading without a start tells the same.
+    let mut salvaged = Found::default();
+    let salvage = log::salvage(&untouched.fork(), &mut |one| salvaged.add(&one));
+    let salvage = salvage.expect("what a start opens can be read");
+    assert!(salvage.refusal.is_none() && salvage.losses.is_empty(), "{salvage:?}");
+    assert_eq!(&salvaged, found);
+    // The start left a log that is the same when it is opened again: what it wrote was durable, and what is not
+    // is not needed.
+    opened.crash();
+    let (again, report_again) = open(opened).expect("what a start opened opens again");
+    assert_eq!(&again, found);
+    assert!(report_again.next_id >= report.next_id, "ids go on");
+    assert_eq!((report_again.cut_bytes, report_again.cut_groups), (0, 0), "told of once");
+
+    let disk = untouched.fork();
+    let (broker, _) = match open_broker(&disk) {
+        Ok(opened) => opened,
+        Err(BrokerError::Meta(_) | BrokerError::Restore(_)) => return,
+        Err(error @ (BrokerError::Log(_) | BrokerError::Thread(_))) => panic!("{error}"),
+    };
+    let turn = broker.turn(broker.last_time().max(NOW));
+    turn.check_invariants();
+    let now = turn.now();
+    drop(turn);
+    broker.commit_step(now).expect("the disk works");
+    broker.close(now).expect("the disk works");
+    let jobs = broker.turn(now).totals();
+    drop(broker);
+    disk.restart();
+    let (broker, _) = open_broker(&disk).expect("what was opened and closed opens again");
+    let turn = broker.turn(now);
+    turn.check_invariants();
+    let jobs_again = turn.totals();
+    assert_eq!(
+        jobs.ready + jobs.delayed + jobs.buried,
+        jobs_again.ready + jobs_again.delayed + jobs_again.buried
+    );
+}
+
+fn check_refused(untouched: &FaultDisk, refused: &FaultDisk, error: &OpenError) {
+    assert!(!error.to_string().is_empty());
+    if !matches!(error, OpenError::Failed(_)) {
+        assert_eq!(files(untouched), files(refused), "a refused start changes nothing");
+    }
+    assert!(open_broker(&untouched.fork()).is_err(), "the broker opened what the log refused");
+    let mut salvaged = Found::default();
+    let Ok(salvage) = log::salvage(&untouched.fork(), &mut |one| salvaged.add(&one)) else {
+        return;
+    };
+    assert!(salvage.refusal.is_some(), "a start is refused, but the log is said to be whole");
+    let repaired = FaultDisk::new(7, 64 << 20);
+    log::repair(&untouched.fork(), Arc::new(repaired.clone()), NOW.0)
+        .expect("what can be read can be repaired");
+    repaired.restart();
+    let (found, _) = open(&repaired).expect("what was repaired opens");
+    assert_eq!(found.jobs.len(), salvaged.jobs.len());
+    assert_eq!(found.facts.len(), salvaged.facts.len());
+}
+
+fn files(disk: &FaultDisk) -> Vec<(String, Option<Vec<u8>>)> {
+    disk.names().into_iter().map(|name| (name.clone(), disk.bytes(&name))).collect()
+}
+
+impl Found {
+    fn add(&mut self, restored: &Restored<'_>) {
+        match *restored {
+            Restored::Job { queue, meta, counters, body, .. } => self.jobs.push(Job {
+                id: meta.id,
+                queue: queue.to_vec(),
+                numbers: [
+                    meta.priority.into(),
+                    meta.ttr.into(),
+                    meta.created_ms,
+                    meta.due_ms,
+                    meta.state.into(),
+                ],
+                options: meta.options.to_vec(),
+                counters: counters.map(<[u8]>::to_vec),
+                body: body.to_vec(),
+            }),
+            Restored::Fact { key, value, .. } => self.facts.push((key.to_vec(), value.to_vec())),
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Any text as a configuration: lines that mean something, put together at random, and what the fuzz target
+//! keeps.
+
+mod script;
+
+use std::path::Path;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use script::check;
+
+fn line() -> impl Strategy<Value = String> {
+    let heads =
+        ["[listen]", "[limits]", "[data]", "[tls]", "[[policy]]", "[kestrel]", "[", "\"\"\""];
+    let keys = [
+        "match",
+        "limits.jobs",
+        "limits.bytes",
+        "alias",
+        "route.copy_to",
+        "expire_to",
+        "sync",
+        "beanstalk",
+        "http",
+        "unsent_size",
+        "version",
+        "dir",
+        "io_threads",
+    ];
+    let values = [
+        "1",
+        "\"*\"",
+        "\"a*\"",
+        "\"a\"",
+        "[\"a\", \"b+c\"]",
+        "\"none\"",
+        "\"50ms\"",
+        "\"1MiB\"",
+        "true",
+        "\"127.0.0.1:0\"",
+        "\"tls:[::1]:9\"",
+        "\"\\u0007\\\"\"",
+        "-1",
+        "1e9",
+    ];
+    prop_oneof![
+        1 => select(heads.map(str::to_owned).to_vec()),
+        4 => (select(keys.to_vec()), select(values.to_vec()))
+            .prop_map(|(key, value)| format!("{key} = {value}")),
+        1 => "[ -~]{0,12}",
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn what_is_shown_of_any_configuration_means_the_same(lines in vec(line(), 0..8)) {
+        check(lines.join("\n").as_bytes());
+    }
+
+    #[test]
+    fn any_bytes_are_a_configuration_or_mistakes(bytes in vec(any::<u8>(), 0..100)) {
+        check(&bytes);
+    }
+}
+
+#[test]
+fn what_the_fuzz_target_keeps_is_a_configuration_or_mistakes() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/configuration");
+    let mut played = 0;
+    for file in std::fs::read_dir(folder).expect("the corpus is in the repository") {
+        let file = file.expect("the folder is readable").path();
+        check(&std::fs::read(file).expect("the file is readable"));
+        played += 1;
+    }
+    assert!(played >= 5, "only {played} files");
+}

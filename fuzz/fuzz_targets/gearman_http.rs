@@ -1,0 +1,13 @@
+//! Two clients of Gearman's HTTP front say anything at all, in whole pieces and in fragments, and so does a worker
+//! beside them: the replies must be the same, nothing may panic, and memory must follow what was sent.
+#![no_main]
+
+// The body is that of a property test.
+#[path = "../../crates/gearman/tests/dialect/fragments.rs"]
+#[allow(dead_code, reason = "packets have a target of their own")]
+mod fragments;
+#[path = "../../crates/gearman/tests/dialect/world.rs"]
+#[allow(dead_code, reason = "other tests need the rest")]
+mod world;
+
+libfuzzer_sys::fuzz_target!(|script: &[u8]| fragments::check_http(script));

@@ -1,0 +1,14 @@
+//! Any bytes are rules in the log's encoding, or they are not; what was read is written as it was.
+#![no_main]
+
+extern crate broker as lineshaft_broker;
+
+// The body is that of a property test.
+#[path = "../../crates/broker/tests/recovery/folder.rs"]
+#[allow(dead_code, reason = "recovery has a target of its own")]
+mod folder;
+#[path = "../../crates/broker/tests/recovery/script.rs"]
+#[allow(dead_code, reason = "recovery has a target of its own")]
+mod script;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| script::check_rules(bytes));
