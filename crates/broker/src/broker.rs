@@ -308,10 +308,7 @@ impl Shared {
         let mut core = self.lock_core();
         core.engine.set_time(now);
         let mut turn = Turn { shared: self, core };
-        let now = turn.now();
-        if turn.next_deadline().is_some_and(|at| at <= now) {
-            turn.advance();
-        }
+        turn.catch_up();
         turn
     }
 

@@ -125,6 +125,15 @@ impl Turn<'_> {
         more
     }
 
+    /// Does what is due by now, if anything is, as the beginning of the next turn would. Numbers that are told in
+    /// the same turn as a change must not depend on where a turn ends.
+    pub fn catch_up(&mut self) {
+        let now = self.now();
+        if self.next_deadline().is_some_and(|at| at <= now) {
+            self.advance();
+        }
+    }
+
     /// The moment at which [`Turn::advance`] wants to be called.
     pub fn next_deadline(&self) -> Option<Millis> {
         self.core.engine.next_deadline()

@@ -31,8 +31,14 @@ impl MemcacheSession {
             Request::FlushAll => self.flush_all(turn, outbox),
             Request::FlushExpired(queue) => self.flush_expired(queue, turn, outbox),
             Request::FlushAllExpired => self.list(Listing::flush_expired()),
-            Request::Stats => self.list(Listing::stats()),
-            Request::DumpStats(names) => self.list(Listing::blocks(Block::Stats, &names)),
+            Request::Stats => {
+                turn.catch_up();
+                self.list(Listing::stats());
+            }
+            Request::DumpStats(names) => {
+                turn.catch_up();
+                self.list(Listing::blocks(Block::Stats, &names));
+            }
             Request::DumpConfig(names) => self.list(Listing::blocks(Block::Config, &names)),
             Request::Version => {
                 let version = &self.client.server.options().version;

@@ -144,3 +144,14 @@ fn a_list_that_the_servers_end_cuts_short_ends_in_an_error() {
     assert_eq!(world.take_received(client), b"SERVER_ERROR\r\n");
     assert!(world.has_ended(client));
 }
+
+/// Whether a turn ended between the two commands is a matter of luck.
+#[test]
+fn numbers_count_no_item_that_expired_behind_one_just_taken() {
+    let mut world = World::new();
+    let client = world.connect_memcache();
+    world.say(client, "set q 0 0 1\r\na\r\nset q 0 1 1\r\nb\r\n");
+    world.advance(3_000);
+    let told = world.say(client, "get q\r\ndump_stats q\r\n");
+    assert!(told.contains("  items=0\r\n") && told.contains("  expired_items=1\r\n"), "{told}");
+}
