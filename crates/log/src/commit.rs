@@ -58,7 +58,7 @@ impl Log {
         if let Some(failure) = self.failure() {
             return Err(failure);
         }
-        let sync_by_ms = self.wanted_sync_by_ms.swap(u64::MAX, Ordering::AcqRel);
+        let sync_by_ms = self.wanted_sync_by_ms.swap(u64::MAX, Ordering::SeqCst);
         if sync_by_ms < commit.sync_by_ms.unwrap_or(u64::MAX) {
             commit.sync_by_ms = Some(sync_by_ms);
         }
@@ -76,9 +76,9 @@ impl Log {
         }
         let mut done = Committed { wrote: commit.previous_end > end, synced: false };
         if done.wrote {
-            let before = self.written.swap(commit.previous_end.0, Ordering::AcqRel);
+            let before = self.written.swap(commit.previous_end.0, Ordering::SeqCst);
             // Under `Always` only few may be told anything yet.
-            let is_awaited = self.wanted_written.load(Ordering::Acquire) > before;
+            let is_awaited = self.wanted_written.load(Ordering::SeqCst) > before;
             if self.sync != Sync::Always || is_awaited {
                 self.progress();
             }
@@ -215,7 +215,7 @@ impl Log {
     /// When the next sync is due, wall clock milliseconds; 0: at once.
     fn sync_due(&self, commit: &Commit) -> Option<u64> {
         let since_ms = commit.unsynced_since_ms?;
-        let wanted = self.wanted_durable.load(Ordering::Acquire) > self.durable().0;
+        let wanted = self.wanted_durable.load(Ordering::SeqCst) > self.durable().0;
         let due_ms = match self.sync {
             _ if wanted => Some(0),
             Sync::Always => Some(0),
@@ -237,7 +237,7 @@ impl Log {
             (open.has_entries(), open.lazy.since_ms())
         };
         // A wish that came after a step had looked for one is taken up by another step.
-        let wished = self.wanted_sync_by_ms.load(Ordering::Acquire) != u64::MAX;
+        let wished = self.wanted_sync_by_ms.load(Ordering::SeqCst) != u64::MAX;
         if entries || wished {
             return Some(0);
         }

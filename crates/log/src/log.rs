@@ -377,19 +377,21 @@ impl Log {
 
     /// Somebody waits for this to be durable, whatever `sync` says.
     pub fn want_durable(&self, position: Position) {
-        self.wanted_durable.fetch_max(position.0, Ordering::AcqRel);
+        // Like its look in `commit.rs` and `Sleeper::asleep`: the wish is made and then the sleeper looked at, the
+        // sleeper is announced and then looks for wishes. Only one order of all four lets one see the other.
+        self.wanted_durable.fetch_max(position.0, Ordering::SeqCst);
         self.wake();
     }
 
     /// Somebody waits until this is written, and is to be told then although `sync` is `Always`.
     pub fn want_written(&self, position: Position) {
-        self.wanted_written.fetch_max(position.0, Ordering::AcqRel);
+        self.wanted_written.fetch_max(position.0, Ordering::SeqCst);
     }
 
     /// What was appended so far is to be synced by then, wall clock milliseconds, whatever `sync`
     /// says. [`Log::wake`] has to follow.
     pub fn want_sync_by(&self, at_ms: u64) {
-        self.wanted_sync_by_ms.fetch_min(at_ms, Ordering::AcqRel);
+        self.wanted_sync_by_ms.fetch_min(at_ms, Ordering::SeqCst);
     }
 
     /// When bytes are forced to the disk.
