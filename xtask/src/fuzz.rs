@@ -33,6 +33,8 @@ const COVERAGE: &str = "--cfg fuzzing -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-trace-compares";
 
 const INPUT_BYTES_MAX: u32 = 4096;
+/// Of what is kept for the repository.
+const KEPT_BYTES_MAX: u32 = 1024;
 /// Longest that one input may take. It is far more than any needs, for the machine may be busy.
 const INPUT_SECONDS_MAX: u32 = 25;
 const MEMORY_MIB_MAX: u32 = 1024;
@@ -238,6 +240,8 @@ impl Bench {
         let mut command = self.command(target)?;
         // How often a way is taken would make many more inputs worth keeping.
         command.args(["-set_cover_merge=1", "-use_counters=0"]);
+        // The last word counts. Long inputs are hard to read, and the repository is small.
+        command.arg(format!("-max_len={KEPT_BYTES_MAX}"));
         let before = files(&kept).len();
         let (status, _) = self.run_quietly(target, command.arg(&kept).arg(found))?;
         println!("fuzz: {target}: keeps {} inputs, before {before}", files(&kept).len());
