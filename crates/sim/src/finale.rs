@@ -68,6 +68,7 @@ impl World {
             })?;
         }
         self.model.check_outcomes()?;
+        self.oracle.check_all_ended()?;
         self.check_deeply()?;
         while !self.links.is_empty() {
             self.disconnect(0)?;

@@ -3,7 +3,8 @@
 //!
 //! A run takes random steps: clients write, bytes arrive in pieces, replies leave, time passes, the
 //! log commits, prepares and reclaims; power fails, calls of the disk fail, the disk fills up.
-//! Every reply is compared with the model's. After each restart the recovered jobs must be those
+//! Every reply is compared with the model's, and judged by an oracle that knows only what clients
+//! sent and saw. After each restart the recovered jobs must be those
 //! of some prefix of what happened that contains all that anybody was told. In the end the trouble
 //! stops, and everything that is left must be delivered and ended.
 //!
@@ -16,6 +17,7 @@ mod lives;
 mod mailbox;
 mod model;
 mod network;
+mod oracle;
 mod plan;
 mod policies;
 mod process;

@@ -7,6 +7,7 @@ use broker::{Broker, Millis};
 use log::RecoveryReport;
 
 use crate::model::{Model, Name, Recovered, Setting};
+use crate::oracle::Left;
 use crate::plan::Storage;
 use crate::process::Process;
 use crate::seen;
@@ -77,6 +78,7 @@ impl World {
                 let death = if self.rng.coin() { Death::Killed } else { Death::PowerLoss };
                 // A clean stop is durable whatever `sync` says.
                 self.model.history.require(end, end);
+                self.oracle.stopped_cleanly();
                 let death = self.end_disk(death);
                 self.start_again(death)?;
                 // An opening that did not come to its end may have used up ids.
@@ -152,6 +154,11 @@ impl World {
                     }
                     let (required, counted) = self.cellar.survives(worst);
                     self.model.history.require(required, counted);
+                    let is_certain = worst == Death::Killed || sync == log::Sync::Always;
+                    // A policy may have asked for less.
+                    let is_certain = is_certain && !self.plan.must_not_be_short();
+                    self.oracle
+                        .restarted(if is_certain { Left::Told } else { Left::Nothing }, wall);
                     return self.begin(broker, start, wall, &report);
                 }
                 Err(error) if attempt < crashes => {

@@ -26,6 +26,7 @@ impl World {
             let session = world.process.open(client.protocol(), turn, mailbox);
             let link = Link::new(number, client, session);
             world.model.open_conn(link.place(), link.protocol);
+            world.oracle.opened(number, link.protocol);
             world.links.push(link);
             Ok(())
         })
@@ -70,6 +71,7 @@ impl World {
             self.call(
                 index,
                 turn,
+                &[],
                 |session, turn, outbox| session.end_of_input(turn, outbox),
                 Model::end_of_input,
             )?;
@@ -87,6 +89,7 @@ impl World {
         self.call(
             index,
             turn,
+            bytes,
             |session, turn, outbox| {
                 loop {
                     let Progress { used: count, more } =
@@ -103,11 +106,12 @@ impl World {
         Ok(())
     }
 
-    /// Lets session and model do the same, and compares what they say.
+    /// Lets session and model do the same, and compares what they say. `sent` came just now.
     fn call(
         &mut self,
         index: usize,
         turn: &mut Turn<'_>,
+        sent: &[u8],
         real: impl FnOnce(&mut dyn Dialect, &mut Turn<'_>, &mut Outbox),
         model: impl FnOnce(&mut Model, u32, &mut Observed<'_>) -> Checked,
     ) -> Checked {
@@ -122,6 +126,10 @@ impl World {
         let answer = Answer::from(outbox);
         if !answer.bytes.is_empty() {
             self.trace.bytes(format_args!("{number} >"), &answer.bytes);
+        }
+        self.oracle.heard(number, sent, &answer.bytes, self.now)?;
+        if link.session.finished() {
+            self.oracle.closed(number, self.now);
         }
         let status = |id| turn.job_status(JobId(id)).ok();
         let buries = |id| status(id).map(|(status, _)| status.facts.counters.buries);
@@ -170,7 +178,7 @@ impl World {
         let event = |session: &mut dyn Dialect, turn: &mut Turn<'_>, outbox: &mut Outbox| {
             session.event(event, turn, outbox);
         };
-        self.call(index, turn, event, Model::event)?;
+        self.call(index, turn, &[], event, Model::event)?;
         let link = &mut self.links[index];
         link.inbox_is_due = !link.inbox.is_empty();
         if link.is_open && link.inbox_is_due && self.rng.coin() {
@@ -196,6 +204,7 @@ impl World {
                 self.links[index].number
             ));
         }
+        self.oracle.left(self.links[index].number, bytes.len());
         self.cellar.told(need, &self.model.history);
         Ok(true)
     }
@@ -216,6 +225,7 @@ impl World {
         self.with_turn(|world, turn| {
             world.sabotage_leaving(link.place(), turn);
             link.session.close(turn);
+            world.oracle.closed(link.number, world.now);
             if link.is_open {
                 world.model.close_conn(link.place());
             }

@@ -69,6 +69,7 @@ pub fn run(seed: u64, options: Options) -> Result<Summary, Broken> {
         world.summary.copies = tally.copies;
         world.summary.expiries = tally.expiries;
         world.summary.rejections = tally.rejections;
+        (world.summary.orders_judged, world.summary.holds_judged) = world.oracle.judged();
         Ok(world.summary)
     }));
     match ran {
@@ -131,6 +132,8 @@ impl Summary {
             copies,
             expiries,
             rejections,
+            orders_judged,
+            holds_judged,
             hash,
         } = other;
         self.steps += steps;
@@ -150,6 +153,8 @@ impl Summary {
         self.copies += copies;
         self.expiries += expiries;
         self.rejections += rejections;
+        self.orders_judged += orders_judged;
+        self.holds_judged += holds_judged;
         self.hash ^= hash;
     }
 }

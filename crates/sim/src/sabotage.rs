@@ -6,7 +6,7 @@ use std::sync::Arc;
 use broker::{Event, JobId, Turn};
 use log::{Disk, DiskFile, FaultDisk, Space};
 
-use crate::model::Place;
+use crate::model::{Place, State};
 use crate::world::World;
 
 /// A promise that is broken.
@@ -42,6 +42,22 @@ pub enum Sabotage {
     StalePolicies,
     /// Children of a fan-out do not get what their parent gets.
     LostCopies,
+    /// Leases end while their holders still count on them.
+    ShortLeases,
+    /// Some jobs fall behind others.
+    WrongOrder,
+    /// Buried and delayed jobs become ready by themselves.
+    RestlessJobs,
+    /// Some jobs vanish.
+    LostJobs,
+}
+
+impl Sabotage {
+    /// The model would see these in the state of the engine. They are for the oracle, which has to
+    /// see them in the replies.
+    pub(crate) fn is_for_oracle(self) -> bool {
+        matches!(self, Self::ShortLeases | Self::WrongOrder | Self::RestlessJobs | Self::LostJobs)
+    }
 }
 
 /// How wrong a wrong clock is, in milliseconds.
@@ -93,6 +109,33 @@ impl World {
             for (id, _) in copies {
                 // It may be gone already.
                 turn.cancel(JobId(*id)).ok();
+            }
+        }
+    }
+
+    /// Something befalls jobs that no client asked for.
+    pub(crate) fn sabotage_jobs(&self, turn: &mut Turn<'_>) {
+        if !self.options.sabotage.is_for_oracle() {
+            return;
+        }
+        for (id, job) in self.model.jobs.iter().filter(|(id, _)| **id % 3 == 0) {
+            let id = JobId(*id);
+            // Many are in a state in which it cannot be done.
+            match self.options.sabotage {
+                Sabotage::ShortLeases => {
+                    for link in self.links.iter().filter(|link| link.is_open) {
+                        turn.give_back(link.id, id, 0, 0).ok();
+                    }
+                }
+                Sabotage::WrongOrder => {
+                    let thief = turn.open_session(0);
+                    if job.state == State::Ready && turn.take_job(thief, id).is_ok() {
+                        turn.give_back(thief, id, u32::MAX, 0).ok();
+                    }
+                    turn.close_session(thief);
+                }
+                Sabotage::RestlessJobs => drop(turn.kick_job(id).ok()),
+                _ => drop(turn.cancel(id).ok()),
             }
         }
     }

@@ -33,6 +33,8 @@ fn fixed_seeds_keep_every_promise() {
     assert!(summary.copies > FIXED_SEEDS, "{summary:?}");
     assert!(summary.expiries > FIXED_SEEDS / 2, "{summary:?}");
     assert!(summary.rejections > FIXED_SEEDS / 5, "{summary:?}");
+    assert!(summary.orders_judged > FIXED_SEEDS, "{summary:?}");
+    assert!(summary.holds_judged > FIXED_SEEDS * 5, "{summary:?}");
 }
 
 #[test]
@@ -74,6 +76,41 @@ fn assert_is_noticed(sabotage: Sabotage, words: &str) {
     let noticed = (0..SABOTAGED_SEEDS).find_map(|seed| run(seed, options).err());
     let broken = noticed.unwrap_or_else(|| panic!("{sabotage:?} was never noticed"));
     assert!(broken.problem.contains(words), "{broken}");
+}
+
+/// The oracle, which sees only what clients see, notices it. The model may notice it first in other
+/// runs.
+fn assert_oracle_notices(sabotage: Sabotage, words: &str) {
+    let options = Options { sabotage, ..Options::default() };
+    let problems = (0..SABOTAGED_SEEDS).filter_map(|seed| run(seed, options).err());
+    let problems: Vec<String> = problems.map(|broken| broken.problem).collect();
+    let is_it = |problem: &&String| problem.starts_with("oracle:") && problem.contains(words);
+    let told = problems.iter().find(is_it);
+    assert!(
+        told.is_some(),
+        "{sabotage:?} was never noticed by the oracle; {} other problems",
+        problems.len()
+    );
+}
+
+#[test]
+fn leases_that_end_too_early_are_noticed_by_the_oracle() {
+    assert_oracle_notices(Sabotage::ShortLeases, "holds it for");
+}
+
+#[test]
+fn jobs_that_fall_behind_are_noticed_by_the_oracle() {
+    assert_oracle_notices(Sabotage::WrongOrder, "comes before");
+}
+
+#[test]
+fn jobs_that_vanish_are_noticed_by_the_oracle() {
+    assert_oracle_notices(Sabotage::LostJobs, "acknowledged and not ended");
+}
+
+#[test]
+fn jobs_that_come_early_are_noticed_by_the_oracle() {
+    assert_oracle_notices(Sabotage::RestlessJobs, "is due in");
 }
 
 #[test]

@@ -1,0 +1,449 @@
+//! What the record says of each job, and whether what happens to it may happen.
+
+use std::collections::BTreeMap;
+
+use super::{Conn, Mark};
+use crate::Checked;
+
+/// Jobs beyond which orders are not judged: each look at them would take long.
+const ORDERED_JOBS_MAX: usize = 300;
+
+#[derive(Debug)]
+pub(super) struct Jobs {
+    /// Nobody else ends, holds or moves jobs.
+    alone: bool,
+    /// Jobs that were acknowledged and not ended.
+    known: BTreeMap<u64, Job>,
+    /// Jobs that were ended.
+    ended: BTreeMap<u64, End>,
+    tubes: BTreeMap<String, Tube>,
+    /// Somebody's `kick` is not answered yet.
+    pub(super) kicks_under_way: bool,
+    /// Somebody left before a `kick` was answered.
+    pub(super) kicks_go_on: bool,
+    pub(super) orders_judged: u64,
+    pub(super) holds_judged: u64,
+}
+
+#[derive(Copy, Clone, Debug)]
+struct End {
+    at: u64,
+    told: Told,
+}
+
+impl End {
+    /// Nothing may undo it.
+    fn is_told(self) -> bool {
+        !matches!(self.told, Told::Perhaps)
+    }
+}
+
+/// Whether a change is certain to last.
+#[derive(Copy, Clone, Debug)]
+enum Told {
+    /// It is, if this reply leaves the server.
+    By(Mark),
+    Surely,
+    /// A crash may have undone it.
+    Perhaps,
+}
+
+#[derive(Debug, Default)]
+struct Tube {
+    /// When somebody waited there last.
+    waited: Option<u64>,
+    /// Nothing is handed out until then.
+    paused_until: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Job {
+    tube: String,
+    pri: Option<u32>,
+    ttr_ms: u64,
+    state: State,
+    /// When that was heard of.
+    changed: u64,
+    /// The last change that is to outlive the process.
+    told: Told,
+    put: Told,
+}
+
+impl Job {
+    /// The put itself may be undone.
+    fn may_be_lost(&self) -> bool {
+        matches!(self.put, Told::Perhaps)
+    }
+}
+
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+enum State {
+    Ready {
+        since: u64,
+    },
+    Delayed {
+        due: u64,
+    },
+    Held {
+        by: Conn,
+        deadline: u64,
+    },
+    Buried,
+    /// A worker of Gearman was given it.
+    Assigned {
+        to: Conn,
+    },
+    Unknown,
+}
+
+impl Jobs {
+    pub(super) fn new(alone: bool) -> Self {
+        Self {
+            alone,
+            known: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            tubes: BTreeMap::new(),
+            kicks_under_way: false,
+            kicks_go_on: false,
+            orders_judged: 0,
+            holds_judged: 0,
+        }
+    }
+
+    // --- Puts ---
+
+    pub(super) fn inserted(
+        &mut self,
+        mark: Mark,
+        id: u64,
+        tube: &str,
+        (pri, delay, ttr): (u32, u32, u32),
+        now: u64,
+    ) -> Checked {
+        let ended = self.ended.remove(&id);
+        let ended = ended.is_some_and(End::is_told);
+        let lives = self.known.remove(&id).is_some_and(|job| !job.may_be_lost());
+        if (ended || lives) && self.alone {
+            return Err(format!("the number {id} was dealt before"));
+        }
+        let job = Job {
+            tube: tube.to_owned(),
+            pri: Some(pri),
+            ttr_ms: u64::from(ttr.max(1)) * 1000,
+            state: entering(delay, now),
+            changed: now,
+            told: Told::By(mark),
+            put: Told::By(mark),
+        };
+        self.known.insert(id, job);
+        Ok(())
+    }
+
+    // --- Hand-outs ---
+
+    pub(super) fn waited_at(&mut self, tube: &str, now: u64) {
+        self.tubes.entry(tube.to_owned()).or_default().waited = Some(now);
+    }
+
+    pub(super) fn paused(&mut self, tube: &str, seconds: u32, now: u64) {
+        let tube = self.tubes.entry(tube.to_owned()).or_default();
+        tube.paused_until = now + u64::from(seconds) * 1000;
+    }
+
+    /// Whether a job was certainly there to be taken, for everybody who looked at its tube.
+    fn is_surely_ready(&self, job: &Job, now: u64) -> bool {
+        let since = match job.state {
+            State::Ready { since } => since,
+            State::Delayed { due } if !self.kicks_under_way && !self.kicks_go_on => due + 1,
+            _ => return false,
+        };
+        if !self.alone || job.may_be_lost() || since > now {
+            return false;
+        }
+        self.tubes.get(&job.tube).is_none_or(|tube| {
+            // Who waits is served when a pause ends.
+            let since = since.max(tube.paused_until);
+            tube.paused_until < now && tube.waited.is_none_or(|waited| waited < since)
+        })
+    }
+
+    fn surely_ready<'a>(
+        &'a self,
+        watched: &'a [String],
+        now: u64,
+    ) -> impl Iterator<Item = (&'a u64, &'a Job)> {
+        let few = self.known.len() <= ORDERED_JOBS_MAX;
+        let jobs = self.known.iter().filter(move |_| few);
+        jobs.filter(move |(_, job)| watched.contains(&job.tube) && self.is_surely_ready(job, now))
+    }
+
+    /// A job is handed out at once: no other that was surely ready comes before it.
+    pub(super) fn check_order(&mut self, id: u64, watched: &[String], now: u64) -> Checked {
+        let Some(taken) = self.known.get(&id) else { return Ok(()) };
+        let Some(pri) = taken.pri else { return Ok(()) };
+        let mut judged = 0;
+        for (other_id, other) in self.surely_ready(watched, now) {
+            let Some(other_pri) = other.pri else { continue };
+            judged += 1;
+            if other_pri < pri {
+                return Err(format!("job {other_id} of priority {other_pri} comes before {pri}"));
+            }
+            // Of one tube those go first that were put first, which have the smaller numbers.
+            if other_pri == pri && other.tube == taken.tube && *other_id < id {
+                return Err(format!("job {other_id} was put before, with the same priority"));
+            }
+        }
+        self.orders_judged += judged;
+        Ok(())
+    }
+
+    pub(super) fn check_nothing_ready(&self, watched: &[String], now: u64) -> Checked {
+        match self.surely_ready(watched, now).next() {
+            Some((id, _)) => Err(format!("job {id} was ready")),
+            None => Ok(()),
+        }
+    }
+
+    /// `came`: when the request came; a hand-out to somebody who waited may be as old as that.
+    pub(super) fn reserved(
+        &mut self,
+        conn: Conn,
+        id: u64,
+        came: u64,
+        waited: bool,
+        now: u64,
+    ) -> Checked {
+        // What happened since then may have happened after the hand-out.
+        let certain_before = if waited { came } else { now + 1 };
+        if self.ended.get(&id).is_some_and(|end| end.is_told() && end.at < certain_before) {
+            return Err("the job was ended before".into());
+        }
+        let kicks = self.kicks_under_way || self.kicks_go_on;
+        let Some(job) = self.known.get_mut(&id) else { return Ok(()) };
+        let wrong = match job.state {
+            State::Delayed { due } if now < due && !kicks => {
+                Some(format!("the job is due in {} ms", due - now))
+            }
+            State::Buried if !kicks => Some("the job is buried".into()),
+            State::Held { by, deadline } if now < deadline => {
+                Some(format!("connection {by} holds it for {} ms", deadline - now))
+            }
+            _ => None,
+        };
+        if let Some(wrong) = wrong {
+            if job.changed < certain_before {
+                return Err(wrong);
+            }
+            // The news of an older hand-out came late.
+            job.state = State::Unknown;
+            return Ok(());
+        }
+        self.holds_judged += 1;
+        let deadline = if waited { came } else { now } + job.ttr_ms;
+        job.state = State::Held { by: conn, deadline };
+        job.changed = now;
+        Ok(())
+    }
+
+    /// A job may be taken by its number in every state but one.
+    pub(super) fn reserved_by_id(&mut self, conn: Conn, id: u64, now: u64) -> Checked {
+        self.check_not_held_by_others(None, id, now)?;
+        if let Some(job) = self.known.get_mut(&id) {
+            self.holds_judged += 1;
+            job.state = State::Held { by: conn, deadline: now + job.ttr_ms };
+            job.changed = now;
+        }
+        Ok(())
+    }
+
+    /// A worker of Gearman was given a job.
+    pub(super) fn assigned(&mut self, id: u64, conn: Conn) -> Checked {
+        if let Some(job) = self.known.get_mut(&id) {
+            job.state = State::Assigned { to: conn };
+        }
+        match self.ended.get(&id) {
+            Some(end) if end.is_told() => Err(format!("job {id} was ended before")),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn completed(&mut self, id: u64, conn: Conn) {
+        let is_its = |job: &Job| job.state == State::Assigned { to: conn };
+        if self.known.get(&id).is_some_and(is_its) {
+            self.known.remove(&id);
+        }
+    }
+
+    // --- What holders do ---
+
+    /// `but`: who may hold it.
+    fn check_not_held_by_others(&self, but: Option<Conn>, id: u64, now: u64) -> Checked {
+        if self.ended.get(&id).is_some_and(|end| end.is_told()) {
+            return Err("the job was ended before".into());
+        }
+        match self.known.get(&id).map(|job| job.state) {
+            Some(State::Held { by, deadline }) if Some(by) != but && now < deadline => {
+                Err(format!("connection {by} holds it for {} ms", deadline - now))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What only its holder may do with a job was done.
+    fn check_holder(&self, conn: Conn, id: u64, now: u64) -> Checked {
+        self.check_not_held_by_others(Some(conn), id, now)?;
+        match self.known.get(&id).map(|job| job.state) {
+            Some(State::Ready { .. } | State::Buried) if self.alone => {
+                Err("nobody holds the job".into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn deleted(&mut self, mark: Mark, id: u64, now: u64) -> Checked {
+        self.check_not_held_by_others(Some(mark.conn), id, now)?;
+        self.known.remove(&id);
+        self.ended.insert(id, End { at: now, told: Told::By(mark) });
+        Ok(())
+    }
+
+    pub(super) fn released(
+        &mut self,
+        mark: Mark,
+        id: u64,
+        (pri, delay): (u32, u32),
+        now: u64,
+    ) -> Checked {
+        self.check_holder(mark.conn, id, now)?;
+        self.change(mark, id, Some(pri), entering(delay, now), now);
+        Ok(())
+    }
+
+    pub(super) fn buried(&mut self, mark: Mark, id: u64, pri: u32, now: u64) -> Checked {
+        self.check_holder(mark.conn, id, now)?;
+        self.change(mark, id, Some(pri), State::Buried, now);
+        Ok(())
+    }
+
+    pub(super) fn touched(&mut self, conn: Conn, id: u64, now: u64) -> Checked {
+        self.check_holder(conn, id, now)?;
+        if let Some(job) = self.known.get_mut(&id) {
+            job.state = State::Held { by: conn, deadline: now + job.ttr_ms };
+            job.changed = now;
+        }
+        Ok(())
+    }
+
+    fn change(&mut self, mark: Mark, id: u64, pri: Option<u32>, state: State, now: u64) {
+        if let Some(job) = self.known.get_mut(&id) {
+            job.pri = pri.or(job.pri);
+            job.state = state;
+            job.changed = now;
+            job.told = Told::By(mark);
+        }
+    }
+
+    // --- Kicks ---
+
+    pub(super) fn kicked_one(&mut self, mark: Mark, id: u64, now: u64) -> Checked {
+        self.check_not_held_by_others(None, id, now)?;
+        self.change(mark, id, None, State::Ready { since: now }, now);
+        Ok(())
+    }
+
+    /// Some jobs of a tube were kicked; which ones is not told.
+    pub(super) fn kicked(&mut self, tube: &str) {
+        for job in self.known.values_mut() {
+            let set_aside = matches!(job.state, State::Buried | State::Delayed { .. });
+            if set_aside && (job.tube == tube || !self.alone) {
+                job.state = State::Unknown;
+            }
+        }
+    }
+
+    // --- Looks ---
+
+    pub(super) fn seen(&self, id: u64) -> Checked {
+        match self.ended.get(&id) {
+            Some(end) if end.is_told() => Err("the job was ended before".into()),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn not_seen(&self, id: u64) -> Checked {
+        match self.known.get(&id) {
+            Some(job) if self.alone && !job.may_be_lost() => {
+                Err("the job was acknowledged and not ended".into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn doubt(&mut self, id: u64) {
+        if let Some(job) = self.known.get_mut(&id) {
+            job.state = State::Unknown;
+            job.pri = None;
+        }
+    }
+
+    // --- Ends ---
+
+    pub(super) fn end_holds_of(&mut self, conn: Conn, now: u64) {
+        for job in self.known.values_mut() {
+            if matches!(job.state, State::Held { by, .. } if by == conn) {
+                // The lease may be over, and somebody else may have been given the job since.
+                job.state = match job.state {
+                    State::Held { deadline, .. } if now < deadline => State::Ready { since: now },
+                    _ => State::Unknown,
+                };
+            }
+        }
+    }
+
+    /// Another process begins. `was_told` says which replies are certain to hold.
+    pub(super) fn restarted(&mut self, now: u64, was_told: impl Fn(Mark) -> bool) {
+        let after = |told: Told| match told {
+            Told::By(mark) if was_told(mark) => Told::Surely,
+            Told::By(_) => Told::Perhaps,
+            told => told,
+        };
+        for job in self.known.values_mut() {
+            job.put = after(job.put);
+            job.told = after(job.told);
+            job.changed = now;
+            match &mut job.state {
+                _ if matches!(job.told, Told::Perhaps) => {
+                    job.state = State::Unknown;
+                    job.pri = None;
+                }
+                State::Ready { since } => *since = now,
+                // It may have been given back before, and have come due again.
+                State::Held { .. } | State::Assigned { .. } => job.state = State::Unknown,
+                _ => {}
+            }
+        }
+        for end in self.ended.values_mut() {
+            end.told = after(end.told);
+        }
+        for tube in self.tubes.values_mut() {
+            tube.waited = None;
+        }
+        (self.kicks_under_way, self.kicks_go_on) = (false, false);
+    }
+
+    pub(super) fn check_all_ended(&self) -> Checked {
+        match self.known.iter().find(|(_, job)| self.alone && !job.may_be_lost()) {
+            Some((id, job)) => Err(format!(
+                "job {id} was acknowledged; in the end it is neither there nor ended: {job:?}"
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+fn entering(delay: u32, now: u64) -> State {
+    match delay {
+        0 => State::Ready { since: now },
+        _ => State::Delayed { due: now + u64::from(delay) * 1000 },
+    }
+}

@@ -1,0 +1,283 @@
+//! A judge that shares nothing with the product: it sees the bytes that clients sent and the bytes
+//! that they were answered, closes, crashes and the end of the run, and nothing else.
+//!
+//! It knows the protocol of beanstalkd from its documentation, and of Gearman who was given and who
+//! ended which job. What the protocol leaves open it accepts: a job is judged only while the record
+//! leaves no doubt about it.
+
+mod jobs;
+mod wire;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use jobs::Jobs;
+use wire::{Reply, Request};
+
+use crate::Checked;
+use crate::protocol::Protocol;
+
+/// A connection, numbered over all lives of the server.
+type Conn = u64;
+
+/// Where a reply ends in all that its connection is sent.
+#[derive(Copy, Clone, Debug)]
+struct Mark {
+    conn: Conn,
+    end: u64,
+}
+
+/// How much of what clients were told a death leaves.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Left {
+    /// All that happened: the server ended when it was asked to.
+    All,
+    /// All that left the server.
+    Told,
+    /// Nothing is certain.
+    Nothing,
+}
+
+/// The record so far, as far as it must be remembered.
+#[derive(Debug)]
+pub(crate) struct Oracle {
+    conns: BTreeMap<Conn, Stream>,
+    /// Bytes that left the server, also on connections that are gone.
+    left: BTreeMap<Conn, u64>,
+    jobs: Jobs,
+    /// Somebody sent what the oracle cannot read: it says nothing any more.
+    is_blind: bool,
+    is_stopped: bool,
+}
+
+/// One connection.
+#[derive(Debug)]
+struct Stream {
+    protocol: Protocol,
+    input: Vec<u8>,
+    /// Bytes of a body that are still to come.
+    body: usize,
+    output: Vec<u8>,
+    /// Bytes of replies that were read.
+    read: u64,
+    /// Requests that have no reply yet, and when they came.
+    pending: VecDeque<Pending>,
+    used: String,
+    watched: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Pending {
+    request: Request,
+    came: u64,
+    /// Other calls came between the request and its reply.
+    waited: bool,
+}
+
+impl Oracle {
+    /// `alone`: only beanstalkd's clients come, and no policy is in force.
+    pub(crate) fn new(alone: bool) -> Self {
+        Self {
+            conns: BTreeMap::new(),
+            left: BTreeMap::new(),
+            jobs: Jobs::new(alone),
+            is_blind: false,
+            is_stopped: false,
+        }
+    }
+
+    pub(crate) fn opened(&mut self, conn: Conn, protocol: Protocol) {
+        let stream = Stream {
+            protocol,
+            input: Vec::new(),
+            body: 0,
+            output: Vec::new(),
+            read: 0,
+            pending: VecDeque::new(),
+            used: "default".to_owned(),
+            watched: vec!["default".to_owned()],
+        };
+        self.conns.insert(conn, stream);
+    }
+
+    /// The server closed the connection, or saw that it was closed.
+    pub(crate) fn closed(&mut self, conn: Conn, now: u64) {
+        self.note_waits(now);
+        if let Some(stream) = self.conns.remove(&conn) {
+            // A long kick may go on without the one who asked for it.
+            if stream.pending.iter().any(|pending| matches!(pending.request, Request::Kick)) {
+                self.jobs.kicks_go_on = true;
+            }
+            self.jobs.end_holds_of(conn, now);
+        }
+    }
+
+    /// So many bytes left the server on this connection.
+    pub(crate) fn left(&mut self, conn: Conn, count: usize) {
+        *self.left.entry(conn).or_default() += count as u64;
+    }
+
+    /// A connection got these bytes, and answered with those.
+    pub(crate) fn heard(&mut self, conn: Conn, sent: &[u8], answer: &[u8], now: u64) -> Checked {
+        if self.is_blind {
+            return Ok(());
+        }
+        let Some(stream) = self.conns.get_mut(&conn) else { return Ok(()) };
+        stream.input.extend_from_slice(sent);
+        stream.output.extend_from_slice(answer);
+        match stream.protocol {
+            Protocol::Beanstalk => self.heard_beanstalk(conn, now),
+            Protocol::Gearman => self.heard_gearman(conn),
+            Protocol::Kestrel => Ok(()),
+        }
+        .map_err(|error| format!("oracle: connection {conn}: {error}"))
+    }
+
+    fn heard_beanstalk(&mut self, conn: Conn, now: u64) -> Checked {
+        let stream = self.conns.get_mut(&conn).expect("it was just there");
+        while let Some(request) = wire::request(&mut stream.input, &mut stream.body) {
+            if request == Request::Unclear {
+                self.is_blind = true;
+                return Ok(());
+            }
+            stream.pending.push_back(Pending { request, came: now, waited: false });
+        }
+        self.note_waits(now);
+        loop {
+            let stream = self.conns.get_mut(&conn).expect("it was just there");
+            let before = stream.output.len();
+            let Some(reply) = wire::reply(&mut stream.output)? else { break };
+            stream.read += (before - stream.output.len()) as u64;
+            let mark = Mark { conn, end: stream.read };
+            let Some(pending) = stream.pending.pop_front() else {
+                return Err(format!("{reply:?} answers nothing"));
+            };
+            self.judge(mark, &pending, &reply, now)
+                .map_err(|error| format!("{:?}, {reply:?}: {error}", pending.request))?;
+        }
+        let stream = self.conns.get_mut(&conn).expect("it was just there");
+        for pending in &mut stream.pending {
+            pending.waited = true;
+        }
+        self.note_waits(now);
+        Ok(())
+    }
+
+    /// Whoever waits may be given a job long before it is told.
+    fn note_waits(&mut self, now: u64) {
+        for stream in self.conns.values() {
+            let waits = stream.pending.iter().any(|pending| {
+                pending.waited && matches!(pending.request, Request::Reserve { .. })
+            });
+            if waits {
+                for tube in &stream.watched {
+                    self.jobs.waited_at(tube, now);
+                }
+            }
+        }
+        let kicking = |pending: &Pending| matches!(pending.request, Request::Kick);
+        self.jobs.kicks_under_way =
+            self.conns.values().any(|stream| stream.pending.iter().any(kicking));
+    }
+
+    fn judge(&mut self, mark: Mark, pending: &Pending, reply: &Reply, now: u64) -> Checked {
+        let stream = self.conns.get_mut(&mark.conn).expect("it was just there");
+        let jobs = &mut self.jobs;
+        let word = reply.word.as_str();
+        match (&pending.request, word) {
+            (Request::Use(name), "USING") => stream.used.clone_from(name),
+            (Request::Watch(name), "WATCHING") if !stream.watched.contains(name) => {
+                stream.watched.push(name.clone());
+            }
+            (Request::Ignore(name), "WATCHING") => stream.watched.retain(|known| known != name),
+            (Request::Put { pri, delay, ttr }, "INSERTED") => {
+                let tube = stream.used.clone();
+                return jobs.inserted(mark, reply.id, &tube, (*pri, *delay, *ttr), now);
+            }
+            (Request::Reserve { .. }, "RESERVED") => {
+                if !pending.waited {
+                    jobs.check_order(reply.id, &stream.watched, now)?;
+                }
+                return jobs.reserved(mark.conn, reply.id, pending.came, pending.waited, now);
+            }
+            (Request::Reserve { timeout: Some(0) }, "TIMED_OUT") if !pending.waited => {
+                return jobs.check_nothing_ready(&stream.watched, now);
+            }
+            (Request::ReserveJob(id), "RESERVED") => {
+                return jobs.reserved_by_id(mark.conn, *id, now);
+            }
+            (Request::Delete(id), "DELETED") => return jobs.deleted(mark, *id, now),
+            (Request::Release { id, pri, delay }, "RELEASED") => {
+                return jobs.released(mark, *id, (*pri, *delay), now);
+            }
+            (Request::Bury { id, pri }, "BURIED") => return jobs.buried(mark, *id, *pri, now),
+            (Request::Touch(id), "TOUCHED") => return jobs.touched(mark.conn, *id, now),
+            (Request::KickJob(id), "KICKED") => return jobs.kicked_one(mark, *id, now),
+            (Request::Kick, "KICKED") => jobs.kicked(&stream.used),
+            (Request::Pause { name, seconds }, "PAUSED") => jobs.paused(name, *seconds, now),
+            (Request::Look(id), "FOUND" | "OK") => return jobs.seen(*id),
+            (Request::Look(id) | Request::KickJob(id), "NOT_FOUND") => {
+                let is_look = matches!(pending.request, Request::Look(_));
+                return if is_look { jobs.not_seen(*id) } else { Ok(()) };
+            }
+            // A full disk may have stopped it half-way.
+            (
+                Request::Release { id, .. } | Request::Bury { id, .. } | Request::KickJob(id),
+                "OUT_OF_MEMORY",
+            ) => jobs.doubt(*id),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn heard_gearman(&mut self, conn: Conn) -> Checked {
+        let stream = self.conns.get_mut(&conn).expect("it was just there");
+        while let Some((kind, id)) = wire::packet(&mut stream.input) {
+            if let (wire::WORK_COMPLETE, Some(id)) = (kind, id) {
+                self.jobs.completed(id, conn);
+            }
+        }
+        while let Some((kind, id)) = wire::packet(&mut stream.output) {
+            if let (wire::JOB_ASSIGN | wire::JOB_ASSIGN_UNIQ | wire::JOB_ASSIGN_ALL, Some(id)) =
+                (kind, id)
+            {
+                self.jobs.assigned(id, conn)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything that clients were told is durable: the server ended because it was asked to.
+    pub(crate) fn stopped_cleanly(&mut self) {
+        self.is_stopped = true;
+    }
+
+    /// Another process begins, without any connection.
+    pub(crate) fn restarted(&mut self, left: Left, now: u64) {
+        let is_stopped = std::mem::take(&mut self.is_stopped);
+        let left = if is_stopped { Left::All } else { left };
+        let told = std::mem::take(&mut self.left);
+        self.conns.clear();
+        let was_told = |mark: Mark| told.get(&mark.conn).is_some_and(|left| *left >= mark.end);
+        match left {
+            Left::All => self.jobs.restarted(now, |_| true),
+            Left::Told => self.jobs.restarted(now, was_told),
+            Left::Nothing => self.jobs.restarted(now, |_| false),
+        }
+    }
+
+    /// Everything was taken and ended: nothing that was acknowledged may be missing.
+    pub(crate) fn check_all_ended(&self) -> Checked {
+        if self.is_blind {
+            return Ok(());
+        }
+        self.jobs.check_all_ended().map_err(|error| format!("oracle: {error}"))
+    }
+
+    /// Judgements that were made without doubt: orders of two jobs, and holds.
+    pub(crate) fn judged(&self) -> (u64, u64) {
+        (self.jobs.orders_judged, self.jobs.holds_judged)
+    }
+}

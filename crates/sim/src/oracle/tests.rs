@@ -1,0 +1,127 @@
+//! Records in which a promise is broken, and their neighbours in which none is.
+
+use super::{Left, Oracle};
+use crate::protocol::Protocol;
+
+/// An oracle that watches three clients of beanstalkd.
+fn watching() -> Oracle {
+    let mut oracle = Oracle::new(true);
+    (1..=3).for_each(|conn| oracle.opened(conn, Protocol::Beanstalk));
+    oracle
+}
+
+/// What it says of these calls: connection, what was sent, what was answered, and when.
+fn judge(oracle: &mut Oracle, calls: &[(u64, &str, &str, u64)]) -> Result<(), String> {
+    calls.iter().try_for_each(|(conn, sent, answer, now)| {
+        let answer = answer.replace('\n', "\r\n");
+        oracle.heard(*conn, sent.replace('\n', "\r\n").as_bytes(), answer.as_bytes(), *now)?;
+        oracle.left(*conn, answer.len());
+        Ok(())
+    })
+}
+
+fn assert_broken(calls: &[(u64, &str, &str, u64)], words: &str) {
+    let told = judge(&mut watching(), calls).expect_err("a promise was broken");
+    assert!(told.contains(words), "{told}");
+    // It is the last call that breaks it.
+    let before = &calls[..calls.len() - 1];
+    judge(&mut watching(), before).expect("nothing is wrong yet");
+}
+
+const PUT: (u64, &str, &str, u64) = (1, "put 5 0 2 1\na\n", "INSERTED 1\n", 10);
+const PUT_NEXT: (u64, &str, &str, u64) = (1, "put 5 0 2 1\nb\n", "INSERTED 2\n", 11);
+const TAKE: (u64, &str, &str, u64) = (2, "reserve\n", "RESERVED 1 1\na\n", 20);
+
+#[test]
+fn two_holders_are_noticed() {
+    let again = |now| (3, "reserve-with-timeout 0\n", "RESERVED 1 1\na\n", now);
+    assert_broken(&[PUT, TAKE, again(2019)], "holds it for 1 ms");
+    judge(&mut watching(), &[PUT, TAKE, again(2020)]).expect("the lease is over");
+}
+
+#[test]
+fn a_lease_that_was_touched_is_longer() {
+    let touch = (2, "touch 1\n", "TOUCHED\n", 1000);
+    let again = (3, "reserve-job 1\n", "RESERVED 1 1\na\n", 2500);
+    assert_broken(&[PUT, TAKE, touch, again], "holds it for 500 ms");
+}
+
+#[test]
+fn who_waited_may_hear_late_of_a_hand_out() {
+    let waits = (2, "reserve\n", "", 5);
+    let other = (3, "reserve-with-timeout 0\n", "RESERVED 1 1\na\n", 2015);
+    let late = (2, "", "RESERVED 1 1\na\n", 2016);
+    judge(&mut watching(), &[waits, PUT, other, late]).expect("the first lease ended at 2010");
+}
+
+#[test]
+fn the_second_of_two_equals_is_not_first() {
+    let take = (2, "reserve\n", "RESERVED 2 1\nb\n", 20);
+    assert_broken(&[PUT, PUT_NEXT, take], "was put before");
+}
+
+#[test]
+fn a_less_urgent_job_is_not_first() {
+    let urgent = (1, "put 4 0 2 1\nb\n", "INSERTED 2\n", 11);
+    assert_broken(&[PUT, urgent, TAKE], "comes before");
+}
+
+#[test]
+fn a_ready_job_is_not_withheld() {
+    assert_broken(&[PUT, (2, "reserve-with-timeout 0\n", "TIMED_OUT\n", 20)], "was ready");
+    let pause = (1, "pause-tube default 1\n", "PAUSED\n", 11);
+    let calls = [PUT, pause, (2, "reserve-with-timeout 0\n", "TIMED_OUT\n", 20)];
+    judge(&mut watching(), &calls).expect("the tube is paused");
+}
+
+#[test]
+fn a_buried_job_stays_until_it_is_kicked() {
+    let bury = (2, "bury 1 5\n", "BURIED\n", 30);
+    let again = (3, "reserve-with-timeout 0\n", "RESERVED 1 1\na\n", 40);
+    assert_broken(&[PUT, TAKE, bury, again], "is buried");
+    let kick = (1, "kick 1\n", "KICKED 1\n", 35);
+    judge(&mut watching(), &[PUT, TAKE, bury, kick, again]).expect("it was kicked");
+}
+
+#[test]
+fn a_delayed_job_is_not_early() {
+    let put = (1, "put 5 1 2 1\na\n", "INSERTED 1\n", 10);
+    let take = |now| (2, "reserve-with-timeout 0\n", "RESERVED 1 1\na\n", now);
+    assert_broken(&[put, take(1009)], "is due in 1 ms");
+    judge(&mut watching(), &[put, take(1010)]).expect("it is due");
+}
+
+#[test]
+fn a_job_ends_once() {
+    let delete = (2, "delete 1\n", "DELETED\n", 30);
+    assert_broken(&[PUT, TAKE, delete, (3, "delete 1\n", "DELETED\n", 31)], "ended before");
+    assert_broken(&[PUT, TAKE, delete, (3, "peek 1\n", "FOUND 1 1\na\n", 31)], "ended before");
+}
+
+#[test]
+fn a_job_that_was_acknowledged_does_not_vanish() {
+    assert_broken(&[PUT, (2, "peek 1\n", "NOT_FOUND\n", 20)], "not ended");
+    let mut oracle = watching();
+    judge(&mut oracle, &[PUT]).expect("nothing is wrong yet");
+    oracle.check_all_ended().expect_err("it was never ended");
+}
+
+#[test]
+fn after_a_crash_what_clients_were_told_holds_and_the_rest_is_open() {
+    let delete = (2, "delete 1\n", "DELETED\n", 30);
+    let sees = (4, "peek 1\n", "FOUND 1 1\na\n", 50);
+    for (left, is_open) in [(Left::Told, false), (Left::Nothing, true), (Left::All, false)] {
+        let mut oracle = watching();
+        judge(&mut oracle, &[PUT, TAKE, delete]).expect("nothing is wrong yet");
+        if left == Left::All {
+            oracle.stopped_cleanly();
+        }
+        oracle.restarted(left, 40);
+        oracle.opened(4, Protocol::Beanstalk);
+        assert_eq!(judge(&mut oracle, &[sees]).is_ok(), is_open, "{left:?}");
+    }
+    let mut oracle = watching();
+    oracle.heard(1, b"put 5 0 2 1\r\na\r\n", b"INSERTED 1\r\n", 10).expect("a put is right");
+    oracle.restarted(Left::Told, 40);
+    oracle.check_all_ended().expect("the acknowledgement never left the server");
+}
