@@ -23,6 +23,7 @@ use crate::reload::Reloader;
 struct Rounds {
     thread: IoThread,
     port: Arc<Port>,
+    protocol: Protocol,
     open: Arc<Open>,
     runtime: Runtime,
 }
@@ -33,6 +34,10 @@ impl Rounds {
     }
 
     fn with(broker: Broker) -> Rounds {
+        Rounds::speaking(Protocol::Beanstalk, broker)
+    }
+
+    fn speaking(protocol: Protocol, broker: Broker) -> Rounds {
         let config = Config::default();
         let clock = Clock::start();
         let limits = Arc::new(LiveLimits::new(&config.limits, 1024, 128));
@@ -40,11 +45,11 @@ impl Rounds {
         let controls =
             Controls { reloader: Arc::new(reloader), stop: Arc::default(), stopwatch: None };
         let kestrel = controls.kestrel_server(&config, clock.now());
-        let open = Protocol::Beanstalk.open(&config, clock.now(), &kestrel).unwrap();
+        let open = protocol.open(&config, clock.now(), &kestrel).unwrap();
         let port: Arc<Port> = Arc::default();
         let shared = Shared { broker, clock, limits };
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-        Rounds { thread: IoThread::new(shared, port.clone()), port, open, runtime }
+        Rounds { thread: IoThread::new(shared, port.clone()), port, protocol, open, runtime }
     }
 
     fn connect(&mut self) -> UnixStream {
@@ -53,7 +58,7 @@ impl Rounds {
         client.set_nonblocking(true).unwrap();
         let open = self.open.clone();
         let slot = self.thread.shared.limits.admit(Peer::Local).unwrap();
-        let (socket, protocol) = (socket.into(), Protocol::Beanstalk);
+        let (socket, protocol) = (socket.into(), self.protocol);
         let (reach, tls, silence_max_ms) = (Reach::Unix, None, None);
         self.port.arrive(Arrival { socket, slot, protocol, reach, open, tls, silence_max_ms });
         self.round();
@@ -90,6 +95,46 @@ fn received(client: &mut UnixStream) -> String {
     let mut bytes = vec![0; 256 * 1024];
     let count = client.read(&mut bytes).unwrap_or(0);
     String::from_utf8_lossy(&bytes[..count]).into_owned()
+}
+
+#[test]
+fn who_asks_for_long_lists_and_reads_none_has_little_waiting() {
+    let broker = Broker::memory(broker::EngineSetup::default(), Millis(0));
+    let mut rounds = Rounds::speaking(Protocol::Gearman, broker);
+    let mut client = rounds.connect();
+    for number in 0..20_000 {
+        let body = format!("f\0{number:064}\0");
+        let mut packet = b"\0REQ\0\0\0\x12".to_vec();
+        packet.extend((body.len() as u32).to_be_bytes());
+        packet.extend(body.as_bytes());
+        client.write_all(&packet).unwrap();
+        if number % 100 == 0 {
+            rounds.round();
+            rounds.finish();
+            received(&mut client);
+        }
+    }
+    rounds.round();
+    rounds.finish();
+    received(&mut client);
+    // Each list has 1.3 MB.
+    client.write_all("show unique jobs\n".repeat(100).as_bytes()).unwrap();
+    for _ in 0..1_000 {
+        rounds.round();
+    }
+    let places: Vec<u32> = rounds.thread.places.values().copied().collect();
+    assert_eq!(places.len(), 1);
+    let unsent = rounds.thread.connections.get(places[0]).unwrap().outbox.len();
+    assert!((1 << 20..(1 << 20) + (128 << 10)).contains(&unsent), "{unsent}");
+    // All of it comes to one who reads after all.
+    let (mut lines, mut vain) = (0, 0);
+    while lines < 100 * 20_001 && vain < 1_000 {
+        let text = received(&mut client);
+        vain = if text.is_empty() { vain + 1 } else { 0 };
+        lines += text.matches('\n').count();
+        rounds.round();
+    }
+    assert_eq!(lines, 100 * 20_001);
 }
 
 #[test]
