@@ -411,11 +411,10 @@ impl Jobs {
             job.put = after(job.put);
             job.told = after(job.told);
             job.changed = now;
+            // Orders are judged within one life only.
+            job.pri = None;
             match &mut job.state {
-                _ if matches!(job.told, Told::Perhaps) => {
-                    job.state = State::Unknown;
-                    job.pri = None;
-                }
+                _ if matches!(job.told, Told::Perhaps) => job.state = State::Unknown,
                 State::Ready { since } => *since = now,
                 // It may have been given back before, and have come due again.
                 State::Held { .. } | State::Assigned { .. } => job.state = State::Unknown,
