@@ -27,7 +27,7 @@ impl Session {
         outbox: &mut Outbox,
     ) {
         match command {
-            Command::Put(header) => self.begin_put(&header, outbox),
+            Command::Put(header) => self.begin_put(&header, turn, outbox),
             Command::Use(name) => self.use_tube(name, turn, outbox),
             Command::Watch(name) => self.watch(name, turn, outbox),
             Command::Ignore(name) => self.ignore(name, turn, outbox),
@@ -68,13 +68,15 @@ impl Session {
     /// COMPAT(beanstalkd): a body that is too big is judged first, whatever else is wrong with the
     /// line; after `BAD_FORMAT` the body is read as commands; cases
     /// put-too-big-beats-trailing-garbage, int-put-bad-line-does-not-swallow-body.
-    fn begin_put(&mut self, header: &PutHeader, outbox: &mut Outbox) {
+    fn begin_put(&mut self, header: &PutHeader, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         self.server().counters.put.add_one();
         if header.body_bytes > self.listener.max_job_size {
-            let whole_bytes = u64::from(header.body_bytes) + reply::CR_LF.len() as u64;
-            self.reading = Reading::BigBody(whole_bytes);
+            self.refuse_body(header, reply::JOB_TOO_BIG);
         } else if header.trailing_garbage {
             outbox.reply(AT_ONCE, reply::BAD_FORMAT);
+        } else if !turn.admits_body(header.body_bytes as usize) {
+            turn.skip_job_id();
+            self.refuse_body(header, reply::OUT_OF_MEMORY);
         } else {
             if !self.is_producer {
                 self.is_producer = true;
@@ -83,6 +85,11 @@ impl Session {
             let body = Gathering::new(header.body_bytes as usize + reply::CR_LF.len());
             self.reading = Reading::Body(PendingPut { job: header.job, body });
         }
+    }
+
+    fn refuse_body(&mut self, header: &PutHeader, answer: &'static [u8]) {
+        let missing = u64::from(header.body_bytes) + reply::CR_LF.len() as u64;
+        self.reading = Reading::RefusedBody { missing, answer };
     }
 
     /// The body of a put is here, with the two bytes that should be CR LF. A put that is refused
@@ -305,7 +312,9 @@ fn reply_not_put(refusal: AddRefusal, outbox: &mut Outbox) {
             outbox.reply(AT_ONCE, reply::DRAINING);
         }
         AddRefusal::TooBig => outbox.reply(AT_ONCE, reply::JOB_TOO_BIG),
-        AddRefusal::LogFull => outbox.reply(AT_ONCE, reply::OUT_OF_MEMORY),
+        AddRefusal::LogFull | AddRefusal::MemoryFull => {
+            outbox.reply(AT_ONCE, reply::OUT_OF_MEMORY);
+        }
     }
 }
 

@@ -45,9 +45,9 @@ pub(crate) enum Reading {
     LongLine,
     /// The body of a put, and its CR LF.
     Body(PendingPut),
-    /// So many more bytes of a body that is too big, to be thrown away and then answered for.
+    /// So many more bytes of a body that is refused, to be thrown away and then answered for.
     /// More than 32 bits: the largest that can be announced, and CR LF.
-    BigBody(u64),
+    RefusedBody { missing: u64, answer: &'static [u8] },
 }
 
 /// A put whose body is on its way.
@@ -111,12 +111,12 @@ impl Session {
             Reading::Line => self.read_line(bytes, turn, outbox),
             Reading::LongLine => self.discard_line(bytes, outbox),
             Reading::Body(_) => self.read_body(bytes, turn, outbox),
-            Reading::BigBody(missing) => {
+            Reading::RefusedBody { missing, answer } => {
                 let count = usize::try_from(*missing).unwrap_or(usize::MAX).min(bytes.len());
                 *missing -= count as u64;
                 if *missing == 0 {
+                    outbox.reply(AT_ONCE, answer);
                     self.reading = Reading::Line;
-                    outbox.reply(AT_ONCE, reply::JOB_TOO_BIG);
                 }
                 count
             }
@@ -266,13 +266,13 @@ impl Dialect for Session {
         listing_bytes
             + match &self.reading {
                 Reading::Body(put) => put.body.buffered_bytes(),
-                Reading::Line | Reading::LongLine | Reading::BigBody(_) => 0,
+                Reading::Line | Reading::LongLine | Reading::RefusedBody { .. } => 0,
             }
     }
 
     fn is_mid_request(&self) -> bool {
         match self.reading {
-            Reading::LongLine | Reading::Body(_) | Reading::BigBody(_) => true,
+            Reading::LongLine | Reading::Body(_) | Reading::RefusedBody { .. } => true,
             Reading::Line => false,
         }
     }

@@ -18,6 +18,10 @@ pub enum AddRefusal {
     /// The log has no room for it. Finishing jobs makes room.
     #[error("the log has no room")]
     LogFull,
+    /// There is no memory left for it: see [`crate::Broker::set_memory_limit`]. Finishing jobs makes
+    /// room.
+    #[error("there is no memory left for it")]
+    MemoryFull,
     /// The server's status refuses writes.
     #[error("the server's status refuses writes")]
     WritesBlocked,
@@ -41,11 +45,31 @@ impl Turn<'_> {
         if core.engine.writes_blocked() {
             return Err(AddRefusal::WritesBlocked);
         }
+        if !self.has_memory_for(body_bytes) {
+            self.shared.memory.count_refusal();
+            return Err(AddRefusal::MemoryFull);
+        }
         let has_no_room = core.ledger.log.as_ref().is_some_and(|log| !log.admits_put(body_bytes));
         if has_no_room && is_logged(&core.engine) {
             return Err(AddRefusal::LogFull);
         }
         Ok(())
+    }
+}
+
+impl Turn<'_> {
+    /// Whether a body of this length is to be gathered at all: not if the limit of memory would refuse
+    /// the job, which counts as refused then.
+    pub fn admits_body(&self, body_bytes: usize) -> bool {
+        let has_memory = self.has_memory_for(body_bytes);
+        if !has_memory {
+            self.shared.memory.count_refusal();
+        }
+        has_memory
+    }
+
+    fn has_memory_for(&self, body_bytes: usize) -> bool {
+        self.shared.memory.admits(self.core.memory_bytes(), body_bytes)
     }
 }
 

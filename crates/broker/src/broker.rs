@@ -8,6 +8,7 @@ use engine::{EngineSetup, Millis, Status};
 use log::{Committer, Disk, Failure, Log, OpenError, RecoveryReport, Restored, Settings};
 
 use crate::core::{Core, Mover};
+use crate::memory::{Memory, MemoryLimit};
 use crate::meta;
 use crate::places::Place;
 use crate::reclaimer::Reclaimer;
@@ -86,6 +87,7 @@ pub(crate) struct Shared {
     log: Option<Arc<Log>>,
     mailboxes: RwLock<Vec<Arc<dyn Mailbox>>>,
     draining: AtomicBool,
+    pub(crate) memory: MemoryLimit,
     /// The next number that the engine deals, as the last turn left it.
     next_number: AtomicU64,
     /// How far the owner's clock was behind the log at the start.
@@ -148,19 +150,23 @@ impl Broker {
     }
 
     fn with(core: Core, log: Option<Arc<Log>>) -> Self {
-        Self {
+        let inside_bytes = core.memory_bytes();
+        let broker = Self {
             shared: Arc::new(Shared {
                 core: Mutex::new(core),
                 log,
                 mailboxes: RwLock::default(),
                 draining: AtomicBool::new(false),
+                memory: MemoryLimit::default(),
                 next_number: AtomicU64::new(0),
                 clock_ahead_ms: AtomicU64::new(0),
                 has_threads: AtomicBool::new(false),
                 threads: Mutex::default(),
                 reclaim_error: Mutex::default(),
             }),
-        }
+        };
+        broker.shared.memory.note_inside(inside_bytes);
+        broker
     }
 
     fn start_threads(&self, clock: Clock) -> std::io::Result<()> {
@@ -227,6 +233,23 @@ impl Broker {
     /// cannot be read. All goes on until the disk is full, so somebody should look.
     pub fn reclaim_error(&self) -> Option<Arc<log::ReclaimError>> {
         lock(&self.shared.reclaim_error).clone()
+    }
+
+    /// Puts that would take the account beyond so many bytes are refused from now on; `None`: none
+    /// are. What is there already stays, and can be taken and finished.
+    pub fn set_memory_limit(&self, limit_bytes: Option<u64>) {
+        self.shared.memory.set(limit_bytes);
+    }
+
+    /// The owner of connections has begun, or ceased if negative, to use so many bytes for them and
+    /// for their buffers. They count as the jobs do.
+    pub fn add_outside_bytes(&self, bytes: i64) {
+        self.shared.memory.add_outside(bytes);
+    }
+
+    /// How much memory is in use, and how much may be.
+    pub fn memory_usage(&self) -> Memory {
+        self.shared.memory.memory()
     }
 
     /// Refuses puts from now on, so that the server can be emptied.
@@ -330,6 +353,7 @@ impl Shared {
     /// The end of a turn: the batch goes to the committer, events to their mailboxes.
     pub(crate) fn end_turn(&self, core: &mut Core) {
         core.check_sample();
+        self.memory.note_inside(core.memory_bytes());
         if let Some(log) = &self.log {
             // Also for numbers of which the log hears nothing else.
             let next_number = core.engine.next_number();

@@ -4,6 +4,7 @@ use engine::{Effects, Engine, EngineSetup, Happening, JobSlot, Millis, SessionId
 use log::{Current, Owner, Target};
 
 use crate::ledger::{Ledger, queue_ref};
+use crate::memory::MemoryLimit;
 use crate::meta::Options;
 use crate::places::Places;
 use crate::{Event, Grant, Position};
@@ -37,6 +38,11 @@ impl Core {
             alarm: None,
             unchecked_turns: 0,
         }
+    }
+
+    /// Bytes of memory that jobs, queues and sessions take.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        MemoryLimit::inside(&self.engine, self.ledger.places.count())
     }
 
     /// Panics where the parts disagree. Called at the end of each turn: it compares numbers only, and

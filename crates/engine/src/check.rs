@@ -20,6 +20,7 @@ impl Engine {
         self.check_references();
         self.check_watchers();
         self.check_workers();
+        assert_eq!(self.memory_bytes(), self.recounted_bytes(), "the memory account");
         for ((at, key), _) in self.timers.iter() {
             let held = match key {
                 TimerKey::Queue(place) => self.queues.get(place).map(|queue| queue.timer),

@@ -49,6 +49,8 @@ pub struct Engine {
     pub(crate) now: Millis,
     pub(crate) meter: Meter,
     pub(crate) hash: NameHash,
+    /// See `account.rs`.
+    pub(crate) memory_bytes: u64,
 
     pub(crate) jobs: Slab<Job>,
     pub(crate) ids: IdIndex,
@@ -107,6 +109,7 @@ impl Engine {
             now,
             meter: Meter::new(setup.limits.slice_units),
             hash: NameHash::new(setup.hash_seed),
+            memory_bytes: 0,
             jobs: Slab::default(),
             ids: IdIndex::default(),
             next_id: first_id.max(1),
@@ -345,6 +348,7 @@ impl Engine {
         }
         self.queue_mut(queue).counts.add(state, priority, body_bytes);
         self.counts.add(state, priority, body_bytes);
+        self.charge_job(JobSlot(slot));
         JobSlot(slot)
     }
 
@@ -358,6 +362,7 @@ impl Engine {
         }
         let job = self.jobs.remove(slot.0).expect("a job that was just looked at");
         self.ids.remove(job.id.0);
+        self.discharge_job(&job);
         self.unlogged -= u64::from(job.is_unlogged());
         if job.is_submitted() {
             self.submitted.remove(&slot);
@@ -402,6 +407,7 @@ impl Engine {
         job.state = next;
         let is_unlogged = job.is_unlogged();
         self.recount_unlogged(was_unlogged, is_unlogged);
+        self.recharge_job(slot);
         let counts = &mut self.queue_mut(queue).counts;
         counts.remove(state, priority, body_bytes);
         counts.add(next, priority, body_bytes);

@@ -153,6 +153,8 @@ pub(crate) struct Job {
     pub(crate) state: State,
     /// Of a watched job it can become one that lives longer.
     pub(crate) kind: Kind,
+    /// What the memory account has for it beside what every job takes, in units of the account.
+    pub(crate) extra_units: u16,
 }
 
 /// What a job does not need that was put and never taken, as most of a long queue.

@@ -14,6 +14,7 @@
 //! number of jobs, queues or sessions, except what a request names: other policies and another
 //! status mean all queues. Lists go row by row, behind a cursor. (And [`Engine::check_invariants`].)
 
+mod account;
 mod check;
 mod chores;
 mod effects;
@@ -48,6 +49,7 @@ mod take;
 mod timers;
 mod workers;
 
+pub use account::{allocated_bytes, job_bytes};
 pub use chores::Kick;
 pub use effects::{Effects, Happening, News, Record};
 pub use engine::{DEFAULT_QUEUE, Engine, EngineSetup, NotFound};

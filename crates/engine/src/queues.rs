@@ -1,5 +1,6 @@
 //! Queues: making, keeping, pausing and dropping them.
 
+use crate::account::queue_bytes;
 use crate::effects::{Effects, Record};
 use crate::engine::{Engine, NotFound};
 use crate::ids::QueueId;
@@ -66,6 +67,7 @@ impl Engine {
         if let Some(place) = self.cased_place(name, age_rank) {
             self.cased.insert(place, id);
         }
+        self.memory_bytes += queue_bytes(name);
         self.dress(id);
         id
     }
@@ -89,6 +91,7 @@ impl Engine {
         if let Some(place) = self.cased_place(&queue.name, queue.age_rank) {
             self.cased.remove(&place);
         }
+        self.memory_bytes -= queue_bytes(&queue.name);
         if let Some(at) = queue.timer {
             self.timers.remove((at, TimerKey::Queue(id.0)));
         }

@@ -78,6 +78,7 @@ impl Engine {
             ttr_s: facts.ttr_s,
             state: if overdue || facts.state == State::Leased { State::Ready } else { facts.state },
             kind: Kind::Logged,
+            extra_units: 0,
         });
         if facts.state != State::Buried {
             self.add_unique(slot);

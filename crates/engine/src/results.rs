@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::account::JOIN_BYTES;
 use crate::effects::{Effects, Happening, News, Record};
 use crate::engine::{Engine, NotFound};
 use crate::ids::{JobId, JobSlot, SessionId};
@@ -33,6 +34,7 @@ impl Engine {
         let id = self.job(slot).id;
         self.job_mut(slot).outcome_mut().watchers.push(watcher);
         *self.open_mut(watcher).watching.entry(id).or_default() += 1;
+        self.memory_bytes += JOIN_BYTES;
     }
 
     /// A session that has ended watches some of these jobs no more; true if others are left, which
@@ -77,9 +79,8 @@ impl Engine {
         self.tell(slot, news, effects);
         let id = self.job(slot).id;
         for watcher in std::mem::take(&mut self.job_mut(slot).outcome_mut().watchers) {
-            if let Some(session) = self.session_mut(watcher) {
-                session.watching.remove(&id);
-            }
+            let gone = self.session_mut(watcher).and_then(|session| session.watching.remove(&id));
+            self.memory_bytes -= u64::from(gone.unwrap_or(0)) * JOIN_BYTES;
         }
     }
 

@@ -98,6 +98,7 @@ impl Engine {
             ttr_s: draft.ttr_s,
             state: if draft.due > self.now { State::Delayed } else { State::Ready },
             kind,
+            extra_units: 0,
         };
         if draft.delay_s > 0 {
             job.aside().delay_s = draft.delay_s;

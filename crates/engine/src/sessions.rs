@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::account::{JOIN_BYTES, SESSION_BYTES, WATCH_BYTES};
 use crate::chores::Chore;
 use crate::effects::Effects;
 use crate::engine::{DEFAULT_QUEUE, Engine};
@@ -26,6 +27,7 @@ impl Engine {
         let queue = self.queue_mut(default);
         queue.users += 1;
         queue.watchers += 1;
+        self.memory_bytes += SESSION_BYTES + WATCH_BYTES;
         let place = self.sessions.insert(Session {
             generation,
             mailbox,
@@ -49,6 +51,7 @@ impl Engine {
         let reader = self.open_mut(session);
         reader.reader = Some(Box::default());
         let watched = std::mem::take(&mut reader.watched);
+        self.memory_bytes -= watched.len() as u64 * WATCH_BYTES;
         for queue in watched {
             self.queue_mut(queue).watchers -= 1;
         }
@@ -63,6 +66,9 @@ impl Engine {
         let (place, _) = split(session);
         self.session(session);
         let Some(closed) = self.sessions.remove(place) else { return };
+        let joins: u64 = closed.watching.values().map(|count| u64::from(*count)).sum();
+        self.memory_bytes -=
+            SESSION_BYTES + closed.watched.len() as u64 * WATCH_BYTES + joins * JOIN_BYTES;
         if let Some(at) = closed.timer {
             self.timers.remove((at, TimerKey::Session(place)));
         }
@@ -109,6 +115,7 @@ impl Engine {
         }
         watched.push(queue);
         let count = watched.len();
+        self.memory_bytes += WATCH_BYTES;
         self.queue_mut(queue).watchers += 1;
         count
     }
@@ -132,6 +139,7 @@ impl Engine {
         }
         let queue = watched.remove(at);
         let count = watched.len();
+        self.memory_bytes -= WATCH_BYTES;
         self.queue_mut(queue).watchers -= 1;
         self.drop_if_unwanted(queue, effects);
         Some(count)

@@ -125,6 +125,7 @@ impl Engine {
     fn become_submitted(&mut self, slot: JobSlot, session: SessionId, submit: &Submit<'_>) {
         self.job_mut(slot).outcome_mut().unique = submit.unique.into();
         self.add_unique(slot);
+        self.recharge_job(slot);
         if submit.foreground {
             self.attach(slot, session);
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use broker::{LogStats, Millis, QueueStats, Status, Totals, Turn};
+use broker::{LogStats, Memory, Millis, QueueStats, Status, Totals, Turn};
 
 use crate::exposition::Exposition;
 use crate::exposition::Kind::{Counter, Gauge};
@@ -101,6 +101,7 @@ pub(crate) struct Identity<'a> {
 pub(crate) struct Health {
     pub(crate) is_ready: bool,
     pub(crate) is_full: bool,
+    pub(crate) memory: Memory,
 }
 
 /// The whole page.
@@ -137,6 +138,18 @@ fn render_server(
     let help =
         "Whether new jobs are refused because the disk, or the limit set for the log, is full.";
     flag(page, "lineshaft_log_full", help, health.is_full);
+    let memory = health.memory;
+    let help = "Whether new jobs are refused because memory is at its limit.";
+    flag(page, "lineshaft_memory_full", help, memory.is_full());
+    let help =
+        "Bytes that jobs, queues and connections take, by the account that the limit is about.";
+    page.number("lineshaft_memory_used_bytes", Gauge, help, memory.used_bytes);
+    if let Some(limit_bytes) = memory.limit_bytes {
+        let help = "Bytes beyond which new jobs are refused.";
+        page.number("lineshaft_memory_limit_bytes", Gauge, help, limit_bytes);
+    }
+    let help = "Jobs refused because memory was at its limit, since the start.";
+    page.number("lineshaft_memory_refusals_total", Counter, help, memory.refused);
     page.metric(
         "lineshaft_status",
         Gauge,

@@ -71,6 +71,11 @@ impl Overview {
                 TEXT,
                 "ready, but the log has no room: new jobs are refused\n",
             ),
+            None if self.broker.memory_usage().is_full() => answer(
+                StatusCode::OK,
+                TEXT,
+                "ready, but the memory is full: new jobs are refused\n",
+            ),
             None => answer(StatusCode::OK, TEXT, "ready\n"),
         }
     }
@@ -78,7 +83,11 @@ impl Overview {
     fn metrics(&self) -> Answer {
         let gathered = Gathered::of(&self.broker.turn((self.clock)()), self.queues_max);
         let identity = Identity { version: self.version, started: self.started };
-        let health = Health { is_ready: self.unready().is_none(), is_full: self.broker.is_full() };
+        let health = Health {
+            is_ready: self.unready().is_none(),
+            is_full: self.broker.is_full(),
+            memory: self.broker.memory_usage(),
+        };
         let text = render(&gathered, identity, health, (self.process)());
         answer(StatusCode::OK, CONTENT_TYPE, text)
     }

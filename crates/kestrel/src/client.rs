@@ -101,6 +101,7 @@ impl Client {
             AddRefusal::Full(after) => after,
             AddRefusal::TooBig
             | AddRefusal::LogFull
+            | AddRefusal::MemoryFull
             | AddRefusal::WritesBlocked
             | AddRefusal::Draining => AT_ONCE,
         })

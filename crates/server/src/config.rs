@@ -10,6 +10,7 @@ use broker::policy::Rules;
 use origin::Reach;
 
 use crate::address::Address;
+use crate::machine_memory::MemoryLimit;
 use crate::protocol::Protocol;
 use crate::units::{format_duration, parse_duration};
 
@@ -145,6 +146,8 @@ pub enum ClientAuth {
 /// Bounds.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Limits {
+    /// What jobs, queues, connections and their buffers may take together.
+    pub memory: MemoryLimit,
     /// Open connections; `None`: as many as the descriptors of the process allow.
     pub connections: Option<usize>,
     /// The largest body that the beanstalk listeners accept.
@@ -158,14 +161,14 @@ pub struct Limits {
     pub unsent_bytes: u64,
     /// A reader that takes nothing for so long while replies wait is cut off.
     pub unsent_time: Duration,
-    /// Replies waiting for all slow readers of one I/O thread, beyond one body; the one for whom most
+    /// Replies waiting for all slow readers, beyond one body; the one for whom most
     /// waits is cut off.
     pub unsent_total_bytes: u64,
     /// Open connections of one address; `None`: any number.
     pub connections_per_address: Option<usize>,
     /// A connection of whose unfinished request nothing comes for so long is closed; `None`: never.
     pub unfinished_time: Option<Duration>,
-    /// What the connections of one I/O thread may have sent of commands that are not complete, beyond
+    /// What all connections may have sent of commands that are not complete, beyond
     /// one body; the one that sent most is cut off.
     pub unfinished_bytes: u64,
 }
@@ -318,6 +321,7 @@ impl Default for Config {
                 kestrel_item_bytes: kestrel::ITEM_BYTES_MAX_DEFAULT,
                 unsent_bytes: 64 << 20,
                 unsent_time: Duration::from_mins(5),
+                memory: MemoryLimit::Percent(70),
                 unsent_total_bytes: 1 << 30,
                 connections_per_address: None,
                 unfinished_time: Some(Duration::from_mins(1)),

@@ -91,6 +91,18 @@ pub(crate) struct Opener {
     pub(crate) entrance: Entrance,
 }
 
+/// Bytes of memory that a connection holds, or several.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+#[expect(clippy::struct_field_names, reason = "the unit is part of the names")]
+pub(crate) struct Held {
+    /// Of commands that are not complete, or that wait.
+    pub(crate) unfinished_bytes: u64,
+    /// Of replies.
+    pub(crate) unsent_bytes: u64,
+    /// Of replies that wait for a slow reader.
+    pub(crate) stuck_bytes: u64,
+}
+
 pub(crate) struct Connection {
     socket: AsyncFd<OwnedFd>,
     /// What stands between the socket and the dialect if the peer speaks TLS.
@@ -110,6 +122,8 @@ pub(crate) struct Connection {
     /// Bytes that the dialect has left: a part of a command, or what came while the session waits.
     pending: Pending,
     pub(crate) phase: Phase,
+    /// What the account has for it.
+    pub(crate) counted: Held,
     /// When bytes last left, or began to wait, in milliseconds of the clock.
     pub(crate) progress_at: u64,
     /// What waited for a reader that was too far behind when housekeeping looked last.
@@ -166,6 +180,7 @@ impl Connection {
             outbox: Outbox::default(),
             pending: Pending::default(),
             phase: Phase::Open,
+            counted: Held::default(),
             progress_at: 0,
             was_behind_by: None,
             heard_at: 0,
@@ -550,9 +565,24 @@ impl Connection {
                 // An empty buffer is only kept for what comes next, until the connection is quiet.
                 let is_kept = self.pending.is_empty();
                 let pending_bytes = if is_kept { 0 } else { self.pending.capacity() };
-                pending_bytes + self.dialect.buffered_bytes()
+                let allocated = |bytes| broker::allocated_bytes(bytes) as usize;
+                allocated(pending_bytes) + allocated(self.dialect.buffered_bytes())
             }
             Phase::Flushing | Phase::Lingering => 0,
+        }
+    }
+
+    /// What the connection holds now.
+    pub(crate) fn held(&self) -> Held {
+        if self.in_leaving {
+            // As good as given back.
+            return Held::default();
+        }
+        let unsent_bytes = self.outbox.len() as u64;
+        Held {
+            unfinished_bytes: self.unfinished_bytes() as u64,
+            unsent_bytes,
+            stuck_bytes: if self.is_stuck() { unsent_bytes } else { 0 },
         }
     }
 

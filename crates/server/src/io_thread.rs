@@ -4,6 +4,7 @@
 //! It owns its connections alone. The broker is never locked while a system call is made, and
 //! what is read and done in a round is bounded, so that no client keeps the others waiting.
 
+mod account;
 mod housekeeping;
 mod turns;
 
@@ -22,6 +23,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use tokio::time::Sleep;
 
+use self::account::Account;
 use crate::clock::Clock;
 use crate::connection::{Connection, Opener, Phase, Read};
 use crate::limits::LiveLimits;
@@ -74,6 +76,7 @@ pub(crate) struct IoThread {
     /// The number of `port` at the broker.
     mailbox: usize,
     connections: Table,
+    account: Account,
     places: HashMap<SessionId, u32, FixedState>,
     buffer: Box<[u8]>,
     /// The moment at which this round began, in milliseconds.
@@ -120,6 +123,7 @@ impl IoThread {
             port,
             mailbox,
             connections: Table::default(),
+            account: Account::default(),
             places: HashMap::with_hasher(FixedState::default()),
             buffer: vec![0; ROUND_BYTES].into_boxed_slice(),
             now_ms: 0,
@@ -209,6 +213,7 @@ impl IoThread {
         self.read();
         self.take_turn_if_wanted();
         self.send();
+        self.settle_account();
         // What others had for us meanwhile is for the next round; the runtime looks at the sockets before.
         self.port.take_events(&mut self.events);
         self.await_release();
@@ -251,6 +256,7 @@ impl IoThread {
                 let entrance = Entrance { peer: slot.peer, reach };
                 Connection::new(socket, tls, waker, slot, protocol, Opener { open, entrance })
             });
+            self.account.opened();
             let Some(connection) = self.connections.get(place) else { continue };
             (connection.heard_at, connection.silence_max_ms) = (self.now_ms, silence_max_ms);
             if connection.wants_session() {
@@ -395,11 +401,14 @@ impl IoThread {
             && !mem::replace(&mut connection.in_leaving, true)
         {
             self.leaving.push((place, farewell));
+            self.recount(place);
         }
     }
 
     fn remove(&mut self, place: u32) {
-        self.connections.remove(place);
+        if let Some(connection) = self.connections.remove(place) {
+            self.account.closed(connection.counted);
+        }
     }
 
     /// Connections whose replies the log has released are to be sent to.
@@ -457,6 +466,7 @@ impl IoThread {
             } else if connection.is_flushed() {
                 self.leave(place, Farewell::Polite);
             }
+            self.recount(place);
             self.enqueue_read(place);
         }
         self.touched = touched;

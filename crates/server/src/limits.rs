@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -15,6 +15,8 @@ use crate::mailbox::Peer;
 const FILES_MAX: usize = 32;
 /// What one runtime has open, to watch sockets, to be woken, and to hear of signals.
 const RUNTIME_DESCRIPTORS: usize = 4;
+/// Unfinished commands, and replies that slow readers leave, may each take this part of the limit of memory.
+const BUFFERS_SHARE: u64 = 20;
 /// Connections for HTTP.
 const WEB_CONNECTIONS_MAX: usize = 64;
 
@@ -35,6 +37,8 @@ pub(crate) struct LiveLimits {
     unsent_ms: AtomicU64,
     unsent_total_bytes: AtomicU64,
     unfinished_bytes: AtomicU64,
+    /// `u64::MAX`: no limit.
+    memory_bytes: AtomicU64,
     /// How many connections may be open because of the process's descriptors.
     descriptors: usize,
     /// How many connections for HTTP may be open, beside the others.
@@ -45,6 +49,8 @@ pub(crate) struct LiveLimits {
     addresses: Mutex<HashMap<IpAddr, usize>>,
     /// What was turned away.
     pub(crate) refused: Refused,
+    /// What all connections hold.
+    pub(crate) held: HeldByAll,
 }
 
 /// How many connections were closed at once since the start.
@@ -54,6 +60,31 @@ pub(crate) struct Refused {
     pub(crate) per_address: AtomicU64,
     /// They began like those of a browser, where another protocol is spoken.
     pub(crate) foreign: AtomicU64,
+}
+
+/// What the connections of all threads hold. Each thread adds what has changed; in between a sum may be below
+/// zero.
+#[derive(Debug, Default)]
+pub(crate) struct HeldByAll {
+    unfinished_bytes: AtomicI64,
+    stuck_bytes: AtomicI64,
+}
+
+impl HeldByAll {
+    pub(crate) fn add(&self, unfinished_bytes: i64, stuck_bytes: i64) {
+        self.unfinished_bytes.fetch_add(unfinished_bytes, Ordering::Relaxed);
+        self.stuck_bytes.fetch_add(stuck_bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes of commands that are not complete.
+    pub(crate) fn unfinished_bytes(&self) -> u64 {
+        u64::try_from(self.unfinished_bytes.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
+    /// Bytes of replies that wait for slow readers.
+    pub(crate) fn stuck_bytes(&self) -> u64 {
+        u64::try_from(self.stuck_bytes.load(Ordering::Relaxed)).unwrap_or(0)
+    }
 }
 
 /// The place of one connection among those that are open. It is given back when this is dropped.
@@ -93,11 +124,13 @@ impl LiveLimits {
             unsent_ms: AtomicU64::default(),
             unsent_total_bytes: AtomicU64::default(),
             unfinished_bytes: AtomicU64::default(),
+            memory_bytes: AtomicU64::default(),
             descriptors: free - web_connections,
             web_connections,
             open: AtomicUsize::default(),
             addresses: Mutex::default(),
             refused: Refused::default(),
+            held: HeldByAll::default(),
         };
         live.set(limits);
         live
@@ -114,15 +147,19 @@ impl LiveLimits {
         // may have been put in another protocol. The same goes for a command.
         let sizes =
             [limits.beanstalk_job_bytes, limits.gearman_packet_bytes, limits.kestrel_item_bytes];
-        let one_body = sizes.into_iter().max().unwrap_or(0);
-        let one_reply = u64::from(one_body) + 4096;
+        let largest = sizes.into_iter().max().unwrap_or(0);
+        let one_reply = u64::from(largest) + 4096;
         self.unsent_bytes.store(limits.unsent_bytes.saturating_add(one_reply), Ordering::Relaxed);
         let unsent_ms = u64::try_from(limits.unsent_time.as_millis()).unwrap_or(u64::MAX);
         self.unsent_ms.store(unsent_ms, Ordering::Relaxed);
-        let unsent_total_bytes = limits.unsent_total_bytes.saturating_add(one_reply);
-        self.unsent_total_bytes.store(unsent_total_bytes, Ordering::Relaxed);
-        let unfinished_bytes = limits.unfinished_bytes.saturating_add(one_reply);
-        self.unfinished_bytes.store(unfinished_bytes, Ordering::Relaxed);
+        let memory_bytes = limits.memory.bytes().unwrap_or(u64::MAX);
+        self.memory_bytes.store(memory_bytes, Ordering::Relaxed);
+        // Puts are refused at the limit of memory, but these go on for a while.
+        let share = memory_bytes / BUFFERS_SHARE;
+        let one_body = broker::allocated_bytes(one_reply as usize);
+        let total = |wanted: u64| wanted.min(share).saturating_add(one_body);
+        self.unsent_total_bytes.store(total(limits.unsent_total_bytes), Ordering::Relaxed);
+        self.unfinished_bytes.store(total(limits.unfinished_bytes), Ordering::Relaxed);
     }
 
     /// How many connections may be open.
@@ -140,12 +177,18 @@ impl LiveLimits {
         self.unsent_ms.load(Ordering::Relaxed)
     }
 
-    /// How many bytes of replies may wait for all slow readers of one thread.
+    /// How much memory jobs, queues and connections may take together; `None`: any.
+    pub(crate) fn memory_bytes(&self) -> Option<u64> {
+        let bytes = self.memory_bytes.load(Ordering::Relaxed);
+        (bytes < u64::MAX).then_some(bytes)
+    }
+
+    /// How many bytes of replies may wait for all slow readers.
     pub(crate) fn unsent_total_bytes(&self) -> u64 {
         self.unsent_total_bytes.load(Ordering::Relaxed)
     }
 
-    /// How many bytes of incomplete commands the connections of one thread may have sent.
+    /// How many bytes of incomplete commands all connections may have sent.
     pub(crate) fn unfinished_bytes(&self) -> u64 {
         self.unfinished_bytes.load(Ordering::Relaxed)
     }

@@ -91,6 +91,7 @@ impl Reloader {
             let askers = mem::take(&mut *lock(&self.askers));
             let reloader = self.clone();
             let has_new_policies = on_a_thread(move || reloader.take_over()).await;
+            shared.broker.set_memory_limit(shared.limits.memory_bytes());
             self.finish(askers, has_new_policies, &shared);
         }
     }

@@ -8,6 +8,7 @@ use crate::address::{self, Address};
 use crate::config::{
     ClientAuth, Config, Control, Durability, JOB_BYTES_LIMIT, LogFormat, SEGMENT_BYTES,
 };
+use crate::machine_memory::MemoryLimit;
 use crate::units::{format_bytes, format_duration, parse_bytes, parse_duration};
 
 /// Every Gearman packet that is not a job fits into this.
@@ -42,7 +43,7 @@ impl std::fmt::Debug for Setting {
 }
 
 /// All keys, in the order in which they are shown.
-pub(crate) static SETTINGS: [Setting; 44] = [
+pub(crate) static SETTINGS: [Setting; 45] = [
     Setting {
         key: "io_threads",
         many: false,
@@ -225,6 +226,13 @@ pub(crate) static SETTINGS: [Setting; 44] = [
             assign(&mut config.limits.kestrel_item_bytes, parse_item_bytes(value[0]))
         },
         show: |config| quote(&format_bytes(config.limits.kestrel_item_bytes.into())),
+    },
+    Setting {
+        key: "limits.memory",
+        many: false,
+        live: true,
+        set: |config, value| assign(&mut config.limits.memory, MemoryLimit::parse(value[0])),
+        show: |config| quote(&config.limits.memory.show()),
     },
     Setting {
         key: "limits.unsent_size",

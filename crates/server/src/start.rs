@@ -60,6 +60,8 @@ pub struct Started<'a> {
     pub listening: &'a [Listening],
     /// What was found in the log; `None` in memory.
     pub recovery: Option<&'a RecoveryReport>,
+    /// What jobs, queues and connections may take together; `None`: any.
+    pub memory_bytes: Option<u64>,
 }
 
 /// One address at which the server listens.
@@ -155,6 +157,7 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     let (broker, clock, recovery) = open_broker(&config.data)?;
     prepare_engine(&config, &mut broker.turn(clock.now()));
     let limits = Arc::new(LiveLimits::new(&config.limits, descriptors, own));
+    broker.set_memory_limit(limits.memory_bytes());
     let reloader = Arc::new(Reloader::new(
         config.clone(),
         sources,
@@ -200,7 +203,9 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     // Before anybody can know that clients are served: the next signal may be that of the end.
     let signals = signals.complete().map_err(failed("watch for signals"))?;
     let _listen_file = write_listen_file(&config.data, &listening);
-    announce(&Started { config: &config, listening: &listening, recovery: recovery.as_ref() });
+    let memory_bytes = limits.memory_bytes();
+    let recovery = recovery.as_ref();
+    announce(&Started { config: &config, listening: &listening, recovery, memory_bytes });
     systemd::ready();
     runtime.spawn(reloader.clone().run(shared.clone()));
     let control = Control {

@@ -46,6 +46,15 @@ pub fn format_bytes(bytes: u64) -> String {
     unit.map_or_else(|| bytes.to_string(), |(name, unit)| format!("{}{name}", bytes / unit))
 }
 
+/// Writes a size as people say it: `16.4 GiB`.
+pub fn rounded_bytes(bytes: u64) -> String {
+    let unit = SIZE_UNITS[..4].iter().find(|(_, unit)| bytes >= *unit);
+    unit.map_or_else(
+        || format!("{bytes} bytes"),
+        |(name, unit)| format!("{:.1} {name}", bytes as f64 / *unit as f64),
+    )
+}
+
 /// Writes a length of time in the largest unit that divides it.
 pub fn format_duration(duration: Duration) -> String {
     let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);

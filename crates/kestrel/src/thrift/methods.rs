@@ -113,6 +113,7 @@ impl ThriftSession {
                 Err(
                     AddRefusal::TooBig
                     | AddRefusal::LogFull
+                    | AddRefusal::MemoryFull
                     | AddRefusal::WritesBlocked
                     | AddRefusal::Draining,
                 ) => break,

@@ -99,6 +99,9 @@ pub(crate) fn announce(started: &Started<'_>) {
     let Started { config, recovery, .. } = started;
     let jobs = recovery.map_or(0, |report| report.jobs);
     let data = data_line(config, jobs);
+    let memory = started.memory_bytes.map_or_else(String::new, |bytes| {
+        format!("at most {} for jobs and connections", server::rounded_bytes(bytes))
+    });
     let addresses = |protocol| {
         let addresses: Vec<String> = started.addresses(protocol).map(Address::to_string).collect();
         addresses.join(", ")
@@ -126,13 +129,19 @@ pub(crate) fn announce(started: &Started<'_>) {
             data,
             jobs,
             control = control_line(started),
+            memory,
             "ready"
         );
         return;
     }
     let mut text = format!("lineshaft {} is ready\n", env!("CARGO_PKG_VERSION"));
     let listeners = Protocol::ALL.map(|protocol| (protocol.name(), addresses(protocol)));
-    let data = [("data", data), ("control", control_line(started)), ("try", example(started))];
+    let data = [
+        ("data", data),
+        ("memory", memory),
+        ("control", control_line(started)),
+        ("try", example(started)),
+    ];
     for (name, value) in listeners.into_iter().chain(data).filter(|(_, value)| !value.is_empty()) {
         text.extend([format!("  {name:<14}  {value}\n")]);
     }

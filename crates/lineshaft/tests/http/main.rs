@@ -6,6 +6,7 @@ mod clients;
 mod exposition;
 mod health;
 mod kestrel_admin;
+mod memory;
 mod metrics;
 #[path = "../serve/packet.rs"]
 #[allow(dead_code, reason = "shared with the tests of the server")]

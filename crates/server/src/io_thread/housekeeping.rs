@@ -33,7 +33,6 @@ impl IoThread {
         }
         self.housekeeping_at = None;
         let limits = self.shared.limits.clone();
-        let (mut unfinished, mut unsent) = (Vec::new(), Vec::new());
         for place in mem::take(&mut self.recent) {
             let now_ms = self.now_ms;
             let Some(connection) = self.connections.get(place) else { continue };
@@ -62,17 +61,10 @@ impl IoThread {
                 self.abandon(place, &io::ErrorKind::TimedOut.into());
                 continue;
             }
-            if connection.is_stuck() {
-                unsent.push((unsent_bytes, place));
-            }
-            let unfinished_bytes = connection.unfinished_bytes();
-            if unfinished_bytes > 0 {
-                unfinished.push((unfinished_bytes as u64, place));
-            }
             if mem::take(&mut connection.active)
                 || connection.silence_max_ms.is_some()
                 || connection.has_unsent()
-                || unfinished_bytes > 0
+                || connection.unfinished_bytes() > 0
                 || connection.is_mid_request()
                 || connection.is_without_tls_yet()
                 || connection.phase == Phase::Lingering
@@ -82,30 +74,10 @@ impl IoThread {
                 connection.in_recent = false;
                 connection.shrink();
             }
+            self.recount(place);
         }
-        self.bound(unfinished, limits.unfinished_bytes(), "cut off an unfinished command");
-        self.bound(unsent, limits.unsent_total_bytes(), "cut off the slowest of many readers");
         if !self.recent.is_empty() {
             self.schedule_housekeeping();
-        }
-    }
-
-    /// Cuts off those who hold most memory, until all of them together hold no more than the limit. Of
-    /// each, its bytes and its place.
-    pub(super) fn bound(&mut self, mut holders: Vec<(u64, u32)>, bytes_max: u64, said: &str) {
-        holders.sort_unstable();
-        // A place that was taken over by another connection may be among the recent ones twice.
-        holders.dedup();
-        // What those hold who were cut off already is as good as given back.
-        holders
-            .retain(|&(_, place)| self.connections.get(place).is_some_and(|one| !one.in_leaving));
-        let mut bytes: u64 = holders.iter().map(|(bytes, _)| bytes).sum();
-        while bytes > bytes_max
-            && let Some((held_bytes, place)) = holders.pop()
-        {
-            tracing::warn!(connection = place, held_bytes, "{said}");
-            self.abandon(place, &io::ErrorKind::OutOfMemory.into());
-            bytes -= held_bytes;
         }
     }
 

@@ -13,9 +13,10 @@ use tokio::runtime::{Builder, Runtime};
 use super::{IoThread, Shared};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::connection::{Connection, TurnTime};
+use crate::connection::{Connection, Held, TurnTime};
 use crate::controls::Controls;
 use crate::limits::LiveLimits;
+use crate::machine_memory::MemoryLimit;
 use crate::mailbox::{Arrival, Open, Peer, Port};
 use crate::protocol::Protocol;
 use crate::reload::Reloader;
@@ -34,18 +35,21 @@ impl Rounds {
     }
 
     fn with(broker: Broker) -> Rounds {
-        Rounds::speaking(Protocol::Beanstalk, broker)
+        Rounds::configured(Protocol::Beanstalk, broker, &Config::default())
     }
 
     fn speaking(protocol: Protocol, broker: Broker) -> Rounds {
-        let config = Config::default();
+        Rounds::configured(protocol, broker, &Config::default())
+    }
+
+    fn configured(protocol: Protocol, broker: Broker, config: &Config) -> Rounds {
         let clock = Clock::start();
         let limits = Arc::new(LiveLimits::new(&config.limits, 1024, 128));
         let reloader = Reloader::new(config.clone(), None, limits.clone(), None, None);
         let controls =
             Controls { reloader: Arc::new(reloader), stop: Arc::default(), stopwatch: None };
-        let kestrel = controls.kestrel_server(&config, clock.now());
-        let open = protocol.open(&config, clock.now(), &kestrel).unwrap();
+        let kestrel = controls.kestrel_server(config, clock.now());
+        let open = protocol.open(config, clock.now(), &kestrel).unwrap();
         let port: Arc<Port> = Arc::default();
         let shared = Shared { broker, clock, limits };
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
@@ -283,26 +287,59 @@ fn a_turn_that_lasts_begins_no_commands_of_further_connections() {
 }
 
 #[test]
-fn what_a_connection_holds_that_is_cut_off_already_costs_nobody_else_its_own() {
-    let mut rounds = Rounds::new();
-    let _clients = [rounds.connect(), rounds.connect()];
-    let [cut_off, innocent] = rounds.thread.connections.all()[..] else { panic!("not two") };
-    let thread = &mut rounds.thread;
-    thread.abandon(cut_off, &std::io::ErrorKind::TimedOut.into());
-    thread.bound(vec![(10, cut_off), (20, innocent)], 25, "cut off");
-    assert!(!thread.connections.get(innocent).unwrap().in_leaving);
-    thread.bound(vec![(10, cut_off), (20, innocent)], 15, "cut off");
-    assert!(thread.connections.get(innocent).unwrap().in_leaving);
-}
-
-#[test]
 fn of_many_slow_readers_only_the_slowest_is_cut_off() {
     let mut rounds = Rounds::new();
     let _clients = [rounds.connect(), rounds.connect(), rounds.connect()];
-    let [slow, slowest, slower] = rounds.thread.connections.all()[..] else { panic!("not three") };
-    rounds.thread.bound(vec![(10, slow), (30, slowest), (20, slower)], 30, "cut off");
-    let mut is_cut_off = |place| rounds.thread.connections.get(place).unwrap().in_leaving;
-    assert_eq!([slow, slowest, slower].map(&mut is_cut_off), [false, true, false]);
+    let places = rounds.thread.connections.all();
+    for (place, stuck_bytes) in places.iter().zip([10, 30, 20]) {
+        let held = Held { stuck_bytes, ..Held::default() };
+        rounds.thread.account.change(Held::default(), held);
+        rounds.thread.connections.get(*place).unwrap().counted = held;
+    }
+    rounds.thread.cut_off(30, "cut off", |held| held.stuck_bytes);
+    let is_cut_off = |place: &u32| rounds.thread.connections.get(*place).unwrap().in_leaving;
+    assert_eq!(places.iter().map(is_cut_off).collect::<Vec<_>>(), [false, true, false]);
+}
+
+#[test]
+fn unfinished_commands_of_all_threads_are_bounded_together() {
+    let mut config = Config::default();
+    config.limits.unfinished_bytes = 0;
+    config.limits.memory = MemoryLimit::Off;
+    config.limits.beanstalk_job_bytes = 100_000;
+    config.limits.gearman_packet_bytes = 100_000;
+    config.limits.kestrel_item_bytes = 100_000;
+    let mut rounds = Rounds::configured(
+        Protocol::Beanstalk,
+        Broker::memory(broker::EngineSetup::default(), Millis(0)),
+        &config,
+    );
+    let mut clients = [rounds.connect(), rounds.connect()];
+    let halves = |rounds: &mut Rounds, client: &mut UnixStream, bytes: usize| {
+        client.write_all(format!("put 0 0 60 90000\r\n{}", "x".repeat(bytes)).as_bytes()).unwrap();
+        rounds.round();
+        rounds.finish();
+    };
+    halves(&mut rounds, &mut clients[0], 40_000);
+    halves(&mut rounds, &mut clients[1], 10_000);
+    let limits = rounds.thread.shared.limits.clone();
+    assert_eq!(limits.open(), 2);
+    assert!(limits.held.unfinished_bytes() >= 50_000);
+    let used_bytes = rounds.thread.shared.broker.memory_usage().used_bytes;
+    assert!(used_bytes >= 50_000, "{used_bytes}");
+    // Another thread has as much.
+    limits.held.add(80_000, 0);
+    clients[1].write_all(&[b'x'; 2000]).unwrap();
+    rounds.round();
+    rounds.finish();
+    assert_eq!(limits.open(), 1, "the one that holds most is cut off, and no other");
+    assert!(received(&mut clients[1]).is_empty());
+    let end = clients[0].read(&mut [0; 10]).map_err(|error| error.kind());
+    assert_ne!(end, Err(std::io::ErrorKind::WouldBlock), "it is still open");
+    drop(clients);
+    rounds.round();
+    rounds.finish();
+    assert_eq!(limits.held.unfinished_bytes(), 80_000);
 }
 
 #[test]

@@ -1,0 +1,95 @@
+//! The limit of memory: what jobs, queues and connections take together, and whether a put still fits.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+/// What the broker's table of log places takes for each job that is in the log.
+const PLACE_BYTES: u64 = 25;
+/// Longer bodies are rare, so memory counts as full when one of this length is refused, although
+/// shorter ones may still find room.
+const USUAL_BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// How much memory is in use, by the account that is kept of it.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub struct Memory {
+    /// Bytes that jobs, queues, sessions, connections and their buffers take.
+    pub used_bytes: u64,
+    /// The most they may take; `None`: no limit.
+    pub limit_bytes: Option<u64>,
+    /// Jobs that were refused for want of memory, since the start.
+    pub refused: u64,
+}
+
+impl Memory {
+    /// Whether puts are refused. Small ones may still find room.
+    pub fn is_full(&self) -> bool {
+        self.limit_bytes
+            .is_some_and(|limit| self.used_bytes + engine::job_bytes(USUAL_BODY_BYTES_MAX) > limit)
+    }
+}
+
+/// The account of a process, and its limit.
+#[derive(Debug)]
+pub(crate) struct MemoryLimit {
+    /// `u64::MAX`: no limit.
+    limit_bytes: AtomicU64,
+    /// Of engine and ledger, as the last turn left it: for those who hold no turn.
+    inside_bytes: AtomicU64,
+    /// Of the owners of connections. Several threads add what changed; in between the sum may be a
+    /// little off, and even below zero.
+    outside_bytes: AtomicI64,
+    refused: AtomicU64,
+}
+
+impl Default for MemoryLimit {
+    fn default() -> Self {
+        Self {
+            limit_bytes: AtomicU64::new(u64::MAX),
+            inside_bytes: AtomicU64::new(0),
+            outside_bytes: AtomicI64::new(0),
+            refused: AtomicU64::new(0),
+        }
+    }
+}
+
+impl MemoryLimit {
+    pub(crate) fn set(&self, limit_bytes: Option<u64>) {
+        self.limit_bytes.store(limit_bytes.unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_outside(&self, bytes: i64) {
+        self.outside_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// What the engine and `places` of jobs in the log take now.
+    pub(crate) fn inside(engine: &engine::Engine, places: u64) -> u64 {
+        engine.memory_bytes() + places * PLACE_BYTES
+    }
+
+    pub(crate) fn note_inside(&self, bytes: u64) {
+        self.inside_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn memory(&self) -> Memory {
+        let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
+        Memory {
+            used_bytes: self.inside_bytes.load(Ordering::Relaxed) + self.outside(),
+            limit_bytes: (limit_bytes < u64::MAX).then_some(limit_bytes),
+            refused: self.refused.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Whether a job with a body of this length fits beside what is `inside`.
+    pub(crate) fn admits(&self, inside_bytes: u64, body_bytes: usize) -> bool {
+        let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
+        let wanted_bytes = engine::job_bytes(body_bytes) + PLACE_BYTES;
+        inside_bytes + self.outside() + wanted_bytes <= limit_bytes
+    }
+
+    pub(crate) fn count_refusal(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn outside(&self) -> u64 {
+        u64::try_from(self.outside_bytes.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+}

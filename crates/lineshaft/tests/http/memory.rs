@@ -1,0 +1,161 @@
+//! The limit of memory: that the account is near what the process really uses, what happens at the limit, and
+//! that a server whose log holds more than it may can be emptied.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use testkit::client::Client;
+
+use crate::Site;
+use crate::exposition::Page;
+use crate::packet;
+use crate::running::wait_for;
+
+/// Connections that begin a job and do not end it.
+const HALF_OPEN: usize = 100;
+
+fn metric(site: &Site, name: &str) -> f64 {
+    Page::read(&site.get("/metrics").body).value(name)
+}
+
+fn resident_bytes(site: &Site) -> f64 {
+    let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", site.server.process_id()));
+    let rollup = rollup.unwrap();
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Rss:")).unwrap();
+    line.trim().strip_suffix("kB").unwrap().trim().parse::<f64>().unwrap() * 1024.0
+}
+
+fn connect(site: &Site) -> TcpStream {
+    let stream = TcpStream::connect(&site.beanstalk).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream
+}
+
+/// Sends requests and reads a line for each; those that do not begin with `INSERTED` or `USING`.
+fn ask_all(stream: &mut TcpStream, requests: impl Iterator<Item = Vec<u8>>) -> Vec<String> {
+    let requests: Vec<Vec<u8>> = requests.collect();
+    let mut others = Vec::new();
+    for some in requests.chunks(200) {
+        let lines: usize =
+            some.iter().map(|request| if request.starts_with(b"use") { 2 } else { 1 }).sum();
+        stream.write_all(&some.concat()).unwrap();
+        let mut replies = String::new();
+        while replies.matches('\n').count() < lines {
+            let mut buffer = [0; 16 * 1024];
+            let count = stream.read(&mut buffer).unwrap();
+            assert!(count > 0, "the server closed the connection");
+            replies.push_str(str::from_utf8(&buffer[..count]).unwrap());
+        }
+        let usual = |line: &&str| line.starts_with("INSERTED") || line.starts_with("USING");
+        others.extend(replies.lines().filter(|line| !usual(line)).map(str::to_owned));
+    }
+    others
+}
+
+fn put(delay_s: u32, body_bytes: usize) -> Vec<u8> {
+    let head = format!("put 0 {delay_s} 60 {body_bytes}\r\n");
+    [head.as_bytes(), &vec![b'x'; body_bytes], b"\r\n"].concat()
+}
+
+/// Puts jobs of this size until one is refused; how many were taken.
+fn fill(site: &Site, body_bytes: usize) -> usize {
+    let mut stream = connect(site);
+    for round in 0.. {
+        let refused = ask_all(&mut stream, (0..200).map(|_| put(0, body_bytes)));
+        if let Some(first) = refused.first() {
+            assert_eq!(first, "OUT_OF_MEMORY");
+            return (round + 1) * 200 - refused.len();
+        }
+    }
+    unreachable!("the loop has no end")
+}
+
+#[test]
+fn the_account_is_near_what_the_process_uses() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = Site::start(folder.path(), &["--data", "d", "--sync", "never"]);
+    let used = |site: &Site| metric(site, "lineshaft_memory_used_bytes");
+    let (used_before, resident_before) = (used(&site), resident_bytes(&site));
+    let mut stream = connect(&site);
+    let name = |number: usize| format!("use a-queue-with-a-name-{number:08}\r\n").into_bytes();
+    assert!(ask_all(&mut stream, (0..200_000).map(|_| put(0, 100))).is_empty());
+    assert!(ask_all(&mut stream, (0..50_000).map(|_| put(1000, 10))).is_empty());
+    assert!(ask_all(&mut stream, (0..3_000).map(|_| put(0, 10_000))).is_empty());
+    let among = (0..20_000).map(|number| [name(number), put(0, 100)].concat());
+    assert!(ask_all(&mut stream, among).is_empty());
+    let half_open: Vec<TcpStream> = (0..HALF_OPEN)
+        .map(|_| {
+            let mut stream = connect(&site);
+            stream.write_all(&put(0, 65_000)[..40_000]).unwrap();
+            stream
+        })
+        .collect();
+    // What the allocator keeps for a moment goes back to the system within seconds.
+    wait_for("the account to be near", || {
+        let counted = used(&site) - used_before;
+        let grown = resident_bytes(&site) - resident_before;
+        (counted > 60e6 && (0.9..1.1).contains(&(counted / grown))).then_some(())
+    });
+    drop(half_open);
+}
+
+#[test]
+fn at_the_limit_puts_are_refused_and_nothing_else_and_it_heals() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments =
+        ["--data", "d", "--sync", "never", "--gearman", "127.0.0.1:0", "--kestrel", "127.0.0.1:0"];
+    let limit = |size| [("LINESHAFT_LIMITS_MEMORY", size)];
+    let mut site = Site::start_with(folder.path(), &arguments, &limit("48MiB"));
+    assert!(site.server.stdout().contains("at most 48.0 MiB"), "{}", site.server.stdout());
+    let resident_before = resident_bytes(&site);
+    let count = fill(&site, 10_000);
+    assert!((3_500..5_000).contains(&count), "{count} jobs");
+    assert!(resident_bytes(&site) - resident_before < 1.1 * 48.0 * 1024.0 * 1024.0);
+
+    let ready = site.get("/health/ready");
+    assert_eq!(ready.status, 200);
+    assert_eq!(ready.body, "ready, but the memory is full: new jobs are refused\n");
+    assert!(metric(&site, "lineshaft_memory_refusals_total") >= 1.0);
+    for (name, value) in
+        [("lineshaft_memory_full", 1.0), ("lineshaft_memory_limit_bytes", 48.0 * 1024.0 * 1024.0)]
+    {
+        assert!((metric(&site, name) - value).abs() < 0.5, "{name}");
+    }
+    // Each protocol says so in its own words. A body that is refused is not even gathered.
+    let mut gearman = packet::Peer::connect(&site.server.address_of("gearman"));
+    gearman.send(packet::SUBMIT_JOB_BG, &["f", "", &"x".repeat(20_000)]);
+    assert_eq!(gearman.expect(packet::ERROR)[0], "QUEUE_ERROR");
+    let mut kestrel = TcpStream::connect(site.server.address_of("kestrel")).unwrap();
+    let set = format!("SET q 0 0 20000\r\n{}\r\n", "x".repeat(20_000));
+    kestrel.write_all(set.as_bytes()).unwrap();
+    let mut reply = [0; 12];
+    kestrel.read_exact(&mut reply).unwrap();
+    assert_eq!(&reply, b"NOT_STORED\r\n");
+
+    let mut client = Client::connect(site.beanstalk.parse().unwrap()).unwrap();
+    for _ in 0..300 {
+        let job = client.reserve(0).unwrap().unwrap();
+        client.expect(&format!("delete {}", job.id), "DELETED").unwrap();
+    }
+    client.put(0, 0, 60, &vec![b'y'; 20_000]).unwrap();
+    assert_eq!(site.get("/health/ready").body, "ready\n");
+
+    // A producer that never stops, a crash, and a start with less memory than the log holds.
+    let refilled = fill(&site, 10_000);
+    assert!(refilled > 200, "{refilled}");
+    site.server.signal(Signal::KILL);
+    site.server.wait();
+    let site = Site::start_with(folder.path(), &arguments, &limit("16MiB"));
+    let mut client = Client::connect(site.beanstalk.parse().unwrap()).unwrap();
+    assert_eq!(client.try_put(0, 0, 60, b"z").unwrap(), "OUT_OF_MEMORY");
+    let mut found = 0;
+    while let Some(job) = client.reserve(0).unwrap() {
+        client.expect(&format!("delete {}", job.id), "DELETED").unwrap();
+        found += 1;
+    }
+    assert_eq!(found, count - 300 + 1 + refilled);
+    client.put(0, 0, 60, &vec![b'z'; 20_000]).unwrap();
+}
