@@ -31,7 +31,7 @@ pub use admission::AddRefusal;
 pub use broker::{Broker, BrokerError, Clock, Options};
 pub use dialect::{Dialect, INPUT_REPLIES_BYTES, InputEnd, Progress, Step, take_steps};
 pub use engine::allocated_bytes;
-pub use engine::limits::Limits;
+pub use engine::limits::{self, Limits};
 pub use engine::policy;
 pub use engine::{
     AliasStats, Band, Body, Counters, EngineSetup, GrabOrder, ItemStats, JobCursor, JobFacts,

@@ -114,6 +114,11 @@ impl Turn<'_> {
         self.core.engine.slice_is_spent()
     }
 
+    /// Units of the longest slice of work so far, in any turn: see [`Engine::longest_slice`].
+    pub fn longest_slice(&self) -> u64 {
+        self.core.engine.longest_slice()
+    }
+
     /// Does what is due by now, a bounded slice of it. True if more is due: serve others, then
     /// take a new turn and call this again.
     pub fn advance(&mut self) -> bool {

@@ -55,11 +55,13 @@ impl Turn<'_> {
         core.settle();
     }
 
-    /// The same for all of its queues.
-    pub fn unregister_all(&mut self, session: SessionId) {
+    /// The same for all of its queues. True if it has more than one slice of work allows: to be called
+    /// again, before anything else is asked for this session.
+    pub fn unregister_all(&mut self, session: SessionId) -> bool {
         let core = &mut *self.core;
-        core.engine.unregister_all(session, &mut core.effects);
+        let more = core.engine.unregister_all(session, &mut core.effects);
         core.settle();
+        more
     }
 
     /// Names of the queues that a session is registered for, newest first, as often as it

@@ -23,8 +23,12 @@ impl Engine {
         assert_eq!(self.memory_bytes(), self.recounted_bytes(), "the memory account");
         for ((at, key), _) in self.timers.iter() {
             let held = match key {
-                TimerKey::Queue(place) => self.queues.get(place).map(|queue| queue.timer),
-                TimerKey::Session(place) => self.sessions.get(place).map(|session| session.timer),
+                TimerKey::Queue(place) | TimerKey::QueueAgain(place) => {
+                    self.queues.get(place).map(|queue| queue.timer)
+                }
+                TimerKey::Session(place) | TimerKey::SessionAgain(place) => {
+                    self.sessions.get(place).map(|session| session.timer)
+                }
                 TimerKey::Status => Some(self.special.standing.changes_at),
             };
             assert_eq!(held, Some(Some(at)), "a timer belongs to {key:?}");
@@ -96,6 +100,7 @@ impl Engine {
             let supplies = queue.workers > 0 && !queue.ready.is_empty();
             assert_eq!(self.supplying.contains(&QueueId(place)), supplies);
             if let Some(moment) = self.next_moment_of(queue) {
+                let moment = moment.max(self.now);
                 assert!(queue.timer.is_some_and(|at| at <= moment), "a queue is looked at in time");
             }
             let idle = queue.ready.is_empty()
@@ -168,6 +173,14 @@ impl Engine {
                     assert_eq!(reader.open.get(&LeaseId(lease)), Some(&JobSlot(slot)));
                 }
             }
+            if let Some(worker) = &session.worker {
+                assert_eq!(worker.held().len(), session.leases.len());
+                for (queue, lease, slot) in worker.held() {
+                    let job = self.job(slot);
+                    let held = job.lease().expect("a job in a worker's hands has a lease");
+                    assert_eq!((held.holder, held.id, job.queue), (id, lease, queue));
+                }
+            }
             if let Some(Waiting::Item { ticket, queue, .. }) = session.waiting {
                 waiting += 1;
                 places_in_lines += 1;
@@ -183,6 +196,7 @@ impl Engine {
                 }
             }
             if let Some(moment) = session.next_moment() {
+                let moment = moment.max(self.now);
                 assert!(session.timer.is_some_and(|at| at <= moment), "looked at in time");
             }
         }
@@ -207,8 +221,19 @@ impl Engine {
             }
         }
         for chore in &self.chores {
-            if let Chore::Remove { work, .. } = chore {
-                wanted.entry(work.queue()).or_default()[3] += 1;
+            match chore {
+                Chore::Remove { work, .. } => wanted.entry(work.queue()).or_default()[3] += 1,
+                Chore::Leave { watched } => {
+                    for queue in watched {
+                        wanted.entry(*queue).or_default()[1] += 1;
+                    }
+                }
+                Chore::Return { .. }
+                | Chore::Unload(_)
+                | Chore::Close { .. }
+                | Chore::Detach { .. }
+                | Chore::Flush { .. }
+                | Chore::Kick { .. } => {}
             }
         }
         for (place, queue) in self.queues.iter() {
@@ -239,6 +264,9 @@ impl Engine {
                     *watcher == session && watching.contains_key(&job)
                 }
                 Chore::Return { .. }
+                | Chore::Unload(_)
+                | Chore::Close { .. }
+                | Chore::Leave { .. }
                 | Chore::Flush { .. }
                 | Chore::Remove { .. }
                 | Chore::Kick { .. } => false,

@@ -7,17 +7,25 @@ use crate::engine::Engine;
 use crate::flush::FlushWork;
 use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
 use crate::job::Job;
-use crate::limits::SLICE_JOBS_MAX;
 use crate::ordered::Ordered;
 use crate::removal::RemovalWork;
 use crate::session::{Manner, Waiting};
 
+/// Leases that are put into another order, so many for one unit of work.
+const MOVES_OF_A_UNIT: usize = 8;
+
 /// A long operation and how far it is.
 #[derive(Debug)]
 pub(crate) enum Chore {
-    /// The jobs that a closed session held, or those that a worker cannot do any more, go back to
-    /// their queues, those with the highest number first.
-    Return { held: BinaryHeap<Held>, manner: Manner },
+    /// The jobs that a closed session held go back to their queues: first they move from its leases
+    /// to `held`, which then yields them in their order.
+    Return { leases: Ordered<(Millis, u64)>, held: BinaryHeap<Held>, manner: Manner },
+    /// Jobs that a worker cannot do any more go back to their queues.
+    Unload(Unload),
+    /// A session is over, and its registrations go.
+    Close { session: SessionId },
+    /// A session that is gone watches these queues no more.
+    Leave { watched: Vec<QueueId> },
     /// A closed session watches these jobs no more.
     Detach { watcher: SessionId, watching: BTreeMap<JobId, u32> },
     /// A flush of many jobs, or of many queues.
@@ -26,6 +34,18 @@ pub(crate) enum Chore {
     Remove { session: SessionId, work: RemovalWork },
     /// A kick of many jobs.
     Kick { session: SessionId, queue: QueueId, buried: bool, left: u64, kicked: u64 },
+}
+
+/// Which jobs of a worker go back.
+#[derive(Debug)]
+pub(crate) struct Unload {
+    pub(crate) worker: SessionId,
+    /// Those of this queue, …
+    pub(crate) queue: QueueId,
+    /// … and of all with a higher number.
+    pub(crate) all_behind: bool,
+    /// Those that were handed out before this lease.
+    pub(crate) before: LeaseId,
 }
 
 /// A job that somebody held, by the order in which such jobs go back.
@@ -50,6 +70,7 @@ impl Engine {
     /// none is buried, up to `max` delayed ones, soonest due first.
     pub fn kick(&mut self, session: SessionId, max: u64, effects: &mut Effects) -> Kick {
         debug_assert!(!self.is_waiting(session));
+        self.meter.begin_request();
         let queue = self.session(session).used;
         let buried = !self.queue(queue).buried.is_empty();
         let mut chore = Chore::Kick { session, queue, buried, left: max, kicked: 0 };
@@ -61,6 +82,9 @@ impl Engine {
         match chore {
             Chore::Kick { kicked, .. } => Kick::Done(kicked),
             Chore::Return { .. }
+            | Chore::Unload(_)
+            | Chore::Close { .. }
+            | Chore::Leave { .. }
             | Chore::Detach { .. }
             | Chore::Flush { .. }
             | Chore::Remove { .. } => unreachable!("the chore of this function is a kick"),
@@ -76,6 +100,7 @@ impl Engine {
     /// Works a slice off the chore that waits longest.
     pub(crate) fn do_a_chore(&mut self, effects: &mut Effects) {
         let Some(mut chore) = self.chores.pop_front() else { return };
+        self.meter.begin_request();
         if let Chore::Kick { session, .. } = chore
             && self.find_session(session).is_none()
         {
@@ -86,7 +111,11 @@ impl Engine {
             return self.chores.push_back(chore);
         }
         let (session, news) = match chore {
-            Chore::Return { .. } | Chore::Detach { .. } => return,
+            Chore::Return { .. }
+            | Chore::Unload(_)
+            | Chore::Close { .. }
+            | Chore::Leave { .. }
+            | Chore::Detach { .. } => return,
             Chore::Kick { session, queue, kicked, .. } => {
                 (session, Happening::Kicked(queue, kicked))
             }
@@ -114,49 +143,101 @@ impl Engine {
     /// Does one slice of a chore; true if something is left.
     pub(crate) fn step(&mut self, chore: &mut Chore, effects: &mut Effects) -> bool {
         match chore {
-            Chore::Return { held, manner } => self.return_slice(held, *manner, effects),
+            Chore::Return { leases, held, manner } => {
+                self.return_slice(leases, held, *manner, effects)
+            }
+            Chore::Unload(unload) => self.unload_slice(unload, effects),
+            Chore::Close { session } => self.close_slice(*session, effects),
+            Chore::Leave { watched } => self.leave_slice(watched, effects),
             Chore::Detach { watcher, watching } => self.detach_slice(*watcher, watching, effects),
             Chore::Flush { work, .. } => self.flush_slice(work, effects),
             Chore::Remove { work, .. } => self.removal_slice(work, effects),
             Chore::Kick { queue, buried, left, kicked, .. } => {
-                let slice = (*left).min(SLICE_JOBS_MAX as u64);
-                let done = self.kick_slice(*queue, *buried, slice, effects);
-                *kicked += done;
-                *left -= done;
-                done == SLICE_JOBS_MAX as u64 && *left > 0
+                let mut jobs_left = self.meter.step_jobs();
+                while *left > 0 {
+                    if jobs_left == 0 || self.meter.request_is_spent() {
+                        return true;
+                    }
+                    jobs_left -= 1;
+                    let lists = self.queue_mut(*queue);
+                    let first = if *buried {
+                        lists.buried.pop_first().map(|(_, slot)| slot)
+                    } else {
+                        lists.delayed.pop_first().map(|(_, slot)| slot)
+                    };
+                    let Some(slot) = first else { return false };
+                    self.kick_delisted(JobSlot(slot), effects);
+                    *kicked += 1;
+                    *left -= 1;
+                }
+                false
             }
         }
     }
 
-    fn kick_slice(&mut self, queue: QueueId, buried: bool, max: u64, effects: &mut Effects) -> u64 {
-        for done in 0..max {
-            let lists = self.queue_mut(queue);
-            let first = if buried {
-                lists.buried.pop_first().map(|(_, slot)| slot)
-            } else {
-                lists.delayed.pop_first().map(|(_, slot)| slot)
-            };
-            let Some(slot) = first else { return done };
-            self.kick_delisted(JobSlot(slot), effects);
-        }
-        max
-    }
-
     fn return_slice(
         &mut self,
+        leases: &mut Ordered<(Millis, u64)>,
         held: &mut BinaryHeap<Held>,
         manner: Manner,
         effects: &mut Effects,
     ) -> bool {
-        for _ in 0..SLICE_JOBS_MAX {
-            let Some(next) = held.pop() else { return false };
+        while let Some(((_, lease), slot)) = leases.first() {
+            if self.meter.request_is_spent() {
+                return true;
+            }
+            leases.pop_first();
+            // Far less than a unit each.
+            self.meter.count(usize::from(held.len().is_multiple_of(MOVES_OF_A_UNIT)));
+            // The oldest goes back first where jobs keep their place, so that waiters get them as
+            // they were handed out; the newest where they go to the tail (spec gearman 4.3).
+            let number = match manner {
+                Manner::KeepsPlace => !lease,
+                Manner::ToTheTail => lease,
+            };
+            held.push(Held { number, lease: LeaseId(lease), slot: JobSlot(slot) });
+        }
+        let mut jobs_left = self.meter.step_jobs();
+        while !held.is_empty() {
+            if jobs_left == 0 || self.meter.request_is_spent() {
+                return true;
+            }
+            jobs_left -= 1;
+            let Some(next) = held.pop() else { break };
             // While the chore waited for its turn the job may have ended, with its queue.
             if self.is_still_held(&next) {
                 self.end_lease(next.slot);
                 self.lost(next.slot, manner, effects);
             }
         }
-        !held.is_empty()
+        false
+    }
+
+    /// The newest one goes back first, as when the worker is lost (spec gearman 4.3).
+    fn unload_slice(&mut self, unload: &mut Unload, effects: &mut Effects) -> bool {
+        let mut jobs_left = self.meter.step_jobs();
+        loop {
+            // A session that has ended gives all back by itself.
+            let Some(session) = self.find_session(unload.worker) else { return false };
+            let manner = session.manner;
+            let next =
+                session.worker.as_ref().and_then(|w| w.held_from(unload.queue, unload.before));
+            let Some((queue, slot)) = next else { return false };
+            if queue != unload.queue {
+                if !unload.all_behind {
+                    return false;
+                }
+                // Its newest ones may have been handed out since.
+                unload.queue = queue;
+                continue;
+            }
+            if jobs_left == 0 || self.meter.request_is_spent() {
+                return true;
+            }
+            jobs_left -= 1;
+            self.end_lease(slot);
+            self.lost(slot, manner, effects);
+        }
     }
 
     /// Whether the lease of a session that is gone has not ended yet. The place may be another
@@ -168,26 +249,8 @@ impl Engine {
 }
 
 impl Chore {
-    /// The return of these jobs, the first one first.
-    pub(crate) fn return_in_order(jobs: &[(LeaseId, JobSlot)], manner: Manner) -> Self {
-        let numbered = jobs.iter().rev().enumerate();
-        let held = numbered.map(|(at, &(lease, slot))| Held { number: at as u64, lease, slot });
-        Self::Return { held: held.collect(), manner }
-    }
-
-    /// The return of these leases: the oldest first where jobs keep their place, so that waiters
-    /// get them as they were handed out; the newest first where they go to the tail (spec gearman
-    /// 4.3).
-    pub(crate) fn return_of(leases: &Ordered<(Millis, u64)>, manner: Manner) -> Self {
-        let numbered = leases.iter().map(|((_, lease), slot)| match manner {
-            Manner::KeepsPlace => (!lease, lease, slot),
-            Manner::ToTheTail => (lease, lease, slot),
-        });
-        let numbered = numbered.map(|(number, lease, slot)| Held {
-            number,
-            lease: LeaseId(lease),
-            slot: JobSlot(slot),
-        });
-        Self::Return { held: numbered.collect(), manner }
+    /// The return of the jobs that a session held when it was closed.
+    pub(crate) fn return_of(leases: Ordered<(Millis, u64)>, manner: Manner) -> Self {
+        Self::Return { leases, held: BinaryHeap::new(), manner }
     }
 }

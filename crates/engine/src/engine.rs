@@ -15,7 +15,7 @@ use crate::hash::NameHash;
 use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
 use crate::index::IdIndex;
 use crate::job::{Body, Job, Kind, NewJob, State};
-use crate::limits::{JOB_ID_MAX, Limits};
+use crate::limits::{JOB_ID_MAX, Limits, UNIT_BODY_BYTES};
 use crate::meter::Meter;
 use crate::ordered::Ordered;
 use crate::queue::{Counts, Queue};
@@ -76,6 +76,8 @@ pub struct Engine {
     pub(crate) chores: VecDeque<Chore>,
     /// Chores rest: see [`Engine::hold_chores`].
     pub(crate) chores_held: bool,
+    /// Timers left no time for chores: one comes before them next time.
+    pub(crate) chore_is_next: bool,
 
     /// Queues that have both ready jobs and workers.
     pub(crate) supplying: BTreeSet<QueueId>,
@@ -126,6 +128,7 @@ impl Engine {
             timers: Ordered::default(),
             chores: VecDeque::new(),
             chores_held: false,
+            chore_is_next: false,
             supplying: BTreeSet::new(),
             special: Special::default(),
             uniques: BTreeSet::new(),
@@ -163,6 +166,13 @@ impl Engine {
         self.meter.done()
     }
 
+    /// Units of the longest slice of work so far. It is bounded by two slices of
+    /// [`Limits::slice_units`] and [`crate::limits::INDIVISIBLE_UNITS_MAX`], if one was begun before
+    /// each piece of input, each event and each end of a session.
+    pub fn longest_slice(&self) -> u64 {
+        self.meter.longest_slice()
+    }
+
     /// So many units of work are done outside that belong to this slice, like rows that are written.
     pub fn count_work(&mut self, units: usize) {
         self.meter.count(units);
@@ -195,6 +205,7 @@ impl Engine {
         body: Body,
         effects: &mut Effects,
     ) -> Result<JobId, Refused> {
+        self.meter.begin_request();
         let queue = self.session(session).used;
         // The number that it will be dealt.
         let id = JobId(self.next_id);
@@ -336,9 +347,9 @@ impl Engine {
 
     /// Enters a new job into the tables, but not into a list of its queue.
     pub(crate) fn add_job(&mut self, job: Job) -> JobSlot {
-        self.meter.count(1);
         let (id, queue, state, priority) = (job.id, job.queue, job.state, job.priority);
         let body_bytes = job.body.len();
+        self.meter.count(1 + body_bytes / UNIT_BODY_BYTES);
         let is_submitted = job.is_submitted();
         self.unlogged += u64::from(job.is_unlogged());
         let slot = self.jobs.insert(job);
@@ -482,12 +493,15 @@ impl Engine {
     pub(crate) fn end_lease(&mut self, slot: JobSlot) {
         let job = self.job_mut(slot);
         let lease = job.lease().expect("a leased job has a lease");
-        let deadline = job.due;
+        let (deadline, queue) = (job.due, job.queue);
         job.aside().lease = None;
         if let Some(session) = self.session_mut(lease.holder) {
             session.leases.remove((deadline, lease.id.0));
             if let Some(reader) = &mut session.reader {
                 reader.open.remove(&lease.id);
+            }
+            if let Some(worker) = &mut session.worker {
+                worker.let_go(queue, lease.id, slot);
             }
         }
     }

@@ -9,7 +9,7 @@ use crate::effects::{Effects, News, Record};
 use crate::engine::Engine;
 use crate::ids::{JobSlot, Millis, QueueId};
 use crate::job::Kind;
-use crate::limits::{HELD_CHORES_REST_MS, SLICE_JOBS_MAX, SWEEP_REST_MS};
+use crate::limits::{HELD_CHORES_REST_MS, PUT_ENDS_MAX, SWEEP_REST_MS};
 use crate::queue::Queue;
 
 impl Engine {
@@ -60,11 +60,12 @@ impl Engine {
     /// Ends expired jobs at the head of a queue before a request looks at it. If there are more
     /// than one request can be made to wait for, the head is an expired one still.
     pub(crate) fn freshen(&mut self, id: QueueId, effects: &mut Effects) {
-        self.sweep(id, SLICE_JOBS_MAX, effects);
+        self.sweep(id, usize::MAX, effects);
     }
 
     /// Ends up to `max` expired jobs at the head of a queue, which must not vanish for it; how many.
-    /// Where none is in front any more, whoever waits comes before the one who asks.
+    /// A slice of work at most, but in any case as many as a put may end: what becomes of a put does
+    /// not depend on the work that was done for others of the same request. Where none is in front any more, whoever waits comes before the one who asks.
     pub(crate) fn sweep(&mut self, id: QueueId, max: usize, effects: &mut Effects) -> usize {
         if !self.head_is_expired(self.queue(id)) {
             if self.owes(self.queue(id)) {
@@ -75,6 +76,7 @@ impl Engine {
         self.queue_mut(id).users += 1;
         let mut count = 0;
         while count < max
+            && (count < PUT_ENDS_MAX || !self.meter.request_is_spent())
             && let Some((_, slot)) = self.queue(id).ready.first()
             && self.is_expired(JobSlot(slot))
         {
@@ -116,9 +118,9 @@ impl Engine {
         sweep.map_or(usize::MAX, |sweep| (sweep as usize).max(1))
     }
 
-    /// The timer of a queue has come: what expired goes, as much as one sweep may and the budget
+    /// The timer of a queue has come: what expired goes, as much as one sweep may and the slice of work
     /// allows.
-    pub(crate) fn sweep_in_time(&mut self, id: QueueId, budget: &mut usize, effects: &mut Effects) {
+    pub(crate) fn sweep_in_time(&mut self, id: QueueId, effects: &mut Effects) {
         let Some(extra) = &self.queue(id).extra else { return };
         if extra.sweep_rests_until > self.now {
             return;
@@ -132,8 +134,7 @@ impl Engine {
             return;
         }
         let sweep_max = self.sweep_max(id);
-        let count = self.sweep(id, sweep_max.min(*budget), effects);
-        *budget -= count;
+        let count = self.sweep(id, sweep_max, effects);
         let rest = Millis(self.now.0.saturating_add(SWEEP_REST_MS));
         if count == sweep_max
             // Somebody waits for what stands behind.
@@ -154,6 +155,7 @@ impl Engine {
 
     /// A ready job has expired: it ends, or goes to the queue that its policy names for it.
     pub(crate) fn expire(&mut self, slot: JobSlot, effects: &mut Effects) {
+        self.meter.count(1);
         let from = self.job(slot).queue;
         let Some(extra) = &mut self.queue_mut(from).extra else { return };
         extra.expired += 1;
@@ -217,8 +219,9 @@ impl Engine {
     /// Ends the expired jobs at the head of a queue, as many as its policy lets one sweep remove and
     /// one request may; how many. The others go by themselves. `None`: there is no such queue.
     pub fn flush_expired(&mut self, name: &[u8], effects: &mut Effects) -> Option<u64> {
+        self.meter.begin_request();
         let id = self.queue_id(name)?;
-        let count = self.sweep(id, self.sweep_max(id).min(SLICE_JOBS_MAX), effects);
+        let count = self.sweep(id, self.sweep_max(id), effects);
         self.drop_if_unwanted(id, effects);
         Some(count as u64)
     }

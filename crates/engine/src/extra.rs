@@ -203,6 +203,7 @@ impl Engine {
     pub fn admits_child(&self, name: &[u8]) -> bool {
         let Some(parent) = parent_of(name) else { return true };
         let Some(family) = self.special.families.get(parent) else { return true };
+        self.meter.count(1 + family.len());
         let is_child = self.queue_id(name).is_some_and(|id| family.contains(&id));
         if is_child || self.special.named.contains(name) || self.alias(name).is_some() {
             return true;

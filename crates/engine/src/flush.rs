@@ -4,7 +4,6 @@ use crate::chores::Chore;
 use crate::effects::{Effects, News};
 use crate::engine::Engine;
 use crate::ids::{JobSlot, QueueId, SessionId};
-use crate::limits::SLICE_JOBS_MAX;
 use crate::policy::Name;
 use crate::session::Waiting;
 
@@ -65,6 +64,7 @@ impl Engine {
         effects: &mut Effects,
     ) -> Clearing {
         debug_assert!(!self.is_waiting(session));
+        self.meter.begin_request();
         let mut chore = Chore::Flush { session, work };
         if !self.step(&mut chore, effects) {
             return Clearing::Done;
@@ -76,11 +76,12 @@ impl Engine {
 
     /// One slice of a flush; true if something is left.
     pub(crate) fn flush_slice(&mut self, work: &mut FlushWork, effects: &mut Effects) -> bool {
-        let mut budget = SLICE_JOBS_MAX as u64;
+        let mut jobs_left = self.meter.step_jobs();
         loop {
-            let (slice, queue) = (work.left.min(budget), self.queue_id(&work.queue));
-            let done = queue.map_or(0, |id| self.flush_some(id, slice, effects));
-            work.left = if done < slice { 0 } else { work.left - done };
+            work.left = match self.queue_id(&work.queue) {
+                Some(id) => self.flush_some(id, work.left, &mut jobs_left, effects),
+                None => 0,
+            };
             if work.left > 0 {
                 return true;
             }
@@ -92,18 +93,25 @@ impl Engine {
             let Some((next, _)) = next else { return false };
             work.queue.clone_from(next);
             work.left = self.begin_flush(&work.queue.clone()).unwrap_or_default();
-            budget = budget.saturating_sub(done + 1);
-            if budget == 0 {
+            self.meter.count(1);
+            if jobs_left == 0 || self.meter.request_is_spent() {
                 return true;
             }
         }
     }
 
-    /// Ends up to `max` ready jobs of a queue; how many there were.
-    fn flush_some(&mut self, id: QueueId, max: u64, effects: &mut Effects) -> u64 {
+    /// Ends up to `left` ready jobs of a queue, as many as the slice allows; how many are left.
+    fn flush_some(
+        &mut self,
+        id: QueueId,
+        mut left: u64,
+        jobs_left: &mut u32,
+        effects: &mut Effects,
+    ) -> u64 {
         self.queue_mut(id).users += 1;
-        let mut count = 0;
-        while count < max
+        while left > 0
+            && *jobs_left > 0
+            && !self.meter.request_is_spent()
             && let Some((_, slot)) = self.queue(id).ready.first()
         {
             if self.is_expired(JobSlot(slot)) {
@@ -111,10 +119,14 @@ impl Engine {
             } else {
                 self.end_job(JobSlot(slot), &News::Fail, effects);
             }
-            count += 1;
+            left -= 1;
+            *jobs_left -= 1;
+        }
+        if self.queue(id).ready.is_empty() {
+            left = 0;
         }
         self.queue_mut(id).users -= 1;
         self.drop_if_unwanted(id, effects);
-        count
+        left
     }
 }

@@ -117,6 +117,7 @@ impl Engine {
         expires: Option<Millis>,
         effects: &mut Effects,
     ) -> Result<(), Refused> {
+        self.meter.begin_request();
         let draft = Draft {
             priority: PRIORITY,
             due: Millis(0),
@@ -151,6 +152,8 @@ impl Engine {
         effects: &mut Effects,
     ) -> Read {
         debug_assert!(!self.is_waiting(session));
+        self.meter.begin_request();
+        self.meter.count(1);
         if self.alias(name).is_some() {
             return Read::Empty(None);
         }
@@ -339,6 +342,7 @@ impl Engine {
         limit_ms: Option<u64>,
     ) -> Result<(), NotFound> {
         let slot = self.held_by(holder, lease)?;
+        self.meter.count(1);
         let due = self.job(slot).due;
         let session = self.open_mut(holder);
         session.leases.remove((due, lease.0));

@@ -19,17 +19,20 @@ impl Default for Limits {
 /// limit, which is shorter.
 pub const QUEUE_NAME_BYTES_MAX: usize = 8180;
 
-/// Jobs that one slice of a long operation (a burst of timers, a kick, the end of a session)
-/// touches before others are served. At well under a microsecond each, a slice takes less than a
-/// millisecond.
-pub const SLICE_JOBS_MAX: usize = 1000;
+/// Units of work that what cannot be divided may cost beyond a slice: a put into a queue with all the
+/// children that it may have and the waiters these have, a wait that ends in all queues that a session
+/// may watch, the news for all watchers that a job may have.
+pub const INDIVISIBLE_UNITS_MAX: u64 = 30_000;
 
-/// Places of the table of all jobs that one slice of a long operation looks at.
-pub const SLICE_PLACES_MAX: u32 = 20_000;
+/// Bytes of a body that count as one unit of work.
+pub const UNIT_BODY_BYTES: usize = 4096;
+
+/// Numbers that are compared one after the other, so many for one unit of work.
+pub const UNIT_COMPARISONS: usize = 64;
 
 /// Jobs of a queue that end because another one comes: expired ones at its head, and as many again
-/// that are dropped to make room. One request may be of thousands of puts, so each does little; what
-/// expired ends by itself, and a limit that was lowered is reached again in steps.
+/// that are dropped to make room. A put does little besides; what expired ends by itself, and a
+/// limit that was lowered is reached again in steps.
 pub const PUT_ENDS_MAX: usize = 2;
 
 /// Fan-out children that clients can give one parent. A put to the parent takes time and room in
@@ -45,6 +48,13 @@ pub const ALIKE_MAX: usize = 1000;
 
 /// How often one session can attach to one job, which tells it everything as often.
 pub const ATTACHMENTS_MAX: u32 = 1000;
+
+/// How often sessions can attach to one job, all together. Each piece of its result goes to all.
+pub const WATCHERS_MAX: usize = 10_000;
+
+/// Unfinished jobs with one key, each in a queue of its own, that a look-up of the key without a queue
+/// goes through.
+pub const SAME_KEY_MAX: usize = 1000;
 
 /// A queue that had more expired jobs than its policy lets one sweep remove is swept again after so
 /// many milliseconds.

@@ -120,6 +120,13 @@ pub(crate) struct Pause {
     pub(crate) reason: PauseReason,
 }
 
+impl Pause {
+    /// Whether it lasts only until those who wait are served further.
+    pub(crate) fn is_serving(self) -> bool {
+        matches!(self.reason, PauseReason::Serving)
+    }
+}
+
 #[derive(Copy, Clone, Debug)]
 pub(crate) enum PauseReason {
     /// Somebody asked for a pause of this length.

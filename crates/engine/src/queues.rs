@@ -16,6 +16,8 @@ impl Engine {
         seconds: u32,
         effects: &mut Effects,
     ) -> Result<(), NotFound> {
+        self.meter.begin_request();
+        self.meter.count(1);
         let id = self.queue_id(name).ok_or(NotFound)?;
         let until = self.now.plus_seconds(seconds);
         let queue = self.queue_mut(id);
@@ -56,6 +58,7 @@ impl Engine {
             return id;
         }
         assert!(name.len() <= QUEUE_NAME_BYTES_MAX, "the dialect checks names");
+        self.meter.count(1);
         let age_rank = self.next_age_rank;
         self.next_age_rank += 1;
         let id = QueueId(self.queues.insert(Queue::new(name, age_rank)));
@@ -82,6 +85,7 @@ impl Engine {
             }
             return;
         }
+        self.meter.count(1);
         self.unmark(id);
         let queue = self.queues.remove(id.0).expect("a queue that was just looked at");
         if let Ok(entry) = self.names.find_entry(self.hash.of(&queue.name), |named| *named == id) {
@@ -93,7 +97,7 @@ impl Engine {
         }
         self.memory_bytes -= queue_bytes(&queue.name);
         if let Some(at) = queue.timer {
-            self.timers.remove((at, TimerKey::Queue(id.0)));
+            self.disarm(at, TimerKey::Queue(id.0));
         }
         if queue.extra.is_some() {
             self.special.extras -= 1;

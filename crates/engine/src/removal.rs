@@ -9,7 +9,7 @@ use crate::engine::{DEFAULT_QUEUE, Engine, NotFound};
 use crate::flush::Clearing;
 use crate::ids::{JobId, JobSlot, Millis, QueueId, SessionId};
 use crate::job::State;
-use crate::limits::{SLICE_JOBS_MAX, SLICE_PLACES_MAX};
+use crate::limits::UNIT_COMPARISONS;
 use crate::queue::ReadyKey;
 use crate::session::Waiting;
 
@@ -75,6 +75,7 @@ impl Engine {
 
     fn remove(&mut self, session: SessionId, id: QueueId, effects: &mut Effects) -> Clearing {
         debug_assert!(!self.is_waiting(session));
+        self.meter.begin_request();
         let work = self.begin_removal(id, effects);
         let mut chore = Chore::Remove { session, work };
         if !self.step(&mut chore, effects) {
@@ -104,6 +105,7 @@ impl Engine {
     /// Ends the waits of sessions that wait for an item of this queue, and of no other.
     fn send_readers_away(&mut self, id: QueueId, effects: &mut Effects) {
         let places: Vec<u32> = self.queue(id).waiters.iter().map(|(_, place)| place).collect();
+        self.meter.count(places.len());
         for place in places {
             let session = self.session_at(place);
             if matches!(self.session(session).waiting, Some(Waiting::Item { .. })) {
@@ -115,9 +117,8 @@ impl Engine {
 
     /// One slice of a removal; true if something is left.
     pub(crate) fn removal_slice(&mut self, work: &mut RemovalWork, effects: &mut Effects) -> bool {
-        let mut budget = SLICE_JOBS_MAX;
         if let Next::Leased(from) = work.next {
-            match self.end_leased(work.queue, from, &mut budget, effects) {
+            match self.end_leased(work.queue, from, effects) {
                 Some(from) => {
                     work.next = Next::Leased(from);
                     return true;
@@ -125,8 +126,10 @@ impl Engine {
                 None => work.next = Next::Buried(0),
             }
         }
-        while budget > 0 {
-            budget -= 1;
+        let mut jobs_left = self.meter.step_jobs();
+        while jobs_left > 0 && !self.meter.request_is_spent() {
+            jobs_left -= 1;
+            self.meter.count(1);
             let Some(slot) = self.next_of_lists(work) else {
                 self.end_removal(work.queue, effects);
                 return false;
@@ -140,24 +143,20 @@ impl Engine {
 
     /// Ends jobs of a queue that somebody holds, at places from this one on. `None`: it has none any
     /// more; else the place to go on with.
-    fn end_leased(
-        &mut self,
-        id: QueueId,
-        from: u32,
-        budget: &mut usize,
-        effects: &mut Effects,
-    ) -> Option<u32> {
+    fn end_leased(&mut self, id: QueueId, from: u32, effects: &mut Effects) -> Option<u32> {
         let end = self.jobs.end();
         for place in from..end {
             if self.queue(id).counts.leased == 0 {
                 return None;
             }
-            if *budget == 0 || place - from == SLICE_PLACES_MAX {
+            if self.meter.request_is_spent() {
                 return Some(place);
+            }
+            if (place as usize).is_multiple_of(UNIT_COMPARISONS) {
+                self.meter.count(1);
             }
             let job = self.jobs.get(place);
             if job.is_some_and(|job| job.queue == id && job.state == State::Leased) {
-                *budget -= 1;
                 self.end_job(JobSlot(place), &News::Fail, effects);
             }
         }
@@ -218,6 +217,7 @@ impl Engine {
     pub(crate) fn remove_if_idle(&mut self, id: QueueId, effects: &mut Effects) {
         if self.queue(id).idle_ends().is_some_and(|at| at <= self.now) {
             self.special.queue_expires += 1;
+            self.meter.begin_request();
             let mut work = self.begin_removal(id, effects);
             let is_left = self.removal_slice(&mut work, effects);
             assert!(!is_left, "an idle queue is empty");

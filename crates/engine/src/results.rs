@@ -12,7 +12,7 @@ use crate::effects::{Effects, Happening, News, Record};
 use crate::engine::{Engine, NotFound};
 use crate::ids::{JobId, JobSlot, SessionId};
 use crate::job::{Body, Kind, State};
-use crate::limits::SLICE_JOBS_MAX;
+use crate::limits::UNIT_COMPARISONS;
 use crate::session::Manner;
 
 /// What is known of a job's outcome so far.
@@ -31,6 +31,7 @@ pub struct Outlook {
 impl Engine {
     /// Attaches a watcher to a job.
     pub(crate) fn attach(&mut self, slot: JobSlot, watcher: SessionId) {
+        self.meter.count(1);
         let id = self.job(slot).id;
         self.job_mut(slot).outcome_mut().watchers.push(watcher);
         *self.open_mut(watcher).watching.entry(id).or_default() += 1;
@@ -45,17 +46,25 @@ impl Engine {
         watching: &mut BTreeMap<JobId, u32>,
         effects: &mut Effects,
     ) -> bool {
-        for _ in 0..SLICE_JOBS_MAX {
-            let Some((id, _)) = watching.pop_first() else { return false };
+        let mut jobs_left = self.meter.step_jobs();
+        while !watching.is_empty() {
+            if jobs_left == 0 || self.meter.request_is_spent() {
+                return true;
+            }
+            jobs_left -= 1;
+            let Some((id, _)) = watching.pop_first() else { break };
+            self.meter.count(1);
             let Ok(slot) = self.slot(id) else { continue };
             let watchers = &mut self.job_mut(slot).outcome_mut().watchers;
+            let compared = watchers.len() / UNIT_COMPARISONS;
             watchers.retain(|other| *other != watcher);
+            self.meter.count(compared);
             // Nobody will ever hear of it. What already runs is not taken from its worker.
             if self.is_abandoned(slot) && self.job(slot).state != State::Leased {
                 self.remove_job(slot, effects);
             }
         }
-        !watching.is_empty()
+        false
     }
 
     pub(crate) fn is_abandoned(&self, slot: JobSlot) -> bool {
@@ -66,6 +75,7 @@ impl Engine {
     /// Tells all watchers.
     fn tell(&self, slot: JobSlot, news: &News, effects: &mut Effects) {
         let job = self.job(slot);
+        self.meter.count(1 + job.watchers().len());
         for watcher in job.watchers() {
             effects.happenings.push((*watcher, Happening::News { id: job.id, news: news.clone() }));
         }

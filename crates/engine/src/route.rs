@@ -261,6 +261,7 @@ impl Engine {
         if !route.seen.insert(id) {
             return;
         }
+        self.meter.count(1);
         // Held until the put is done: what expires on the way may come here, be refused and drop it.
         self.queue_mut(id).users += 1;
         let role = if route.asked.contains(&id) { Role::Asked } else { role };

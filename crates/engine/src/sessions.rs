@@ -7,6 +7,7 @@ use crate::chores::Chore;
 use crate::effects::Effects;
 use crate::engine::{DEFAULT_QUEUE, Engine};
 use crate::ids::{QueueId, SessionId};
+use crate::limits::UNIT_COMPARISONS;
 use crate::ordered::Ordered;
 use crate::session::{Manner, Session, Waiting};
 use crate::timers::TimerKey;
@@ -20,6 +21,7 @@ impl Engine {
     /// Opens a session that uses and watches the queue `default`. `mailbox` is the caller's own
     /// mark; see [`Engine::mailbox`].
     pub fn open_session(&mut self, mailbox: u32, manner: Manner) -> SessionId {
+        self.meter.count(1);
         let generation = self.next_generation;
         // After 2^32 sessions the numbers of the first ones come again, in other places mostly.
         self.next_generation = self.next_generation.checked_add(1).unwrap_or(1);
@@ -61,27 +63,55 @@ impl Engine {
     /// Ends a session: it waits no more, what it holds is given back, and its queues go if nothing
     /// else keeps them. Counted as nothing in the jobs (spec beanstalkd 4).
     pub fn close_session(&mut self, session: SessionId, effects: &mut Effects) {
+        self.meter.begin_request();
+        self.meter.count(1);
         self.stop_waiting(session);
-        self.retire_worker(session);
-        let (place, _) = split(session);
         self.session(session);
-        let Some(closed) = self.sessions.remove(place) else { return };
+        self.begin(Chore::Close { session }, effects);
+    }
+
+    /// A slice of the end of a session; true if something is left. It is found by its number until its
+    /// registrations are gone.
+    pub(crate) fn close_slice(&mut self, session: SessionId, effects: &mut Effects) -> bool {
+        if self.retire_worker(session) {
+            return true;
+        }
+        let (place, _) = split(session);
+        let Some(closed) = self.sessions.remove(place) else { return false };
         let joins: u64 = closed.watching.values().map(|count| u64::from(*count)).sum();
         self.memory_bytes -=
             SESSION_BYTES + closed.watched.len() as u64 * WATCH_BYTES + joins * JOIN_BYTES;
         if let Some(at) = closed.timer {
-            self.timers.remove((at, TimerKey::Session(place)));
+            self.disarm(at, TimerKey::Session(place));
         }
         // Its queues are held until its jobs are back: these may end, and nothing else may keep the
         // queues.
         self.begin(Chore::Detach { watcher: session, watching: closed.watching }, effects);
-        self.begin(Chore::return_of(&closed.leases, closed.manner), effects);
+        self.begin(Chore::return_of(closed.leases, closed.manner), effects);
         self.queue_mut(closed.used).users -= 1;
         self.drop_if_unwanted(closed.used, effects);
-        for queue in closed.watched {
+        let mut watched = closed.watched;
+        watched.reverse();
+        self.begin(Chore::Leave { watched }, effects);
+        false
+    }
+
+    /// A session that is gone leaves queues that it watched, the last one first; true if some are left.
+    pub(crate) fn leave_slice(
+        &mut self,
+        watched: &mut Vec<QueueId>,
+        effects: &mut Effects,
+    ) -> bool {
+        while !watched.is_empty() {
+            if self.meter.request_is_spent() {
+                return true;
+            }
+            let Some(queue) = watched.pop() else { break };
+            self.meter.count(1);
             self.queue_mut(queue).watchers -= 1;
             self.drop_if_unwanted(queue, effects);
         }
+        false
     }
 
     /// What the session was opened with, while it is open.
@@ -91,6 +121,7 @@ impl Engine {
 
     /// From now on this session puts into, kicks in and peeks at this queue.
     pub fn use_queue(&mut self, session: SessionId, name: &[u8], effects: &mut Effects) {
+        self.meter.count(1);
         let next = self.queue_or_create(name);
         let queue = self.queue_mut(next);
         queue.users += 1;
@@ -109,6 +140,7 @@ impl Engine {
     pub fn watch(&mut self, session: SessionId, name: &[u8]) -> usize {
         debug_assert!(!self.is_waiting(session));
         let queue = self.queue_or_create(name);
+        self.meter.count(1 + self.watched(session).len() / UNIT_COMPARISONS);
         let watched = &mut self.open_mut(session).watched;
         if watched.contains(&queue) {
             return watched.len();
@@ -130,6 +162,7 @@ impl Engine {
     ) -> Option<usize> {
         debug_assert!(!self.is_waiting(session));
         let queue = self.queue_id(name);
+        self.meter.count(1 + self.watched(session).len() / UNIT_COMPARISONS);
         let watched = &mut self.open_mut(session).watched;
         let Some(at) = watched.iter().position(|watched| Some(*watched) == queue) else {
             return Some(watched.len());
@@ -167,6 +200,7 @@ impl Engine {
             Some(Waiting::Job { ticket, .. }) => ticket,
             Some(Waiting::Item { ticket, queue, .. }) => {
                 *waiting = None;
+                self.meter.count(1);
                 self.waiting_sessions -= 1;
                 self.queue_mut(queue).waiters.remove(ticket);
                 self.arm_queue(queue);
@@ -177,6 +211,7 @@ impl Engine {
         *waiting = None;
         self.waiting_sessions -= 1;
         let watched = std::mem::take(&mut self.open_mut(session).watched);
+        self.meter.count(watched.len());
         for queue in &watched {
             self.queue_mut(*queue).waiters.remove(ticket);
         }

@@ -5,7 +5,7 @@ use crate::effects::{Effects, News, Record};
 use crate::engine::{Engine, NotFound};
 use crate::ids::{JobId, JobSlot, Millis, QueueId, SessionId};
 use crate::job::{Body, Kind, State};
-use crate::limits::ATTACHMENTS_MAX;
+use crate::limits::{ATTACHMENTS_MAX, SAME_KEY_MAX, WATCHERS_MAX};
 use crate::queue::Band;
 use crate::route::{Draft, Refused, Route};
 
@@ -31,8 +31,8 @@ pub struct Submit<'a> {
 
 impl Engine {
     /// Submits a job, or joins an equal one; the number of either. [`Refused::Full`] also if the
-    /// queue has as many unfinished jobs as it may have of this urgency, if the session has attached
-    /// to the job that it would join as often as it may, or if nobody would ever do a foreground job.
+    /// queue has as many unfinished jobs as it may have of this urgency, if the session, or all
+    /// together, have attached to the job that it would join as often as they may, or if nobody would ever do a foreground job.
     pub fn submit(
         &mut self,
         session: SessionId,
@@ -40,6 +40,7 @@ impl Engine {
         submit: Submit<'_>,
         effects: &mut Effects,
     ) -> Result<JobId, Refused> {
+        self.meter.begin_request();
         if self.alias(name).is_some() {
             let route = self.route_to(name, false, effects);
             return self.submit_along(route, session, &submit, effects);
@@ -143,7 +144,8 @@ impl Engine {
             return Ok(());
         }
         let attached = self.session(session).watching.get(&self.job(slot).id);
-        if attached.is_some_and(|count| *count >= ATTACHMENTS_MAX) {
+        let has_enough = self.job(slot).watchers().len() >= WATCHERS_MAX;
+        if has_enough || attached.is_some_and(|count| *count >= ATTACHMENTS_MAX) {
             return Err(Refused::Full);
         }
         self.attach(slot, session);
@@ -167,7 +169,8 @@ impl Engine {
         Ok(queue)
     }
 
-    /// The unfinished job with this key, in any queue: the oldest one.
+    /// The unfinished job with this key, in any queue: the oldest one. Of a key that is in very many
+    /// queues, the oldest of some: see [`SAME_KEY_MAX`].
     pub fn find_key(&self, unique: &[u8]) -> Option<JobId> {
         if unique == KEY_IS_BODY {
             return None;
@@ -175,6 +178,7 @@ impl Engine {
         let hash = self.hash.of(unique);
         let first = (hash, QueueId(0), JobId(0));
         let found = self.uniques.range(first..=(hash, QueueId(u32::MAX), JobId(u64::MAX)));
+        let found = found.take(SAME_KEY_MAX).inspect(|_| self.meter.count(1));
         let slots = found.filter_map(|(.., id)| self.slot(*id).ok());
         let same = slots.map(|slot| self.job(slot)).filter(|job| job.unique() == unique);
         same.map(|job| job.id).min()
@@ -185,6 +189,7 @@ impl Engine {
         let key = key(unique, body)?;
         let hash = self.hash.of(key);
         let found = self.uniques.range((hash, queue, JobId(0))..=(hash, queue, JobId(u64::MAX)));
+        let found = found.inspect(|_| self.meter.count(1));
         let mut slots = found.filter_map(|(.., id)| self.slot(*id).ok());
         slots.find(|slot| {
             let job = self.job(*slot);

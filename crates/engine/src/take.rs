@@ -4,7 +4,7 @@ use crate::effects::{Effects, Happening, Record};
 use crate::engine::{Engine, NotFound};
 use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
 use crate::job::{Body, Lease, State};
-use crate::limits::{SERVING_REST_MS, SLICE_JOBS_MAX};
+use crate::limits::SERVING_REST_MS;
 use crate::queue::{Pause, PauseReason};
 use crate::session::{NEVER, Waiting};
 
@@ -50,6 +50,7 @@ impl Engine {
     /// watches and that are not paused.
     pub fn take(&mut self, session: SessionId, patience: Patience, effects: &mut Effects) -> Take {
         debug_assert!(!self.is_waiting(session));
+        self.meter.begin_request();
         if self.special.extras > 0 {
             self.freshen_watched(session, effects);
         }
@@ -74,7 +75,7 @@ impl Engine {
     fn freshen_watched(&mut self, session: SessionId, effects: &mut Effects) {
         let watched = std::mem::take(&mut self.open_mut(session).watched);
         for queue in &watched {
-            if self.queue(*queue).extra.is_some() {
+            if self.queue(*queue).extra.is_some() && !self.meter.request_is_spent() {
                 self.freshen(*queue, effects);
             }
         }
@@ -110,6 +111,7 @@ impl Engine {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
         self.waiting_sessions += 1;
+        self.meter.count(queues.len());
         for queue in queues {
             self.queue_mut(*queue).waiters.insert(ticket, Self::place_of(session));
             self.resume_sweep(*queue);
@@ -125,6 +127,7 @@ impl Engine {
         id: JobId,
         effects: &mut Effects,
     ) -> Result<Handout, NotFound> {
+        self.meter.begin_request();
         let slot = self.slot(id)?;
         let state = self.job(slot).state;
         if state == State::Leased || self.queue(self.job(slot).queue).removals > 0 {
@@ -162,11 +165,15 @@ impl Engine {
         job.count(|counters| &mut counters.takes);
         job.due = deadline;
         job.aside().lease = Some(lease);
+        let queue = job.queue;
         let handout = Handout { job: slot, id: job.id, lease: lease.id, body: job.body.clone() };
         let holder = self.open_mut(session);
         holder.leases.insert((deadline, lease.id.0), slot.0);
         if let Some(reader) = &mut holder.reader {
             reader.open.insert(lease.id, slot);
+        }
+        if let Some(worker) = &mut holder.worker {
+            worker.hold(queue, lease.id, slot);
         }
         self.arm_session(Self::place_of(session));
         self.note(Record::Count, slot, effects);
@@ -183,6 +190,11 @@ impl Engine {
                 Some((_, place)) if serves && (queue.extra.is_none() || !self.is_expired(slot)) => {
                     if self.hand_to_waiter(slot, place, effects) {
                         return;
+                    }
+                    if self.meter.request_is_spent() {
+                        // Many who only look.
+                        self.enlist(slot);
+                        return self.rest_from_serving(id);
                     }
                 }
                 Some(_) | None => {
@@ -210,20 +222,10 @@ impl Engine {
         true
     }
 
-    /// Serves those who wait for a queue that may hand out again: as many as one request may.
+    /// Serves those who wait for a queue that may hand out again: as many as the slice of work allows.
+    /// If there are more, the queue rests for a moment, so that nobody gets what they wait for, and
+    /// goes on by itself.
     pub(crate) fn serve_waiters(&mut self, id: QueueId, effects: &mut Effects) {
-        let mut budget = SLICE_JOBS_MAX;
-        self.serve_waiters_within(id, &mut budget, effects);
-    }
-
-    /// The same, as many as the budget allows. If there are more, the queue rests for a moment, so
-    /// that nobody gets what they wait for, and goes on by itself.
-    pub(crate) fn serve_waiters_within(
-        &mut self,
-        id: QueueId,
-        budget: &mut usize,
-        effects: &mut Effects,
-    ) {
         loop {
             let queue = self.queue(id);
             let Some((_, slot)) = queue.ready.first() else { return };
@@ -233,12 +235,9 @@ impl Engine {
             let Some((_, place)) = queue.waiters.first() else {
                 return self.wake_sleepers(id, effects);
             };
-            if *budget == 0 {
-                let until = Millis(self.now.0.saturating_add(SERVING_REST_MS));
-                self.queue_mut(id).pause = Some(Pause { until, reason: PauseReason::Serving });
-                return self.arm_queue(id);
+            if self.meter.request_is_spent() {
+                return self.rest_from_serving(id);
             }
-            *budget -= 1;
             self.delist(JobSlot(slot));
             if !self.hand_to_waiter(JobSlot(slot), place, effects) {
                 self.enlist(JobSlot(slot));
@@ -246,12 +245,19 @@ impl Engine {
         }
     }
 
+    /// More sessions wait here than one slice of work may serve.
+    fn rest_from_serving(&mut self, id: QueueId) {
+        let until = Millis(self.now.0.saturating_add(SERVING_REST_MS));
+        self.queue_mut(id).pause = Some(Pause { until, reason: PauseReason::Serving });
+        self.arm_queue(id);
+    }
+
     /// Serves those who wait for any of these queues, which may hand out again.
     pub(crate) fn serve_all(&mut self, queues: Vec<QueueId>, effects: &mut Effects) {
-        let mut budget = SLICE_JOBS_MAX;
+        self.meter.begin_request();
         for id in queues {
             if !self.queue(id).is_paused() {
-                self.serve_waiters_within(id, &mut budget, effects);
+                self.serve_waiters(id, effects);
             }
         }
     }

@@ -4,7 +4,7 @@ use crate::effects::{Effects, Happening};
 use crate::engine::Engine;
 use crate::ids::{JobSlot, Millis, QueueId, SessionId};
 use crate::job::State;
-use crate::limits::{HELD_CHORES_REST_MS, SLICE_JOBS_MAX};
+use crate::limits::HELD_CHORES_REST_MS;
 use crate::queue::Queue;
 use crate::session::Waiting;
 
@@ -18,6 +18,22 @@ pub(crate) enum TimerKey {
     Session(u32),
     /// The status, whose change comes into force.
     Status,
+    /// The place of a queue that had more to do than one slice of work allows. It goes on behind all
+    /// others that were due at that moment.
+    QueueAgain(u32),
+    /// The same for a session.
+    SessionAgain(u32),
+}
+
+impl TimerKey {
+    /// The key under which it goes on behind others.
+    fn again(self) -> Self {
+        match self {
+            Self::Queue(place) | Self::QueueAgain(place) => Self::QueueAgain(place),
+            Self::Session(place) | Self::SessionAgain(place) => Self::SessionAgain(place),
+            Self::Status => Self::Status,
+        }
+    }
 }
 
 impl Engine {
@@ -33,19 +49,26 @@ impl Engine {
         Some(timer.map_or(chore, |timer| timer.min(chore)))
     }
 
-    /// Does what is due by now, up to a bounded number of jobs. True if more is due: others can be
-    /// served before the next call.
+    /// Does what is due by now, a slice of work of it. True if more is due: others can be served
+    /// before the next call.
     pub fn advance(&mut self, effects: &mut Effects) -> bool {
-        let mut budget = SLICE_JOBS_MAX;
-        while budget > 0 {
+        self.meter.begin_slice();
+        if self.chore_is_next && !self.chores_held {
+            self.do_a_chore(effects);
+            self.meter.begin_request();
+        }
+        self.chore_is_next = false;
+        while !self.meter.request_is_spent() {
             match self.timers.first() {
                 Some(((at, key), _)) if at <= self.now => {
                     self.timers.pop_first();
-                    budget -= 1;
+                    self.meter.count(1);
                     match key {
-                        TimerKey::Queue(place) => self.look_at_queue(place, &mut budget, effects),
-                        TimerKey::Session(place) => {
-                            self.look_at_session(place, &mut budget, effects);
+                        TimerKey::Queue(place) | TimerKey::QueueAgain(place) => {
+                            self.look_at_queue(place, effects);
+                        }
+                        TimerKey::Session(place) | TimerKey::SessionAgain(place) => {
+                            self.look_at_session(place, effects);
                         }
                         TimerKey::Status => self.enforce_status(effects),
                     }
@@ -53,20 +76,23 @@ impl Engine {
                 Some(_) | None => break,
             }
         }
-        if budget > 0 && !self.chores_held {
+        if self.meter.request_is_spent() {
+            // Timers without end do not hold up chores.
+            self.chore_is_next = true;
+        } else if !self.chores_held {
             self.do_a_chore(effects);
         }
         self.next_deadline().is_some_and(|at| at <= self.now)
     }
 
-    fn look_at_queue(&mut self, place: u32, budget: &mut usize, effects: &mut Effects) {
+    fn look_at_queue(&mut self, place: u32, effects: &mut Effects) {
         let id = QueueId(place);
         let now = self.now;
         self.queue_mut(id).timer = None;
         // Held, lest it vanishes with its last job.
         self.queue_mut(id).users += 1;
         if self.queue(id).extra.is_some() {
-            self.sweep_in_time(id, budget, effects);
+            self.sweep_in_time(id, effects);
         }
         let pause_ends = self.queue(id).pause.is_some_and(|pause| pause.until <= now);
         if pause_ends {
@@ -74,14 +100,13 @@ impl Engine {
         }
         let may_owe = pause_ends || self.owes(self.queue(id));
         if may_owe && !self.queue(id).is_paused() {
-            self.serve_waiters_within(id, budget, effects);
+            self.serve_waiters(id, effects);
         }
-        while *budget > 0 {
+        while !self.meter.request_is_spent() {
             let delayed = &mut self.queue_mut(id).delayed;
             match delayed.first() {
                 Some(((due, _), slot)) if due <= now => {
                     delayed.pop_first();
-                    *budget -= 1;
                     self.change_state(JobSlot(slot), State::Ready);
                     self.offer(JobSlot(slot), effects);
                 }
@@ -89,7 +114,7 @@ impl Engine {
             }
         }
         self.queue_mut(id).users -= 1;
-        self.arm_queue(id);
+        self.arm_queue_behind(id);
         if self.queue(id).extra.is_some() {
             if self.queue(id).is_wanted() {
                 self.remove_if_idle(id, effects);
@@ -99,14 +124,13 @@ impl Engine {
         }
     }
 
-    fn look_at_session(&mut self, place: u32, budget: &mut usize, effects: &mut Effects) {
+    fn look_at_session(&mut self, place: u32, effects: &mut Effects) {
         let id = self.session_at(place);
         let now = self.now;
         self.open_mut(id).timer = None;
-        while *budget > 0 {
+        while !self.meter.request_is_spent() {
             match self.session(id).leases.first() {
                 Some(((deadline, _), slot)) if deadline <= now => {
-                    *budget -= 1;
                     self.time_out(JobSlot(slot), effects);
                 }
                 Some(_) | None => break,
@@ -123,20 +147,30 @@ impl Engine {
             }
         }
         self.end_item_wait(id, effects);
-        self.arm_session(place);
+        self.arm_session_behind(place);
     }
 
-    /// Ends a wait for an item that was long enough, unless what expired in front of it was to be gone
-    /// by now, and is not because the sweep is held.
+    /// Ends a wait for an item that was long enough, unless what expired in front of it is not gone
+    /// yet, since the sweep goes on in a later slice or rests, or those who wait are served in slices.
     fn end_item_wait(&mut self, id: SessionId, effects: &mut Effects) {
         let now = self.now;
         let Some(Waiting::Item { until, queue, .. }) = self.session(id).waiting else { return };
         if until > now {
             return;
         }
-        if let Some(rest_ends) = self.sweep_rest_ends(self.queue(queue)) {
+        let serving = self.queue(queue).pause.filter(|pause| pause.is_serving());
+        if let Some(pause) = serving
+            && pause.until > now
+        {
             if let Some(Waiting::Item { until, .. }) = &mut self.open_mut(id).waiting {
-                *until = rest_ends;
+                *until = pause.until;
+            }
+            return;
+        }
+        if self.head_is_expired(self.queue(queue)) {
+            let rest_ends = self.sweep_rest_ends(self.queue(queue));
+            if let Some(Waiting::Item { until, .. }) = &mut self.open_mut(id).waiting {
+                *until = rest_ends.unwrap_or(now);
             }
             return;
         }
@@ -187,10 +221,46 @@ impl Engine {
     fn arm(&mut self, timer: Option<Millis>, moment: Millis, key: TimerKey) -> bool {
         match timer {
             Some(at) if at <= moment => return false,
-            Some(at) => drop(self.timers.remove((at, key))),
-            None => {}
+            // One that goes on behind others is due, and does not get before them again.
+            Some(at) if self.timers.remove((at, key)).is_none() => return false,
+            Some(_) | None => {}
         }
         self.timers.insert((moment, key), 0);
         true
+    }
+
+    /// A queue was just looked at. If that took the rest of the slice, what is due there still goes on
+    /// behind all others that are due.
+    fn arm_queue_behind(&mut self, id: QueueId) {
+        let now = self.now;
+        let moment = self.next_moment_of(self.queue(id));
+        if !self.meter.request_is_spent() || moment.is_none_or(|moment| moment > now) {
+            return self.arm_queue(id);
+        }
+        if let Some(at) = self.queue_mut(id).timer.replace(now) {
+            self.disarm(at, TimerKey::Queue(id.0));
+        }
+        self.timers.insert((now, TimerKey::Queue(id.0).again()), 0);
+    }
+
+    /// A session was just looked at. What is due there still goes on behind all others that are due.
+    fn arm_session_behind(&mut self, place: u32) {
+        let now = self.now;
+        let session = self.sessions.get_mut(place).expect("only open sessions are armed");
+        let moment = session.next_moment();
+        if moment.is_none_or(|moment| moment > now) {
+            return self.arm_session(place);
+        }
+        if let Some(at) = session.timer.replace(now) {
+            self.disarm(at, TimerKey::Session(place));
+        }
+        self.timers.insert((now, TimerKey::Session(place).again()), 0);
+    }
+
+    /// Takes a timer out of the table.
+    pub(crate) fn disarm(&mut self, at: Millis, key: TimerKey) {
+        if self.timers.remove((at, key)).is_none() {
+            self.timers.remove((at, key.again()));
+        }
     }
 }

@@ -9,11 +9,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 
-use crate::chores::Chore;
+use crate::chores::{Chore, Unload};
 use crate::effects::{Effects, Happening};
 use crate::engine::Engine;
 use crate::ids::{JobSlot, LeaseId, QueueId, SessionId};
-use crate::limits::SLICE_JOBS_MAX;
 use crate::take::Handout;
 
 /// Shortest time limit of a registration (spec gearman 4.8).
@@ -37,6 +36,8 @@ pub(crate) struct Worker {
     /// Queues of `by_queue` that do not list this session among their sleepers.
     unlisted: BTreeSet<QueueId>,
     asleep: bool,
+    /// The jobs in its hands by queue, the newest hand-out of each queue first.
+    held: BTreeSet<(QueueId, Reverse<LeaseId>, JobSlot)>,
     next_rank: i64,
     last_rank: i64,
 }
@@ -69,6 +70,7 @@ impl Engine {
         limit_ms: Option<u64>,
         effects: &mut Effects,
     ) {
+        self.meter.count(1);
         let queue = self.queue_or_create(name);
         self.keep(queue, effects);
         let limit_ms = limit_ms.map(|limit| {
@@ -97,47 +99,53 @@ impl Engine {
 
     /// This session cannot work on jobs of this queue any more. Those that it holds are given back.
     pub fn unregister(&mut self, session: SessionId, name: &[u8], effects: &mut Effects) {
-        if let Some(queue) = self.queue_id(name) {
-            self.forget_registrations(session, queue);
-            self.lose_those_of(session, &[queue], effects);
+        self.meter.begin_request();
+        self.meter.count(1);
+        if let Some(queue) = self.queue_id(name)
+            && self.forget_registrations(session, queue)
+        {
+            self.unload(session, queue, false, effects);
         }
     }
 
-    /// The same for all of its queues.
-    pub fn unregister_all(&mut self, session: SessionId, effects: &mut Effects) {
-        let queues = self.retire_worker(session);
-        self.lose_those_of(session, &queues, effects);
+    /// The same for all of its queues. True if it has more of them than one slice of work allows: to
+    /// be called again, before anything else is asked for this session.
+    pub fn unregister_all(&mut self, session: SessionId, effects: &mut Effects) -> bool {
+        self.meter.begin_request();
+        self.meter.count(1);
+        if self.retire_worker(session) {
+            return true;
+        }
+        self.unload(session, QueueId(0), true, effects);
+        false
     }
 
-    /// The jobs of these queues (in ascending order) that a session holds are given back.
-    fn lose_those_of(&mut self, session: SessionId, queues: &[QueueId], effects: &mut Effects) {
-        let holder = self.session(session);
-        let held = holder.leases.iter().filter_map(|((_, lease), slot)| {
-            let queue = self.job(JobSlot(slot)).queue;
-            queues
-                .binary_search(&queue)
-                .ok()
-                .map(|_| (queue, Reverse(LeaseId(lease)), JobSlot(slot)))
-        });
-        // The newest one goes back first, as when the worker is lost (spec gearman 4.3).
-        let mut held: Vec<(QueueId, Reverse<LeaseId>, JobSlot)> = held.collect();
-        held.sort_unstable();
-        let held: Vec<_> =
-            held.into_iter().map(|(_, Reverse(lease), slot)| (lease, slot)).collect();
-        self.begin(Chore::return_in_order(&held, holder.manner), effects);
+    fn unload(
+        &mut self,
+        worker: SessionId,
+        queue: QueueId,
+        all_behind: bool,
+        effects: &mut Effects,
+    ) {
+        let before = LeaseId(self.next_lease);
+        self.begin(Chore::Unload(Unload { worker, queue, all_behind, before }), effects);
     }
 
-    /// Takes a session's registrations for one queue out of all tables.
-    fn forget_registrations(&mut self, session: SessionId, queue: QueueId) {
-        let Some(worker) = self.open_mut(session).worker.as_mut() else { return };
-        let Some(known) = worker.by_queue.remove(&queue) else { return };
+    /// Takes a session's registrations for one queue out of all tables; whether there were any.
+    fn forget_registrations(&mut self, session: SessionId, queue: QueueId) -> bool {
+        let Some(worker) = self.open_mut(session).worker.as_mut() else { return false };
+        let Some(known) = worker.by_queue.remove(&queue) else { return false };
+        let mut looked_at = 1;
         if known.records == 1 {
             worker.by_rank.remove(&known.newest);
         } else {
+            looked_at = worker.by_rank.len();
             worker.by_rank.retain(|_, registration| registration.queue != queue);
         }
         worker.unlisted.remove(&queue);
+        self.meter.count(looked_at);
         self.leave_queue(queue, known);
+        true
     }
 
     /// The queue forgets registrations that the session has forgotten.
@@ -153,17 +161,26 @@ impl Engine {
         }
     }
 
-    /// Takes all of a session's registrations out of all tables; the queues that they were for. Its
-    /// jobs are the caller's business.
-    pub(crate) fn retire_worker(&mut self, session: SessionId) -> Vec<QueueId> {
-        let Some(worker) = self.open_mut(session).worker.as_mut() else { return Vec::new() };
-        worker.by_rank.clear();
-        worker.unlisted.clear();
-        let by_queue = std::mem::take(&mut worker.by_queue);
-        for (queue, known) in &by_queue {
-            self.leave_queue(*queue, *known);
+    /// Takes a session's registrations out of all tables, as many as one slice of work allows; true if
+    /// some are left. Its jobs are the caller's business.
+    pub(crate) fn retire_worker(&mut self, session: SessionId) -> bool {
+        loop {
+            let Some(worker) = self.open_mut(session).worker.as_mut() else { return false };
+            let Some((queue, known)) = worker.by_queue.pop_first() else {
+                worker.by_rank.clear();
+                worker.unlisted.clear();
+                return false;
+            };
+            if known.records == 1 {
+                worker.by_rank.remove(&known.newest);
+            }
+            worker.unlisted.remove(&queue);
+            self.meter.count(1);
+            self.leave_queue(queue, known);
+            if self.meter.request_is_spent() {
+                return true;
+            }
         }
-        by_queue.into_keys().collect()
     }
 
     /// Whether a grab of this session would get a job now.
@@ -180,13 +197,19 @@ impl Engine {
             return None;
         }
         let serves = |queue: QueueId| self.queue(queue).can_serve(self.now);
+        self.meter.count(1);
         let mut ranks = worker.by_rank.iter().rev().take(self.supplying.len());
-        if let Some((rank, found)) = ranks.find(|(_, found)| serves(found.queue)) {
+        let found = ranks.find(|(_, found)| {
+            self.meter.count(1);
+            serves(found.queue)
+        });
+        if let Some((rank, found)) = found {
             return Some((*rank, *found));
         }
         if worker.by_rank.len() <= self.supplying.len() {
             return None;
         }
+        self.meter.count(self.supplying.len());
         let ranks = self.supplying.iter().filter(|queue| serves(**queue));
         let best = ranks.filter_map(|queue| worker.by_queue.get(queue)).map(|k| k.newest).max();
         best.and_then(|rank| worker.by_rank.get(&rank).map(|found| (rank, *found)))
@@ -199,22 +222,20 @@ impl Engine {
         order: GrabOrder,
         effects: &mut Effects,
     ) -> Option<Handout> {
+        self.meter.begin_request();
         if let Some(worker) = self.open_mut(session).worker.as_mut() {
             worker.asleep = false;
         }
-        let mut swept = 0;
         let (rank, registration) = loop {
             let (rank, registration) = self.next_supplier(session)?;
             let queue = registration.queue;
             if self.queue(queue).extra.is_none() {
                 break (rank, registration);
             }
-            let count = self.sweep(queue, SLICE_JOBS_MAX, effects);
-            swept += count;
-            if count == 0 {
+            if self.sweep(queue, usize::MAX, effects) == 0 {
                 break (rank, registration);
             }
-            if swept >= SLICE_JOBS_MAX {
+            if self.meter.request_is_spent() {
                 // Enough for one request. When it is about to sleep it will hear that there is more.
                 return None;
             }
@@ -255,6 +276,7 @@ impl Engine {
         let worker = self.open_mut(session).worker.get_or_insert_default();
         worker.asleep = true;
         let unlisted = std::mem::take(&mut worker.unlisted);
+        self.meter.count(unlisted.len());
         for queue in unlisted {
             let ticket = self.next_ticket;
             self.next_ticket += 1;
@@ -273,6 +295,7 @@ impl Engine {
         let mut woken = 0;
         while self.wake_max == 0 || woken < self.wake_max {
             let Some((_, place)) = self.queue_mut(queue).sleepers.pop_first() else { return };
+            self.meter.count(1);
             let session = self.session_at(place);
             let worker = self.open_mut(session).worker.as_mut().expect("sleepers are workers");
             if let Some(known) = worker.by_queue.get_mut(&queue) {
@@ -319,8 +342,31 @@ impl Engine {
     }
 }
 
+impl Worker {
+    /// It holds a job from now on.
+    pub(crate) fn hold(&mut self, queue: QueueId, lease: LeaseId, slot: JobSlot) {
+        self.held.insert((queue, Reverse(lease), slot));
+    }
+
+    /// It does not hold it any more.
+    pub(crate) fn let_go(&mut self, queue: QueueId, lease: LeaseId, slot: JobSlot) {
+        self.held.remove(&(queue, Reverse(lease), slot));
+    }
+
+    /// The newest job of this queue that it holds and was handed before this lease; if there is none,
+    /// the newest of the next queue.
+    pub(crate) fn held_from(&self, queue: QueueId, before: LeaseId) -> Option<(QueueId, JobSlot)> {
+        let first = (queue, Reverse(before), JobSlot(u32::MAX));
+        self.held.range(first..).next().map(|(queue, _, slot)| (*queue, *slot))
+    }
+}
+
 /// For [`Engine::check_invariants`].
 impl Worker {
+    pub(crate) fn held(&self) -> impl ExactSizeIterator<Item = (QueueId, LeaseId, JobSlot)> {
+        self.held.iter().map(|(queue, Reverse(lease), slot)| (*queue, *lease, *slot))
+    }
+
     pub(crate) fn is_asleep(&self) -> bool {
         self.asleep
     }

@@ -25,7 +25,7 @@ impl Session {
             Kind::CanDo => self.can_do(first, turn),
             Kind::CanDoTimeout => self.can_do_timeout(first, second, turn),
             Kind::CantDo => turn.unregister(self.id, first),
-            Kind::ResetAbilities => turn.unregister_all(self.id),
+            Kind::ResetAbilities => self.is_resetting = turn.unregister_all(self.id),
             Kind::SetClientId => self.set_client_id(first),
             Kind::PreSleep => self.pre_sleep(turn, outbox),
             Kind::GrabJob | Kind::GrabJobUniq | Kind::GrabJobAll => self.grab(kind, turn, outbox),

@@ -34,6 +34,8 @@ pub struct Session {
     listing: Option<Listing>,
     /// News that came during a list, and would stand in the middle of it.
     late: VecDeque<Event>,
+    /// It registered for many functions and takes all of that back, a slice of work at a time.
+    pub(crate) is_resetting: bool,
     input_end: InputEnd,
     /// The session of the broker is closed; nothing is read or answered any more.
     ended: bool,
@@ -73,6 +75,7 @@ impl Session {
             is_dropping: false,
             listing: None,
             late: VecDeque::new(),
+            is_resetting: false,
             input_end: InputEnd::default(),
             ended: false,
         }
@@ -265,8 +268,14 @@ impl Dialect for Session {
                 self.step_of_listing(turn, outbox);
                 return Step::Used(0);
             }
-            let count = if self.is_reading() { self.step(bytes, turn, outbox) } else { 0 };
-            Step::used_or_stuck(count)
+            if !self.is_reading() {
+                return Step::Stuck;
+            }
+            if self.is_resetting {
+                self.is_resetting = turn.unregister_all(self.id);
+                return if self.is_resetting { Step::Unfinished } else { Step::Used(0) };
+            }
+            Step::used_or_stuck(self.step(bytes, turn, outbox))
         });
         let progress = self.input_end.note(bytes.len(), steps, self.is_reading());
         self.end_if_drained(turn);

@@ -72,7 +72,10 @@ impl World {
                 index,
                 turn,
                 &[],
-                |session, turn, outbox| session.end_of_input(turn, outbox),
+                |session, turn, outbox| {
+                    turn.begin_slice();
+                    session.end_of_input(turn, outbox);
+                },
                 Model::end_of_input,
             )?;
         }
@@ -176,6 +179,7 @@ impl World {
         };
         self.trace.note(format_args!("{} has an event", self.links[index].number));
         let event = |session: &mut dyn Dialect, turn: &mut Turn<'_>, outbox: &mut Outbox| {
+            turn.begin_slice();
             session.event(event, turn, outbox);
         };
         self.call(index, turn, &[], event, Model::event)?;
@@ -224,6 +228,7 @@ impl World {
         self.trace.note(format_args!("{} is gone", link.number));
         self.with_turn(|world, turn| {
             world.sabotage_leaving(link.place(), turn);
+            turn.begin_slice();
             link.session.close(turn);
             world.oracle.closed(link.number, world.now);
             if link.is_open {

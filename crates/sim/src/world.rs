@@ -3,7 +3,8 @@
 //! There are no threads: the world takes one random step after the other, so the order of all that
 //! happens is known, and the model can be told the same in the same order.
 
-use broker::{JobId, Millis, Turn};
+use broker::limits::INDIVISIBLE_UNITS_MAX;
+use broker::{JobId, Limits, Millis, Turn};
 use log::Sync;
 
 use crate::link::Link;
@@ -132,6 +133,7 @@ impl World {
         let broker = self.process.broker.clone();
         let mut turn = broker.turn(Millis(self.sabotaged_now()));
         self.model.advance(self.now);
+        turn.begin_slice();
         let done = act(self, &mut turn)?;
         self.sabotage_copies(&mut turn);
         self.sabotage_jobs(&mut turn);
@@ -141,6 +143,7 @@ impl World {
         if !self.options.sabotage.is_for_oracle() {
             self.check_totals(&turn)?;
         }
+        check_slices(&turn)?;
         drop(turn);
         self.gather_letters()?;
         Ok(done)
@@ -264,4 +267,15 @@ impl World {
             seen::compare(&world.model, turn)
         })
     }
+}
+
+/// No piece of input, event, end of a session or step of what happens by itself was longer than two
+/// slices of work and what cannot be divided.
+fn check_slices(turn: &Turn<'_>) -> Checked {
+    let longest = turn.longest_slice();
+    let most = 2 * u64::from(Limits::default().slice_units) + INDIVISIBLE_UNITS_MAX;
+    if longest > most {
+        return Err(format!("a slice of work was {longest} units, more than {most}"));
+    }
+    Ok(())
 }

@@ -2,6 +2,7 @@
 
 mod expiry;
 mod items;
+mod meter;
 mod random;
 mod removal;
 mod routes;

@@ -2,10 +2,10 @@
 
 use lineshaft_engine::{
     Engine, GrabOrder, JobId, Kick, Millis, NewJob, Patience, Read, ReadHow, Record, SessionId,
-    State, Status, Take, limits,
+    State, Status, Take,
 };
 
-use crate::world::{START, World};
+use crate::world::{SLICE_UNITS, START, World};
 
 /// Brings a job into a state; its holder if it has one.
 fn job_in(world: &mut World, state: State) -> (JobId, SessionId) {
@@ -181,8 +181,8 @@ fn a_closed_session_gives_back_all_it_held_and_counts_nothing() {
     let waiter = world.open();
     world.take(waiter, Patience::Endless);
     world.close(holder);
-    assert_eq!(world.happenings(), [(waiter, format!("granted {}", ids[0]))]);
     world.pass(0);
+    assert_eq!(world.happenings(), [(waiter, format!("granted {}", ids[0]))]);
     let totals = world.engine.totals();
     assert_eq!((totals.ready, totals.leased), (2499, 1));
     let counters = world.engine.job_status(ids[7]).expect("it exists").facts.counters;
@@ -240,7 +240,8 @@ fn a_long_kick_rests_while_the_records_cannot_be_written() {
     let now = world.engine.now();
     assert!(!world.act(Engine::advance));
     assert!(world.engine.next_deadline().is_some_and(|at| at > now), "it is looked at again");
-    assert_eq!(world.engine.totals().ready, 1000);
+    let kicked = world.engine.totals().ready;
+    assert!((1..=1000).contains(&kicked), "{kicked}: one step");
     world.engine.hold_chores(false);
     world.pass(0);
     assert_eq!(world.happenings(), [(session, "kicked 2500".into())]);
@@ -339,14 +340,14 @@ fn many_waiters_are_served_in_slices_and_in_their_order() {
             world.act(Engine::advance);
         }
         let mut served = told(&mut world);
-        assert!((900..=limits::SLICE_JOBS_MAX).contains(&served.len()), "{}", served.len());
+        assert!((200..=SLICE_UNITS as usize).contains(&served.len()), "{}", served.len());
         let queue = world.engine.queue_id(b"q").expect("it exists");
         assert_eq!(world.engine.queue_stats(queue).pause_s, 0);
         assert!(matches!(world.take(late, Patience::None), Take::TimedOut), "nobody overtakes");
-        for _ in 0..2 {
+        while served.len() < waiters.len() {
             world.pass(1);
             let more = told(&mut world);
-            assert!(more.len() <= limits::SLICE_JOBS_MAX);
+            assert!((1..=SLICE_UNITS as usize).contains(&more.len()));
             served.extend(more);
         }
         assert_eq!(served, waiters);
@@ -375,9 +376,10 @@ fn what_those_who_are_served_in_slices_leave_is_there_for_others() {
     assert!(matches!(read, Read::Finished { .. }));
     assert!(matches!(world.take(late, Patience::None), Take::TimedOut), "the others are promised");
     assert!(world.act(|e, fx| e.grab(worker, GrabOrder::NewestFirst, fx)).is_none());
-    world.pass(1);
-    world.pass(1);
-    served.extend(told(&mut world));
+    while served.len() < waiters.len() {
+        world.pass(1);
+        served.extend(told(&mut world));
+    }
     assert_eq!(served, waiters);
 }
 
@@ -411,9 +413,14 @@ fn waiters_of_many_queues_are_served_in_slices() {
     let waiters = queues.map(|queue| waiters_and_jobs(&mut world, queue, 400)).concat();
     world.act(|e, fx| e.set_status(Status::Up, 0, fx));
     let mut served = told(&mut world);
-    assert_eq!(served.len(), limits::SLICE_JOBS_MAX);
-    world.pass(1);
-    served.extend(told(&mut world));
+    assert!((1..waiters.len()).contains(&served.len()), "{}", served.len());
+    while served.len() < waiters.len() {
+        world.pass(1);
+        served.extend(told(&mut world));
+    }
+    served.sort_unstable();
+    let mut waiters = waiters;
+    waiters.sort_unstable();
     assert_eq!(served, waiters);
 }
 

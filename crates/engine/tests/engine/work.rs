@@ -6,7 +6,7 @@ use lineshaft_engine::{
     Patience, Record, Refused, SessionId, State, Submit, Take, limits,
 };
 
-use crate::world::World;
+use crate::world::{SLICE_UNITS, World};
 
 const BACKGROUND: bool = false;
 const FOREGROUND: bool = true;
@@ -377,7 +377,8 @@ fn a_client_of_many_jobs_and_a_worker_that_cannot_do_them_leave_in_slices() {
     let mut world = World::new();
     let (client, other) = (world.open(), world.open());
     let worker = world.worker(&["q"]);
-    let jobs = 2 * limits::SLICE_JOBS_MAX as u64 + 1;
+    let slice = u64::from(SLICE_UNITS);
+    let jobs = 2 * slice + 1;
     let (engine, effects) = (&mut world.engine, &mut world.effects);
     for number in 0..jobs {
         let unique = number.to_string();
@@ -394,8 +395,7 @@ fn a_client_of_many_jobs_and_a_worker_that_cannot_do_them_leave_in_slices() {
     while engine.grab(worker, GrabOrder::NewestFirst, effects).is_some() {}
     world.act(|e, fx| e.unregister_all(worker, fx));
     let leased = |world: &World| world.engine.totals().leased;
-    let slice = limits::SLICE_JOBS_MAX as u64;
-    assert_eq!(leased(&world), jobs - slice);
+    assert!((jobs - slice..jobs).contains(&leased(&world)), "{}", leased(&world));
     while world.act(Engine::advance) {}
     assert_eq!(leased(&world), 0);
 
@@ -403,7 +403,7 @@ fn a_client_of_many_jobs_and_a_worker_that_cannot_do_them_leave_in_slices() {
     let joined = joined.expect("no limit is set");
     world.close(client);
     let ready = |world: &World| world.engine.totals().ready;
-    assert_eq!(ready(&world), jobs - slice);
+    assert!((jobs - slice..jobs).contains(&ready(&world)), "{}", ready(&world));
     assert!(world.act(Engine::advance));
     // Whoever is gone does not keep a job that ends before its turn comes.
     world.happenings();
@@ -594,8 +594,9 @@ fn a_worker_with_many_queues_leaves_at_once() {
         assert_eq!(engine.registrations(worker).count(), 2 * queues.len());
         if ends_session {
             engine.close_session(worker, effects);
+            while engine.advance(effects) {}
         } else {
-            engine.unregister_all(worker, effects);
+            while engine.unregister_all(worker, effects) {}
         }
         assert_eq!(engine.registrations(worker).count(), 0);
     }

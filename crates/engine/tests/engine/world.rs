@@ -2,10 +2,13 @@
 
 use lineshaft_engine::{
     Clearing, Effects, Engine, EngineSetup, Handout, Happening, JobId, Manner, Millis, NewJob,
-    Patience, Record, SessionId, State, Take,
+    Patience, Record, SessionId, State, Take, limits::Limits,
 };
 
 pub(crate) const START: Millis = Millis(1_000_000);
+
+/// Units of work in a slice: fewer than in a server, so that few jobs are more than one.
+pub(crate) const SLICE_UNITS: u32 = 1000;
 
 /// An engine with its outputs, checked after every request.
 pub(crate) struct World {
@@ -15,7 +18,9 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> Self {
-        Self { engine: Engine::new(EngineSetup::default(), START, 1), effects: Effects::default() }
+        let limits = Limits { slice_units: SLICE_UNITS };
+        let setup = EngineSetup { limits, ..EngineSetup::default() };
+        Self { engine: Engine::new(setup, START, 1), effects: Effects::default() }
     }
 
     pub(crate) fn open(&mut self) -> SessionId {

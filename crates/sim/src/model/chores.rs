@@ -4,7 +4,8 @@ use super::outcome::Letter;
 use super::session::Expected;
 use super::{Model, Name, Place, Serial, State};
 
-/// Jobs of a slice; the protocol says nothing of it, so the model follows the engine.
+/// Jobs of a step, a quarter of the units in a slice; the protocol says nothing of it, so the model follows the
+/// engine. (The engine stops sooner if they cost more than these units, which they do not here.)
 const SLICE_JOBS: usize = 1000;
 
 #[derive(Debug)]
