@@ -201,6 +201,7 @@ impl IoThread {
 
     fn round(&mut self) {
         self.now_ms = self.shared.clock.now().0;
+        self.port.show_life();
         if self.port.take_released() {
             self.congested = false;
             self.log_failed = self.shared.broker.failure().is_some();

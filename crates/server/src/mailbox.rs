@@ -95,6 +95,8 @@ pub(crate) struct Port {
     released: AtomicBool,
     /// When a turn is wanted because of timers, in milliseconds.
     alarm: Alarm,
+    /// The watchdog asked whether the thread still looks here, and it has not looked since.
+    asked_for_life: AtomicBool,
     /// The thread is to flush its connections and end.
     stop: AtomicBool,
 }
@@ -134,6 +136,25 @@ impl Port {
     pub(crate) fn arrive(&self, arrival: Arrival) {
         lock(&self.arrivals).push(arrival);
         self.wake();
+    }
+
+    /// Asks the thread for a sign of life.
+    pub(crate) fn ask_for_life(&self) {
+        self.asked_for_life.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+
+    /// The thread looks here: it lives.
+    pub(crate) fn show_life(&self) {
+        // A store for nobody in each round would cost more than a look.
+        if self.asked_for_life.load(Ordering::SeqCst) {
+            self.asked_for_life.store(false, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether the thread has looked here since it was asked for a sign of life.
+    pub(crate) fn has_shown_life(&self) -> bool {
+        !self.asked_for_life.load(Ordering::SeqCst)
     }
 
     /// Asks the thread to flush its connections and end.
@@ -188,6 +209,7 @@ impl Port {
 
     pub(crate) fn has_word(&self, alarm_seen: Option<Millis>) -> bool {
         self.released.load(Ordering::SeqCst)
+            || self.asked_for_life.load(Ordering::SeqCst)
             || self.is_stopping()
             || self.alarm() != alarm_seen
             || !lock(&self.ready).is_empty()

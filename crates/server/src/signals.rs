@@ -1,10 +1,13 @@
-//! Signals, and what they lead to: a clean stop, a drain, a reload. Also feeds the watchdog.
+//! Signals, and what they lead to: a clean stop, an end at once, a drain, a reload. Also feeds the watchdog.
 
 use std::io::{self, IsTerminal as _};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -80,6 +83,28 @@ pub(crate) struct Signals {
     has_terminal: bool,
 }
 
+/// Lets the second SIGTERM or SIGINT end the process at once. The handler itself does it, since whoever sends a
+/// second one may do so because no thread gets anywhere. The status is what a shell shows for the signal: a process
+/// that is number 1 of a container cannot be killed by its own.
+fn end_at_the_second() -> io::Result<()> {
+    let is_second = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT] {
+        // In this order: the first signal finds the flag unset, and sets it then.
+        flag::register_conditional_shutdown(signal, 128 + signal, is_second.clone())?;
+        flag::register(signal, is_second.clone())?;
+    }
+    Ok(())
+}
+
+/// Whether all of these threads have answered since they were asked last, but for those that end; asks them again.
+fn all_live(ports: &[Arc<Port>]) -> bool {
+    let all_live = ports.iter().all(|port| port.has_shown_life() || port.is_stopping());
+    for port in ports {
+        port.ask_for_life();
+    }
+    all_live
+}
+
 /// Whether the error output is a terminal that is still there.
 fn is_in_terminal() -> bool {
     io::stderr().is_terminal()
@@ -99,6 +124,7 @@ impl EarlySignals {
     /// The signals of the end, too. Until now they ended the process without further ado.
     pub(crate) fn complete(self) -> io::Result<Signals> {
         let EarlySignals { hangup, drain, has_terminal } = self;
+        end_at_the_second()?;
         Ok(Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
@@ -184,7 +210,9 @@ impl Control {
     fn beat(&self) {
         // A broker that is stuck would make us stuck, and silent.
         drop(self.shared.broker.turn(self.shared.clock.now()));
-        systemd::alive();
+        if all_live(&self.ports) {
+            systemd::alive();
+        }
     }
 
     fn hang_up(&mut self, had_terminal: bool) {
@@ -229,5 +257,24 @@ impl LogHealth {
                 "the log's files will grow until the disk is full: its oldest one cannot be read"
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_thread_that_does_not_look_at_its_port_silences_the_watchdog() {
+        let ports: [Arc<Port>; 3] = Default::default();
+        assert!(all_live(&ports), "nobody was asked yet");
+        for port in &ports[..2] {
+            port.show_life();
+        }
+        assert!(!all_live(&ports), "the third one has not answered");
+        for port in &ports {
+            port.show_life();
+        }
+        assert!(all_live(&ports), "the third one is back");
     }
 }

@@ -26,8 +26,8 @@ pub(crate) fn alive() {
     tell(NotifyState::Watchdog);
 }
 
-/// How often the service manager wants to hear that the server works, if at all: half of the time
-/// after which it would restart it.
+/// How often the service manager wants to hear that the server works, if at all: a quarter of the
+/// time after which it would restart it, so that a thread may answer one beat late.
 pub(crate) fn watchdog_period() -> Option<Duration> {
-    sd_notify::watchdog_enabled().map(|time| time / 2)
+    sd_notify::watchdog_enabled().map(|time| time / 4)
 }

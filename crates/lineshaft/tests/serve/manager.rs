@@ -1,6 +1,7 @@
 //! What a service manager such as systemd sees: sockets handed over, readiness, life signs.
 
-use std::net::TcpListener;
+use std::io::Write as _;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -16,7 +17,10 @@ fn readiness_life_signs_and_the_end_are_told() {
     let path = folder.path().join("notify");
     let manager = UnixDatagram::bind(&path).unwrap();
     manager.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    let mut starting = command(folder.path(), &["serve", "--memory", "--beanstalk", "127.0.0.1:0"]);
+    let mut starting = command(
+        folder.path(),
+        &["serve", "--memory", "--beanstalk", "127.0.0.1:0", "--io-threads", "3"],
+    );
     starting.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "100000");
     let mut server = Running::spawn(starting);
     let told = || {
@@ -30,6 +34,34 @@ fn readiness_life_signs_and_the_end_are_told() {
     server.signal(Signal::TERM);
     wait_for("the end", || (told() == "STOPPING=1").then_some(()));
     assert_eq!(server.wait().code(), Some(0));
+}
+
+#[test]
+fn a_second_signal_ends_a_stop_that_lasts() {
+    let folder = tempfile::tempdir().unwrap();
+    let serve = ["serve", "--memory", "--beanstalk", "127.0.0.1:0"];
+    let mut server = Running::start(folder.path(), &serve);
+    let address = server.address();
+    // Replies that nobody reads, more than sockets hold: a clean stop waits for its reader.
+    let mut stuck = TcpStream::connect(&address).unwrap();
+    stuck.write_all(format!("put 0 0 60 60000\r\n{}\r\n", "b".repeat(60_000)).as_bytes()).unwrap();
+    stuck.write_all("peek 1\r\n".repeat(500).as_bytes()).unwrap();
+    // When no more of its commands are done, it is because their replies find no room.
+    let (mut done, mut looks) = (String::new(), 0);
+    wait_for("full buffers", || {
+        let stats = ask(&address, "stats\r\n");
+        let now = stats.lines().find(|line| line.starts_with("cmd-peek: ")).unwrap().to_owned();
+        let has_stopped = now == done && now != "cmd-peek: 0";
+        looks = if has_stopped { looks + 1 } else { 0 };
+        done = now;
+        (looks == 20).then_some(())
+    });
+    assert_ne!(done, "cmd-peek: 500", "everything has found room");
+    server.signal(Signal::TERM);
+    wait_for("the first signal's effect", || TcpStream::connect(&address).err());
+    server.signal(Signal::INT);
+    assert_eq!(server.wait().code(), Some(130), "{}", server.stderr());
+    drop(stuck);
 }
 
 #[test]
