@@ -31,6 +31,9 @@ const FREE_TEXTS: [&str; 6] = [
     "gearman.handle_prefix",
     "kestrel.version",
 ];
+/// Variables of the programs that are not settings, without the prefix: a misspelt one is a mistake, too.
+const OTHER_VARIABLES: [&str; 7] =
+    ["CONFIG", "SERVER", "JOB_ID", "QUEUE", "ATTEMPT", "UNIQUE", "REDUCER"];
 /// Sections that the plan has and this version does not.
 const LATER_SECTIONS: [&str; 1] = ["cron"];
 
@@ -310,11 +313,13 @@ impl Loading {
                     self.assign(setting.key, &values, origin);
                 }
                 Some(setting) => self.assign(setting.key, &[value], origin),
+                None if OTHER_VARIABLES.contains(&name) => {}
                 None if is_of_kubernetes(name, value) => {}
                 None => {
                     let known = SETTINGS.iter().map(|setting| variable_suffix(setting.key));
-                    let meant = suggestion(name, known);
-                    // The tools have variables of their own, which resemble none of the settings.
+                    let others = OTHER_VARIABLES.into_iter().map(str::to_owned);
+                    let meant = suggestion(name, known.chain(others));
+                    // Tests and scripts have variables of their own, which resemble none of these.
                     if meant.is_some() || is_of_a_section(name) {
                         let hint =
                             meant.map(|known| format!("; did you mean {VARIABLE_PREFIX}{known}?"));

@@ -288,7 +288,13 @@ fn a_port_that_a_person_sets_is_not_passed_over() {
 
 #[test]
 fn a_variable_that_resembles_a_setting_is_a_mistake_and_those_of_tools_are_none() {
-    for (name, meant) in [("IO_THREAD", "IO_THREADS"), ("DATADIR", "DATA_DIR")] {
+    let misspelt = [
+        ("IO_THREAD", "IO_THREADS"),
+        ("DATADIR", "DATA_DIR"),
+        ("SERVR", "SERVER"),
+        ("CONFG", "CONFIG"),
+    ];
+    for (name, meant) in misspelt {
         let environment = vec![variable(&format!("LINESHAFT_{name}"), "4")];
         let Mistakes(mistakes) = Sources { environment, ..Sources::default() }.load().unwrap_err();
         let message = format!("no such setting; did you mean LINESHAFT_{meant}?");
