@@ -216,8 +216,8 @@ impl Engine {
             for queue in &session.watched {
                 wanted.entry(*queue).or_default()[1] += 1;
             }
-            for (queue, records) in session.worker.iter().flat_map(|worker| worker.records()) {
-                wanted.entry(queue).or_default()[2] += records;
+            for queue in session.worker.iter().flat_map(|worker| worker.queues()) {
+                wanted.entry(queue).or_default()[2] += 1;
             }
         }
         for chore in &self.chores {
@@ -296,9 +296,8 @@ impl Engine {
                     && !self.owes(queue)
             };
             if self.wake_max == 0 && worker.is_asleep() {
-                let mut queues = worker.records().map(|(queue, _)| queue);
-                assert!(!queues.any(has_work), "somebody sleeps although there is work");
-                assert!(worker.listed().count() == worker.records().count(), "it can be woken");
+                assert!(!worker.queues().any(has_work), "somebody sleeps although there is work");
+                assert!(worker.listed().count() == worker.queues().count(), "it can be woken");
             }
         }
         let sleepers: usize = self.queues.iter().map(|(_, queue)| queue.sleepers.len()).sum();

@@ -7,6 +7,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 use std::num::NonZeroU64;
 
 use crate::chores::{Chore, Unload};
@@ -51,10 +52,8 @@ struct Registration {
 
 #[derive(Copy, Clone, Debug)]
 struct Known {
-    /// The rank of the newest registration for the queue.
-    newest: i64,
-    /// Registering twice counts twice (spec gearman 3, `CAN_DO`).
-    records: u32,
+    /// The rank of the registration for the queue.
+    rank: i64,
     /// The place in the queue's list of sleepers. A session stays listed when it wakes up, so that
     /// sleeping again costs nothing; whoever walks the list drops those who are awake.
     listed: Option<NonZeroU64>,
@@ -62,7 +61,8 @@ struct Known {
 
 impl Engine {
     /// This session can work on jobs of this queue, for at most so many milliseconds each. The
-    /// queue is kept from now on.
+    /// queue is kept from now on. One that is registered already comes first again, with the new limit:
+    /// gearmand adds a second registration, of which a client could have any number.
     pub fn register(
         &mut self,
         session: SessionId,
@@ -80,15 +80,17 @@ impl Engine {
         worker.next_rank += 1;
         let rank = worker.next_rank;
         worker.by_rank.insert(rank, Registration { queue, limit_ms });
-        let known = worker.by_queue.entry(queue).or_insert_with(|| {
+        let before =
+            worker.by_queue.get_mut(&queue).map(|known| mem::replace(&mut known.rank, rank));
+        if let Some(before) = before {
+            worker.by_rank.remove(&before);
+        } else {
             worker.unlisted.insert(queue);
-            Known { newest: rank, records: 0, listed: None }
-        });
-        known.newest = rank;
-        known.records += 1;
+            worker.by_queue.insert(queue, Known { rank, listed: None });
+        }
         let asleep = worker.asleep;
         let queue_mut = self.queue_mut(queue);
-        queue_mut.workers += 1;
+        queue_mut.workers += u32::from(before.is_none());
         if !queue_mut.ready.is_empty() {
             self.supplying.insert(queue);
         }
@@ -135,15 +137,9 @@ impl Engine {
     fn forget_registrations(&mut self, session: SessionId, queue: QueueId) -> bool {
         let Some(worker) = self.open_mut(session).worker.as_mut() else { return false };
         let Some(known) = worker.by_queue.remove(&queue) else { return false };
-        let mut looked_at = 1;
-        if known.records == 1 {
-            worker.by_rank.remove(&known.newest);
-        } else {
-            looked_at = worker.by_rank.len();
-            worker.by_rank.retain(|_, registration| registration.queue != queue);
-        }
+        worker.by_rank.remove(&known.rank);
         worker.unlisted.remove(&queue);
-        self.meter.count(looked_at);
+        self.meter.count(1);
         self.leave_queue(queue, known);
         true
     }
@@ -151,7 +147,7 @@ impl Engine {
     /// The queue forgets registrations that the session has forgotten.
     fn leave_queue(&mut self, queue: QueueId, known: Known) {
         let queue_mut = self.queue_mut(queue);
-        queue_mut.workers -= known.records;
+        queue_mut.workers -= 1;
         if let Some(ticket) = known.listed {
             queue_mut.sleepers.remove(ticket.get());
         }
@@ -171,9 +167,7 @@ impl Engine {
                 worker.unlisted.clear();
                 return false;
             };
-            if known.records == 1 {
-                worker.by_rank.remove(&known.newest);
-            }
+            worker.by_rank.remove(&known.rank);
             worker.unlisted.remove(&queue);
             self.meter.count(1);
             self.leave_queue(queue, known);
@@ -211,7 +205,8 @@ impl Engine {
         }
         self.meter.count(self.supplying.len());
         let ranks = self.supplying.iter().filter(|queue| serves(**queue));
-        let best = ranks.filter_map(|queue| worker.by_queue.get(queue)).map(|k| k.newest).max();
+        let best =
+            ranks.filter_map(|queue| worker.by_queue.get(queue)).map(|known| known.rank).max();
         best.and_then(|rank| worker.by_rank.get(&rank).map(|found| (rank, *found)))
     }
 
@@ -259,12 +254,7 @@ impl Engine {
         worker.last_rank -= 1;
         worker.by_rank.insert(worker.last_rank, registration);
         let Some(known) = worker.by_queue.get_mut(&registration.queue) else { return };
-        let mut ranks = worker.by_rank.iter().rev();
-        let newest = match known.records {
-            1 => Some(worker.last_rank),
-            _ => ranks.find(|(_, other)| other.queue == registration.queue).map(|(rank, _)| *rank),
-        };
-        known.newest = newest.expect("it was just put there");
+        known.rank = worker.last_rank;
     }
 
     /// A worker has nothing to do: true if it sleeps from now on and will be woken, false if there
@@ -371,9 +361,9 @@ impl Worker {
         self.asleep
     }
 
-    /// The queues, and how often each was registered for.
-    pub(crate) fn records(&self) -> impl Iterator<Item = (QueueId, u32)> {
-        self.by_queue.iter().map(|(queue, known)| (*queue, known.records))
+    /// The queues that it is registered for.
+    pub(crate) fn queues(&self) -> impl Iterator<Item = QueueId> {
+        self.by_queue.keys().copied()
     }
 
     /// The queues whose sleepers it is among, and its ticket there.
@@ -383,14 +373,10 @@ impl Worker {
 
     /// Panics where the two tables disagree.
     pub(crate) fn check(&self) {
-        let mut by_queue: BTreeMap<QueueId, (i64, u32)> = BTreeMap::new();
-        for (rank, registration) in &self.by_rank {
-            let (newest, records) = by_queue.entry(registration.queue).or_default();
-            *newest = *rank;
-            *records += 1;
-        }
-        let known = self.by_queue.iter();
-        assert!(by_queue.into_iter().eq(known.map(|(queue, k)| (*queue, (k.newest, k.records)))));
+        let ranked = self.by_rank.iter().map(|(rank, found)| (found.queue, *rank));
+        let known = self.by_queue.iter().map(|(queue, known)| (*queue, known.rank));
+        assert!(ranked.collect::<BTreeMap<_, _>>().into_iter().eq(known));
+        assert_eq!(self.by_rank.len(), self.by_queue.len(), "one registration for a queue");
         let unlisted = self.by_queue.iter().filter(|(_, known)| known.listed.is_none());
         assert!(unlisted.map(|(queue, _)| *queue).eq(self.unlisted.iter().copied()));
         let ranks = self.last_rank..=self.next_rank;

@@ -2,8 +2,8 @@
 
 use lineshaft_engine::policy::{QueueSync, Rule, Setting};
 use lineshaft_engine::{
-    Body, Clearing, Effects, Engine, GrabOrder, JobId, Manner, Millis, News, NotFound, Outlook,
-    Patience, Record, Refused, SessionId, State, Submit, Take, limits,
+    Body, Clearing, Effects, Engine, GrabOrder, JobId, Manner, Millis, NewJob, News, NotFound,
+    Outlook, Patience, Record, Refused, SessionId, State, Submit, Take, limits,
 };
 
 use crate::world::{SLICE_UNITS, World};
@@ -591,7 +591,8 @@ fn a_worker_with_many_queues_leaves_at_once() {
         for queue in queues.iter().chain(&queues) {
             engine.register(worker, queue.as_bytes(), None, effects);
         }
-        assert_eq!(engine.registrations(worker).count(), 2 * queues.len());
+        // To register again replaces the first registration.
+        assert_eq!(engine.registrations(worker).count(), queues.len());
         if ends_session {
             engine.close_session(worker, effects);
             while engine.advance(effects) {}
@@ -600,6 +601,32 @@ fn a_worker_with_many_queues_leaves_at_once() {
         }
         assert_eq!(engine.registrations(worker).count(), 0);
     }
+}
+
+#[test]
+fn to_register_again_comes_first_and_counts_once() {
+    let mut world = World::new();
+    let (engine, effects) = (&mut world.engine, &mut Effects::default());
+    let client = engine.open_session(0, Manner::ToTheTail);
+    let worker = engine.open_session(0, Manner::ToTheTail);
+    for name in ["a", "b", "a"] {
+        engine.register(worker, name.as_bytes(), None, effects);
+    }
+    for name in ["a", "b"] {
+        let queue = engine.queue_id(name.as_bytes()).expect("it is registered for");
+        assert_eq!(engine.queue_stats(queue).workers, 1, "{name}");
+        engine.use_queue(client, name.as_bytes(), effects);
+        engine.put(client, NewJob::default(), body(name.as_bytes()), effects).expect("no policy");
+    }
+    let mut grabbed = || {
+        let handout = engine.grab(worker, GrabOrder::NewestFirst, effects);
+        handout.map(|handout| handout.body.to_vec())
+    };
+    assert_eq!([grabbed(), grabbed()], [Some(b"a".to_vec()), Some(b"b".to_vec())]);
+    engine.unregister(worker, b"a", effects);
+    let queue = engine.queue_id(b"a").expect("its job is back");
+    assert_eq!(engine.queue_stats(queue).workers, 0);
+    engine.check_invariants();
 }
 
 #[test]

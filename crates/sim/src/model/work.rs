@@ -54,6 +54,7 @@ impl Model {
         if worker.records(&tube) == 0 {
             worker.unlisted.insert(tube.clone());
         }
+        worker.registrations.retain(|one| one.tube != tube);
         let limit_ms = limit_ms.map(|limit| limit.max(LIMIT_MS_MIN));
         worker.registrations.push(Registration { rank: worker.next_rank, tube, limit_ms });
         if worker.asleep && !self.fall_asleep(place) {

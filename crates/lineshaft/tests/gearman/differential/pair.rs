@@ -53,6 +53,8 @@ struct Known {
     asleep: bool,
     /// It has heard `NOOP`, and not grabbed since.
     woken: bool,
+    /// Functions that it is registered for.
+    functions: BTreeSet<String>,
 }
 
 /// How one step looked to one connection.
@@ -96,8 +98,11 @@ impl Pair {
         match &step.action {
             // It lists foreground jobs that nobody waits for any more, and equal keys join them.
             Action::Reconnect => !known.waits_for.is_empty(),
-            // It does not wake a sleeper that learns a function whose jobs wait.
-            Action::Packet { kind: kind::CAN_DO | kind::CAN_DO_TIMEOUT, .. } => known.asleep,
+            // It does not wake a sleeper that learns a function whose jobs wait, and adds a second registration
+            // for one that is known.
+            Action::Packet { kind: kind::CAN_DO | kind::CAN_DO_TIMEOUT, arguments, .. } => {
+                known.asleep || known.functions.contains(&arguments[0])
+            }
             // It does not wake again who went back to sleep without grabbing.
             Action::Packet { kind: kind::PRE_SLEEP, .. } => known.woken,
             // It wakes a sleeper for the very job that it takes from it with its function.
@@ -187,8 +192,12 @@ impl Pair {
 
     fn learn_from_action(&mut self, connection: usize, action: &Action, job: Option<usize>) {
         let known = &mut self.known[connection];
-        let Action::Packet { kind, .. } = action else { return };
+        let Action::Packet { kind, arguments, .. } = action else { return };
         match *kind {
+            kind::CAN_DO | kind::CAN_DO_TIMEOUT => {
+                drop(known.functions.insert(arguments[0].clone()))
+            }
+            kind::CANT_DO => drop(known.functions.remove(&arguments[0])),
             kind::PRE_SLEEP => known.asleep = true,
             kind::GRAB_JOB | kind::GRAB_JOB_UNIQ | kind::GRAB_JOB_ALL => {
                 (known.asleep, known.woken) = (false, false);
@@ -196,7 +205,10 @@ impl Pair {
             kind::WORK_COMPLETE | kind::WORK_FAIL | kind::WORK_EXCEPTION => {
                 known.held.retain(|held| Some(*held) != job);
             }
-            kind::RESET_ABILITIES => known.held.clear(),
+            kind::RESET_ABILITIES => {
+                known.held.clear();
+                known.functions.clear();
+            }
             _ => {}
         }
     }
