@@ -84,7 +84,7 @@ impl IoThread {
         for (place, range) in batch.drain(..) {
             bytes += range.len();
             // Most batches are over before it is worth asking.
-            if bytes > PIECE_BYTES {
+            if bytes > PIECE_BYTES || turn.slice_is_spent() {
                 (bytes, is_late) = (range.len(), is_late || time.is_over());
             }
             let Some(connection) = self.connections.get(place) else { continue };
@@ -144,6 +144,8 @@ impl IoThread {
             // A session that was closed meanwhile needs no news; what was granted went back with it.
             let Some(&place) = self.places.get(&session) else { continue };
             let Some(connection) = self.connections.get(place) else { continue };
+            // Most events only become replies, which the engine does not count.
+            turn.count_work(1);
             connection.dialect.event(event, turn, &mut connection.outbox);
             connection.go_on_after_event();
             self.touch(place);

@@ -195,9 +195,11 @@ impl Pair {
         let Action::Packet { kind, arguments, .. } = action else { return };
         match *kind {
             kind::CAN_DO | kind::CAN_DO_TIMEOUT => {
-                drop(known.functions.insert(arguments[0].clone()))
+                known.functions.insert(arguments[0].clone());
             }
-            kind::CANT_DO => drop(known.functions.remove(&arguments[0])),
+            kind::CANT_DO => {
+                known.functions.remove(&arguments[0]);
+            }
             kind::PRE_SLEEP => known.asleep = true,
             kind::GRAB_JOB | kind::GRAB_JOB_UNIQ | kind::GRAB_JOB_ALL => {
                 (known.asleep, known.woken) = (false, false);
