@@ -98,10 +98,10 @@ impl Engine {
 
     /// The account made anew, by walking everything.
     pub(crate) fn recounted_bytes(&self) -> u64 {
-        let jobs = self
-            .jobs
-            .iter()
-            .map(|(_, job)| job_bytes(job.body.len()) + u64::from(job.extra_units) * UNIT_BYTES);
+        let jobs = self.jobs.iter().map(|(_, job)| {
+            assert_eq!(job.extra_units, extra_units(job), "what is counted for job {}", job.id);
+            job_bytes(job.body.len()) + u64::from(job.extra_units) * UNIT_BYTES
+        });
         let queues = self.queues.iter().map(|(_, queue)| queue_bytes(&queue.name));
         let sessions = self.sessions.iter().map(|(_, session)| {
             let joins: u64 = session.watching.values().map(|count| u64::from(*count)).sum();

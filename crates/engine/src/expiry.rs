@@ -194,6 +194,7 @@ impl Engine {
         // log has room for its body.
         let kind = if was == Kind::Logged { kind_there } else { was };
         self.set_kind(slot, kind);
+        self.recharge_job(slot);
         self.queue_mut(from).counts.remove(state, priority, body_bytes);
         let target = self.queue_mut(to);
         target.counts.add(state, priority, body_bytes);

@@ -34,6 +34,7 @@ impl Engine {
         self.meter.count(1);
         let id = self.job(slot).id;
         self.job_mut(slot).outcome_mut().watchers.push(watcher);
+        self.recharge_job(slot);
         *self.open_mut(watcher).watching.entry(id).or_default() += 1;
         self.memory_bytes += JOIN_BYTES;
     }
@@ -128,6 +129,7 @@ impl Engine {
         let outcome = self.job_mut(slot).outcome_mut();
         outcome.numerator = numerator;
         outcome.denominator = denominator;
+        self.recharge_job(slot);
         self.tell(slot, &News::Progress(words.clone()), effects);
         self.extend(slot);
         Ok(())

@@ -167,6 +167,7 @@ impl Engine {
         job.aside().lease = Some(lease);
         let queue = job.queue;
         let handout = Handout { job: slot, id: job.id, lease: lease.id, body: job.body.clone() };
+        self.recharge_job(slot);
         let holder = self.open_mut(session);
         holder.leases.insert((deadline, lease.id.0), slot.0);
         if let Some(reader) = &mut holder.reader {

@@ -34,6 +34,8 @@ pub struct Session {
     listing: Option<Listing>,
     /// News that came during a list, and would stand in the middle of it.
     late: VecDeque<Event>,
+    /// What they take in memory.
+    late_bytes: usize,
     /// It registered for many functions and takes all of that back, a slice of work at a time.
     pub(crate) is_resetting: bool,
     input_end: InputEnd,
@@ -75,6 +77,7 @@ impl Session {
             is_dropping: false,
             listing: None,
             late: VecDeque::new(),
+            late_bytes: 0,
             is_resetting: false,
             input_end: InputEnd::default(),
             ended: false,
@@ -106,6 +109,7 @@ impl Session {
                 self.listing = None;
             }
         } else if let Some(event) = self.late.pop_front() {
+            self.late_bytes -= event_bytes(&event);
             turn.count_work(1);
             self.hear(event, turn, outbox);
         }
@@ -255,6 +259,7 @@ impl Session {
             self.reading = Reading::Message;
             self.listing = None;
             self.late.clear();
+            self.late_bytes = 0;
             self.server.leave(self.number);
             turn.close_session(self.id);
         }
@@ -284,6 +289,7 @@ impl Dialect for Session {
 
     fn event(&mut self, event: Event, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         if self.is_listing() {
+            self.late_bytes += event_bytes(&event);
             self.late.push_back(event);
         } else if !self.ended {
             self.hear(event, turn, outbox);
@@ -300,8 +306,7 @@ impl Dialect for Session {
     }
 
     fn buffered_bytes(&self) -> usize {
-        let late_bytes: usize = self.late.iter().map(event_bytes).sum();
-        late_bytes
+        self.late_bytes
             + match &self.reading {
                 Reading::LongPacket(packet) => packet.body.buffered_bytes(),
                 Reading::Message | Reading::NoBody(..) => 0,

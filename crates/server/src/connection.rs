@@ -130,6 +130,8 @@ pub(crate) struct Connection {
     pub(crate) was_behind_by: Option<u64>,
     /// When bytes last came, in the same milliseconds.
     pub(crate) heard_at: u64,
+    /// When the last wait of its session ended. Before, the peer had no reason to send the rest of a request.
+    waited_until: u64,
     /// It is closed when nothing comes for so long.
     pub(crate) silence_max_ms: Option<u64>,
     /// Nothing was learnt about the socket that forbids a read.
@@ -184,6 +186,7 @@ impl Connection {
             progress_at: 0,
             was_behind_by: None,
             heard_at: 0,
+            waited_until: 0,
             silence_max_ms: None,
             // The first bytes are often there already.
             readable: true,
@@ -413,8 +416,9 @@ impl Connection {
 
     /// After an event: what the session's waiting has held up goes on in the next turn, which looks at the
     /// log and the time as for all commands.
-    pub(crate) fn go_on_after_event(&mut self) {
+    pub(crate) fn go_on_after_event(&mut self, now_ms: u64) {
         if self.phase == Phase::Open {
+            self.waited_until = now_ms;
             self.held_back |= !self.pending.is_empty();
             self.end_if_finished();
         }
@@ -598,7 +602,8 @@ impl Connection {
 
     /// Whether nothing has come of a request for too long.
     pub(crate) fn is_request_overdue(&self, now_ms: u64, most_ms: u64) -> bool {
-        self.is_mid_request() && now_ms.saturating_sub(self.heard_at) >= most_ms
+        let since = self.heard_at.max(self.waited_until);
+        self.is_mid_request() && now_ms.saturating_sub(since) >= most_ms
     }
 
     /// Whether the peer has said nothing for too long.

@@ -124,7 +124,7 @@ fn at_the_limit_puts_are_refused_and_nothing_else_and_it_heals() {
     {
         assert!((metric(&site, name) - value).abs() < 0.5, "{name}");
     }
-    // Each protocol says so in its own words. A body that is refused is not even gathered.
+    // Each protocol says so in its own words.
     let mut gearman = packet::Peer::connect(&site.server.address_of("gearman"));
     gearman.send(packet::SUBMIT_JOB_BG, &["f", "", &"x".repeat(20_000)]);
     assert_eq!(gearman.expect(packet::ERROR)[0], "QUEUE_ERROR");

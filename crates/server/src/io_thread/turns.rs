@@ -147,7 +147,7 @@ impl IoThread {
             // Most events only become replies, which the engine does not count.
             turn.count_work(1);
             connection.dialect.event(event, turn, &mut connection.outbox);
-            connection.go_on_after_event();
+            connection.go_on_after_event(self.now_ms);
             self.touch(place);
         }
     }
