@@ -397,3 +397,12 @@ fn the_example_file_has_every_key_with_its_default() {
     let service = include_str!("../../../packaging/systemd/lineshaft.service");
     assert!(!service.contains("UNIX_MODE"), "it would win over the file");
 }
+
+#[test]
+fn what_is_shown_can_be_read_whatever_characters_it_has() {
+    for text in ["a\u{7f}b", "\u{1}", "\"\\", "\n\t"] {
+        let shown = format!("key = {}", crate::settings::quote(text));
+        let read = toml::de::DeTable::parse(&shown).unwrap();
+        assert_eq!(read.get_ref()["key"].get_ref().as_str(), Some(text), "{shown}");
+    }
+}

@@ -593,8 +593,8 @@ fn parse_level(text: &str) -> Result<tracing::Level, String> {
 }
 
 pub(crate) fn quote(text: &str) -> String {
-    // A TOML string allows the same escapes as JSON.
-    serde_json::Value::from(text).to_string()
+    // A TOML string allows the same escapes as JSON, but wants one more character escaped.
+    serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
 
 fn show_file(path: Option<&Path>) -> String {
