@@ -26,8 +26,8 @@ const OUTBOX_BYTES_MAX: usize = 1 << 20;
 /// Bytes are shown to the dialect in pieces of this size, with a look at the outbox and the time in between.
 pub(crate) const PIECE_BYTES: usize = 4 * 1024;
 
-/// A turn that has lasted so long begins nothing more of what clients sent: all others wait for its end. A slice
-/// of work, the most that is done between two looks at the clock, is shorter.
+/// A turn that has lasted so long begins nothing more of what clients sent: all others wait for its end. The clock
+/// is looked at between two slices of work, so a turn may last a slice longer, about as long again.
 const TURN_TIME_MAX: Duration = Duration::from_millis(1);
 
 /// A waiting connection whose peer has shut its side is read to the end, to tell a half-close from
