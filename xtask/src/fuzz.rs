@@ -15,13 +15,14 @@ use std::thread;
 use anyhow::{Context, Result, bail, ensure};
 
 pub(crate) const USAGE: &str = "\
-usage: cargo xtask fuzz [TARGET...] [--seconds N] [--jobs N]
+usage: cargo xtask fuzz [TARGET...] [--seconds N] [--jobs N] [--seed N]
        cargo xtask fuzz TARGET --input FILE
        cargo xtask fuzz [TARGET...] --keep
 
   TARGET        a file of fuzz/fuzz_targets; all, if none is named
   --seconds N   how long each of them runs: 60, if nothing is said
   --jobs N      how many run at a time: 2, if nothing is said
+  --seed N      another seed tries other inputs: 1, if nothing is said, so that a run can be repeated
   --input FILE  gives the target this one input, to repeat what it did
   --keep        adds what takes ways of its own, of all that was found so far, to fuzz/corpus";
 
@@ -48,6 +49,7 @@ struct Request {
     targets: Vec<String>,
     seconds: u32,
     jobs: usize,
+    seed: u32,
     input: Option<PathBuf>,
     keep: bool,
 }
@@ -73,7 +75,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<bool> {
                 all_well &= if request.keep {
                     bench.keep(&target)?
                 } else {
-                    bench.fuzz(&target, request.seconds)?
+                    bench.fuzz(&target, request.seconds, request.seed)?
                 };
             }
         };
@@ -87,7 +89,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<bool> {
 impl Request {
     fn read(arguments: &[String]) -> Result<Self> {
         let mut request =
-            Self { targets: Vec::new(), seconds: 60, jobs: 2, input: None, keep: false };
+            Self { targets: Vec::new(), seconds: 60, jobs: 2, seed: 1, input: None, keep: false };
         let mut arguments = arguments.iter();
         while let Some(argument) = arguments.next() {
             let mut value =
@@ -95,13 +97,16 @@ impl Request {
             match argument.as_str() {
                 "--seconds" => request.seconds = value()?.parse().context("--seconds")?,
                 "--jobs" => request.jobs = value()?.parse().context("--jobs")?,
+                "--seed" => request.seed = value()?.parse().context("--seed")?,
                 "--input" => request.input = Some(value()?.into()),
                 "--keep" => request.keep = true,
                 flag if flag.starts_with('-') => bail!("unknown flag {flag}\n\n{USAGE}"),
                 target => request.targets.push(target.to_owned()),
             }
         }
-        ensure!(request.seconds > 0 && request.jobs > 0, "--seconds and --jobs begin at 1");
+        // libFuzzer takes 0 for "choose one".
+        let valid = request.seconds > 0 && request.jobs > 0 && request.seed > 0;
+        ensure!(valid, "--seconds, --jobs and --seed begin at 1");
         Ok(request)
     }
 }
@@ -204,11 +209,12 @@ impl Bench {
     }
 
     /// Runs a target for so long; whether it found nothing.
-    fn fuzz(&self, target: &str, seconds: u32) -> Result<bool> {
+    fn fuzz(&self, target: &str, seconds: u32, seed: u32) -> Result<bool> {
         let (kept, found) = self.corpora(target)?;
         let before = files(&self.artifacts(target));
         let mut command = self.command(target)?;
-        command.arg(format!("-max_total_time={seconds}")).arg("-print_final_stats=1");
+        command.arg(format!("-max_total_time={seconds}")).arg(format!("-seed={seed}"));
+        command.arg("-print_final_stats=1");
         if let Some(dictionary) = self.dictionary(target) {
             let mut flag = OsString::from("-dict=");
             flag.push(dictionary);
@@ -272,11 +278,21 @@ mod tests {
 
     #[test]
     fn arguments_are_read() {
-        let request = read(&["tls", "--seconds", "5", "--jobs", "1", "recovery"]).expect("valid");
+        let request = read(&["tls", "--seconds", "5", "--jobs", "1", "recovery", "--seed", "7"])
+            .expect("valid");
         let targets = vec!["tls".to_owned(), "recovery".to_owned()];
-        assert_eq!(request, Request { targets, seconds: 5, jobs: 1, input: None, keep: false });
+        assert_eq!(
+            request,
+            Request { targets, seconds: 5, jobs: 1, seed: 7, input: None, keep: false }
+        );
         assert!(read(&["--keep"]).expect("valid").keep);
-        for wrong in [&["--seconds"][..], &["--seconds", "x"], &["--jobs", "0"], &["--nonsense"]] {
+        for wrong in [
+            &["--seconds"][..],
+            &["--seconds", "x"],
+            &["--jobs", "0"],
+            &["--seed", "0"],
+            &["--nonsense"],
+        ] {
             assert!(read(wrong).is_err(), "{wrong:?}");
         }
     }

@@ -12,7 +12,7 @@ use crate::format::padded;
 use crate::reclaim::Cursor;
 use crate::segments::Segments;
 use crate::settings::{
-    ID_BLOCK, IDS_AHEAD, LAG_MARGIN_BYTES, LAZY_BYTES_MAX, OPEN_BATCH_BYTES_MAX, Sync,
+    ID_BLOCK, ID_LIMIT_MAX, IDS_AHEAD, LAG_MARGIN_BYTES, LAZY_BYTES_MAX, OPEN_BATCH_BYTES_MAX, Sync,
 };
 use crate::types::{Meta, Position, QueueRef, Target};
 
@@ -337,7 +337,7 @@ impl Log {
             return;
         }
         let mut open = self.appending(now_ms);
-        let limit = open.id_limit.max(next + IDS_AHEAD + ID_BLOCK);
+        let limit = open.id_limit.max(next + IDS_AHEAD + ID_BLOCK).min(ID_LIMIT_MAX);
         open.room(ID_LIMIT_BYTES);
         let position = open.append_id_limit(limit);
         self.ids_asked_from.store(limit - IDS_AHEAD, Ordering::Relaxed);

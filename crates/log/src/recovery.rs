@@ -19,7 +19,7 @@ use crate::liveness::Liveness;
 use crate::log::Log;
 use crate::replay::Replay;
 use crate::segments::{SegmentFile, Segments, segment_name};
-use crate::settings::{ID_BLOCK, SEGMENT_BYTES_MIN, Settings};
+use crate::settings::{ID_BLOCK, ID_LIMIT_MAX, SEGMENT_BYTES_MIN, Settings};
 use crate::tail::Tail;
 use crate::types::{Position, RecoveryReport, Restored};
 
@@ -190,7 +190,8 @@ fn start(
     }
     replay.facts(|segment, key, value| open.remember_fact(segment, key, value));
     open.room_to_the_end(ID_LIMIT_BYTES);
-    open.append_id_limit(next_id + ID_BLOCK);
+    let id_limit = (next_id + ID_BLOCK).min(ID_LIMIT_MAX);
+    open.append_id_limit(id_limit);
     let commit = Commit {
         head: end.head,
         held: VecDeque::new(),
@@ -207,7 +208,7 @@ fn start(
     log.durable.store(end.chain.0.0, Ordering::Release);
     log.commit_and_sync(now_ms)?;
     log.segments.name_first()?;
-    log.raise_id_limit(next_id + ID_BLOCK);
+    log.raise_id_limit(id_limit);
     log.allocate_reserve();
     Ok(log)
 }

@@ -308,7 +308,7 @@ impl<'a> Replay<'a> {
         if slot.queue as usize >= self.segments[here].names.len() {
             return Err("a queue's number");
         }
-        if slot.meta.id > ID_LIMIT_MAX {
+        if slot.meta.id >= ID_LIMIT_MAX {
             return Err("a job's id that is too high");
         }
         self.id_max = self.id_max.max(slot.meta.id);

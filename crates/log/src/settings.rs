@@ -40,7 +40,7 @@ pub(crate) const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 pub(crate) const ID_BLOCK: u64 = 1 << 20;
 /// The next block is reserved while so many are left: where syncs are rare one takes long, and ids are dealt meanwhile.
 pub(crate) const IDS_AHEAD: u64 = 2 * ID_BLOCK;
-/// No id and no limit of ids is higher: what says otherwise was not written by this program.
+/// No limit of ids is higher, and every id is below it: what says otherwise was not written by this program.
 pub(crate) const ID_LIMIT_MAX: u64 = 1 << 62;
 /// A mark is written this long after the last sync, when nothing else was.
 pub(crate) const MARK_AFTER_MS: u64 = 100;

@@ -319,7 +319,7 @@ impl Remains {
                 let mut are_ids = true;
                 entry.for_each_slot(|slot| {
                     self.segment(position).slots += 1;
-                    if slot.meta.id > ID_LIMIT_MAX {
+                    if slot.meta.id >= ID_LIMIT_MAX {
                         are_ids = false;
                         return;
                     }
@@ -397,7 +397,7 @@ impl Remains {
                     let to = ended.partition_point(|&ended| u64::from(ended) <= highest);
                     let target = Target { segment: number, slot };
                     slot += 1;
-                    let is_id = stored.meta.id <= ID_LIMIT_MAX;
+                    let is_id = stored.meta.id < ID_LIMIT_MAX;
                     let is_copied =
                         self.copies.get(&stored.meta.id).is_some_and(|copy| *copy > position);
                     if !is_id || is_copied || (to - from) as u64 == lost_max + 1 {
