@@ -10,8 +10,8 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        // About a millisecond.
-        Self { slice_units: 4000 }
+        // About a quarter of a millisecond.
+        Self { slice_units: 1000 }
     }
 }
 

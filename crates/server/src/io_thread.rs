@@ -24,6 +24,7 @@ use hashbrown::HashMap;
 use tokio::time::Sleep;
 
 use self::account::Account;
+use self::turns::Feed;
 use crate::clock::Clock;
 use crate::connection::{Connection, Opener, Phase, Read};
 use crate::limits::LiveLimits;
@@ -211,13 +212,30 @@ impl IoThread {
         self.take_ready();
         self.housekeep();
         self.port.take_events(&mut self.events);
+        let held_back = self.resumed.len();
         self.read();
         self.take_turn_if_wanted();
         self.send();
+        if held_back > 0 && !self.congested {
+            self.go_on(held_back);
+        }
         self.settle_account();
         // What others had for us meanwhile is for the next round; the runtime looks at the sockets before.
         self.port.take_events(&mut self.events);
         self.await_release();
+    }
+
+    /// Goes on with what so many connections had to leave before. What others asked for meanwhile is done and
+    /// sent, so it waits for no more than this.
+    fn go_on(&mut self, connections: usize) {
+        self.await_release();
+        if self.awaits_release {
+            // Where this thread shares a processor with the committer, long requests would keep the log,
+            // and those who wait for it, from the processor for milliseconds.
+            std::thread::yield_now();
+        }
+        self.take_turn(Feed::HeldBack(connections));
+        self.send();
     }
 
     /// Tells the port whether this thread waits for the log. A commit need not wake threads that do

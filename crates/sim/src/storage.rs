@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use broker::{Broker, EngineSetup, Millis, Position};
+use broker::{Broker, EngineSetup, Limits, Millis, Position};
 use log::{FaultDisk, ReclaimError, Settings, Sync};
 
 use crate::model::{History, Need};
@@ -15,6 +15,8 @@ use crate::{Checked, Options, Sabotage};
 
 /// Bytes of the simulated disk, unless it is being filled up.
 pub(crate) const DISK_BYTES: u64 = 48 << 20;
+/// More than in the product: the model flushes and removes a queue in one go.
+pub(crate) const SLICE_UNITS: u32 = 4000;
 
 #[derive(Debug)]
 pub(crate) struct Cellar {
@@ -58,7 +60,10 @@ impl Cellar {
             disk: FaultDisk::new(seed, DISK_BYTES),
             storage: plan.storage,
             sabotage: options.sabotage,
-            engine: EngineSetup { hash_seed: options.hash_seed, ..EngineSetup::default() },
+            engine: EngineSetup {
+                hash_seed: options.hash_seed,
+                limits: Limits { slice_units: SLICE_UNITS },
+            },
             told: 0,
             told_as_synced: 0,
             switched: 0,

@@ -4,7 +4,7 @@
 //! happens is known, and the model can be told the same in the same order.
 
 use broker::limits::INDIVISIBLE_UNITS_MAX;
-use broker::{JobId, Limits, Millis, Turn};
+use broker::{JobId, Millis, Turn};
 use log::Sync;
 
 use crate::link::Link;
@@ -14,7 +14,7 @@ use crate::plan::{Plan, Storage};
 use crate::process::Process;
 use crate::rng::Rng;
 use crate::seen;
-use crate::storage::Cellar;
+use crate::storage::{Cellar, SLICE_UNITS};
 use crate::trace::Trace;
 use crate::workload::Known;
 use crate::{Checked, Options};
@@ -273,7 +273,7 @@ impl World {
 /// slices of work and what cannot be divided.
 fn check_slices(turn: &Turn<'_>) -> Checked {
     let longest = turn.longest_slice();
-    let most = 2 * u64::from(Limits::default().slice_units) + INDIVISIBLE_UNITS_MAX;
+    let most = 2 * u64::from(SLICE_UNITS) + INDIVISIBLE_UNITS_MAX;
     if longest > most {
         return Err(format!("a slice of work was {longest} units, more than {most}"));
     }

@@ -17,6 +17,8 @@ const BATCH_JOBS: usize = 1000;
 const CHILDREN: u32 = 256;
 /// Connections that wait for one job, and how often each joined it: as often as it may.
 const WATCHERS: (usize, u32) = (8, 1000);
+/// After a batch of kicks: without it the disk writes at its full speed, and the row would measure that.
+const KICK_REST: Duration = Duration::from_millis(10);
 /// After a put to many children: their jobs add up, so there must not be too many.
 const CHILDREN_REST: Duration = Duration::from_millis(1);
 
@@ -159,6 +161,7 @@ fn kick(address: SocketAddr) -> anyhow::Result<Loop> {
     let mut requests = b"put 0 1000 60 1\r\nx\r\n".repeat(BATCH_JOBS);
     requests.extend(format!("kick {BATCH_JOBS}\r\n").bytes());
     let once = move || {
+        std::thread::sleep(KICK_REST);
         wire.send(&requests)?;
         wire.read_lines(BATCH_JOBS + 1)
     };

@@ -8,22 +8,31 @@ use broker::Turn;
 use super::{Farewell, IoThread};
 use crate::connection::{PIECE_BYTES, TurnTime};
 
+/// The input that a turn shows the dialects.
+#[derive(Copy, Clone, Debug)]
+pub(super) enum Feed {
+    /// What was just read: most of it costs little.
+    Read,
+    /// What the first so many connections had to leave before: it may be long. Has a turn of its own, so that the
+    /// replies to what was just read are sent before it.
+    HeldBack(usize),
+}
+
 impl IoThread {
-    /// Lets the broker do all that has come up, and what follows from it on this thread: in one turn, since
-    /// nothing is sent before its end.
+    /// Lets the broker do all that has come up but what was held back, and what follows from it on this
+    /// thread: in one turn, since nothing is sent before its end.
     pub(super) fn take_turn_if_wanted(&mut self) {
         let is_wanted = self.is_alarm_due()
             || !self.opening.is_empty()
             || !self.batch.is_empty()
             || !self.events.is_empty()
-            || (!self.resumed.is_empty() && !self.congested)
             || !self.leaving.is_empty();
         if is_wanted {
-            self.take_turn();
+            self.take_turn(Feed::Read);
         }
     }
 
-    fn take_turn(&mut self) {
+    pub(super) fn take_turn(&mut self, feed: Feed) {
         let broker = self.shared.broker.clone();
         let is_alarm_due = self.is_alarm_due();
         if is_alarm_due {
@@ -36,7 +45,10 @@ impl IoThread {
             turn.advance();
         }
         self.open_sessions(&mut turn);
-        self.feed(&mut turn, time);
+        match feed {
+            Feed::Read => self.feed_batch(&mut turn, time),
+            Feed::HeldBack(connections) => self.feed_held_back(connections, &mut turn, time),
+        }
         // Events are left in mailboxes by whoever holds a turn: now nobody else does, so these are
         // all, and older than those of this turn.
         self.port.take_events(&mut self.events);
@@ -69,16 +81,8 @@ impl IoThread {
         }
     }
 
-    /// Shows the dialects what was read, and what they had to leave before. What was read comes first: most
-    /// of it costs little, and what was left may be long. But of that, too, a slice is done in each turn.
-    pub(super) fn feed(&mut self, turn: &mut Turn<'_>, time: TurnTime) {
-        self.feed_batch(turn, time);
-        if !self.congested {
-            self.feed_resumed(turn, time);
-        }
-    }
-
-    fn feed_batch(&mut self, turn: &mut Turn<'_>, time: TurnTime) {
+    /// Shows the dialects what was read.
+    pub(super) fn feed_batch(&mut self, turn: &mut Turn<'_>, time: TurnTime) {
         let mut batch = mem::take(&mut self.batch);
         let (mut bytes, mut is_late) = (0, false);
         for (place, range) in batch.drain(..) {
@@ -98,11 +102,16 @@ impl IoThread {
         self.batch = batch;
     }
 
-    /// Goes on with what was held back, those first that have waited longest.
-    fn feed_resumed(&mut self, turn: &mut Turn<'_>, time: TurnTime) {
+    /// Goes on with what was held back, those first that have waited longest: a slice of each.
+    pub(super) fn feed_held_back(
+        &mut self,
+        connections: usize,
+        turn: &mut Turn<'_>,
+        time: TurnTime,
+    ) {
         let mut resumed = mem::take(&mut self.resumed);
         let mut done = 0;
-        for &place in &resumed {
+        for &place in resumed.iter().take(connections) {
             // The first one goes on in any case.
             if done > 0 && time.is_over() {
                 break;

@@ -6,7 +6,7 @@ use super::{Model, Name, Place, Serial, State};
 
 /// Jobs of a step, a quarter of the units in a slice; the protocol says nothing of it, so the model follows the
 /// engine. (The engine stops sooner if they cost more than these units, which they do not here.)
-const SLICE_JOBS: usize = 1000;
+const SLICE_JOBS: usize = crate::storage::SLICE_UNITS as usize / 4;
 
 #[derive(Debug)]
 pub(super) enum Chore {

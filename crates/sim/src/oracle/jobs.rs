@@ -351,11 +351,11 @@ impl Jobs {
         Ok(())
     }
 
-    /// Some jobs of a tube were kicked; which ones is not told.
-    pub(super) fn kicked(&mut self, tube: &str) {
+    /// Some jobs of a tube, or of any, were kicked; which ones is not told.
+    pub(super) fn kicked(&mut self, tube: Option<&str>) {
         for job in self.known.values_mut() {
             let set_aside = matches!(job.state, State::Buried | State::Delayed { .. });
-            if set_aside && (job.tube == tube || !self.alone) {
+            if set_aside && (tube.is_none_or(|tube| job.tube == tube) || !self.alone) {
                 job.state = State::Unknown;
             }
         }
@@ -426,6 +426,10 @@ impl Jobs {
         }
         for tube in self.tubes.values_mut() {
             tube.waited = None;
+        }
+        if self.kicks_under_way || self.kicks_go_on {
+            // Nobody was told how far they came.
+            self.kicked(None);
         }
         (self.kicks_under_way, self.kicks_go_on) = (false, false);
     }

@@ -215,7 +215,7 @@ impl Oracle {
             (Request::Bury { id, pri }, "BURIED") => return jobs.buried(mark, *id, *pri, now),
             (Request::Touch(id), "TOUCHED") => return jobs.touched(mark.conn, *id, now),
             (Request::KickJob(id), "KICKED") => return jobs.kicked_one(mark, *id, now),
-            (Request::Kick, "KICKED") => jobs.kicked(&stream.used),
+            (Request::Kick, "KICKED") => jobs.kicked(Some(&stream.used)),
             (Request::Pause { name, seconds }, "PAUSED") => jobs.paused(name, *seconds, now),
             (Request::Look(id), "FOUND" | "OK") => return jobs.seen(*id),
             (Request::Look(id) | Request::KickJob(id), "NOT_FOUND") => {
