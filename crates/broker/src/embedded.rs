@@ -27,6 +27,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
+use engine::limits::QUEUE_NAME_BYTES_MAX;
 use engine::policy::Rules;
 use engine::{EngineSetup, ItemStats, JobId, JobStatus, Millis, Patience, QueueStats, SessionId};
 use log::{Failure, PosixDisk, Settings};
@@ -55,6 +56,9 @@ pub enum Error {
     /// The queue's policy, or the status of the store, does not allow it.
     #[error("the queue's policy, or the store's status, does not allow it")]
     Refused,
+    /// The name of a queue is too long; nothing was done.
+    #[error("the name of a queue has {0} bytes, more than {QUEUE_NAME_BYTES_MAX}")]
+    NameTooLong(usize),
     /// The log failed; nothing can be made durable any more. Close the store and open it again.
     #[error("the log failed and takes nothing any more: {0}")]
     Failed(Failure),
@@ -172,6 +176,11 @@ impl SharedClock {
     fn ahead(self, ahead_ms: u64) -> Self {
         Self(Arc::new(move || Millis((self.0)().0.saturating_add(ahead_ms))))
     }
+}
+
+/// The engine relies on names that are checked.
+fn check_name(name: &[u8]) -> Result<&[u8], Error> {
+    if name.len() > QUEUE_NAME_BYTES_MAX { Err(Error::NameTooLong(name.len())) } else { Ok(name) }
 }
 
 /// The standard library draws its keys from the system's random numbers.

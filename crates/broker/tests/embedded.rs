@@ -129,3 +129,23 @@ fn an_item_ends_in_time_and_a_policy_holds() {
     store.queue("parent").add(b"3", None).expect("there is room");
     assert_eq!(store.item_stats("parent+child").expect("it is kept").items, 1);
 }
+
+#[test]
+fn a_name_that_is_too_long_is_an_error() {
+    let store = Store::in_memory();
+    let (fits, too_long) = ("q".repeat(8180), "q".repeat(8181));
+    let mut session = store.session();
+    session.put(&fits, NewJob::default(), b"x").unwrap();
+    assert!(session.take(&[&fits], Wait::No).unwrap().is_some());
+    let is_told = |error: Error| matches!(error, Error::NameTooLong(8181));
+    assert!(is_told(session.put(&too_long, NewJob::default(), b"x").unwrap_err()));
+    assert!(is_told(session.take(&["short", &too_long], Wait::No).unwrap_err()));
+    assert!(is_told(session.kick(&too_long, 1).unwrap_err()));
+    assert!(is_told(session.peek(&too_long, State::Ready).unwrap_err()));
+    let mut queue = store.queue(&too_long);
+    assert!(is_told(queue.add(b"x", None).unwrap_err()));
+    assert!(is_told(queue.open(Wait::No).unwrap_err()));
+    queue.flush().unwrap();
+    store.remove_queue(&too_long).unwrap();
+    assert!(store.stats(&too_long).is_none());
+}

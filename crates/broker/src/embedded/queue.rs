@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use engine::{Body, LeaseId, Millis, ReadHow, SessionId};
 
-use super::{Error, Store, Wait};
+use super::{Error, Store, Wait, check_name};
 use crate::{Event, Position, Refusal};
 
 /// A handle on one queue of a [`Store`]. It holds the items that it opened; when it is closed or
@@ -62,6 +62,7 @@ impl<'a> Queue<'a> {
     /// Adds an item, which is on stable storage when this returns. It ends unread when so much time
     /// has passed.
     pub fn add(&mut self, body: &[u8], expires_in: Option<Duration>) -> Result<(), Error> {
+        check_name(&self.name)?;
         self.store.wait_while_congested();
         let added = {
             let mut turn = self.store.turn();
@@ -118,6 +119,7 @@ impl<'a> Queue<'a> {
     }
 
     fn read(&mut self, how: ReadHow, wait: Wait) -> Result<Option<(Option<LeaseId>, Body)>, Error> {
+        check_name(&self.name)?;
         let read = self.store.turn().read(self.session, &self.name, how, wait.patience());
         let outcome = match read {
             crate::Read::Item(item) => Outcome::Item(item.lease, item.body, item.after),

@@ -2,7 +2,7 @@
 
 use engine::{JobId, NewJob, SessionId, State};
 
-use super::{Error, Store, Wait};
+use super::{Error, Store, Wait, check_name};
 use crate::{Event, Kick, Peeked, Refusal, Take, Turn};
 
 /// One user of a store: it holds the jobs that it took. When it is dropped they are given back.
@@ -26,10 +26,11 @@ pub struct Job {
 impl Session<'_> {
     /// Puts a job into a queue. It is on stable storage when this returns.
     pub fn put(&mut self, queue: &str, job: NewJob, body: &[u8]) -> Result<JobId, Error> {
+        let queue = check_name(queue.as_bytes())?;
         self.store.wait_while_congested();
         let put = {
             let mut turn = self.store.turn();
-            turn.use_queue(self.id, queue.as_bytes());
+            turn.use_queue(self.id, queue);
             turn.put(self.id, job, body.into())
         };
         self.store.put_answer(put)
@@ -38,6 +39,9 @@ impl Session<'_> {
     /// Takes the most urgent job of these queues, and holds it. `None`: the wait is over. A wait
     /// also ends when a job that this session holds is within a second of its deadline.
     pub fn take(&mut self, queues: &[&str], wait: Wait) -> Result<Option<Job>, Error> {
+        for queue in queues {
+            check_name(queue.as_bytes())?;
+        }
         let take = {
             let mut turn = self.store.turn();
             watch_only(&mut turn, self.id, &mut self.watched, queues);
@@ -86,9 +90,10 @@ impl Session<'_> {
 
     /// Makes up to `max` buried jobs of a queue ready, or delayed ones if none is buried.
     pub fn kick(&mut self, queue: &str, max: u64) -> Result<u64, Error> {
+        let queue = check_name(queue.as_bytes())?;
         let kick = {
             let mut turn = self.store.turn();
-            turn.use_queue(self.id, queue.as_bytes());
+            turn.use_queue(self.id, queue);
             turn.kick(self.id, max)
         };
         let done = match kick {
@@ -104,9 +109,10 @@ impl Session<'_> {
 
     /// The next ready, the soonest due or the longest buried job of a queue.
     pub fn peek(&mut self, queue: &str, state: State) -> Result<Peeked, Error> {
+        let queue = check_name(queue.as_bytes())?;
         let peeked = {
             let mut turn = self.store.turn();
-            turn.use_queue(self.id, queue.as_bytes());
+            turn.use_queue(self.id, queue);
             turn.peek_used(self.id, state)
         };
         self.store.settled(peeked.map_err(Refusal::from))
