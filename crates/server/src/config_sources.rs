@@ -63,13 +63,43 @@ pub struct Flag {
     pub values: Vec<String>,
 }
 
+/// A place in a file, counted from 1.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub struct Place {
+    /// The line.
+    pub line: usize,
+    /// The character in it. `None`: the whole line is meant, or what follows it.
+    pub column: Option<usize>,
+}
+
+impl Place {
+    /// The place of a byte.
+    pub(crate) fn of(text: &str, offset: usize) -> Self {
+        let before = text.get(..offset).unwrap_or(text);
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        Self {
+            line: 1 + before.matches('\n').count(),
+            column: Some(1 + before[line_start..].chars().count()),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.column {
+            Some(column) => write!(formatter, "{}:{column}", self.line),
+            None => write!(formatter, "{}", self.line),
+        }
+    }
+}
+
 /// Where a value came from.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Origin {
     /// Nobody said anything.
     Default,
-    /// A line of the file.
-    File(PathBuf, usize),
+    /// A place in the file.
+    File(PathBuf, Place),
     /// A variable of the environment.
     Environment(String),
     /// A flag.
@@ -80,9 +110,19 @@ impl fmt::Display for Origin {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Origin::Default => formatter.write_str("default"),
-            Origin::File(file, line) => write!(formatter, "{}:{line}", file.display()),
+            Origin::File(file, place) => write!(formatter, "{}:{}", file.display(), place.line),
             Origin::Environment(variable) => write!(formatter, "environment {variable}"),
             Origin::Flag(name) => formatter.write_str(name),
+        }
+    }
+}
+
+impl Origin {
+    /// Where a mistake is: as it is shown, and the column, too.
+    fn place(&self) -> String {
+        match self {
+            Origin::File(file, place) => format!("{}:{place}", file.display()),
+            Origin::Default | Origin::Environment(_) | Origin::Flag(_) => self.to_string(),
         }
     }
 }
@@ -101,7 +141,7 @@ pub struct Effective {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{place}: {message}")]
 pub struct Mistake {
-    /// File and line, variable, or flag.
+    /// File, line and column; variable; or flag.
     pub place: String,
     /// What is wrong, and what would be right.
     pub message: String,
@@ -250,9 +290,9 @@ impl Loading {
             Ok(()) => drop(self.effective.origins.insert(key, origin)),
             // A flag says the same as its key.
             Err(message) if matches!(origin, Origin::Flag(_)) => {
-                self.refuse(origin.to_string(), message);
+                self.refuse(origin.place(), message);
             }
-            Err(message) => self.refuse(origin.to_string(), format!("{key}: {message}")),
+            Err(message) => self.refuse(origin.place(), format!("{key}: {message}")),
         }
     }
 
@@ -344,9 +384,9 @@ impl Loading {
                 self.read_table(&source, "", table.get_ref());
             }
             Err(error) => {
-                let line = line_of(&text, error.span().map_or(0, |span| span.start));
+                let place = Place::of(&text, error.span().map_or(0, |span| span.start));
                 let message = error.message().replace('\n', ", ");
-                self.refuse(format!("{}:{line}", file.display()), message);
+                self.refuse(format!("{}:{place}", file.display()), message);
             }
         }
     }
@@ -382,16 +422,16 @@ impl Loading {
     }
 
     fn read_policies(&mut self, source: &Source<'_>, value: &Spanned<DeValue<'_>>) {
-        let mut refuse = |line, message| {
-            let place = format!("{}:{line}", source.file.display());
+        let mut refuse = |place: Place, message| {
+            let place = format!("{}:{place}", source.file.display());
             self.mistakes.push(Mistake { place, message });
         };
         self.effective.config.policies = policies::read(source.text, value, &mut refuse);
     }
 
     fn read_value(&mut self, source: &Source<'_>, setting: &Setting, value: &Spanned<DeValue<'_>>) {
-        let line = line_of(source.text, value.span().start);
-        let origin = Origin::File(source.file.to_owned(), line);
+        let place = Place::of(source.text, value.span().start);
+        let origin = Origin::File(source.file.to_owned(), place);
         let read = if FREE_TEXTS.contains(&setting.key) { text } else { scalar };
         let values: Option<Vec<String>> = match value.get_ref() {
             DeValue::Array(items) if setting.many => {
@@ -405,7 +445,7 @@ impl Loading {
         } else {
             let kind = value.get_ref().type_str();
             let message = format!("{}: cannot be of type {kind}", setting.key);
-            self.refuse(origin.to_string(), message);
+            self.refuse(origin.place(), message);
         }
     }
 }
@@ -417,7 +457,7 @@ struct Source<'a> {
 
 impl Source<'_> {
     fn place(&self, offset: usize) -> String {
-        format!("{}:{}", self.file.display(), line_of(self.text, offset))
+        format!("{}:{}", self.file.display(), Place::of(self.text, offset))
     }
 }
 
@@ -438,10 +478,6 @@ pub(crate) fn scalar(value: &DeValue<'_>) -> Option<String> {
 /// Only what is in quotes.
 pub(crate) fn text(value: &DeValue<'_>) -> Option<String> {
     value.as_str().map(str::to_owned)
-}
-
-pub(crate) fn line_of(text: &str, offset: usize) -> usize {
-    1 + text.bytes().take(offset).filter(|&byte| byte == b'\n').count()
 }
 
 fn find(key: &str) -> Option<&'static Setting> {

@@ -111,7 +111,7 @@ fn flags_win_over_the_environment_and_that_over_the_file() {
     assert_eq!(effective.config.io_threads, 2);
     assert_eq!(effective.config.data.sync, Durability::Always);
     assert_eq!(effective.config.data.dir, PathBuf::from("/flag"));
-    assert!(matches!(effective.origin("io_threads"), Origin::File(_, 1)));
+    assert!(matches!(effective.origin("io_threads"), Origin::File(_, Place { line: 1, .. })));
     assert_eq!(effective.origin("data.sync").to_string(), "environment LINESHAFT_DATA_SYNC");
     assert_eq!(effective.origin("data.dir").to_string(), "--data");
     assert_eq!(effective.origin("log.level"), &Origin::Default);
@@ -133,15 +133,15 @@ fn mistakes_name_their_line_and_what_was_meant() {
     assert_eq!(
         messages("io_thread = 1\n[data]\nsnyc = \"never\"\n[limit]\nconnections = 3\n[xyz]\na = 1"),
         [
-            "lineshaft.toml:1: unknown key `io_thread`; did you mean `io_threads`?",
-            "lineshaft.toml:3: unknown key `data.snyc`; did you mean `data.sync`?",
-            "lineshaft.toml:4: unknown key `limit`; did you mean `limits`?",
-            "lineshaft.toml:6: unknown key `xyz`",
+            "lineshaft.toml:1:1: unknown key `io_thread`; did you mean `io_threads`?",
+            "lineshaft.toml:3:1: unknown key `data.snyc`; did you mean `data.sync`?",
+            "lineshaft.toml:4:2: unknown key `limit`; did you mean `limits`?",
+            "lineshaft.toml:6:2: unknown key `xyz`",
         ]
     );
     assert_eq!(
         messages("sync = \"never\""),
-        ["lineshaft.toml:1: unknown key `sync`; did you mean `data.sync`?"]
+        ["lineshaft.toml:1:1: unknown key `sync`; did you mean `data.sync`?"]
     );
 }
 
@@ -150,15 +150,15 @@ fn wrong_values_are_named_by_line_and_key() {
     assert_eq!(
         messages("io_threads = 0\n[data]\nsync = \"sometimes\"\nmax_bytes = 1.5\n"),
         [
-            "lineshaft.toml:1: io_threads: `0` is not a number from 1 to 64",
-            "lineshaft.toml:3: data.sync: `sometimes` is not `always`, `never`, `memory` or a time such as `50ms`",
-            "lineshaft.toml:4: data.max_bytes: cannot be of type float",
+            "lineshaft.toml:1:14: io_threads: `0` is not a number from 1 to 64",
+            "lineshaft.toml:3:8: data.sync: `sometimes` is not `always`, `never`, `memory` or a time such as `50ms`",
+            "lineshaft.toml:4:13: data.max_bytes: cannot be of type float",
         ]
     );
     assert_eq!(
         messages("[listen]\nbeanstalk = [\"127.0.0.1\"]"),
         [
-            "lineshaft.toml:2: listen.beanstalk: `127.0.0.1` is not an address; write HOST:PORT, unix:PATH or off"
+            "lineshaft.toml:2:13: listen.beanstalk: `127.0.0.1` is not an address; write HOST:PORT, unix:PATH or off"
         ]
     );
 }
@@ -187,8 +187,8 @@ fn an_address_with_tls_needs_a_certificate_and_its_key() {
     assert_eq!(
         messages("[tls]\nclient_auth = \"maybe\"\nclient_ca = \"\"\n"),
         [
-            "lineshaft.toml:2: tls.client_auth: `maybe` is not `auto`, `none`, `optional` or `required`",
-            "lineshaft.toml:3: tls.client_ca: the file has no name; write its path, or `off`",
+            "lineshaft.toml:2:15: tls.client_auth: `maybe` is not `auto`, `none`, `optional` or `required`",
+            "lineshaft.toml:3:13: tls.client_ca: the file has no name; write its path, or `off`",
         ]
     );
 }
@@ -218,10 +218,10 @@ fn wrong_values_of_gearman_are_named() {
              [limits]\ngearman_packet_size = 100"
         ),
         [
-            "lineshaft.toml:2: gearman.round_robin: `1` is neither `true` nor `false`",
-            "lineshaft.toml:3: gearman.job_retries: `256` is not a number from 0 (no limit) to 255",
-            "lineshaft.toml:4: gearman.handle_prefix: `a b` is neither `auto` nor 1 to 46 characters without spaces",
-            "lineshaft.toml:6: limits.gearman_packet_size: `100` is not a size from 8KiB to 1GiB",
+            "lineshaft.toml:2:15: gearman.round_robin: `1` is neither `true` nor `false`",
+            "lineshaft.toml:3:15: gearman.job_retries: `256` is not a number from 0 (no limit) to 255",
+            "lineshaft.toml:4:17: gearman.handle_prefix: `a b` is neither `auto` nor 1 to 46 characters without spaces",
+            "lineshaft.toml:6:23: limits.gearman_packet_size: `100` is not a size from 8KiB to 1GiB",
         ]
     );
 }
@@ -230,15 +230,15 @@ fn wrong_values_of_gearman_are_named() {
 fn a_section_of_the_plan_is_refused_as_not_there_yet() {
     assert_eq!(
         messages("[[cron]]\nqueue = \"a\"\n"),
-        ["lineshaft.toml:1: [cron] is not there yet in this version"]
+        ["lineshaft.toml:1:3: [cron] is not there yet in this version"]
     );
 }
 
 #[test]
-fn broken_toml_is_named_by_line() {
+fn broken_toml_is_named_by_line_and_column() {
     let found = messages("io_threads = 1\n[data\n");
     assert_eq!(found.len(), 1);
-    assert!(found[0].starts_with("lineshaft.toml:2: "), "{found:?}");
+    assert!(found[0].starts_with("lineshaft.toml:2:6: "), "{found:?}");
 }
 
 #[test]
@@ -323,9 +323,11 @@ fn the_usual_file_may_come_later_and_must_stay_then() {
 
 #[test]
 fn a_section_that_is_written_otherwise_is_explained() {
-    for text in ["log = \"debug\"", "[[log]]\nlevel = \"debug\"", "log = 3"] {
-        let wanted = "lineshaft.toml:1: `log` is a section: write [log], and its keys below";
-        assert_eq!(messages(text), [wanted]);
+    for (text, column) in
+        [("log = \"debug\"", 1), ("[[log]]\nlevel = \"debug\"", 3), ("log = 3", 1)]
+    {
+        let wanted = "`log` is a section: write [log], and its keys below";
+        assert_eq!(messages(text), [format!("lineshaft.toml:1:{column}: {wanted}")]);
     }
 }
 
@@ -333,21 +335,21 @@ fn a_section_that_is_written_otherwise_is_explained() {
 fn a_number_is_no_name() {
     let text = "[data]\ndir = 5\n[gearman]\nhandle_prefix = true\n";
     let wanted = [
-        "lineshaft.toml:2: data.dir: cannot be of type integer",
-        "lineshaft.toml:4: gearman.handle_prefix: cannot be of type boolean",
+        "lineshaft.toml:2:7: data.dir: cannot be of type integer",
+        "lineshaft.toml:4:17: gearman.handle_prefix: cannot be of type boolean",
     ];
     assert_eq!(messages(text), wanted);
     let text = "[[policy]]\nmatch = \"q\"\nexpire_to = 5\nalias = [\"a\", 3]\n";
     let wanted = [
-        "lineshaft.toml:3: policy.expire_to: cannot be of type integer",
-        "lineshaft.toml:4: policy.alias: cannot be of type array",
+        "lineshaft.toml:3:13: policy.expire_to: cannot be of type integer",
+        "lineshaft.toml:4:9: policy.alias: cannot be of type array",
     ];
     assert_eq!(messages(text), wanted);
 }
 
 #[test]
 fn a_reader_has_some_time_to_read() {
-    let wanted = "lineshaft.toml:2: limits.unsent_time: `0ms` leaves nobody time to read";
+    let wanted = "lineshaft.toml:2:15: limits.unsent_time: `0ms` leaves nobody time to read";
     assert_eq!(messages("[limits]\nunsent_time = \"0ms\""), [wanted]);
 }
 
@@ -405,4 +407,11 @@ fn what_is_shown_can_be_read_whatever_characters_it_has() {
         let read = toml::de::DeTable::parse(&shown).unwrap();
         assert_eq!(read.get_ref()["key"].get_ref().as_str(), Some(text), "{shown}");
     }
+}
+
+/// Characters, not bytes: an editor counts them.
+#[test]
+fn a_column_counts_characters() {
+    let text = "data = { dir = \"é\", x = 1 }";
+    assert_eq!(messages(text)[0].split(": ").next(), Some("lineshaft.toml:1:21"));
 }

@@ -5,7 +5,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::config::Durability;
-use crate::config_sources::{line_of, scalar, suggestion, text};
+use crate::config_sources::{Place, scalar, suggestion, text};
 use crate::settings::quote;
 use crate::units::{format_bytes, format_duration, parse_bytes, parse_duration};
 
@@ -63,11 +63,11 @@ static KEYS: [(&str, Read); 14] = [
     ("route.copy_to", Read::List(|texts| Setting::CopyTo(names(texts)))),
 ];
 
-/// Reads all `[[policy]]` tables. Mistakes go to `refuse`, with their line.
+/// Reads all `[[policy]]` tables. Mistakes go to `refuse`, with their places.
 pub(crate) fn read(
     text: &str,
     value: &Spanned<DeValue<'_>>,
-    refuse: &mut dyn FnMut(usize, String),
+    refuse: &mut dyn FnMut(Place, String),
 ) -> Rules {
     let mut reading = Reading { text, rules: Vec::new(), mistakes: Vec::new() };
     reading.read_all(value);
@@ -75,10 +75,11 @@ pub(crate) fn read(
     if reading.mistakes.is_empty()
         && let Err(error) = rules.check()
     {
-        reading.mistakes.push((error.line() as usize, format!("{SECTION}.{error}")));
+        let place = Place { line: error.line() as usize, column: None };
+        reading.mistakes.push((place, format!("{SECTION}.{error}")));
     }
-    for (line, message) in reading.mistakes {
-        refuse(line, message);
+    for (place, message) in reading.mistakes {
+        refuse(place, message);
     }
     rules
 }
@@ -86,35 +87,35 @@ pub(crate) fn read(
 struct Reading<'a> {
     text: &'a str,
     rules: Vec<Rule>,
-    mistakes: Vec<(usize, String)>,
+    mistakes: Vec<(Place, String)>,
 }
 
 impl Reading<'_> {
-    fn refuse(&mut self, line: usize, message: &str) {
-        self.mistakes.push((line, format!("{SECTION}: {message}")));
+    fn refuse(&mut self, place: Place, message: &str) {
+        self.mistakes.push((place, format!("{SECTION}: {message}")));
     }
 
     fn read_all(&mut self, value: &Spanned<DeValue<'_>>) {
         let DeValue::Array(tables) = value.get_ref() else {
-            let line = line_of(self.text, value.span().start);
+            let place = Place::of(self.text, value.span().start);
             return self
-                .refuse(line, "each policy begins with a line [[policy]], in double brackets");
+                .refuse(place, "each policy begins with a line [[policy]], in double brackets");
         };
         for table in tables {
-            let line = line_of(self.text, table.span().start);
+            let place = Place::of(self.text, table.span().start);
             match table.get_ref() {
-                DeValue::Table(entries) => self.read_rule(line, entries),
-                _ => self.refuse(line, "each policy begins with a line [[policy]]"),
+                DeValue::Table(entries) => self.read_rule(place, entries),
+                _ => self.refuse(place, "each policy begins with a line [[policy]]"),
             }
         }
     }
 
-    fn read_rule(&mut self, line: usize, entries: &DeTable<'_>) {
-        self.rules.push(Rule { line: line as u32, ..Rule::default() });
+    fn read_rule(&mut self, place: Place, entries: &DeTable<'_>) {
+        self.rules.push(Rule { line: place.line as u32, ..Rule::default() });
         self.read_entries("", entries);
         let has_match = entries.iter().any(|(key, _)| key.get_ref() == "match");
         if !has_match {
-            self.refuse(line, "`match` is missing; it says which queues are meant, \"*\" is all");
+            self.refuse(place, "`match` is missing; it says which queues are meant, \"*\" is all");
         }
     }
 
@@ -126,13 +127,13 @@ impl Reading<'_> {
                 "" => key.get_ref().to_string(),
                 group => format!("{group}.{}", key.get_ref()),
             };
-            let line = line_of(self.text, key.span().start);
+            let place = Place::of(self.text, key.span().start);
             if path == "match" {
                 self.read_match(value);
             } else if let Some((key, read)) = KEYS.iter().find(|(key, _)| *key == path) {
                 self.read_value(key, read, value);
             } else if LATER_KEYS.contains(&path.as_str()) {
-                self.refuse(line, &format!("`{path}` is not there yet in this version"));
+                self.refuse(place, &format!("`{path}` is not there yet in this version"));
             } else if let Some(inner) = value.get_ref().as_table()
                 && is_group(&path)
             {
@@ -140,13 +141,13 @@ impl Reading<'_> {
             } else {
                 let hint = suggest(&path).map(|known| format!("; did you mean `{known}`?"));
                 let hint = hint.unwrap_or_default();
-                self.refuse(line, &format!("unknown key `{path}`{hint}"));
+                self.refuse(place, &format!("unknown key `{path}`{hint}"));
             }
         }
     }
 
     fn read_match(&mut self, value: &Spanned<DeValue<'_>>) {
-        let line = line_of(self.text, value.span().start);
+        let place = Place::of(self.text, value.span().start);
         let patterns = match value.get_ref() {
             DeValue::String(pattern) => Some(vec![pattern.to_string()]),
             DeValue::Array(items) => items
@@ -162,12 +163,12 @@ impl Reading<'_> {
                 let patterns = patterns.iter().map(|text| Pattern::new(text.as_bytes()));
                 self.rule().patterns = patterns.collect();
             }
-            _ => self.refuse(line, "match: write a pattern such as \"mail.*\", or a list of them"),
+            _ => self.refuse(place, "match: write a pattern such as \"mail.*\", or a list of them"),
         }
     }
 
     fn read_value(&mut self, key: &str, read: &Read, value: &Spanned<DeValue<'_>>) {
-        let line = line_of(self.text, value.span().start);
+        let place = Place::of(self.text, value.span().start);
         let take = if NAMES.contains(&key) { text } else { scalar };
         let values: Option<Vec<String>> = match (read, value.get_ref()) {
             (Read::List(_), DeValue::Array(items)) => {
@@ -177,7 +178,7 @@ impl Reading<'_> {
         };
         let Some(values) = values else {
             let kind = value.get_ref().type_str();
-            return self.mistake(line, key, &format!("cannot be of type {kind}"));
+            return self.mistake(place, key, &format!("cannot be of type {kind}"));
         };
         let values: Vec<&str> = values.iter().map(String::as_str).collect();
         let setting = match read {
@@ -185,13 +186,13 @@ impl Reading<'_> {
             Read::List(read) => Ok(read(&values)),
         };
         match setting {
-            Ok(setting) => self.rule().settings.push(Asked { setting, line: line as u32 }),
-            Err(message) => self.mistake(line, key, &message),
+            Ok(setting) => self.rule().settings.push(Asked { setting, line: place.line as u32 }),
+            Err(message) => self.mistake(place, key, &message),
         }
     }
 
-    fn mistake(&mut self, line: usize, key: &str, message: &str) {
-        self.mistakes.push((line, format!("{SECTION}.{key}: {message}")));
+    fn mistake(&mut self, place: Place, key: &str, message: &str) {
+        self.mistakes.push((place, format!("{SECTION}.{key}: {message}")));
     }
 
     fn rule(&mut self) -> &mut Rule {

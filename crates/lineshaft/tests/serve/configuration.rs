@@ -16,8 +16,8 @@ fn check_says_ok_or_what_is_wrong() {
     assert_eq!(finished.status.code(), Some(78));
     assert_eq!(
         String::from_utf8_lossy(&finished.stderr),
-        "lineshaft.toml:1: io_threads: `0` is not a number from 1 to 64\n\
-         lineshaft.toml:2: unknown key `io_thread`; did you mean `io_threads`?\n"
+        "lineshaft.toml:1:14: io_threads: `0` is not a number from 1 to 64\n\
+         lineshaft.toml:2:1: unknown key `io_thread`; did you mean `io_threads`?\n"
     );
 }
 

@@ -56,7 +56,7 @@ fn a_wrong_configuration() {
     std::fs::write(folder.path().join("lineshaft.toml"), "[data]\nsnyc = \"never\"\n").unwrap();
     let (code, said) = failed(folder.path(), &["serve"]);
     assert_eq!(code, 78, "{said}");
-    let expected = "lineshaft.toml:2: unknown key `data.snyc`; did you mean `data.sync`?";
+    let expected = "lineshaft.toml:2:1: unknown key `data.snyc`; did you mean `data.sync`?";
     assert!(said.contains(expected), "{said}");
     let (code, said) = failed(folder.path(), &["serve", "--config", "missing.toml"]);
     assert_eq!(code, 78, "{said}");
