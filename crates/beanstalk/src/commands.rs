@@ -116,13 +116,18 @@ impl Session {
 
     fn use_tube(&mut self, name: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
         self.server().counters.use_tube.add_one();
+        if !turn.admits_queue(name) {
+            return outbox.reply(AT_ONCE, reply::OUT_OF_MEMORY);
+        }
         turn.use_queue(self.id, name);
         reply_using(name, outbox);
     }
 
     fn watch(&mut self, name: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
         self.server().counters.watch.add_one();
-        if self.watched_tubes >= WATCHED_TUBES_MAX && !turn.watches(self.id, name) {
+        let is_one_too_many =
+            self.watched_tubes >= WATCHED_TUBES_MAX && !turn.watches(self.id, name);
+        if is_one_too_many || !turn.admits_queue(name) {
             return outbox.reply(AT_ONCE, reply::OUT_OF_MEMORY);
         }
         let count = turn.watch(self.id, name);
@@ -312,7 +317,7 @@ fn reply_not_put(refusal: AddRefusal, outbox: &mut Outbox) {
             outbox.reply(AT_ONCE, reply::DRAINING);
         }
         AddRefusal::TooBig => outbox.reply(AT_ONCE, reply::JOB_TOO_BIG),
-        AddRefusal::LogFull | AddRefusal::MemoryFull => {
+        AddRefusal::LogFull | AddRefusal::MemoryFull | AddRefusal::NoNewQueue => {
             outbox.reply(AT_ONCE, reply::OUT_OF_MEMORY);
         }
     }

@@ -22,6 +22,10 @@ pub enum AddRefusal {
     /// room.
     #[error("there is no memory left for it")]
     MemoryFull,
+    /// It would make a queue, and there are as many as there may be: see
+    /// [`crate::Broker::set_queue_limit`].
+    #[error("there are as many queues as there may be")]
+    NoNewQueue,
     /// The server's status refuses writes.
     #[error("the server's status refuses writes")]
     WritesBlocked,
@@ -68,7 +72,7 @@ impl Turn<'_> {
         has_memory
     }
 
-    fn has_memory_for(&self, body_bytes: usize) -> bool {
+    pub(crate) fn has_memory_for(&self, body_bytes: usize) -> bool {
         self.shared.memory.admits(self.core.memory_bytes(), body_bytes)
     }
 }

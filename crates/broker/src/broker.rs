@@ -11,6 +11,7 @@ use crate::core::{Core, Mover};
 use crate::memory::{Memory, MemoryLimit};
 use crate::meta;
 use crate::places::Place;
+use crate::queue_limit::{QueueLimit, QueueUsage};
 use crate::reclaimer::Reclaimer;
 use crate::{Mailbox, Position, Turn};
 
@@ -88,6 +89,7 @@ pub(crate) struct Shared {
     mailboxes: RwLock<Vec<Arc<dyn Mailbox>>>,
     draining: AtomicBool,
     pub(crate) memory: MemoryLimit,
+    pub(crate) queue_limit: QueueLimit,
     /// The next number that the engine deals, as the last turn left it.
     next_number: AtomicU64,
     /// How far the owner's clock was behind the log at the start.
@@ -158,6 +160,7 @@ impl Broker {
                 mailboxes: RwLock::default(),
                 draining: AtomicBool::new(false),
                 memory: MemoryLimit::default(),
+                queue_limit: QueueLimit::default(),
                 next_number: AtomicU64::new(0),
                 clock_ahead_ms: AtomicU64::new(0),
                 has_threads: AtomicBool::new(false),
@@ -250,6 +253,17 @@ impl Broker {
     /// How much memory is in use, and how much may be.
     pub fn memory_usage(&self) -> Memory {
         self.shared.memory.memory()
+    }
+
+    /// Clients can make no further queues from now on while there are so many; `None`: they can make any
+    /// number. What policies and the log ask for is made in any case.
+    pub fn set_queue_limit(&self, most: Option<usize>) {
+        self.shared.queue_limit.set(most);
+    }
+
+    /// How many queues there may be, and how often that was too few.
+    pub fn queue_usage(&self) -> QueueUsage {
+        self.shared.queue_limit.usage()
     }
 
     /// Refuses puts from now on, so that the server can be emptied.

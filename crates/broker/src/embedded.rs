@@ -317,7 +317,9 @@ impl Store {
     fn put_answer<T>(&self, put: Result<(T, Position), AddRefusal>) -> Result<T, Error> {
         match put {
             Ok(put) => self.settled(Ok(put)),
-            Err(AddRefusal::LogFull | AddRefusal::MemoryFull) => Err(Error::Full),
+            Err(AddRefusal::LogFull | AddRefusal::MemoryFull | AddRefusal::NoNewQueue) => {
+                Err(Error::Full)
+            }
             Err(
                 AddRefusal::Full(_)
                 | AddRefusal::TooBig

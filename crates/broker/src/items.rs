@@ -71,6 +71,9 @@ impl Turn<'_> {
         expires: Option<Millis>,
     ) -> Result<Position, AddRefusal> {
         self.admit(body.len(), |engine| engine.puts_are_logged(queue))?;
+        if !self.admits_queue(queue) {
+            return Err(AddRefusal::NoNewQueue);
+        }
         let core = &mut *self.core;
         if !core.engine.admits_child(queue) {
             return Err(core.refusal(Refused::Full));
@@ -81,7 +84,7 @@ impl Turn<'_> {
     }
 
     /// Fetches the next item of a queue. Makes and keeps the queue if it is not there, unless the
-    /// name is an alias, which is always empty.
+    /// name is an alias, or there are as many queues as there may be: then it is always empty.
     pub fn read(
         &mut self,
         session: SessionId,
@@ -89,10 +92,14 @@ impl Turn<'_> {
         how: ReadHow,
         patience: Patience,
     ) -> Read {
-        let core = &mut *self.core;
+        let core = &*self.core;
         if core.engine.reads_blocked() || !core.engine.admits_child(queue) {
             return Read::Blocked;
         }
+        if !self.admits_queue(queue) {
+            return Read::Empty(self.core.ledger.after_gone());
+        }
+        let core = &mut *self.core;
         let read = core.engine.read(session, queue, how, patience, &mut core.effects);
         let last = core.settle();
         match read {

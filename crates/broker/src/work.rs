@@ -150,6 +150,9 @@ impl Turn<'_> {
                 engine.puts_are_logged(queue)
             }
         })?;
+        if !self.admits_queue(queue) {
+            return Err(AddRefusal::NoNewQueue);
+        }
         let core = &mut *self.core;
         let submitted = core.engine.submit(session, queue, submit, &mut core.effects);
         core.settle();

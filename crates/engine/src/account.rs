@@ -7,6 +7,7 @@
 use std::mem::size_of;
 
 use crate::engine::Engine;
+use crate::extra::Extra;
 use crate::ids::JobSlot;
 use crate::job::{Aside, Job, Outcome, State};
 use crate::queue::Queue;
@@ -29,6 +30,10 @@ const NAME_INSIDE_BYTES: usize = 24;
 pub(crate) const WATCH_BYTES: u64 = 16;
 /// A join: the job knows the session and the session the job.
 pub(crate) const JOIN_BYTES: u64 = 48;
+/// A registration of a worker: the session lists it by rank and by queue, and the queue the worker.
+pub(crate) const REGISTRATION_BYTES: u64 = 112;
+/// What only some queues have, their entry in the table of queues of items, and what the log keeps of them.
+pub(crate) const EXTRA_BYTES: u64 = size_of::<Extra>() as u64 + 208;
 /// What a session takes.
 pub(crate) const SESSION_BYTES: u64 = size_of::<Session>() as u64;
 /// [`Job::extra_units`] counts in these.
@@ -102,10 +107,16 @@ impl Engine {
             assert_eq!(job.extra_units, extra_units(job), "what is counted for job {}", job.id);
             job_bytes(job.body.len()) + u64::from(job.extra_units) * UNIT_BYTES
         });
-        let queues = self.queues.iter().map(|(_, queue)| queue_bytes(&queue.name));
+        let queues = self.queues.iter().map(|(_, queue)| {
+            queue_bytes(&queue.name) + if queue.extra.is_some() { EXTRA_BYTES } else { 0 }
+        });
         let sessions = self.sessions.iter().map(|(_, session)| {
             let joins: u64 = session.watching.values().map(|count| u64::from(*count)).sum();
-            SESSION_BYTES + session.watched.len() as u64 * WATCH_BYTES + joins * JOIN_BYTES
+            let registrations = session.worker.as_ref().map_or(0, |worker| worker.queues().count());
+            SESSION_BYTES
+                + session.watched.len() as u64 * WATCH_BYTES
+                + joins * JOIN_BYTES
+                + registrations as u64 * REGISTRATION_BYTES
         });
         jobs.chain(queues).chain(sessions).sum()
     }

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::account::EXTRA_BYTES;
 use crate::effects::{Effects, Record};
 use crate::engine::Engine;
 use crate::ids::{Millis, QueueId};
@@ -109,6 +110,7 @@ impl Engine {
         let now = self.now;
         if self.queue(id).extra.is_none() {
             self.special.extras += 1;
+            self.memory_bytes += EXTRA_BYTES;
         }
         self.queue_mut(id).extra.get_or_insert_with(|| Box::new(Extra::new(now)))
     }

@@ -52,6 +52,9 @@ pub const ATTACHMENTS_MAX: u32 = 1000;
 /// How often sessions can attach to one job, all together. Each piece of its result goes to all.
 pub const WATCHERS_MAX: usize = 10_000;
 
+/// Queues that one worker can register for.
+pub const REGISTRATIONS_MAX: usize = 10_000;
+
 /// Unfinished jobs with one key, each in a queue of its own, that a look-up of the key without a queue
 /// goes through.
 pub const SAME_KEY_MAX: usize = 1000;

@@ -1,6 +1,6 @@
 //! Queues: making, keeping, pausing and dropping them.
 
-use crate::account::queue_bytes;
+use crate::account::{EXTRA_BYTES, queue_bytes};
 use crate::effects::{Effects, Record};
 use crate::engine::{Engine, NotFound};
 use crate::ids::QueueId;
@@ -42,6 +42,16 @@ impl Engine {
             &*queue.name == name
         });
         found.copied()
+    }
+
+    /// How many queues exist.
+    pub fn queue_count(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// Whether a request that names this queue would make it.
+    pub fn would_make_queue(&self, name: &[u8]) -> bool {
+        self.queue_id(name).is_none() && self.alias(name).is_none()
     }
 
     /// The queue exists from now on, until it is dropped.
@@ -101,6 +111,7 @@ impl Engine {
         }
         if queue.extra.is_some() {
             self.special.extras -= 1;
+            self.memory_bytes -= EXTRA_BYTES;
         }
         effects.records.push(Record::QueueGone(id));
     }

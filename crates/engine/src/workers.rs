@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::num::NonZeroU64;
 
+use crate::account::REGISTRATION_BYTES;
 use crate::chores::{Chore, Unload};
 use crate::effects::{Effects, Happening};
 use crate::engine::Engine;
@@ -94,9 +95,20 @@ impl Engine {
         if !queue_mut.ready.is_empty() {
             self.supplying.insert(queue);
         }
+        if before.is_none() {
+            self.memory_bytes += REGISTRATION_BYTES;
+        }
         if asleep && !self.sleep(session) {
             self.wake(session, effects);
         }
+    }
+
+    /// How many queues this session has registered for, and whether this one is among them.
+    pub fn registered(&self, session: SessionId, name: &[u8]) -> (usize, bool) {
+        let Some(worker) = &self.session(session).worker else { return (0, false) };
+        let is_known =
+            self.queue_id(name).is_some_and(|queue| worker.by_queue.contains_key(&queue));
+        (worker.by_queue.len(), is_known)
     }
 
     /// This session cannot work on jobs of this queue any more. Those that it holds are given back.
@@ -146,6 +158,7 @@ impl Engine {
 
     /// The queue forgets registrations that the session has forgotten.
     fn leave_queue(&mut self, queue: QueueId, known: Known) {
+        self.memory_bytes -= REGISTRATION_BYTES;
         let queue_mut = self.queue_mut(queue);
         queue_mut.workers -= 1;
         if let Some(ticket) = known.listed {

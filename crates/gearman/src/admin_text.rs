@@ -17,6 +17,7 @@ const UNKNOWN_JOB: &[u8] = b"ERR UNKNOWN_JOB\r\n";
 const UNKNOWN_ERROR: &[u8] = b"ERR UNKNOWN_ERROR\r\n";
 const UNKNOWN_SHOW_ARGUMENTS: &[u8] = b"ERR UNKNOWN_SHOW_ARGUMENTS\r\n";
 const FUNCTION_IN_USE: &[u8] = b"ERR there are still connected workers or executing clients\r\n";
+const NO_NEW_FUNCTION: &[u8] = b"ERR QUEUE_ERROR There+is+no+room+for+another+function\r\n";
 const FUNCTION_NOT_FOUND: &[u8] = b"ERR function not found\r\n";
 /// The server stops in the middle of a long drop.
 pub(crate) const DROP_INTERRUPTED: &[u8] =
@@ -55,6 +56,9 @@ impl Session {
             (b"show", [_, ..]) => UNKNOWN_SHOW_ARGUMENTS.to_vec(),
             (b"maxqueue", [function, limits @ ..]) => return max_queue(function, limits, turn),
             (b"create", [what, name]) if is(what, "function") => {
+                if !turn.admits_queue(name) {
+                    return (AT_ONCE, NO_NEW_FUNCTION.to_vec());
+                }
                 return (turn.create_queue(name), OK.to_vec());
             }
             (b"maxqueue" | b"create" | b"drop", _) => incomplete(command),

@@ -136,9 +136,10 @@ pub(crate) fn not_submitted(refusal: AddRefusal) -> (Position, Failure) {
     match refusal {
         AddRefusal::Full(after) => (after, reply::QUEUE_FULL),
         AddRefusal::TooBig => (AT_ONCE, reply::QUEUE_FULL),
-        AddRefusal::LogFull | AddRefusal::MemoryFull | AddRefusal::WritesBlocked => {
-            (AT_ONCE, reply::QUEUE_ERROR)
-        }
+        AddRefusal::LogFull
+        | AddRefusal::MemoryFull
+        | AddRefusal::NoNewQueue
+        | AddRefusal::WritesBlocked => (AT_ONCE, reply::QUEUE_ERROR),
         // The original goes on accepting jobs while it waits for the last one to end. Here draining
         // means the same for the clients of all dialects: what is there is finished, nothing new
         // is taken; a submit that would join an unfinished job is no exception.

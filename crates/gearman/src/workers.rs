@@ -20,7 +20,14 @@ const DENOMINATOR_BYTES_READ: usize = 10;
 
 impl Session {
     pub(crate) fn can_do(&mut self, function: &[u8], turn: &mut Turn<'_>) {
-        turn.register(self.id, function, None);
+        self.register(function, None, turn);
+    }
+
+    /// `CAN_DO` has no reply: what cannot be registered is left out, and shows in the metrics.
+    fn register(&mut self, function: &[u8], limit_ms: Option<u64>, turn: &mut Turn<'_>) {
+        if turn.admits_worker(self.id, function) {
+            turn.register(self.id, function, limit_ms);
+        }
     }
 
     /// A limit that no clock will reach is not taken, as one of more than 20 digits: registering
@@ -35,7 +42,7 @@ impl Session {
             return;
         }
         if let Ok(limit_ms) = u64::try_from(leading_integer(milliseconds).max(0)) {
-            turn.register(self.id, function, Some(limit_ms).filter(|limit_ms| *limit_ms > 0));
+            self.register(function, Some(limit_ms).filter(|limit_ms| *limit_ms > 0), turn);
         }
     }
 

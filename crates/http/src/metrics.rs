@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use broker::{LogStats, Memory, Millis, QueueStats, Status, Totals, Turn};
+use broker::{LogStats, Memory, Millis, QueueStats, QueueUsage, Status, Totals, Turn};
 
 use crate::exposition::Exposition;
 use crate::exposition::Kind::{Counter, Gauge};
@@ -102,6 +102,7 @@ pub(crate) struct Health {
     pub(crate) is_ready: bool,
     pub(crate) is_full: bool,
     pub(crate) memory: Memory,
+    pub(crate) queues: QueueUsage,
 }
 
 /// The whole page.
@@ -148,6 +149,12 @@ fn render_server(
         let help = "Bytes beyond which new jobs are refused.";
         page.number("lineshaft_memory_limit_bytes", Gauge, help, limit_bytes);
     }
+    if let Some(most) = health.queues.most {
+        let help = "Queues that there may be before clients can make no more.";
+        page.number("lineshaft_queues_limit", Gauge, help, most as u64);
+    }
+    let help = "Requests refused because they would have made a queue, and there was no room for it, since the start.";
+    page.number("lineshaft_queues_refused_total", Counter, help, health.queues.refused);
     let help = "Jobs refused because memory was at its limit, since the start.";
     page.number("lineshaft_memory_refusals_total", Counter, help, memory.refused);
     page.metric(

@@ -76,8 +76,18 @@ impl Overview {
                 TEXT,
                 "ready, but the memory is full: new jobs are refused\n",
             ),
+            None if self.has_all_queues() => answer(
+                StatusCode::OK,
+                TEXT,
+                "ready, but there are as many queues as there may be: no new ones are made\n",
+            ),
             None => answer(StatusCode::OK, TEXT, "ready\n"),
         }
+    }
+
+    fn has_all_queues(&self) -> bool {
+        let most = self.broker.queue_usage().most;
+        most.is_some_and(|most| self.broker.turn((self.clock)()).totals().queues >= most as u64)
     }
 
     fn metrics(&self) -> Answer {
@@ -87,6 +97,7 @@ impl Overview {
             is_ready: self.unready().is_none(),
             is_full: self.broker.is_full(),
             memory: self.broker.memory_usage(),
+            queues: self.broker.queue_usage(),
         };
         let text = render(&gathered, identity, health, (self.process)());
         answer(StatusCode::OK, CONTENT_TYPE, text)

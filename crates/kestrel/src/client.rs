@@ -102,6 +102,7 @@ impl Client {
             AddRefusal::TooBig
             | AddRefusal::LogFull
             | AddRefusal::MemoryFull
+            | AddRefusal::NoNewQueue
             | AddRefusal::WritesBlocked
             | AddRefusal::Draining => AT_ONCE,
         })

@@ -156,6 +156,8 @@ pub struct Limits {
     pub gearman_packet_bytes: u32,
     /// The largest item that the Kestrel listeners accept, and the largest thrift frame.
     pub kestrel_item_bytes: u32,
+    /// Queues that there may be before clients can make no more; `None`: any number.
+    pub queues: Option<usize>,
     /// Replies waiting for one slow reader, beyond one body; a reader that is further behind, and does
     /// not catch up, is cut off.
     pub unsent_bytes: u64,
@@ -322,6 +324,7 @@ impl Default for Config {
                 unsent_bytes: 64 << 20,
                 unsent_time: Duration::from_mins(5),
                 memory: MemoryLimit::Percent(70),
+                queues: Some(1_000_000),
                 unsent_total_bytes: 1 << 30,
                 connections_per_address: None,
                 unfinished_time: Some(Duration::from_mins(1)),

@@ -39,6 +39,7 @@ pub(crate) struct LiveLimits {
     unfinished_bytes: AtomicU64,
     /// `u64::MAX`: no limit.
     memory_bytes: AtomicU64,
+    queues: AtomicUsize,
     /// How many connections may be open because of the process's descriptors.
     descriptors: usize,
     /// How many connections for HTTP may be open, beside the others.
@@ -125,6 +126,7 @@ impl LiveLimits {
             unsent_total_bytes: AtomicU64::default(),
             unfinished_bytes: AtomicU64::default(),
             memory_bytes: AtomicU64::default(),
+            queues: AtomicUsize::default(),
             descriptors: free - web_connections,
             web_connections,
             open: AtomicUsize::default(),
@@ -154,6 +156,7 @@ impl LiveLimits {
         self.unsent_ms.store(unsent_ms, Ordering::Relaxed);
         let memory_bytes = limits.memory.bytes().unwrap_or(u64::MAX);
         self.memory_bytes.store(memory_bytes, Ordering::Relaxed);
+        self.queues.store(limits.queues.unwrap_or(usize::MAX), Ordering::Relaxed);
         // Puts are refused at the limit of memory, but these go on for a while.
         let share = memory_bytes / BUFFERS_SHARE;
         let one_body = broker::allocated_bytes(one_reply as usize);
@@ -181,6 +184,12 @@ impl LiveLimits {
     pub(crate) fn memory_bytes(&self) -> Option<u64> {
         let bytes = self.memory_bytes.load(Ordering::Relaxed);
         (bytes < u64::MAX).then_some(bytes)
+    }
+
+    /// How many queues there may be; `None`: any number.
+    pub(crate) fn queues(&self) -> Option<usize> {
+        let count = self.queues.load(Ordering::Relaxed);
+        (count < usize::MAX).then_some(count)
     }
 
     /// How many bytes of replies may wait for all slow readers.

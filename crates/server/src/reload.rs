@@ -92,6 +92,7 @@ impl Reloader {
             let reloader = self.clone();
             let has_new_policies = on_a_thread(move || reloader.take_over()).await;
             shared.broker.set_memory_limit(shared.limits.memory_bytes());
+            shared.broker.set_queue_limit(shared.limits.queues());
             self.finish(askers, has_new_policies, &shared);
         }
     }

@@ -43,7 +43,7 @@ impl std::fmt::Debug for Setting {
 }
 
 /// All keys, in the order in which they are shown.
-pub(crate) static SETTINGS: [Setting; 45] = [
+pub(crate) static SETTINGS: [Setting; 46] = [
     Setting {
         key: "io_threads",
         many: false,
@@ -192,13 +192,9 @@ pub(crate) static SETTINGS: [Setting; 45] = [
         many: false,
         live: true,
         set: |config, value| {
-            let count = parse_connections_per_address(value[0]);
-            assign(&mut config.limits.connections_per_address, count)
+            assign(&mut config.limits.connections_per_address, parse_count(value[0]))
         },
-        show: |config| {
-            let count = config.limits.connections_per_address;
-            count.map_or_else(|| quote("off"), |count| count.to_string())
-        },
+        show: |config| show_count(config.limits.connections_per_address),
     },
     Setting {
         key: "limits.beanstalk_job_size",
@@ -233,6 +229,13 @@ pub(crate) static SETTINGS: [Setting; 45] = [
         live: true,
         set: |config, value| assign(&mut config.limits.memory, MemoryLimit::parse(value[0])),
         show: |config| quote(&config.limits.memory.show()),
+    },
+    Setting {
+        key: "limits.queues",
+        many: false,
+        live: true,
+        set: |config, value| assign(&mut config.limits.queues, parse_count(value[0])),
+        show: |config| show_count(config.limits.queues),
     },
     Setting {
         key: "limits.unsent_size",
@@ -446,7 +449,12 @@ fn parse_connections(text: &str) -> Result<Option<usize>, String> {
     }
 }
 
-fn parse_connections_per_address(text: &str) -> Result<Option<usize>, String> {
+fn show_count(count: Option<usize>) -> String {
+    count.map_or_else(|| quote("off"), |count| count.to_string())
+}
+
+/// A number of something that can be without a limit.
+fn parse_count(text: &str) -> Result<Option<usize>, String> {
     if text == "off" {
         return Ok(None);
     }

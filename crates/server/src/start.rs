@@ -158,6 +158,7 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     prepare_engine(&config, &mut broker.turn(clock.now()));
     let limits = Arc::new(LiveLimits::new(&config.limits, descriptors, own));
     broker.set_memory_limit(limits.memory_bytes());
+    broker.set_queue_limit(limits.queues());
     let reloader = Arc::new(Reloader::new(
         config.clone(),
         sources,

@@ -114,6 +114,7 @@ impl ThriftSession {
                     AddRefusal::TooBig
                     | AddRefusal::LogFull
                     | AddRefusal::MemoryFull
+                    | AddRefusal::NoNewQueue
                     | AddRefusal::WritesBlocked
                     | AddRefusal::Draining,
                 ) => break,

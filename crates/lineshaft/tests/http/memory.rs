@@ -2,7 +2,7 @@
 //! that a server whose log holds more than it may can be emptied.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -113,7 +113,10 @@ fn at_the_limit_puts_are_refused_and_nothing_else_and_it_heals() {
     let resident_before = resident_bytes(&site);
     let count = fill(&site, 10_000);
     assert!((3_500..5_000).contains(&count), "{count} jobs");
-    assert!(resident_bytes(&site) - resident_before < 1.1 * 48.0 * 1024.0 * 1024.0);
+    // What the log has not written yet is beside the account, and bounded by itself.
+    wait_for("memory to be within the limit", || {
+        (resident_bytes(&site) - resident_before < 1.1 * 48.0 * 1024.0 * 1024.0).then_some(())
+    });
 
     let ready = site.get("/health/ready");
     assert_eq!(ready.status, 200);
@@ -158,4 +161,128 @@ fn at_the_limit_puts_are_refused_and_nothing_else_and_it_heals() {
     }
     assert_eq!(found, count - 300 + 1 + refilled);
     client.put(0, 0, 60, &vec![b'z'; 20_000]).unwrap();
+}
+
+/// Queues of all kinds, and workers that register for them.
+#[test]
+fn queues_and_registrations_are_in_the_account() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments =
+        ["--data", "d", "--sync", "never", "--gearman", "127.0.0.1:0", "--kestrel", "127.0.0.1:0"];
+    let mut site = Site::start(folder.path(), &arguments);
+    let used = |site: &Site| metric(site, "lineshaft_memory_used_bytes");
+    let (used_before, resident_before) = (used(&site), resident_bytes(&site));
+    let workers: Vec<packet::Peer> = (0..10)
+        .map(|worker| {
+            let mut peer = packet::Peer::connect(&site.server.address_of("gearman"));
+            for function in 0..10_000 {
+                // Half of them are the same for all workers.
+                let own = if function % 2 == 0 { worker } else { 0 };
+                peer.send(packet::CAN_DO, &[&format!("a-function-{own}-{function}")]);
+            }
+            peer.send(packet::ECHO_REQ, &["done"]);
+            peer.expect(packet::ECHO_RES);
+            peer
+        })
+        .collect();
+    let mut kestrel = Lines::connect(&mut site);
+    for number in 0..50_000 {
+        kestrel.ask(&format!("GET a-queue-of-items-{number}"), "END");
+    }
+    wait_for("the account to be near", || {
+        let counted = used(&site) - used_before;
+        let grown = resident_bytes(&site) - resident_before;
+        (counted > 60e6 && (0.9..1.1).contains(&(counted / grown))).then_some(())
+    });
+    drop(workers);
+}
+
+#[test]
+fn nor_do_queues_and_registrations_go_beyond_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments =
+        ["--data", "d", "--sync", "never", "--gearman", "127.0.0.1:0", "--kestrel", "127.0.0.1:0"];
+    let limit = [("LINESHAFT_LIMITS_MEMORY", "48MiB")];
+    let mut site = Site::start_with(folder.path(), &arguments, &limit);
+    let resident_before = resident_bytes(&site);
+    let mut kestrel = Lines::connect(&mut site);
+    for number in 0..60_000 {
+        kestrel.ask(&format!("GET a-queue-of-items-{number}"), "END");
+    }
+    for worker in 0..20 {
+        let mut peer = packet::Peer::connect(&site.server.address_of("gearman"));
+        for function in 0..10_000 {
+            peer.send(packet::CAN_DO, &[&format!("a-function-{worker}-{function}")]);
+        }
+        peer.send(packet::ECHO_REQ, &["done"]);
+        peer.expect(packet::ECHO_RES);
+    }
+    // What the log has not written yet is beside the account, and bounded by itself.
+    wait_for("memory to be within the limit", || {
+        (resident_bytes(&site) - resident_before < 1.1 * 48.0 * 1024.0 * 1024.0).then_some(())
+    });
+    assert!(metric(&site, "lineshaft_queues_refused_total") >= 100_000.0);
+}
+
+#[test]
+fn a_client_can_make_no_more_queues_than_there_may_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["--memory", "--gearman", "127.0.0.1:0", "--kestrel", "127.0.0.1:0"];
+    let limit = [("LINESHAFT_LIMITS_QUEUES", "4")];
+    let mut site = Site::start_with(folder.path(), &arguments, &limit);
+    // Beside `default`.
+    let mut client = Client::connect(site.beanstalk.parse().unwrap()).unwrap();
+    client.expect("use tube", "USING tube").unwrap();
+    let mut gearman = packet::Peer::connect(&site.server.address_of("gearman"));
+    gearman.send(packet::SUBMIT_JOB_BG, &["function", "", "x"]);
+    gearman.expect(packet::JOB_CREATED);
+    assert_eq!(site.get("/health/ready").body, "ready\n");
+    let mut kestrel = Lines::connect(&mut site);
+    kestrel.ask("SET items 0 0 1\r\nx", "STORED");
+    let full = "ready, but there are as many queues as there may be: no new ones are made\n";
+    assert_eq!(site.get("/health/ready").body, full);
+
+    client.expect("use other", "OUT_OF_MEMORY").unwrap();
+    client.expect("watch other", "OUT_OF_MEMORY").unwrap();
+    gearman.send(packet::SUBMIT_JOB_BG, &["other", "", "x"]);
+    assert_eq!(gearman.expect(packet::ERROR)[0], "QUEUE_ERROR");
+    gearman.send(packet::CAN_DO, &["other"]);
+    kestrel.ask("SET other 0 0 1\r\nx", "NOT_STORED");
+    kestrel.ask("GET other", "END");
+    let page = Page::read(&site.get("/metrics").body);
+    assert!((page.value("lineshaft_queues") - 4.0).abs() < 0.5);
+    assert!((page.value("lineshaft_queues_limit") - 4.0).abs() < 0.5);
+    assert!((page.value("lineshaft_queues_refused_total") - 6.0).abs() < 0.5);
+
+    // What exists goes on, and a tube that is gone leaves its place.
+    client.put(0, 0, 60, b"x").unwrap();
+    client.expect("watch tube", "WATCHING 2").unwrap();
+    gearman.send(packet::SUBMIT_JOB_BG, &["function", "", "x"]);
+    gearman.expect(packet::JOB_CREATED);
+    gearman.send(packet::CAN_DO, &["function"]);
+    gearman.send(packet::GRAB_JOB, &[]);
+    gearman.expect(packet::JOB_ASSIGN);
+    let job = client.reserve(0).unwrap().unwrap();
+    client.expect(&format!("delete {}", job.id), "DELETED").unwrap();
+    client.expect("ignore tube", "WATCHING 1").unwrap();
+    client.expect("use default", "USING default").unwrap();
+    client.expect("use other", "USING other").unwrap();
+}
+
+/// A client of Kestrel's that asks for a line.
+struct Lines(BufReader<TcpStream>);
+
+impl Lines {
+    fn connect(site: &mut Site) -> Self {
+        let stream = TcpStream::connect(site.server.address_of("kestrel")).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        Self(BufReader::new(stream))
+    }
+
+    fn ask(&mut self, request: &str, reply: &str) {
+        self.0.get_mut().write_all(format!("{request}\r\n").as_bytes()).unwrap();
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        assert_eq!(line.trim_end(), reply, "{request}");
+    }
 }

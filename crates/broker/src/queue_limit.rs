@@ -1,0 +1,70 @@
+//! The limit of queues, and whether a request may make one more.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use engine::SessionId;
+use engine::limits::REGISTRATIONS_MAX;
+
+use crate::Turn;
+
+/// How many queues there may be.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub struct QueueUsage {
+    /// `None`: any number.
+    pub most: Option<usize>,
+    /// Requests that would have made a queue, and were refused, since the start.
+    pub refused: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct QueueLimit {
+    /// `usize::MAX`: no limit.
+    most: AtomicUsize,
+    refused: AtomicU64,
+}
+
+impl Default for QueueLimit {
+    fn default() -> Self {
+        Self { most: AtomicUsize::new(usize::MAX), refused: AtomicU64::new(0) }
+    }
+}
+
+impl QueueLimit {
+    pub(crate) fn set(&self, most: Option<usize>) {
+        self.most.store(most.unwrap_or(usize::MAX), Ordering::Relaxed);
+    }
+
+    pub(crate) fn usage(&self) -> QueueUsage {
+        let most = self.most.load(Ordering::Relaxed);
+        QueueUsage {
+            most: (most < usize::MAX).then_some(most),
+            refused: self.refused.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Turn<'_> {
+    /// Whether a client may refer to this queue: not if that made a queue for which there is no room, by the
+    /// limit of queues or of memory. To be asked before a queue is used, watched or created; puts ask
+    /// themselves.
+    pub fn admits_queue(&self, name: &[u8]) -> bool {
+        let engine = &self.core.engine;
+        // The table of names need not be asked while there is room for more.
+        let most = self.shared.queue_limit.most.load(Ordering::Relaxed);
+        if engine.queue_count() < most && self.has_memory_for(0) {
+            return true;
+        }
+        let admits = !engine.would_make_queue(name);
+        if !admits {
+            self.shared.queue_limit.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        admits
+    }
+
+    /// Whether a worker may register for this queue: the same, and a worker has at most
+    /// [`REGISTRATIONS_MAX`].
+    pub fn admits_worker(&self, session: SessionId, queue: &[u8]) -> bool {
+        let (count, is_known) = self.core.engine.registered(session, queue);
+        is_known || (count < REGISTRATIONS_MAX && self.admits_queue(queue))
+    }
+}
