@@ -73,7 +73,7 @@ impl Engine {
     /// A slice of the end of a session; true if something is left. It is found by its number until its
     /// registrations are gone.
     pub(crate) fn close_slice(&mut self, session: SessionId, effects: &mut Effects) -> bool {
-        if self.retire_worker(session) {
+        if self.retire_worker(session, effects) {
             return true;
         }
         let (place, _) = split(session);

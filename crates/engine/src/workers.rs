@@ -116,7 +116,7 @@ impl Engine {
         self.meter.begin_request();
         self.meter.count(1);
         if let Some(queue) = self.queue_id(name)
-            && self.forget_registrations(session, queue)
+            && self.forget_registrations(session, queue, effects)
         {
             self.unload(session, queue, false, effects);
         }
@@ -127,7 +127,7 @@ impl Engine {
     pub fn unregister_all(&mut self, session: SessionId, effects: &mut Effects) -> bool {
         self.meter.begin_request();
         self.meter.count(1);
-        if self.retire_worker(session) {
+        if self.retire_worker(session, effects) {
             return true;
         }
         self.unload(session, QueueId(0), true, effects);
@@ -146,13 +146,22 @@ impl Engine {
     }
 
     /// Takes a session's registrations for one queue out of all tables; whether there were any.
-    fn forget_registrations(&mut self, session: SessionId, queue: QueueId) -> bool {
+    fn forget_registrations(
+        &mut self,
+        session: SessionId,
+        queue: QueueId,
+        effects: &mut Effects,
+    ) -> bool {
         let Some(worker) = self.open_mut(session).worker.as_mut() else { return false };
         let Some(known) = worker.by_queue.remove(&queue) else { return false };
         worker.by_rank.remove(&known.rank);
         worker.unlisted.remove(&queue);
+        let asleep = worker.asleep;
         self.meter.count(1);
         self.leave_queue(queue, known);
+        if !asleep {
+            self.pass_wake_on(queue, effects);
+        }
         true
     }
 
@@ -172,7 +181,7 @@ impl Engine {
 
     /// Takes a session's registrations out of all tables, as many as one slice of work allows; true if
     /// some are left. Its jobs are the caller's business.
-    pub(crate) fn retire_worker(&mut self, session: SessionId) -> bool {
+    pub(crate) fn retire_worker(&mut self, session: SessionId, effects: &mut Effects) -> bool {
         loop {
             let Some(worker) = self.open_mut(session).worker.as_mut() else { return false };
             let Some((queue, known)) = worker.by_queue.pop_first() else {
@@ -182,8 +191,12 @@ impl Engine {
             };
             worker.by_rank.remove(&known.rank);
             worker.unlisted.remove(&queue);
+            let asleep = worker.asleep;
             self.meter.count(1);
             self.leave_queue(queue, known);
+            if !asleep {
+                self.pass_wake_on(queue, effects);
+            }
             if self.meter.request_is_spent() {
                 return true;
             }
@@ -309,6 +322,14 @@ impl Engine {
                 woken += 1;
                 self.wake(session, effects);
             }
+        }
+    }
+
+    /// A worker that is awake leaves a queue. It may be the only one that was woken for the jobs there,
+    /// so others are woken in its place. When every job wakes all sleepers, they know already.
+    fn pass_wake_on(&mut self, queue: QueueId, effects: &mut Effects) {
+        if self.wake_max != 0 && !self.reads_blocked() && self.queue(queue).can_serve(self.now) {
+            self.wake_sleepers(queue, effects);
         }
     }
 

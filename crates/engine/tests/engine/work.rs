@@ -217,6 +217,41 @@ fn one_job_wakes_no_more_workers_than_it_may() {
 }
 
 #[test]
+fn a_woken_worker_that_leaves_passes_the_wake_on() {
+    let mut world = World::new();
+    let client = world.open();
+    let workers = [(); 4].map(|()| world.worker(&["q"]));
+    world.engine.set_wake_max(1);
+    for worker in workers {
+        assert!(world.sleep(worker));
+    }
+    let id = world.submit(client, "q", BACKGROUND);
+    assert_eq!(world.woken(), [workers[0]]);
+    world.act(|engine, fx| engine.close_session(workers[0], fx));
+    assert_eq!(world.woken(), [workers[1]], "the connection ended");
+    world.act(|engine, fx| engine.unregister(workers[1], b"q", fx));
+    assert_eq!(world.woken(), [workers[2]], "it forgot the queue");
+    world.act(|engine, fx| engine.unregister_all(workers[2], fx));
+    assert_eq!(world.woken(), [workers[3]], "it forgot all queues");
+    assert_eq!(world.grab(workers[3]), Some(id));
+}
+
+#[test]
+fn a_sleeper_that_leaves_wakes_nobody() {
+    let mut world = World::new();
+    let client = world.open();
+    let workers = [(); 3].map(|()| world.worker(&["q"]));
+    world.engine.set_wake_max(1);
+    for worker in workers {
+        assert!(world.sleep(worker));
+    }
+    world.submit(client, "q", BACKGROUND);
+    assert_eq!(world.woken(), [workers[0]]);
+    world.act(|engine, fx| engine.close_session(workers[1], fx));
+    assert_eq!(world.woken(), []);
+}
+
+#[test]
 fn a_timer_that_came_in_vain_wakes_nobody() {
     let mut world = World::new();
     world.policies([Rule::new(["q"], [Setting::JobsMax(Some(9))])]);

@@ -65,11 +65,21 @@ impl Model {
     /// The worker forgets these queues.
     pub(super) fn unregister(&mut self, place: Place, tubes: &BTreeSet<Name>) {
         let Some(conn) = self.conns.get_mut(&place) else { return };
+        let was_asleep = conn.worker.asleep;
+        let left: BTreeSet<_> = conn.worker.tubes().intersection(tubes).cloned().collect();
         conn.worker.registrations.retain(|one| !tubes.contains(&one.tube));
         conn.worker.unlisted.retain(|tube| !tubes.contains(tube));
         for name in tubes {
             if let Some(tube) = self.tubes.get_mut(name) {
                 tube.sleepers.retain(|_, sleeper| *sleeper != place);
+            }
+        }
+        let passes_on = !was_asleep && self.setting.wake_max != 0 && !self.reads_blocked();
+        let left = self.tubes_by_place().into_iter().filter(|name| left.contains(name));
+        for name in left.collect::<Vec<_>>() {
+            // It may have been the only one that was woken for the jobs there.
+            if passes_on && !self.is_paused(&name) && self.first_ready(&name).is_some() {
+                self.wake_sleepers(&name);
             }
         }
     }
