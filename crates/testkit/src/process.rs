@@ -29,6 +29,10 @@ const PORT_ATTEMPTS: u32 = 5;
 /// The exit code of a server that could not bind its address.
 const EXIT_ADDRESS: i32 = 111;
 
+/// How many I/O threads tests give to Lineshaft: one, and enough for clients to meet between threads. Which test
+/// takes which is said in `crates/lineshaft/tests/README.md`.
+pub const IO_THREADS: [usize; 2] = [1, 3];
+
 /// A program and how it is told its port.
 #[derive(Debug, Clone)]
 pub struct Program {
@@ -109,6 +113,14 @@ impl Program {
     pub fn with_environment(mut self, name: &str, value: &str) -> Program {
         self.environment.push((name.to_owned(), value.to_owned()));
         self
+    }
+
+    /// The same program, told how many I/O threads to have, if it is Lineshaft.
+    #[must_use]
+    pub fn with_io_threads(mut self, count: usize) -> Program {
+        const VARIABLE: &str = "LINESHAFT_IO_THREADS";
+        self.environment.retain(|(name, _)| name != VARIABLE);
+        self.with_environment(VARIABLE, &count.to_string())
     }
 
     /// The same program with further arguments.

@@ -1,39 +1,41 @@
-//! The conformance cases against Lineshaft over sockets, with and without a log.
+//! The conformance cases against Lineshaft over sockets, with and without a log, with one and with several I/O
+//! threads.
 
 use anyhow::Result;
-use testkit::case::Corpus;
+use testkit::case::{Case, Corpus};
+use testkit::process::{IO_THREADS, Program};
 use testkit::suite;
 
 use crate::programs;
 
 #[test]
 fn lineshaft_in_memory_passes_every_case() -> Result<()> {
-    let server = programs::lineshaft_in_memory().start()?;
-    let corpus = Corpus::read("beanstalk", "cases.jsonl")?;
-    suite::play(&corpus, server.address(), |_| true).assert_all_passed();
-    Ok(())
+    play("cases.jsonl", &programs::lineshaft_in_memory(), |_| true)
 }
 
 #[test]
 fn lineshaft_with_a_log_passes_every_case() -> Result<()> {
-    let server = programs::lineshaft_durable("data").start()?;
-    let corpus = Corpus::read("beanstalk", "cases.jsonl")?;
-    suite::play(&corpus, server.address(), |case| !case.has_tag("memory")).assert_all_passed();
-    Ok(())
+    play("cases.jsonl", &programs::lineshaft_durable("data"), |case| !case.has_tag("memory"))
 }
 
 #[test]
 fn lineshaft_in_memory_does_right_where_the_original_errs() -> Result<()> {
-    let server = programs::lineshaft_in_memory().start()?;
-    let corpus = Corpus::read("beanstalk", "defects.jsonl")?;
-    suite::play(&corpus, server.address(), |_| true).assert_all_passed();
-    Ok(())
+    play("defects.jsonl", &programs::lineshaft_in_memory(), |_| true)
 }
 
 #[test]
 fn lineshaft_with_a_log_does_right_where_the_original_errs() -> Result<()> {
-    let server = programs::lineshaft_durable("data").start()?;
-    let corpus = Corpus::read("beanstalk", "defects.jsonl")?;
-    suite::play(&corpus, server.address(), |_| true).assert_all_passed();
+    play("defects.jsonl", &programs::lineshaft_durable("data"), |_| true)
+}
+
+fn play(file: &str, program: &Program, choose: fn(&Case) -> bool) -> Result<()> {
+    let corpus = Corpus::read("beanstalk", file)?;
+    for threads in IO_THREADS {
+        let server = program.clone().with_io_threads(threads).start()?;
+        let mut outcome = suite::play(&corpus, server.address(), choose);
+        let with = format!(", with {threads} I/O threads");
+        outcome.failures.iter_mut().for_each(|(_, reason)| reason.push_str(&with));
+        outcome.assert_all_passed();
+    }
     Ok(())
 }

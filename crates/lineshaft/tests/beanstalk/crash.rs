@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use testkit::process::Program;
+use testkit::process::{IO_THREADS, Program};
 use testkit::rng::Rng;
 
 use crate::load::{Load, Promises};
@@ -49,7 +49,11 @@ fn kill_and_check(program: &Program, rounds: u64, promises: Promises) -> Result<
     let mut rng = Rng::new(seed);
     let mut load = Load::new(seed);
     let mut acknowledged = 0;
-    let mut server = program.start()?;
+    let start = |round: u64| {
+        let threads = IO_THREADS[round as usize % IO_THREADS.len()];
+        program.clone().with_io_threads(threads).start()
+    };
+    let mut server = start(0)?;
     for round in 1..=rounds {
         let time = Duration::from_millis(100 + rng.below(300));
         let address = server.address();
@@ -60,7 +64,7 @@ fn kill_and_check(program: &Program, rounds: u64, promises: Promises) -> Result<
                 Ok(())
             })
             .with_context(context)?;
-        server = program.start()?;
+        server = start(round)?;
         load.check(server.address(), promises).with_context(context)?;
     }
     let jobs = load.jobs();

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use tempfile::TempDir;
 use testkit::client::Client;
-use testkit::process::Program;
+use testkit::process::{IO_THREADS, Program};
 use testkit::rng::Rng;
 use testkit::tools;
 
@@ -119,7 +119,11 @@ fn cut_and_check(disk: &Disk, program: &Program, rounds: u64, promises: Promises
     let mut rng = Rng::new(seed);
     let mut load = Load::new(seed);
     let mut acknowledged = 0;
-    let mut server = program.start()?;
+    let start = |round: u64| {
+        let threads = IO_THREADS[round as usize % IO_THREADS.len()];
+        program.clone().with_io_threads(threads).start()
+    };
+    let mut server = start(0)?;
     for round in 1..=rounds {
         let time = Duration::from_millis(200 + rng.below(600));
         let context = || format!("round {round}; repeat with LINESHAFT_SEED={seed}");
@@ -132,7 +136,7 @@ fn cut_and_check(disk: &Disk, program: &Program, rounds: u64, promises: Promises
             })
             .with_context(context)?;
         disk.mount_again()?;
-        server = program.start()?;
+        server = start(round)?;
         load.check(server.address(), promises).with_context(context)?;
     }
     let jobs = load.jobs();

@@ -14,14 +14,15 @@ pub(crate) fn lineshaft_path() -> PathBuf {
     std::env::var_os("LINESHAFT_BIN").map_or_else(built, PathBuf::from)
 }
 
-/// `lineshaft serve --memory` with a beanstalk listener.
+/// `lineshaft serve --memory` with a beanstalk listener and one I/O thread.
 pub(crate) fn lineshaft_in_memory() -> Program {
-    Program::serve(lineshaft_path(), &["--memory"])
+    Program::serve(lineshaft_path(), &["--memory"]).with_io_threads(1)
 }
 
-/// `lineshaft serve` with its data in `folder` of the server's own, and a beanstalk listener.
+/// `lineshaft serve` with its data in `folder` of the server's own, a beanstalk listener and three I/O
+/// threads.
 pub(crate) fn lineshaft_durable(folder: &str) -> Program {
-    Program::serve(lineshaft_path(), &["--data", folder])
+    Program::serve(lineshaft_path(), &["--data", folder]).with_io_threads(3)
 }
 
 /// `lineshaft beanstalkd`, which takes the original's flags.

@@ -9,20 +9,21 @@ use testkit::tools;
 /// The original's binary as Debian installs it.
 const REFERENCE: &str = "/usr/sbin/gearmand";
 
-/// `lineshaft serve` with nothing but a Gearman listener, in memory and with a log. The names are for failure
-/// messages.
+/// `lineshaft serve` with nothing but a Gearman listener, in memory and with a log, with one I/O
+/// thread and with three. The names are for failure messages.
 pub(crate) fn lineshaft() -> Vec<(&'static str, Program)> {
     vec![("in memory", lineshaft_in_memory()), ("with a log", lineshaft_durable("data"))]
 }
 
-/// `lineshaft serve --memory` with a Gearman listener.
+/// `lineshaft serve --memory` with a Gearman listener and one I/O thread.
 pub(crate) fn lineshaft_in_memory() -> Program {
-    Program::serve_gearman(lineshaft_path(), &["--memory"])
+    Program::serve_gearman(lineshaft_path(), &["--memory"]).with_io_threads(1)
 }
 
-/// `lineshaft serve` with its data in `folder` of the server's own, and a Gearman listener.
+/// `lineshaft serve` with its data in `folder` of the server's own, a Gearman listener and three I/O
+/// threads.
 pub(crate) fn lineshaft_durable(folder: &str) -> Program {
-    Program::serve_gearman(lineshaft_path(), &["--data", folder])
+    Program::serve_gearman(lineshaft_path(), &["--data", folder]).with_io_threads(3)
 }
 
 /// `lineshaft gearmand`, which takes the original's flags.

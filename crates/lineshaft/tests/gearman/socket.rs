@@ -1,8 +1,10 @@
-//! The conformance cases against Lineshaft over sockets, in memory and with a log.
+//! The conformance cases against Lineshaft over sockets, in memory and with a log, with one and with
+//! several I/O threads.
 
 use anyhow::{Context, Result};
 use testkit::gearman::case::read_cases;
 use testkit::gearman::suite;
+use testkit::process::IO_THREADS;
 
 use crate::programs;
 
@@ -18,8 +20,10 @@ fn lineshaft_does_right_where_the_original_errs() -> Result<()> {
 
 fn check(file: &str) -> Result<()> {
     for (name, program) in programs::lineshaft() {
-        let server = program.start().context(name)?;
-        suite::play(&read_cases(file)?, "c", server.address(), |_| true).assert_all_passed();
+        for threads in IO_THREADS {
+            let server = program.clone().with_io_threads(threads).start().context(name)?;
+            suite::play(&read_cases(file)?, "c", server.address(), |_| true).assert_all_passed();
+        }
     }
     Ok(())
 }

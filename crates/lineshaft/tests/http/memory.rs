@@ -104,10 +104,14 @@ fn the_account_is_near_what_the_process_uses() {
 
 #[test]
 fn at_the_limit_puts_are_refused_and_nothing_else_and_it_heals() {
+    ["1", "3"].into_iter().for_each(puts_are_refused_at_the_limit);
+}
+
+fn puts_are_refused_at_the_limit(io_threads: &str) {
     let folder = tempfile::tempdir().unwrap();
     let arguments =
         ["--data", "d", "--sync", "never", "--gearman", "127.0.0.1:0", "--kestrel", "127.0.0.1:0"];
-    let limit = |size| [("LINESHAFT_LIMITS_MEMORY", size)];
+    let limit = |size| [("LINESHAFT_LIMITS_MEMORY", size), ("LINESHAFT_IO_THREADS", io_threads)];
     let mut site = Site::start_with(folder.path(), &arguments, &limit("48MiB"));
     assert!(site.server.stdout().contains("at most 48.0 MiB"), "{}", site.server.stdout());
     let resident_before = resident_bytes(&site);

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use testkit::port::free_port;
-use testkit::process::{Program, Server};
+use testkit::process::{IO_THREADS, Program, Server};
 
 use crate::programs::lineshaft_path;
 
@@ -37,7 +37,7 @@ fn what_lineshaft_acknowledged_survives_kill() -> Result<()> {
     let rounds = std::env::var("LINESHAFT_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
     let (mut next, mut acknowledged) = (1, 0);
     for round in 0..rounds.unwrap_or(ROUNDS_DEFAULT) {
-        let (server, address) = start(folder)?;
+        let (server, address) = start(folder, round)?;
         let load = Duration::from_millis(LOAD_MS_MIN + LOAD_MS_STEP * (round % 8));
         let (stored, closed) = std::thread::scope(|scope| {
             let producer = scope.spawn(move || produce(address, next));
@@ -46,7 +46,7 @@ fn what_lineshaft_acknowledged_survives_kill() -> Result<()> {
             server.kill();
             (producer.join().expect("it fails politely"), consumer.join().expect("the same"))
         });
-        let (server, address) = start(folder)?;
+        let (server, address) = start(folder, round)?;
         let left = drain(address)?;
         check(&stored, &closed, &left).with_context(|| format!("round {round}"))?;
         acknowledged += stored.done.len().min(closed.done.len());
@@ -57,10 +57,13 @@ fn what_lineshaft_acknowledged_survives_kill() -> Result<()> {
     Ok(())
 }
 
-fn start(folder: &str) -> Result<(Server, SocketAddr)> {
+/// With one I/O thread and with several, in turn.
+fn start(folder: &str, round: u64) -> Result<(Server, SocketAddr)> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
     let arguments = ["--data", folder, "--only", "--kestrel", &address.to_string()];
-    Ok((Program::serve(lineshaft_path(), &arguments).start_at(address)?, address))
+    let threads = IO_THREADS[round as usize % IO_THREADS.len()];
+    let program = Program::serve(lineshaft_path(), &arguments).with_io_threads(threads);
+    Ok((program.start_at(address)?, address))
 }
 
 /// Sets item after item until the server is gone.

@@ -54,14 +54,15 @@ pub(crate) struct Running {
     _folder: tempfile::TempDir,
 }
 
-/// `lineshaft serve` in memory and with a log, with this configuration. The names are for failure messages.
+/// `lineshaft serve` in memory with one I/O thread, and with a log and three, with this configuration. The names are
+/// for failure messages.
 pub(crate) fn start_both(config: &str) -> Result<Vec<(&'static str, Running)>> {
-    let in_memory = start(&["--memory"], config).context("in memory")?;
-    let with_log = start(&["--data", "data"], config).context("with a log")?;
+    let in_memory = start(&["--memory"], 1, config).context("in memory")?;
+    let with_log = start(&["--data", "data"], 3, config).context("with a log")?;
     Ok(vec![("in memory", in_memory), ("with a log", with_log)])
 }
 
-fn start(arguments: &[&str], config: &str) -> Result<Running> {
+fn start(arguments: &[&str], io_threads: usize, config: &str) -> Result<Running> {
     let folder = tempfile::TempDir::new()?;
     let path = folder.path().join("lineshaft.toml");
     std::fs::write(&path, config)?;
@@ -74,6 +75,7 @@ fn start(arguments: &[&str], config: &str) -> Result<Running> {
         let listen_text =
             ["--kestrel-text", &text.to_string(), "--config", path].map(str::to_owned);
         let program = Program::serve(lineshaft_path(), arguments).with(&listen).with(&listen_text);
+        let program = program.with_io_threads(io_threads);
         last = program.start_at(memcache);
         if let Ok(server) = last {
             return Ok(Running { memcache, text, _server: server, _folder: folder });
@@ -82,7 +84,7 @@ fn start(arguments: &[&str], config: &str) -> Result<Running> {
     Err(last.err().context("a start that succeeds returns")?)
 }
 
-/// A server with a log that all three kinds of clients reach.
+/// A server with a log and several I/O threads that all three kinds of clients reach.
 pub(crate) struct Everything {
     pub(crate) beanstalk: SocketAddr,
     pub(crate) gearman: SocketAddr,
@@ -101,6 +103,7 @@ impl Everything {
             let listen = listen.map(|(flag, address)| format!("{flag}={address}"));
             let program =
                 Program::serve(lineshaft_path(), &["--data", "data", "--only"]).with(&listen);
+            let program = program.with_io_threads(3);
             last = program.start_at(memcache);
             if let Ok(server) = last {
                 return Ok(Self { beanstalk, gearman, memcache, _server: server });

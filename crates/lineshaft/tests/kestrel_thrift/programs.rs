@@ -54,14 +54,14 @@ impl Running {
     }
 }
 
-/// Starts `lineshaft serve` in memory and with a log. The names are for failure messages.
+/// Starts `lineshaft serve` in memory with one I/O thread, and with a log and three. The names are for failure messages.
 pub(crate) fn start_both() -> Result<Vec<(&'static str, Running)>> {
-    let in_memory = start(&["--memory"]).context("in memory")?;
-    let with_log = start(&["--data", "data"]).context("with a log")?;
+    let in_memory = start(&["--memory"], 1).context("in memory")?;
+    let with_log = start(&["--data", "data"], 3).context("with a log")?;
     Ok(vec![("in memory", in_memory), ("with a log", with_log)])
 }
 
-fn start(arguments: &[&str]) -> Result<Running> {
+fn start(arguments: &[&str], io_threads: usize) -> Result<Running> {
     let folder = TempDir::new()?;
     let config = folder.path().join("lineshaft.toml");
     std::fs::write(&config, POLICIES)?;
@@ -71,6 +71,7 @@ fn start(arguments: &[&str]) -> Result<Running> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
         let listen = ["--config", config, "--only", "--kestrel-thrift", &address.to_string()];
         let program = Program::serve(lineshaft_path(), arguments).with(&listen);
+        let program = program.with_io_threads(io_threads);
         last = program.start_at(address);
         if let Ok(server) = last {
             return Ok(Running { server, _folder: folder });

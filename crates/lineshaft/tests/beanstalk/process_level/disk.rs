@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use testkit::client::Client;
-use testkit::process::{Program, Server};
+use testkit::process::{IO_THREADS, Program, Server};
 use testkit::tools;
 
 use crate::programs;
@@ -47,8 +47,18 @@ impl Drop for SmallDisk {
 /// The original leaves jobs in a state in which nobody can have them, and shows a refused put.
 #[test]
 fn a_full_disk_refuses_puts_and_nothing_else() -> Result<()> {
+    puts_alone_are_refused(|folder| programs::lineshaft_as_beanstalkd().with(&["-b", folder]))?;
+    // With one I/O thread and with several.
+    IO_THREADS.into_iter().try_for_each(|threads| {
+        puts_alone_are_refused(|folder| {
+            programs::lineshaft_durable(folder).with_io_threads(threads)
+        })
+    })
+}
+
+fn puts_alone_are_refused(program: impl Fn(&str) -> Program) -> Result<()> {
     let Some(disk) = SmallDisk::new_or_skip()? else { return Ok(()) };
-    let program = programs::lineshaft_as_beanstalkd().with(&["-b".as_ref(), disk.path()]);
+    let program = program(disk.path().to_str().context("a text path")?);
     let server = program.start()?;
     let mut client = Client::on_tube(server.address(), "full")?;
     let body = vec![b'f'; 60_000];
@@ -86,9 +96,13 @@ fn a_full_disk_refuses_puts_and_nothing_else() -> Result<()> {
 /// Nobody could finish the jobs of a full disk if the server needed room to start.
 #[test]
 fn a_server_starts_on_a_full_disk_and_its_jobs_can_be_finished() -> Result<()> {
+    IO_THREADS.into_iter().try_for_each(all_jobs_can_be_finished)
+}
+
+fn all_jobs_can_be_finished(io_threads: usize) -> Result<()> {
     let Some(disk) = SmallDisk::new_or_skip()? else { return Ok(()) };
     let folder = disk.path().to_str().context("a text path")?;
-    let program = programs::lineshaft_durable(folder);
+    let program = programs::lineshaft_durable(folder).with_io_threads(io_threads);
     let server = program.start()?;
     let mut client = Client::on_tube(server.address(), "full")?;
     let mut ids = Vec::new();
