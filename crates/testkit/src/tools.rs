@@ -44,6 +44,31 @@ pub fn leave_out(reason: &str) {
     written.and_then(|mut file| file.write_all(line.as_bytes())).expect("the file can be written");
 }
 
+/// Whether this process may mount file systems, of files too if `files`; if not, says that something is left out.
+/// Where the system grants the right, a mount that fails is a failure of the test.
+pub fn may_mount_or_skip(files: bool) -> bool {
+    let missing = if !has_capability(CAP_SYS_ADMIN) {
+        Some("this process may not mount file systems")
+    } else if files && !Path::new("/dev/loop-control").exists() {
+        Some("this machine has no loop devices")
+    } else {
+        None
+    };
+    missing.into_iter().for_each(leave_out);
+    missing.is_none()
+}
+
+/// The number of the right to mount, among others, in `capabilities(7)`.
+const CAP_SYS_ADMIN: u32 = 21;
+
+/// Whether the system grants this process a right. Root has all of them, but not in every container.
+fn has_capability(number: u32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let granted = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let granted = granted.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok());
+    granted.is_some_and(|granted| granted >> number & 1 == 1)
+}
+
 /// Raises the limit of open files as far as allowed; servers that are started from now on inherit it. Returns
 /// the limit.
 pub fn raise_file_limit() -> u64 {
@@ -70,6 +95,13 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+
+    #[test]
+    fn rights_are_those_of_the_process() {
+        let is_root = rustix::process::geteuid().is_root();
+        assert!(is_root || !has_capability(CAP_SYS_ADMIN));
+        assert!(!has_capability(63), "there are not so many");
+    }
 
     #[test]
     fn what_is_left_out_is_noted_in_a_file() {
