@@ -23,6 +23,8 @@ pub struct ProcessFacts {
     pub refused_per_address: u64,
     /// Connections that were closed because HTTP or TLS came where neither is spoken.
     pub refused_foreign: u64,
+    /// How long threads that serve connections held the queues so far, in nanoseconds.
+    pub turns_ns: u64,
     /// Processor time that was used so far, in microseconds.
     pub processor_us: u64,
     /// Memory that is in use; 0 if the system does not tell.
@@ -257,6 +259,8 @@ fn render_process(page: &mut Exposition, identity: Identity<'_>, process: Proces
     page.sample(&[("reason", "foreign")], process.refused_foreign);
     let help = "When the server started, in seconds of Unix time.";
     page.number("process_start_time_seconds", Gauge, help, seconds(identity.started.0));
+    let help = "Time in which the queues were at work for one thread, and others had to wait.";
+    page.number("lineshaft_turn_seconds_total", Counter, help, process.turns_ns as f64 / 1e9);
     let processor = process.processor_us as f64 / 1e6;
     page.number("process_cpu_seconds_total", Counter, "Processor time used.", processor);
     let help = "Memory in use.";

@@ -72,6 +72,11 @@ impl TurnTime {
         TurnTime { began_at: Instant::now() }
     }
 
+    /// How long it has lasted.
+    pub(crate) fn elapsed(self) -> Duration {
+        self.began_at.elapsed()
+    }
+
     /// Whether it has lasted so long that others are to have theirs.
     pub(crate) fn is_over(self) -> bool {
         self.began_at.elapsed() >= TURN_TIME_MAX

@@ -52,6 +52,8 @@ pub(crate) struct LiveLimits {
     pub(crate) refused: Refused,
     /// What all connections hold.
     pub(crate) held: HeldByAll,
+    /// Nanoseconds for which I/O threads held the broker, since the start.
+    pub(crate) turns_ns: AtomicU64,
 }
 
 /// How many connections were closed at once since the start.
@@ -133,6 +135,7 @@ impl LiveLimits {
             addresses: Mutex::default(),
             refused: Refused::default(),
             held: HeldByAll::default(),
+            turns_ns: AtomicU64::default(),
         };
         live.set(limits);
         live

@@ -78,6 +78,7 @@ pub(crate) fn facts(limits: &LiveLimits, is_stopping: bool) -> ProcessFacts {
         connections_max: limits.connections() as u64,
         refused_per_address: limits.refused.per_address.load(Ordering::Relaxed),
         refused_foreign: limits.refused.foreign.load(Ordering::Relaxed),
+        turns_ns: limits.turns_ns.load(Ordering::Relaxed),
         processor_us: time.user_us + time.system_us,
         resident_bytes: resident_bytes().unwrap_or(0),
         processors: std::thread::available_parallelism().map_or(1, usize::from) as u64,

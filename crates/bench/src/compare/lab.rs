@@ -202,13 +202,15 @@ impl Lab {
         let Span { warm_up, duration } = span;
         let bounds = Bounds { count: None, duration, least, warm_up };
         let (start, before) = (Instant::now(), self.foreign_time(server)?);
+        let watched_before = server.lock_and_processor()?;
         let report = self.load(server, drivers, shape.depth as usize, bounds)?;
+        let watched = server.lock_and_processor()?;
         let foreign = self.foreign_time(server)?.saturating_sub(before);
         anyhow::ensure!(
             report.finished > 0,
             "nothing was measured: the queue was empty before the warm-up ended"
         );
-        Ok(Sample::from([
+        let mut sample = Sample::from([
             (Metric::OperationsPerSecond, report.rate),
             (
                 Metric::CpuMicrosPerOperation,
@@ -218,7 +220,12 @@ impl Lab {
             (Metric::ForeignShare, foreign.as_secs_f64() / start.elapsed().as_secs_f64()),
             (Metric::P50Micros, report.latency.p50_us),
             (Metric::P99Micros, report.latency.p99_us),
-        ]))
+        ]);
+        if let (Some(before), Some(after)) = (watched_before, watched) {
+            let share = (after.0 - before.0) / (after.1 - before.1);
+            sample.insert(Metric::LockShare, share);
+        }
+        Ok(sample)
     }
 
     /// Time that the server's processor gave to others.
@@ -310,7 +317,7 @@ impl Lab {
 /// What a server is spoken to in when jobs are put and taken.
 fn protocol_of(peer: Peer) -> Protocol {
     match peer {
-        Peer::Lineshaft(Side::Beanstalk | Side::All, _) | Peer::Beanstalkd(_) => {
+        Peer::Lineshaft(Side::Beanstalk | Side::All | Side::Watched, _) | Peer::Beanstalkd(_) => {
             Protocol::Beanstalk
         }
         Peer::Lineshaft(Side::Gearman, _) | Peer::Gearmand { .. } => Protocol::Gearman,

@@ -119,6 +119,7 @@ fn divide(value: f64, by: f64) -> Option<f64> {
 pub(super) fn all() -> Vec<Row> {
     let mut rows = throughput();
     rows.extend(many_queues());
+    rows.extend(lock());
     rows.extend(gearman::rows());
     rows.extend(memcache());
     rows.extend(latency());
@@ -203,6 +204,16 @@ fn many_queues() -> Vec<Row> {
         against_one(Work::TakeAmong(load, MANY), Work::TakeAmong(load, 1));
     }
     rows
+}
+
+/// The part of a request that threads cannot do side by side.
+fn lock() -> Vec<Row> {
+    let watched = Peer::Lineshaft(Side::Watched, Keeping::Memory);
+    let row = |work: Work| {
+        let what = format!("processor time under the lock: {work}");
+        row("T17", &what, Metric::LockShare, cell(watched, work), None, Goal::AtMost(0.2, 0.1))
+    };
+    vec![row(Work::Put(shape(50, 1))), row(Work::Take(shape(50, 1)))]
 }
 
 fn latency() -> Vec<Row> {

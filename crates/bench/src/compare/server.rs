@@ -1,6 +1,7 @@
 //! Starts the servers of a comparison on free loopback ports, bound to their processor, and always ends them.
 
 use std::fs::{self, File};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -33,6 +34,8 @@ pub(super) struct Server {
     /// Addresses of the other protocols, if the server speaks all.
     pub(super) gearman: SocketAddr,
     pub(super) memcache: SocketAddr,
+    /// Where it shows its metrics, if it was asked to.
+    http: Option<SocketAddr>,
     output: PathBuf,
 }
 
@@ -64,6 +67,13 @@ impl Server {
         if let Peer::Lineshaft(Side::All, _) = peer {
             command.args(["--gearman", &gearman.to_string(), "--kestrel", &memcache.to_string()]);
         }
+        let http = match peer {
+            Peer::Lineshaft(Side::Watched, _) => Some(free_address()?),
+            _ => None,
+        };
+        if let Some(http) = http {
+            command.args(["--http", &http.to_string()]);
+        }
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         // A child inherits the affinity of the thread that starts it, so no helper program is needed to bind it.
         process::pin(programs.server_cpu)?;
@@ -71,11 +81,29 @@ impl Server {
         process::pin(programs.generator_cpu)?;
         let child =
             child.with_context(|| format!("cannot start {}", command.get_program().display()))?;
-        Ok(Self { child, address, gearman, memcache, output })
+        Ok(Self { child, address, gearman, memcache, http, output })
     }
 
     pub(super) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Two numbers of its metrics: seconds under the broker's lock, and of processor time. `None`: it shows none.
+    pub(super) fn lock_and_processor(&self) -> anyhow::Result<Option<(f64, f64)>> {
+        let Some(http) = self.http else { return Ok(None) };
+        let mut stream = TcpStream::connect(http)?;
+        stream.set_read_timeout(Some(START_MAX))?;
+        let request = format!("GET /metrics HTTP/1.1\r\nHost: {http}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes())?;
+        let mut page = String::new();
+        stream.read_to_string(&mut page)?;
+        let value = |name: &str| {
+            let line = page.lines().find_map(|line| line.strip_prefix(name));
+            let number = line.and_then(|line| line.trim().parse::<f64>().ok());
+            number.with_context(|| format!("no {name} in the metrics"))
+        };
+        let lock = value("lineshaft_turn_seconds_total ")?;
+        Ok(Some((lock, value("process_cpu_seconds_total ")?)))
     }
 
     /// An error, with the server's last words, when it has ended.
@@ -116,7 +144,7 @@ impl Programs {
 
     fn lineshaft(&self, side: Side, keeping: Keeping, address: SocketAddr, data: &Path) -> Command {
         let listen = match side {
-            Side::Beanstalk | Side::All => "--beanstalk",
+            Side::Beanstalk | Side::All | Side::Watched => "--beanstalk",
             Side::Gearman => "--gearman",
             Side::Memcache => "--kestrel",
         };

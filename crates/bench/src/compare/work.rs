@@ -30,6 +30,8 @@ pub(super) enum Side {
     Memcache,
     /// All three, on addresses of their own.
     All,
+    /// beanstalkd's, on a server that shows its metrics.
+    Watched,
 }
 
 /// What Lineshaft does before it replies.
@@ -61,7 +63,7 @@ impl fmt::Display for Peer {
         formatter.write_str(match self {
             Peer::Lineshaft(side, keeping) => {
                 let side = match side {
-                    Side::Beanstalk => "Lineshaft",
+                    Side::Beanstalk | Side::Watched => "Lineshaft",
                     Side::Gearman => "Lineshaft's Gearman",
                     Side::Memcache => "Lineshaft's memcache",
                     Side::All => "Lineshaft, all protocols",
@@ -204,6 +206,8 @@ pub(super) struct Cell {
 pub(super) enum Metric {
     OperationsPerSecond,
     CpuMicrosPerOperation,
+    /// Part of the server's processor time in which one thread held the broker's lock.
+    LockShare,
     /// Part of a processor that the generator used.
     GeneratorShare,
     /// Part of the server's processor that neither the server nor idling took.
@@ -238,9 +242,10 @@ impl Metric {
             | Metric::QuietP99Micros(_) => crate::latency::show_micros(value),
             Metric::Slowdown(_) => format!("{}×", crate::table::three_digits(value)),
             Metric::BytesPerJob | Metric::BytesPerConnection => format!("{value:.0} B"),
-            Metric::GivenBack | Metric::GeneratorShare | Metric::ForeignShare => {
-                format!("{:.0} %", value * 100.0)
-            }
+            Metric::GivenBack
+            | Metric::GeneratorShare
+            | Metric::ForeignShare
+            | Metric::LockShare => format!("{:.0} %", value * 100.0),
             Metric::Seconds => crate::latency::show_micros(value * 1e6),
         }
     }
@@ -250,6 +255,7 @@ impl Metric {
         match self {
             Metric::OperationsPerSecond => "rate",
             Metric::CpuMicrosPerOperation => "server CPU per operation",
+            Metric::LockShare => "processor time under the lock",
             Metric::GeneratorShare => "generator busy",
             Metric::ForeignShare => "processor lost to others",
             Metric::P50Micros => "p50",

@@ -2,6 +2,7 @@
 //! beginning of a turn and its end may make a system call.
 
 use std::mem;
+use std::sync::atomic::Ordering;
 
 use broker::Turn;
 
@@ -56,6 +57,8 @@ impl IoThread {
         let leaving = self.close_sessions(&mut turn, time);
         self.tell_own_events(&mut turn, time);
         drop(turn);
+        let turn_ns = time.elapsed().as_nanos() as u64;
+        self.shared.limits.turns_ns.fetch_add(turn_ns, Ordering::Relaxed);
         for (place, farewell) in leaving {
             self.part(place, farewell);
         }
