@@ -336,7 +336,10 @@ impl Engine {
 
     /// Makes a job ready that was just taken off the delayed or buried list.
     pub(crate) fn kick_delisted(&mut self, slot: JobSlot, effects: &mut Effects) {
-        self.job_mut(slot).count(|counters| &mut counters.kicks);
+        let now = self.now;
+        let job = self.job_mut(slot);
+        job.due = now;
+        job.count(|counters| &mut counters.kicks);
         self.add_unique(slot);
         self.change_state(slot, State::Ready);
         self.note(Record::Update, slot, effects);

@@ -17,7 +17,7 @@ impl Engine {
     fn ends_after(&self, slot: JobSlot) -> Option<Millis> {
         let job = self.job(slot);
         let age_max = self.policy_of(job.queue).and_then(|policy| policy.age_max_ms);
-        let aged = age_max.map(|age| Millis(job.created.0.saturating_add(age)));
+        let aged = age_max.map(|age| Millis(job.ready_since().0.saturating_add(age)));
         [job.expires(), aged].into_iter().flatten().min()
     }
 

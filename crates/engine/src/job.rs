@@ -102,7 +102,8 @@ pub struct JobFacts {
     pub state: State,
     /// When it was put.
     pub created: Millis,
-    /// When a delayed job becomes ready; otherwise 0.
+    /// When a delayed job becomes ready; when a ready one was made ready, if later than it was put;
+    /// otherwise 0.
     pub due: Millis,
     /// The place of a buried job among the buried; otherwise 0.
     pub buried_order: u64,
@@ -143,7 +144,8 @@ pub struct Tags<'a> {
 pub(crate) struct Job {
     pub(crate) id: JobId,
     pub(crate) created: Millis,
-    /// Delayed: when it becomes ready. Leased: the deadline. Else of no meaning.
+    /// Delayed: when it becomes ready. Leased: the deadline. Ready: when a client or its due time made
+    /// it ready, or 0. Buried: of no meaning.
     pub(crate) due: Millis,
     pub(crate) body: Body,
     pub(crate) aside: Option<Box<Aside>>,
@@ -215,6 +217,11 @@ impl Job {
     pub(crate) fn expires(&self) -> Option<Millis> {
         let expires = self.aside.as_ref().and_then(|aside| aside.expires);
         expires.map(|moment| Millis(moment.get()))
+    }
+
+    /// From when on a ready job ages: a job that was just kicked or came due is not old.
+    pub(crate) fn ready_since(&self) -> Millis {
+        self.created.max(self.due)
     }
 
     pub(crate) fn order(&self) -> u64 {

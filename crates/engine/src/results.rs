@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use crate::account::JOIN_BYTES;
 use crate::effects::{Effects, Happening, News, Record};
 use crate::engine::{Engine, NotFound};
-use crate::ids::{JobId, JobSlot, SessionId};
+use crate::ids::{JobId, JobSlot, Millis, SessionId};
 use crate::job::{Body, Kind, State};
 use crate::limits::UNIT_COMPARISONS;
 use crate::session::Manner;
@@ -228,6 +228,8 @@ impl Engine {
                     self.note(Record::Moved, slot, effects);
                 }
             }
+            // It is as old as before its lease. Otherwise a job that no worker survives would never end.
+            self.job_mut(slot).due = Millis(0);
             self.change_state(slot, State::Ready);
             self.offer(slot, effects);
         }

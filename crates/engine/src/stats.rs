@@ -93,14 +93,18 @@ impl Engine {
     /// What the log keeps of a job.
     pub fn facts(&self, slot: JobSlot) -> JobFacts {
         let job = self.job(slot);
-        let delayed = job.state == State::Delayed;
+        let due = match job.state {
+            State::Delayed => job.due,
+            State::Ready if job.due > job.created => job.due,
+            State::Ready | State::Leased | State::Buried => Millis(0),
+        };
         JobFacts {
             id: job.id,
             priority: job.priority,
             order: job.order(),
             state: if job.state == State::Leased { State::Ready } else { job.state },
             created: job.created,
-            due: if delayed { job.due } else { Millis(0) },
+            due,
             buried_order: if job.state == State::Buried { job.buried_order() } else { 0 },
             ttr_s: job.ttr_s,
             delay_s: job.aside.as_ref().map_or(0, |aside| aside.delay_s),

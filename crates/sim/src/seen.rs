@@ -36,6 +36,7 @@ fn image(turn: &Turn<'_>, submitted: &Submitted, id: u64) -> Option<Image> {
         delay: facts.delay_s,
         ttr: facts.ttr_s,
         created: facts.created.0,
+        since: if facts.state == State::Ready { facts.due.0 } else { 0 },
         body: peeked.body.as_ref().into(),
         shelf: match facts.state {
             State::Ready | State::Leased => Shelf::Ready,

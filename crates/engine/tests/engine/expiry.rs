@@ -247,3 +247,21 @@ fn a_read_without_patience_waits_as_long_as_sweeps_are_held() {
     world.pass(limits::HELD_CHORES_REST_MS);
     world.check_one_found_what_lives(readers);
 }
+
+#[test]
+fn a_job_ages_from_when_it_was_made_ready() {
+    let mut world = World::new();
+    world.policies([Rule::new(["q"], [Setting::AgeMax(Some(500))])]);
+    let producer = world.open();
+    world.act(|engine, fx| engine.use_queue(producer, b"q", fx));
+    let kicked = world.put(producer, 0, 60, 60);
+    world.put(producer, 0, 1, 60);
+    world.pass(900);
+    world.act(|engine, fx| engine.kick_job(kicked, fx)).expect("it is delayed");
+    world.pass(500);
+    assert_eq!(world.expired("q"), 0, "one was kicked 500 ms ago, one came due 400 ms ago");
+    world.pass(1);
+    assert_eq!(world.expired("q"), 1, "the kicked one");
+    world.pass(100);
+    assert_eq!(world.expired("q"), 2, "and the one that came due");
+}

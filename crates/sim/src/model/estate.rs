@@ -48,6 +48,8 @@ pub(crate) struct Image {
     pub(crate) delay: u32,
     pub(crate) ttr: u32,
     pub(crate) created: u64,
+    /// When a ready job was made ready, if after it was put.
+    pub(crate) since: u64,
     pub(crate) body: Rc<[u8]>,
     pub(crate) shelf: Shelf,
     pub(crate) counts: Counts,
@@ -81,6 +83,7 @@ impl Image {
             delay: job.delay,
             ttr: job.ttr,
             created: job.created,
+            since: if job.state == State::Ready && job.since > job.created { job.since } else { 0 },
             body: job.body.clone(),
             shelf: match job.state {
                 State::Ready | State::Reserved(_) => Shelf::Ready,
@@ -238,6 +241,7 @@ impl Estate {
 
     /// Whether a job is handed out no more.
     fn has_expired(&self, image: &Image, now: u64) -> bool {
+        // Of a job that lost a lease the log may know or not know when it had been made ready.
         let aged = self.policy(&image.tube).age_max_ms.map(|age| image.created + age);
         let is_ready = match image.shelf {
             Shelf::Ready => true,
@@ -268,7 +272,10 @@ impl Estate {
             match found.jobs.get(id) {
                 // What was due may have come after something had expired.
                 Some(found) if found.tube == image.tube => {
-                    *image = Image { shelf: image.shelf, ..found.clone() };
+                    // A copy that was made of it when it had lost a lease knows no due time: 1 says that.
+                    let came_due = image.shelf != found.shelf;
+                    let since = if came_due { found.since.max(1) } else { found.since };
+                    *image = Image { shelf: image.shelf, since, ..found.clone() };
                 }
                 Some(found) => image.counts = found.counts,
                 None => {}
@@ -299,13 +306,14 @@ impl Estate {
 pub(crate) fn brief(image: Option<&Image>) -> String {
     image.map_or("nothing".into(), |image| {
         format!(
-            "{} pri {} order {} delay {} ttr {} created {} body {} bytes {:?} {:?} {:?} expires {:?}",
+            "{} pri {} order {} delay {} ttr {} created {} since {} body {} bytes {:?} {:?} {:?} expires {:?}",
             image.tube,
             image.pri,
             image.order,
             image.delay,
             image.ttr,
             image.created,
+            image.since,
             image.body.len(),
             image.shelf,
             image.counts,

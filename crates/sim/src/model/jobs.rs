@@ -51,6 +51,7 @@ impl Model {
             delay,
             ttr,
             created: 0,
+            since: 0,
             body: Rc::from(body),
             state: State::Ready,
             counts: Counts::default(),
@@ -88,6 +89,11 @@ impl Model {
     /// A job became ready: it goes to whoever waits longest for its tube, or wakes who sleeps.
     pub(super) fn offer(&mut self, id: u64) {
         let job = self.jobs.get_mut(&id).expect("an offered job exists");
+        job.since = match job.state {
+            State::Delayed { due } if job.since == 0 => due,
+            State::Ready | State::Buried { .. } | State::Delayed { .. } => job.since,
+            State::Reserved(_) => 0,
+        };
         job.state = State::Ready;
         let tube = job.tube.clone();
         if self.is_paused(&tube) || self.reads_blocked() {
@@ -280,6 +286,7 @@ impl Model {
         if self.is_abandoned(id) {
             return Ok(self.remove_job(id));
         }
+        self.job_mut(id).since = if delay > 0 { 0 } else { self.now };
         self.job_mut(id).state = if delay > 0 { delayed } else { State::Ready };
         self.record(id, Record::Update);
         let need = self.jobs[&id].need;
@@ -322,6 +329,7 @@ impl Model {
         match self.jobs.get_mut(&id) {
             Some(job) if matches!(job.state, State::Delayed { .. } | State::Buried { .. }) => {
                 job.counts.kicks += 1;
+                job.since = self.now;
                 job.state = State::Ready;
                 self.record(id, Record::Update);
                 let need = self.jobs[&id].need;

@@ -172,6 +172,8 @@ pub(crate) struct Job {
     pub(crate) delay: u32,
     pub(crate) ttr: u32,
     pub(crate) created: u64,
+    /// When it was made ready, if after it was put.
+    pub(crate) since: u64,
     pub(crate) body: Rc<[u8]>,
     pub(crate) state: State,
     pub(crate) counts: Counts,

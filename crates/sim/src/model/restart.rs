@@ -145,6 +145,7 @@ impl Model {
                 delay: image.delay,
                 ttr: image.ttr,
                 created: image.created,
+                since: image.since,
                 body: image.body.clone(),
                 state,
                 counts: image.counts,

@@ -299,7 +299,8 @@ impl Model {
     /// After this moment the job is not handed out any more.
     pub(super) fn ends_after(&self, id: u64) -> Option<u64> {
         let job = &self.jobs[&id];
-        let aged = self.tubes[&job.tube].policy.age_max_ms.map(|age| job.created + age);
+        let aged =
+            self.tubes[&job.tube].policy.age_max_ms.map(|age| job.created.max(job.since) + age);
         [job.expires, aged].into_iter().flatten().min()
     }
 
