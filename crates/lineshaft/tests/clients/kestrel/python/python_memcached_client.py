@@ -3,6 +3,7 @@
 It marks a text with flags, which Kestrel forgets: what was text comes back as bytes.
 """
 import os
+import time
 
 import memcache
 
@@ -30,6 +31,10 @@ def main():
 
     assert connection.get("work/open") == b"four"
     connection.disconnect_all()
+    # The server may hear of the end after the next request of another connection.
+    deadline = time.monotonic() + 10
+    while other.get("work/peek") != b"four":
+        assert time.monotonic() < deadline
     assert other.get("work/t=10000") == b"four"
 
     ((name, numbers),) = other.get_stats()
