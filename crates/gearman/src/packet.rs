@@ -173,6 +173,24 @@ impl Header {
         bytes
     }
 
+    /// Whether it asks for a job.
+    pub(crate) fn is_submit(self) -> bool {
+        self.is_request
+            && matches!(
+                self.kind,
+                Kind::SubmitJob
+                    | Kind::SubmitJobBg
+                    | Kind::SubmitJobHigh
+                    | Kind::SubmitJobHighBg
+                    | Kind::SubmitJobLow
+                    | Kind::SubmitJobLowBg
+                    | Kind::SubmitJobSched
+                    | Kind::SubmitJobEpoch
+                    | Kind::SubmitReduceJob
+                    | Kind::SubmitReduceJobBg
+            )
+    }
+
     /// Length of the whole packet.
     pub(crate) fn packet_bytes(self) -> usize {
         HEADER_BYTES + self.body_bytes as usize

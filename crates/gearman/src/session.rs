@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use broker::{
-    Dialect, Event, Gathering, InputEnd, JobId, News, Outbox, Position, Progress, SessionId, Step,
-    Turn, take_steps,
+    AddRefusal, Dialect, Event, Gathering, InputEnd, JobId, News, Outbox, Position, Progress,
+    SessionId, Step, Turn, take_steps,
 };
 
 use crate::admin_text::DROP_INTERRUPTED;
+use crate::clients::not_submitted;
 use crate::environment::Server;
 use crate::listings::Listing;
 use crate::packet::{ARGUMENT_AREA_BYTES_MAX, HEADER_BYTES, Header, Kind, is_hopeless, split};
@@ -52,6 +53,8 @@ enum Reading {
     LongPacket(LongPacket),
     /// So many more bytes of a body that says nothing, before the packet is dealt with.
     NoBody(Header, usize),
+    /// So many more bytes of a submit for which there is no memory, before it is refused.
+    Refused(usize),
 }
 
 /// A packet that is too long to be left with the owner of the connection until it is complete.
@@ -124,6 +127,7 @@ impl Session {
             (Reading::Message, Some(_)) => self.read_line(bytes, turn, outbox),
             (Reading::LongPacket(_), Some(_)) => self.gather(bytes, turn, outbox),
             (Reading::NoBody(..), Some(_)) => self.discard(bytes, turn, outbox),
+            (Reading::Refused(_), Some(_)) => self.refuse(bytes, outbox),
         }
     }
 
@@ -156,6 +160,10 @@ impl Session {
         if header.kind.has_no_arguments() {
             self.reading = Reading::NoBody(header, header.body_bytes as usize);
         } else if packet_bytes > ARGUMENT_AREA_BYTES_MAX {
+            if header.is_submit() && !turn.admits_body(header.body_bytes as usize) {
+                self.reading = Reading::Refused(header.body_bytes as usize);
+                return HEADER_BYTES;
+            }
             let body = Gathering::new(header.body_bytes as usize);
             self.reading = Reading::LongPacket(LongPacket { header, body });
         } else {
@@ -185,6 +193,19 @@ impl Session {
         if *missing == 0 {
             self.reading = Reading::Message;
             self.take_packet(header, &[], turn, outbox);
+        }
+        count
+    }
+
+    /// Skips a submit for which there is no memory, and refuses it at its end.
+    fn refuse(&mut self, bytes: &[u8], outbox: &mut Outbox) -> usize {
+        let Reading::Refused(missing) = &mut self.reading else { return 0 };
+        let count = bytes.len().min(*missing);
+        *missing -= count;
+        if *missing == 0 {
+            self.reading = Reading::Message;
+            let (after, failure) = not_submitted(AddRefusal::MemoryFull);
+            reply::fail(outbox, after, failure);
         }
         count
     }
@@ -309,13 +330,13 @@ impl Dialect for Session {
         self.late_bytes
             + match &self.reading {
                 Reading::LongPacket(packet) => packet.body.buffered_bytes(),
-                Reading::Message | Reading::NoBody(..) => 0,
+                Reading::Message | Reading::NoBody(..) | Reading::Refused(_) => 0,
             }
     }
 
     fn is_mid_request(&self) -> bool {
         match self.reading {
-            Reading::LongPacket(_) | Reading::NoBody(..) => true,
+            Reading::LongPacket(_) | Reading::NoBody(..) | Reading::Refused(_) => true,
             Reading::Message => false,
         }
     }

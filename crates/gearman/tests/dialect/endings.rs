@@ -5,7 +5,7 @@ use broker::INPUT_REPLIES_BYTES;
 use crate::packets::{
     CAN_DO, ECHO_REQ, ECHO_RES, ERROR, GET_STATUS, GRAB_JOB, JOB_ASSIGN, JOB_CREATED, NO_JOB,
     RESET_ABILITIES, STATUS_RES, SUBMIT_JOB, SUBMIT_JOB_BG, WORK_COMPLETE, WORK_DATA, check,
-    check_text, expect, request,
+    check_text, expect, received, request,
 };
 use crate::world::{World, options};
 
@@ -113,6 +113,27 @@ fn a_packet_that_is_too_long_ends_the_connection_before_it_comes() {
     let c = world.connect();
     world.send(c, &request(CAN_DO, &"f".repeat(8_181))[..12]);
     assert!(world.has_ended(c));
+}
+
+#[test]
+fn a_submit_is_refused_before_it_is_gathered_if_there_is_no_memory_for_it() {
+    let mut world = World::new();
+    let a = world.connect();
+    let packet = request(SUBMIT_JOB_BG, &format!("f||{}", "x".repeat(1_000_000)));
+    let used_bytes = world.broker.memory_usage().used_bytes;
+    world.broker.set_memory_limit(Some(used_bytes + 500_000));
+    for piece in packet.chunks(1_000) {
+        assert_eq!(world.take_received(a), b"");
+        world.send(a, piece);
+        assert_eq!(world.held_bytes(a), 0);
+    }
+    let packets = received(&mut world, a);
+    assert!(matches!(&packets[..], [(ERROR, text)] if text.starts_with("QUEUE_ERROR|")));
+    assert_eq!(world.broker.memory_usage().refused, 1);
+    // What comes after it is understood, and what is no job passes.
+    let echo = "x".repeat(600_000);
+    check(&mut world, a, (ECHO_REQ, &echo), &[(ECHO_RES, &echo)]);
+    check(&mut world, a, (SUBMIT_JOB_BG, "f||x"), &[(JOB_CREATED, "H:vm:1")]);
 }
 
 #[test]

@@ -3,9 +3,10 @@
 use broker::{Body, Gathering, Outbox, Position, Turn};
 
 use super::reply;
-use super::request::{Malformed, Request};
+use super::request::{Malformed, Request, Set};
 use crate::client::AT_ONCE;
 use crate::line::{Line, first_line};
+use crate::name::is_usable;
 use crate::session::{LineDialect, LineSession};
 
 /// The first byte of a request of memcached's binary protocol.
@@ -31,6 +32,8 @@ enum Reading {
     Data(PendingSet),
     /// So many more bytes of data for a command that will be refused.
     Refused(usize),
+    /// So many more bytes of data for which there is no memory, before the set is answered.
+    NotStored(usize),
 }
 
 /// A set whose data is on its way.
@@ -69,19 +72,28 @@ impl LineDialect for Memcache {
                 }
                 count
             }
+            Reading::NotStored(missing) => {
+                let count = bytes.len().min(*missing);
+                *missing -= count;
+                if *missing == 0 {
+                    session.reading.0 = Reading::Line;
+                    outbox.reply(AT_ONCE, reply::NOT_STORED);
+                }
+                count
+            }
         }
     }
 
     fn buffered_bytes(&self) -> usize {
         match &self.0 {
             Reading::Data(set) => set.data.buffered_bytes(),
-            Reading::Line | Reading::Refused(_) => 0,
+            Reading::Line | Reading::Refused(_) | Reading::NotStored(_) => 0,
         }
     }
 
     fn is_mid_request(&self) -> bool {
         match self.0 {
-            Reading::Data(_) | Reading::Refused(_) => true,
+            Reading::Data(_) | Reading::Refused(_) | Reading::NotStored(_) => true,
             Reading::Line => false,
         }
     }
@@ -104,9 +116,7 @@ impl MemcacheSession {
         let data_bytes_max = self.client.server.options().item_bytes_max;
         match Request::parse(text) {
             Ok(Request::Set(set)) if set.data_bytes <= data_bytes_max => {
-                let data = Gathering::new(set.data_bytes as usize + TRAILER_BYTES);
-                let queue = set.queue.to_vec();
-                self.reading.0 = Reading::Data(PendingSet { queue, verdict: set.verdict, data });
+                self.begin_set(&set, turn);
             }
             Ok(Request::Refused { data_bytes }) if data_bytes <= data_bytes_max => {
                 self.reading.0 = Reading::Refused(data_bytes as usize + TRAILER_BYTES);
@@ -118,6 +128,22 @@ impl MemcacheSession {
             Err(malformed) => self.complain(malformed, turn, outbox),
         }
         bytes
+    }
+
+    /// The line of a set: its data is gathered, or skipped if there is no memory for it. A set that is
+    /// wrong in other ways fails for those.
+    fn begin_set(&mut self, set: &Set<'_>, turn: &mut Turn<'_>) {
+        let data_bytes = set.data_bytes as usize;
+        let is_usable = set.verdict.is_ok()
+            && is_usable(set.queue, turn)
+            && !self.client.is_refused_writes(turn);
+        self.reading.0 = if is_usable && !turn.admits_body(data_bytes) {
+            self.client.counters().cmd_set.add_one();
+            Reading::NotStored(data_bytes + TRAILER_BYTES)
+        } else {
+            let data = Gathering::new(data_bytes + TRAILER_BYTES);
+            Reading::Data(PendingSet { queue: set.queue.to_vec(), verdict: set.verdict, data })
+        };
     }
 
     fn read_data(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {

@@ -89,3 +89,22 @@ fn a_get_that_does_not_wait_gets_what_stands_behind_many_expired_items() {
         assert_eq!(world.has_ended(memcache), half_closes);
     }
 }
+
+#[test]
+fn data_is_refused_before_it_is_gathered_if_there_is_no_memory_for_it() {
+    let mut world = World::new();
+    let client = world.connect_memcache();
+    let used_bytes = world.broker.memory_usage().used_bytes;
+    world.broker.set_memory_limit(Some(used_bytes + 500_000));
+    assert_eq!(world.say(client, "set q 0 0 1000000\r\n"), "");
+    let data = "x".repeat(1_000_000) + "\r";
+    for piece in data.as_bytes().chunks(1_000) {
+        assert_eq!(world.ask(client, piece), b"");
+        assert_eq!(world.held_bytes(client), 0);
+    }
+    assert_eq!(world.say(client, "\nset q 0 0 1\r\nx\r\n"), "NOT_STORED\r\nSTORED\r\n");
+    assert_eq!(world.broker.memory_usage().refused, 1);
+    // What is wrong in another way is told as ever.
+    let broken = format!("set q x 0 1000000\r\n{}\r\n", "x".repeat(1_000_000));
+    assert_eq!(world.say(client, &broken), "CLIENT_ERROR\r\n");
+}
