@@ -119,6 +119,7 @@ pub(crate) struct IoThread {
 impl IoThread {
     pub(crate) fn new(shared: Shared, port: Arc<Port>) -> IoThread {
         let mailbox = shared.broker.add_mailbox(port.clone());
+        shared.limits.held.enter(&port);
         IoThread {
             shared,
             port,
@@ -203,6 +204,8 @@ impl IoThread {
     fn round(&mut self) {
         self.now_ms = self.shared.clock.now().0;
         self.port.show_life();
+        // The round ends with a look at it.
+        self.port.take_excess();
         if self.port.take_released() {
             self.congested = false;
             self.log_failed = self.shared.broker.failure().is_some();

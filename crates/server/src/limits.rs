@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::Limits;
-use crate::mailbox::Peer;
+use crate::connection::Held;
+use crate::mailbox::{Peer, Port};
 
 /// What the process has open besides what is counted below: the log's files, standard streams, files that
 /// are read in passing.
@@ -71,9 +72,42 @@ pub(crate) struct Refused {
 pub(crate) struct HeldByAll {
     unfinished_bytes: AtomicI64,
     stuck_bytes: AtomicI64,
+    /// The threads. (A port may hold connections, which hold this.)
+    ports: Mutex<Vec<Weak<Port>>>,
 }
 
 impl HeldByAll {
+    /// The thread of this port adds what its connections hold from now on.
+    pub(crate) fn enter(&self, port: &Arc<Port>) {
+        self.ports().push(Arc::downgrade(port));
+    }
+
+    /// Both sums.
+    pub(crate) fn all(&self) -> Held {
+        Held {
+            unfinished_bytes: self.unfinished_bytes(),
+            stuck_bytes: self.stuck_bytes(),
+            ..Held::default()
+        }
+    }
+
+    /// How many threads there are.
+    pub(crate) fn threads(&self) -> usize {
+        self.ports().len()
+    }
+
+    /// Tells the threads, all but this one, that all connections hold too much together.
+    pub(crate) fn tell_excess(&self, but: &Arc<Port>) {
+        let ports = self.ports();
+        let others = ports.iter().filter_map(Weak::upgrade).filter(|port| !Arc::ptr_eq(port, but));
+        others.for_each(|port| port.tell_excess());
+    }
+
+    fn ports(&self) -> MutexGuard<'_, Vec<Weak<Port>>> {
+        // Never left half changed.
+        self.ports.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn add(&self, unfinished_bytes: i64, stuck_bytes: i64) {
         self.unfinished_bytes.fetch_add(unfinished_bytes, Ordering::Relaxed);
         self.stuck_bytes.fetch_add(stuck_bytes, Ordering::Relaxed);

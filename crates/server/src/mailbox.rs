@@ -97,6 +97,8 @@ pub(crate) struct Port {
     alarm: Alarm,
     /// The watchdog asked whether the thread still looks here, and it has not looked since.
     asked_for_life: AtomicBool,
+    /// All connections of the process hold too much together, and the thread has not looked at its own since.
+    excess: AtomicBool,
     /// The thread is to flush its connections and end.
     stop: AtomicBool,
 }
@@ -157,6 +159,16 @@ impl Port {
         !self.asked_for_life.load(Ordering::SeqCst)
     }
 
+    /// All connections hold too much together: asks the thread to cut off those of its own that hold most.
+    pub(crate) fn tell_excess(&self) {
+        self.excess.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+
+    pub(crate) fn take_excess(&self) -> bool {
+        self.excess.swap(false, Ordering::SeqCst)
+    }
+
     /// Asks the thread to flush its connections and end.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
@@ -210,6 +222,7 @@ impl Port {
     pub(crate) fn has_word(&self, alarm_seen: Option<Millis>) -> bool {
         self.released.load(Ordering::SeqCst)
             || self.asked_for_life.load(Ordering::SeqCst)
+            || self.excess.load(Ordering::SeqCst)
             || self.is_stopping()
             || self.alarm() != alarm_seen
             || !lock(&self.ready).is_empty()

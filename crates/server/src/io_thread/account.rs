@@ -61,32 +61,48 @@ impl IoThread {
     /// Tells the process what has changed since the last time, and cuts off those who hold most if all hold
     /// too much together.
     pub(super) fn settle_account(&mut self) {
+        self.tell_account();
+        let limits = self.shared.limits.clone();
+        let (unfinished, stuck) = (limits.unfinished_bytes(), limits.unsent_total_bytes());
+        if limits.held.unfinished_bytes() > unfinished {
+            self.cut_share("cut off an unfinished command", unfinished, |all| all.unfinished_bytes);
+        }
+        if limits.held.stuck_bytes() > stuck {
+            self.cut_share("cut off the slowest of many readers", stuck, |all| all.stuck_bytes);
+        }
+    }
+
+    fn tell_account(&mut self) {
         let now = (self.account.held, self.account.connections);
         let before = std::mem::replace(&mut self.account.told, now);
-        let limits = self.shared.limits.clone();
         if now != before {
             let difference = |now: u64, before: u64| now.cast_signed() - before.cast_signed();
-            limits.held.add(
+            self.shared.limits.held.add(
                 difference(now.0.unfinished_bytes, before.0.unfinished_bytes),
                 difference(now.0.stuck_bytes, before.0.stuck_bytes),
             );
             let bytes = difference(Account::bytes(now), Account::bytes(before));
             self.shared.broker.add_outside_bytes(bytes);
         }
-        // Other threads may have more, too.
-        let excess = |all: u64, most: u64| {
-            let kept = most / KEPT_SHARE.1 * KEPT_SHARE.0;
-            (all > most).then_some(all.saturating_sub(kept))
-        };
-        let all = limits.held.unfinished_bytes();
-        if let Some(excess_bytes) = excess(all, limits.unfinished_bytes()) {
-            let own_bytes = share(excess_bytes, now.0.unfinished_bytes, all);
-            self.cut_off(own_bytes, "cut off an unfinished command", |held| held.unfinished_bytes);
+    }
+
+    /// All connections hold more than `most` of something. This thread cuts off its part of that, unless it
+    /// has only a small one: then others must, and its own clients stay. Those who must are woken.
+    fn cut_share(&mut self, said: &str, most: u64, of: impl Fn(Held) -> u64) {
+        let limits = self.shared.limits.clone();
+        let all_bytes = of(limits.held.all());
+        let own_bytes = of(self.account.held);
+        // Of all threads, one at least has so much.
+        let threads = limits.held.threads() as u64;
+        if own_bytes.saturating_mul(2 * threads) >= all_bytes {
+            let kept_bytes = most / KEPT_SHARE.1 * KEPT_SHARE.0;
+            let excess_bytes = all_bytes.saturating_sub(kept_bytes);
+            self.cut_off(share(excess_bytes, own_bytes, all_bytes), said, &of);
+            // Others look at the sum, and would cut off theirs for what has gone already.
+            self.tell_account();
         }
-        let all = limits.held.stuck_bytes();
-        if let Some(excess_bytes) = excess(all, limits.unsent_total_bytes()) {
-            let own_bytes = share(excess_bytes, now.0.stuck_bytes, all);
-            self.cut_off(own_bytes, "cut off the slowest of many readers", |held| held.stuck_bytes);
+        if of(limits.held.all()) > most {
+            limits.held.tell_excess(&self.port);
         }
     }
 

@@ -329,9 +329,20 @@ fn unfinished_commands_of_all_threads_are_bounded_together() {
     assert!(limits.held.unfinished_bytes() >= 50_000);
     let used_bytes = rounds.thread.shared.broker.memory_usage().used_bytes;
     assert!(used_bytes >= 50_000, "{used_bytes}");
-    // Another thread has as much.
-    limits.held.add(80_000, 0);
-    clients[1].write_all(&[b'x'; 2000]).unwrap();
+    // Another thread has much more: its connections are cut off first.
+    let other: Arc<Port> = Arc::default();
+    limits.held.enter(&other);
+    limits.held.add(300_000, 0);
+    clients[1].write_all(&[b'x'; 1000]).unwrap();
+    rounds.round();
+    rounds.finish();
+    assert!(other.take_excess(), "it is asked to look");
+    assert!(!rounds.port.take_excess(), "and no other");
+    assert_eq!(limits.open(), 2, "nobody is cut off for what another thread's clients hold");
+    // It looked, and has about as much as this one now.
+    limits.held.add(-220_000, 0);
+    rounds.port.tell_excess();
+    assert!(rounds.port.has_word(rounds.port.alarm()), "who sleeps is woken");
     rounds.round();
     rounds.finish();
     assert_eq!(limits.open(), 1, "the one that holds most is cut off, and no other");
