@@ -477,3 +477,16 @@ fn what_is_wrong_with_a_file_is_said_in_one_line() {
     let both = files.write("both", &(key + &pem));
     Certificates::load(&Tls { key: Some(both.clone()), ..with_certificate(&both) }).unwrap();
 }
+
+#[test]
+fn what_tls_keeps_for_a_connection_is_in_the_account() {
+    let files = Files::new();
+    let serving = files.serve(Plan::default());
+    let used_bytes = || serving.broker.memory_usage().used_bytes;
+    let before = used_bytes();
+    let mut streams: Vec<Stream> = (0..10).map(|_| files.connect(&serving)).collect();
+    streams.iter_mut().for_each(ask);
+    eventually("they count", || used_bytes() - before > 10 * 7_000);
+    drop(streams);
+    eventually("they are gone", || used_bytes() == before);
+}

@@ -40,10 +40,12 @@ impl Account {
             moved(held.unfinished_bytes, before.unfinished_bytes, now.unfinished_bytes);
         held.unsent_bytes = moved(held.unsent_bytes, before.unsent_bytes, now.unsent_bytes);
         held.stuck_bytes = moved(held.stuck_bytes, before.stuck_bytes, now.stuck_bytes);
+        held.tls_bytes = moved(held.tls_bytes, before.tls_bytes, now.tls_bytes);
     }
 
     fn bytes((held, connections): (Held, u64)) -> u64 {
-        held.unfinished_bytes + held.unsent_bytes + connections * CONNECTION_BYTES
+        let buffers_bytes = held.unfinished_bytes + held.unsent_bytes + held.tls_bytes;
+        buffers_bytes + connections * CONNECTION_BYTES
     }
 }
 
