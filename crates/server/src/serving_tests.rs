@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use broker::{Broker, Millis, Options};
 use log::{Disk, FaultDisk, PosixDisk, Settings};
+use testkit::wait;
+pub(crate) use testkit::wait::until as eventually;
 use tokio::runtime::Builder;
 use tokio::task::coop::unconstrained;
 
@@ -185,15 +187,6 @@ pub(crate) fn limits(change: impl FnOnce(&mut Limits)) -> Plan {
     plan
 }
 
-/// Looks again and again until it is so.
-pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !is_so() {
-        assert!(started.elapsed() < LIMIT, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 #[test]
 fn commands_are_answered_in_order() {
     let serving = Plan::default().serve();
@@ -220,7 +213,7 @@ fn commands_may_come_byte_by_byte() {
     let mut client = serving.client();
     for byte in put(b"hello") {
         client.send([byte]);
-        std::thread::sleep(Duration::from_millis(1));
+        wait::let_pass(Duration::from_millis(1), "each byte is read by itself, if it comes alone");
     }
     client.expect("INSERTED 1\r\n");
 }
@@ -325,20 +318,20 @@ fn a_put_on_one_thread_wakes_a_waiter_on_another() {
 fn timers_run_while_all_connections_are_idle() {
     let serving = Plan { threads: 2, ..Plan::default() }.serve();
     let (mut holder, mut waiter) = (serving.client(), serving.client());
+    let started = Instant::now();
     holder.send("put 0 0 1 1\r\nx\r\nreserve\r\n");
     holder.expect("INSERTED 1\r\nRESERVED 1 1\r\nx\r\n");
-    let started = Instant::now();
     waiter.send("reserve\r\n");
     waiter.expect("RESERVED 1 1\r\nx\r\n");
+    // Less a millisecond: the server's clock counts whole ones. How late it comes depends on the machine.
     let waited = started.elapsed();
-    assert!(waited > Duration::from_millis(900) && waited < Duration::from_secs(5), "{waited:?}");
+    assert!(waited >= Duration::from_millis(999), "{waited:?}");
 }
 
 #[test]
 fn a_server_without_work_for_long_serves_the_next_client() {
     let serving = Plan { threads: 2, ..Plan::default() }.serve();
-    // The timers that were set for no purpose fire meanwhile.
-    std::thread::sleep(Duration::from_millis(300));
+    wait::let_pass(Duration::from_millis(300), "timers that were set for no purpose fire");
     for _ in 0..2 {
         let mut client = serving.client();
         client.send("list-tube-used\r\n");
@@ -369,7 +362,10 @@ fn many_large_replies_reach_a_reader_that_comes_late() {
     client.expect("INSERTED 1\r\n");
     let count = 500;
     client.send("peek 1\r\n".repeat(count) + "use last\r\n");
-    std::thread::sleep(Duration::from_millis(200));
+    wait::let_pass(
+        Duration::from_millis(200),
+        "replies fill the buffers of a reader that comes late",
+    );
     for _ in 0..count {
         client.expect("FOUND 1 60000\r\n");
         client.expect([body.as_slice(), b"\r\n"].concat());
@@ -379,20 +375,21 @@ fn many_large_replies_reach_a_reader_that_comes_late() {
 
 #[test]
 fn a_reader_that_takes_nothing_is_cut_off_and_disturbs_nobody() {
-    let serving = limits(|limits| limits.unsent_time = Duration::from_millis(500)).serve();
+    let serving = limits(|limits| limits.unsent_time = Duration::from_secs(1)).serve();
     let (mut stuck, mut other) = (serving.client(), serving.client());
     stuck.send(put(&vec![b'b'; 60_000]));
     stuck.expect("INSERTED 1\r\n");
     stuck.send("peek 1\r\n".repeat(1000));
     let sessions = || serving.broker.turn(Millis(0)).totals().sessions;
-    let started = Instant::now();
-    while sessions() > 1 {
-        let before = Instant::now();
+    let mut answered = 0;
+    eventually("the stuck reader is cut off", || {
         other.send("list-tube-used\r\n");
         other.expect("USING default\r\n");
-        assert!(before.elapsed() < Duration::from_secs(2));
-        assert!(started.elapsed() < LIMIT, "the stuck reader is still there");
-    }
+        answered += 1;
+        sessions() == 1
+    });
+    // If the other had to wait for the cut, its first answer would have come after it.
+    assert!(answered > 1, "the other waited until the stuck reader was cut off");
     let mut rest = Vec::new();
     let _ = stuck.stream.read_to_end(&mut rest);
     assert!(rest.len() < 60_000 * 1000, "all replies came");
@@ -561,7 +558,8 @@ fn a_failed_log_ends_the_threads_without_a_false_reply() {
     let mut client = serving.client();
     client.send(put(b"x"));
     client.expect("INSERTED 1\r\n");
-    disk.fail_at(disk.calls() + 1);
+    // Each call from now on, not the next one: that may be one that prepares, and is tried again.
+    disk.crash();
     client.send(put(b"y"));
     client.expect_end();
     let threads = std::mem::take(&mut serving.threads);

@@ -11,7 +11,7 @@ use rustls::{Error, ServerConfig, ServerConnection};
 use tokio::io::unix::AsyncFd;
 
 /// How long a client may take for the handshake. Tests cannot wait for the real time.
-const HANDSHAKE_MS: u64 = if cfg!(test) { 1500 } else { 10_000 };
+pub(crate) const HANDSHAKE_MS: u64 = if cfg!(test) { 1500 } else { 10_000 };
 
 /// The state of TLS on one connection.
 pub(crate) struct TlsStream {

@@ -10,11 +10,13 @@ use broker::Millis;
 use rustls::version::{TLS12, TLS13};
 use testkit::certificates::{Authority, Identity};
 use testkit::tls::{Client, Stream};
+use testkit::wait;
 
 use crate::address::Address;
 use crate::config::{ClientAuth, Tls};
 use crate::serving_tests::{LIMIT, Plan, Serving, eventually, limits, put};
 use crate::tls::{Certificates, TlsError};
+use crate::tls_stream::HANDSHAKE_MS;
 
 /// A folder with an authority and the server's certificate.
 struct Files {
@@ -245,6 +247,7 @@ fn a_request_of_a_browser_ends_its_connection_and_does_nothing() {
 fn half_a_handshake_counts_and_has_an_end() {
     let files = Files::new();
     let serving = files.serve(limits(|limits| limits.connections = Some(2)));
+    let started = Instant::now();
     let (silent, mut half) = (
         TcpStream::connect(place(&serving)).unwrap(),
         TcpStream::connect(place(&serving)).unwrap(),
@@ -253,17 +256,18 @@ fn half_a_handshake_counts_and_has_an_end() {
     files.client(None).connection().unwrap().write_tls(&mut hello).unwrap();
     half.write_all(&hello[..hello.len() / 2]).unwrap();
     eventually("both are there", || serving.connections() == 2);
-    let started = Instant::now();
     let mut third = files.connect(&serving);
     ask(&mut third);
-    assert!(started.elapsed() > Duration::from_millis(500), "beyond the limit it has to wait");
+    let waited = started.elapsed();
+    assert!(waited >= Duration::from_millis(HANDSHAKE_MS), "beyond the limit it waits: {waited:?}");
     assert_eq!(sessions(&serving), 1, "only a handshake that succeeded opens a session");
     for mut socket in [silent, half] {
         socket.set_read_timeout(Some(LIMIT)).unwrap();
         assert_eq!(socket.read(&mut [0; 10]).unwrap_or(0), 0);
     }
     // One that was agreed upon has no such end.
-    std::thread::sleep(Duration::from_secs(2));
+    let more_than_that = Duration::from_millis(HANDSHAKE_MS + 500);
+    wait::let_pass(more_than_that, "an end that does not come has no event");
     ask(&mut third);
 }
 
@@ -289,13 +293,17 @@ fn a_peer_that_refuses_the_server_is_let_go_at_once() {
     let serving = files.serve(Plan::default());
     let strangers = Authority::new(files.folder.path(), "strangers").unwrap();
     let client = Client::new(&strangers.file, None).unwrap();
-    let mut stream = patient(client.connect(place(&serving)).unwrap());
-    let started = Instant::now();
-    assert_eq!(stream.write_all(b"x").unwrap_err().kind(), ErrorKind::InvalidData);
-    // It said so, and then it waits for the end.
-    let mut socket = &stream.sock;
-    while socket.read(&mut [0; 100]).unwrap() > 0 {}
-    assert!(started.elapsed() < Duration::from_millis(1200), "not by the limit of the handshake");
+    let refused_before_the_limit = || {
+        let started = Instant::now();
+        let mut stream = patient(client.connect(place(&serving)).unwrap());
+        assert_eq!(stream.write_all(b"x").unwrap_err().kind(), ErrorKind::InvalidData);
+        // It said so, and then it waits for the end.
+        let mut socket = &stream.sock;
+        while socket.read(&mut [0; 100]).unwrap() > 0 {}
+        started.elapsed() < Duration::from_millis(HANDSHAKE_MS)
+    };
+    // On a busy machine one attempt may take that long; only the limit itself makes all of them do so.
+    assert!((0..5).any(|_| refused_before_the_limit()), "it ends by the limit of the handshake");
 }
 
 #[test]
@@ -309,7 +317,10 @@ fn many_large_replies_reach_a_reader_that_comes_late() {
     let count = 500;
     let commands = "peek 1\r\n".repeat(count) + "use last\r\n";
     stream.write_all(commands.as_bytes()).unwrap();
-    std::thread::sleep(Duration::from_millis(200));
+    wait::let_pass(
+        Duration::from_millis(200),
+        "replies fill the buffers of a reader that comes late",
+    );
     for _ in 0..count {
         expect(&mut stream, "FOUND 1 60000\r\n");
         expect(&mut stream, [body.as_slice(), b"\r\n"].concat());

@@ -2,6 +2,7 @@
 //!
 //! - [`case`], [`runner`], [`suite`]: conformance cases from `corpus/`, played over a [`wire`].
 //! - [`process`], [`port`], [`tools`]: servers under test, and what a machine may lack.
+//! - [`wait`]: the only place where a test sleeps.
 //! - [`dialect`]: dialects in this process, on simulated time, without a server.
 //! - [`gearman`], [`thrift`]: the same for Gearman and Kestrel's thrift service, whose cases speak of
 //!   packets and calls.
@@ -29,4 +30,5 @@ pub mod text;
 pub mod thrift;
 pub mod tls;
 pub mod tools;
+pub mod wait;
 pub mod wire;

@@ -10,8 +10,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
@@ -19,6 +18,7 @@ use tempfile::TempDir;
 
 use crate::certificates::Identity;
 use crate::port::free_port;
+use crate::wait;
 
 /// How long a server may take until it accepts connections, or until it ends.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -319,30 +319,34 @@ impl Server {
 
     /// Waits until it ends by itself; an error at the time limit.
     pub fn wait(&mut self) -> Result<ExitStatus> {
-        let started = Instant::now();
-        while started.elapsed() < LIMIT {
-            if let Some(status) = self.child.try_wait()? {
-                return Ok(status);
-            }
-            sleep(Duration::from_millis(5));
+        if let Some(status) = wait::for_exit(&mut self.child, LIMIT)? {
+            return Ok(status);
         }
         self.end();
         bail!("the server did not end within {LIMIT:?}; stderr: {}", self.stderr())
     }
 
     fn wait_until_accepting(&mut self) -> Result<(), Trouble> {
-        let started = Instant::now();
-        while started.elapsed() < LIMIT {
-            if let Some(status) = self.child.try_wait().context("waiting for the server")? {
-                return Err(self.gone(status));
-            }
-            if TcpStream::connect_timeout(&self.address, Duration::from_secs(1)).is_ok() {
-                return self.ensure_it_was_ours();
-            }
-            sleep(Duration::from_millis(5));
+        enum Seen {
+            Gone(ExitStatus),
+            Accepting,
         }
-        let stderr = self.stderr();
-        Err(anyhow::anyhow!("nothing accepts at {} ; stderr: {stderr}", self.address).into())
+        let seen = wait::for_some(LIMIT, || match self.child.try_wait() {
+            Ok(Some(status)) => Some(Ok(Seen::Gone(status))),
+            Ok(None) => TcpStream::connect_timeout(&self.address, Duration::from_secs(1))
+                .is_ok()
+                .then_some(Ok(Seen::Accepting)),
+            Err(error) => Some(Err(error)),
+        });
+        match seen.transpose().context("waiting for the server")? {
+            Some(Seen::Gone(status)) => Err(self.gone(status)),
+            Some(Seen::Accepting) => self.ensure_it_was_ours(),
+            None => {
+                let stderr = self.stderr();
+                let what = format!("nothing accepts at {} ; stderr: {stderr}", self.address);
+                Err(anyhow::anyhow!(what).into())
+            }
+        }
     }
 
     /// Somebody else may have taken the port; then our server is about to end.

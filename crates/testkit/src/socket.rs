@@ -2,11 +2,11 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
+use crate::wait;
 use crate::wire::{ConnectionId, Received, Wire};
 
 /// Time the server gets to notice that a client hung up.
@@ -92,7 +92,7 @@ impl Wire for SocketWire {
     }
 
     fn advance(&mut self, ms: u64) {
-        sleep(Duration::from_millis(ms));
+        wait::let_pass(Duration::from_millis(ms), "the case says that time passes");
     }
 
     fn now_ms(&self) -> u64 {

@@ -28,6 +28,7 @@ pub(super) fn check(tree: &Tree, report: &mut Report) -> Result<()> {
         }
         check_size(path, text, report);
         check_unwraps(path, text, report);
+        check_sleeps(path, text, report);
         for (index, line) in text.lines().enumerate() {
             if let Some(leftover) = LEFTOVERS.iter().find(|leftover| line.contains(*leftover)) {
                 report.complain(path, index + 1, format!("finish it or drop it: `{leftover}`"));
@@ -57,9 +58,7 @@ fn check_size(path: &str, text: &str, report: &mut Report) {
 
 /// Clippy says the same, but only of what it compiles on this machine.
 fn check_unwraps(path: &str, text: &str, report: &mut Report) {
-    let is_test_file =
-        ["/tests/", "/examples/", "/fuzz_targets/"].iter().any(|folder| path.contains(folder));
-    if is_test_file || path.ends_with("_tests.rs") || path.ends_with("/tests.rs") {
+    if is_test_file(path) {
         return;
     }
     let product = text.lines().take_while(|line| !line.contains("#[cfg(test)]"));
@@ -70,6 +69,40 @@ fn check_unwraps(path: &str, text: &str, report: &mut Report) {
             report.complain(path, index + 1, what);
         }
     }
+}
+
+/// Where only tests, examples and fuzz targets are.
+fn is_test_file(path: &str) -> bool {
+    ["/tests/", "/examples/", "/fuzz_targets/"].iter().any(|folder| path.contains(folder))
+        || path.ends_with("_tests.rs")
+        || path.ends_with("/tests.rs")
+}
+
+/// A test that sleeps is slow where it works and fails where the machine is busy. The one helper that may is where
+/// all waiting is done; what cannot use it says `// Sleeps: why` on the line before.
+fn check_sleeps(path: &str, text: &str, report: &mut Report) {
+    if path == "crates/testkit/src/wait.rs" {
+        return;
+    }
+    let is_example = path.contains("/examples/");
+    let mut in_test = (is_test_file(path) && !is_example) || path.starts_with("crates/testkit/");
+    let mut before = "";
+    for (index, line) in text.lines().enumerate() {
+        in_test |= line.contains("#[cfg(test)]");
+        let code = line.split("//").next().unwrap_or_default();
+        let sleeps =
+            code.contains("thread::") && words_of(code).any(|word| word == concat!("sl", "eep"));
+        let why = before.trim_start().strip_prefix("// Sleeps: ").unwrap_or_default();
+        if in_test && sleeps && why.is_empty() {
+            let what = "a test waits for a condition, by testkit::wait, instead of sleeping";
+            report.complain(path, index + 1, what);
+        }
+        before = line;
+    }
+}
+
+fn words_of(code: &str) -> impl Iterator<Item = &str> {
+    code.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
 }
 
 /// The names of all conformance cases.
@@ -135,6 +168,24 @@ mod tests {
         assert!(complaints("crates/a/tests/a.rs", product).is_empty());
         let test = concat!("//! Duty.\n#[cfg(test)]\nmod tests { fn a() { b().unwrap", "(); } }\n");
         assert!(complaints("crates/a/src/a.rs", test).is_empty());
+    }
+
+    #[test]
+    fn tests_do_not_sleep() {
+        let asleep = "//! Duty.\nfn a() { std::thread::sleep(TIME); }\n";
+        let imported = "//! Duty.\nuse std::thread::{scope, sleep};\n";
+        let in_test = "//! Duty.\n#[cfg(test)]\nmod tests { use std::thread::sleep; }\n";
+        for path in ["crates/a/tests/a.rs", "crates/a/src/a_tests.rs", "crates/testkit/src/a.rs"] {
+            assert_eq!(complaints(path, asleep).len(), 1, "{path}");
+            assert_eq!(complaints(path, imported).len(), 1, "{path}");
+        }
+        assert_eq!(complaints("crates/a/src/a.rs", in_test).len(), 1);
+        assert!(complaints("crates/a/src/a.rs", asleep).is_empty());
+        assert!(complaints("crates/testkit/src/wait.rs", asleep).is_empty());
+        let why = "//! Duty.\n// Sleeps: it has to.\nfn a() { std::thread::sleep(TIME); }\n";
+        assert!(complaints("crates/a/tests/a.rs", why).is_empty());
+        let no_why = "//! Duty.\n// Sleeps: \nfn a() { std::thread::sleep(TIME); }\n";
+        assert_eq!(complaints("crates/a/tests/a.rs", no_why).len(), 1);
     }
 
     #[test]

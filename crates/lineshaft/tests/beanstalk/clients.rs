@@ -6,12 +6,11 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use testkit::process::Server;
-use testkit::tools;
+use testkit::{tools, wait};
 
 use crate::programs;
 
@@ -71,10 +70,7 @@ impl Script {
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()?;
-        let started = Instant::now();
-        while client.try_wait()?.is_none() && started.elapsed() < LIMIT {
-            sleep(Duration::from_millis(10));
-        }
+        wait::for_exit(&mut client, LIMIT)?;
         // Fails only when the client ended by itself.
         let _ = client.kill();
         let ended = client.wait_with_output()?;

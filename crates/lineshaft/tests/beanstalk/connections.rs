@@ -3,13 +3,13 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::net::sockopt::set_socket_linger;
 use testkit::client::Client;
 use testkit::process::{Program, Server};
-use testkit::tools;
+use testkit::{tools, wait};
 
 use crate::programs;
 
@@ -27,9 +27,6 @@ const FURTHER_STORMS_MAX: usize = 4;
 
 /// Threads that open connections: with a log, their changes share a flush.
 const OPENERS: u64 = 16;
-
-/// How long the server may take to notice that all clients are gone.
-const NOTICE: Duration = Duration::from_secs(30);
 
 #[test]
 fn lineshaft_in_memory_forgets_connections() -> Result<()> {
@@ -118,13 +115,7 @@ fn open(server: SocketAddr, number: u64) -> Result<TcpStream> {
 }
 
 fn wait_for(observer: &mut Client, key: &str, wanted: u64) -> Result<()> {
-    let started = Instant::now();
     let wanted = wanted.to_string();
-    while started.elapsed() < NOTICE {
-        if observer.stats("stats")?[key] == wanted {
-            return Ok(());
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    bail!("{key} never became {wanted}; it is {}", observer.stats("stats")?[key])
+    wait::until_ok(&format!("{key} is {wanted}"), || Ok(observer.stats("stats")?[key] == wanted))
+        .with_context(|| format!("at the end: {:?}", observer.stats("stats")))
 }

@@ -2,12 +2,12 @@
 //! and does not spend its time on trying. The original does.
 
 use std::net::TcpStream;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use testkit::client::Client;
 use testkit::process::{Program, Server};
+use testkit::wait;
 
 use crate::programs;
 
@@ -31,7 +31,7 @@ fn running_out_of_descriptors_stalls_nobody_and_passes() -> Result<()> {
     let mut crowd: Vec<TcpStream> = (0..DESCRIPTORS * 2).map(connect).collect::<Result<_, _>>()?;
     wait_until_full(&server)?;
     let before = server.processor_ticks()?;
-    sleep(Duration::from_secs(1));
+    wait::let_pass(Duration::from_secs(1), "the time spent in an idle second is measured");
     let spent = server.processor_ticks()? - before;
     ensure!(spent <= IDLE_TICKS_MAX, "{spent} ticks of processor time in an idle second");
     early.put(0, 0, 60, b"served all the while")?;
@@ -45,17 +45,15 @@ fn running_out_of_descriptors_stalls_nobody_and_passes() -> Result<()> {
     Ok(())
 }
 
-/// Waits until the server has accepted whom it can: it has many connections, and no more from one look to the next.
+/// Waits until the server has accepted whom it can: it has many connections, and no more for some looks. That it will
+/// accept no more has no event.
 fn wait_until_full(server: &Server) -> Result<()> {
-    let started = Instant::now();
-    let mut before = 0;
-    loop {
+    const LOOKS: usize = 20;
+    let (mut before, mut same) = (0, 0);
+    wait::until_ok("the server accepts no more", || {
         let now = server.descriptor_count()?;
-        if now == before && now > DESCRIPTORS / 4 {
-            return Ok(());
-        }
-        ensure!(started.elapsed() < Duration::from_secs(20), "only {now} descriptors are in use");
+        same = if now == before { same + 1 } else { 0 };
         before = now;
-        sleep(Duration::from_millis(100));
-    }
+        Ok(now > DESCRIPTORS / 4 && same >= LOOKS)
+    })
 }

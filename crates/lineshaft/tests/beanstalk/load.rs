@@ -11,11 +11,12 @@ mod worker;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{ScopedJoinHandle, scope, sleep};
+use std::thread::{ScopedJoinHandle, scope};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use testkit::rng::Rng;
+use testkit::wait;
 
 pub(crate) use check::Promises;
 use worker::Worker;
@@ -51,7 +52,7 @@ impl Load {
                 scope.spawn(move || run_worker(worker, server, ending))
             };
             let threads: Vec<_> = self.workers.iter_mut().map(work).collect();
-            sleep(time);
+            wait::let_pass(time, "the end comes at a moment that nobody chose");
             ending.store(true, Ordering::SeqCst);
             end_it()?;
             let join = |thread: ScopedJoinHandle<'_, Result<u64>>| {

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use testkit::client::Client;
 use testkit::process::{IO_THREADS, Program};
 use testkit::rng::Rng;
-use testkit::tools;
+use testkit::{tools, wait};
 
 use crate::load::{Load, Promises};
 use crate::{programs, settings};
@@ -62,7 +62,7 @@ fn an_interval_loses_no_more_than_its_last_moments() -> Result<()> {
         let address = server.address();
         let (acknowledged, end) = std::thread::scope(|scope| -> Result<_> {
             let putter = scope.spawn(move || put_until_the_end(address));
-            std::thread::sleep(PUTTING);
+            wait::let_pass(PUTTING, "the promise is about a span of real time");
             let end = Instant::now();
             disk.cut_power()?;
             server.kill();

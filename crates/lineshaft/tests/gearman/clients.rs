@@ -6,15 +6,14 @@
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
 use testkit::certificates::Authority;
 use testkit::process::{Program, Server};
-use testkit::tools;
+use testkit::{tools, wait};
 
 use crate::programs;
 
@@ -123,10 +122,7 @@ impl Script {
             // With its workers, so that all of them can be ended.
             .process_group(0)
             .spawn()?;
-        let started = Instant::now();
-        while client.try_wait()?.is_none() && started.elapsed() < LIMIT {
-            sleep(Duration::from_millis(10));
-        }
+        wait::for_exit(&mut client, LIMIT)?;
         // Fails when all of them ended by themselves.
         let _ = kill_process_group(Pid::from_child(&client), Signal::KILL);
         let status = client.wait()?;

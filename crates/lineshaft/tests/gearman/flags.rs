@@ -3,12 +3,12 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
 use testkit::port::free_port;
 use testkit::process::Server;
+use testkit::wait::until;
 
 use crate::packet::{
     CAN_DO, ECHO_REQ, ECHO_RES, GRAB_JOB, JOB_CREATED, NO_JOB, NOOP, PRE_SLEEP, Peer, SUBMIT_JOB,
@@ -36,15 +36,6 @@ fn check(flags: &[&str], look: impl Fn(&Server)) -> Result<()> {
 
 fn connect(server: &Server) -> Peer {
     Peer::connect(&server.address().to_string())
-}
-
-/// Looks again and again until it is so.
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !is_so() {
-        assert!(started.elapsed() < LIMIT, "{what}");
-        sleep(Duration::from_millis(10));
-    }
 }
 
 /// Nothing has come that was not asked for: the next answer is the one to this.

@@ -6,12 +6,12 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use testkit::port::free_port;
 use testkit::process::{IO_THREADS, Program, Server};
+use testkit::wait;
 
 use crate::programs::lineshaft_path;
 
@@ -42,7 +42,7 @@ fn what_lineshaft_acknowledged_survives_kill() -> Result<()> {
         let (stored, closed) = std::thread::scope(|scope| {
             let producer = scope.spawn(move || produce(address, next));
             let consumer = scope.spawn(move || consume(address));
-            sleep(load);
+            wait::let_pass(load, "the kill comes at a moment that nobody chose");
             server.kill();
             (producer.join().expect("it fails politely"), consumer.join().expect("the same"))
         });

@@ -2,13 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 use testkit::readme::{self, Running};
-use testkit::tools;
+use testkit::{tools, wait};
 
 use crate::programs::{Everything, lineshaft_path};
 
@@ -55,13 +54,10 @@ fn a_log_goes_to_two_consumers() -> Result<()> {
     let printed: Vec<&str> = printed.lines().filter(is_removed).collect();
     ensure!(printed == expected, "{printed:?}");
 
-    let started = Instant::now();
     let path = folder.path().join("archive.log");
-    while std::fs::read_to_string(&path).unwrap_or_default() != wanted {
-        ensure!(started.elapsed() < LIMIT, "the archive is not complete: {}", path.display());
-        sleep(Duration::from_millis(20));
-    }
-    Ok(())
+    let is_complete = || std::fs::read_to_string(&path).unwrap_or_default() == wanted;
+    wait::for_some(LIMIT, || is_complete().then_some(()))
+        .with_context(|| format!("the archive is not complete: {}", path.display()))
 }
 
 /// The beginning of a log of this machine.

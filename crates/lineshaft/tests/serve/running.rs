@@ -3,13 +3,9 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-
-/// How long anything here may take.
-const LIMIT: Duration = Duration::from_secs(30);
+use testkit::wait;
 
 /// The program, in a folder of its own and without the environment's settings.
 pub(crate) fn command(folder: &Path, arguments: &[&str]) -> Command {
@@ -37,15 +33,8 @@ pub(crate) fn finish(mut command: Command) -> Output {
 }
 
 /// Looks again and again until there is something.
-pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let started = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(started.elapsed() < LIMIT, "{what} did not come");
-        sleep(Duration::from_millis(5));
-    }
+pub(crate) fn wait_for<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    wait::for_some(wait::LIMIT, look).unwrap_or_else(|| panic!("{what} did not come"))
 }
 
 pub(crate) struct Running {

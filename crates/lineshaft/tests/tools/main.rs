@@ -18,14 +18,14 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tempfile::TempDir;
 use testkit::client::Client;
 use testkit::process::{Program, Server};
 use testkit::tools;
+use testkit::wait::until as wait_until;
 
 const LINESHAFT: &str = env!("CARGO_BIN_EXE_lineshaft");
 
@@ -297,13 +297,5 @@ impl Drop for Tool {
             let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
             let _ = self.child.wait();
         }
-    }
-}
-
-fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !condition() {
-        assert!(started.elapsed() < LIMIT, "waited too long for: {what}");
-        sleep(Duration::from_millis(10));
     }
 }

@@ -6,9 +6,9 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use testkit::tools;
+use testkit::{tools, wait};
 
 use crate::{SECRET, Target};
 
@@ -101,16 +101,10 @@ fn finish(command: &mut Command) -> Output {
         let _ = stderr.read_to_end(&mut bytes);
         bytes
     });
-    let started = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            break status;
-        }
-        if started.elapsed() > LIMIT {
-            let _ = child.kill();
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    };
+    let status = wait::for_exit(&mut child, LIMIT).unwrap().unwrap_or_else(|| {
+        child.kill().unwrap();
+        child.wait().unwrap()
+    });
     Output { status, stdout: out.join().unwrap(), stderr: err.join().unwrap() }
 }
 

@@ -3,13 +3,12 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use testkit::client::Client;
 use testkit::process::{IO_THREADS, Program, Server};
-use testkit::tools;
+use testkit::{tools, wait};
 
 use crate::programs;
 
@@ -127,15 +126,9 @@ fn all_jobs_can_be_finished(io_threads: usize) -> Result<()> {
 
 /// Space comes back by itself, without a restart, if not at once.
 fn wait_until_accepted(client: &mut Client, body: &[u8]) -> Result<()> {
-    let mut reply = String::new();
-    for _ in 0..500 {
-        reply = client.try_put(0, 0, 600, body)?;
-        if reply.starts_with("INSERTED ") {
-            return Ok(());
-        }
-        sleep(Duration::from_millis(10));
-    }
-    anyhow::bail!("still refused when nearly everything is deleted: {reply}")
+    wait::until_ok("a put is accepted when nearly everything is deleted", || {
+        Ok(client.try_put(0, 0, 600, body)?.starts_with("INSERTED "))
+    })
 }
 
 /// A server whose flushes are counted.
@@ -181,12 +174,8 @@ impl Traced {
     }
 
     fn wait_until(&self, what: &str, is_so: impl Fn(&str) -> bool) -> Result<()> {
-        let started = Instant::now();
-        while !is_so(&self.text()?) {
-            ensure!(started.elapsed() < Duration::from_secs(20), "{what}: {}", self.text()?);
-            sleep(Duration::from_millis(10));
-        }
-        Ok(())
+        wait::until_ok(what, || Ok(is_so(&self.text()?)))
+            .with_context(|| format!("the trace: {:?}", self.text()))
     }
 
     /// Twenty puts one after another: how many flushes there were, and how long it took.
@@ -229,8 +218,7 @@ fn flushing_can_be_switched_off() -> Result<()> {
     let Some(traced) = Traced::start_or_skip(&["-F"])? else { return Ok(()) };
     let before = traced.flushes()?;
     traced.put_some()?;
-    // That something does not happen can only be seen in a span of time.
-    sleep(Duration::from_secs(1));
+    wait::let_pass(Duration::from_secs(1), "a flush that never comes has no event");
     let flushes = traced.flushes()? - before;
     ensure!(flushes == 0, "{flushes} flushes");
     Ok(())

@@ -1,13 +1,13 @@
 //! What a server with a log still knows after it was killed.
 
 use std::path::Path;
-use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 use testkit::client::Client;
 use testkit::process::{Program, Server};
+use testkit::wait;
 
 use super::for_both;
 use crate::programs;
@@ -80,7 +80,7 @@ fn every_state_comes_back_as_it_should() -> Result<()> {
         client.expect("pause-tube kept 500", "PAUSED")?;
 
         rig.kill();
-        sleep(Duration::from_millis(1_100));
+        wait::let_pass(Duration::from_millis(1_100), "a delay ends while no server runs");
         let mut client = rig.restart()?;
         for (id, state) in [
             (buried, "buried"),

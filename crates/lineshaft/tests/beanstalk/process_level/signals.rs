@@ -1,22 +1,17 @@
 //! Signals: drain mode, and the ends.
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use rustix::process::Signal;
 use testkit::client::Client;
 use testkit::process::{Server, ended_by};
+use testkit::wait;
 
 use super::for_both;
 
 /// Sends SIGUSR1 and waits until the server shows that it drains.
 fn drain(server: &Server, client: &mut Client) -> Result<()> {
     server.signal(Signal::USR1)?;
-    for _ in 0..500 {
-        if client.stats("stats")?["draining"] == "true" {
-            return Ok(());
-        }
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-    bail!("the server does not drain")
+    wait::until_ok("the server drains", || Ok(client.stats("stats")?["draining"] == "true"))
 }
 
 #[test]

@@ -6,11 +6,11 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use testkit::client::Client;
 use testkit::port::free_port;
 use testkit::process::Program;
-use testkit::tools;
+use testkit::{tools, wait};
 
 use super::for_both;
 use crate::programs;
@@ -77,14 +77,10 @@ fn a_unix_socket_is_served_and_replaced() -> Result<()> {
 }
 
 fn connect_unix(path: &Path) -> Result<UnixStream> {
-    for _ in 0..500 {
-        if let Ok(stream) = UnixStream::connect(path) {
-            stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-            return Ok(stream);
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    bail!("nobody listens at {}", path.display())
+    let stream = wait::for_some(wait::LIMIT, || UnixStream::connect(path).ok())
+        .with_context(|| format!("nobody listens at {}", path.display()))?;
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    Ok(stream)
 }
 
 #[test]
@@ -122,9 +118,9 @@ fn a_huge_body_stuck_in_a_reader_stalls_nobody() -> Result<()> {
 
         let mut stuck = Client::on_tube(server.address(), "huge")?;
         stuck.send(b"reserve\r\n")?;
-        while client.stats(&format!("stats-job {id}"))?["state"] != "reserved" {
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait::until_ok("the job is reserved", || {
+            Ok(client.stats(&format!("stats-job {id}"))?["state"] == "reserved")
+        })?;
         let other = client.put(0, 0, 60, b"small")?;
         client.expect(&format!("delete {other}"), "DELETED")?;
         client.expect("list-tube-used", "USING huge")?;

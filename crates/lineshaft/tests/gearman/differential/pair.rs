@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use testkit::gearman::packet::Packet;
 use testkit::text::latin1_bytes;
+use testkit::wait;
 
 use super::message::{Message, kind};
 use super::side::Side;
@@ -163,16 +163,19 @@ impl Pair {
         mut original: Vec<Message>,
         mut subject: Vec<Message>,
     ) -> Result<Comparison> {
-        let started = Instant::now();
-        in_comparable_order(&mut original);
-        in_comparable_order(&mut subject);
-        while original != subject && started.elapsed() < PATIENCE {
-            sleep(Duration::from_millis(5));
-            original.extend(self.original.exchange(connection, &[])?);
-            subject.extend(self.subject.exchange(connection, &[])?);
+        let mut are_the_same = || -> Result<bool> {
             in_comparable_order(&mut original);
             in_comparable_order(&mut subject);
-        }
+            if original == subject {
+                return Ok(true);
+            }
+            original.extend(self.original.exchange(connection, &[])?);
+            subject.extend(self.subject.exchange(connection, &[])?);
+            Ok(false)
+        };
+        // Whether they became the same is seen below.
+        wait::for_some(PATIENCE, || are_the_same().map(|same| same.then_some(())).transpose())
+            .transpose()?;
         let (original_shown, subject_shown) = (shown(&original), shown(&subject));
         if original != subject {
             let difference = format!(

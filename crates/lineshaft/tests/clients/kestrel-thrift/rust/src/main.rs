@@ -193,11 +193,13 @@ impl Play {
     }
 
     fn step(&mut self, step: &Value) -> Result<(), String> {
+        // Sleeps: the case says that time passes.
         thread::sleep(Duration::from_millis(step["sleep_ms"].as_u64().unwrap_or_default()));
         if let Some(name) = step["close"].as_str() {
             let connection = self.connections.remove(name).expect("it was opened");
             // A call that waits in its thread ends by that, too.
             connection.stream.shutdown(Shutdown::Both).map_err(|error| error.to_string())?;
+            // Sleeps: no reply tells when the server has noticed.
             thread::sleep(CLOSE_GRACE);
         }
         let Some(name) = step["on"].as_str() else { return Ok(()) };

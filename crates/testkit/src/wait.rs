@@ -1,0 +1,101 @@
+//! Waiting: for a condition, for the end of a process, or for time itself. Tests sleep nowhere else, and
+//! `cargo xtask tidy` checks that.
+
+use std::process::{Child, ExitStatus};
+use std::time::{Duration, Instant};
+
+/// How long anything may take that takes a moment on an idle machine. It only ends a test that hangs, so it is
+/// generous: a busy machine must not fail a test.
+pub const LIMIT: Duration = Duration::from_secs(30);
+
+/// Between two looks: short beside a test, long beside a look.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Looks again and again until there is something; `None` at the time limit. It looks at least once, and once
+/// more after the last pause.
+pub fn for_some<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let started = Instant::now();
+    loop {
+        let is_last = started.elapsed() >= limit;
+        let found = look();
+        if found.is_some() || is_last {
+            return found;
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Waits until it is so; panics at the time limit, with what was waited for.
+#[track_caller]
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let became_so = for_some(LIMIT, || is_so().then_some(()));
+    assert!(became_so.is_some(), "waited too long until {what}");
+}
+
+/// The same for a look that can fail: the first failure is returned, and the time limit is one.
+pub fn until_ok(what: &str, mut is_so: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {
+    let outcome = for_some(LIMIT, || match is_so() {
+        Ok(is_so) => is_so.then_some(Ok(())),
+        Err(error) => Some(Err(error)),
+    });
+    outcome.unwrap_or_else(|| anyhow::bail!("waited too long until {what}"))
+}
+
+/// Waits for the end of a process; `None` at the time limit, and then it still runs.
+pub fn for_exit(child: &mut Child, limit: Duration) -> std::io::Result<Option<ExitStatus>> {
+    for_some(limit, || child.try_wait().transpose()).transpose()
+}
+
+/// Lets real time pass. The reason says why no condition can be waited for: that time passes is what is tested,
+/// or that something does not happen meanwhile.
+pub fn let_pass(time: Duration, reason: &str) {
+    assert!(!reason.is_empty(), "time passes for a reason");
+    std::thread::sleep(time);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_condition_is_looked_at_until_it_is_so() {
+        let mut looks = 0;
+        until("it was looked at three times", || {
+            looks += 1;
+            looks == 3
+        });
+        assert_eq!(looks, 3);
+    }
+
+    #[test]
+    fn without_time_it_looks_once() {
+        let mut looks = 0;
+        let nothing: Option<()> = for_some(Duration::ZERO, || {
+            looks += 1;
+            None
+        });
+        assert_eq!((nothing, looks), (None, 1));
+    }
+
+    #[test]
+    fn the_first_failure_ends_the_wait() {
+        let mut looks = 0;
+        let outcome = until_ok("never", || {
+            looks += 1;
+            anyhow::ensure!(looks < 2, "it broke");
+            Ok(false)
+        });
+        assert_eq!(outcome.expect_err("the second look fails").to_string(), "it broke");
+        assert_eq!(looks, 2);
+    }
+
+    #[test]
+    fn a_process_that_goes_on_is_told_from_one_that_ended() {
+        let mut child = Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        assert!(for_exit(&mut child, Duration::ZERO).unwrap().is_none());
+        drop(child.stdin.take());
+        assert!(for_exit(&mut child, LIMIT).unwrap().expect("its input ended").success());
+    }
+}
