@@ -74,6 +74,30 @@ fn files_stay_near_what_lives() {
 }
 
 #[test]
+fn only_what_reclaim_writes_again_counts_as_a_copy() {
+    let disk = FaultDisk::new(5, 1 << 30);
+    let mut world = World::new(7, disk, settings(Sync::Never)).unwrap();
+    world.plain = true;
+    let (first, before) = (world.log.usage().first_segment, world.log.usage().entries);
+    for _ in 0..20 {
+        assert!(world.put());
+    }
+    assert!(world.log.usage().entries >= before + 20);
+    assert_eq!(world.log.usage().copies, 0, "nothing was written twice");
+    for _ in 0..100_000 {
+        if world.log.usage().first_segment > first {
+            break;
+        }
+        assert!(world.put());
+        world.finish_newest();
+        settle(&mut world);
+    }
+    let usage = world.log.usage();
+    assert!(usage.first_segment > first, "reclaim gives the first segment back: {usage:?}");
+    assert!(usage.copies > 0 && usage.copies < usage.entries, "{usage:?}");
+}
+
+#[test]
 fn any_mixture_stays_in_bounds() {
     for seed in 0..20 {
         let disk = FaultDisk::new(seed, 1 << 30);
