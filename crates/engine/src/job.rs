@@ -210,6 +210,10 @@ impl Job {
         self.aside.as_ref().and_then(|aside| aside.lease)
     }
 
+    pub(crate) fn lease_mut(&mut self) -> Option<&mut Lease> {
+        self.aside.as_mut().and_then(|aside| aside.lease.as_mut())
+    }
+
     pub(crate) fn buried_order(&self) -> u64 {
         self.aside.as_ref().map_or(0, |aside| aside.buried_order)
     }

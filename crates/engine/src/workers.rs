@@ -15,6 +15,7 @@ use crate::chores::{Chore, Unload};
 use crate::effects::{Effects, Happening};
 use crate::engine::Engine;
 use crate::ids::{JobSlot, LeaseId, QueueId, SessionId};
+use crate::session::NEVER;
 use crate::take::Handout;
 
 /// Shortest time limit of a registration (spec gearman 4.8).
@@ -40,6 +41,8 @@ pub(crate) struct Worker {
     asleep: bool,
     /// The jobs in its hands by queue, the newest hand-out of each queue first.
     held: BTreeSet<(QueueId, Reverse<LeaseId>, JobSlot)>,
+    /// The job that it got last, while that has a time limit of this lease.
+    newest: Option<(LeaseId, JobSlot)>,
     next_rank: i64,
     last_rank: i64,
 }
@@ -301,7 +304,22 @@ impl Engine {
             let known = worker.by_queue.get_mut(&queue).expect("only known queues are unlisted");
             known.listed = NonZeroU64::new(ticket);
         }
+        self.lift_limit(session);
         true
+    }
+
+    /// A worker that sleeps with a job in its hands has no time limit for it any more: for the one that it
+    /// got last, as gearmand stops the timer of a connection (case `pre-sleep-lifts-the-time-limit`).
+    fn lift_limit(&mut self, session: SessionId) {
+        let worker = self.open_mut(session).worker.as_mut();
+        let Some((lease, slot)) = worker.and_then(|worker| worker.newest.take()) else { return };
+        let job = self.jobs.get_mut(slot.0);
+        let held = job.and_then(|job| job.lease_mut()).filter(|held| held.id == lease);
+        if let Some(held) = held
+            && std::mem::replace(&mut held.until, NEVER) != NEVER
+        {
+            self.renew_deadline(slot);
+        }
     }
 
     /// A queue has a ready job that nobody waited for: wakes who sleeps, up to the number set by
@@ -370,6 +388,7 @@ impl Worker {
     /// It holds a job from now on.
     pub(crate) fn hold(&mut self, queue: QueueId, lease: LeaseId, slot: JobSlot) {
         self.held.insert((queue, Reverse(lease), slot));
+        self.newest = Some((lease, slot));
     }
 
     /// It does not hold it any more.

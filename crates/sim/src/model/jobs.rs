@@ -150,6 +150,7 @@ impl Model {
         let was_ready = job.state == State::Ready;
         job.state = State::Reserved(Lease { by, number, deadline: NEVER, limit, loss });
         job.counts.reserves += 1;
+        self.conn(place).worker.newest = Some(number);
         self.renew_deadline(id);
         if was_ready {
             self.record_counts(id);

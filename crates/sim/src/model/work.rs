@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::outcome::Letter;
-use super::{Model, Name, Place, State};
+use super::{Model, NEVER, Name, Place, State};
 
 /// Shortest time limit of a registration (spec gearman 4.8).
 const LIMIT_MS_MIN: u64 = 1000;
@@ -16,6 +16,8 @@ pub(super) struct Worker {
     pub(super) asleep: bool,
     /// Queues that do not list it among their sleepers.
     unlisted: BTreeSet<Name>,
+    /// The lease of the job that it got last, until it sleeps.
+    pub(super) newest: Option<u64>,
     next_rank: i64,
     last_rank: i64,
 }
@@ -143,7 +145,22 @@ impl Model {
             let tube = self.tubes.get_mut(&name).expect("a registration keeps its queue");
             tube.sleepers.insert(ticket, place);
         }
+        self.lift_limit(place);
         true
+    }
+
+    /// Who sleeps has no time limit any more for the job that it got last.
+    fn lift_limit(&mut self, place: Place) {
+        let Some(newest) = self.conn(place).worker.newest.take() else { return };
+        let held =
+            |state: &State| matches!(state, State::Reserved(lease) if lease.number == newest);
+        let id = self.jobs.iter().find(|(_, job)| held(&job.state)).map(|(id, _)| *id);
+        let Some(id) = id else { return };
+        if let State::Reserved(lease) = &mut self.job_mut(id).state
+            && std::mem::replace(&mut lease.limit, NEVER) != NEVER
+        {
+            self.renew_deadline(id);
+        }
     }
 
     /// A queue has a ready job that nobody waits for.
