@@ -93,11 +93,15 @@ impl Core {
                 }
                 Happening::DeadlineSoon => Event::DeadlineSoon,
                 Happening::WorkToDo => Event::WorkToDo,
-                Happening::News { id, news } => {
+                Happening::News { id, news, late } => {
                     // Only the end of a durable job is in the log, or that it was set aside, which is
                     // the end for those who wait. The same request did that, so its entry was written
-                    // above.
-                    let after = if news.is_end() { self.ledger.last } else { Position::NONE };
+                    // above, or some time ago.
+                    let after = match (news.is_end(), late) {
+                        (false, _) => Position::NONE,
+                        (true, false) => self.ledger.last,
+                        (true, true) => self.ledger.after_all(),
+                    };
                     Event::News { id, news, after }
                 }
                 Happening::Kicked(queue, count) => {

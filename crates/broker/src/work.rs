@@ -98,6 +98,19 @@ impl Turn<'_> {
         reported.map_err(|NotFound| core.denial(id))
     }
 
+    /// Whether news that was told is on its way to the many watchers of a job. See [`Turn::tell_more`].
+    pub fn has_untold_news(&self) -> bool {
+        self.core.engine.has_untold_news()
+    }
+
+    /// Tells a slice of that; true if more is left, which is told in any case.
+    pub fn tell_more(&mut self) -> bool {
+        let core = &mut *self.core;
+        let is_left = core.engine.tell_more(&mut core.effects);
+        core.settle();
+        is_left
+    }
+
     /// Notes a job's progress, and passes the worker's words on to its watchers.
     pub fn progress(
         &mut self,

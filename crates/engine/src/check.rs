@@ -30,6 +30,8 @@ impl Engine {
                     self.sessions.get(place).map(|session| session.timer)
                 }
                 TimerKey::Status => Some(self.special.standing.changes_at),
+                TimerKey::News => Some(self.untold.timer),
+                TimerKey::Walk => Some(self.special.walk.and_then(|walk| walk.timer)),
             };
             assert_eq!(held, Some(Some(at)), "a timer belongs to {key:?}");
         }
@@ -106,7 +108,7 @@ impl Engine {
             let idle = queue.ready.is_empty()
                 || queue.pause.is_some()
                 || queue.removals > 0
-                || self.reads_blocked()
+                || self.is_blocked(queue)
                 || self.head_is_expired(queue)
                 || self.owes(queue);
             assert!(queue.waiters.is_empty() || idle, "somebody waits for a job that is ready");
@@ -252,6 +254,13 @@ impl Engine {
                 *watched.entry((*watcher, job.id)).or_default() += 1;
             }
         }
+        // Jobs that have ended are watched until everybody knows.
+        for untold in &self.untold.line {
+            for watcher in untold.watchers_left() {
+                *watched.entry((*watcher, untold.id)).or_default() += 1;
+            }
+        }
+        assert_eq!(self.untold.timer.is_some(), self.has_untold_news(), "it will be told");
         for (place, session) in self.sessions.iter() {
             for (job, count) in &session.watching {
                 let found = watched.remove(&(self.session_at(place), *job));
@@ -271,7 +280,8 @@ impl Engine {
                 | Chore::Remove { .. }
                 | Chore::Kick { .. } => false,
             });
-            assert!(leaves, "job {job} is watched by one who knows");
+            let has_ended = self.untold.line.iter().any(|untold| untold.id == job);
+            assert!(leaves || has_ended, "job {job} is watched by one who knows");
         }
     }
 
@@ -292,7 +302,7 @@ impl Engine {
                 queue.can_serve(self.now)
                     && queue.pause.is_none()
                     && !self.head_is_expired(queue)
-                    && !self.reads_blocked()
+                    && !self.is_blocked(queue)
                     && !self.owes(queue)
             };
             if self.wake_max == 0 && worker.is_asleep() {

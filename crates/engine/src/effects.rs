@@ -63,6 +63,8 @@ pub enum Happening {
         id: JobId,
         /// What happened.
         news: News,
+        /// It happened in a request before: others were told first.
+        late: bool,
     },
     /// Its long kick is done: so many jobs of this queue.
     Kicked(QueueId, u64),

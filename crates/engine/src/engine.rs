@@ -17,6 +17,7 @@ use crate::index::IdIndex;
 use crate::job::{Body, Job, Kind, NewJob, State};
 use crate::limits::{JOB_ID_MAX, Limits, UNIT_BODY_BYTES};
 use crate::meter::Meter;
+use crate::news::UntoldNews;
 use crate::ordered::Ordered;
 use crate::queue::{Counts, Queue};
 use crate::route::{Draft, Refused};
@@ -79,6 +80,7 @@ pub struct Engine {
     /// Timers left no time for chores: one comes before them next time.
     pub(crate) chore_is_next: bool,
 
+    pub(crate) untold: UntoldNews,
     /// Queues that have both ready jobs and workers.
     pub(crate) supplying: BTreeSet<QueueId>,
     /// What only queues with an [`crate::extra::Extra`] need.
@@ -129,6 +131,7 @@ impl Engine {
             chores: VecDeque::new(),
             chores_held: false,
             chore_is_next: false,
+            untold: UntoldNews::default(),
             supplying: BTreeSet::new(),
             special: Special::default(),
             uniques: BTreeSet::new(),

@@ -53,7 +53,7 @@ impl Engine {
             && queue.extra.is_some()
             && !queue.ready.is_empty()
             && !queue.is_paused()
-            && !self.reads_blocked()
+            && !self.is_blocked(queue)
             && !self.head_is_expired(queue)
     }
 

@@ -12,6 +12,7 @@ use crate::ids::{Millis, QueueId};
 use crate::limits::{CHILD_NAMES_BYTES_MAX, CHILDREN_MAX};
 use crate::policy::{Name, OPEN_MAX_DEFAULT, Policy, Rules, parent_name};
 use crate::status::Standing;
+use crate::walk::Walk;
 
 /// What only some queues have.
 #[derive(Debug)]
@@ -58,6 +59,8 @@ pub(crate) struct Special {
     /// Children that are so, or are kept, without a client's doing, which the log is to know.
     unnoted: Vec<QueueId>,
     pub(crate) standing: Standing,
+    /// What a change means for each queue is not done for all of them.
+    pub(crate) walk: Option<Walk>,
     pub(crate) queue_creates: u64,
     pub(crate) queue_deletes: u64,
     pub(crate) queue_expires: u64,
@@ -286,24 +289,26 @@ impl Engine {
         &self.special.rules
     }
 
-    /// From now on these rules are in force, for queues that exist and for those to come.
+    /// From now on these rules are in force for queues to come; those that exist get them in slices.
     pub fn set_policies(&mut self, rules: Rules, effects: &mut Effects) {
         if rules == self.special.rules {
             return;
         }
-        self.restore_policies(rules);
+        self.replace_rules(rules);
         effects.records.push(Record::Policies);
-        // What had expired under the old rules may not have under the new ones.
-        let is_waited_for = |id: &QueueId| {
-            let queue = self.queue(*id);
-            !queue.waiters.is_empty() || !queue.sleepers.is_empty()
-        };
-        let waited_for: Vec<QueueId> = self.queue_ids().filter(is_waited_for).collect();
-        self.serve_all(waited_for, effects);
+        self.walk_queues(true, false, effects);
     }
 
     /// Puts rules in force that the log has kept.
     pub fn restore_policies(&mut self, rules: Rules) {
+        self.replace_rules(rules);
+        let queues: Vec<QueueId> = self.queue_ids().collect();
+        for id in queues {
+            self.resolve(id);
+        }
+    }
+
+    fn replace_rules(&mut self, rules: Rules) {
         let named: BTreeSet<Name> = rules.literal_names().map(Into::into).collect();
         let all = rules.0.iter().flat_map(|rule| &rule.settings);
         let mut aliases =
@@ -311,10 +316,6 @@ impl Engine {
         self.special.has_aliases = aliases.next().is_some();
         self.special.named = named;
         self.special.rules = rules;
-        let queues: Vec<QueueId> = self.queue_ids().collect();
-        for id in queues {
-            self.resolve(id);
-        }
         let named = self.special.named.iter();
         let aliases = named.filter(|name| self.alias(name).is_some());
         let counts = |name: &Name| self.special.aliases.get(name).copied().unwrap_or_default();

@@ -199,7 +199,7 @@ impl Engine {
     /// The item that a read gets now.
     fn next_item(&self, id: QueueId) -> Option<JobSlot> {
         let queue = self.queue(id);
-        if self.reads_blocked() || !queue.can_serve(self.now) || self.head_is_expired(queue) {
+        if self.is_blocked(queue) || !queue.can_serve(self.now) || self.head_is_expired(queue) {
             return None;
         }
         queue.ready.first().map(|(_, slot)| JobSlot(slot))

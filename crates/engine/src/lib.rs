@@ -30,6 +30,7 @@ mod job;
 pub mod limits;
 mod listing;
 mod meter;
+mod news;
 mod ordered;
 pub mod policy;
 mod prefetch;
@@ -47,6 +48,7 @@ mod status;
 mod submit;
 mod take;
 mod timers;
+mod walk;
 mod workers;
 
 pub use account::{allocated_bytes, job_bytes};

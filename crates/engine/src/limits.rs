@@ -21,7 +21,7 @@ pub const QUEUE_NAME_BYTES_MAX: usize = 8180;
 
 /// Units of work that what cannot be divided may cost beyond a slice: a put into a queue with all the
 /// children that it may have and the waiters these have, a wait that ends in all queues that a session
-/// may watch, the news for all watchers that a job may have.
+/// may watch.
 pub const INDIVISIBLE_UNITS_MAX: u64 = 30_000;
 
 /// Bytes of a body that count as one unit of work.
@@ -51,6 +51,9 @@ pub const ATTACHMENTS_MAX: u32 = 1000;
 
 /// How often sessions can attach to one job, all together. Each piece of its result goes to all.
 pub const WATCHERS_MAX: usize = 10_000;
+
+/// Watchers of a job that are told of its news at once. If there are more, they are told in slices.
+pub const TOLD_AT_ONCE_MAX: usize = 64;
 
 /// Queues that one worker can register for.
 pub const REGISTRATIONS_MAX: usize = 10_000;

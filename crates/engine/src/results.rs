@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use crate::account::JOIN_BYTES;
-use crate::effects::{Effects, Happening, News, Record};
+use crate::effects::{Effects, News, Record};
 use crate::engine::{Engine, NotFound};
 use crate::ids::{JobId, JobSlot, Millis, SessionId};
 use crate::job::{Body, Kind, State};
@@ -71,28 +71,6 @@ impl Engine {
     pub(crate) fn is_abandoned(&self, slot: JobSlot) -> bool {
         let job = self.job(slot);
         job.kind == Kind::Watched && job.watchers().is_empty()
-    }
-
-    /// Tells all watchers.
-    fn tell(&self, slot: JobSlot, news: &News, effects: &mut Effects) {
-        let job = self.job(slot);
-        self.meter.count(1 + job.watchers().len());
-        for watcher in job.watchers() {
-            effects.happenings.push((*watcher, Happening::News { id: job.id, news: news.clone() }));
-        }
-    }
-
-    /// The last news for all watchers; they watch this job no more.
-    pub(crate) fn tell_end(&mut self, slot: JobSlot, news: &News, effects: &mut Effects) {
-        if self.job(slot).watchers().is_empty() {
-            return;
-        }
-        self.tell(slot, news, effects);
-        let id = self.job(slot).id;
-        for watcher in std::mem::take(&mut self.job_mut(slot).outcome_mut().watchers) {
-            let gone = self.session_mut(watcher).and_then(|session| session.watching.remove(&id));
-            self.memory_bytes -= u64::from(gone.unwrap_or(0)) * JOIN_BYTES;
-        }
     }
 
     /// Ends a job with news for its watchers. (Records are taken over before the news, so that what

@@ -2,7 +2,8 @@
 
 use crate::effects::{Effects, Record};
 use crate::engine::Engine;
-use crate::ids::{Millis, QueueId};
+use crate::ids::Millis;
+use crate::queue::Queue;
 use crate::timers::TimerKey;
 
 /// What the server lets its clients do. The later, the stricter.
@@ -30,15 +31,23 @@ impl Status {
 }
 
 /// The status, and how far it has come into force.
-#[derive(Copy, Clone, Debug, Default)]
+#[derive(Copy, Clone, Debug)]
 pub(crate) struct Standing {
     /// What was asked for last.
     told: Status,
     in_force: Status,
     /// When `told` comes into force, if it is not.
     pub(crate) changes_at: Option<Millis>,
-    /// Whether the status in force refuses reads: asked at every take.
-    pub(crate) reads_blocked: bool,
+    /// Queues of this age rank and younger ones refuse reads: none, all, or those that the walk has still to
+    /// come to since reads are allowed again.
+    pub(crate) blocked_from: u64,
+}
+
+impl Default for Standing {
+    fn default() -> Self {
+        let (told, in_force) = (Status::default(), Status::default());
+        Self { told, in_force, changes_at: None, blocked_from: u64::MAX }
+    }
 }
 
 impl Engine {
@@ -49,7 +58,14 @@ impl Engine {
 
     /// Whether the status in force refuses reads. Takes find nothing then.
     pub fn reads_blocked(&self) -> bool {
-        self.special.standing.reads_blocked
+        self.special.standing.in_force == Status::Quiescent
+    }
+
+    /// Whether takes find nothing in this queue because of the status. Asked at every take.
+    pub(crate) fn is_blocked(&self, queue: &Queue) -> bool {
+        let blocked_from = self.special.standing.blocked_from;
+        // Plain queues are not read for it.
+        blocked_from != u64::MAX && queue.age_rank >= blocked_from
     }
 
     /// Whether the status in force refuses writes.
@@ -90,13 +106,11 @@ impl Engine {
         let standing = &mut self.special.standing;
         standing.in_force = standing.told;
         standing.changes_at = None;
-        let blocked = standing.in_force == Status::Quiescent;
-        let unblocked = standing.reads_blocked && !blocked;
-        standing.reads_blocked = blocked;
-        if unblocked {
-            // Whoever changes the status means all queues.
-            let queues: Vec<QueueId> = self.queue_ids().collect();
-            self.serve_all(queues, effects);
+        if standing.in_force == Status::Quiescent {
+            standing.blocked_from = 0;
+            self.stop_unblocking();
+        } else if standing.blocked_from != u64::MAX && !self.is_unblocking() {
+            self.walk_queues(false, true, effects);
         }
     }
 }

@@ -84,13 +84,11 @@ impl Engine {
 
     /// The best job that a take of this session would get now.
     fn best_watched(&self, session: SessionId) -> Option<JobSlot> {
-        if self.reads_blocked() {
-            return None;
-        }
         let watched = self.session(session).watched.iter();
         let heads = watched.filter_map(|id| {
             let queue = self.queue(*id);
             let serves = queue.can_serve(self.now)
+                && !self.is_blocked(queue)
                 && (queue.extra.is_none() || !self.head_is_expired(queue));
             if serves { queue.ready.first() } else { None }
         });
@@ -186,7 +184,7 @@ impl Engine {
         let id = self.job(slot).queue;
         loop {
             let queue = self.queue(id);
-            let serves = !queue.is_paused() && !self.reads_blocked();
+            let serves = !queue.is_paused() && !self.is_blocked(queue);
             match queue.waiters.first() {
                 Some((_, place)) if serves && (queue.extra.is_none() || !self.is_expired(slot)) => {
                     if self.hand_to_waiter(slot, place, effects) {
@@ -230,7 +228,7 @@ impl Engine {
         loop {
             let queue = self.queue(id);
             let Some((_, slot)) = queue.ready.first() else { return };
-            if self.reads_blocked() || queue.extra.is_some() && self.head_is_expired(queue) {
+            if self.is_blocked(queue) || queue.extra.is_some() && self.head_is_expired(queue) {
                 return;
             }
             let Some((_, place)) = queue.waiters.first() else {
@@ -251,16 +249,6 @@ impl Engine {
         let until = Millis(self.now.0.saturating_add(SERVING_REST_MS));
         self.queue_mut(id).pause = Some(Pause { until, reason: PauseReason::Serving });
         self.arm_queue(id);
-    }
-
-    /// Serves those who wait for any of these queues, which may hand out again.
-    pub(crate) fn serve_all(&mut self, queues: Vec<QueueId>, effects: &mut Effects) {
-        self.meter.begin_request();
-        for id in queues {
-            if !self.queue(id).is_paused() {
-                self.serve_waiters(id, effects);
-            }
-        }
     }
 
     /// Starts the ttr of a job that this session holds anew.

@@ -23,6 +23,10 @@ pub(crate) enum TimerKey {
     QueueAgain(u32),
     /// The same for a session.
     SessionAgain(u32),
+    /// News that was not told to all who watch its job.
+    News,
+    /// The walk over all queues.
+    Walk,
 }
 
 impl TimerKey {
@@ -32,6 +36,8 @@ impl TimerKey {
             Self::Queue(place) | Self::QueueAgain(place) => Self::QueueAgain(place),
             Self::Session(place) | Self::SessionAgain(place) => Self::SessionAgain(place),
             Self::Status => Self::Status,
+            Self::News => Self::News,
+            Self::Walk => Self::Walk,
         }
     }
 }
@@ -71,6 +77,8 @@ impl Engine {
                             self.look_at_session(place, effects);
                         }
                         TimerKey::Status => self.enforce_status(effects),
+                        TimerKey::News => self.tell_slice(true, effects),
+                        TimerKey::Walk => self.walk_slice(effects),
                     }
                 }
                 Some(_) | None => break,

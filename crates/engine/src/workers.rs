@@ -216,10 +216,10 @@ impl Engine {
     /// jobs; then these are fewer, and it goes through them.
     fn next_supplier(&self, session: SessionId) -> Option<(i64, Registration)> {
         let worker = self.session(session).worker.as_ref()?;
-        if self.reads_blocked() {
-            return None;
-        }
-        let serves = |queue: QueueId| self.queue(queue).can_serve(self.now);
+        let serves = |queue: QueueId| {
+            let queue = self.queue(queue);
+            queue.can_serve(self.now) && !self.is_blocked(queue)
+        };
         self.meter.count(1);
         let mut ranks = worker.by_rank.iter().rev().take(self.supplying.len());
         let found = ranks.find(|(_, found)| {
@@ -346,7 +346,8 @@ impl Engine {
     /// A worker that is awake leaves a queue. It may be the only one that was woken for the jobs there,
     /// so others are woken in its place. When every job wakes all sleepers, they know already.
     fn pass_wake_on(&mut self, queue: QueueId, effects: &mut Effects) {
-        if self.wake_max != 0 && !self.reads_blocked() && self.queue(queue).can_serve(self.now) {
+        let passed_on = self.queue(queue);
+        if self.wake_max != 0 && passed_on.can_serve(self.now) && !self.is_blocked(passed_on) {
             self.wake_sleepers(queue, effects);
         }
     }

@@ -173,6 +173,19 @@ impl Header {
         bytes
     }
 
+    /// Whether it tells news of a job.
+    pub(crate) fn is_news(self) -> bool {
+        matches!(
+            self.kind,
+            Kind::WorkData
+                | Kind::WorkWarning
+                | Kind::WorkStatus
+                | Kind::WorkComplete
+                | Kind::WorkFail
+                | Kind::WorkException
+        )
+    }
+
     /// Whether it asks for a job.
     pub(crate) fn is_submit(self) -> bool {
         self.is_request

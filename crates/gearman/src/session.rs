@@ -39,6 +39,8 @@ pub struct Session {
     late_bytes: usize,
     /// It registered for many functions and takes all of that back, a slice of work at a time.
     pub(crate) is_resetting: bool,
+    /// It told news that is on its way to many clients, and helps with that before it goes on.
+    is_telling: bool,
     input_end: InputEnd,
     /// The session of the broker is closed; nothing is read or answered any more.
     ended: bool,
@@ -82,6 +84,7 @@ impl Session {
             late: VecDeque::new(),
             late_bytes: 0,
             is_resetting: false,
+            is_telling: false,
             input_end: InputEnd::default(),
             ended: false,
         }
@@ -221,6 +224,7 @@ impl Session {
         match split(header.kind, body) {
             Some(arguments) if header.is_request => {
                 self.execute(header.kind, &arguments, turn, outbox);
+                self.is_telling = header.is_news() && turn.has_untold_news();
             }
             Some(_) => reply::fail(outbox, AT_ONCE, reply::INVALID_MAGIC),
             // The original takes the beginning of the next packet for the missing arguments.
@@ -300,6 +304,10 @@ impl Dialect for Session {
             if self.is_resetting {
                 self.is_resetting = turn.unregister_all(self.id);
                 return if self.is_resetting { Step::Unfinished } else { Step::Used(0) };
+            }
+            if self.is_telling {
+                self.is_telling = turn.tell_more();
+                return if self.is_telling { Step::Unfinished } else { Step::Used(0) };
             }
             Step::used_or_stuck(self.step(bytes, turn, outbox))
         });

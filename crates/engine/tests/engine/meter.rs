@@ -1,10 +1,10 @@
 //! The work meter: what costs much is counted, divided, and bounded.
 
 use lineshaft_engine::limits::{self, INDIVISIBLE_UNITS_MAX};
-use lineshaft_engine::policy::{Rule, Setting};
+use lineshaft_engine::policy::{Rule, Rules, Setting};
 use lineshaft_engine::{
     Body, Effects, Engine, GrabOrder, Happening, JobId, Kick, Manner, Millis, NewJob, News,
-    Patience, Refused, SessionId, Submit, Take,
+    Patience, Refused, SessionId, Status, Submit, Take,
 };
 
 use crate::world::{SLICE_UNITS, START, World};
@@ -158,33 +158,85 @@ fn a_key_that_is_in_many_queues_is_looked_up_in_some() {
     assert!((1..=limits::SAME_KEY_MAX as u64).contains(&cost), "{cost}");
 }
 
-#[test]
-fn a_job_has_a_bounded_number_of_watchers_and_each_piece_of_news_counts_them() {
-    let mut world = World::new();
+/// A job that as many watch as may: its worker, which holds it, its number, and those who watch.
+fn watched_by_many(world: &mut World) -> (SessionId, JobId, Vec<SessionId>) {
     let worker = world.engine.open_session(0, Manner::ToTheTail);
     let join = |world: &mut World, client| {
         world.engine.submit(client, b"f", foreground(b"key"), &mut world.effects)
     };
     let per_client = limits::ATTACHMENTS_MAX as usize;
-    for _ in 0..limits::WATCHERS_MAX / per_client {
-        let client = world.open();
+    let clients: Vec<_> = (0..limits::WATCHERS_MAX / per_client).map(|_| world.open()).collect();
+    for client in &clients {
         for _ in 0..per_client {
-            assert_eq!(join(&mut world, client), Ok(JobId(1)));
+            assert_eq!(join(world, *client), Ok(JobId(1)));
         }
     }
     let late = world.open();
-    assert_eq!(join(&mut world, late), Err(Refused::Full));
+    assert_eq!(join(world, late), Err(Refused::Full));
     world.engine.register(worker, b"f", None, &mut world.effects);
     let grabbed = world.engine.grab(worker, GrabOrder::NewestFirst, &mut world.effects);
-    let id = grabbed.expect("it is ready").id;
     world.happenings();
-    let cost = world.cost(|engine, fx| {
-        let news = News::Data(Body::from(&b"x"[..]));
-        engine.report(worker, id, &news, fx).expect("it holds the job");
+    (worker, grabbed.expect("it is ready").id, clients)
+}
+
+#[test]
+fn a_job_has_a_bounded_number_of_watchers_who_are_told_in_slices() {
+    let mut world = World::new();
+    let (worker, id, _) = watched_by_many(&mut world);
+    let some = News::Data(Body::from(&b"x"[..]));
+    let end = News::Complete(Body::from(&b"y"[..]));
+    let cost = world.cost(|engine, fx| engine.report(worker, id, &some, fx).expect("it holds it"));
+    assert!(cost <= SLICE + FEW, "{cost}");
+    let cost = world.cost(|engine, fx| engine.complete(worker, id, &end, fx).expect("as above"));
+    assert!(cost <= SLICE + FEW, "{cost}");
+    world.engine.check_invariants();
+    let (mut slices, mut told) = (0, Vec::new());
+    let mut more = true;
+    while more {
+        told.append(&mut world.effects.happenings);
+        let cost = world.cost(|engine, fx| more = engine.advance(fx));
+        world.engine.check_invariants();
+        assert!(cost <= SLICE + FEW, "{cost}");
+        slices += 1;
+    }
+    told.append(&mut world.effects.happenings);
+    assert!(slices > 10, "{slices}");
+    assert!(!world.engine.has_untold_news());
+    let news = told.into_iter().map(|(_, happening)| match happening {
+        Happening::News { news, .. } => news,
+        other => panic!("{other:?}"),
     });
-    let told = world.effects.happenings.len() as u64;
-    assert_eq!(told, limits::WATCHERS_MAX as u64);
-    assert!((told..=INDIVISIBLE_UNITS_MAX).contains(&cost), "{cost}");
+    let mut wanted = vec![some; limits::WATCHERS_MAX];
+    wanted.resize(2 * limits::WATCHERS_MAX, end);
+    assert_eq!(news.collect::<Vec<_>>(), wanted, "all hear the end behind the data");
+}
+
+#[test]
+fn watchers_may_leave_before_they_are_told_and_the_worker_helps_to_tell() {
+    let mut world = World::new();
+    let (worker, id, clients) = watched_by_many(&mut world);
+    let watcher = world.open();
+    let other = Submit { unique: b"", ..foreground(b"") };
+    let other = world.engine.submit(watcher, b"g", other, &mut world.effects).expect("it is new");
+    world.engine.register(worker, b"g", None, &mut world.effects);
+    let grabbed = world.engine.grab(worker, GrabOrder::NewestFirst, &mut world.effects);
+    assert_eq!(grabbed.map(|grabbed| grabbed.id), Some(other));
+    world.happenings();
+    world.engine.complete(worker, id, &News::Fail, &mut world.effects).expect("it holds it");
+    // This comes behind what others have not heard yet.
+    world.engine.complete(worker, other, &News::Fail, &mut world.effects).expect("it holds it");
+    let mut told = world.effects.happenings.iter();
+    assert!(told.all(|(session, _)| *session == clients[0]), "the others come later");
+    for session in [clients[0], clients[5]] {
+        world.engine.close_session(session, &mut world.effects);
+        world.engine.check_invariants();
+    }
+    while world.engine.tell_more(&mut world.effects) {
+        world.engine.check_invariants();
+    }
+    world.engine.check_invariants();
+    let heard = world.effects.happenings.iter().filter(|(session, _)| *session == watcher);
+    assert_eq!(heard.count(), 1);
 }
 
 #[test]
@@ -296,4 +348,88 @@ fn timers_without_end_do_not_hold_up_a_kick() {
         |(_, happening)| matches!(happening, Happening::Kicked(_, count) if *count == 2 * SLICE),
     );
     assert!(kicked && engine.totals().delayed > 0);
+}
+
+/// Advances until nothing is due; how many slices that took, none of which was long.
+fn slices_until_idle(world: &mut World) -> u32 {
+    let (mut slices, mut more) = (0, true);
+    while more {
+        let cost = world.cost(|engine, fx| more = engine.advance(fx));
+        assert!(cost <= 2 * (SLICE + FEW), "{cost}");
+        slices += 1;
+    }
+    world.engine.check_invariants();
+    slices
+}
+
+#[test]
+fn a_change_of_the_status_comes_to_many_queues_in_slices() {
+    let mut world = World::new();
+    let (client, waiter) = (world.open(), world.open());
+    for number in 0..20_000 {
+        world.put_many(client, format!("q{number}").as_bytes(), 1, NewJob::default());
+    }
+    world.engine.watch(waiter, b"q19999");
+    let cost = world.cost(|engine, fx| engine.set_status(Status::Quiescent, 0, fx));
+    assert!(cost <= FEW, "{cost}");
+    let waits = world.engine.take(waiter, Patience::Endless, &mut world.effects);
+    assert!(matches!(waits, Take::Waiting));
+    let cost = world.cost(|engine, fx| engine.set_status(Status::Up, 0, fx));
+    assert!(cost <= SLICE + FEW, "{cost}");
+    assert!(!world.engine.reads_blocked(), "the status is in force");
+    world.engine.check_invariants();
+    // Nobody overtakes the one who waits for the job there.
+    let hasty = world.open();
+    world.engine.watch(hasty, b"q19999");
+    let hasty = world.engine.take(hasty, Patience::None, &mut world.effects);
+    assert!(matches!(hasty, Take::TimedOut));
+    assert!(world.happenings().is_empty());
+    assert!(slices_until_idle(&mut world) > 10);
+    assert_eq!(world.happenings().len(), 1, "the one who waited has it");
+    let late = world.open();
+    world.engine.watch(late, b"q0");
+    let late = world.engine.take(late, Patience::None, &mut world.effects);
+    assert!(matches!(late, Take::Granted(_)));
+}
+
+#[test]
+fn a_status_that_changes_back_during_that_blocks_all_queues() {
+    let mut world = World::new();
+    let (client, taker) = (world.open(), world.open());
+    for number in 0..20_000 {
+        world.put_many(client, format!("q{number}").as_bytes(), 1, NewJob::default());
+    }
+    world.engine.watch(taker, b"q0");
+    for _ in 0..2 {
+        world.engine.set_status(Status::Quiescent, 0, &mut world.effects);
+        let taken = world.engine.take(taker, Patience::None, &mut world.effects);
+        assert!(matches!(taken, Take::TimedOut));
+        world.engine.set_status(Status::ReadOnly, 0, &mut world.effects);
+    }
+    world.engine.set_status(Status::Quiescent, 0, &mut world.effects);
+    slices_until_idle(&mut world);
+    let taken = world.engine.take(taker, Patience::None, &mut world.effects);
+    assert!(matches!(taken, Take::TimedOut), "the walk changes nothing any more");
+}
+
+#[test]
+fn new_policies_come_to_many_queues_in_slices() {
+    let mut world = World::new();
+    let client = world.open();
+    for number in 0..20_000 {
+        world.put_many(client, format!("q{number}").as_bytes(), 1, NewJob::default());
+    }
+    let full = Rules(vec![Rule::new(["q*"], [Setting::JobsMax(Some(1))])]);
+    let cost = world.cost(|engine, fx| engine.set_policies(full, fx));
+    assert!(cost <= SLICE + FEW, "{cost}");
+    world.engine.check_invariants();
+    let put = |world: &mut World, queue: &[u8]| {
+        world.engine.use_queue(client, queue, &mut world.effects);
+        let body = Body::from(&b"x"[..]);
+        world.engine.put(client, NewJob::default(), body, &mut world.effects).is_ok()
+    };
+    assert!(!put(&mut world, b"q0"), "the oldest queue has it at once");
+    assert!(put(&mut world, b"new"));
+    assert!(slices_until_idle(&mut world) > 10);
+    assert!(!put(&mut world, b"q19999"));
 }

@@ -369,6 +369,7 @@ fn a_client_attaches_to_one_job_only_so_often() {
     let watchers = world.outlook(id).watchers;
     assert_eq!(watchers, limits::ATTACHMENTS_MAX as usize + 1);
     world.act(|e, fx| e.cancel(id, fx)).expect("it waits");
+    world.engine.tell_more(&mut world.effects);
     assert_eq!(world.happenings().len(), watchers);
     assert!(submit(&mut world, client, FOREGROUND).is_ok());
 }

@@ -106,7 +106,7 @@ impl World {
             Happening::DeadlineSoon => "deadline soon".into(),
             Happening::Kicked(_, count) => format!("kicked {count}"),
             Happening::WorkToDo => "work to do".into(),
-            Happening::News { id, news } => format!("{id}: {news:?}"),
+            Happening::News { id, news, .. } => format!("{id}: {news:?}"),
             Happening::Looked { .. } => "looked".into(),
             Happening::NoneCame(_) => "none came".into(),
             Happening::Cleared => "flushed".into(),
