@@ -8,6 +8,10 @@ use hdrhistogram::Histogram;
 
 /// So many queues are looked at in one turn of the broker.
 const QUEUES_PER_TURN: usize = 64;
+/// No more queues are shown: a question costs memory for each of them, and so does each asker who is remembered.
+pub(crate) const QUEUES_MAX: usize = if cfg!(test) { 100 } else { 10_000 };
+/// Nor more bytes of names: each is written with each number.
+const NAMES_BYTES_MAX: usize = 1 << 20;
 /// What the original shows where a queue may have any number of items, or of bytes.
 const NO_ITEMS_MAX: u64 = 2_147_483_647;
 const NO_BYTES_MAX: u64 = 9_223_372_036_854_775_807;
@@ -100,24 +104,30 @@ pub(crate) enum Queue {
 }
 
 impl Snapshot {
-    /// Looks at everything. Takes one turn for the totals, and one for so many queues each, so that others get
-    /// theirs in between.
+    /// Looks at everything, but for queues beyond the bounds. Takes one turn for the totals, and one for so many
+    /// queues each, so that others get theirs in between.
     pub(crate) fn take(broker: &Broker, clock: &Clock, served: &Served) -> Snapshot {
         let mut snapshot = Snapshot::default();
         let (totals, status) = {
             let turn = broker.turn(clock());
             (turn.totals(), turn.status())
         };
-        let mut cursor = NameCursor::default();
-        loop {
+        let (mut cursor, mut names_bytes) = (NameCursor::default(), 0);
+        'all: loop {
             let found = look(&mut broker.turn(clock()), &mut cursor);
             if found.is_empty() {
                 break;
             }
-            let named = |(name, queue): (Vec<u8>, Queue)| {
-                (String::from_utf8_lossy(&name).into_owned(), queue)
-            };
-            snapshot.queues.extend(found.into_iter().map(named));
+            for (name, queue) in found {
+                names_bytes += name.len();
+                if snapshot.queues.len() == QUEUES_MAX || names_bytes > NAMES_BYTES_MAX {
+                    let shown = format!("only the first {} queues", snapshot.queues.len());
+                    snapshot.labels.insert("incomplete", shown);
+                    break 'all;
+                }
+                let name = String::from_utf8_lossy(&name).into_owned();
+                snapshot.queues.insert(name, queue);
+            }
         }
         snapshot.add_server(&totals, status);
         snapshot.add_served(served);

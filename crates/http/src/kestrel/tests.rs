@@ -377,6 +377,24 @@ fn queues_have_numbers_of_their_own_which_are_latched_alike() {
 }
 
 #[test]
+fn an_answer_has_a_bounded_number_of_queues_and_says_so() {
+    let world = World::new();
+    let mut turn = world.broker.turn(Millis(START_MS));
+    for number in 0..snapshot::QUEUES_MAX {
+        turn.add(format!("q{number:05}").as_bytes(), Body::from(&b"item"[..]), None).unwrap();
+    }
+    drop(turn);
+    assert_eq!(world.json("/stats")["labels"]["incomplete"], Value::Null);
+    let mut turn = world.broker.turn(Millis(START_MS));
+    turn.add(b"one-more", Body::from(&b"item"[..]), None).unwrap();
+    drop(turn);
+    let stats = world.json("/stats");
+    assert_eq!(stats["labels"]["incomplete"], "only the first 100 queues");
+    assert_eq!(stats["counters"]["q/one-more/put_items"], 1);
+    assert_eq!(stats["counters"]["q/q00099/put_items"], Value::Null, "the last by name");
+}
+
+#[test]
 fn there_are_series_of_the_last_hour_and_facts_about_the_server() {
     let world = World::new();
     assert_eq!(world.json("/graph_data/counter:cmd_get")["counter:cmd_get"][59][1], 0);
