@@ -192,11 +192,6 @@ impl Turn<'_> {
         core.cleared(removal)
     }
 
-    /// About how many queues a put to this name goes to: it takes as much time as that many puts.
-    pub fn reach(&self, queue: &[u8]) -> usize {
-        self.core.engine.reach(queue)
-    }
-
     /// Whether a queue of items of this name may be made, or is there. A queue has at most
     /// [`engine::limits::CHILDREN_MAX`] fan-out children that rules do not name.
     pub fn admits_child(&self, queue: &[u8]) -> bool {

@@ -65,6 +65,12 @@ impl<K: Ord + Copy> Ordered<K> {
         self.last.back().copied()
     }
 
+    /// Whether there is an entry with this key. Quick if all keys are lower.
+    pub(crate) fn contains(&self, key: K) -> bool {
+        self.last().is_some_and(|(last, _)| last >= key)
+            && self.first_from(key).is_some_and(|(first, _)| first == key)
+    }
+
     /// The first entry whose key is not below this one.
     pub(crate) fn first_from(&self, key: K) -> Option<(K, u32)> {
         let within =

@@ -15,6 +15,11 @@ pub enum RestoreError {
     /// A job came twice.
     #[error("the log holds job {0} twice")]
     Duplicate(u64),
+    /// Two jobs have one place in the list of their queue.
+    #[error(
+        "the log holds two jobs at one place, the second is {0}; did another program write it?"
+    )]
+    SamePlace(u64),
     /// A number, of a job or for its place in a queue, is above all that can be dealt.
     #[error("the log holds the number {0}, which is too high; did another program write it?")]
     Number(u64),
@@ -54,6 +59,17 @@ impl Engine {
             self.ensure_extra(queue);
         }
         let overdue = facts.state == State::Delayed && facts.due <= self.now;
+        let is_ready = overdue || matches!(facts.state, State::Leased | State::Ready);
+        let order = NonZeroU64::new(facts.order).filter(|order| order.get() != facts.id.0);
+        let lists = self.queue(queue);
+        let is_taken = facts.state == State::Buried && lists.buried.contains(facts.buried_order)
+            || is_ready
+                && lists
+                    .ready
+                    .contains((facts.priority.into(), order.map_or(facts.id.0, u64::from)));
+        if is_taken {
+            return Err(RestoreError::SamePlace(facts.id.0));
+        }
         let outcome = tags.map(|Tags { unique, reducer }| {
             let (unique, reducer) = (unique.into(), reducer.into());
             Box::new(Outcome { submitted: true, unique, reducer, ..Outcome::default() })
@@ -61,7 +77,7 @@ impl Engine {
         let aside = Aside {
             delay_s: facts.delay_s,
             counters: facts.counters,
-            order: NonZeroU64::new(facts.order).filter(|order| order.get() != facts.id.0),
+            order,
             buried_order: facts.buried_order,
             expires: facts.expires.map(expiry),
             lease: None,
@@ -76,7 +92,7 @@ impl Engine {
             queue,
             priority: facts.priority,
             ttr_s: facts.ttr_s,
-            state: if overdue || facts.state == State::Leased { State::Ready } else { facts.state },
+            state: if is_ready { State::Ready } else { facts.state },
             kind: Kind::Logged,
             extra_units: 0,
         });
@@ -159,6 +175,12 @@ mod tests {
         assert_eq!(restore(&long, facts(1)), Err(RestoreError::Name(long.len())));
         assert!(restore(b"q", facts(1)).is_ok());
         assert_eq!(restore(b"q", facts(1)), Err(RestoreError::Duplicate(1)));
+        let same = JobFacts { order: 1, ..facts(2) };
+        assert_eq!(restore(b"q", same.clone()), Err(RestoreError::SamePlace(2)));
+        assert!(restore(b"other", same).is_ok());
+        let buried = |id| JobFacts { state: State::Buried, buried_order: 7, ..facts(id) };
+        assert!(restore(b"q", buried(3)).is_ok());
+        assert_eq!(restore(b"q", buried(4)), Err(RestoreError::SamePlace(4)));
         let name = engine.restore_queue(&long, QueueFacts::default());
         assert_eq!(name, Err(RestoreError::Name(long.len())));
         assert_eq!(engine.raise_numbers(too_high), Err(RestoreError::Number(too_high)));

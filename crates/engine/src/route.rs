@@ -186,30 +186,6 @@ impl Engine {
         }
     }
 
-    /// How many queues a put to this name reaches, about: with many of them it takes as much time as many
-    /// puts.
-    pub fn reach(&self, name: &[u8]) -> usize {
-        if !self.feeds_others(name) {
-            return 1;
-        }
-        let mut seen = BTreeSet::new();
-        self.see(name, &mut seen);
-        seen.len()
-    }
-
-    fn see(&self, name: &[u8], seen: &mut BTreeSet<Name>) {
-        if !seen.insert(name.into()) {
-            return;
-        }
-        let Policy { alias, copy_to, .. } = self.policy(name);
-        for fed in alias.iter().chain(&copy_to) {
-            self.see(fed, seen);
-        }
-        for child in self.special.families.get(name).into_iter().flatten() {
-            self.see(&self.queue(*child).name, seen);
-        }
-    }
-
     /// Whether a put to this name may be of more than a job in memory, so that the log needs room.
     pub fn puts_are_logged(&self, name: &[u8]) -> bool {
         self.feeds_others(name) || self.policy(name).sync != Some(QueueSync::Memory)

@@ -1,10 +1,10 @@
 //! A client that takes items as they come, until a moment or a number of them (spec kestrel 1.7), or until
-//! they are many bytes: they may all come in one turn of the broker.
+//! they are many, or many bytes: they may all come in one turn of the broker.
 
 use broker::{Body, Event, Millis, Patience, Position, Turn};
 
 use crate::client::{Client, Fetched, How};
-use crate::server::{ITEM_BYTES, ITEMS_BYTES_MAX};
+use crate::server::{ITEM_BYTES, ITEMS_AT_ONCE_MAX, ITEMS_BYTES_MAX};
 
 /// A monitor that is on its way.
 #[derive(Debug)]
@@ -13,6 +13,8 @@ pub(crate) struct Monitor {
     deadline: Millis,
     /// Items that may still come; `None`: as many as there are.
     left: Option<u64>,
+    /// Items that may still come before it waits for one.
+    left_at_once: usize,
     /// Bytes that may still come; the last item may reach beyond.
     left_bytes: usize,
     /// Whatever is said waits for this: reads were closed before.
@@ -32,7 +34,9 @@ pub(crate) enum Next {
 
 impl Monitor {
     pub(crate) fn new(queue: &[u8], deadline: Millis, left: Option<u64>, after: Position) -> Self {
-        Self { queue: queue.into(), deadline, left, left_bytes: ITEMS_BYTES_MAX, after }
+        let queue = queue.into();
+        let (left_at_once, left_bytes) = (ITEMS_AT_ONCE_MAX, ITEMS_BYTES_MAX);
+        Self { queue, deadline, left, left_at_once, left_bytes, after }
     }
 
     /// Where the items come from.
@@ -44,6 +48,7 @@ impl Monitor {
     pub(crate) fn next(&mut self, client: &mut Client, turn: &mut Turn<'_>) -> Next {
         let left_ms = self.deadline.0.saturating_sub(turn.now().0);
         let is_over = self.left == Some(0)
+            || self.left_at_once == 0
             || self.left_bytes == 0
             || left_ms == 0
             || client.is_refused_reads(turn)
@@ -63,6 +68,7 @@ impl Monitor {
         client: &mut Client,
         turn: &mut Turn<'_>,
     ) -> Next {
+        self.left_at_once = ITEMS_AT_ONCE_MAX;
         let fetched = client.resume(&self.queue, How::Open, event, turn);
         self.follow(fetched)
     }
@@ -71,6 +77,7 @@ impl Monitor {
         match fetched {
             Fetched::Item(body, after) => {
                 self.left = self.left.map(|left| left - 1);
+                self.left_at_once -= 1;
                 self.left_bytes = self.left_bytes.saturating_sub(body.len() + ITEM_BYTES);
                 Next::Item(body, after.max(self.after))
             }

@@ -12,21 +12,14 @@ use crate::thrift::Holder;
 /// Largest item in bytes unless the options say otherwise.
 pub const ITEM_BYTES_MAX_DEFAULT: u32 = 64 << 20;
 
-/// Most items, or numbers of open reads, of one request. All of them are dealt with in one turn of the
-/// broker, for which everybody else waits.
-pub(crate) const LIST_LEN_MAX: usize = 65_536;
-
 /// The items that one request fetches end when they are this long; the last one may reach beyond.
 pub(crate) const ITEMS_BYTES_MAX: usize = 8 << 20;
 
+/// No more items come in one turn for one request, which ends with them.
+pub(crate) const ITEMS_AT_ONCE_MAX: usize = 1000;
+
 /// What an item costs beside its bytes, in the reply and in memory.
 pub(crate) const ITEM_BYTES: usize = 64;
-
-/// So many items of one list are stored at most: fewer if each of them goes to many queues. The client sees
-/// by their number that the others were not, as with a queue that is full.
-pub(crate) fn stored_max(queue: &[u8], turn: &Turn<'_>) -> usize {
-    LIST_LEN_MAX / turn.reach(queue).max(1)
-}
 
 /// What a server tells of itself, and how it behaves. What differs from queue to queue is a policy
 /// of the broker.

@@ -22,14 +22,13 @@ pub trait LineDialect: std::fmt::Debug + Default + Send {
     /// The answer that something long will not be done: the server stops.
     const STOPPING: &'static [u8];
 
-    /// Deals with one line, or one stretch of data; returns how many bytes that took. 0: more must
-    /// arrive first, or the session has ended.
+    /// Deals with one line, one stretch of data, or one slice of a list.
     fn step(
         session: &mut LineSession<Self>,
         bytes: &[u8],
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
-    ) -> usize;
+    ) -> Step;
 
     /// Bytes of memory held for a request that has not arrived whole.
     fn buffered_bytes(&self) -> usize;
@@ -219,7 +218,7 @@ impl<D: LineDialect> Dialect for LineSession<D> {
                 self.listing = listing.step(&self.client.server, turn, outbox);
                 Step::Used(0)
             } else if self.is_reading() {
-                Step::used_or_stuck(D::step(self, bytes, turn, outbox))
+                D::step(self, bytes, turn, outbox)
             } else {
                 return Step::Stuck;
             };

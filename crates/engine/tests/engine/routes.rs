@@ -305,17 +305,6 @@ fn a_queue_that_an_alias_asks_for_is_asked_even_if_another_one_feeds_it() {
 }
 
 #[test]
-fn the_reach_of_a_put_is_the_queues_that_it_may_come_to() {
-    let mut world = World::new();
-    world.policies([alias("a", ["p", "b"]), alias("b", ["q"]), copying("q", ["r", "s"])]);
-    assert_eq!(["plain", "q", "a"].map(|name| world.engine.reach(name.as_bytes())), [1, 3, 6]);
-    for child in 0..10 {
-        world.get(&format!("p+{child}"));
-    }
-    assert_eq!(["p", "p+1", "a"].map(|name| world.engine.reach(name.as_bytes())), [11, 1, 16]);
-}
-
-#[test]
 fn an_alias_hides_a_queue_of_its_name() {
     let mut world = World::new();
     world.add("both", "hidden");

@@ -1,6 +1,6 @@
 //! Which bytes a connection reads next: lines, and the data of sets.
 
-use broker::{Body, Gathering, Outbox, Position, Turn};
+use broker::{Body, Gathering, Outbox, Position, Step, Turn};
 
 use super::reply;
 use super::request::{Malformed, Request, Set};
@@ -54,8 +54,8 @@ impl LineDialect for Memcache {
         bytes: &[u8],
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
-    ) -> usize {
-        match &mut session.reading.0 {
+    ) -> Step {
+        Step::used_or_stuck(match &mut session.reading.0 {
             Reading::Line if bytes.first() == Some(&BINARY_MAGIC) => {
                 // Such a client would wait for ever, as the original does: nothing that it
                 // understands can be said.
@@ -81,7 +81,7 @@ impl LineDialect for Memcache {
                 }
                 count
             }
-        }
+        })
     }
 
     fn buffered_bytes(&self) -> usize {

@@ -1,14 +1,13 @@
 //! What each request does. Whatever is wrong with one, the connection goes on (spec kestrel 6).
 
-use broker::{Body, Millis, Outbox, Position, Turn};
+use broker::{Millis, Outbox, Position, Turn};
 
 use super::items::ItemList;
 use super::request::Request;
-use super::session::TextSession;
+use super::session::{Storing, TextSession};
 use crate::client::{AT_ONCE, How};
 use crate::monitor::Monitor;
 use crate::name::{is_possible, is_usable};
-use crate::server::stored_max;
 use crate::status::NoStatus;
 use crate::{expiry, status};
 
@@ -23,12 +22,12 @@ impl TextSession {
     pub(crate) fn execute(
         &mut self,
         request: Request,
-        items: &ItemList,
+        items: ItemList,
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
     ) {
         match request {
-            Request::Put { queue, expiry_ms } => self.put(&queue, expiry_ms, items, turn, outbox),
+            Request::Put { queue, expiry_ms } => self.put(queue, expiry_ms, items, turn, outbox),
             Request::Get { queue, timeout_ms } => self.get(&queue, timeout_ms, turn, outbox),
             Request::Peek { queue, timeout_ms } => self.peek(&queue, timeout_ms, turn, outbox),
             Request::Monitor { queue, timeout_ms } => {
@@ -53,29 +52,22 @@ impl TextSession {
         }
     }
 
-    /// Refused items are skipped, and the others tried, but not too many.
     fn put(
         &mut self,
-        queue: &[u8],
+        queue: Vec<u8>,
         expiry_ms: Option<i32>,
-        items: &ItemList,
+        items: ItemList,
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
     ) {
         if self.client.is_refused_writes(turn) {
             return unavailable(outbox, AT_ONCE, "setItem");
         }
-        if !is_usable(queue, turn) {
+        if !is_usable(&queue, turn) {
             return error(outbox, AT_ONCE, ILLEGAL_NAME);
         }
         let expires = expiry_ms.map(|millis| expiry::of_millis(millis, turn.now()));
-        let (mut stored, mut after) = (0, AT_ONCE);
-        for item in items.items().take(stored_max(queue, turn)) {
-            let added = self.client.add(queue, Body::from(item), expires, turn);
-            stored += u64::from(added.is_ok());
-            after = added.unwrap_or_else(|refused| refused).max(after);
-        }
-        number(outbox, after, stored);
+        self.begin_storing(Storing { queue, expires, items, stored: 0, after: AT_ONCE });
     }
 
     fn get(&mut self, queue: &[u8], timeout_ms: i32, turn: &mut Turn<'_>, outbox: &mut Outbox) {
@@ -187,7 +179,7 @@ fn string(outbox: &mut Outbox, after: Position, text: &[u8]) {
 }
 
 /// How many.
-fn number(outbox: &mut Outbox, after: Position, number: u64) {
+pub(crate) fn number(outbox: &mut Outbox, after: Position, number: u64) {
     outbox.reply(after, format!("+{number}\n").as_bytes());
 }
 

@@ -9,8 +9,8 @@ pub(crate) struct ItemList {
     bytes: Vec<u8>,
     /// Where the next one begins.
     line_start: usize,
-    /// Items that are complete.
-    count: usize,
+    /// Where the next item begins that is taken out of a list that ended.
+    taken: usize,
 }
 
 /// What became of a stretch of bytes.
@@ -37,15 +37,9 @@ impl ItemList {
             self.bytes.truncate(self.line_start + line.len());
             self.bytes.push(b'\n');
             self.line_start = self.bytes.len();
-            self.count += 1;
         }
         self.bytes.extend_from_slice(&stretch[used..]);
         Progress::GoesOn
-    }
-
-    /// How many items are complete.
-    pub(crate) fn count(&self) -> usize {
-        self.count
     }
 
     /// Bytes of the items so far, line feeds included.
@@ -58,11 +52,12 @@ impl ItemList {
         self.bytes.capacity()
     }
 
-    /// The items of a list that ended.
-    pub(crate) fn items(&self) -> impl Iterator<Item = &[u8]> {
-        let end = self.line_start.saturating_sub(1);
-        let items = (self.line_start > 0).then(|| self.bytes[..end].split(|byte| *byte == b'\n'));
-        items.into_iter().flatten()
+    /// The next item of a list that ended.
+    pub(crate) fn take_item(&mut self) -> Option<&[u8]> {
+        let rest = &self.bytes[self.taken..];
+        let item = &rest[..memchr::memchr(b'\n', rest)?];
+        self.taken += item.len() + 1;
+        Some(item)
     }
 }
 
@@ -75,8 +70,8 @@ mod tests {
         let mut used = 0;
         for stretch in bytes.chunks(piece) {
             if let Progress::Ended(count) = list.gather(stretch) {
-                let items = list.items().map(<[u8]>::to_vec).collect();
-                return (items, Some(used + count));
+                let items = std::iter::from_fn(|| list.take_item().map(<[u8]>::to_vec));
+                return (items.collect(), Some(used + count));
             }
             used += stretch.len();
         }
@@ -93,15 +88,5 @@ mod tests {
         }
         assert_eq!(gathered(b"\nx", 5), (Vec::new(), Some(1)));
         assert_eq!(gathered(b"one\ntwo\n", 3), (Vec::new(), None));
-    }
-
-    #[test]
-    fn complete_items_are_counted() {
-        let mut list = ItemList::default();
-        list.gather(&b"item\n".repeat(5_000));
-        list.gather(b"part");
-        assert_eq!(list.count(), 5_000);
-        assert_eq!(list.gather(b"\n\nget"), Progress::Ended(2));
-        assert_eq!((list.count(), list.items().count()), (5_001, 5_001));
     }
 }

@@ -2,14 +2,13 @@
 
 use std::mem;
 
-use broker::{Body, Outbox, Position, Turn};
+use broker::{Body, Millis, Outbox, Position, Step, Turn};
 
-use super::commands::error;
+use super::commands::{error, number};
 use super::items::{ItemList, Progress};
 use super::request::{Request, parse};
 use crate::client::AT_ONCE;
 use crate::line::{Line, first_line};
-use crate::server::LIST_LEN_MAX;
 use crate::session::{LineDialect, LineSession};
 
 /// One connection that speaks the text dialect, without I/O.
@@ -26,6 +25,20 @@ enum Reading {
     Line,
     /// The items for a request.
     Items(Request, ItemList),
+    /// None before the items of a put are stored.
+    Storing(Storing),
+}
+
+/// A put whose items are stored, a slice of work at a time.
+#[derive(Debug)]
+pub(super) struct Storing {
+    pub(super) queue: Vec<u8>,
+    pub(super) expires: Option<Millis>,
+    pub(super) items: ItemList,
+    /// So many were stored.
+    pub(super) stored: u64,
+    /// What the answer waits for.
+    pub(super) after: Position,
 }
 
 impl LineDialect for Text {
@@ -37,16 +50,18 @@ impl LineDialect for Text {
         bytes: &[u8],
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
-    ) -> usize {
-        match &session.reading.0 {
+    ) -> Step {
+        Step::used_or_stuck(match &session.reading.0 {
             Reading::Line => session.read_line(bytes, turn, outbox),
             Reading::Items(..) => session.read_items(bytes, turn, outbox),
-        }
+            Reading::Storing(_) => return session.store(turn, outbox),
+        })
     }
 
     fn buffered_bytes(&self) -> usize {
         match &self.0 {
             Reading::Items(_, items) => items.buffered_bytes(),
+            Reading::Storing(storing) => storing.items.buffered_bytes(),
             Reading::Line => 0,
         }
     }
@@ -54,7 +69,7 @@ impl LineDialect for Text {
     fn is_mid_request(&self) -> bool {
         match self.0 {
             Reading::Items(..) => true,
-            Reading::Line => false,
+            Reading::Line | Reading::Storing(_) => false,
         }
     }
 
@@ -77,7 +92,7 @@ impl TextSession {
         match text.strip_suffix(b":") {
             // Whatever the command is, only a put does something with them.
             Some(text) => self.reading.0 = Reading::Items(parse(text), ItemList::default()),
-            None => self.execute(parse(text), &ItemList::default(), turn, outbox),
+            None => self.execute(parse(text), ItemList::default(), turn, outbox),
         }
         bytes
     }
@@ -85,11 +100,6 @@ impl TextSession {
     fn read_items(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
         let Reading::Items(_, items) = &mut self.reading.0 else { return 0 };
         let progress = items.gather(bytes);
-        if items.count() > LIST_LEN_MAX {
-            error(outbox, AT_ONCE, b"Too many items in one list.");
-            self.client.end(turn);
-            return 0;
-        }
         if items.bytes() > self.client.server.options().item_bytes_max as usize {
             error(outbox, AT_ONCE, b"Too many bytes in one list.");
             self.client.end(turn);
@@ -97,8 +107,29 @@ impl TextSession {
         }
         let Progress::Ended(count) = progress else { return bytes.len() };
         if let Reading::Items(request, items) = mem::replace(&mut self.reading.0, Reading::Line) {
-            self.execute(request, &items, turn, outbox);
+            self.execute(request, items, turn, outbox);
         }
         count
+    }
+
+    /// The next step stores the first items.
+    pub(super) fn begin_storing(&mut self, storing: Storing) {
+        self.reading.0 = Reading::Storing(storing);
+    }
+
+    /// Refused items are skipped, and the others tried.
+    fn store(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) -> Step {
+        let Reading::Storing(storing) = &mut self.reading.0 else { return Step::Stuck };
+        while let Some(item) = storing.items.take_item() {
+            let added = self.client.add(&storing.queue, Body::from(item), storing.expires, turn);
+            storing.stored += u64::from(added.is_ok());
+            storing.after = added.unwrap_or_else(|refused| refused).max(storing.after);
+            if turn.slice_is_spent() {
+                return Step::Unfinished;
+            }
+        }
+        number(outbox, storing.after, storing.stored);
+        self.reading.0 = Reading::Line;
+        Step::Used(0)
     }
 }

@@ -9,7 +9,7 @@ use super::session::{ThriftSession, Waiting};
 use super::types::Written;
 use super::writer::{Reply, ReplyTo};
 use crate::client::AT_ONCE;
-use crate::server::{ITEM_BYTES, ITEMS_BYTES_MAX};
+use crate::server::{ITEM_BYTES, ITEMS_AT_ONCE_MAX, ITEMS_BYTES_MAX};
 
 /// A `get` on its way.
 #[derive(Debug)]
@@ -43,7 +43,8 @@ impl Collect {
             to,
             queue: arguments.queue.into(),
             // Less than none is no limit, as with MONITOR.
-            items_max: usize::try_from(arguments.items_max).unwrap_or(usize::MAX),
+            items_max: usize::try_from(arguments.items_max)
+                .map_or(ITEMS_AT_ONCE_MAX, |max| max.min(ITEMS_AT_ONCE_MAX)),
             deadline: wait_ms.map(|millis| Millis(turn.now().0 + millis)),
             auto_abort_ms: auto_abort_ms.filter(|millis| *millis > 0),
             items: Vec::new(),

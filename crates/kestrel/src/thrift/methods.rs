@@ -1,18 +1,14 @@
-//! What each method does (spec kestrel 8). `get` is in `collect`.
+//! What each method does (spec kestrel 8). `get` is in `collect`, and those with lists are in `lists`.
 
-use broker::{
-    AddRefusal, Body, Clearing, LeaseId, Millis, NotHeld, Outbox, Patience, Position, Read,
-};
-use broker::{ReadHow, SessionId, Status, Turn};
+use broker::{Clearing, Outbox, Patience, Position, Read, ReadHow, Status, Turn};
 
+use super::lists::ListCall;
 use super::request::{Arguments, Method};
 use super::session::{ThriftSession, Waiting};
 use super::types::Written;
 use super::writer::{Failure, Reply, ReplyTo};
 use crate::client::AT_ONCE;
-use crate::latency::Measure;
 use crate::name;
-use crate::server::stored_max;
 use crate::stats::journal_bytes;
 
 /// Why a call fails.
@@ -25,28 +21,29 @@ pub(super) enum Failed {
     Stopping,
 }
 
-/// What a call comes to, if it does not wait: its result and what the reply waits for.
-type Outcome<T> = Result<(T, Position), Failed>;
-
 impl ThriftSession {
-    /// Does what a call asks for.
+    /// Does what a call asks for; but one with a list is only begun. Its message has so many bytes.
     pub(super) fn execute(
         &mut self,
         to: ReplyTo,
         method: Method,
         arguments: &Arguments<'_>,
+        message_bytes: usize,
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
-    ) {
+    ) -> Option<ListCall> {
         let queue = arguments.queue;
         let done = match method {
-            Method::Put => answer_i32(to, method, self.put(arguments, turn), outbox),
+            Method::Put => match self.put(to, arguments, message_bytes, turn) {
+                Ok(call) => return Some(call),
+                Err(failed) => Err(failed),
+            },
             Method::Get => self.get(to, arguments, turn, outbox),
-            Method::Confirm => {
-                answer_i32(to, method, self.settle(arguments, turn, Turn::confirm), outbox)
-            }
-            Method::Abort => {
-                answer_i32(to, method, self.settle(arguments, turn, Turn::put_back), outbox)
+            Method::Confirm | Method::Abort => {
+                match self.settle(to, method, arguments, message_bytes, turn) {
+                    Ok(call) => return Some(call),
+                    Err(failed) => Err(failed),
+                }
             }
             Method::Peek => self.peek(to, queue, turn, outbox),
             Method::FlushQueue => self.check_writes(turn).map(|()| {
@@ -60,7 +57,8 @@ impl ThriftSession {
             Method::DeleteQueue => self.delete(to, queue, turn, outbox),
             Method::CurrentStatus => {
                 let status = status_number(turn.status());
-                answer_i32(to, method, Ok((status, turn.after_facts())), outbox)
+                answer_i32(to, method, (status, turn.after_facts()), outbox);
+                Ok(())
             }
             Method::SetStatus => self.set_status(to, arguments.status, turn, outbox),
             Method::GetVersion => {
@@ -74,72 +72,17 @@ impl ThriftSession {
         if let Err(failed) = done {
             fail(to, method, failed, outbox);
         }
+        None
     }
 
     /// Whether this connection may write now.
-    fn check_writes(&self, turn: &Turn<'_>) -> Result<(), Failed> {
+    pub(super) fn check_writes(&self, turn: &Turn<'_>) -> Result<(), Failed> {
         if self.refusals.writes(turn) { Err(Failed::StatusForbids) } else { Ok(()) }
     }
 
     /// Whether it may read.
     pub(super) fn check_reads(&self, turn: &Turn<'_>) -> Result<(), Failed> {
         if self.refusals.reads(turn) { Err(Failed::StatusForbids) } else { Ok(()) }
-    }
-
-    /// How many items are stored, up to the first that is refused. So are those beyond the most of
-    /// one call: the client sees how many are left, and sends them again.
-    fn put(&self, arguments: &Arguments<'_>, turn: &mut Turn<'_>) -> Outcome<i32> {
-        let items = arguments.items().map_err(|_| Failed::MalformedList)?;
-        self.check_writes(turn)?;
-        check_name(arguments.queue, turn)?;
-        let expires = match i64::from(arguments.time_ms) {
-            0 => None,
-            millis => Some(Millis(turn.now().0.saturating_add_signed(millis))),
-        };
-        let (mut stored, mut after) = (0, AT_ONCE);
-        for item in items.take(stored_max(arguments.queue, turn)) {
-            self.server.counters().cmd_set.add_one();
-            let watch = self.server.begin(turn.now());
-            match turn.add(arguments.queue, Body::from(item), expires) {
-                Ok(position) => {
-                    self.server.note(watch, Measure::Set);
-                    stored += 1;
-                    after = after.max(position);
-                }
-                Err(AddRefusal::Full(position)) => {
-                    after = after.max(position);
-                    break;
-                }
-                Err(
-                    AddRefusal::TooBig
-                    | AddRefusal::LogFull
-                    | AddRefusal::MemoryFull
-                    | AddRefusal::NoNewQueue
-                    | AddRefusal::WritesBlocked
-                    | AddRefusal::Draining,
-                ) => break,
-            }
-        }
-        Ok((stored, after))
-    }
-
-    /// Confirms open reads or puts them back, whichever connection opened them; how many there were.
-    fn settle<'t>(
-        &self,
-        arguments: &Arguments<'_>,
-        turn: &mut Turn<'t>,
-        settle_one: fn(&mut Turn<'t>, SessionId, LeaseId) -> Result<Position, NotHeld>,
-    ) -> Outcome<i32> {
-        let ids = arguments.ids().map_err(|_| Failed::MalformedList)?;
-        let holder = self.holder(turn);
-        let (mut settled, mut after) = (0, AT_ONCE);
-        for id in ids {
-            let result = settle_one(turn, holder, LeaseId(id as u64));
-            let (count, position) = result.map_or_else(|denial| (0, denial.0), |after| (1, after));
-            settled += count;
-            after = after.max(position);
-        }
-        Ok((settled, after))
     }
 
     fn peek(
@@ -254,18 +197,16 @@ fn answer(to: ReplyTo, method: Method, after: Position, outbox: &mut Outbox) {
 }
 
 /// Answers a call whose result is a number.
-fn answer_i32(
+pub(super) fn answer_i32(
     to: ReplyTo,
     method: Method,
-    outcome: Outcome<i32>,
+    (number, after): (i32, Position),
     outbox: &mut Outbox,
-) -> Result<(), Failed> {
-    let (number, after) = outcome?;
+) {
     let mut reply = Reply::result(to, method.name().as_bytes());
     reply.field(0, Written::I32);
     reply.i32(number);
     reply.send(after, outbox);
-    Ok(())
 }
 
 /// Answers that a call failed.

@@ -7,6 +7,7 @@
 //! - `collect`: a `get`, which may wait. `open_reads`: whose they are.
 
 mod collect;
+mod lists;
 mod methods;
 mod open_reads;
 mod reader;

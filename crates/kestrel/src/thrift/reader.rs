@@ -100,33 +100,20 @@ impl<'a> Head<'a> {
 }
 
 impl<'a> Values<'a> {
-    /// The values, if they are of this type. An empty list is of any.
-    fn of(self, kind: Type) -> Result<(Reader<'a>, usize), Broken> {
+    /// Before the values, and how many there are, if they are of this type. An empty list is of any.
+    pub(crate) fn of(self, kind: Type) -> Result<(Reader<'a>, usize), Broken> {
         let fits = self.count == 0 || self.kind == kind;
         if fits { Ok((self.reader, self.count)) } else { Err(Broken::Malformed) }
-    }
-
-    /// How many there are.
-    pub(crate) fn len(self) -> usize {
-        self.count
-    }
-
-    /// The values, which are to be strings.
-    pub(crate) fn bytes(self) -> Result<impl Iterator<Item = &'a [u8]>, Broken> {
-        let (mut reader, count) = self.of(Type::Bytes)?;
-        Ok((0..count).map_while(move |_| reader.bytes().ok()))
-    }
-
-    /// The values, which are to be numbers of 64 bits.
-    pub(crate) fn i64s(self) -> Result<impl Iterator<Item = i64>, Broken> {
-        let (mut reader, count) = self.of(Type::I64)?;
-        Ok((0..count).map_while(move |_| reader.i64().ok()))
     }
 }
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(protocol: Protocol, bytes: &'a [u8]) -> Self {
         Self { protocol, rest: bytes }
+    }
+
+    pub(crate) fn protocol(&self) -> Protocol {
+        self.protocol
     }
 
     /// Bytes that were not read yet.

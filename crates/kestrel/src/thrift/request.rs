@@ -2,7 +2,6 @@
 
 use super::reader::{Broken, Reader, Values};
 use super::types::Type;
-use crate::server::LIST_LEN_MAX;
 
 /// A method of the service.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -30,9 +29,9 @@ pub(crate) struct Arguments<'a> {
     /// 1: the status to set.
     pub(crate) status: i32,
     /// 2: items to put.
-    list: Option<Values<'a>>,
+    pub(crate) list: Option<Values<'a>>,
     /// 2: numbers of open reads.
-    set: Option<Values<'a>>,
+    pub(crate) set: Option<Values<'a>>,
     /// 2: how many items to get.
     pub(crate) items_max: i32,
     /// 3: after how long items expire, or how long to wait for them, in milliseconds.
@@ -96,21 +95,5 @@ impl<'a> Arguments<'a> {
             }
         }
         Ok(arguments)
-    }
-
-    /// The items to put.
-    pub(crate) fn items(&self) -> Result<impl Iterator<Item = &'a [u8]> + use<'a>, Broken> {
-        let items = self.list.map(Values::bytes).transpose()?;
-        Ok(items.into_iter().flatten())
-    }
-
-    /// Numbers of open reads; not more than one call may have. Which of them were dealt with could not
-    /// be told.
-    pub(crate) fn ids(&self) -> Result<impl Iterator<Item = i64> + use<'a>, Broken> {
-        if self.set.is_some_and(|ids| ids.len() > LIST_LEN_MAX) {
-            return Err(Broken::Malformed);
-        }
-        let ids = self.set.map(Values::i64s).transpose()?;
-        Ok(ids.into_iter().flatten())
     }
 }

@@ -1,10 +1,13 @@
 //! One connection: which call is next, what it waits for, and how it ends.
 
+use std::borrow::Cow;
+use std::mem;
 use std::sync::Arc;
 
 use broker::{Dialect, Event, InputEnd, Outbox, Progress, SessionId, Step, Turn, take_steps};
 
 use super::collect::Collect;
+use super::lists::ListCall;
 use super::methods::{Failed, fail};
 use super::open_reads::OpenReads;
 use super::reader::{Head, Kind};
@@ -38,6 +41,8 @@ pub(super) enum Waiting {
     Item(Collect),
     /// For the end of a flush or a removal.
     Clearing(ReplyTo, Method),
+    /// For nobody: it goes on with a list, which lies in this message.
+    List(ListCall, Vec<u8>),
 }
 
 impl ThriftSession {
@@ -71,7 +76,7 @@ impl ThriftSession {
     fn step(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
         match self.receiver.receive(bytes) {
             Received::Message { message, framed, used } => {
-                self.take_message(&message, framed, turn, outbox);
+                self.take_message(message, framed, turn, outbox);
                 used
             }
             Received::More(used) => used,
@@ -85,13 +90,13 @@ impl ThriftSession {
     /// A message is complete.
     fn take_message(
         &mut self,
-        message: &[u8],
+        message: Cow<'_, [u8]>,
         framed: bool,
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
     ) {
         // Without a head there is nothing to refer to in an answer.
-        let Ok((head, arguments)) = Head::read(message) else { return self.end(turn) };
+        let Ok((head, arguments)) = Head::read(&message) else { return self.end(turn) };
         let Head { protocol, kind, name, sequence } = head;
         let to = ReplyTo { framed, protocol, sequence, oneway: kind == Kind::Oneway };
         let fail = |failure, message: &str, outbox: &mut Outbox| {
@@ -111,7 +116,12 @@ impl ThriftSession {
                 fail(Failure::ProtocolError, &text, outbox);
             }
             (Kind::Call | Kind::Oneway, Some(method), Ok(arguments)) => {
-                self.execute(to, method, &arguments, turn, outbox);
+                let call = self.execute(to, method, &arguments, message.len(), turn, outbox);
+                if let Some(mut call) = call
+                    && self.take_from_list(&mut call, &message, turn, outbox)
+                {
+                    self.waiting = Waiting::List(call, message.into_owned());
+                }
             }
         }
     }
@@ -122,7 +132,7 @@ impl ThriftSession {
         let is_drained = match &self.waiting {
             Waiting::Nothing => self.input_end.is_drained(),
             Waiting::Item(collect) => collect.is_patient(),
-            Waiting::Clearing(..) => false,
+            Waiting::Clearing(..) | Waiting::List(..) => false,
         };
         if self.input_end.has_come() && is_drained {
             self.end(turn);
@@ -150,6 +160,12 @@ impl Dialect for ThriftSession {
     fn input(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> Progress {
         let held_before = outbox.len();
         let steps = take_steps(bytes, turn, outbox, |bytes, turn, outbox| {
+            if let Waiting::List(..) = self.waiting
+                && let Waiting::List(call, message) =
+                    mem::replace(&mut self.waiting, Waiting::Nothing)
+            {
+                return self.go_on_with_list(call, message, turn, outbox);
+            }
             let has_more = self.is_reading() && !bytes.is_empty();
             let count = if has_more { self.step(bytes, turn, outbox) } else { 0 };
             Step::used_or_stuck(count)
@@ -165,7 +181,7 @@ impl Dialect for ThriftSession {
             return;
         }
         let held_before = outbox.len();
-        match (event, std::mem::replace(&mut self.waiting, Waiting::Nothing)) {
+        match (event, mem::replace(&mut self.waiting, Waiting::Nothing)) {
             (Event::Granted(grant), Waiting::Item(collect)) => {
                 self.granted(collect, grant, turn, outbox);
             }
@@ -193,7 +209,11 @@ impl Dialect for ThriftSession {
     }
 
     fn buffered_bytes(&self) -> usize {
-        self.receiver.buffered_bytes()
+        let list_bytes = match &self.waiting {
+            Waiting::List(_, message) => message.capacity(),
+            Waiting::Nothing | Waiting::Item(_) | Waiting::Clearing(..) => 0,
+        };
+        self.receiver.buffered_bytes() + list_bytes
     }
 
     fn is_mid_request(&self) -> bool {
@@ -205,7 +225,12 @@ impl Dialect for ThriftSession {
     }
 
     fn stop(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
-        if let Waiting::Clearing(to, method) = self.waiting {
+        let unfinished = match &self.waiting {
+            Waiting::Clearing(to, method) => Some((*to, *method)),
+            Waiting::List(call, _) => Some((call.to, call.method)),
+            Waiting::Nothing | Waiting::Item(_) => None,
+        };
+        if let Some((to, method)) = unfinished {
             fail(to, method, Failed::Stopping, outbox);
             return self.end(turn);
         }

@@ -256,14 +256,26 @@ fn a_monitor_ends_when_its_items_are_many_bytes() {
 }
 
 #[test]
-fn a_list_of_too_many_items_ends_the_connection_and_stores_nothing() {
+fn a_long_list_is_stored_in_slices_and_answered_at_its_end() {
     let mut world = World::new();
     let client = world.connect_text();
-    let most = format!("put q:\n{}", "x\n".repeat(65_536));
-    assert_eq!(world.say(client, &format!("{most}\nflush q\n")), "+65536\n+0\n");
-    assert_eq!(world.say(client, &format!("{most}x\n")), "-Too many items in one list.\n");
-    assert!(world.has_ended(client));
+    let list = format!("put q:\n{}\n", "x\n".repeat(100_000));
+    assert_eq!(world.say(client, &format!("{list}flush q\n")), "+100000\n+0\n");
+    let longest = world.broker.turn(world.now).longest_slice();
+    assert!(longest < 5_000, "{longest}");
     assert_eq!(world.ask_once("get q\r\n"), "END\r\n");
+}
+
+#[test]
+fn a_monitor_ends_when_its_items_are_many() {
+    let mut world = World::new();
+    let many = Rules(vec![Rule::new(["q"], [Setting::OpenMax(1_000_000)])]);
+    let _ = world.broker.turn(world.now).set_policies(many);
+    let (memcache, text) = (world.connect_memcache(), world.connect_text());
+    world.say(text, &format!("put q:\n{}\n", "x\n".repeat(2_500)));
+    assert_eq!(world.say(memcache, "monitor q 1000\r\n").matches("VALUE").count(), 1_000);
+    assert_eq!(world.say(text, "monitor q 1000\n").matches(":x").count(), 1_000);
+    assert!(!world.waits(memcache) && !world.waits(text));
 }
 
 #[test]

@@ -147,20 +147,29 @@ fn calls_with_long_replies_are_executed_in_portions_to_the_last() {
 }
 
 #[test]
-fn a_list_is_stored_up_to_the_most_of_one_call() {
+fn a_long_list_is_dealt_with_in_slices_and_answered_at_its_end() {
     let (mut world, server) = start();
     let client = connect(&server, &mut world);
-    let items = vec![&b"x"[..]; 65_537];
-    assert_eq!(ask(&mut world, client, &put("q", &items[..65_536])), "put 65536");
-    assert_eq!(ask(&mut world, client, &put("q", &items)), "put 65536");
-    // Fewer if each of them goes to several queues.
+    let items = vec![&b"x"[..]; 100_000];
+    assert_eq!(ask(&mut world, client, &put("q", &items)), "put 100000");
     for child in ["q+1", "q+2", "q+3"] {
         ask(&mut world, client, &get(child, 1, 0, 0));
     }
-    assert_eq!(ask(&mut world, client, &put("q", &items)), "put 16384");
-    assert_eq!(ask(&mut world, client, &put("q+1", &items[..20_000])), "put 20000");
-    assert_eq!(ask(&mut world, client, &confirm(&vec![1; 65_536])), "confirm 0");
-    assert_eq!(ask(&mut world, client, &confirm(&vec![1; 65_537])), "confirm !7");
+    assert_eq!(ask(&mut world, client, &put("q", &items)), "put 100000");
+    assert_eq!(ask(&mut world, client, &confirm(&vec![1; 100_000])), "confirm 0");
+    let longest = world.broker.turn(world.now).longest_slice();
+    assert!(longest < 5_000, "{longest}");
+}
+
+#[test]
+fn a_get_has_a_bounded_number_of_items() {
+    let (mut world, server) = start();
+    let client = connect(&server, &mut world);
+    ask(&mut world, client, &put("q", &vec![&b"x"[..]; 2_500]));
+    for count in [1_000, 1_000, 500] {
+        let items = ask(&mut world, client, &get("q", 100_000, 0, 0));
+        assert_eq!(items.matches('x').count(), count, "{items}");
+    }
 }
 
 #[test]

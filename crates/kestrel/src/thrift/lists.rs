@@ -1,0 +1,171 @@
+//! Calls with a list: items to put, and numbers of open reads. A list may be long, so it is dealt with in
+//! slices of work.
+
+use broker::{AddRefusal, Body, LeaseId, Millis, Outbox, Position, SessionId, Step, Turn};
+
+use super::methods::{Failed, answer_i32, check_name};
+use super::reader::{Reader, Values};
+use super::request::{Arguments, Method};
+use super::session::{ThriftSession, Waiting};
+use super::types::{Protocol, Type};
+use super::writer::ReplyTo;
+use crate::client::AT_ONCE;
+use crate::latency::Measure;
+
+/// A call with a list, and how far it is. The message with the list is kept beside it.
+#[derive(Debug)]
+pub(super) struct ListCall {
+    pub(super) to: ReplyTo,
+    pub(super) method: Method,
+    act: Act,
+    protocol: Protocol,
+    /// Where in the message the next value begins.
+    next: usize,
+    /// Values from there on.
+    left: usize,
+    /// So many were stored, confirmed or put back.
+    done: i32,
+    /// What the reply waits for.
+    after: Position,
+}
+
+/// What is done with each value.
+#[derive(Debug)]
+enum Act {
+    Put { queue: Box<[u8]>, expires: Option<Millis> },
+    Confirm(SessionId),
+    PutBack(SessionId),
+}
+
+impl ListCall {
+    /// `values` lie in the message, which has so many bytes.
+    fn new(
+        to: ReplyTo,
+        method: Method,
+        act: Act,
+        values: Option<Values<'_>>,
+        (kind, message_bytes): (Type, usize),
+    ) -> Result<Self, Failed> {
+        let values = values.map(|values| values.of(kind)).transpose();
+        let (protocol, next, left) = match values.map_err(|_| Failed::MalformedList)? {
+            Some((reader, left)) => (reader.protocol(), message_bytes - reader.rest().len(), left),
+            None => (Protocol::Binary, 0, 0),
+        };
+        Ok(Self { to, method, act, protocol, next, left, done: 0, after: AT_ONCE })
+    }
+}
+
+impl ThriftSession {
+    /// Items are stored up to the first that is refused: the client sees how many are left.
+    pub(super) fn put(
+        &self,
+        to: ReplyTo,
+        arguments: &Arguments<'_>,
+        message_bytes: usize,
+        turn: &Turn<'_>,
+    ) -> Result<ListCall, Failed> {
+        let expires = match i64::from(arguments.time_ms) {
+            0 => None,
+            millis => Some(Millis(turn.now().0.saturating_add_signed(millis))),
+        };
+        let act = Act::Put { queue: arguments.queue.into(), expires };
+        let list = (Type::Bytes, message_bytes);
+        let call = ListCall::new(to, Method::Put, act, arguments.list, list)?;
+        self.check_writes(turn)?;
+        check_name(arguments.queue, turn)?;
+        Ok(call)
+    }
+
+    /// Confirms open reads, or puts them back, whichever connection opened them; how many there were.
+    pub(super) fn settle(
+        &self,
+        to: ReplyTo,
+        method: Method,
+        arguments: &Arguments<'_>,
+        message_bytes: usize,
+        turn: &mut Turn<'_>,
+    ) -> Result<ListCall, Failed> {
+        let holder = self.holder(turn);
+        let act =
+            if method == Method::Confirm { Act::Confirm(holder) } else { Act::PutBack(holder) };
+        ListCall::new(to, method, act, arguments.set, (Type::I64, message_bytes))
+    }
+
+    /// Goes on with a list, which lies in this message. True if it is not done.
+    pub(super) fn take_from_list(
+        &self,
+        call: &mut ListCall,
+        message: &[u8],
+        turn: &mut Turn<'_>,
+        outbox: &mut Outbox,
+    ) -> bool {
+        let mut reader = Reader::new(call.protocol, &message[call.next..]);
+        while call.left > 0 {
+            call.left -= 1;
+            if self.deal_with_next(call, &mut reader, turn).is_none() {
+                call.left = 0;
+            }
+            call.next = message.len() - reader.rest().len();
+            if turn.slice_is_spent() && call.left > 0 {
+                return true;
+            }
+        }
+        answer_i32(call.to, call.method, (call.done, call.after), outbox);
+        false
+    }
+
+    /// `None`: no further value is to be dealt with.
+    fn deal_with_next(
+        &self,
+        call: &mut ListCall,
+        reader: &mut Reader<'_>,
+        turn: &mut Turn<'_>,
+    ) -> Option<()> {
+        let settled = match &call.act {
+            Act::Put { queue, expires } => {
+                let item = reader.bytes().ok()?;
+                self.server.counters().cmd_set.add_one();
+                let watch = self.server.begin(turn.now());
+                match turn.add(queue, Body::from(item), *expires) {
+                    Ok(position) => {
+                        self.server.note(watch, Measure::Set);
+                        Ok(position)
+                    }
+                    Err(AddRefusal::Full(position)) => {
+                        call.after = call.after.max(position);
+                        return None;
+                    }
+                    Err(
+                        AddRefusal::TooBig
+                        | AddRefusal::LogFull
+                        | AddRefusal::MemoryFull
+                        | AddRefusal::NoNewQueue
+                        | AddRefusal::WritesBlocked
+                        | AddRefusal::Draining,
+                    ) => return None,
+                }
+            }
+            Act::Confirm(holder) => turn.confirm(*holder, LeaseId(reader.i64().ok()? as u64)),
+            Act::PutBack(holder) => turn.put_back(*holder, LeaseId(reader.i64().ok()? as u64)),
+        };
+        call.done += i32::from(settled.is_ok());
+        call.after = call.after.max(settled.unwrap_or_else(|denial| denial.0));
+        Some(())
+    }
+
+    /// One more slice of a list that the session is busy with.
+    pub(super) fn go_on_with_list(
+        &mut self,
+        mut call: ListCall,
+        message: Vec<u8>,
+        turn: &mut Turn<'_>,
+        outbox: &mut Outbox,
+    ) -> Step {
+        if self.take_from_list(&mut call, &message, turn, outbox) {
+            self.waiting = Waiting::List(call, message);
+            Step::Unfinished
+        } else {
+            Step::Used(0)
+        }
+    }
+}
