@@ -201,7 +201,7 @@ impl Engine {
                     let wakes = serves && queue.workers > 0 && !queue.sleepers.is_empty();
                     self.enlist(slot);
                     if wakes {
-                        self.wake_sleepers(id, effects);
+                        self.wake_sleepers(id, 1, effects);
                     }
                     return;
                 }
@@ -232,7 +232,8 @@ impl Engine {
                 return;
             }
             let Some((_, place)) = queue.waiters.first() else {
-                return self.wake_sleepers(id, effects);
+                // None of them was told of these jobs.
+                return self.wake_sleepers(id, queue.counts.ready.into(), effects);
             };
             if self.meter.request_is_spent() {
                 return self.rest_from_serving(id);

@@ -39,6 +39,8 @@ pub(crate) struct Worker {
     /// Queues of `by_queue` that do not list this session among their sleepers.
     unlisted: BTreeSet<QueueId>,
     asleep: bool,
+    /// The queue whose job woke it, until it looks for a job or sleeps again.
+    woken_for: Option<QueueId>,
     /// The jobs in its hands by queue, the newest hand-out of each queue first.
     held: BTreeSet<(QueueId, Reverse<LeaseId>, JobSlot)>,
     /// The job that it got last, while that has a time limit of this lease.
@@ -160,6 +162,7 @@ impl Engine {
         worker.by_rank.remove(&known.rank);
         worker.unlisted.remove(&queue);
         let asleep = worker.asleep;
+        worker.woken_for.take_if(|woken_for| *woken_for == queue);
         self.meter.count(1);
         self.leave_queue(queue, known);
         if !asleep {
@@ -194,6 +197,7 @@ impl Engine {
             };
             worker.by_rank.remove(&known.rank);
             worker.unlisted.remove(&queue);
+            worker.woken_for.take_if(|woken_for| *woken_for == queue);
             let asleep = worker.asleep;
             self.meter.count(1);
             self.leave_queue(queue, known);
@@ -239,7 +243,8 @@ impl Engine {
         best.and_then(|rank| worker.by_rank.get(&rank).map(|found| (rank, *found)))
     }
 
-    /// Takes the next job for a worker, if there is one. It is awake from now on.
+    /// Takes the next job for a worker, if there is one. It is awake from now on. If it takes a job of another
+    /// queue than the one it was woken for, others are woken for that one in its place.
     pub fn grab(
         &mut self,
         session: SessionId,
@@ -247,8 +252,10 @@ impl Engine {
         effects: &mut Effects,
     ) -> Option<Handout> {
         self.meter.begin_request();
+        let mut woken_for = None;
         if let Some(worker) = self.open_mut(session).worker.as_mut() {
             worker.asleep = false;
+            woken_for = worker.woken_for.take();
         }
         let (rank, registration) = loop {
             let (rank, registration) = self.next_supplier(session)?;
@@ -261,6 +268,9 @@ impl Engine {
             }
             if self.meter.request_is_spent() {
                 // Enough for one request. When it is about to sleep it will hear that there is more.
+                if let Some(worker) = self.open_mut(session).worker.as_mut() {
+                    worker.woken_for = woken_for;
+                }
                 return None;
             }
         };
@@ -269,12 +279,12 @@ impl Engine {
         }
         let (_, slot) = self.queue(registration.queue).ready.first()?;
         self.delist(JobSlot(slot));
-        Some(self.hand_out(
-            JobSlot(slot),
-            session,
-            registration.limit_ms.map(NonZeroU64::get),
-            effects,
-        ))
+        let limit_ms = registration.limit_ms.map(NonZeroU64::get);
+        let handout = self.hand_out(JobSlot(slot), session, limit_ms, effects);
+        if let Some(queue) = woken_for.filter(|queue| *queue != registration.queue) {
+            self.pass_wake_on(queue, effects);
+        }
+        Some(handout)
     }
 
     fn move_to_end(&mut self, session: SessionId, rank: i64) {
@@ -294,6 +304,7 @@ impl Engine {
         }
         let worker = self.open_mut(session).worker.get_or_insert_default();
         worker.asleep = true;
+        worker.woken_for = None;
         let unlisted = std::mem::take(&mut worker.unlisted);
         self.meter.count(unlisted.len());
         for queue in unlisted {
@@ -322,12 +333,13 @@ impl Engine {
         }
     }
 
-    /// A queue has a ready job that nobody waited for: wakes who sleeps, up to the number set by
-    /// [`Engine::set_wake_max`], in the order in which they came to the list. (Whoever was woken for
+    /// A queue has so many ready jobs that nobody waited for: wakes who sleeps, for each job up to the number
+    /// set by [`Engine::set_wake_max`], in the order in which they came to the list. (Whoever was woken for
     /// another queue kept the place in this one's.)
-    pub(crate) fn wake_sleepers(&mut self, queue: QueueId, effects: &mut Effects) {
+    pub(crate) fn wake_sleepers(&mut self, queue: QueueId, jobs: u64, effects: &mut Effects) {
+        let wake_max = u64::from(self.wake_max).saturating_mul(jobs);
         let mut woken = 0;
-        while self.wake_max == 0 || woken < self.wake_max {
+        while self.wake_max == 0 || woken < wake_max {
             let Some((_, place)) = self.queue_mut(queue).sleepers.pop_first() else { return };
             self.meter.count(1);
             let session = self.session_at(place);
@@ -338,17 +350,18 @@ impl Engine {
             }
             if worker.asleep {
                 woken += 1;
+                worker.woken_for = Some(queue);
                 self.wake(session, effects);
             }
         }
     }
 
-    /// A worker that is awake leaves a queue. It may be the only one that was woken for the jobs there,
-    /// so others are woken in its place. When every job wakes all sleepers, they know already.
+    /// A worker that is awake leaves a queue, or got a job elsewhere. It may be the only one that was woken for
+    /// a job there, so others are woken in its place. When every job wakes all sleepers, they know already.
     fn pass_wake_on(&mut self, queue: QueueId, effects: &mut Effects) {
         let passed_on = self.queue(queue);
         if self.wake_max != 0 && passed_on.can_serve(self.now) && !self.is_blocked(passed_on) {
-            self.wake_sleepers(queue, effects);
+            self.wake_sleepers(queue, 1, effects);
         }
     }
 

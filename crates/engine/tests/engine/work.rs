@@ -252,6 +252,68 @@ fn a_sleeper_that_leaves_wakes_nobody() {
 }
 
 #[test]
+fn a_woken_worker_that_takes_another_job_passes_the_wake_on() {
+    let mut world = World::new();
+    let client = world.open();
+    // The last registration comes first: the first worker prefers jobs of `better`.
+    let busy = world.worker(&["q", "better"]);
+    let idle = [(); 2].map(|()| world.worker(&["q"]));
+    world.engine.set_wake_max(1);
+    for worker in [busy, idle[0], idle[1]] {
+        assert!(world.sleep(worker));
+    }
+    let id = world.submit(client, "q", BACKGROUND);
+    assert_eq!(world.woken(), [busy]);
+    let better = world.submit(client, "better", BACKGROUND);
+    assert_eq!(world.woken(), [], "nobody else can do it");
+    assert_eq!(world.grab(busy), Some(better));
+    assert_eq!(world.woken(), [idle[0]], "it was woken for the other queue");
+    assert_eq!(world.grab(idle[0]), Some(id));
+    assert_eq!(world.woken(), [], "it took the job that it was woken for");
+}
+
+#[test]
+fn a_wake_up_is_passed_on_once_and_for_a_job_that_is_there_only() {
+    let mut world = World::new();
+    let client = world.open();
+    let busy = world.worker(&["q", "better"]);
+    let awake = world.worker(&["q"]);
+    let idle = [(); 2].map(|()| world.worker(&["q"]));
+    world.engine.set_wake_max(1);
+    for worker in [busy, idle[0], idle[1]] {
+        assert!(world.sleep(worker));
+    }
+    let id = world.submit(client, "q", BACKGROUND);
+    assert_eq!(world.woken(), [busy]);
+    assert_eq!(world.grab(awake), Some(id), "somebody came before it");
+    assert_eq!(world.grab(busy), None);
+    let id = world.submit(client, "q", BACKGROUND);
+    assert_eq!(world.woken(), [idle[0]]);
+    world.submit(client, "better", BACKGROUND);
+    assert!(world.grab(busy).is_some(), "a job of the other queue");
+    assert_eq!(world.woken(), [], "others know of the job that is left");
+    assert_eq!(world.grab(idle[0]), Some(id));
+}
+
+#[test]
+fn when_a_pause_ends_each_ready_job_wakes_a_worker() {
+    let mut world = World::new();
+    let client = world.open();
+    let workers = [(); 3].map(|()| world.worker(&["q"]));
+    world.engine.set_wake_max(1);
+    world.act(|e, fx| e.pause(b"q", 1000, fx)).expect("it exists");
+    for worker in workers {
+        assert!(world.sleep(worker));
+    }
+    for _ in 0..2 {
+        world.submit(client, "q", BACKGROUND);
+    }
+    assert_eq!(world.woken(), []);
+    world.act(|e, fx| e.pause(b"q", 0, fx)).expect("it exists");
+    assert_eq!(world.woken(), workers[..2]);
+}
+
+#[test]
 fn a_timer_that_came_in_vain_wakes_nobody() {
     let mut world = World::new();
     world.policies([Rule::new(["q"], [Setting::JobsMax(Some(9))])]);

@@ -106,7 +106,7 @@ impl Model {
             }
         }
         self.arm(&tube);
-        self.wake_sleepers(&tube);
+        self.wake_sleepers(&tube, 1);
     }
 
     pub(super) fn first_waiter(&self, tube: &Name) -> Option<Place> {

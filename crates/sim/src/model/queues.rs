@@ -136,7 +136,9 @@ impl Model {
             if self.reads_blocked() || self.is_expired(id) {
                 return;
             }
-            let Some(waiter) = self.first_waiter(tube) else { return self.wake_sleepers(tube) };
+            let Some(waiter) = self.first_waiter(tube) else {
+                return self.wake_sleepers(tube, self.ready_in(tube).count());
+            };
             self.grant_to_waiter(waiter, id);
         }
     }

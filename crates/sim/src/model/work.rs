@@ -14,6 +14,8 @@ pub(super) struct Worker {
     /// The one with the highest rank is asked first.
     registrations: Vec<Registration>,
     pub(super) asleep: bool,
+    /// The queue whose job woke it, until it looks for a job or sleeps again.
+    woken_for: Option<Name>,
     /// Queues that do not list it among their sleepers.
     unlisted: BTreeSet<Name>,
     /// The lease of the job that it got last, until it sleeps.
@@ -71,18 +73,24 @@ impl Model {
         let left: BTreeSet<_> = conn.worker.tubes().intersection(tubes).cloned().collect();
         conn.worker.registrations.retain(|one| !tubes.contains(&one.tube));
         conn.worker.unlisted.retain(|tube| !tubes.contains(tube));
+        conn.worker.woken_for.take_if(|tube| tubes.contains(tube));
         for name in tubes {
             if let Some(tube) = self.tubes.get_mut(name) {
                 tube.sleepers.retain(|_, sleeper| *sleeper != place);
             }
         }
-        let passes_on = !was_asleep && self.setting.wake_max != 0 && !self.reads_blocked();
         let left = self.tubes_by_place().into_iter().filter(|name| left.contains(name));
-        for name in left.collect::<Vec<_>>() {
-            // It may have been the only one that was woken for the jobs there.
-            if passes_on && !self.is_paused(&name) && self.first_ready(&name).is_some() {
-                self.wake_sleepers(&name);
-            }
+        for name in left.filter(|_| !was_asleep).collect::<Vec<_>>() {
+            self.pass_wake_on(&name);
+        }
+    }
+
+    /// A worker that is awake takes no job of this queue now. It may have been the only one that was woken for
+    /// a job there.
+    fn pass_wake_on(&mut self, name: &Name) {
+        let passes_on = self.setting.wake_max != 0 && !self.reads_blocked();
+        if passes_on && !self.is_paused(name) && self.first_ready(name).is_some() {
+            self.wake_sleepers(name, 1);
         }
     }
 
@@ -112,7 +120,9 @@ impl Model {
 
     /// The job that a worker gets.
     pub(super) fn grab(&mut self, place: Place) -> Option<u64> {
-        self.conn(place).worker.asleep = false;
+        let worker = &mut self.conn(place).worker;
+        worker.asleep = false;
+        let woken_for = worker.woken_for.take();
         let supplier = loop {
             let supplier = self.next_supplier(place)?;
             if self.sweep(&supplier.tube).0 == 0 {
@@ -129,6 +139,9 @@ impl Model {
         let id = self.first_ready(&supplier.tube)?;
         self.hand_out(place, id, supplier.limit_ms);
         self.tally.grabs += 1;
+        if let Some(name) = woken_for.filter(|name| *name != supplier.tube) {
+            self.pass_wake_on(&name);
+        }
         Some(id)
     }
 
@@ -139,6 +152,7 @@ impl Model {
         }
         let worker = &mut self.conn(place).worker;
         worker.asleep = true;
+        worker.woken_for = None;
         for name in std::mem::take(&mut worker.unlisted) {
             let ticket = self.next_ticket;
             self.next_ticket += 1;
@@ -163,16 +177,18 @@ impl Model {
         }
     }
 
-    /// A queue has a ready job that nobody waits for.
-    pub(super) fn wake_sleepers(&mut self, name: &Name) {
+    /// A queue has so many ready jobs that nobody waits for.
+    pub(super) fn wake_sleepers(&mut self, name: &Name, jobs: usize) {
+        let wake_max = self.setting.wake_max as usize * jobs;
         let mut woken = 0;
-        while self.setting.wake_max == 0 || woken < self.setting.wake_max {
+        while self.setting.wake_max == 0 || woken < wake_max {
             let tube = self.tubes.get_mut(name).expect("a queue with a job");
             let Some((_, place)) = tube.sleepers.pop_first() else { return };
             let worker = &mut self.conn(place).worker;
             worker.unlisted.insert(name.clone());
             if worker.asleep {
                 woken += 1;
+                worker.woken_for = Some(name.clone());
                 self.wake(place);
             }
         }
