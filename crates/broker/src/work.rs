@@ -222,6 +222,11 @@ impl Turn<'_> {
         }
     }
 
+    /// Whether the removal of a queue has begun and is not over.
+    pub fn is_being_removed(&self, queue: QueueId) -> bool {
+        self.core.engine.is_being_removed(queue)
+    }
+
     /// Limits the unfinished jobs of a queue by [`engine::Band`]; 0 for no limit.
     pub fn limit_queue(&mut self, name: &[u8], limits: [u32; 3]) -> Result<Position, Refusal> {
         let core = self.core_for_update(|engine| engine.queue_id(name).is_some())?;

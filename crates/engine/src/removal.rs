@@ -17,8 +17,10 @@ use crate::session::Waiting;
 #[derive(Debug)]
 pub(crate) struct RemovalWork {
     queue: QueueId,
-    /// Jobs from this number on were put later, and stay.
+    /// Jobs from this number on were put later, and stay, …
     end: JobId,
+    /// … and sessions with tickets from this one on came later.
+    tickets_end: u64,
     next: Next,
 }
 
@@ -26,6 +28,8 @@ pub(crate) struct RemovalWork {
 /// old ones comes back to where it was looked for already.
 #[derive(Debug)]
 enum Next {
+    /// Among sessions that wait, from this ticket on.
+    Waiting(u64),
     /// Among those that somebody holds: from this place of the table of all jobs on, since there is
     /// no list of them.
     Leased(u32),
@@ -73,10 +77,15 @@ impl Engine {
         }
     }
 
+    /// Whether the removal of a queue has begun and is not over.
+    pub fn is_being_removed(&self, queue: QueueId) -> bool {
+        self.queue(queue).removals > 0
+    }
+
     fn remove(&mut self, session: SessionId, id: QueueId, effects: &mut Effects) -> Clearing {
         debug_assert!(!self.is_waiting(session));
         self.meter.begin_request();
-        let work = self.begin_removal(id, effects);
+        let work = self.begin_removal(id);
         let mut chore = Chore::Remove { session, work };
         if !self.step(&mut chore, effects) {
             return Clearing::Done;
@@ -88,8 +97,7 @@ impl Engine {
 
     /// A queue is no queue of items, and no child, any more; it exists while it is removed. The log
     /// learns of this at the end: after a crash in between it is what it was, with what is left.
-    fn begin_removal(&mut self, id: QueueId, effects: &mut Effects) -> RemovalWork {
-        self.send_readers_away(id, effects);
+    fn begin_removal(&mut self, id: QueueId) -> RemovalWork {
         if self.queue(id).extra.as_ref().is_some_and(|extra| extra.items) {
             self.special.queue_deletes += 1;
         }
@@ -99,14 +107,29 @@ impl Engine {
         // `default` is always there, and a queue that has workers until somebody drops it again.
         queue.kept = &*queue.name == DEFAULT_QUEUE || queue.workers > 0;
         queue.limits = [0; 3];
-        RemovalWork { queue: id, end: JobId(self.next_id), next: Next::Leased(0) }
+        let (end, tickets_end) = (JobId(self.next_id), self.next_ticket);
+        RemovalWork { queue: id, end, tickets_end, next: Next::Waiting(0) }
     }
 
-    /// Ends the waits of sessions that wait for an item of this queue, and of no other.
-    fn send_readers_away(&mut self, id: QueueId, effects: &mut Effects) {
-        let places: Vec<u32> = self.queue(id).waiters.iter().map(|(_, place)| place).collect();
-        self.meter.count(places.len());
-        for place in places {
+    /// Ends the waits of sessions that wait for an item of this queue, and of no other: those with tickets
+    /// from this one on. `None`: nobody is left; else the ticket to go on with.
+    fn send_readers_away(
+        &mut self,
+        work: &RemovalWork,
+        from: u64,
+        effects: &mut Effects,
+    ) -> Option<u64> {
+        let mut from = from;
+        loop {
+            let (ticket, place) = self.queue(work.queue).waiters.first_from(from)?;
+            if ticket >= work.tickets_end {
+                return None;
+            }
+            if self.meter.request_is_spent() {
+                return Some(ticket);
+            }
+            self.meter.count(1);
+            from = ticket + 1;
             let session = self.session_at(place);
             if matches!(self.session(session).waiting, Some(Waiting::Item { .. })) {
                 self.stop_waiting(session);
@@ -117,6 +140,15 @@ impl Engine {
 
     /// One slice of a removal; true if something is left.
     pub(crate) fn removal_slice(&mut self, work: &mut RemovalWork, effects: &mut Effects) -> bool {
+        if let Next::Waiting(from) = work.next {
+            match self.send_readers_away(work, from, effects) {
+                Some(from) => {
+                    work.next = Next::Waiting(from);
+                    return true;
+                }
+                None => work.next = Next::Leased(0),
+            }
+        }
         if let Next::Leased(from) = work.next {
             match self.end_leased(work.queue, from, effects) {
                 Some(from) => {
@@ -168,7 +200,7 @@ impl Engine {
         let queue = self.queue(work.queue);
         loop {
             match &mut work.next {
-                Next::Leased(_) => work.next = Next::Buried(0),
+                Next::Waiting(_) | Next::Leased(_) => work.next = Next::Buried(0),
                 Next::Buried(from) => {
                     if let Some((order, slot)) = queue.buried.first_from(*from) {
                         *from = order + 1;
@@ -218,7 +250,7 @@ impl Engine {
         if self.queue(id).idle_ends().is_some_and(|at| at <= self.now) {
             self.special.queue_expires += 1;
             self.meter.begin_request();
-            let mut work = self.begin_removal(id, effects);
+            let mut work = self.begin_removal(id);
             let is_left = self.removal_slice(&mut work, effects);
             assert!(!is_left, "an idle queue is empty");
         }

@@ -154,12 +154,14 @@ fn push_number(text: &mut Vec<u8>, number: impl std::fmt::Display) {
     write!(text, "\t{number}").expect("a vector takes everything");
 }
 
-/// The function of this name: exactly so, or else the oldest that differs in case only.
+/// The function of this name: exactly so, or else the oldest that differs in case only. Also one that is being
+/// dropped.
 pub(crate) fn find_function(name: &[u8], turn: &mut Turn<'_>) -> Option<Vec<u8>> {
     let alike = turn.queues_alike(name);
     let is_same = |queue: &QueueId| turn.queue_name(*queue) == name;
     let same = alike.iter().copied().find(is_same);
     let mut found = same.into_iter().chain(alike);
-    let found = found.find(|queue| function(*queue, turn).is_some())?;
+    let found =
+        found.find(|queue| function(*queue, turn).is_some() || turn.is_being_removed(*queue))?;
     Some(turn.queue_name(found).to_vec())
 }

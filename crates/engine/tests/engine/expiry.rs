@@ -140,6 +140,28 @@ fn a_put_into_a_queue_over_its_limit_drops_few() {
 }
 
 #[test]
+fn what_a_lowered_limit_leaves_keeps_its_order() {
+    let mut world = World::new();
+    let (producer, taker) = (world.open(), world.open());
+    let put = |world: &mut World, number: u32| {
+        let priority = number * 7 % 3;
+        (priority, world.put(producer, priority, 0, 60))
+    };
+    let mut all: Vec<(u32, JobId)> = (0..60).map(|number| put(&mut world, number)).collect();
+    let full = [Setting::JobsMax(Some(10)), Setting::WhenFull(WhenFull::DropOldest)];
+    world.policies([Rule::new(["default"], full)]);
+    all.extend((0..60).map(|number| put(&mut world, number)));
+    all.sort_unstable();
+    let mut left = all.into_iter();
+    let mut count = 0;
+    while let Take::Granted(job) = world.take(taker, Patience::None) {
+        count += 1;
+        assert!(left.any(|(_, id)| id == job.id), "job {} is out of its order", job.id);
+    }
+    assert_eq!(count, 10, "the limit is reached");
+}
+
+#[test]
 fn whoever_waits_behind_expired_items_gets_what_lives() {
     let mut world = World::new();
     world.policies([Rule::new(["q", "default"], [Setting::ExpireSweep(Some(1))])]);

@@ -3,8 +3,8 @@
 use lineshaft_engine::limits::{self, INDIVISIBLE_UNITS_MAX};
 use lineshaft_engine::policy::{Rule, Rules, Setting};
 use lineshaft_engine::{
-    Body, Effects, Engine, GrabOrder, Happening, JobId, Kick, Manner, Millis, NewJob, News,
-    Patience, Refused, SessionId, Status, Submit, Take,
+    Body, Clearing, Effects, Engine, GrabOrder, Happening, JobId, Kick, Manner, Millis, NewJob,
+    News, Patience, Read, ReadHow, Refused, SessionId, Status, Submit, Take,
 };
 
 use crate::world::{SLICE_UNITS, START, World};
@@ -432,4 +432,27 @@ fn new_policies_come_to_many_queues_in_slices() {
     assert!(put(&mut world, b"new"));
     assert!(slices_until_idle(&mut world) > 10);
     assert!(!put(&mut world, b"q19999"));
+}
+
+#[test]
+fn those_who_wait_for_an_item_of_a_queue_that_is_removed_are_told_in_slices() {
+    let mut world = World::new();
+    let client = world.open();
+    for _ in 0..5000 {
+        let reader = world.engine.open_reader(0);
+        let effects = &mut world.effects;
+        let read = world.engine.read(reader, b"q", ReadHow::Finish, Patience::Endless, effects);
+        assert!(matches!(read, Read::Waiting));
+    }
+    let mut removal = Clearing::Done;
+    let cost = world.cost(|engine, fx| removal = engine.remove_queue(client, b"q", fx));
+    assert_eq!(removal, Clearing::Waiting);
+    assert!(cost <= SLICE + FEW, "{cost}");
+    world.engine.check_invariants();
+    let late = world.engine.open_reader(0);
+    world.engine.read(late, b"q", ReadHow::Finish, Patience::Endless, &mut world.effects);
+    assert!(slices_until_idle(&mut world) > 2);
+    let told = world.happenings();
+    assert_eq!(told.iter().filter(|(_, what)| what == "none came").count(), 5000);
+    assert!(told.iter().all(|(session, _)| *session != late), "it came after the removal began");
 }

@@ -199,6 +199,23 @@ fn a_function_of_many_jobs_is_dropped_before_the_answer() {
 }
 
 #[test]
+fn a_function_that_is_being_dropped_can_be_dropped_again() {
+    let mut world = World::new();
+    let (client, first, second) = (world.connect(), world.connect(), world.connect());
+    world.send(client, &request(SUBMIT_JOB_BG, "f||x").repeat(2500));
+    world.take_received(client);
+    for monitor in [first, second] {
+        world.send_first(monitor, b"drop function f\n");
+        assert!(world.waits(monitor), "it is not gone yet");
+    }
+    world.deliver_events();
+    for monitor in [first, second] {
+        assert_eq!(String::from_utf8_lossy(&world.take_received(monitor)), "OK\r\n");
+    }
+    check_text(&mut world, second, "drop function f\n", "ERR function not found\r\n");
+}
+
+#[test]
 fn a_half_closed_connection_hears_of_a_long_drop_and_of_what_is_behind_it() {
     for (behind, answers) in [("", "OK\r\n"), ("status\nvers", "OK\r\n.\n")] {
         let mut world = World::new();
