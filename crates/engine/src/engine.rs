@@ -6,8 +6,6 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::num::NonZeroU64;
 
-use hashbrown::HashTable;
-
 use crate::chores::Chore;
 use crate::effects::{Effects, News, Record};
 use crate::extra::Special;
@@ -17,6 +15,7 @@ use crate::index::IdIndex;
 use crate::job::{Body, Job, Kind, NewJob, State};
 use crate::limits::{JOB_ID_MAX, Limits, UNIT_BODY_BYTES};
 use crate::meter::Meter;
+use crate::names::NameTable;
 use crate::news::UntoldNews;
 use crate::ordered::Ordered;
 use crate::queue::{Counts, Queue};
@@ -60,8 +59,7 @@ pub struct Engine {
     pub(crate) next_buried: u64,
 
     pub(crate) queues: Slab<Queue>,
-    /// Looked into, never walked: its order is not ours. The names themselves are in the queues.
-    pub(crate) names: HashTable<QueueId>,
+    pub(crate) names: NameTable,
     /// Queues from the oldest on.
     pub(crate) by_age: BTreeMap<u64, QueueId>,
     pub(crate) next_age_rank: u64,
@@ -120,7 +118,7 @@ impl Engine {
             next_lease: first_id.max(1),
             next_buried: 1,
             queues: Slab::default(),
-            names: HashTable::new(),
+            names: NameTable::default(),
             by_age: BTreeMap::new(),
             next_age_rank: 0,
             cased: BTreeMap::new(),

@@ -30,6 +30,7 @@ mod job;
 pub mod limits;
 mod listing;
 mod meter;
+mod names;
 mod news;
 mod ordered;
 pub mod policy;

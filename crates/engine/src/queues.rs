@@ -36,12 +36,11 @@ impl Engine {
 
     /// The queue of this name, if it exists.
     pub fn queue_id(&self, name: &[u8]) -> Option<QueueId> {
-        let found = self.names.find(self.hash.of(name), |id| {
-            let queue = self.queue(*id);
+        self.names.find(self.hash.of(name), |id| {
+            let queue = self.queue(id);
             queue.prefetch();
             &*queue.name == name
-        });
-        found.copied()
+        })
     }
 
     /// How many queues exist.
@@ -73,7 +72,7 @@ impl Engine {
         self.next_age_rank += 1;
         let id = QueueId(self.queues.insert(Queue::new(name, age_rank)));
         let (queues, hash) = (&self.queues, &self.hash);
-        self.names.insert_unique(hash.of(name), id, |id| {
+        self.names.insert(hash.of(name), id, |id| {
             hash.of(&queues.get(id.0).expect("the table names queues that exist").name)
         });
         self.by_age.insert(age_rank, id);
@@ -98,9 +97,7 @@ impl Engine {
         self.meter.count(1);
         self.unmark(id);
         let queue = self.queues.remove(id.0).expect("a queue that was just looked at");
-        if let Ok(entry) = self.names.find_entry(self.hash.of(&queue.name), |named| *named == id) {
-            entry.remove();
-        }
+        self.names.remove(self.hash.of(&queue.name), id);
         self.by_age.remove(&queue.age_rank);
         if let Some(place) = self.cased_place(&queue.name, queue.age_rank) {
             self.cased.remove(&place);

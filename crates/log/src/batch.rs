@@ -1,7 +1,7 @@
 //! The open batch: entries are encoded straight into the bytes of the group that will carry them, and get
 //! their positions at once.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::entry::{ENTRY_HEAD_BYTES, Kind, begin_entry, finish_entry};
@@ -76,7 +76,8 @@ pub(crate) struct Open {
     recycled: Option<Vec<u8>>,
     pub(crate) lazy: LazyCounts,
     pub(crate) live: Liveness,
-    facts: HashMap<Arc<[u8]>, FactPlace>,
+    /// Not a hash table: one that grows is built anew, and there are as many facts as queues.
+    facts: BTreeMap<Arc<[u8]>, FactPlace>,
     /// The keys of the facts that lie in each segment; sorted, for the order of a hash map must not show in the log.
     fact_keys: BTreeMap<u32, BTreeSet<Arc<[u8]>>>,
     fact_bytes: u64,
@@ -123,7 +124,7 @@ impl Open {
             lazy: LazyCounts::default(),
             first: live.first(),
             live,
-            facts: HashMap::new(),
+            facts: BTreeMap::new(),
             fact_keys: BTreeMap::new(),
             fact_bytes: 0,
             id_limit: head.id_limit,
