@@ -5,7 +5,6 @@
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::sync::PoisonError;
-use std::sync::atomic::Ordering;
 
 use crate::batch::{ID_LIMIT_BYTES, Part};
 use crate::entry::sum_entries;
@@ -58,10 +57,8 @@ impl Log {
         if let Some(failure) = self.failure() {
             return Err(failure);
         }
-        let sync_by_ms = self.wanted_sync_by_ms.swap(u64::MAX, Ordering::SeqCst);
-        if sync_by_ms < commit.sync_by_ms.unwrap_or(u64::MAX) {
-            commit.sync_by_ms = Some(sync_by_ms);
-        }
+        let sync_by_ms = self.positions.take_sync_by();
+        commit.sync_by_ms = [sync_by_ms, commit.sync_by_ms].into_iter().flatten().min();
         let end = commit.previous_end;
         self.write_held(commit, now_ms, sync)?;
         if commit.held.is_empty() {
@@ -76,9 +73,8 @@ impl Log {
         }
         let mut done = Committed { wrote: commit.previous_end > end, synced: false };
         if done.wrote {
-            let before = self.written.swap(commit.previous_end.0, Ordering::SeqCst);
             // Under `Always` only few may be told anything yet.
-            let is_awaited = self.wanted_written.load(Ordering::SeqCst) > before;
+            let is_awaited = self.positions.note_written(commit.previous_end.0);
             if self.sync != Sync::Always || is_awaited {
                 self.progress();
             }
@@ -206,8 +202,7 @@ impl Log {
             commit.marked = false;
         }
         commit.synced_ms = now_ms;
-        self.written.store(commit.previous_end.0, Ordering::Release);
-        self.durable.store(commit.previous_end.0, Ordering::Release);
+        self.positions.note_durable(commit.previous_end.0);
         self.publish_id_limit(commit.previous_end);
         Ok(())
     }
@@ -215,9 +210,8 @@ impl Log {
     /// When the next sync is due, wall clock milliseconds; 0: at once.
     fn sync_due(&self, commit: &Commit) -> Option<u64> {
         let since_ms = commit.unsynced_since_ms?;
-        let wanted = self.wanted_durable.load(Ordering::SeqCst) > self.durable().0;
         let due_ms = match self.sync {
-            _ if wanted => Some(0),
+            _ if self.positions.wants_durable() => Some(0),
             Sync::Always => Some(0),
             Sync::Every(period) => Some(since_ms + period.as_millis() as u64),
             Sync::Never => None,
@@ -237,8 +231,7 @@ impl Log {
             (open.has_entries(), open.lazy.since_ms())
         };
         // A wish that came after a step had looked for one is taken up by another step.
-        let wished = self.wanted_sync_by_ms.load(Ordering::SeqCst) != u64::MAX;
-        if entries || wished {
+        if entries || self.positions.wants_sync() {
             return Some(0);
         }
         let lazy_due_ms = lazy_since_ms.map(|since_ms| since_ms + LAZY_MAX_MS);

@@ -1,12 +1,12 @@
 //! The two threads of a log: one writes and syncs, the other prepares and frees segments, so that a commit is held
 //! up by filling a file with zeros only when the next segment is needed before it is ready.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
-use std::thread::{Builder, JoinHandle, park, park_timeout};
+use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use crate::log::{Log, OnProgress, Sleeper};
+use crate::log::{Log, OnProgress};
 use crate::settings::RETRY_FULL_MS;
 
 /// How often a full disk is tried again.
@@ -58,10 +58,9 @@ impl Committer {
     fn end(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
         for sleeper in [&self.log.committer, &self.log.helper] {
-            sleeper.asleep.store(false, Ordering::SeqCst);
+            sleeper.wake_to_stop();
         }
         for thread in self.threads.drain(..) {
-            thread.thread().unpark();
             // A panic there was reported by the panic hook already.
             let _ = thread.join();
         }
@@ -71,28 +70,6 @@ impl Committer {
 impl Drop for Committer {
     fn drop(&mut self) {
         self.end();
-    }
-}
-
-impl Sleeper {
-    fn register(&self) {
-        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        *thread = Some(std::thread::current());
-    }
-
-    /// Sleeps unless `busy` finds work after the sleeper was announced: whoever brings work later wakes it.
-    fn sleep(&self, stop: &AtomicBool, busy: impl FnOnce() -> Option<Duration>) {
-        self.asleep.store(true, Ordering::SeqCst);
-        if let Some(timeout) = busy().filter(|timeout| !timeout.is_zero())
-            && !stop.load(Ordering::SeqCst)
-        {
-            if timeout == Duration::MAX {
-                park();
-            } else {
-                park_timeout(timeout);
-            }
-        }
-        self.asleep.store(false, Ordering::SeqCst);
     }
 }
 

@@ -30,13 +30,16 @@ mod format;
 mod lazy;
 mod liveness;
 mod log;
+mod positions;
 mod posix;
+mod primitives;
 mod reclaim;
 mod recovery;
 mod replay;
 mod salvage;
 mod segments;
 mod settings;
+mod sleeper;
 mod tail;
 mod types;
 

@@ -1,19 +1,20 @@
 //! The log as its owner sees it: appending, asking what may leave, asking what is admitted.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread::Thread;
 
 use crate::batch::{ID_LIMIT_BYTES, Open, fact_entry_bytes, name_bytes};
 use crate::commit::Commit;
 use crate::entry::{ENTRY_HEAD_BYTES, Kind, META_BYTES, write_meta};
 use crate::error::Failure;
 use crate::format::padded;
+use crate::positions::Positions;
 use crate::reclaim::Cursor;
 use crate::segments::Segments;
 use crate::settings::{
     ID_BLOCK, ID_LIMIT_MAX, IDS_AHEAD, LAG_MARGIN_BYTES, LAZY_BYTES_MAX, OPEN_BATCH_BYTES_MAX, Sync,
 };
+use crate::sleeper::Sleeper;
 use crate::types::{Meta, Position, QueueRef, Target};
 
 /// Bytes that a request for one queue may take besides its body: name, meta, options, a group header.
@@ -28,25 +29,6 @@ const UPDATE_BYTES: u64 = 256;
 /// What is kept for the finish and the first copy of each job.
 const FINISH_RESERVE_BYTES: u64 = 16;
 
-/// A thread that can be woken cheaply.
-#[derive(Debug, Default)]
-pub(crate) struct Sleeper {
-    pub(crate) asleep: AtomicBool,
-    pub(crate) thread: Mutex<Option<Thread>>,
-}
-
-impl Sleeper {
-    pub(crate) fn wake(&self) {
-        if self.asleep.load(Ordering::SeqCst)
-            && self.asleep.swap(false, Ordering::SeqCst)
-            && let Some(thread) =
-                self.thread.lock().unwrap_or_else(PoisonError::into_inner).as_ref()
-        {
-            thread.unpark();
-        }
-    }
-}
-
 /// Called after each change of `written`, `durable` or `failure`.
 pub type OnProgress = Arc<dyn Fn() + Send + std::marker::Sync>;
 
@@ -57,14 +39,7 @@ pub struct Log {
     pub(crate) commit: Mutex<Commit>,
     pub(crate) segments: Segments,
     pub(crate) cursor: Mutex<Cursor>,
-    pub(crate) written: AtomicU64,
-    pub(crate) durable: AtomicU64,
-    /// The highest position that somebody wants durable whatever `sync` says.
-    pub(crate) wanted_durable: AtomicU64,
-    /// The highest position that somebody waits for only until it is written, under `Always`.
-    pub(crate) wanted_written: AtomicU64,
-    /// Somebody wants what was appended so far synced by then, wall clock milliseconds.
-    pub(crate) wanted_sync_by_ms: AtomicU64,
+    pub(crate) positions: Positions,
     /// When ids above this one are dealt, a new limit is asked for.
     ids_asked_from: AtomicU64,
     /// Ids below it may leave the process.
@@ -103,11 +78,7 @@ impl Log {
             commit: Mutex::new(commit),
             segments,
             cursor: Mutex::new(Cursor::default()),
-            written: AtomicU64::new(end),
-            durable: AtomicU64::new(end),
-            wanted_durable: AtomicU64::new(0),
-            wanted_written: AtomicU64::new(0),
-            wanted_sync_by_ms: AtomicU64::new(u64::MAX),
+            positions: Positions::new(end),
             ids_asked_from: AtomicU64::new(ids_asked_from),
             id_limit: AtomicU64::new(next_id),
             id_pending: Mutex::new(Vec::new()),
@@ -367,31 +338,29 @@ impl Log {
 
     /// All up to here was given to the kernel: it survives the end of this process.
     pub fn written(&self) -> Position {
-        Position(self.written.load(Ordering::Acquire))
+        Position(self.positions.written())
     }
 
     /// All up to here is on stable storage.
     pub fn durable(&self) -> Position {
-        Position(self.durable.load(Ordering::Acquire))
+        Position(self.positions.durable())
     }
 
     /// Somebody waits for this to be durable, whatever `sync` says.
     pub fn want_durable(&self, position: Position) {
-        // Like its look in `commit.rs` and `Sleeper::asleep`: the wish is made and then the sleeper looked at, the
-        // sleeper is announced and then looks for wishes. Only one order of all four lets one see the other.
-        self.wanted_durable.fetch_max(position.0, Ordering::SeqCst);
+        self.positions.want_durable(position.0);
         self.wake();
     }
 
     /// Somebody waits until this is written, and is to be told then although `sync` is `Always`.
     pub fn want_written(&self, position: Position) {
-        self.wanted_written.fetch_max(position.0, Ordering::SeqCst);
+        self.positions.want_written(position.0);
     }
 
     /// What was appended so far is to be synced by then, wall clock milliseconds, whatever `sync`
     /// says. [`Log::wake`] has to follow.
     pub fn want_sync_by(&self, at_ms: u64) {
-        self.wanted_sync_by_ms.fetch_min(at_ms, Ordering::SeqCst);
+        self.positions.want_sync_by(at_ms);
     }
 
     /// When bytes are forced to the disk.

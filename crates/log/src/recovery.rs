@@ -6,7 +6,6 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crate::batch::{Head, ID_LIMIT_BYTES, Open};
 use crate::commit::Commit;
@@ -205,7 +204,7 @@ fn start(
         marked: false,
     };
     let log = Log::new(settings.sync, open, commit, segments, next_id);
-    log.durable.store(end.chain.0.0, Ordering::Release);
+    log.positions.note_durable(end.chain.0.0);
     log.commit_and_sync(now_ms)?;
     log.segments.name_first()?;
     log.raise_id_limit(id_limit);

@@ -28,6 +28,7 @@ mod machine_memory;
 mod mailbox;
 mod pending;
 mod policies;
+mod primitives;
 mod process;
 mod protocol;
 mod reload;
@@ -49,6 +50,7 @@ mod tls_stream;
 #[cfg(test)]
 mod tls_tests;
 mod units;
+mod wakeup;
 mod web;
 
 pub use error::{ServeError, exit};

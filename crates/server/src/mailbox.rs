@@ -7,9 +7,9 @@ use std::mem;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::{Poll, Wake, Waker};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Wake, Waker};
 
 use broker::{Dialect, Event, Mailbox, Millis, SessionId, Turn};
 use origin::Reach;
@@ -18,6 +18,7 @@ use tokio::time::Sleep;
 
 use crate::limits::Slot;
 use crate::protocol::Protocol;
+use crate::wakeup::{ReleaseWatch, Wakeup};
 
 /// Opens the session of a new connection; each protocol has one. The number is that of the mailbox.
 pub(crate) type Open =
@@ -81,18 +82,13 @@ const NEVER: u64 = u64::MAX;
 /// Where others leave word for one I/O thread.
 #[derive(Default)]
 pub(crate) struct Port {
-    /// Wakes the thread; there from its first sleep on.
-    waker: OnceLock<Waker>,
-    /// The thread is awake and will look here before it sleeps, so nobody needs to wake it.
-    awake: AtomicBool,
+    wakeup: Wakeup,
     /// Connections whose sockets became ready.
     ready: Mutex<Vec<u32>>,
     events: Mutex<Vec<(SessionId, Event)>>,
     arrivals: Mutex<Vec<Arrival>>,
-    /// The thread wants to be told of what the log releases.
-    awaits_release: AtomicBool,
     /// The log released further positions, or failed.
-    released: AtomicBool,
+    release: ReleaseWatch,
     /// When a turn is wanted because of timers, in milliseconds.
     alarm: Alarm,
     /// The watchdog asked whether the thread still looks here, and it has not looked since.
@@ -123,15 +119,8 @@ fn lock<T>(list: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Port {
-    /// Word was left: sees to it that the thread looks. Whoever leaves word changes the list first
-    /// and calls this then; whoever sleeps clears `awake` first and looks at the lists then; so one
-    /// of the two sees the other.
     fn wake(&self) {
-        if !self.awake.swap(true, Ordering::SeqCst)
-            && let Some(waker) = self.waker.get()
-        {
-            waker.wake_by_ref();
-        }
+        self.wakeup.wake();
     }
 
     /// Hands over a new connection.
@@ -194,17 +183,13 @@ impl Port {
         mem::take(&mut *lock(&self.arrivals))
     }
 
-    /// Whether the thread is to be told, from now on, that the log has released further positions.
-    /// After this has become true it must look itself at what is released: whoever releases does
-    /// that first and looks here then, whoever waits is noted here first and looks at what is
-    /// released then; so one of the two sees the other.
+    /// See [`ReleaseWatch::await_release`].
     pub(crate) fn await_release(&self, awaits: bool) {
-        self.awaits_release.store(awaits, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
+        self.release.await_release(awaits);
     }
 
     pub(crate) fn take_released(&self) -> bool {
-        self.released.swap(false, Ordering::SeqCst)
+        self.release.take()
     }
 
     pub(crate) fn alarm(&self) -> Option<Millis> {
@@ -220,7 +205,7 @@ impl Port {
     }
 
     pub(crate) fn has_word(&self, alarm_seen: Option<Millis>) -> bool {
-        self.released.load(Ordering::SeqCst)
+        self.release.is_noted()
             || self.asked_for_life.load(Ordering::SeqCst)
             || self.excess.load(Ordering::SeqCst)
             || self.is_stopping()
@@ -234,15 +219,9 @@ impl Port {
     /// was set.
     pub(crate) async fn sleep(&self, mut timer: Pin<&mut Sleep>, alarm_seen: Option<Millis>) {
         poll_fn(|context| {
-            // The task is always the same one, so its first waker is good for ever.
-            self.waker.get_or_init(|| context.waker().clone());
-            self.awake.store(false, Ordering::SeqCst);
-            if self.has_word(alarm_seen) || timer.as_mut().poll(context).is_ready() {
-                self.awake.store(true, Ordering::SeqCst);
-                Poll::Ready(())
-            } else {
-                Poll::Pending
-            }
+            self.wakeup.poll(context, |context| {
+                self.has_word(alarm_seen) || timer.as_mut().poll(context).is_ready()
+            })
         })
         .await;
     }
@@ -255,14 +234,13 @@ impl Mailbox for Port {
     }
 
     fn released(&self) {
-        fence(Ordering::SeqCst);
-        if self.awaits_release.load(Ordering::SeqCst) {
-            self.failed();
+        if self.release.release() {
+            self.wake();
         }
     }
 
     fn failed(&self) {
-        self.released.store(true, Ordering::SeqCst);
+        self.release.note();
         self.wake();
     }
 

@@ -1,0 +1,145 @@
+//! The committer sleeps, and others bring it work or wishes.
+
+use std::time::Duration;
+
+use loom::model;
+use loom::thread::spawn;
+
+use crate::positions::Positions;
+use crate::primitives::{AtomicBool, AtomicU64, Ordering, leave_out_fences, model_of_three};
+use crate::sleeper::Sleeper;
+
+/// What the committer and those who bring work share.
+struct Log {
+    committer: Sleeper,
+    stop: AtomicBool,
+    /// Entries of the open batch. The product has them behind a lock, which orders more than this does.
+    batch: AtomicU64,
+    positions: Positions,
+}
+
+impl Log {
+    /// It is leaked: what loom frees while it reports a deadlock ends the process.
+    fn new() -> &'static Log {
+        Box::leak(Box::new(Log {
+            committer: Sleeper::default(),
+            stop: AtomicBool::new(false),
+            batch: AtomicU64::new(0),
+            positions: Positions::new(0),
+        }))
+    }
+
+    fn append(&self) {
+        self.batch.fetch_add(1, Ordering::Release);
+        self.committer.wake();
+    }
+
+    fn take_batch(&self) -> u64 {
+        self.batch.swap(0, Ordering::Acquire)
+    }
+
+    /// The committer sleeps unless there is something to do.
+    fn sleep(&self, has_work: impl FnOnce() -> bool) {
+        self.committer.sleep(&self.stop, || (!has_work()).then_some(Duration::MAX));
+    }
+}
+
+#[test]
+fn no_batch_is_slept_through() {
+    model_of_three(|| {
+        let log = Log::new();
+        let committer = spawn({
+            move || {
+                log.committer.register();
+                let mut taken = log.take_batch();
+                while taken < 2 {
+                    log.sleep(|| log.batch.load(Ordering::Acquire) > 0);
+                    taken += log.take_batch();
+                }
+            }
+        });
+        let other = spawn(|| log.append());
+        log.append();
+        other.join().expect("it does not panic");
+        committer.join().expect("it does not panic");
+    });
+}
+
+fn walk_a_wish_for_durability() {
+    model(|| {
+        let log = Log::new();
+        let committer = spawn({
+            move || {
+                log.committer.register();
+                log.positions.note_written(1);
+                while !log.positions.wants_durable() {
+                    log.sleep(|| log.positions.wants_durable());
+                }
+                log.positions.note_durable(1);
+            }
+        });
+        log.positions.want_durable(1);
+        log.committer.wake();
+        committer.join().expect("it does not panic");
+    });
+}
+
+#[test]
+fn no_wish_for_durability_is_slept_through() {
+    walk_a_wish_for_durability();
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn without_fences_one_would_be() {
+    leave_out_fences();
+    walk_a_wish_for_durability();
+}
+
+#[test]
+fn no_wish_for_a_sync_is_slept_through_or_lost() {
+    model_of_three(|| {
+        let log = Log::new();
+        let committer = spawn({
+            move || {
+                log.committer.register();
+                let mut earliest = u64::MAX;
+                // Two wishes may be taken up together.
+                while earliest != 5 {
+                    earliest = earliest.min(log.positions.take_sync_by().unwrap_or(u64::MAX));
+                    if earliest != 5 {
+                        log.sleep(|| log.positions.wants_sync());
+                    }
+                }
+            }
+        });
+        let other = spawn({
+            move || {
+                log.positions.want_sync_by(7);
+                log.committer.wake();
+            }
+        });
+        log.positions.want_sync_by(5);
+        log.committer.wake();
+        other.join().expect("it does not panic");
+        committer.join().expect("it does not panic");
+    });
+}
+
+#[test]
+fn a_stop_ends_the_committer_whatever_it_does() {
+    model(|| {
+        let log = Log::new();
+        let committer = spawn({
+            move || {
+                log.committer.register();
+                while !log.stop.load(Ordering::SeqCst) {
+                    log.sleep(|| false);
+                }
+            }
+        });
+        log.stop.store(true, Ordering::SeqCst);
+        log.committer.wake_to_stop();
+        committer.join().expect("it does not panic");
+    });
+}

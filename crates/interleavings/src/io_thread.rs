@@ -1,0 +1,182 @@
+//! An I/O thread sleeps, others leave word for it, and the log releases what it waits for.
+
+use std::future::poll_fn;
+
+use loom::model;
+use loom::thread::spawn;
+
+use crate::positions::Positions;
+use crate::primitives::{
+    AtomicBool, AtomicU64, Ordering, block_on, leave_out_fences, model_of_three,
+};
+use crate::wakeup::{ReleaseWatch, Wakeup};
+
+/// What an I/O thread and the others share.
+struct Port {
+    wakeup: Wakeup,
+    release: ReleaseWatch,
+    /// The product has them behind a lock, which orders more than this does.
+    events: AtomicU64,
+    stop: AtomicBool,
+    positions: Positions,
+}
+
+impl Port {
+    /// It is leaked: what loom frees while it reports a deadlock ends the process.
+    fn new() -> &'static Port {
+        Box::leak(Box::new(Port {
+            wakeup: Wakeup::default(),
+            release: ReleaseWatch::default(),
+            events: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+            positions: Positions::new(0),
+        }))
+    }
+
+    fn deliver(&self) {
+        self.events.fetch_add(1, Ordering::Relaxed);
+        self.wakeup.wake();
+    }
+
+    fn take_events(&self) -> u64 {
+        self.events.swap(0, Ordering::Relaxed)
+    }
+
+    /// As the server's `Port::sleep`. One task does all the sleeping of a thread.
+    async fn sleep(&self) {
+        let has_word = || {
+            self.release.is_noted()
+                || self.stop.load(Ordering::SeqCst)
+                || self.events.load(Ordering::Relaxed) > 0
+        };
+        poll_fn(|context| self.wakeup.poll(context, |_| has_word())).await;
+    }
+
+    fn tell_release(&self) {
+        if self.release.release() {
+            self.wakeup.wake();
+        }
+    }
+}
+
+#[test]
+fn no_event_is_slept_through() {
+    model_of_three(|| {
+        let port = Port::new();
+        let thread = spawn(move || {
+            block_on(async {
+                let mut taken = 0;
+                while taken < 2 {
+                    port.sleep().await;
+                    taken += port.take_events();
+                }
+            });
+        });
+        let other = spawn(move || port.deliver());
+        port.deliver();
+        other.join().expect("it does not panic");
+        thread.join().expect("it does not panic");
+    });
+}
+
+#[test]
+fn a_stop_is_not_slept_through() {
+    model(|| {
+        let port = Port::new();
+        let thread = spawn(move || {
+            block_on(async {
+                while !port.stop.load(Ordering::SeqCst) {
+                    port.sleep().await;
+                    port.take_events();
+                }
+            });
+        });
+        port.deliver();
+        port.stop.store(true, Ordering::SeqCst);
+        port.wakeup.wake();
+        thread.join().expect("it does not panic");
+    });
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn whoever_wakes_before_it_leaves_word_may_be_missed() {
+    model(|| {
+        let port = Port::new();
+        let thread = spawn(move || {
+            block_on(async {
+                while !port.stop.load(Ordering::SeqCst) {
+                    port.sleep().await;
+                }
+            });
+        });
+        port.wakeup.wake();
+        port.stop.store(true, Ordering::SeqCst);
+        thread.join().expect("it does not panic");
+    });
+}
+
+/// A thread holds a reply back until position 1 is reached, which `reached` tells, and `commit` makes so.
+fn walk_a_release(wish: fn(&Positions), reached: fn(&Positions) -> bool, commit: fn(&Port)) {
+    model(move || {
+        let port = Port::new();
+        let thread = spawn(move || {
+            block_on(async {
+                // The end of a turn.
+                wish(&port.positions);
+                port.release.await_release(true);
+                while !reached(&port.positions) {
+                    port.sleep().await;
+                    assert!(port.release.take(), "nothing else wakes it");
+                }
+                port.release.await_release(false);
+            });
+        });
+        commit(port);
+        thread.join().expect("it does not panic");
+    });
+}
+
+fn walk_until_durable() {
+    let commit = |port: &Port| {
+        port.positions.note_written(1);
+        port.positions.note_durable(1);
+        port.tell_release();
+    };
+    walk_a_release(|_| {}, |positions| positions.durable() >= 1, commit);
+}
+
+#[test]
+fn no_release_is_slept_through() {
+    walk_until_durable();
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn without_fences_one_would_be() {
+    leave_out_fences();
+    walk_until_durable();
+}
+
+/// With a log that is always synced, only those who wish so are told of what is written.
+fn walk_until_written() {
+    let commit = |port: &Port| {
+        if port.positions.note_written(1) {
+            port.tell_release();
+        }
+    };
+    let wish = |positions: &Positions| positions.want_written(1);
+    walk_a_release(wish, |positions| positions.written() >= 1, commit);
+}
+
+#[test]
+fn no_release_of_what_is_only_to_be_written_is_slept_through() {
+    walk_until_written();
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn without_fences_one_of_those_would_be() {
+    leave_out_fences();
+    walk_until_written();
+}

@@ -1,0 +1,18 @@
+//! Walks all interleavings of the code with which threads of the server meet: how they fall asleep, are woken, and
+//! learn of what the log has released. The model checker is loom, which also reorders what a weakly ordered processor
+//! may reorder. It treats `SeqCst` accesses as weaker ones, so the code relies on fences.
+//!
+//! The code is the product's own: its files are compiled here once more, over loom's primitives.
+
+#![cfg(test)]
+
+#[path = "../../log/src/positions.rs"]
+mod positions;
+mod primitives;
+#[path = "../../log/src/sleeper.rs"]
+mod sleeper;
+#[path = "../../server/src/wakeup.rs"]
+mod wakeup;
+
+mod committer;
+mod io_thread;
