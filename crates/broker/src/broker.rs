@@ -1,11 +1,12 @@
 //! Opening and closing, the lock, and the threads behind it.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use engine::policy::Rules;
 use engine::{EngineSetup, Millis, Status};
-use log::{Committer, Disk, Failure, Log, OpenError, RecoveryReport, Restored, Settings};
+use log::{Begin, Committer, Disk, Failure, Log, OpenError, RecoveryReport, Restored, Settings};
 
 use crate::core::{Core, Mover};
 use crate::memory::{Memory, MemoryLimit};
@@ -13,6 +14,7 @@ use crate::meta;
 use crate::places::Place;
 use crate::queue_limit::{QueueLimit, QueueUsage};
 use crate::reclaimer::Reclaimer;
+use crate::wall::{Start, apart_ms};
 use crate::{Mailbox, Position, Turn};
 
 /// Longer bodies are rare, so the log counts as full when one of this length is refused, although shorter ones
@@ -23,7 +25,7 @@ const USUAL_BODY_BYTES_MAX: usize = 64 * 1024;
 /// asks for. The log raises its limit much earlier, so this happens only when a sync takes very long.
 const NUMBERS_MARGIN: u64 = 1 << 18;
 
-/// A clock: milliseconds since the Unix epoch that never go back.
+/// A clock: milliseconds that never go back.
 pub type Clock = Arc<dyn Fn() -> Millis + Send + Sync>;
 
 /// How a durable broker is opened.
@@ -35,8 +37,8 @@ pub struct Options {
     pub log: Settings,
     /// What the engine is made with.
     pub engine: EngineSetup,
-    /// The clock of the threads that write, sync and reclaim, put forward by
-    /// [`Broker::clock_ahead_ms`]. Without one there are no threads: the owner calls
+    /// The clock of the threads that write, sync and reclaim, moved by
+    /// [`Broker::clock_step_ms`]. Without one there are no threads: the owner calls
     /// [`Broker::commit_step`], [`Broker::prepare_step`] and [`Broker::reclaim_step`] itself, as
     /// the simulator does.
     pub clock: Option<Clock>,
@@ -92,8 +94,10 @@ pub(crate) struct Shared {
     pub(crate) queue_limit: QueueLimit,
     /// The next number that the engine deals, as the last turn left it.
     next_number: AtomicU64,
-    /// How far the owner's clock was behind the log at the start.
-    clock_ahead_ms: AtomicU64,
+    /// How far the first moment was ahead of the owner's clock.
+    clock_step_ms: AtomicI64,
+    /// How long nobody served before the start, by the wall clock.
+    stopped_ms: i64,
     has_threads: AtomicBool,
     threads: Mutex<Threads>,
     /// Why the reclaim thread could not go on, if so.
@@ -121,37 +125,49 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Broker {
     /// A broker that keeps everything in memory only.
     pub fn memory(setup: EngineSetup, now: Millis) -> Self {
-        Self::with(Core::new(setup, now), None)
+        Self::with(Core::new(setup, now), None, 0)
     }
 
-    /// Opens the log, and brings back every job in it.
-    pub fn open(options: Options, now: Millis) -> Result<(Self, RecoveryReport), BrokerError> {
-        let mut core = Core::new(options.engine, now);
+    /// Opens the log, and brings back every job in it. `wall` is the wall clock; 0: it is not known, and time
+    /// goes on where the log ends. The first moment is [`Broker::last_time`].
+    pub fn open(options: Options, wall: Millis) -> Result<(Self, RecoveryReport), BrokerError> {
+        let core = RefCell::new(Core::new(options.engine, Millis(0)));
+        let mut stopped_ms = 0;
         let mut broken = None;
+        let mut begin = |begin: Begin<'_>| {
+            let last = Millis(begin.last_time_ms);
+            let start = Start::new(wall, last, begin.fact(meta::CLOCK_KEY));
+            let mut core = core.borrow_mut();
+            core.engine.set_time(start.now);
+            core.wall = start.wall;
+            stopped_ms = start.stopped_ms;
+            start.now.0
+        };
         let mut restore = |restored: Restored<'_>| {
             if broken.is_none() {
-                broken = core.restore(restored).err();
+                broken = core.borrow_mut().restore(restored).err();
             }
         };
-        let (log, report) = Log::open(options.disk, options.log, now.0, &mut restore)?;
+        let (log, report) = Log::open_at(options.disk, options.log, &mut begin, &mut restore)?;
         if let Some(error) = broken {
             return Err(error);
         }
+        let mut core = core.into_inner();
         core.engine.raise_numbers(report.next_id)?;
-        core.engine.set_time(Millis(report.last_time_ms));
         let log = Arc::new(log);
         core.ledger.log = Some(log.clone());
-        let broker = Self::with(core, Some(log));
+        core.tell_log_of_wall();
+        let broker = Self::with(core, Some(log), stopped_ms);
         if let Some(clock) = options.clock {
-            let ahead_ms = broker.last_time().since(clock());
-            broker.shared.clock_ahead_ms.store(ahead_ms, Ordering::Relaxed);
-            let clock = Arc::new(move || Millis(clock().0.saturating_add(ahead_ms)));
+            let step_ms = apart_ms(broker.last_time(), clock());
+            broker.shared.clock_step_ms.store(step_ms, Ordering::Relaxed);
+            let clock = Arc::new(move || Millis(clock().0.saturating_add_signed(step_ms)));
             broker.start_threads(clock).map_err(BrokerError::Thread)?;
         }
         Ok((broker, report))
     }
 
-    fn with(core: Core, log: Option<Arc<Log>>) -> Self {
+    fn with(core: Core, log: Option<Arc<Log>>, stopped_ms: i64) -> Self {
         let inside_bytes = core.memory_bytes();
         let broker = Self {
             shared: Arc::new(Shared {
@@ -162,7 +178,8 @@ impl Broker {
                 memory: MemoryLimit::default(),
                 queue_limit: QueueLimit::default(),
                 next_number: AtomicU64::new(0),
-                clock_ahead_ms: AtomicU64::new(0),
+                clock_step_ms: AtomicI64::new(0),
+                stopped_ms,
                 has_threads: AtomicBool::new(false),
                 threads: Mutex::default(),
                 reclaim_error: Mutex::default(),
@@ -282,11 +299,16 @@ impl Broker {
         self.shared.lock_core().engine.now()
     }
 
-    /// So many milliseconds behind the log's last time was [`Options::clock`] when the log was
-    /// opened: the wall clock was set back. Whoever takes turns by that clock has to put it forward
-    /// by as much, or time stands still for so long; the broker's own threads do.
-    pub fn clock_ahead_ms(&self) -> u64 {
-        self.shared.clock_ahead_ms.load(Ordering::Relaxed)
+    /// So many milliseconds was the first moment ahead of [`Options::clock`] when the log was opened; behind
+    /// it, if negative. Whoever takes turns by that clock has to move it by as much; the broker's own threads do.
+    pub fn clock_step_ms(&self) -> i64 {
+        self.shared.clock_step_ms.load(Ordering::Relaxed)
+    }
+
+    /// For how long nobody served before the start, as the wall clock has it. If that is negative, or more than
+    /// [`STOP_MS_MAX`], the clock is wrong or was wrong before, and time went on where the log ends.
+    pub fn stopped_ms(&self) -> i64 {
+        self.shared.stopped_ms
     }
 
     /// Writes and syncs what has gathered. For an owner without threads.

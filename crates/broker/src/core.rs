@@ -7,6 +7,7 @@ use crate::ledger::{Ledger, queue_ref};
 use crate::memory::MemoryLimit;
 use crate::meta::Options;
 use crate::places::Places;
+use crate::wall::Wall;
 use crate::{Event, Grant, Position};
 
 /// In debug builds everything is checked each time that so many turns have ended, …
@@ -22,6 +23,7 @@ pub(crate) struct Core {
     pub(crate) ledger: Ledger,
     /// Events of this turn, for the mailbox that each session was opened with.
     pub(crate) outgoing: Vec<(u32, SessionId, Event)>,
+    pub(crate) wall: Wall,
     /// What the first mailbox was told last.
     pub(crate) alarm: Option<Millis>,
     /// Turns since everything was checked; counted in debug builds only.
@@ -35,6 +37,7 @@ impl Core {
             effects: Effects::default(),
             ledger: Ledger::default(),
             outgoing: Vec::new(),
+            wall: Wall::default(),
             alarm: None,
             unchecked_turns: 0,
         }
@@ -43,6 +46,15 @@ impl Core {
     /// Bytes of memory that jobs, queues and sessions take.
     pub(crate) fn memory_bytes(&self) -> u64 {
         MemoryLimit::inside(&self.engine, self.ledger.places.count())
+    }
+
+    /// Tells the log of the wall clock's offset, if it has changed and there is room.
+    pub(crate) fn tell_log_of_wall(&mut self) {
+        if let Some(offset_ms) = self.wall.news()
+            && self.ledger.write_clock(offset_ms, &self.engine)
+        {
+            self.wall.is_logged();
+        }
     }
 
     /// Panics where the parts disagree. Called at the end of each turn: it compares numbers only, and

@@ -172,9 +172,9 @@ impl SharedClock {
         Self(Arc::new(move || Millis(start_ms + begun.elapsed().as_millis() as u64)))
     }
 
-    /// The same clock, put forward.
-    fn ahead(self, ahead_ms: u64) -> Self {
-        Self(Arc::new(move || Millis((self.0)().0.saturating_add(ahead_ms))))
+    /// The same clock, moved.
+    fn moved(self, step_ms: i64) -> Self {
+        Self(Arc::new(move || Millis((self.0)().0.saturating_add_signed(step_ms))))
     }
 }
 
@@ -204,7 +204,7 @@ impl Store {
         let options =
             Options { disk: Arc::new(disk), log, engine: setup(), clock: Some(clock.0.clone()) };
         let (broker, _) = Broker::open(options, (clock.0)())?;
-        let clock = clock.ahead(broker.clock_ahead_ms());
+        let clock = clock.moved(broker.clock_step_ms());
         Self::over(broker, clock).map_err(|error| BrokerError::Thread(error).into())
     }
 

@@ -279,6 +279,14 @@ impl Ledger {
         }
     }
 
+    /// Writes how far the wall clock is ahead of the log's time; whether there was room. Nobody waits for it.
+    pub(crate) fn write_clock(&mut self, offset_ms: i64, engine: &Engine) -> bool {
+        let Some(log) = self.log.as_ref().filter(|log| log.admits_update()) else { return false };
+        log.fact(engine.now().0, meta::CLOCK_KEY, &offset_ms.to_le_bytes());
+        self.appended = true;
+        true
+    }
+
     fn write_fact(&mut self, key: &[u8], value: &[u8], engine: &Engine) {
         let Some(log) = &self.log else { return };
         self.facts = self.rests_on(log.fact(engine.now().0, key, value), None);

@@ -26,6 +26,7 @@ mod position;
 mod queue_limit;
 mod reclaimer;
 mod turn;
+mod wall;
 mod work;
 
 pub use admission::AddRefusal;
@@ -49,4 +50,5 @@ pub use outbox::Outbox;
 pub use position::{Missing, Position};
 pub use queue_limit::QueueUsage;
 pub use turn::{Denied, Kick, LogStats, Peeked, Refusal, Take, Turn};
+pub use wall::STOP_MS_MAX;
 pub use work::{Grabbed, SubmittedJob};

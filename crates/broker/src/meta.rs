@@ -119,6 +119,9 @@ pub(crate) const POLICIES_KEY: &[u8] = b"policies";
 /// The key of the log's fact about the status; its value is the number of the status.
 pub(crate) const STATUS_KEY: &[u8] = b"status";
 
+/// The key of the log's fact about the wall clock: how far it is ahead of the log's time, i64.
+pub(crate) const CLOCK_KEY: &[u8] = b"clock";
+
 const IS_ITEMS: u8 = 1;
 const IS_CHILD: u8 = 1 << 1;
 

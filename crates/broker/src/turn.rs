@@ -103,6 +103,16 @@ impl Turn<'_> {
         self.core.engine.now()
     }
 
+    /// The moment at which the wall clock shows this time, as far as it can be told now.
+    pub fn at_wall(&self, wall: Millis) -> Millis {
+        self.core.wall.moment(wall)
+    }
+
+    /// What the wall clock shows at this moment, as far as it can be told now.
+    pub fn wall_at(&self, moment: Millis) -> Millis {
+        self.core.wall.at(moment)
+    }
+
     /// Begins a slice of work; see [`Turn::slice_is_spent`].
     pub fn begin_slice(&mut self) {
         self.core.engine.begin_slice();

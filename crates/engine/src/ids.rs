@@ -40,8 +40,8 @@ number! {
     LeaseId(u64)
 }
 number! {
-    /// A moment, in milliseconds since the Unix epoch as the engine counts them: the wall clock at
-    /// the start, carried on by a monotonic clock.
+    /// A moment, in milliseconds. The engine's began with the wall clock's and never go back; no step of the
+    /// wall clock moves them.
     Millis(u64)
 }
 

@@ -61,7 +61,8 @@ impl Session {
     ) {
         let [function, unique, seconds, workload, ..] = *arguments;
         let Ok(seconds) = i64::try_from(leading_integer(seconds)) else { return };
-        let due = Millis(u64::try_from(seconds).unwrap_or(0).saturating_mul(1000)).min(DUE_MAX);
+        let wall = Millis(u64::try_from(seconds).unwrap_or(0).saturating_mul(1000)).min(DUE_MAX);
+        let due = turn.at_wall(wall).min(DUE_MAX);
         let submit = Submit {
             priority: NORMAL,
             due: Some(due),

@@ -127,7 +127,7 @@ fn of_server(
     ];
     let mut rows = vec![
         ("uptime", (now_ms.saturating_sub(server.options().started.0) / 1_000).to_string()),
-        ("time", (now_ms / 1_000).to_string()),
+        ("time", (turn.wall_at(turn.now()).0 / 1_000).to_string()),
         ("version", server.options().version.clone()),
         ("curr_items", items.to_string()),
         ("total_items", totals.puts.to_string()),

@@ -53,4 +53,6 @@ pub use crate::posix::PosixDisk;
 pub use crate::reclaim::{Current, Owner, Slice};
 pub use crate::salvage::{Loss, Salvage, repair, salvage};
 pub use crate::settings::{Settings, Sync};
-pub use crate::types::{Committed, Meta, Position, QueueRef, RecoveryReport, Restored, Target};
+pub use crate::types::{
+    Begin, Committed, Meta, Position, QueueRef, RecoveryReport, Restored, Target,
+};

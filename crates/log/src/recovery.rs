@@ -20,7 +20,7 @@ use crate::replay::Replay;
 use crate::segments::{SegmentFile, Segments, segment_name};
 use crate::settings::{ID_BLOCK, ID_LIMIT_MAX, SEGMENT_BYTES_MIN, Settings};
 use crate::tail::Tail;
-use crate::types::{Position, RecoveryReport, Restored};
+use crate::types::{Begin, Position, RecoveryReport, Restored};
 
 /// Bytes of segments that are kept in memory between the two passes instead of being read again. Simulated logs are
 /// small, and have to be read again, too.
@@ -35,12 +35,22 @@ struct End {
 }
 
 impl Log {
-    /// Locks the folder, recovers, calls `restore` once per live job (in log order) and then once per fact,
-    /// and leaves the log ready to append. A new folder becomes an empty log.
+    /// The same as [`Log::open_at`], at this moment.
     pub fn open(
         disk: Arc<dyn Disk>,
         settings: Settings,
         now_ms: u64,
+        restore: &mut dyn FnMut(Restored<'_>),
+    ) -> Result<(Log, RecoveryReport), OpenError> {
+        Self::open_at(disk, settings, &mut |_| now_ms, restore)
+    }
+
+    /// Locks the folder, recovers, calls `begin` once, which says what time it is, then `restore` once per live
+    /// job (in log order) and once per fact, and leaves the log ready to append. A new folder becomes an empty log.
+    pub fn open_at(
+        disk: Arc<dyn Disk>,
+        settings: Settings,
+        begin: &mut dyn FnMut(Begin<'_>) -> u64,
         restore: &mut dyn FnMut(Restored<'_>),
     ) -> Result<(Log, RecoveryReport), OpenError> {
         lock(disk.as_ref())?;
@@ -50,11 +60,12 @@ impl Log {
         let segment_bytes = settings.segment_bytes_on(space.capacity);
         let folder = Folder::read(disk.as_ref())?;
         if folder.segments.is_empty() {
-            return create(disk, &settings, segment_bytes, now_ms, &folder);
+            return create(disk, &settings, segment_bytes, begin, &folder);
         }
         let tail = Tail::find(&folder)?;
         let mut replay = Replay::new(&folder, &tail, KEPT_BYTES_MAX);
         replay.read()?;
+        let now_ms = begin(replay.begin());
         let live = replay.restore(restore)?;
         let mut report = replay.report();
         report.cut_bytes = tail.cut_bytes;
@@ -133,7 +144,7 @@ fn create(
     disk: Arc<dyn Disk>,
     settings: &Settings,
     segment_bytes: u64,
-    now_ms: u64,
+    begin: &mut dyn FnMut(Begin<'_>) -> u64,
     folder: &Folder,
 ) -> Result<(Log, RecoveryReport), OpenError> {
     let name = disk.folder();
@@ -157,6 +168,7 @@ fn create(
     live.push_segment();
     let tail = Tail::empty();
     let replay = Replay::new(folder, &tail, 0);
+    let now_ms = begin(replay.begin());
     let log = start(settings, segments, end, live, &replay, now_ms)?;
     Ok((log, RecoveryReport { next_id: 1, ..RecoveryReport::default() }))
 }

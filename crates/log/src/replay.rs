@@ -12,7 +12,7 @@ use crate::lazy::TargetMap;
 use crate::liveness::Liveness;
 use crate::settings::ID_LIMIT_MAX;
 use crate::tail::{Tail, group_at};
-use crate::types::{Position, RecoveryReport, Restored, Target};
+use crate::types::{Begin, Position, RecoveryReport, Restored, Target};
 
 /// Which slots of a segment were ended, as a set of bits that grows.
 #[derive(Debug, Default)]
@@ -61,10 +61,12 @@ struct Change {
 
 /// The newest value of a key; empty: removed.
 #[derive(Debug)]
-struct Fact {
+pub(crate) struct Fact {
     position: Position,
-    value: Box<[u8]>,
+    pub(crate) value: Box<[u8]>,
 }
+
+pub(crate) type Facts = HashMap<Box<[u8]>, Fact>;
 
 /// The state of a recovery.
 #[derive(Debug)]
@@ -76,7 +78,7 @@ pub(crate) struct Replay<'a> {
     segments: Vec<Segment<'a>>,
     changes: TargetMap<Change>,
     arena: Vec<u8>,
-    facts: HashMap<Box<[u8]>, Fact>,
+    facts: Facts,
     /// The newest limit of ids, and where it was said.
     id_limit: (Position, u64),
     id_max: u64,
@@ -108,6 +110,11 @@ impl<'a> Replay<'a> {
 
     pub(crate) fn time_ms(&self) -> u64 {
         self.time_ms
+    }
+
+    /// What can be told before the jobs are.
+    pub(crate) fn begin(&self) -> Begin<'_> {
+        Begin { last_time_ms: self.time_ms, facts: &self.facts }
     }
 
     /// NAME entries of the last segment.

@@ -21,6 +21,9 @@ use crate::settings::{Settings, Sync};
 use crate::tail::Tail;
 use crate::types::{QueueRef, RecoveryReport, Restored};
 
+/// The time of what a repair writes before it knows at which time the old log ends.
+const START_MS: u64 = 0;
+
 /// What was found in a log that was read without being changed.
 #[derive(Debug, Default)]
 pub struct Salvage {
@@ -63,13 +66,14 @@ pub fn salvage(
     read(disk, restore)
 }
 
-/// Writes all that can be read of the log on one disk into a new log on another, which has to be empty.
-pub fn repair(from: &dyn Disk, to: Arc<dyn Disk>, now_ms: u64) -> Result<Salvage, OpenError> {
+/// Writes all that can be read of the log on one disk into a new log on another, which has to be empty. The new log
+/// ends at the time at which the old one does: the wall clock of whoever repairs it is not asked.
+pub fn repair(from: &dyn Disk, to: Arc<dyn Disk>) -> Result<Salvage, OpenError> {
     lock(from)?;
     let settings =
         Settings { segment_bytes: usual_size(from)?, bytes_max: None, sync: Sync::Never };
-    let (log, _) = Log::open(to, settings, now_ms, &mut |_| ())?;
-    let mut writer = Writer { log, now_ms, queues: HashMap::new(), failure: None };
+    let (log, _) = Log::open(to, settings, START_MS, &mut |_| ())?;
+    let mut writer = Writer { log, queues: HashMap::new(), failure: None };
     let salvage = read(from, &mut |restored| writer.write(&restored))?;
     if writer.failure.is_none() && writer.log.usage().short {
         // A log that is short of room leaves counters out, and a server with it would refuse puts.
@@ -79,7 +83,7 @@ pub fn repair(from: &dyn Disk, to: Arc<dyn Disk>, now_ms: u64) -> Result<Salvage
     if let Some(failure) = writer.failure {
         return Err(failure.into());
     }
-    writer.log.close(now_ms.max(salvage.report.last_time_ms), salvage.report.next_id)?;
+    writer.log.close(salvage.report.last_time_ms, salvage.report.next_id)?;
     Ok(salvage)
 }
 
@@ -133,7 +137,6 @@ fn usual_size(disk: &dyn Disk) -> Result<u64, OpenError> {
 /// Enters what comes back of one log into another.
 struct Writer {
     log: Log,
-    now_ms: u64,
     queues: HashMap<Box<[u8]>, u32>,
     /// Nothing is written any more.
     failure: Option<Failure>,
@@ -149,18 +152,18 @@ impl Writer {
                 let next = self.queues.len() as u32;
                 let number = *self.queues.entry((*queue).into()).or_insert(next);
                 let queue = QueueRef { number, name: queue };
-                let (target, _) = self.log.put(self.now_ms, queue, meta, body);
+                let (target, _) = self.log.put(START_MS, queue, meta, body);
                 if let Some(counters) = counters {
-                    self.log.count(self.now_ms, target, counters);
+                    self.log.count(START_MS, target, counters);
                 }
             }
             Restored::Fact { key, value, .. } => {
-                self.log.fact(self.now_ms, key, value);
+                self.log.fact(START_MS, key, value);
             }
         }
         if self.log.open_batch_bytes() >= self.log.open_batch_bytes_max() {
             // On a full disk a step without a sync would hold what it cannot write, and the rest would gather here.
-            self.failure = self.log.commit_and_sync(self.now_ms).err();
+            self.failure = self.log.commit_and_sync(START_MS).err();
         }
     }
 }

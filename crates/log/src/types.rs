@@ -1,5 +1,7 @@
 //! The words of the log's public surface: positions, targets, metas, what recovery hands back.
 
+use crate::replay::Facts;
+
 /// Where an entry or group ends: `segment << 32 | offset`. `Position(0)`: nothing to wait for.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Ord, PartialOrd, Hash, Default)]
 pub struct Position(pub u64);
@@ -58,9 +60,9 @@ pub struct Meta<'a> {
     pub priority: u32,
     /// The caller's unit; kept as given.
     pub ttr: u32,
-    /// Wall clock, milliseconds.
+    /// The log's time.
     pub created_ms: u64,
-    /// Wall clock, milliseconds; 0: none.
+    /// The log's time; 0: none.
     pub due_ms: u64,
     /// The caller's number for it.
     pub state: u8,
@@ -97,12 +99,27 @@ pub enum Restored<'a> {
     },
 }
 
+/// What a log tells before anything of it is given out.
+#[derive(Copy, Clone, Debug)]
+pub struct Begin<'a> {
+    /// Time of the newest group; 0 for a new log.
+    pub last_time_ms: u64,
+    pub(crate) facts: &'a Facts,
+}
+
+impl Begin<'_> {
+    /// The newest value of a key, if it has one.
+    pub fn fact(&self, key: &[u8]) -> Option<&[u8]> {
+        self.facts.get(key).map(|fact| &*fact.value).filter(|value| !value.is_empty())
+    }
+}
+
 /// What recovery found.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct RecoveryReport {
     /// The first id that was certainly never dealt.
     pub next_id: u64,
-    /// Time of the newest group, wall clock milliseconds; 0 for a new log.
+    /// Time of the newest group; 0 for a new log.
     pub last_time_ms: u64,
     /// Segments read.
     pub segments: u64,

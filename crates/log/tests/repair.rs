@@ -45,7 +45,7 @@ fn repaired(disk: &FaultDisk) -> (Salvage, Recovered) {
 fn copied(disk: &FaultDisk) -> Result<(Salvage, Recovered), OpenError> {
     let names = disk.names();
     let copy = FaultDisk::new(77, CAPACITY);
-    let salvage = repair(disk, Arc::new(copy.clone()), 5000)?;
+    let salvage = repair(disk, Arc::new(copy.clone()))?;
     assert_eq!(disk.names(), names, "the original was changed");
     copy.crash();
     let found = recover(&copy, settings(), 5000).unwrap().1;
@@ -496,7 +496,7 @@ fn facts_of_a_void_segment_stay_away() {
 fn a_copy_for_which_there_is_no_room_fails() {
     let old = old();
     let copy = FaultDisk::new(77, 2 * (64 << 10));
-    let error = repair(&old.disk, Arc::new(copy), 5000).unwrap_err();
+    let error = repair(&old.disk, Arc::new(copy)).unwrap_err();
     assert!(error.to_string().contains("cannot allocate"), "{error}");
 }
 
@@ -513,7 +513,7 @@ fn a_copy_that_has_no_room_for_its_reserve_loses_no_counters() {
     let (mut copies, mut refusals) = (0, 0);
     for segments in 4..20 {
         let copy = FaultDisk::new(77, segments * (64 << 10));
-        match repair(&disk.fork(), Arc::new(copy.clone()), 5000) {
+        match repair(&disk.fork(), Arc::new(copy.clone())) {
             Ok(_) => {
                 copy.set_capacity(CAPACITY);
                 copy.crash();

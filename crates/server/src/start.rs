@@ -15,7 +15,7 @@ use tokio::task::coop::unconstrained;
 
 use crate::accept::Acceptor;
 use crate::address::Address;
-use crate::clock::Clock;
+use crate::clock::{Clock, doubt_wall_clock};
 use crate::config::{Config, Data, Durability};
 use crate::config_sources::Sources;
 use crate::controls::Controls;
@@ -300,9 +300,9 @@ fn open_broker(data: &Data) -> Result<(Broker, Clock, Option<RecoveryReport>), S
         .map_err(|source| ServeError::Folder { dir: data.dir.clone(), source })?;
     let settings =
         log::Settings { segment_bytes: data.segment_bytes, bytes_max: data.bytes_max, sync };
-    // The log's threads need a clock before the log has said where it must start. They put it
-    // forward as it is done here, so all have one: a sync that is due at a moment of the broker's
-    // must not wait for a clock that was set back.
+    // The log's threads need a clock before the log has said where it must start. They move it as
+    // it is done here, so all have one: a sync that is due at a moment of the broker's must not wait
+    // for a clock that was set back.
     let early = Clock::start();
     let options = Options {
         disk: Arc::new(disk),
@@ -311,7 +311,8 @@ fn open_broker(data: &Data) -> Result<(Broker, Clock, Option<RecoveryReport>), S
         clock: Some(Arc::new(move || early.now())),
     };
     let (broker, report) = Broker::open(options, early.now())?;
-    let clock = early.ahead(broker.clock_ahead_ms());
+    let clock = early.moved(broker.clock_step_ms());
+    doubt_wall_clock(broker.stopped_ms());
     Ok((broker, clock, Some(report)))
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use broker::{AliasStats, Broker, Clock, ItemStats, NameCursor, Status, Totals, Turn};
+use broker::{AliasStats, Broker, Clock, ItemStats, Millis, NameCursor, Status, Totals, Turn};
 use hdrhistogram::Histogram;
 
 /// So many queues are looked at in one turn of the broker.
@@ -225,7 +225,8 @@ impl Snapshot {
 }
 
 impl Queue {
-    fn of_items(stats: &ItemStats) -> Queue {
+    /// `created`: when it was made, by the wall clock.
+    fn of_items(stats: &ItemStats, created: Millis) -> Queue {
         Queue::Items {
             counters: [
                 stats.cancelled,
@@ -245,7 +246,7 @@ impl Queue {
             gauges: [
                 stats.age_ms,
                 stats.bytes,
-                stats.created.0 / 1_000,
+                created.0 / 1_000,
                 stats.items,
                 0,
                 stats.bytes_max.unwrap_or(NO_BYTES_MAX),
@@ -305,7 +306,9 @@ fn look(turn: &mut Turn<'_>, cursor: &mut NameCursor) -> Vec<(Vec<u8>, Queue)> {
     {
         let queue = match turn.alias_stats(name) {
             Some(alias) => Some(Queue::of_alias(&alias)),
-            None => turn.item_stats(name).map(|stats| Queue::of_items(&stats)),
+            None => turn
+                .item_stats(name)
+                .map(|stats| Queue::of_items(&stats, turn.wall_at(stats.created))),
         };
         found.extend(queue.map(|queue| (name.to_vec(), queue)));
     }

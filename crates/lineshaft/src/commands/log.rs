@@ -7,7 +7,6 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use ::log::{Loss, OpenError, PosixDisk, Salvage};
 use anyhow::{Context as _, Result, bail};
@@ -74,8 +73,7 @@ fn repair(folder: &Path, copy: &Path) -> Result<ExitCode> {
     }
     let to = PosixDisk::new(&unfinished)
         .with_context(|| format!("cannot make {}", unfinished.display()))?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let repaired = ::log::repair(&from, Arc::new(to), now.as_millis() as u64);
+    let repaired = ::log::repair(&from, Arc::new(to));
     let salvage = match repaired {
         Ok(salvage) if !is_empty(&salvage) => salvage,
         failed => {
