@@ -306,7 +306,7 @@ impl Broker {
     }
 
     /// For how long nobody served before the start, as the wall clock has it. If that is negative, or more than
-    /// [`STOP_MS_MAX`], the clock is wrong or was wrong before, and time went on where the log ends.
+    /// [`STOP_MS_MAX`](crate::STOP_MS_MAX), the clock is wrong or was wrong before, and time went on where the log ends.
     pub fn stopped_ms(&self) -> i64 {
         self.shared.stopped_ms
     }

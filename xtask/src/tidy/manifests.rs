@@ -9,7 +9,7 @@ use super::{Report, Tree};
 
 /// Which of the house's crates each crate may name in `[dependencies]`. Development dependencies are
 /// free: tests may use what they like.
-const LAYERS: [(&str, &[&str]); 13] = [
+const LAYERS: [(&str, &[&str]); 14] = [
     ("engine", &[]),
     ("log", &[]),
     ("broker", &["engine", "log"]),
@@ -22,6 +22,7 @@ const LAYERS: [(&str, &[&str]); 13] = [
     ("lineshaft", &["server", "broker", "log", "bench"]),
     ("bench", &[]),
     ("testkit", &["broker"]),
+    ("interleavings", &[]),
     ("sim", &["beanstalk", "gearman", "kestrel", "broker", "engine", "log", "testkit"]),
 ];
 
