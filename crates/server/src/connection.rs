@@ -60,6 +60,15 @@ pub(crate) enum Read {
     Nothing,
 }
 
+/// What became of sending.
+#[derive(Copy, Clone, Debug, Default)]
+pub(crate) struct Sent {
+    /// Bytes left, or nothing had to.
+    pub(crate) progress: bool,
+    /// So many bytes of replies went on their way.
+    pub(crate) bytes: usize,
+}
+
 /// How long a turn has lasted.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct TurnTime {
@@ -161,6 +170,7 @@ pub(crate) struct Connection {
     // The lists of the I/O thread on which the connection is.
     pub(crate) in_reads: bool,
     pub(crate) in_touched: bool,
+    pub(crate) in_bulky: bool,
     pub(crate) in_held: bool,
     pub(crate) in_recent: bool,
     pub(crate) in_leaving: bool,
@@ -208,6 +218,7 @@ impl Connection {
             unfinished: false,
             in_reads: false,
             in_touched: false,
+            in_bulky: false,
             in_held: false,
             in_recent: false,
             in_leaving: false,
@@ -482,22 +493,25 @@ impl Connection {
         used
     }
 
-    /// Sends what may leave. True if bytes left, or nothing had to.
-    pub(crate) fn send(&mut self, released: Position) -> io::Result<bool> {
+    /// Sends what may leave, but no more than about this many bytes of replies at once.
+    pub(crate) fn send(&mut self, released: Position, bytes_max: usize) -> io::Result<Sent> {
         if self.tls.is_some() {
-            return self.send_tls(released);
+            return self.send_tls(released, bytes_max);
         }
-        let mut progress = false;
-        while self.writable {
+        let mut sent = Sent::default();
+        while self.writable && sent.bytes < bytes_max {
             let bytes = self.outbox.sendable(released);
+            let bytes = &bytes[..bytes.len().min(bytes_max - sent.bytes)];
             if bytes.is_empty() {
-                return Ok(true);
+                sent.progress = true;
+                return Ok(sent);
             }
             let wanted = bytes.len();
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
             match retry(|| rustix::net::send(&self.socket, bytes, flags)) {
                 Ok(count) => {
-                    progress = true;
+                    sent.progress = true;
+                    sent.bytes += count;
                     self.outbox.advance(count);
                     if count < wanted {
                         self.expect_writable();
@@ -507,34 +521,42 @@ impl Connection {
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(progress)
+        Ok(sent)
     }
 
     /// Sends what may leave through TLS, as many records at once as it buffers.
-    fn send_tls(&mut self, released: Position) -> io::Result<bool> {
-        let mut progress = false;
-        while self.send_ciphertext(&mut progress)? {
+    fn send_tls(&mut self, released: Position, bytes_max: usize) -> io::Result<Sent> {
+        let mut sent = Sent::default();
+        while self.send_ciphertext(&mut sent.progress)? {
             let Some(tls) = &mut self.tls else { break };
             if tls.has_failed() {
                 self.outbox = Outbox::default();
             }
             if tls.is_unusable() {
-                return Ok(true);
+                sent.progress = true;
+                return Ok(sent);
             }
-            loop {
+            while sent.bytes < bytes_max {
                 let bytes = self.outbox.sendable(released);
                 let wanted = bytes.len();
                 let count = if wanted == 0 { 0 } else { tls.encrypt(bytes)? };
                 self.outbox.advance(count);
+                sent.bytes += count;
                 if count == 0 || count < wanted {
                     break;
                 }
             }
             if !tls.has_ciphertext() {
-                return Ok(true);
+                sent.progress = true;
+                return Ok(sent);
             }
         }
-        Ok(progress)
+        Ok(sent)
+    }
+
+    /// Whether replies could leave at once.
+    pub(crate) fn can_send(&mut self, released: Position) -> bool {
+        self.writable && !self.is_without_tls_yet() && !self.outbox.sendable(released).is_empty()
     }
 
     /// Sends what is encrypted already. True if all of it has left.

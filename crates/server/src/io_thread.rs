@@ -6,6 +6,7 @@
 
 mod account;
 mod housekeeping;
+mod sending;
 mod turns;
 
 use std::cmp::Reverse;
@@ -39,8 +40,6 @@ use crate::tls_stream::TlsStream;
 const ROUND_BYTES: usize = 64 * 1024;
 /// A socket is not read with less room than this: a large body would come in crumbs.
 const READ_BYTES_MIN: usize = 8 * 1024;
-/// So many steps of handshakes are made before others have their turn: each may cost a signature.
-const HANDSHAKES_MAX: usize = 16;
 /// A timer that is set for no purpose. Tests cannot wait until it fires for real.
 const LONG: Duration =
     if cfg!(test) { Duration::from_millis(100) } else { Duration::from_hours(24) };
@@ -94,6 +93,8 @@ pub(crate) struct IoThread {
     ready: Vec<u32>,
     /// Connections to be read, in the order in which they became ready.
     reads: VecDeque<u32>,
+    /// Connections to be read whose handshake is not done yet.
+    handshakes: VecDeque<u32>,
     /// Connections whose sessions are to be opened.
     opening: Vec<u32>,
     /// What was read: connection, and its part of the buffer.
@@ -105,6 +106,8 @@ pub(crate) struct IoThread {
     leaving: Vec<(u32, Farewell)>,
     /// Connections that may have something to send.
     touched: Vec<u32>,
+    /// Connections with much to send, which take turns.
+    bulky: VecDeque<u32>,
     /// Connections whose first unsent reply waits for the log to be written so far.
     held_until_written: BinaryHeap<Reverse<(Missing, u32)>>,
     /// The same for it to be durable.
@@ -134,12 +137,14 @@ impl IoThread {
             log_failed: false,
             ready: Vec::new(),
             reads: VecDeque::new(),
+            handshakes: VecDeque::new(),
             opening: Vec::new(),
             batch: Vec::new(),
             events: VecDeque::new(),
             resumed: Vec::new(),
             leaving: Vec::new(),
             touched: Vec::new(),
+            bulky: VecDeque::new(),
             held_until_written: BinaryHeap::new(),
             held_until_durable: BinaryHeap::new(),
             recent: Vec::new(),
@@ -186,7 +191,7 @@ impl IoThread {
 
     fn has_more(&self) -> bool {
         (self.has_commands() && !self.congested)
-            || !self.touched.is_empty()
+            || self.has_more_to_send()
             || !self.events.is_empty()
             || !self.leaving.is_empty()
             || self.is_alarm_due()
@@ -194,7 +199,7 @@ impl IoThread {
 
     /// Whether commands wait, here or in sockets, that could go on.
     fn has_commands(&self) -> bool {
-        !self.reads.is_empty() || !self.resumed.is_empty()
+        !self.reads.is_empty() || !self.handshakes.is_empty() || !self.resumed.is_empty()
     }
 
     fn is_alarm_due(&self) -> bool {
@@ -313,7 +318,11 @@ impl IoThread {
             && connection.wants_read()
         {
             connection.in_reads = true;
-            self.reads.push_back(place);
+            if connection.is_without_tls_yet() {
+                self.handshakes.push_back(place);
+            } else {
+                self.reads.push_back(place);
+            }
         }
     }
 
@@ -335,41 +344,50 @@ impl IoThread {
         if self.congested {
             return;
         }
-        let (mut used, mut handshakes) = (0, 0);
+        let mut used = 0;
         for _ in 0..self.reads.len() {
-            if self.buffer.len() - used < READ_BYTES_MIN || handshakes == HANDSHAKES_MAX {
-                break;
+            if self.buffer.len() - used < READ_BYTES_MIN {
+                return;
             }
             let Some(place) = self.reads.pop_front() else { break };
-            let Some(connection) = self.connections.get(place) else { continue };
-            connection.in_reads = false;
-            if !connection.wants_read() {
-                continue;
-            }
-            handshakes += usize::from(connection.is_without_tls_yet());
-            let is_lingering = connection.phase == Phase::Lingering;
-            match connection.read(&mut self.buffer[used..]) {
-                // What comes after the end is thrown away.
-                Ok(Read::Bytes(_)) if is_lingering => {}
-                Ok(Read::Bytes(count))
-                    if connection.is_foreign(&self.buffer[used..used + count]) =>
-                {
-                    self.turn_away(place);
-                }
-                Ok(Read::Bytes(count)) => {
-                    connection.heard_at = self.now_ms;
-                    self.batch.push((place, used..used + count));
-                    used += count;
-                }
-                Ok(Read::Nothing) if connection.has_tls_to_say() => self.touch(place),
-                Ok(Read::Nothing) => {}
-                Ok(Read::End) | Err(_) if is_lingering => self.remove(place),
-                Ok(Read::End) => self.batch.push((place, used..used)),
-                Err(error) => self.abandon(place, &error),
-            }
-            self.open_after_handshake(place);
-            self.enqueue_read(place);
+            self.read_from(place, &mut used);
         }
+        // One step of a handshake may cost a signature, which takes as long as hundreds of commands. So others are
+        // asked first whether they want something, each time.
+        if self.buffer.len() - used >= READ_BYTES_MIN
+            && let Some(place) = self.handshakes.pop_front()
+        {
+            self.read_from(place, &mut used);
+        }
+    }
+
+    /// Reads a connection once; the first `used` bytes of the buffer are in use.
+    fn read_from(&mut self, place: u32, used: &mut usize) {
+        let Some(connection) = self.connections.get(place) else { return };
+        connection.in_reads = false;
+        if !connection.wants_read() {
+            return;
+        }
+        let is_lingering = connection.phase == Phase::Lingering;
+        match connection.read(&mut self.buffer[*used..]) {
+            // What comes after the end is thrown away.
+            Ok(Read::Bytes(_)) if is_lingering => {}
+            Ok(Read::Bytes(count)) if connection.is_foreign(&self.buffer[*used..*used + count]) => {
+                self.turn_away(place);
+            }
+            Ok(Read::Bytes(count)) => {
+                connection.heard_at = self.now_ms;
+                self.batch.push((place, *used..*used + count));
+                *used += count;
+            }
+            Ok(Read::Nothing) if connection.has_tls_to_say() => self.touch(place),
+            Ok(Read::Nothing) => {}
+            Ok(Read::End) | Err(_) if is_lingering => self.remove(place),
+            Ok(Read::End) => self.batch.push((place, *used..*used)),
+            Err(error) => self.abandon(place, &error),
+        }
+        self.open_after_handshake(place);
+        self.enqueue_read(place);
     }
 
     fn open_after_handshake(&mut self, place: u32) {
@@ -403,6 +421,7 @@ impl IoThread {
         self.port.take_events(&mut self.events);
         self.events.clear();
         self.reads.clear();
+        self.handshakes.clear();
         self.resumed.clear();
         for (place, farewell) in mem::take(&mut self.leaving) {
             if farewell == Farewell::Abrupt {
@@ -431,67 +450,6 @@ impl IoThread {
         if let Some(connection) = self.connections.remove(place) {
             self.account.closed(connection.counted);
         }
-    }
-
-    /// Connections whose replies the log has released are to be sent to.
-    fn collect_released(&mut self) {
-        let released = self.shared.broker.released();
-        loop {
-            let reached = |held: &mut BinaryHeap<Reverse<(Missing, u32)>>| {
-                let Reverse((missing, _)) = *held.peek()?;
-                if released.covers(missing) { held.pop() } else { None }
-            };
-            let next = reached(&mut self.held_until_written)
-                .or_else(|| reached(&mut self.held_until_durable));
-            let Some(Reverse((_, place))) = next else { return };
-            if let Some(connection) = self.connections.get(place) {
-                connection.in_held = false;
-                self.touch(place);
-            }
-        }
-    }
-
-    /// Sends what may leave, one write for each connection unless a large body lies in between.
-    fn send(&mut self) {
-        let released = self.shared.broker.released();
-        let mut touched = mem::take(&mut self.touched);
-        // Who was touched last goes first: a consumer that waited for the job, before the producer
-        // who only waits to hear that it was put.
-        for place in touched.drain(..).rev() {
-            let Some(connection) = self.connections.get(place) else { continue };
-            connection.in_touched = false;
-            if connection.phase == Phase::Lingering {
-                continue;
-            }
-            let was_stuck = connection.is_stuck();
-            match connection.send(released) {
-                Ok(progress) if progress || !was_stuck => connection.progress_at = self.now_ms,
-                Ok(_) => {}
-                Err(error) => {
-                    self.abandon(place, &error);
-                    continue;
-                }
-            }
-            let waits_for = connection.outbox.waits_for(released);
-            if let Some(missing) = waits_for.and_then(|position| position.missing(released))
-                && !mem::replace(&mut connection.in_held, true)
-            {
-                match missing {
-                    Missing::Written(_) => self.held_until_written.push(Reverse((missing, place))),
-                    Missing::Durable(_) => self.held_until_durable.push(Reverse((missing, place))),
-                }
-            }
-            if connection.has_work() {
-                if !mem::replace(&mut connection.in_resumed, true) {
-                    self.resumed.push(place);
-                }
-            } else if connection.is_flushed() {
-                self.leave(place, Farewell::Polite);
-            }
-            self.recount(place);
-            self.enqueue_read(place);
-        }
-        self.touched = touched;
     }
 }
 

@@ -102,6 +102,9 @@ impl IoThread {
             {
                 break;
             }
+            if self.has_more_to_send() {
+                continue;
+            }
             timer.as_mut().reset((Instant::now() + Duration::from_millis(20)).into());
             timer.as_mut().await;
         }

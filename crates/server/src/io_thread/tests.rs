@@ -8,11 +8,14 @@ use std::sync::Arc;
 use broker::{Broker, Millis, NewJob, Options};
 use log::{FaultDisk, Settings};
 use origin::Reach;
+use rustls::ServerConfig;
+use testkit::certificates::Authority;
+use testkit::tls::Client;
 use tokio::runtime::{Builder, Runtime};
 
 use super::{IoThread, Shared};
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, Tls};
 use crate::connection::{Connection, Held, TurnTime};
 use crate::controls::Controls;
 use crate::limits::LiveLimits;
@@ -20,6 +23,7 @@ use crate::machine_memory::MemoryLimit;
 use crate::mailbox::{Arrival, Open, Peer, Port};
 use crate::protocol::Protocol;
 use crate::reload::Reloader;
+use crate::tls::Certificates;
 
 struct Rounds {
     thread: IoThread,
@@ -57,13 +61,17 @@ impl Rounds {
     }
 
     fn connect(&mut self) -> UnixStream {
+        self.connect_with(None)
+    }
+
+    fn connect_with(&mut self, tls: Option<Arc<ServerConfig>>) -> UnixStream {
         let (client, socket) = UnixStream::pair().unwrap();
         socket.set_nonblocking(true).unwrap();
         client.set_nonblocking(true).unwrap();
         let open = self.open.clone();
         let slot = self.thread.shared.limits.admit(Peer::Local).unwrap();
         let (socket, protocol) = (socket.into(), self.protocol);
-        let (reach, tls, silence_max_ms) = (Reach::Unix, None, None);
+        let (reach, silence_max_ms) = (Reach::Unix, None);
         self.port.arrive(Arrival { socket, slot, protocol, reach, open, tls, silence_max_ms });
         self.round();
         client
@@ -353,6 +361,69 @@ fn unfinished_commands_of_all_threads_are_bounded_together() {
     rounds.round();
     rounds.finish();
     assert_eq!(limits.held.unfinished_bytes(), 80_000);
+}
+
+#[test]
+fn long_replies_leave_in_pieces_while_others_are_served() {
+    let mut rounds = Rounds::new();
+    let mut clients: Vec<UnixStream> = (0..20).map(|_| rounds.connect()).collect();
+    let body = "b".repeat(60_000);
+    clients[0].write_all(format!("put 0 0 60 60000\r\n{body}\r\n").as_bytes()).unwrap();
+    rounds.round();
+    rounds.finish();
+    assert_eq!(received(&mut clients[0]), "INSERTED 1\r\n");
+    let mut quiet = rounds.connect();
+    for client in &mut clients {
+        client.write_all(&b"peek 1\r\n".repeat(10)).unwrap();
+    }
+    quiet.write_all(b"list-tube-used\r\n").unwrap();
+    rounds.round();
+    assert_eq!(received(&mut quiet), "USING default\r\n");
+    let mut bytes: Vec<usize> = clients.iter_mut().map(|client| received(client).len()).collect();
+    // As much as sockets take would be three times that.
+    let sent = bytes.iter().sum::<usize>();
+    assert!((1 << 20..(1 << 20) + (128 << 10)).contains(&sent), "{sent}");
+    let all = 10 * ("FOUND 1 60000\r\n\r\n".len() + body.len());
+    for _ in 0..200 {
+        rounds.round();
+        for (client, bytes) in clients.iter_mut().zip(&mut bytes) {
+            *bytes += received(client).len();
+        }
+    }
+    assert_eq!(bytes, [all; 20]);
+    assert!(!rounds.thread.has_more(), "the thread spins");
+}
+
+#[test]
+fn handshakes_take_turns_with_commands() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::new(folder.path(), "authority").unwrap();
+    let identity = authority.issue("server").unwrap();
+    let settings =
+        Tls { certificate: Some(identity.certificate), key: Some(identity.key), ..Tls::default() };
+    let certificates = Certificates::load(&settings).unwrap();
+    let mut rounds = Rounds::new();
+    let mut quiet = rounds.connect();
+    let mut strangers: Vec<UnixStream> =
+        (0..20).map(|_| rounds.connect_with(Some(certificates.current()))).collect();
+    for stranger in &mut strangers {
+        let client = Client::new(&authority.file, None).unwrap();
+        client.connection().unwrap().write_tls(stranger).unwrap();
+    }
+    let mut answered = 0;
+    for _ in 0..5 {
+        quiet.write_all(b"list-tube-used\r\n").unwrap();
+        rounds.round();
+        assert_eq!(received(&mut quiet), "USING default\r\n");
+        let so_far = answered;
+        answered += strangers.iter_mut().map(received).filter(|answer| !answer.is_empty()).count();
+        assert!(answered <= so_far + 1, "{answered} handshakes, {so_far} before");
+    }
+    for _ in 0..100 {
+        rounds.round();
+        answered += strangers.iter_mut().map(received).filter(|answer| !answer.is_empty()).count();
+    }
+    assert_eq!(answered, strangers.len());
 }
 
 #[test]
