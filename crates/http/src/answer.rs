@@ -2,7 +2,6 @@
 
 use std::pin::Pin;
 
-use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
@@ -13,7 +12,7 @@ use origin::{Claims, Foreign};
 pub type Asked = Request<()>;
 
 /// A whole answer.
-pub type Answer = Response<Full<Bytes>>;
+pub type Answer = Response<Bytes>;
 
 pub(crate) const TEXT: &str = "text/plain; charset=utf-8";
 pub(crate) const HTML: &str = "text/html; charset=utf-8";
@@ -64,7 +63,7 @@ pub trait Site: Send + Sync {
 
 /// An answer of this type. None of them may be kept: the next one says something else.
 pub(crate) fn answer(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Answer {
-    let mut answer = Response::new(Full::new(body.into()));
+    let mut answer = Response::new(body.into());
     *answer.status_mut() = status;
     let headers = answer.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));

@@ -15,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::answer::{Asked, Reply, Site, claims, forbidden};
 use crate::stall::Stalling;
+use crate::unread::Unread;
 
 /// Longest head of a request, and the most that waits to be sent beside one answer.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
@@ -32,16 +33,22 @@ const AGE_MAX: Duration = Duration::from_mins(5);
 
 /// Serves one connection to its end. Faults of the peer end it, and are nobody else's matter.
 ///
-/// `note_request` is called for each request.
-pub async fn serve<S>(socket: S, site: Arc<dyn Site>, gate: Gate, note_request: impl Fn())
-where
+/// `note_request` is called for each request. All connections of a site share one `unread`.
+pub async fn serve<S>(
+    socket: S,
+    site: Arc<dyn Site>,
+    gate: Gate,
+    unread: Unread,
+    note_request: impl Fn(),
+) where
     S: AsyncRead + AsyncWrite + Send + Unpin,
 {
     let service = service_fn(|request: Request<Incoming>| {
         note_request();
         let reply = reply(site.as_ref(), &gate, request);
+        let unread = unread.clone();
         async move {
-            let mut answer = reply.answer().await;
+            let mut answer = unread.admit(reply.answer().await);
             mark(&mut answer);
             Ok::<_, Infallible>(answer)
         }
@@ -118,7 +125,7 @@ mod tests {
             let began = Instant::now();
             let served = async {
                 let gate = Gate { names: Arc::default(), reach: Reach::Network };
-                serve(near, Arc::new(Echo(bytes)), gate, || ()).await;
+                serve(near, Arc::new(Echo(bytes)), gate, Unread::default(), || ()).await;
                 began.elapsed()
             };
             tokio::join!(served, client(far)).0

@@ -4,7 +4,7 @@
 //! nothing. [`serve`] speaks HTTP/1 on one connection, with bounds on sizes and time. Sockets, threads and the
 //! clock belong to the server.
 //!
-//! - `answer`: what an answer looks like. `connection`, `stall`: one connection.
+//! - `answer`: what an answer looks like. `connection`, `stall`: one connection. `unread`: answers on their way.
 //! - `kestrel`: Kestrel's admin commands. `snapshot` (all numbers), `changes` (what changed), `series`, `report`.
 //! - `overview`: health and metrics; `metrics`, `exposition`: the numbers and the form in which Prometheus reads them.
 
@@ -15,8 +15,10 @@ pub mod kestrel;
 mod metrics;
 mod overview;
 mod stall;
+mod unread;
 
 pub use answer::{Answer, Asked, Reply, Site, Work};
 pub use connection::serve;
 pub use metrics::ProcessFacts;
 pub use overview::Overview;
+pub use unread::Unread;

@@ -23,8 +23,8 @@ const WEB_CONNECTIONS_MAX: usize = 64;
 
 /// Descriptors that no connection may take: a log that cannot open its next file is the end of the server.
 pub(crate) fn own_descriptors(io_threads: usize, listeners: usize) -> usize {
-    // HTTP has a runtime, too.
-    FILES_MAX + RUNTIME_DESCRIPTORS * (io_threads + 1) + listeners
+    // HTTP has a runtime for each of its two sites.
+    FILES_MAX + RUNTIME_DESCRIPTORS * (io_threads + 2) + listeners
 }
 
 /// The bounds as they are now, shared by all threads.
@@ -306,10 +306,10 @@ mod tests {
             let own = own_descriptors(io_threads, 8);
             LiveLimits::new(&Config::default().limits, descriptors, own).connections()
         };
-        assert_eq!(connections(1024, 1), 1024 - 48 - 64);
-        assert_eq!(connections(1024, 64), 1024 - 300 - 64);
+        assert_eq!(connections(1024, 1), 1024 - 52 - 64);
+        assert_eq!(connections(1024, 64), 1024 - 304 - 64);
         assert!(connections(340, 64) <= 20);
-        assert_eq!(connections(100, 1), 26);
+        assert_eq!(connections(100, 1), 24);
         assert_eq!(connections(20, 1), 1);
         let live = Arc::new(LiveLimits::new(&limits, 1024, 128));
         limits.connections = Some(1);

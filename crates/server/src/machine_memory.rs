@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 
 use crate::units::{format_bytes, parse_bytes};
 
+/// With less, hardly a job would ever be taken.
+const BYTES_MIN: u64 = 1 << 20;
+
 /// What `limits.memory` says.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum MemoryLimit {
@@ -23,7 +26,12 @@ impl MemoryLimit {
             return Ok(Self::Off);
         }
         let Some(percent) = text.strip_suffix('%') else {
-            return parse_bytes(text).map(Self::Bytes);
+            return match parse_bytes(text)? {
+                bytes @ BYTES_MIN.. => Ok(Self::Bytes(bytes)),
+                _ => {
+                    Err(format!("`{text}` is too little to work with; write 1MiB or more, or off"))
+                }
+            };
         };
         match percent.trim_end().parse() {
             Ok(percent @ 1..=100) => Ok(Self::Percent(percent)),
@@ -129,7 +137,7 @@ mod tests {
             assert_eq!(MemoryLimit::parse(text), Ok(limit));
             assert_eq!(limit.show(), text);
         }
-        for wrong in ["0%", "101%", "%", "much", "-1"] {
+        for wrong in ["0%", "101%", "%", "much", "-1", "0", "1023KiB"] {
             assert!(MemoryLimit::parse(wrong).is_err(), "{wrong}");
         }
         assert!(MemoryLimit::Percent(70).bytes().is_some_and(|bytes| bytes > 1 << 20));

@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use broker::{Broker, EngineSetup, Options, Turn};
+use http_api::Site;
 use log::RecoveryReport;
 use origin::Names;
 use tokio::runtime::{Builder, Runtime};
@@ -184,13 +185,13 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     let names = Arc::new(names(&config));
     let opens = Protocol::ALL.map(|protocol| protocol.open(&config, clock.now(), &kestrel));
     let mut acceptors = Vec::new();
-    let mut places = Vec::new();
+    let (mut overview_places, mut admin_places) = (Vec::new(), Vec::new());
     for bound in listeners {
         let certificates = certificates.clone().filter(|_| bound.address.is_tls());
         let Some(open) = opens[bound.protocol as usize].clone() else {
-            let admin = admin.as_ref().filter(|_| bound.protocol == Protocol::KestrelAdmin);
-            let site = admin.unwrap_or(&overview).clone();
-            places.push(Place { bound, site, certificates });
+            let is_admin = bound.protocol == Protocol::KestrelAdmin;
+            let places = if is_admin { &mut admin_places } else { &mut overview_places };
+            places.push(Place { bound, certificates });
             continue;
         };
         let silence_max_ms = bound.protocol.silence_max_ms(&config);
@@ -200,7 +201,11 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
         acceptors.push(runtime.spawn(acceptor.run()).abort_handle());
     }
     // Health and metrics are one site, Kestrel's admin commands are the other.
-    let web = spawn_web(places, names, (limits.web_connections() / 2).max(1))?;
+    let connections_max = (limits.web_connections() / 2).max(1);
+    let web = [
+        spawn_web(Some(overview), overview_places, &names, connections_max)?,
+        spawn_web(admin, admin_places, &names, connections_max)?,
+    ];
     // Before anybody can know that clients are served: the next signal may be that of the end.
     let signals = signals.complete().map_err(failed("watch for signals"))?;
     let _listen_file = write_listen_file(&config.data, &listening);
@@ -249,14 +254,13 @@ fn load_certificates(
 }
 
 fn spawn_web(
+    site: Option<Arc<dyn Site>>,
     places: Vec<Place>,
-    names: Arc<Names>,
+    names: &Arc<Names>,
     connections_max: usize,
 ) -> Result<Option<WebThread>, ServeError> {
-    if places.is_empty() {
-        return Ok(None);
-    }
-    let web = WebThread::spawn(runtime()?, places, names, connections_max);
+    let Some(site) = site.filter(|_| !places.is_empty()) else { return Ok(None) };
+    let web = WebThread::spawn(runtime()?, site, places, names, connections_max);
     web.map(Some).map_err(failed("serve HTTP"))
 }
 

@@ -1,7 +1,8 @@
-//! The thread that answers HTTP requests about the server: its listeners, its connections, and how many they may be.
+//! A thread that answers HTTP requests about the server: its listeners, its connections, and how many they may be.
 //!
 //! It is apart from the I/O threads so that whatever happens there is nobody else's matter, and its connections are
-//! apart from theirs, so that health can be asked when no more clients are let in.
+//! apart from theirs, so that health can be asked when no more clients are let in. Each site has a thread of its own:
+//! health does not wait for the statistics of thousands of queues.
 
 use std::io;
 use std::net::TcpListener as StdTcpListener;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use http_api::{Site, serve};
+use http_api::{Site, Unread, serve};
 use origin::{Gate, Names};
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -25,7 +26,7 @@ use crate::crowd::{Crowd, Ticket};
 use crate::listen::{Bound, SocketFile};
 use crate::tls::Certificates;
 
-/// The name of the thread. A panic there ends one connection, and not the server.
+/// The name of these threads. A panic there ends one connection, and not the server.
 pub const WEB_THREAD: &str = "http";
 
 /// How long nothing is accepted after a failure, which is most likely a lack of descriptors.
@@ -37,10 +38,9 @@ const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 /// How often a site may do what has to be done in time.
 const TICK: Duration = Duration::from_secs(1);
 
-/// A listener and what is served there.
+/// Where a site is served.
 pub(crate) struct Place {
     pub(crate) bound: Bound,
-    pub(crate) site: Arc<dyn Site>,
     /// What clients are shown if they are to speak TLS.
     pub(crate) certificates: Option<Arc<Certificates>>,
 }
@@ -51,12 +51,20 @@ pub(crate) struct WebThread {
     thread: Option<JoinHandle<()>>,
 }
 
+/// What all connections of a site share.
+#[derive(Clone)]
+struct Served {
+    site: Arc<dyn Site>,
+    crowd: Arc<Crowd>,
+    unread: Unread,
+}
+
 /// A place at work.
 struct Listener {
     /// Goes before the socket: see [`Bound`].
     _file: Option<SocketFile>,
     socket: Socket,
-    site: Arc<dyn Site>,
+    served: Served,
     gate: Gate,
     certificates: Option<Arc<Certificates>>,
 }
@@ -68,26 +76,21 @@ enum Socket {
 }
 
 impl WebThread {
-    /// Serves these listeners on a thread of their own, with at most `connections_max` connections at a time for each
-    /// site: whoever takes all of one must not keep others from asking for health.
+    /// Serves a site at these places, on a thread of its own, with at most `connections_max` connections at a time:
+    /// whoever takes all of one site must not keep others from asking for health.
     pub(crate) fn spawn(
         runtime: Runtime,
+        site: Arc<dyn Site>,
         places: Vec<Place>,
-        names: Arc<Names>,
+        names: &Arc<Names>,
         connections_max: usize,
     ) -> io::Result<WebThread> {
-        let mut sites: Vec<(Arc<dyn Site>, Arc<Crowd>)> = Vec::new();
         let inside = runtime.enter();
+        runtime.spawn(tick(site.clone()));
+        let crowd = Arc::new(Crowd::new(connections_max));
+        let served = Served { site, crowd, unread: Unread::default() };
         for place in places {
-            let known = sites.iter().find(|(site, _)| Arc::ptr_eq(site, &place.site));
-            let known = known.map(|(_, crowd)| crowd.clone());
-            let crowd = known.unwrap_or_else(|| {
-                let crowd = Arc::new(Crowd::new(connections_max));
-                runtime.spawn(tick(place.site.clone()));
-                sites.push((place.site.clone(), crowd.clone()));
-                crowd
-            });
-            runtime.spawn(accept(Listener::of(place, names.clone())?, crowd));
+            runtime.spawn(accept(Listener::of(place, served.clone(), names.clone())?));
         }
         drop(inside);
         let (stop, stopped) = oneshot::channel::<()>();
@@ -110,19 +113,20 @@ impl Drop for WebThread {
 
 impl Listener {
     /// To be called inside the runtime.
-    fn of(place: Place, names: Arc<Names>) -> io::Result<Listener> {
-        let Place { bound, site, certificates } = place;
+    fn of(place: Place, served: Served, names: Arc<Names>) -> io::Result<Listener> {
+        let Place { bound, certificates } = place;
         let gate = Gate { names, reach: bound.address.reach() };
         let socket = if bound.address.is_unix() {
             Socket::Unix(UnixListener::from_std(StdUnixListener::from(bound.socket))?)
         } else {
             Socket::Tcp(TcpListener::from_std(StdTcpListener::from(bound.socket))?)
         };
-        Ok(Listener { socket, site, gate, certificates, _file: bound.file })
+        Ok(Listener { socket, served, gate, certificates, _file: bound.file })
     }
 
     /// Accepts one connection and serves it in a task of its own.
-    async fn accept(&self, crowd: &Arc<Crowd>) -> io::Result<()> {
+    async fn accept(&self) -> io::Result<()> {
+        let crowd = &self.served.crowd;
         match &self.socket {
             Socket::Tcp(listener) => {
                 let (socket, _) = listener.accept().await?;
@@ -140,10 +144,10 @@ impl Listener {
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let (site, gate) = (self.site.clone(), self.gate.clone());
+        let (served, gate) = (self.served.clone(), self.gate.clone());
         // Not before somebody comes: they may be others by then.
         let tls = self.certificates.as_ref().map(|certificates| certificates.current());
-        tokio::spawn(serve_one(socket, tls, site, gate, ticket)).abort_handle()
+        tokio::spawn(serve_one(socket, tls, served, gate, ticket)).abort_handle()
     }
 }
 
@@ -151,20 +155,21 @@ impl Listener {
 async fn serve_one<S>(
     socket: S,
     tls: Option<Arc<ServerConfig>>,
-    site: Arc<dyn Site>,
+    served: Served,
     gate: Gate,
     ticket: Ticket,
 ) where
     S: AsyncRead + AsyncWrite + Send + Unpin,
 {
+    let Served { site, unread, .. } = served;
     let note_request = || ticket.note_request();
     match tls {
-        None => serve(socket, site, gate, note_request).await,
+        None => serve(socket, site, gate, unread, note_request).await,
         Some(config) => {
             let handshake = TlsAcceptor::from(config).accept(socket);
             // Garbage, silence and wrong certificates are the peer's matter.
             if let Ok(Ok(socket)) = tokio::time::timeout(HANDSHAKE_TIME, handshake).await {
-                serve(socket, site, gate, note_request).await;
+                serve(socket, site, gate, unread, note_request).await;
             }
         }
     }
@@ -181,9 +186,9 @@ async fn tick(site: Arc<dyn Site>) {
 }
 
 /// Accepts until the runtime ends.
-async fn accept(listener: Listener, crowd: Arc<Crowd>) {
+async fn accept(listener: Listener) {
     loop {
-        if let Err(error) = listener.accept(&crowd).await {
+        if let Err(error) = listener.accept().await {
             tracing::debug!(%error, "cannot accept an HTTP connection");
             tokio::time::sleep(PAUSE).await;
         }
@@ -196,6 +201,7 @@ async fn accept(listener: Listener, crowd: Arc<Crowd>) {
 mod tests {
     use std::io::{Read as _, Write as _};
     use std::net::TcpStream;
+    use std::sync::Mutex;
 
     use http_api::{Answer, Asked, Reply};
     use tokio::runtime::Builder;
@@ -225,8 +231,8 @@ mod tests {
         let wanted = Address::Tcp { host: "127.0.0.1".to_owned(), port: 0 };
         let bound = bind(Protocol::Http, &wanted, &SocketOptions::default()).unwrap().remove(0);
         let address = bound.address.clone();
-        let places = vec![Place { bound, site: Arc::new(Silent), certificates: None }];
-        let _web = WebThread::spawn(runtime, places, Arc::default(), 2).unwrap();
+        let places = vec![Place { bound, certificates: None }];
+        let _web = WebThread::spawn(runtime, Arc::new(Silent), places, &Arc::default(), 2).unwrap();
         let ask = |peer: &mut TcpStream| {
             peer.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
             let mut answer = Vec::new();
@@ -247,29 +253,40 @@ mod tests {
         ask(&mut kept);
     }
 
+    /// Answers nobody while the lock is held.
+    struct Stuck(Mutex<()>);
+
+    impl Site for Stuck {
+        fn reply(&self, _asked: &Asked) -> Reply {
+            drop(self.0.lock());
+            Reply::Now(Answer::default())
+        }
+    }
+
     #[test]
-    fn connections_of_one_site_do_not_keep_those_of_another_waiting() {
-        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    fn a_site_that_takes_long_keeps_no_other_waiting() {
         let wanted = Address::Tcp { host: "127.0.0.1".to_owned(), port: 0 };
-        let bound = || bind(Protocol::Http, &wanted, &SocketOptions::default()).unwrap().remove(0);
-        let sites: [Arc<dyn Site>; 2] = [Arc::new(Silent), Arc::new(Silent)];
-        let places: Vec<Place> = [&sites[0], &sites[0], &sites[1]]
-            .map(|site| Place { bound: bound(), site: site.clone(), certificates: None })
-            .into();
-        let addresses: Vec<Address> =
-            places.iter().map(|place| place.bound.address.clone()).collect();
-        let _web = WebThread::spawn(runtime, places, Arc::default(), 2).unwrap();
-        // Not silent, because those who are do not stay for long.
-        let _unready =
-            [&addresses[0], &addresses[1], &addresses[0], &addresses[1]].map(|address| {
-                let mut peer = connect(address);
-                peer.write_all(b"G").unwrap();
-                peer
-            });
-        let mut asking = connect(&addresses[2]);
-        asking.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let stuck = Arc::new(Stuck(Mutex::default()));
+        let serve = |site: Arc<dyn Site>| {
+            let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+            let bound = bind(Protocol::Http, &wanted, &SocketOptions::default()).unwrap().remove(0);
+            let address = bound.address.clone();
+            let places = vec![Place { bound, certificates: None }];
+            (WebThread::spawn(runtime, site, places, &Arc::default(), 2).unwrap(), address)
+        };
+        let (_slow, slow_address) = serve(stuck.clone());
+        let (_quick, quick_address) = serve(Arc::new(Silent));
+        let held = stuck.0.lock().unwrap();
+        let mut peers = [slow_address, quick_address].map(|address| {
+            let mut peer = connect(&address);
+            peer.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+            peer
+        });
         let mut answer = [0; 15];
-        asking.read_exact(&mut answer).unwrap();
+        peers[1].read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200 OK");
+        drop(held);
+        peers[0].read_exact(&mut answer).unwrap();
         assert_eq!(&answer, b"HTTP/1.1 200 OK");
     }
 }

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use broker::Body;
 use hdrhistogram::Histogram;
-use http_body_util::BodyExt as _;
 use hyper::Request;
 use origin::{Names, Reach};
 
@@ -102,7 +101,7 @@ impl World {
         assert!(answer.headers().contains_key("x-ostrich-version"));
         let status = answer.status().as_u16();
         let kind = answer.headers()["content-type"].to_str().unwrap().to_owned();
-        let body = runtime.block_on(answer.into_body().collect()).unwrap().to_bytes();
+        let body = answer.into_body();
         (status, kind, String::from_utf8(body.to_vec()).unwrap())
     }
 

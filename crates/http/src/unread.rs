@@ -1,0 +1,123 @@
+//! Answers that clients have not read yet: how many bytes they may be in all, and how they leave.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+
+use hyper::body::{Body, Bytes, Frame, SizeHint};
+use hyper::{Response, StatusCode};
+
+use crate::answer::{Answer, TEXT, answer};
+
+/// Long answers of one site that wait to be read may take so much memory together.
+const BYTES_MAX: usize = 32 << 20;
+/// An answer leaves in pieces of this size. Shorter answers are not counted: connections are few.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// Bytes of long answers that the clients of one site have not read yet.
+#[derive(Clone, Debug, Default)]
+pub struct Unread {
+    bytes: Arc<AtomicUsize>,
+}
+
+impl Unread {
+    /// The answer as it is sent, or that it would be too much.
+    pub(crate) fn admit(&self, asked_for: Answer) -> Response<Pieces> {
+        let len = asked_for.body().len();
+        if len <= PIECE_BYTES || self.bytes.load(Ordering::Relaxed) + len <= BYTES_MAX {
+            return asked_for.map(|body| self.pieces(body));
+        }
+        let text = "too many long answers wait to be read; try again later\n";
+        answer(StatusCode::SERVICE_UNAVAILABLE, TEXT, text).map(|body| self.pieces(body))
+    }
+
+    fn pieces(&self, answer: Bytes) -> Pieces {
+        let counted = if answer.len() > PIECE_BYTES { answer.len() } else { 0 };
+        self.bytes.fetch_add(counted, Ordering::Relaxed);
+        Pieces { rest: answer, counted, unread: self.clone() }
+    }
+}
+
+/// The body of an answer. Its memory is counted for as long as it is kept.
+#[derive(Debug)]
+pub(crate) struct Pieces {
+    rest: Bytes,
+    counted: usize,
+    unread: Unread,
+}
+
+impl Body for Pieces {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if self.rest.is_empty() {
+            return Poll::Ready(None);
+        }
+        let piece = self.rest.len().min(PIECE_BYTES);
+        let piece = self.rest.split_to(piece);
+        // A copy: a piece that waits in a socket's queue must not keep the whole answer alive.
+        let piece = if self.counted > 0 { Bytes::copy_from_slice(&piece) } else { piece };
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.rest.len() as u64)
+    }
+}
+
+impl Drop for Pieces {
+    fn drop(&mut self) {
+        self.unread.bytes.fetch_sub(self.counted, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn long() -> Answer {
+        Response::new(Bytes::from(vec![0; BYTES_MAX / 4]))
+    }
+
+    fn next(body: &mut Pieces) -> Option<Bytes> {
+        let frame = Pin::new(body).poll_frame(&mut Context::from_waker(std::task::Waker::noop()));
+        let Poll::Ready(frame) = frame else { panic!("it waits") };
+        frame.map(|frame| frame.unwrap().into_data().unwrap())
+    }
+
+    #[test]
+    fn long_answers_that_nobody_reads_are_bounded_and_short_ones_are_not() {
+        let unread = Unread::default();
+        let mut kept: Vec<Response<Pieces>> = (0..4).map(|_| unread.admit(long())).collect();
+        assert!(kept.iter().all(|answer| answer.status() == StatusCode::OK));
+        assert_eq!(unread.admit(long()).status(), StatusCode::SERVICE_UNAVAILABLE);
+        let short = Response::new(Bytes::from(vec![0; PIECE_BYTES]));
+        assert_eq!(unread.admit(short).status(), StatusCode::OK);
+        drop(kept.pop());
+        assert_eq!(unread.admit(long()).status(), StatusCode::OK);
+    }
+
+    #[test]
+    fn an_answer_leaves_in_pieces() {
+        let unread = Unread::default();
+        let bytes: Vec<u8> = (0..3 * PIECE_BYTES + 5).map(|index| (index % 251) as u8).collect();
+        let mut body = unread.admit(Response::new(Bytes::from(bytes.clone()))).into_body();
+        assert_eq!(body.size_hint().exact(), Some(bytes.len() as u64));
+        let mut left = Vec::new();
+        while let Some(piece) = next(&mut body) {
+            assert!(piece.len() <= PIECE_BYTES);
+            left.extend(piece);
+        }
+        assert!(left == bytes && body.is_end_stream());
+    }
+}
