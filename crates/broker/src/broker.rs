@@ -139,7 +139,8 @@ impl Broker {
             let start = Start::new(wall, last, begin.fact(meta::CLOCK_KEY));
             let mut core = core.borrow_mut();
             core.engine.set_time(start.now);
-            core.wall = start.wall;
+            core.engine.set_wall_ahead(start.ahead_ms);
+            core.logged_ahead_ms = start.logged_ms;
             stopped_ms = start.stopped_ms;
             start.now.0
         };

@@ -7,7 +7,7 @@ use crate::ledger::{Ledger, queue_ref};
 use crate::memory::MemoryLimit;
 use crate::meta::Options;
 use crate::places::Places;
-use crate::wall::Wall;
+use crate::wall::is_news;
 use crate::{Event, Grant, Position};
 
 /// In debug builds everything is checked each time that so many turns have ended, …
@@ -23,7 +23,8 @@ pub(crate) struct Core {
     pub(crate) ledger: Ledger,
     /// Events of this turn, for the mailbox that each session was opened with.
     pub(crate) outgoing: Vec<(u32, SessionId, Event)>,
-    pub(crate) wall: Wall,
+    /// How far the wall clock is ahead of the engine's time, as the log has it.
+    pub(crate) logged_ahead_ms: i64,
     /// What the first mailbox was told last.
     pub(crate) alarm: Option<Millis>,
     /// Turns since everything was checked; counted in debug builds only.
@@ -37,7 +38,7 @@ impl Core {
             effects: Effects::default(),
             ledger: Ledger::default(),
             outgoing: Vec::new(),
-            wall: Wall::default(),
+            logged_ahead_ms: 0,
             alarm: None,
             unchecked_turns: 0,
         }
@@ -48,12 +49,13 @@ impl Core {
         MemoryLimit::inside(&self.engine, self.ledger.places.count())
     }
 
-    /// Tells the log of the wall clock's offset, if it has changed and there is room.
+    /// Tells the log how far the wall clock is ahead, if that has changed and there is room.
     pub(crate) fn tell_log_of_wall(&mut self) {
-        if let Some(offset_ms) = self.wall.news()
-            && self.ledger.write_clock(offset_ms, &self.engine)
+        let ahead_ms = self.engine.wall_ahead_ms();
+        if is_news(ahead_ms, self.logged_ahead_ms)
+            && self.ledger.write_clock(ahead_ms, &self.engine)
         {
-            self.wall.is_logged();
+            self.logged_ahead_ms = ahead_ms;
         }
     }
 

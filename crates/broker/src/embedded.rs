@@ -166,8 +166,7 @@ impl Mailbox for Post {
 impl SharedClock {
     /// The wall clock at the start, carried on by the monotonic one.
     fn start() -> Self {
-        let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let start_ms = since_epoch.map_or(0, |since| since.as_millis() as u64);
+        let start_ms = wall().0;
         let begun = Instant::now();
         Self(Arc::new(move || Millis(start_ms + begun.elapsed().as_millis() as u64)))
     }
@@ -330,7 +329,10 @@ impl Store {
     }
 
     fn turn(&self) -> Turn<'_> {
-        self.broker.turn((self.clock.0)())
+        let (now, wall) = ((self.clock.0)(), wall());
+        let mut turn = self.broker.turn(now);
+        turn.set_wall(now, wall);
+        turn
     }
 
     /// Waits until the log has caught up, so that it does not refuse what it only has no room for
@@ -385,6 +387,12 @@ impl Drop for Store {
         // Nobody is left to hear of an error here; `close` tells it.
         let _ = self.stop();
     }
+}
+
+/// The wall clock.
+fn wall() -> Millis {
+    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    Millis(since_epoch.map_or(0, |since| since.as_millis() as u64))
 }
 
 /// Calls the engine when something is due.

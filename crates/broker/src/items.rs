@@ -3,8 +3,8 @@
 
 use engine::policy::{Policy, Rules};
 use engine::{
-    AliasStats, Body, ItemStats, JobId, LeaseId, Millis, NameCursor, NotFound, Patience, ReadHow,
-    Refused, SessionId, Status,
+    AliasStats, Body, ItemStats, JobId, LeaseId, NameCursor, NotFound, Patience, ReadHow, Refused,
+    SessionId, Status, When,
 };
 
 use crate::core::Core;
@@ -68,7 +68,7 @@ impl Turn<'_> {
         &mut self,
         queue: &[u8],
         body: Body,
-        expires: Option<Millis>,
+        expires: Option<When>,
     ) -> Result<Position, AddRefusal> {
         self.admit(body.len(), |engine| engine.puts_are_logged(queue))?;
         if !self.admits_queue(queue) {

@@ -38,7 +38,7 @@ pub use engine::policy;
 pub use engine::{
     AliasStats, Band, Body, Counters, EngineSetup, GrabOrder, ItemStats, JobCursor, JobFacts,
     JobId, JobStatus, LeaseId, Millis, NameCursor, NewJob, News, Outlook, Patience, QueueCursor,
-    QueueFacts, QueueId, QueueStats, ReadHow, SessionId, State, Status, Submit, Tags, Totals,
+    QueueFacts, QueueId, QueueStats, ReadHow, SessionId, State, Status, Submit, Tags, Totals, When,
 };
 pub use event::{Event, Grant, Mailbox};
 pub use gathering::Gathering;

@@ -14,6 +14,8 @@ const BURIED_ORDER: u8 = 1 << 3;
 /// Submitted for its outcome: a length byte and the key, a length byte and the reducer.
 const TAGS: u8 = 1 << 4;
 const EXPIRES: u8 = 1 << 5;
+/// The time of the wall clock that a client gave: when the job expires if it does, when it is due otherwise.
+const WALL: u8 = 1 << 6;
 
 const COUNTERS_LEN: usize = 24;
 
@@ -21,7 +23,7 @@ const COUNTERS_LEN: usize = 24;
 const TAG_LEN_MAX: usize = 255;
 
 /// Longest options: all fields.
-const OPTIONS_LEN_MAX: usize = 1 + 4 + COUNTERS_LEN + 8 + 8 + 2 * (1 + TAG_LEN_MAX) + 8;
+const OPTIONS_LEN_MAX: usize = 1 + 4 + COUNTERS_LEN + 8 + 8 + 2 * (1 + TAG_LEN_MAX) + 8 + 8;
 
 /// A meta that this version cannot have written.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -70,6 +72,9 @@ impl Options {
         }
         if let Some(expires) = facts.expires {
             options.field(EXPIRES, &expires.0.to_le_bytes());
+        }
+        if let Some(wall) = facts.wall {
+            options.field(WALL, &wall.0.to_le_bytes());
         }
         options
     }
@@ -191,6 +196,7 @@ pub(crate) fn facts<'a>(
         delay_s: 0,
         counters: Counters::default(),
         expires: None,
+        wall: None,
     };
     let mut tags = None;
     if let Some((&fields, rest)) = meta.options.split_first() {
@@ -208,7 +214,7 @@ fn read_options<'a>(
     fields: u8,
     mut rest: &'a [u8],
 ) -> Option<Option<Tags<'a>>> {
-    if fields & !(DELAY | COUNTERS | ORDER | BURIED_ORDER | TAGS | EXPIRES) != 0 {
+    if fields & !(DELAY | COUNTERS | ORDER | BURIED_ORDER | TAGS | EXPIRES | WALL) != 0 {
         return None;
     }
     let mut take = |len: usize| {
@@ -237,6 +243,9 @@ fn read_options<'a>(
     }
     if fields & EXPIRES != 0 {
         facts.expires = Some(Millis(u64::from_le_bytes(take(8)?.try_into().ok()?)));
+    }
+    if fields & WALL != 0 {
+        facts.wall = Some(Millis(u64::from_le_bytes(take(8)?.try_into().ok()?)));
     }
     rest.is_empty().then_some(tags)
 }
@@ -274,6 +283,7 @@ mod tests {
             delay_s: 0,
             counters: Counters::default(),
             expires: None,
+            wall: None,
         }
     }
 
@@ -306,12 +316,43 @@ mod tests {
             delay_s: 8,
             counters,
             expires: Some(Millis(12)),
+            wall: Some(Millis(13)),
             ..plain()
         };
         assert_eq!(round_trip(&full, None), full);
         let newer = Counters { takes: 7, ..counters };
         let read = round_trip(&full, Some(&counters_bytes(&newer)));
         assert_eq!(read, JobFacts { counters: newer, ..full });
+    }
+
+    /// What is written today is what `docs/log-format.md` says.
+    #[test]
+    fn options_do_not_change_by_accident() {
+        let full = JobFacts {
+            order: 9,
+            buried_order: 11,
+            delay_s: 8,
+            counters: Counters { takes: 1, ..Counters::default() },
+            expires: Some(Millis(12)),
+            wall: Some(Millis(13)),
+            ..plain()
+        };
+        let tags = Tags { unique: b"key", reducer: b"r" };
+        let mut bytes = vec![0b0111_1111, 8, 0, 0, 0, 1];
+        bytes.extend([0; COUNTERS_LEN - 1]);
+        for number in [9_u64, 11] {
+            bytes.extend(number.to_le_bytes());
+        }
+        bytes.extend(b"\x03key\x01r");
+        for number in [12_u64, 13] {
+            bytes.extend(number.to_le_bytes());
+        }
+        assert_eq!(Options::of(&full, Some(tags)).bytes(), bytes);
+        // As it was written before there was a field for the wall clock.
+        let before = [&[EXPIRES], &12_u64.to_le_bytes()[..]].concat();
+        let meta = Meta { options: &before, ..Options::none().meta(&plain()) };
+        let (read, _) = facts(&meta, None).expect("what an older version wrote");
+        assert_eq!(read, JobFacts { expires: Some(Millis(12)), ..plain() });
     }
 
     #[test]

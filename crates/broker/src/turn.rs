@@ -10,6 +10,7 @@ use engine::{
 
 use crate::broker::Shared;
 use crate::core::Core;
+use crate::wall::apart_ms;
 use crate::{AddRefusal, Event, Grant, Position};
 
 /// The broker, locked. Take one per batch of requests; never hold it across an `await` or a system
@@ -103,14 +104,16 @@ impl Turn<'_> {
         self.core.engine.now()
     }
 
-    /// The moment at which the wall clock shows this time, as far as it can be told now.
-    pub fn at_wall(&self, wall: Millis) -> Millis {
-        self.core.wall.moment(wall)
+    /// At this moment the wall clock showed this. Whoever takes turns by a clock says so now and then. If the wall
+    /// clock was set, jobs whose times were given by it move, in slices; delays and deadlines stay.
+    pub fn set_wall(&mut self, moment: Millis, wall: Millis) {
+        self.core.engine.set_wall_ahead(apart_ms(wall, moment));
+        self.core.tell_log_of_wall();
     }
 
     /// What the wall clock shows at this moment, as far as it can be told now.
     pub fn wall_at(&self, moment: Millis) -> Millis {
-        self.core.wall.at(moment)
+        self.core.engine.wall_at(moment)
     }
 
     /// Begins a slice of work; see [`Turn::slice_is_spent`].

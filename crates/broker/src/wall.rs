@@ -1,6 +1,6 @@
-//! The wall clock beside the engine's time. The engine's time never goes back and is moved by no step of the
-//! wall clock; between the two lies an offset, by which a time of the wall clock becomes a moment of the engine.
-//! The rule for a start is in `docs/log-format.md`, under Time.
+//! The wall clock at a start. The engine's time never goes back, and no step of the wall clock moves it. The engine
+//! knows how far the wall clock is ahead; the log keeps that. The rule for a start is in `docs/log-format.md`, under
+//! Time.
 
 use engine::Millis;
 
@@ -10,19 +10,13 @@ pub const STOP_MS_MAX: i64 = 366 * 24 * 3_600_000;
 /// The log is told when the offset has changed by this much. Two clocks always drift a little.
 const CHANGE_MS: u64 = 1000;
 
-/// What is known of the wall clock.
-#[derive(Copy, Clone, Debug, Default)]
-pub(crate) struct Wall {
-    /// How far the wall clock is ahead of the engine's time.
-    offset_ms: i64,
-    /// The offset in the log.
-    logged_ms: i64,
-}
-
 /// How the engine's time goes on at a start.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Start {
-    pub(crate) wall: Wall,
+    /// How far the wall clock is ahead of that.
+    pub(crate) ahead_ms: i64,
+    /// The same as the log has it.
+    pub(crate) logged_ms: i64,
     /// The engine's first moment.
     pub(crate) now: Millis,
     /// How long nobody served, by the wall clock.
@@ -35,40 +29,22 @@ impl Start {
     pub(crate) fn new(wall: Millis, last: Millis, offset: Option<&[u8]>) -> Self {
         let logged_ms =
             offset.and_then(|bytes| bytes.try_into().ok()).map_or(0, i64::from_le_bytes);
-        let known = Wall { offset_ms: logged_ms, logged_ms };
         if wall == Millis(0) {
-            return Self { wall: known, now: last, stopped_ms: 0 };
+            return Self { ahead_ms: logged_ms, logged_ms, now: last, stopped_ms: 0 };
         }
         if last == Millis(0) {
-            return Self { wall: Wall::default(), now: wall, stopped_ms: 0 };
+            return Self { ahead_ms: 0, logged_ms: 0, now: wall, stopped_ms: 0 };
         }
-        let stopped_ms = apart_ms(wall, known.at(last));
+        let stopped_ms = apart_ms(wall, last).saturating_sub(logged_ms);
         let passed_ms = if (0..=STOP_MS_MAX).contains(&stopped_ms) { stopped_ms } else { 0 };
         let now = Millis(last.0.saturating_add_signed(passed_ms));
-        Self { wall: Wall { offset_ms: apart_ms(wall, now), logged_ms }, now, stopped_ms }
+        Self { ahead_ms: apart_ms(wall, now), logged_ms, now, stopped_ms }
     }
 }
 
-impl Wall {
-    /// What the wall clock shows at this moment of the engine.
-    pub(crate) fn at(&self, moment: Millis) -> Millis {
-        Millis(moment.0.saturating_add_signed(self.offset_ms))
-    }
-
-    /// The engine's moment at which the wall clock shows this.
-    pub(crate) fn moment(&self, wall: Millis) -> Millis {
-        Millis(wall.0.saturating_add_signed(self.offset_ms.saturating_neg()))
-    }
-
-    /// The offset that the log should be told of, if it should.
-    pub(crate) fn news(&self) -> Option<i64> {
-        (self.offset_ms.abs_diff(self.logged_ms) >= CHANGE_MS).then_some(self.offset_ms)
-    }
-
-    /// The log was told of the offset.
-    pub(crate) fn is_logged(&mut self) {
-        self.logged_ms = self.offset_ms;
-    }
+/// Whether the log is to be told how far the wall clock is ahead, if it has this.
+pub(crate) fn is_news(ahead_ms: i64, logged_ms: i64) -> bool {
+    ahead_ms.abs_diff(logged_ms) >= CHANGE_MS
 }
 
 /// How far one moment is ahead of another.
@@ -91,12 +67,12 @@ mod tests {
     #[test]
     fn time_goes_on_by_as_long_as_nobody_served() {
         let start = Start::new(Millis(LAST.0 + 5000), LAST, None);
-        assert_eq!((start.now, start.wall.offset_ms), (Millis(LAST.0 + 5000), 0));
-        assert_eq!(start.wall.news(), None);
+        assert_eq!((start.now, start.ahead_ms), (Millis(LAST.0 + 5000), 0));
+        assert!(!is_news(start.ahead_ms, start.logged_ms));
         // The wall clock is 7 s behind the log's time, as it was before.
         let start = Start::new(Millis(LAST.0 - 2000), LAST, Some(&offset(-7000)));
-        assert_eq!((start.now, start.wall.offset_ms), (Millis(LAST.0 + 5000), -7000));
-        assert_eq!(start.wall.news(), None);
+        assert_eq!((start.now, start.ahead_ms), (Millis(LAST.0 + 5000), -7000));
+        assert!(!is_news(start.ahead_ms, start.logged_ms));
     }
 
     #[test]
@@ -104,25 +80,23 @@ mod tests {
         for wall in
             [Millis(1), Millis(LAST.0 - 1000), Millis(LAST.0 + 2 * YEAR_MS), Millis(u64::MAX)]
         {
-            let mut start = Start::new(wall, LAST, None);
+            let start = Start::new(wall, LAST, None);
             assert_eq!(start.now, LAST);
-            assert_eq!(start.wall.news(), Some(start.wall.offset_ms));
-            start.wall.is_logged();
-            assert_eq!(start.wall.news(), None);
-            let shown = Millis(wall.0.min(i64::MAX as u64));
-            assert_eq!((start.wall.at(LAST), start.wall.moment(shown)), (shown, LAST));
+            assert!(is_news(start.ahead_ms, start.logged_ms));
+            let shown = wall.0.min(i64::MAX as u64);
+            assert_eq!(LAST.0.saturating_add_signed(start.ahead_ms), shown);
         }
     }
 
     #[test]
     fn a_new_log_begins_at_the_wall_clock() {
         let start = Start::new(LAST, Millis(0), None);
-        assert_eq!((start.now, start.wall.offset_ms), (LAST, 0));
+        assert_eq!((start.now, start.ahead_ms), (LAST, 0));
     }
 
     #[test]
     fn without_a_wall_clock_time_goes_on_where_the_log_ends() {
         let start = Start::new(Millis(0), LAST, Some(&offset(-7000)));
-        assert_eq!((start.now, start.wall.offset_ms), (LAST, -7000));
+        assert_eq!((start.now, start.ahead_ms), (LAST, -7000));
     }
 }

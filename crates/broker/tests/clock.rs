@@ -8,8 +8,8 @@ use std::time::{Duration, Instant, SystemTime};
 use lineshaft_broker::embedded::{Store, Wait};
 use lineshaft_broker::policy::{QueueSync, Rule, Rules, Setting};
 use lineshaft_broker::{
-    Broker, EngineSetup, JobId, Millis, Missing, NewJob, Options, Position, STOP_MS_MAX, Settings,
-    State, Submit, Sync,
+    Broker, EngineSetup, JobId, Millis, Missing, NewJob, Options, Patience, Position, Read,
+    ReadHow, STOP_MS_MAX, Settings, State, Submit, Sync, When,
 };
 
 const HOUR_MS: u64 = 3_600_000;
@@ -161,13 +161,67 @@ impl Server {
 
     /// A job that is due when the wall clock shows this.
     fn put_at(&self, wall: Millis) -> JobId {
+        self.put_due(When::Wall(wall))
+    }
+
+    fn put_due(&self, due: When) -> JobId {
         let mut turn = self.broker().turn(self.now);
         let session = turn.open_session(0);
-        let due = Some(turn.at_wall(wall));
+        let due = Some(due);
         let (unique, reducer) = (&b""[..], &b""[..]);
         let body = b"x"[..].into();
         let submit = Submit { priority: 1, due, unique, reducer, body, foreground: false };
         turn.submit(session, b"q", submit).expect("there is room").0
+    }
+
+    /// An item that expires when the wall clock shows this.
+    fn add_until(&self, wall: Millis) {
+        let mut turn = self.broker().turn(self.now);
+        let expires = Some(When::Wall(wall));
+        turn.add(b"items", b"x"[..].into(), expires).expect("there is room");
+    }
+
+    /// An item that expires after so many milliseconds.
+    fn add_for(&self, millis: u64) {
+        let mut turn = self.broker().turn(self.now);
+        let expires = Some(When::At(Millis(self.now.0 + millis)));
+        turn.add(b"timed", b"x"[..].into(), expires).expect("there is room");
+    }
+
+    /// A job that is taken for so many seconds.
+    fn take(&self, ttr_s: u32) -> JobId {
+        let mut turn = self.broker().turn(self.now);
+        let session = turn.open_session(0);
+        turn.use_queue(session, b"taken");
+        let job = NewJob { ttr_s, ..NewJob::default() };
+        let (id, _) = turn.put(session, job, b"x"[..].into()).expect("there is room");
+        turn.take_job(session, id).expect("it is ready");
+        id
+    }
+
+    /// What the log's threads would do.
+    fn work(&self) {
+        self.broker().commit_step(self.now).expect("the disk works");
+        self.broker().prepare_step().expect("the disk works");
+        while self.broker().reclaim_step(self.now).expect("the log is whole") {}
+    }
+
+    /// Takes an item and puts it back, which is written anew.
+    fn look_at_item(&self) {
+        let mut turn = self.broker().turn(self.now);
+        let session = turn.open_reader_session(0);
+        let read = turn.read(session, b"items", ReadHow::Open { limit_ms: None }, Patience::None);
+        assert!(matches!(read, Read::Item(_)), "{read:?}");
+        turn.close_session(session);
+    }
+
+    fn items(&self, queue: &[u8]) -> u64 {
+        self.broker().turn(self.now).item_stats(queue).map_or(0, |stats| stats.items)
+    }
+
+    /// The wall clock is set while the server runs.
+    fn set_wall(&self, wall: Millis) {
+        self.broker().turn(self.now).set_wall(self.now, wall);
     }
 
     fn state(&self, id: JobId) -> Option<State> {
@@ -204,16 +258,12 @@ fn a_start_under_a_wrong_clock_moves_no_delay_and_the_next_one_is_right_again() 
             .turn(server.now)
             .add(b"aging", b"x"[..].into(), None)
             .expect("there is room");
-        let items = |server: &Server| {
-            let turn = server.broker().turn(server.now);
-            turn.item_stats(b"aging").map(|stats| stats.items)
-        };
 
         server.start(wrong);
         let stopped_ms = server.broker().stopped_ms();
         assert!(!(0..STOP_MS_MAX).contains(&stopped_ms), "somebody should be warned");
         server.pass(0);
-        assert_eq!((server.state(id), items(&server)), (Some(State::Delayed), Some(1)));
+        assert_eq!((server.state(id), server.items(b"aging")), (Some(State::Delayed), 1));
         // The times of the wall clock are those of the clock that it has.
         let soon = server.put_at(Millis(wrong.0 + 10_000));
         server.pass(9_999);
@@ -226,7 +276,7 @@ fn a_start_under_a_wrong_clock_moves_no_delay_and_the_next_one_is_right_again() 
             server.start(wall);
             assert_eq!(server.broker().turn(server.now).wall_at(server.now), wall);
             server.pass(0);
-            assert_eq!((server.state(id), items(&server)), (Some(State::Delayed), Some(1)));
+            assert_eq!((server.state(id), server.items(b"aging")), (Some(State::Delayed), 1));
             let soon = server.put_at(Millis(wall.0 + 10_000));
             server.pass(9_999);
             assert_eq!(server.state(soon), Some(State::Delayed));
@@ -234,9 +284,9 @@ fn a_start_under_a_wrong_clock_moves_no_delay_and_the_next_one_is_right_again() 
             assert_eq!(server.state(soon), Some(State::Ready));
         }
         server.start(Millis(WALL.0 + HOUR_MS + 1_800_000));
-        assert_eq!((server.state(id), items(&server)), (Some(State::Ready), Some(1)));
+        assert_eq!((server.state(id), server.items(b"aging")), (Some(State::Ready), 1));
         server.pass(HOUR_MS);
-        assert_eq!(items(&server), Some(0));
+        assert_eq!(server.items(b"aging"), 0);
     }
 }
 
@@ -276,4 +326,136 @@ fn a_repaired_log_has_the_time_of_the_old_one() {
         server.start(Millis(WALL.0 + 3 * HOUR_MS));
         assert_eq!(server.state(id), Some(State::Ready));
     }
+}
+
+/// The wall clock is set by an hour, forward or back, while the server runs.
+fn steps() -> [i64; 2] {
+    [HOUR_MS as i64, -(HOUR_MS as i64)]
+}
+
+#[test]
+fn a_step_of_the_wall_clock_moves_its_times_and_nothing_else() {
+    for step_ms in steps() {
+        let mut server = Server::new();
+        server.start(WALL);
+        let shown = Millis(WALL.0 + 2 * HOUR_MS);
+        let (delayed, given) = (server.put(2 * 3600), server.put_at(shown));
+        server.add_until(shown);
+        server.add_for(2 * HOUR_MS);
+        let leased = server.take(7200);
+        server.set_wall(Millis(WALL.0.saturating_add_signed(step_ms)));
+        let after = server.put_at(shown);
+        let left_ms = (2 * HOUR_MS).saturating_add_signed(-step_ms);
+        let seen = |server: &Server| {
+            let states = [delayed, leased, given, after].map(|id| server.state(id));
+            (states, server.items(b"items"), server.items(b"timed"))
+        };
+        let (ready, still) = (Some(State::Ready), Some(State::Delayed));
+        let held = Some(State::Leased);
+        // What goes by the wall clock …
+        let by_wall = |is_over| if is_over { (ready, 0) } else { (still, 1) };
+        // … and what goes by the time that passes.
+        let by_time = |is_over| if is_over { (ready, ready, 0) } else { (still, held, 1) };
+        let mut passed_ms = 0;
+        for at_ms in [left_ms.min(2 * HOUR_MS), left_ms.max(2 * HOUR_MS)] {
+            // An item lives to the end of its last millisecond.
+            for at_ms in [at_ms - 1, at_ms + 1] {
+                server.pass(at_ms - passed_ms);
+                passed_ms = at_ms;
+                let (given, items) = by_wall(passed_ms > left_ms);
+                let (delayed, leased, timed) = by_time(passed_ms > 2 * HOUR_MS);
+                assert_eq!(seen(&server), ([delayed, leased, given, given], items, timed));
+            }
+        }
+    }
+}
+
+#[test]
+fn after_a_restart_times_of_the_wall_clock_mean_what_it_shows_then() {
+    for step_ms in steps() {
+        for is_set_while_it_runs in [false, true] {
+            let mut server = Server::new();
+            server.start(WALL);
+            let shown = Millis(WALL.0 + 2 * HOUR_MS);
+            let (delayed, given) = (server.put(2 * 3600), server.put_at(shown));
+            server.add_until(shown);
+            if is_set_while_it_runs {
+                server.set_wall(Millis(WALL.0.saturating_add_signed(step_ms)));
+            }
+            server.look_at_item();
+            server.pass(1000);
+            let wall = Millis((WALL.0 + 1000).saturating_add_signed(step_ms));
+            for start in 0..3 {
+                server.start(Millis(wall.0 + start * 1000));
+                assert_eq!(server.items(b"items"), 1);
+            }
+            let left_ms = shown.0 - (wall.0 + 2000);
+            server.pass(left_ms - 1);
+            assert_eq!((server.state(given), server.items(b"items")), (Some(State::Delayed), 1));
+            server.pass(2);
+            assert_eq!((server.state(given), server.items(b"items")), (Some(State::Ready), 0));
+            if is_set_while_it_runs {
+                // Each start took a second, but for what the log's last mark is written later.
+                let is_over = left_ms + 4000 > 2 * HOUR_MS;
+                let state = if is_over { State::Ready } else { State::Delayed };
+                assert_eq!(server.state(delayed), Some(state));
+            }
+        }
+    }
+}
+
+#[test]
+fn what_reclaim_copies_keeps_the_time_of_the_wall_clock() {
+    let mut server = Server::new();
+    server.start(WALL);
+    let shown = Millis(WALL.0 + 2 * HOUR_MS);
+    let given = server.put_at(shown);
+    server.add_until(shown);
+    let copied = |server: &Server| server.broker().turn(server.now).log_stats().records_copied;
+    while copied(&server) < 2 {
+        let id = server.put(0);
+        let mut turn = server.broker().turn(server.now);
+        let session = turn.open_session(0);
+        turn.finish(session, id).expect("nobody holds it");
+        drop(turn);
+        server.work();
+    }
+    server.start(Millis(WALL.0 + HOUR_MS));
+    server.start(WALL);
+    server.pass(2 * HOUR_MS - 1);
+    assert_eq!((server.state(given), server.items(b"items")), (Some(State::Delayed), 1));
+    server.pass(2);
+    assert_eq!((server.state(given), server.items(b"items")), (Some(State::Ready), 0));
+}
+
+#[test]
+fn a_wall_clock_that_is_set_is_written_once_and_costs_memory_for_its_jobs_only() {
+    let mut server = Server::new();
+    server.start(WALL);
+    let written = |server: &Server| server.broker().turn(server.now).log_stats().records_written;
+    let before = written(&server);
+    for second in 0..100 {
+        server.pass(1000);
+        // Clocks are read a little late.
+        server.set_wall(Millis(WALL.0 + (second + 1) * 1000 + second % 3));
+    }
+    assert_eq!(written(&server), before);
+    server.set_wall(Millis(server.now.0 + HOUR_MS));
+    server.set_wall(Millis(server.now.0 + HOUR_MS));
+    assert_eq!(written(&server), before + 1);
+
+    let used = |server: &Server| server.broker().memory_usage().used_bytes;
+    let taken_by = |id| {
+        let with = used(&server);
+        let mut turn = server.broker().turn(server.now);
+        let session = turn.open_session(0);
+        turn.finish(session, id).expect("nobody holds it");
+        turn.close_session(session);
+        drop(turn);
+        with - used(&server)
+    };
+    let by_time = server.put_due(When::At(Millis(server.now.0 + HOUR_MS)));
+    let by_time = taken_by(by_time);
+    let by_wall = server.put_at(Millis(server.now.0 + 2 * HOUR_MS));
+    assert!(taken_by(by_wall) > by_time);
 }

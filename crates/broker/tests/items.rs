@@ -6,7 +6,7 @@ use engine::limits;
 use lineshaft_broker::policy::{QueueSync, Rule, Rules, Setting, WhenFull};
 use lineshaft_broker::{
     AddRefusal, Broker, Clearing, Item, LeaseId, Millis, Options, Patience, Position, Read,
-    ReadHow, SessionId, Status, Turn,
+    ReadHow, SessionId, Status, Turn, When,
 };
 
 const NOW: Millis = Millis(1_000_000);
@@ -188,7 +188,7 @@ fn an_expiry_outlives_a_crash_and_what_moved_is_in_one_queue() {
     let mut turn = broker.turn(NOW);
     turn.set_policies(rules([Rule::new(["q"], [Setting::ExpireTo(Some(b"old"[..].into()))])]));
     for (body, millis) in [("1", 10), ("2", 20)] {
-        let expires = Some(Millis(NOW.0 + millis));
+        let expires = Some(When::At(Millis(NOW.0 + millis)));
         turn.add(b"q", body.as_bytes().into(), expires).expect("there is room");
     }
     drop(turn);
@@ -207,7 +207,7 @@ fn an_expiry_outlives_a_crash_and_what_moved_is_in_one_queue() {
 fn what_expired_without_the_log_s_knowledge_expires_again() {
     let disk = new_disk();
     let broker = open_at(&disk, NOW);
-    let expires = Some(Millis(NOW.0 + 10));
+    let expires = Some(When::At(Millis(NOW.0 + 10)));
     broker.turn(NOW).add(b"q", b"1"[..].into(), expires).expect("there is room");
     broker.commit_step(NOW).expect("the disk works");
     let later = Millis(NOW.0 + 11);
@@ -346,7 +346,7 @@ fn a_job_that_moved_and_ended_in_one_turn_leaves_nothing_behind() {
         Rule::new(["m"], [memory]),
         Rule::new(["old"], [Setting::JobsMax(Some(1)), drop_oldest]),
     ]));
-    let expires = Some(Millis(NOW.0 + 10));
+    let expires = Some(When::At(Millis(NOW.0 + 10)));
     for queue in [&b"q"[..], b"m"] {
         for body in [&b"1"[..], b"2", b"3"] {
             broker.turn(NOW).add(queue, body.into(), expires).expect("there is room");
@@ -376,7 +376,7 @@ fn a_queue_is_empty_when_the_end_of_what_left_it_is_durable() {
         Rule::new(["old"], [Setting::JobsMax(Some(1)), Setting::WhenFull(WhenFull::DropOldest)]),
     ]));
     for queue in [b"1", b"2"] {
-        let expires = Some(Millis(NOW.0 + 10));
+        let expires = Some(When::At(Millis(NOW.0 + 10)));
         broker.turn(NOW).add(queue, b"x"[..].into(), expires).expect("there is room");
     }
     broker.commit_step(NOW).expect("the disk works");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lineshaft_broker::policy::{QueueSync, Rule, Rules, Setting, WhenFull};
 use lineshaft_broker::{
     Broker, GrabOrder, LeaseId, Millis, NewJob, Options, Patience, Read, ReadHow, SessionId,
-    Submit, Take, Turn,
+    Submit, Take, Turn, When,
 };
 use proptest::prelude::*;
 
@@ -86,7 +86,8 @@ impl Play {
         let body = self.bodies.to_string().into_bytes().into();
         match step.act {
             0..4 => {
-                let expires = number.is_multiple_of(3).then(|| Millis(self.now.0 + number));
+                let expires =
+                    number.is_multiple_of(3).then(|| When::At(Millis(self.now.0 + number)));
                 let _ = turn.add(queue, body, expires);
             }
             4 | 5 => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lineshaft_broker::policy::{QueueSync, Rule, Rules, Setting, WhenFull};
 use lineshaft_broker::{
     AddRefusal, Body, Broker, Clearing, EngineSetup, GrabOrder, Millis, Missing, News, Options,
-    Patience, Read, ReadHow, Submit,
+    Patience, Read, ReadHow, Submit, When,
 };
 
 const NOW: Millis = Millis(1_000_000);
@@ -145,7 +145,7 @@ fn a_flush_that_moves_jobs_is_answered_when_they_are_moved_for_good() {
     turn.set_policies(rules([Rule::new(["q"], settings)]));
     let session = turn.open_reader_session(0);
     for _ in 0..5 {
-        turn.add(b"q", body(3), Some(later(10))).expect("there is room");
+        turn.add(b"q", body(3), Some(When::At(later(10)))).expect("there is room");
     }
     drop(turn);
     broker.turn(later(20)).advance();
@@ -166,7 +166,7 @@ fn that_a_job_is_gone_is_told_when_its_move_is_as_durable_as_its_queue() {
         Rule::new(["old"], [weak]),
     ]));
     let session = turn.open_reader_session(0);
-    turn.add(b"q", body(3), Some(later(10))).expect("there is room");
+    turn.add(b"q", body(3), Some(When::At(later(10)))).expect("there is room");
     drop(turn);
     broker.commit_step(NOW).expect("the disk works");
     let mut turn = broker.turn(later(20));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lineshaft_broker::policy::{QueueSync, Rule, Rules, Setting};
 use lineshaft_broker::{
     AddRefusal, Broker, JobId, Kick, Millis, NewJob, News, Options, Refusal, SessionId, Status,
-    Submit,
+    Submit, When,
 };
 
 const NOW: Millis = Millis(1_000_000);
@@ -96,7 +96,7 @@ fn what_expires_while_the_disk_is_full_goes_its_way_and_the_log_does_not_fail() 
     let (mut adds, mut refusals) = (0, 0);
     while refusals < 5 {
         let mut turn = broker.turn(NOW);
-        let expires = Some(Millis(NOW.0 + 10));
+        let expires = Some(When::At(Millis(NOW.0 + 10)));
         match (0..1000).try_for_each(|_| {
             turn.add(b"q", b"a body that takes some room"[..].into(), expires).map(|_| adds += 1)
         }) {

@@ -118,7 +118,7 @@ impl Engine {
                 + joins * JOIN_BYTES
                 + registrations as u64 * REGISTRATION_BYTES
         });
-        jobs.chain(queues).chain(sessions).sum()
+        self.wall.bytes() + jobs.chain(queues).chain(sessions).sum::<u64>()
     }
 }
 

@@ -20,6 +20,7 @@ impl Engine {
         self.check_references();
         self.check_watchers();
         self.check_workers();
+        self.check_wall();
         assert_eq!(self.memory_bytes(), self.recounted_bytes(), "the memory account");
         for ((at, key), _) in self.timers.iter() {
             let held = match key {
@@ -32,6 +33,7 @@ impl Engine {
                 TimerKey::Status => Some(self.special.standing.changes_at),
                 TimerKey::News => Some(self.untold.timer),
                 TimerKey::Walk => Some(self.special.walk.and_then(|walk| walk.timer)),
+                TimerKey::Aiming => Some(self.wall.aiming_timer()),
             };
             assert_eq!(held, Some(Some(at)), "a timer belongs to {key:?}");
         }

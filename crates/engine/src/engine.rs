@@ -23,6 +23,7 @@ use crate::route::{Draft, Refused};
 use crate::session::{NEVER, Session};
 use crate::slab::Slab;
 use crate::timers::TimerKey;
+use crate::wall::{WallTimes, When, may_go_by_wall};
 
 /// The name of the queue that always exists (spec beanstalkd 6).
 pub const DEFAULT_QUEUE: &[u8] = b"default";
@@ -72,6 +73,7 @@ pub struct Engine {
 
     /// At most one entry per queue and session.
     pub(crate) timers: Ordered<(Millis, TimerKey)>,
+    pub(crate) wall: WallTimes,
     pub(crate) chores: VecDeque<Chore>,
     /// Chores rest: see [`Engine::hold_chores`].
     pub(crate) chores_held: bool,
@@ -126,6 +128,7 @@ impl Engine {
             next_generation: 1,
             next_ticket: 1,
             timers: Ordered::default(),
+            wall: WallTimes::default(),
             chores: VecDeque::new(),
             chores_held: false,
             chore_is_next: false,
@@ -212,7 +215,7 @@ impl Engine {
         let id = JobId(self.next_id);
         let draft = Draft {
             priority: job.priority,
-            due: self.now.plus_seconds(job.delay_s),
+            due: When::At(self.now.plus_seconds(job.delay_s)),
             delay_s: job.delay_s,
             ttr_s: job.ttr_s,
             expires: None,
@@ -370,6 +373,9 @@ impl Engine {
     pub(crate) fn remove_job(&mut self, slot: JobSlot, effects: &mut Effects) {
         self.meter.count(1);
         self.remove_unique(slot);
+        if may_go_by_wall(self.job(slot)) {
+            self.leave_wall(slot);
+        }
         match self.job(slot).state {
             State::Leased if self.job(slot).lease().is_none() => {}
             State::Leased => self.end_lease(slot),
@@ -417,11 +423,15 @@ impl Engine {
         let job = self.job_mut(slot);
         let (state, priority, queue) = (job.state, job.priority, job.queue);
         let body_bytes = job.body.len();
+        let was_due_later = state == State::Delayed && job.expires().is_none();
         assert!(state.may_become(next), "a job went from {state:?} to {next:?}");
         let was_unlogged = job.is_unlogged();
         job.state = next;
         let is_unlogged = job.is_unlogged();
         self.recount_unlogged(was_unlogged, is_unlogged);
+        if was_due_later {
+            self.leave_wall(slot);
+        }
         self.recharge_job(slot);
         let counts = &mut self.queue_mut(queue).counts;
         counts.remove(state, priority, body_bytes);

@@ -180,6 +180,7 @@ impl Engine {
     fn reroute(&mut self, slot: JobSlot, to: QueueId, effects: &mut Effects) {
         self.delist(slot);
         self.remove_unique(slot);
+        self.leave_wall(slot);
         let order = self.deal_id();
         let (now, kind_there) = (self.now, self.kind_in(to));
         let job = self.job_mut(slot);

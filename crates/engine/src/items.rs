@@ -8,6 +8,7 @@ use crate::policy::Name;
 use crate::route::{Draft, Refused};
 use crate::session::{NEVER, Waiting, Wish};
 use crate::take::{Handout, Patience};
+use crate::wall::When;
 
 /// What a producer of items does not say.
 const PRIORITY: u32 = 1024;
@@ -114,13 +115,13 @@ impl Engine {
         &mut self,
         name: &[u8],
         body: Body,
-        expires: Option<Millis>,
+        expires: Option<When>,
         effects: &mut Effects,
     ) -> Result<(), Refused> {
         self.meter.begin_request();
         let draft = Draft {
             priority: PRIORITY,
-            due: Millis(0),
+            due: When::At(Millis(0)),
             delay_s: 0,
             ttr_s: 0,
             expires,

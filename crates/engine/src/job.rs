@@ -115,6 +115,8 @@ pub struct JobFacts {
     pub counters: Counters,
     /// It ends unread after this moment.
     pub expires: Option<Millis>,
+    /// The time of the wall clock at which it expires if it does, and is due otherwise, if a client gave one.
+    pub wall: Option<Millis>,
 }
 
 /// A job as others see it: its facts of this moment, and where it is.

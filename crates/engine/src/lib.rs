@@ -50,6 +50,7 @@ mod submit;
 mod take;
 mod timers;
 mod walk;
+mod wall;
 mod workers;
 
 pub use account::{allocated_bytes, job_bytes};
@@ -70,4 +71,5 @@ pub use stats::{QueueStats, Totals};
 pub use status::Status;
 pub use submit::Submit;
 pub use take::{Handout, Patience, Take};
+pub use wall::When;
 pub use workers::GrabOrder;

@@ -4,10 +4,11 @@ use std::num::NonZeroU64;
 
 use crate::engine::Engine;
 use crate::extra::parent_of;
-use crate::ids::JobSlot;
+use crate::ids::{JobSlot, Millis};
 use crate::job::{Aside, Body, Job, JobFacts, Kind, Outcome, State, Tags, expiry};
 use crate::limits::{JOB_ID_MAX, QUEUE_NAME_BYTES_MAX};
 use crate::queue::QueueFacts;
+use crate::wall::{When, may_go_by_wall};
 
 /// What the log gave is impossible: it is not one that this program wrote.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -55,10 +56,11 @@ impl Engine {
             return Err(RestoreError::Duplicate(facts.id.0));
         }
         let queue = self.queue_or_create(queue);
-        if facts.expires.is_some() {
+        let (due, expires) = self.moments(facts);
+        if expires.is_some() {
             self.ensure_extra(queue);
         }
-        let overdue = facts.state == State::Delayed && facts.due <= self.now;
+        let overdue = facts.state == State::Delayed && due <= self.now;
         let is_ready = overdue || matches!(facts.state, State::Leased | State::Ready);
         let order = NonZeroU64::new(facts.order).filter(|order| order.get() != facts.id.0);
         let lists = self.queue(queue);
@@ -79,14 +81,14 @@ impl Engine {
             counters: facts.counters,
             order,
             buried_order: facts.buried_order,
-            expires: facts.expires.map(expiry),
+            expires: expires.map(expiry),
             lease: None,
             outcome,
         };
         let slot = self.add_job(Job {
             id: facts.id,
             created: facts.created,
-            due: facts.due,
+            due,
             body,
             aside: (aside != Aside::default()).then(|| Box::new(aside)),
             queue,
@@ -96,6 +98,11 @@ impl Engine {
             kind: Kind::Logged,
             extra_units: 0,
         });
+        if let Some(wall) = facts.wall
+            && may_go_by_wall(self.job(slot))
+        {
+            self.go_by_wall(slot, wall);
+        }
         if facts.state != State::Buried {
             self.add_unique(slot);
         }
@@ -104,6 +111,16 @@ impl Engine {
         self.next_buried = self.next_buried.max(facts.buried_order + 1);
         self.enlist(slot);
         Ok(slot)
+    }
+
+    /// When a job is due and when it expires: by the wall clock of today, if it goes by that.
+    fn moments(&self, facts: &JobFacts) -> (Millis, Option<Millis>) {
+        let moment = facts.wall.map(|wall| self.moment_of(When::Wall(wall)));
+        match (facts.expires, facts.state) {
+            (Some(expires), _) => (facts.due, Some(moment.unwrap_or(expires))),
+            (None, State::Delayed) => (moment.unwrap_or(facts.due), None),
+            (None, State::Ready | State::Leased | State::Buried) => (facts.due, None),
+        }
     }
 
     /// Enters a queue as the log kept it, after its jobs. One that has none and is not kept either ended before, and
@@ -142,7 +159,7 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::{JobId, Millis};
+    use crate::ids::JobId;
     use crate::job::Counters;
 
     #[test]
@@ -159,6 +176,7 @@ mod tests {
             order: id,
             buried_order: 0,
             expires: None,
+            wall: None,
         };
         let mut engine = Engine::new(crate::EngineSetup::default(), Millis(5), 1);
         let mut restore = |queue: &[u8], facts| engine.restore(queue, &facts, None, b""[..].into());

@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 
 use crate::effects::{Effects, News, Record};
 use crate::engine::Engine;
-use crate::ids::{JobId, JobSlot, Millis, QueueId};
+use crate::ids::{JobId, JobSlot, QueueId};
 use crate::job::{Body, Job, Kind, State, expiry};
 use crate::limits::PUT_ENDS_MAX;
 use crate::policy::{Name, Policy, QueueSync, WhenFull};
+use crate::wall::When;
 
 /// Why a queue does not take a job.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -26,10 +27,10 @@ pub enum Refused {
 pub(crate) struct Draft {
     pub(crate) priority: u32,
     /// Ready at once if this is not in the future.
-    pub(crate) due: Millis,
+    pub(crate) due: When,
     pub(crate) delay_s: u32,
     pub(crate) ttr_s: u32,
-    pub(crate) expires: Option<Millis>,
+    pub(crate) expires: Option<When>,
     /// It is submitted for its outcome, with this as the name that only some workers see.
     pub(crate) reducer: Option<Box<[u8]>>,
     /// The job that is asked for, unlike its copies, lives for its watchers.
@@ -87,16 +88,18 @@ impl Engine {
     pub(crate) fn enter(&mut self, queue: QueueId, draft: Draft, kind: Kind) -> JobSlot {
         let id = self.deal_id();
         let body_bytes = draft.body.len() as u64;
+        let due = self.moment_of(draft.due);
+        let is_delayed = due > self.now;
         let mut job = Job {
             id,
             created: self.now,
-            due: draft.due,
+            due,
             body: draft.body,
             aside: None,
             queue,
             priority: draft.priority,
             ttr_s: draft.ttr_s,
-            state: if draft.due > self.now { State::Delayed } else { State::Ready },
+            state: if is_delayed { State::Delayed } else { State::Ready },
             kind,
             extra_units: 0,
         };
@@ -104,7 +107,7 @@ impl Engine {
             job.aside().delay_s = draft.delay_s;
         }
         if let Some(expires) = draft.expires {
-            job.aside().expires = Some(expiry(expires));
+            job.aside().expires = Some(expiry(self.moment_of(expires)));
         }
         if let Some(reducer) = draft.reducer {
             let outcome = job.outcome_mut();
@@ -112,6 +115,10 @@ impl Engine {
             outcome.reducer = reducer;
         }
         let slot = self.add_job(job);
+        let goes_by = draft.expires.or(is_delayed.then_some(draft.due));
+        if let Some(wall) = goes_by.and_then(When::wall) {
+            self.go_by_wall(slot, wall);
+        }
         self.puts += 1;
         let queue = self.queue_mut(queue);
         queue.puts += 1;

@@ -110,6 +110,7 @@ impl Engine {
             delay_s: job.aside.as_ref().map_or(0, |aside| aside.delay_s),
             counters: job.counters(),
             expires: job.expires(),
+            wall: self.wall_time(slot),
         }
     }
 

@@ -3,11 +3,12 @@
 
 use crate::effects::{Effects, News, Record};
 use crate::engine::{Engine, NotFound};
-use crate::ids::{JobId, JobSlot, Millis, QueueId, SessionId};
+use crate::ids::{JobId, JobSlot, QueueId, SessionId};
 use crate::job::{Body, Kind, State};
 use crate::limits::{ATTACHMENTS_MAX, SAME_KEY_MAX, WATCHERS_MAX};
 use crate::queue::Band;
 use crate::route::{Draft, Refused, Route};
+use crate::wall::When;
 
 /// The key that stands for the whole body (spec gearman 4.6).
 const KEY_IS_BODY: &[u8] = b"-";
@@ -18,7 +19,7 @@ pub struct Submit<'a> {
     /// 0 is the most urgent.
     pub priority: u32,
     /// Not before this moment.
-    pub due: Option<Millis>,
+    pub due: Option<When>,
     /// Joins an unfinished job of the same queue and key. Empty: never; `-`: the body is the key.
     pub unique: &'a [u8],
     /// A name that only some workers see.
@@ -112,7 +113,7 @@ impl Engine {
     fn draft_of(&self, submit: &Submit<'_>) -> Draft {
         Draft {
             priority: submit.priority,
-            due: submit.due.filter(|due| *due > self.now).unwrap_or_default(),
+            due: submit.due.unwrap_or(When::At(self.now)),
             delay_s: 0,
             ttr_s: 0,
             expires: None,

@@ -27,6 +27,8 @@ pub(crate) enum TimerKey {
     News,
     /// The walk over all queues.
     Walk,
+    /// Jobs that go by the wall clock, which was set.
+    Aiming,
 }
 
 impl TimerKey {
@@ -38,6 +40,7 @@ impl TimerKey {
             Self::Status => Self::Status,
             Self::News => Self::News,
             Self::Walk => Self::Walk,
+            Self::Aiming => Self::Aiming,
         }
     }
 }
@@ -79,6 +82,7 @@ impl Engine {
                         TimerKey::Status => self.enforce_status(effects),
                         TimerKey::News => self.tell_slice(true, effects),
                         TimerKey::Walk => self.walk_slice(effects),
+                        TimerKey::Aiming => self.aim_slice(),
                     }
                 }
                 Some(_) | None => break,

@@ -1,6 +1,6 @@
 //! What clients say: submitting jobs, and asking how they stand.
 
-use broker::{AddRefusal, Body, Denied, Millis, Outbox, Outlook, Position, Submit, Turn};
+use broker::{AddRefusal, Body, Denied, Millis, Outbox, Outlook, Position, Submit, Turn, When};
 
 use crate::handle::HANDLE_BYTES_MAX;
 use crate::number::leading_integer;
@@ -62,10 +62,9 @@ impl Session {
         let [function, unique, seconds, workload, ..] = *arguments;
         let Ok(seconds) = i64::try_from(leading_integer(seconds)) else { return };
         let wall = Millis(u64::try_from(seconds).unwrap_or(0).saturating_mul(1000)).min(DUE_MAX);
-        let due = turn.at_wall(wall).min(DUE_MAX);
         let submit = Submit {
             priority: NORMAL,
-            due: Some(due),
+            due: Some(When::Wall(wall)),
             unique,
             reducer: b"",
             body: Body::from(workload),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use broker::{
-    AddRefusal, Body, Event, LeaseId, Millis, Patience, Position, Read, ReadHow, SessionId, Turn,
+    AddRefusal, Body, Event, LeaseId, Patience, Position, Read, ReadHow, SessionId, Turn, When,
 };
 
 use crate::counters::Counters;
@@ -88,7 +88,7 @@ impl Client {
         &self,
         queue: &[u8],
         body: Body,
-        expires: Option<Millis>,
+        expires: Option<When>,
         turn: &mut Turn<'_>,
     ) -> Result<Position, Position> {
         self.counters().cmd_set.add_one();

@@ -1,33 +1,29 @@
 //! When an item expires, by what its client said.
 
-use broker::Millis;
+use broker::{Millis, When};
 
 /// Expiries from here on are seconds since 1970, smaller ones seconds from now (spec kestrel 0).
 // COMPAT(kestrel): memcached's border is 30 days; cases mc-expiry-999999-relative, mc-expiry-absolute-past.
 const ABSOLUTE_FROM_S: i32 = 1_000_000;
 
-/// The expiry of a `SET`, in seconds; `at_wall` tells when the wall clock shows a time. `None`: never.
-pub(crate) fn of_seconds(
-    seconds: i32,
-    now: Millis,
-    at_wall: impl FnOnce(Millis) -> Millis,
-) -> Option<Millis> {
+/// The expiry of a `SET`, in seconds. `None`: never.
+pub(crate) fn of_seconds(seconds: i32, now: Millis) -> Option<When> {
     match seconds {
         0 => None,
-        ABSOLUTE_FROM_S.. => Some(at_wall(Millis(u64::from(seconds.unsigned_abs()) * 1_000))),
+        ABSOLUTE_FROM_S.. => Some(When::Wall(Millis(u64::from(seconds.unsigned_abs()) * 1_000))),
         _ => Some(later(i64::from(seconds) * 1_000, now)),
     }
 }
 
 /// The expiry of a text `put`, in milliseconds from now.
 // COMPAT(kestrel): 0 is now, not never; case tx-put-expiry-zero-is-now.
-pub(crate) fn of_millis(millis: i32, now: Millis) -> Millis {
+pub(crate) fn of_millis(millis: i32, now: Millis) -> When {
     later(i64::from(millis), now)
 }
 
 /// A moment so many milliseconds after (or before) now.
-fn later(millis: i64, now: Millis) -> Millis {
-    Millis(now.0.saturating_add_signed(millis))
+fn later(millis: i64, now: Millis) -> When {
+    When::At(Millis(now.0.saturating_add_signed(millis)))
 }
 
 #[cfg(test)]
@@ -38,16 +34,16 @@ mod tests {
 
     #[test]
     fn small_numbers_count_from_now_and_large_ones_from_1970() {
-        // The wall clock is 5 ms ahead.
-        let of_seconds = |seconds, now| of_seconds(seconds, now, |wall| Millis(wall.0 - 5));
+        let at = |millis| Some(When::At(Millis(millis)));
+        let wall = |millis| Some(When::Wall(Millis(millis)));
         assert_eq!(of_seconds(0, NOW), None);
-        assert_eq!(of_seconds(5, NOW), Some(Millis(NOW.0 + 5_000)));
-        assert_eq!(of_seconds(-1, NOW), Some(Millis(NOW.0 - 1_000)));
-        assert_eq!(of_seconds(999_999, NOW), Some(Millis(NOW.0 + 999_999_000)));
-        assert_eq!(of_seconds(1_000_000, NOW), Some(Millis(999_999_995)));
-        assert_eq!(of_seconds(i32::MAX, NOW), Some(Millis(2_147_483_646_995)));
-        assert_eq!(of_seconds(i32::MIN, NOW), Some(Millis(0)));
-        assert_eq!(of_millis(0, NOW), NOW);
-        assert_eq!(of_millis(-3, NOW), Millis(NOW.0 - 3));
+        assert_eq!(of_seconds(5, NOW), at(NOW.0 + 5_000));
+        assert_eq!(of_seconds(-1, NOW), at(NOW.0 - 1_000));
+        assert_eq!(of_seconds(999_999, NOW), at(NOW.0 + 999_999_000));
+        assert_eq!(of_seconds(1_000_000, NOW), wall(1_000_000_000));
+        assert_eq!(of_seconds(i32::MAX, NOW), wall(2_147_483_647_000));
+        assert_eq!(of_seconds(i32::MIN, NOW), at(0));
+        assert_eq!(of_millis(0, NOW), When::At(NOW));
+        assert_eq!(of_millis(-3, NOW), When::At(Millis(NOW.0 - 3)));
     }
 }

@@ -18,7 +18,7 @@
 
 use std::time::Duration;
 
-use engine::{Body, LeaseId, Millis, ReadHow, SessionId};
+use engine::{Body, LeaseId, Millis, ReadHow, SessionId, When};
 
 use super::{Error, Store, Wait, check_name};
 use crate::{Event, Position, Refusal};
@@ -68,7 +68,8 @@ impl<'a> Queue<'a> {
             let mut turn = self.store.turn();
             let now = turn.now().0;
             let expires = expires_in.map(|time| {
-                Millis(now.saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)))
+                let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+                When::At(Millis(now.saturating_add(millis)))
             });
             turn.add(&self.name, body.into(), expires)
         };

@@ -2,7 +2,8 @@
 
 use lineshaft_engine::policy::{Rule, Setting, WhenFull};
 use lineshaft_engine::{
-    GrabOrder, JobId, Manner, Millis, Patience, Read, ReadHow, Record, SessionId, Take, limits,
+    GrabOrder, JobId, Manner, Millis, Patience, Read, ReadHow, Record, SessionId, Take, When,
+    limits,
 };
 
 use crate::world::{SLICE_UNITS, START, World};
@@ -16,7 +17,7 @@ const SLICE: u64 = SLICE_UNITS as u64;
 impl World {
     fn add_many_until(&mut self, queue: &str, expires: u64) {
         for _ in 0..MANY {
-            let expires = Some(Millis(START.0 + expires));
+            let expires = Some(When::At(Millis(START.0 + expires)));
             let body = b"1"[..].into();
             let added = self.engine.add(queue.as_bytes(), body, expires, &mut self.effects);
             added.expect("there is room");

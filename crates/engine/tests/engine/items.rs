@@ -3,7 +3,7 @@
 use lineshaft_engine::policy::{Rule, Rules, Setting};
 use lineshaft_engine::{
     Clearing, LeaseId, Millis, NewJob, Patience, Read, ReadHow, Record, SessionId, State, Status,
-    Take,
+    Take, When,
 };
 
 use crate::world::{START, World};
@@ -22,6 +22,7 @@ impl World {
 
     pub(crate) fn add_until(&mut self, queue: &str, body: &str, expires: Option<Millis>) -> bool {
         let body = body.as_bytes().into();
+        let expires = expires.map(When::At);
         self.act(|engine, effects| engine.add(queue.as_bytes(), body, expires, effects)).is_ok()
     }
 

@@ -7,5 +7,6 @@ mod random;
 mod removal;
 mod routes;
 mod semantics;
+mod wall;
 mod work;
 mod world;

@@ -3,7 +3,7 @@
 use lineshaft_engine::policy::{QueueSync, Rule, Rules, Setting, WhenFull};
 use lineshaft_engine::{
     GrabOrder, Happening, LeaseId, Manner, Millis, NewJob, News, Patience, Read, ReadHow,
-    SessionId, Status, Submit, Take,
+    SessionId, Status, Submit, Take, When,
 };
 use proptest::prelude::*;
 
@@ -21,7 +21,7 @@ struct Step {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let step = (0..28u8, 0..3usize, 0..QUEUES.len(), 0..40u64)
+    let step = (0..29u8, 0..3usize, 0..QUEUES.len(), 0..40u64)
         .prop_map(|(act, who, queue, number)| Step { act, who, queue, number });
     prop::collection::vec(step, 1..150)
 }
@@ -86,6 +86,15 @@ impl Crowd {
         Self { world, tubes, workers, readers, leases: Vec::new() }
     }
 
+    /// Now and then by the wall clock, which may be set before that moment.
+    fn when(&self, moment: Millis, number: u64) -> When {
+        if number.is_multiple_of(3) {
+            When::Wall(self.world.engine.wall_at(moment))
+        } else {
+            When::At(moment)
+        }
+    }
+
     fn is_free(&self, session: SessionId) -> bool {
         !self.world.engine.is_waiting(session)
     }
@@ -98,8 +107,8 @@ impl Crowd {
             if number.is_multiple_of(3) { Patience::Millis(number) } else { Patience::None };
         match step.act {
             0..3 => {
-                let expires =
-                    (number.is_multiple_of(4)).then(|| Millis(self.world.engine.now().0 + number));
+                let at = Millis(self.world.engine.now().0 + number);
+                let expires = (number.is_multiple_of(4)).then(|| self.when(at, number));
                 let body = vec![b'x'; number as usize % 5].into();
                 let _ = self.world.act(|engine, fx| engine.add(queue, body, expires, fx));
             }
@@ -227,13 +236,17 @@ impl Crowd {
                 let at = self.world.engine.now().0 + number;
                 let submit = Submit {
                     priority: number as u32 % 2,
-                    due: (number.is_multiple_of(5)).then_some(Millis(at)),
+                    due: (number.is_multiple_of(5)).then_some(self.when(Millis(at), number)),
                     unique: [&b"k"[..], b"l", b"-"][number as usize % 3],
                     reducer: b"",
                     body: b"keyed"[..].into(),
                     foreground: number.is_multiple_of(2),
                 };
                 let _ = self.world.act(|engine, fx| engine.submit(tube, queue, submit, fx));
+            }
+            28 => {
+                let ahead_ms = (number as i64 - 20) * 500;
+                self.world.act(|engine, _| engine.set_wall_ahead(ahead_ms));
             }
             _ => {}
         }

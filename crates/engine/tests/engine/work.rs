@@ -3,7 +3,7 @@
 use lineshaft_engine::policy::{QueueSync, Rule, Setting};
 use lineshaft_engine::{
     Body, Clearing, Effects, Engine, GrabOrder, JobId, Manner, Millis, NewJob, News, NotFound,
-    Outlook, Patience, Record, Refused, SessionId, State, Submit, Take, limits,
+    Outlook, Patience, Record, Refused, SessionId, State, Submit, Take, When, limits,
 };
 
 use crate::world::{SLICE_UNITS, World};
@@ -160,7 +160,7 @@ fn due_jobs_unpaused_queues_and_new_registrations_wake_sleepers() {
     let client = world.open();
     let worker = world.worker(&["q"]);
     assert!(world.sleep(worker));
-    let due = Some(Millis(world.engine.now().0 + 5000));
+    let due = Some(When::At(Millis(world.engine.now().0 + 5000)));
     let submit =
         Submit { priority: 0, due, unique: b"", reducer: b"", body: body(b""), foreground: false };
     world.act(|e, fx| e.submit(client, b"q", submit, fx)).expect("no limit is set");

@@ -75,7 +75,7 @@ impl MemcacheSession {
         if !is_usable(queue, turn) {
             return self.fail(AT_ONCE, reply::CLIENT_ERROR, turn, outbox);
         }
-        let expires = expiry::of_seconds(expiry_s, turn.now(), |wall| turn.at_wall(wall));
+        let expires = expiry::of_seconds(expiry_s, turn.now());
         match self.client.add(queue, Body::from(data), expires, turn) {
             Ok(after) => outbox.reply(after, reply::STORED),
             Err(after) => outbox.reply(after, reply::NOT_STORED),

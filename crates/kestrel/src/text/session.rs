@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use broker::{Body, Millis, Outbox, Position, Step, Turn};
+use broker::{Body, Outbox, Position, Step, Turn, When};
 
 use super::commands::{error, number};
 use super::items::{ItemList, Progress};
@@ -33,7 +33,7 @@ enum Reading {
 #[derive(Debug)]
 pub(super) struct Storing {
     pub(super) queue: Vec<u8>,
-    pub(super) expires: Option<Millis>,
+    pub(super) expires: Option<When>,
     pub(super) items: ItemList,
     /// So many were stored.
     pub(super) stored: u64,

@@ -1,7 +1,7 @@
 //! Calls with a list: items to put, and numbers of open reads. A list may be long, so it is dealt with in
 //! slices of work.
 
-use broker::{AddRefusal, Body, LeaseId, Millis, Outbox, Position, SessionId, Step, Turn};
+use broker::{AddRefusal, Body, LeaseId, Millis, Outbox, Position, SessionId, Step, Turn, When};
 
 use super::methods::{Failed, answer_i32, check_name};
 use super::reader::{Reader, Values};
@@ -32,7 +32,7 @@ pub(super) struct ListCall {
 /// What is done with each value.
 #[derive(Debug)]
 enum Act {
-    Put { queue: Box<[u8]>, expires: Option<Millis> },
+    Put { queue: Box<[u8]>, expires: Option<When> },
     Confirm(SessionId),
     PutBack(SessionId),
 }
@@ -66,7 +66,7 @@ impl ThriftSession {
     ) -> Result<ListCall, Failed> {
         let expires = match i64::from(arguments.time_ms) {
             0 => None,
-            millis => Some(Millis(turn.now().0.saturating_add_signed(millis))),
+            millis => Some(When::At(Millis(turn.now().0.saturating_add_signed(millis)))),
         };
         let act = Act::Put { queue: arguments.queue.into(), expires };
         let list = (Type::Bytes, message_bytes);

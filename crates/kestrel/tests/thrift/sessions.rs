@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use broker::policy::{Rule, Rules, Setting};
-use broker::{INPUT_REPLIES_BYTES, Millis};
+use broker::{INPUT_REPLIES_BYTES, Millis, When};
 use lineshaft_kestrel::{MemcacheSession, Server, ServerOptions};
 use testkit::dialect::world::World;
 
@@ -96,7 +96,7 @@ fn a_get_that_does_not_wait_gets_what_stands_behind_many_expired_items() {
 fn a_get_that_does_not_wait_holds_up_what_a_half_closed_client_sent_behind_it() {
     let (mut world, server) = start();
     let (a, b) = (connect(&server, &mut world), connect(&server, &mut world));
-    let expires = Some(Millis(world.now.0 + 10));
+    let expires = Some(When::At(Millis(world.now.0 + 10)));
     for _ in 0..2500 {
         world.broker.turn(world.now).add(b"q", b"x"[..].into(), expires).expect("there is room");
     }
@@ -113,7 +113,7 @@ fn a_get_that_does_not_wait_keeps_nothing_from_a_client_that_goes() {
     let (mut world, server) = start();
     let client = connect(&server, &mut world);
     ask(&mut world, client, &put("q", &[b"lives"]));
-    let expires = Some(Millis(world.now.0 + 10));
+    let expires = Some(When::At(Millis(world.now.0 + 10)));
     for _ in 0..2500 {
         world.broker.turn(world.now).add(b"q", b"x"[..].into(), expires).expect("there is room");
     }
