@@ -250,8 +250,9 @@ impl Broker {
         self.shared.log.as_ref().is_some_and(full)
     }
 
-    /// Why the log's files are not kept in bounds any more, if so: something in the oldest one
-    /// cannot be read. All goes on until the disk is full, so somebody should look.
+    /// The first trouble that the log had with its oldest file, if any. If it was that something there cannot be read,
+    /// its jobs are written anew from memory; else its files are not kept in bounds any more. All goes on, but somebody
+    /// should look.
     pub fn reclaim_error(&self) -> Option<Arc<log::ReclaimError>> {
         lock(&self.shared.reclaim_error).clone()
     }
@@ -434,11 +435,16 @@ impl Shared {
     }
 
     pub(crate) fn reclaim_wanted(&self) -> bool {
-        self.log.as_ref().is_some_and(|log| log.reclaim_wanted())
+        self.log
+            .as_ref()
+            .is_some_and(|log| log.unreadable_segment().is_some() || log.reclaim_wanted())
     }
 
     pub(crate) fn reclaim_step(&self, now: Millis) -> Result<bool, log::ReclaimError> {
         let Some(log) = &self.log else { return Ok(false) };
+        if let Some(segment) = log.unreadable_segment() {
+            return self.rescue_step(now, log, segment);
+        }
         if !log.reclaim_wanted() {
             return Ok(false);
         }

@@ -7,6 +7,7 @@ use crate::ledger::{Ledger, queue_ref};
 use crate::memory::MemoryLimit;
 use crate::meta::Options;
 use crate::places::Places;
+use crate::rescue::Rescue;
 use crate::wall::is_news;
 use crate::{Event, Grant, Position};
 
@@ -25,6 +26,7 @@ pub(crate) struct Core {
     pub(crate) outgoing: Vec<(u32, SessionId, Event)>,
     /// How far the wall clock is ahead of the engine's time, as the log has it.
     pub(crate) logged_ahead_ms: i64,
+    pub(crate) rescue: Rescue,
     /// What the first mailbox was told last.
     pub(crate) alarm: Option<Millis>,
     /// Turns since everything was checked; counted in debug builds only.
@@ -39,6 +41,7 @@ impl Core {
             ledger: Ledger::default(),
             outgoing: Vec::new(),
             logged_ahead_ms: 0,
+            rescue: Rescue::default(),
             alarm: None,
             unchecked_turns: 0,
         }

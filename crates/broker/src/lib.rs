@@ -25,6 +25,7 @@ mod places;
 mod position;
 mod queue_limit;
 mod reclaimer;
+mod rescue;
 mod turn;
 mod wall;
 mod work;

@@ -69,6 +69,21 @@ impl Places {
         Some(place)
     }
 
+    /// How many pages there are.
+    pub(crate) fn pages(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// The jobs of a page that lie in this segment.
+    pub(crate) fn of_segment(&self, page: usize, segment: u32) -> Vec<JobSlot> {
+        let places = self.pages.get(page).into_iter().flatten();
+        let places = places.flat_map(|page| page.places.iter().enumerate());
+        let lies_there =
+            |place: &Option<Place>| place.is_some_and(|place| place.target.segment == segment);
+        let found = places.filter(|(_, place)| lies_there(place));
+        found.map(|(inside, _)| JobSlot((page * PAGE_LEN + inside) as u32)).collect()
+    }
+
     pub(crate) fn count(&self) -> u64 {
         self.count
     }

@@ -28,7 +28,7 @@ impl Reclaimer {
                     match shared.reclaim_step(clock()) {
                         Ok(true) => {}
                         Ok(false) => break,
-                        // The log wants no more of it; the owner is to be told.
+                        // The owner is to be told. If a file cannot be read, memory has its jobs.
                         Err(error) => {
                             shared.note_reclaim_error(error);
                             break;

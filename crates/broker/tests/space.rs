@@ -21,6 +21,12 @@ fn work(broker: &Broker) {
     }
 }
 
+/// The same, but for reclaim.
+fn work_without_reclaim(broker: &Broker) {
+    broker.commit_step(NOW).expect("the log does not fail for want of room");
+    broker.prepare_step().expect("a full disk is no failure");
+}
+
 /// Puts delayed jobs until there is no room; how many.
 fn fill(broker: &Broker, session: SessionId) -> u64 {
     let job = NewJob { delay_s: 1000, ..NewJob::default() };
@@ -260,4 +266,57 @@ fn policies_and_a_status_for_which_there_was_no_room_are_written_later() {
     let broker = open();
     let turn = broker.turn(NOW);
     assert_eq!((turn.policies(), turn.status()), (&rules, Status::ReadOnly));
+}
+
+#[test]
+fn jobs_under_a_bad_sector_are_written_anew_from_memory() {
+    for is_damaged in [false, true] {
+        let disk = log::FaultDisk::new(1, 64 << 20);
+        let settings = log::Settings {
+            segment_bytes: 64 << 10,
+            sync: log::Sync::Always,
+            ..log::Settings::default()
+        };
+        let options = || Options::without_threads(Arc::new(disk.clone()), settings.clone());
+        let broker = Broker::open(options(), NOW).expect("the disk is empty").0;
+        let session = broker.turn(NOW).open_session(0);
+        let put = |number: u64| {
+            let job = NewJob { delay_s: 1000, ..NewJob::default() };
+            let body = number.to_string().repeat(100).into_bytes();
+            let put = broker.turn(NOW).put(session, job, body.into());
+            work_without_reclaim(&broker);
+            put.expect("there is room").0
+        };
+        let jobs: Vec<JobId> = (0..2_000).map(put).collect();
+        work_without_reclaim(&broker);
+        let (kept, ended): (Vec<JobId>, Vec<JobId>) =
+            jobs.into_iter().partition(|id| id.0.is_multiple_of(10));
+        for id in ended {
+            broker.turn(NOW).cancel(id).expect("it is there");
+            work_without_reclaim(&broker);
+        }
+        let first = "0000000001.seg";
+        assert!(disk.names().iter().any(|name| name == first));
+        if is_damaged {
+            disk.flip_bit(first, 30_000);
+        } else {
+            disk.fail_read_at(disk.reads() + 1);
+        }
+        let mut errors = 0;
+        for _ in 0..1_000 {
+            errors += u32::from(broker.reclaim_step(NOW).is_err());
+            work_without_reclaim(&broker);
+        }
+        assert_eq!(errors, 1);
+        assert!(!disk.names().iter().any(|name| name == first), "the bad file is kept");
+        disk.plan_nothing();
+        disk.crash();
+        let broker = Broker::open(options(), NOW).expect("all that is left can be read").0;
+        let turn = broker.turn(NOW);
+        assert_eq!(turn.totals().delayed, kept.len() as u64);
+        for id in kept {
+            let (peeked, _) = turn.peek(id).expect("it was written anew");
+            assert_eq!(*peeked.body, *(id.0 - 1).to_string().repeat(100).into_bytes());
+        }
+    }
 }

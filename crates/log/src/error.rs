@@ -146,9 +146,7 @@ impl Failure {
 #[derive(Debug, thiserror::Error)]
 pub enum ReclaimError {
     /// The segment cannot be read.
-    #[error(
-        "cannot read {file} at offset {offset}: {source}; reclaim stops before it, no job is dropped"
-    )]
+    #[error("cannot read {file} at offset {offset}: {source}")]
     Read {
         /// The file.
         file: String,
@@ -158,10 +156,7 @@ pub enum ReclaimError {
         source: io::Error,
     },
     /// The segment does not hold what was written.
-    #[error(
-        "{file} is damaged at offset {offset} ({what}); reclaim stops before it, no job is dropped. Jobs whose \
-         bodies lie there may be lost at the next start: finish what you can, and restore from a copy"
-    )]
+    #[error("{file} is damaged at offset {offset} ({what})")]
     Damaged {
         /// The file.
         file: String,

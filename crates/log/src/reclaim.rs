@@ -92,6 +92,8 @@ pub(crate) struct Cursor {
     place: Place,
     /// It met damage: this segment and all after it stay.
     stopped: bool,
+    /// It stopped because this segment cannot be read, and the owner may still have what lives there.
+    unreadable: Option<u32>,
     /// Bytes that may be scanned: 2.2 for each that clients appended. It may run into debt by a slice, and is
     /// not saved up while there is nothing to do.
     credit_bytes: i64,
@@ -206,8 +208,49 @@ impl Log {
             }));
         }
         let slice = self.read_slice(&mut cursor, first);
-        cursor.stopped = slice.is_err();
+        if slice.is_err() {
+            cursor.stopped = true;
+            cursor.unreadable = Some(first);
+        }
         slice.map(Some)
+    }
+
+    /// The oldest segment, if reclaim stopped because it cannot be read. Whoever has the bodies of its jobs can
+    /// [write them anew](Log::rescue).
+    pub fn unreadable_segment(&self) -> Option<u32> {
+        self.cursor.lock().unwrap_or_else(PoisonError::into_inner).unreadable
+    }
+
+    /// Writes a living job of the segment that cannot be read to the end of the log, with the body that its owner
+    /// has. To be called under the owner's lock. False: there is no room now.
+    pub fn rescue(
+        &self,
+        now_ms: u64,
+        (target, id): (Target, u64),
+        body: &[u8],
+        owner: &mut dyn Owner,
+    ) -> Result<bool, ReclaimError> {
+        let mut open = self.open_batch();
+        if open.closed || !open.live.is_live(target) {
+            return Ok(true);
+        }
+        open.time_ms = open.time_ms.max(now_ms);
+        let client_bytes = open.client_bytes;
+        let copied = self.append_copy(&mut open, &[(target, id)], body, owner);
+        open.client_bytes = client_bytes;
+        Ok(copied?.is_some())
+    }
+
+    /// All jobs of the segment that cannot be read were written anew. If it is so, reclaim goes on; else it ends
+    /// for good.
+    pub fn end_rescue(&self) {
+        let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = self.open_batch();
+        if let Some(segment) = cursor.unreadable.take()
+            && segment == open.first
+        {
+            cursor.stopped = open.live.live_in(segment) > 0;
+        }
     }
 
     fn read_slice(&self, cursor: &mut Cursor, segment: u32) -> Result<Slice, ReclaimError> {
@@ -449,12 +492,24 @@ impl Log {
         if slots.is_empty() {
             return Ok(Some(0));
         }
+        self.append_copy(open, &slots, body, owner)
+    }
+
+    /// Appends living jobs that share a body anew, as their owner knows them; returns the bytes appended. None: there
+    /// is no room.
+    fn append_copy(
+        &self,
+        open: &mut Open,
+        slots: &[(Target, u64)],
+        body: &[u8],
+        owner: &mut dyn Owner,
+    ) -> Result<Option<u64>, ReclaimError> {
         let mut names = 0;
         let mut payload = body.len();
-        for &(target, id) in &slots {
+        for &(target, id) in slots {
             let current = owner
                 .current(target, id)
-                .ok_or_else(|| ReclaimError::NoOwner { id, file: segment_name(slice.segment) })?;
+                .ok_or_else(|| ReclaimError::NoOwner { id, file: segment_name(target.segment) })?;
             names += name_bytes(current.queue.name);
             payload += 8 + META_BYTES + current.meta.options.len();
         }
@@ -464,7 +519,7 @@ impl Log {
         }
         open.room(bytes + names);
         let mut metas = Vec::with_capacity(payload - body.len());
-        for &(target, id) in &slots {
+        for &(target, id) in slots {
             let current = owner.current(target, id).expect("the owner knew it a moment ago");
             let queue = open.queue(current.queue);
             metas.extend_from_slice(&target.to_u64().to_le_bytes());
@@ -475,7 +530,7 @@ impl Log {
             buffer.extend_from_slice(&metas);
             buffer.extend_from_slice(body);
         });
-        for &(old, id) in &slots {
+        for &(old, id) in slots {
             assert!(open.live.kill(old), "a copied slot lived");
             // The meta came with newer counters.
             open.lazy.remove(old);

@@ -14,6 +14,7 @@ use tokio::task::AbortHandle;
 use tokio::time::MissedTickBehavior;
 
 use broker::Broker;
+use log::ReclaimError;
 
 use crate::io_thread::Shared;
 use crate::mailbox::Port;
@@ -252,10 +253,16 @@ impl LogHealth {
         self.is_full = is_full;
         if let Some(error) = broker.reclaim_error().filter(|_| !self.is_stuck) {
             self.is_stuck = true;
-            tracing::error!(
-                %error,
-                "the log's files will grow until the disk is full: its oldest one cannot be read"
-            );
+            match *error {
+                ReclaimError::Read { .. } | ReclaimError::Damaged { .. } => tracing::error!(
+                    %error,
+                    "the log's oldest file cannot be read. Its jobs are written anew from memory; a start before that \
+                     is done may not find them. The disk may be failing"
+                ),
+                ReclaimError::NoOwner { .. } => {
+                    tracing::error!(%error, "the log's files will grow until the disk is full");
+                }
+            }
         }
     }
 }
