@@ -267,7 +267,16 @@ impl Estate {
     }
 
     /// Takes over from what was found what only there is known.
-    pub(super) fn meet(&mut self, found: &Self, is_short: bool) {
+    pub(super) fn meet(&mut self, found: &Self, now: u64, is_short: bool) {
+        // A copy that was made of a job while it was leased does not know when it had been made
+        // ready. Such a job may have expired at the start by its age since the put.
+        let is_gone =
+            |id: &u64, image: &Image| !found.jobs.contains_key(id) && self.has_expired(image, now);
+        let gone = self.jobs.iter().filter(|(id, image)| is_gone(id, image));
+        let gone: Vec<u64> = gone.map(|(id, _)| *id).collect();
+        for id in gone {
+            self.jobs.get_mut(&id).expect("it was just there").since = 0;
+        }
         for (id, image) in &mut self.jobs {
             match found.jobs.get(id) {
                 // What was due may have come after something had expired.

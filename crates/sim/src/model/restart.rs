@@ -70,7 +70,7 @@ impl Model {
         self.history.find(&found.estate, now, found.next_id, |end, estate| {
             // A job that was due before may lie in the log as it was put, or as it was when it was
             // copied.
-            let mut begun = self.begun(estate, found);
+            let mut begun = self.begun(estate, found, now);
             let due = begun.estate.due_at(now);
             let mut outcome = begun.leads_to(found, now, &self.setting);
             for choice in 1..1_u32 << due.len().min(DUE_JOBS_MAX) {
@@ -88,9 +88,9 @@ impl Model {
     }
 
     /// What a new process began with before anything expired there.
-    fn begun(&self, estate: &Estate, found: &Recovered) -> Recovered {
+    fn begun(&self, estate: &Estate, found: &Recovered, now: u64) -> Recovered {
         let mut estate = estate.clone();
-        estate.meet(&found.estate, self.history.counts_may_be_missing);
+        estate.meet(&found.estate, now, self.history.counts_may_be_missing);
         let newest = estate.jobs.iter().map(|(id, image)| image.order.max(*id)).max();
         let next_id = found.next_id.max(newest.unwrap_or(0) + 1);
         Recovered { estate, next_id, ..found.clone() }

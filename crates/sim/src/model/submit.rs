@@ -43,9 +43,10 @@ impl Model {
         let wanted = key(&submission.unique, &submission.body)?;
         let same = |id: u64, job: &super::Job| {
             let unique = job.tags.as_ref().map_or(&[][..], |tags| &tags.unique);
-            let is_held = matches!(job.state, State::Reserved(_));
+            // Only ready jobs expire.
+            let is_expired = job.state == State::Ready && self.is_expired(id);
             !job.is_buried()
-                && (is_held || !self.is_expired(id))
+                && !is_expired
                 && job.tube == *tube
                 && unique == submission.unique
                 && key(unique, &job.body) == Some(wanted)
