@@ -145,13 +145,19 @@ impl Model {
 
     /// The ready job that comes first, paused or not.
     pub(super) fn first_ready(&self, tube: &Name) -> Option<u64> {
-        self.ready_in(tube).map(|id| (self.jobs[&id].key(), id)).min().map(|(_, id)| id)
+        self.ready_keys(tube).min().map(|(_, id)| id)
     }
 
     /// The ready jobs of a tube, by number.
     pub(super) fn ready_in(&self, tube: &Name) -> impl Iterator<Item = u64> {
+        self.ready_keys(tube).map(|(_, id)| id)
+    }
+
+    /// The ready jobs of a tube, and what they are ordered by.
+    pub(super) fn ready_keys(&self, tube: &Name) -> impl Iterator<Item = ((u32, u64), u64)> {
         let ready = self.jobs.iter().filter(|(_, job)| job.state == State::Ready);
-        let own = ready.filter(move |(_, job)| job.tube == *tube).map(|(id, _)| *id);
-        own.filter(|id| !self.unplaced.contains(id))
+        let own = ready.filter(move |(_, job)| job.tube == *tube);
+        let placed = own.filter(|(id, _)| !self.unplaced.contains(id));
+        placed.map(|(id, job)| (job.key(), *id))
     }
 }

@@ -252,7 +252,7 @@ impl Model {
             return Err(Refused::Full);
         }
         for _ in 0..PUT_ENDS_MAX {
-            let keys = || self.ready_in(queue).map(|id| (self.jobs[&id].key(), id));
+            let keys = || self.ready_keys(queue);
             let Some(worst) = keys().map(|((pri, _), _)| pri).max() else {
                 return Err(Refused::Full);
             };

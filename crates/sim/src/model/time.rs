@@ -29,10 +29,17 @@ impl Model {
 
     /// What is due first of all that is due.
     fn first_due(&self) -> Option<(u64, Whose)> {
-        let queues = self.tubes.iter().filter_map(|(name, tube)| {
-            let moment = [tube.timer, self.queue_moment(name)].into_iter().flatten().min()?;
-            Some((moment, Whose::Queue(tube.place, name.clone())))
+        let whose = |name: &Name| Whose::Queue(self.tubes[name].place, name.clone());
+        let timers = self.tubes.iter().filter_map(|(name, tube)| {
+            let pause = tube.pause.map(|pause| pause.until);
+            let moments = [tube.timer, self.expiry_moment(name), pause];
+            Some((moments.into_iter().flatten().min()?, whose(name)))
         });
+        let delayed = self.jobs.values().filter_map(|job| match job.state {
+            State::Delayed { due } if due <= self.now => Some((due, whose(&job.tube))),
+            _ => None,
+        });
+        let queues = timers.chain(delayed);
         let conns = self.conns.keys();
         let conns =
             conns.filter_map(|place| Some((self.conn_moment(*place)?, Whose::Conn(*place))));
@@ -45,17 +52,6 @@ impl Model {
         let moment = self.expiry_moment(name);
         let tube = self.tube_mut(name);
         tube.timer = [tube.timer, moment].into_iter().flatten().min();
-    }
-
-    /// When something happens by itself in a queue.
-    fn queue_moment(&self, name: &Name) -> Option<u64> {
-        let tube = &self.tubes[name];
-        let own = || self.jobs.values().filter(|job| job.tube == *name);
-        let due = own().filter_map(|job| match job.state {
-            State::Delayed { due } => Some(due),
-            _ => None,
-        });
-        due.chain(self.expiry_moment(name)).chain(tube.pause.map(|pause| pause.until)).min()
     }
 
     /// When the head of a queue expires.
