@@ -82,6 +82,7 @@ impl World {
         self.with_turn(|world, turn| {
             turn.set_policies(Rules::default());
             world.model.set_policies(&Rc::default());
+            world.oracle.policies_changed(&Rules::default());
             turn.set_status(Status::Up, 0);
             world.model.set_status(UP);
             Ok(())

@@ -33,6 +33,7 @@ mod trouble;
 mod workload;
 mod world;
 
+pub use oracle::Judged;
 pub use runner::{Broken, Options, run, run_many};
 pub use sabotage::Sabotage;
 pub use world::Summary;

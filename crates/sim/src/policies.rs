@@ -46,6 +46,18 @@ fn refusing(rng: &mut Rng) -> Rule {
     }
 }
 
+/// The same rules, but queues may be as full as they like.
+fn without_limits(rules: &Rules) -> Rules {
+    let is_limit = |setting: &Setting| {
+        matches!(setting, Setting::JobsMax(_) | Setting::BytesMax(_) | Setting::ItemBytesMax(_))
+    };
+    let mut rules = rules.clone();
+    for rule in &mut rules.0 {
+        rule.settings.retain(|asked| !is_limit(&asked.setting));
+    }
+    rules
+}
+
 impl World {
     /// Other rules are in force from now on, or none.
     pub(crate) fn change_policies(&mut self) -> Checked {
@@ -60,10 +72,13 @@ impl World {
         self.trace.note(format_args!("{rules:?}"));
         let rules = Rc::new(rules);
         self.with_turn(|world, turn| {
-            if world.options.sabotage != Sabotage::StalePolicies {
-                turn.set_policies((*rules).clone());
-            }
+            match world.options.sabotage {
+                Sabotage::StalePolicies => None,
+                Sabotage::IgnoredLimits => Some(turn.set_policies(without_limits(&rules))),
+                _ => Some(turn.set_policies((*rules).clone())),
+            };
             world.model.set_policies(&rules);
+            world.oracle.policies_changed(&rules);
             Ok(())
         })
     }

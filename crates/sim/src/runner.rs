@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Sabotage;
+use crate::oracle::Judged;
 use crate::world::{Summary, World};
 
 /// How a run is made.
@@ -69,7 +70,7 @@ pub fn run(seed: u64, options: Options) -> Result<Summary, Broken> {
         world.summary.copies = tally.copies;
         world.summary.expiries = tally.expiries;
         world.summary.rejections = tally.rejections;
-        (world.summary.orders_judged, world.summary.holds_judged) = world.oracle.judged();
+        world.summary.judged = world.oracle.judged();
         Ok(world.summary)
     }));
     match ran {
@@ -132,8 +133,7 @@ impl Summary {
             copies,
             expiries,
             rejections,
-            orders_judged,
-            holds_judged,
+            judged,
             hash,
         } = other;
         self.steps += steps;
@@ -153,8 +153,19 @@ impl Summary {
         self.copies += copies;
         self.expiries += expiries;
         self.rejections += rejections;
-        self.orders_judged += orders_judged;
-        self.holds_judged += holds_judged;
+        self.judged.add(judged);
         self.hash ^= hash;
+    }
+}
+
+impl Judged {
+    fn add(&mut self, other: &Self) {
+        let Self { orders, holds, item_orders, item_holds, items_kept, limits } = other;
+        self.orders += orders;
+        self.holds += holds;
+        self.item_orders += item_orders;
+        self.item_holds += item_holds;
+        self.items_kept += items_kept;
+        self.limits += limits;
     }
 }

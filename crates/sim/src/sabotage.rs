@@ -50,13 +50,28 @@ pub enum Sabotage {
     RestlessJobs,
     /// Some jobs vanish.
     LostJobs,
+    /// As [`LostCopies`](Self::LostCopies), for the oracle.
+    MissedCopies,
+    /// As [`SlowClock`](Self::SlowClock), for the oracle.
+    LateExpiries,
+    /// Queues take more than their policies allow.
+    IgnoredLimits,
 }
 
 impl Sabotage {
     /// The model would see these in the state of the engine. They are for the oracle, which has to
     /// see them in the replies.
     pub(crate) fn is_for_oracle(self) -> bool {
-        matches!(self, Self::ShortLeases | Self::WrongOrder | Self::RestlessJobs | Self::LostJobs)
+        matches!(
+            self,
+            Self::ShortLeases
+                | Self::WrongOrder
+                | Self::RestlessJobs
+                | Self::LostJobs
+                | Self::MissedCopies
+                | Self::LateExpiries
+                | Self::IgnoredLimits
+        )
     }
 }
 
@@ -96,20 +111,32 @@ impl World {
     pub(crate) fn sabotaged_now(&self) -> u64 {
         match self.options.sabotage {
             Sabotage::FastClock => self.now + WRONG_BY_MS,
-            Sabotage::SlowClock => self.now.saturating_sub(WRONG_BY_MS),
+            Sabotage::SlowClock | Sabotage::LateExpiries => self.now.saturating_sub(WRONG_BY_MS),
             _ => self.now,
         }
     }
 
+    /// When the server's timer rings: a slow server has a slow timer.
+    pub(crate) fn sabotaged_alarm(&self) -> Option<u64> {
+        let is_slow = self.options.sabotage == Sabotage::LateExpiries;
+        self.process.alarm.map(|alarm| if is_slow { alarm + WRONG_BY_MS } else { alarm })
+    }
+
     /// What a put left for children is gone.
     pub(crate) fn sabotage_copies(&self, turn: &mut Turn<'_>) {
-        if self.options.sabotage == Sabotage::LostCopies {
-            let jobs = self.model.jobs.iter();
-            let copies = jobs.filter(|(_, job)| job.tube.contains('+') && job.created == self.now);
-            for (id, _) in copies {
-                // It may be gone already.
-                turn.cancel(JobId(*id)).ok();
-            }
+        if !matches!(self.options.sabotage, Sabotage::LostCopies | Sabotage::MissedCopies) {
+            return;
+        }
+        let new = || self.model.jobs.iter().filter(|(_, job)| job.created == self.now);
+        let is_in_parent = |(name, body): (&str, &[u8])| {
+            let parent = name.split('+').next();
+            new().any(|(_, job)| parent == Some(&*job.tube) && *job.body == *body)
+        };
+        let copies =
+            new().filter(|(_, job)| job.tube.contains('+') && is_in_parent((&job.tube, &job.body)));
+        for (id, _) in copies {
+            // It may be gone already.
+            turn.cancel(JobId(*id)).ok();
         }
     }
 
@@ -135,7 +162,8 @@ impl World {
                     turn.close_session(thief);
                 }
                 Sabotage::RestlessJobs => drop(turn.kick_job(id).ok()),
-                _ => drop(turn.cancel(id).ok()),
+                Sabotage::LostJobs => drop(turn.cancel(id).ok()),
+                _ => {}
             }
         }
     }

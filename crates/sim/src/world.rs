@@ -9,7 +9,7 @@ use log::Sync;
 
 use crate::link::Link;
 use crate::model::{Model, Name, Setting};
-use crate::oracle::Oracle;
+use crate::oracle::{Judged, Oracle};
 use crate::plan::{Plan, Storage};
 use crate::process::Process;
 use crate::rng::Rng;
@@ -77,10 +77,8 @@ pub struct Summary {
     pub expiries: u64,
     /// Puts that policies refused.
     pub rejections: u64,
-    /// Pairs of jobs whose order the oracle judged.
-    pub orders_judged: u64,
-    /// Hand-outs that it judged.
-    pub holds_judged: u64,
+    /// What the oracle judged.
+    pub judged: Judged,
     /// Hash of the whole story.
     pub hash: u64,
 }
@@ -109,7 +107,7 @@ impl World {
         Ok(Self {
             process: Process::new(broker, &plan, now),
             model: Model::new(now, setting),
-            oracle: Oracle::new(plan.shares[1..] == [0, 0]),
+            oracle: Oracle::new(plan.shares.map(|share| share > 0)),
             cellar,
             rng,
             plan,
@@ -219,7 +217,7 @@ impl World {
     pub(crate) fn pass_time(&mut self, millis: u64) -> Checked {
         let target = self.now + millis;
         loop {
-            let alarm = self.process.alarm.filter(|alarm| *alarm <= target);
+            let alarm = self.sabotaged_alarm().filter(|alarm| *alarm <= target);
             let moment = self.model.next_moment(self.now).filter(|moment| *moment <= target);
             let Some(next) = alarm.into_iter().chain(moment).min() else { break };
             let next = next.max(self.now);
@@ -238,7 +236,7 @@ impl World {
 
     /// The server's timer rings, or the server finds that it should have.
     pub(crate) fn ring(&mut self) -> Checked {
-        if self.process.alarm.is_some_and(|alarm| alarm <= self.now) {
+        if self.sabotaged_alarm().is_some_and(|alarm| alarm <= self.now) {
             self.process.alarm = None;
         }
         self.trace.note(format_args!("advance"));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Conn, Mark};
+use super::{Conn, Mark, Told};
 use crate::Checked;
 
 /// Jobs beyond which orders are not judged: each look at them would take long.
@@ -38,16 +38,6 @@ impl End {
     }
 }
 
-/// Whether a change is certain to last.
-#[derive(Copy, Clone, Debug)]
-enum Told {
-    /// It is, if this reply leaves the server.
-    By(Mark),
-    Surely,
-    /// A crash may have undone it.
-    Perhaps,
-}
-
 #[derive(Debug, Default)]
 struct Tube {
     /// When somebody waited there last.
@@ -66,6 +56,9 @@ struct Job {
     changed: u64,
     /// The last change that is to outlive the process.
     told: Told,
+    /// After that change it was delayed until then, or 0. A clock that was set back may have that
+    /// moment before it once more.
+    due: u64,
     put: Told,
 }
 
@@ -94,6 +87,20 @@ enum State {
         to: Conn,
     },
     Unknown,
+}
+
+impl State {
+    /// Until when it is delayed, or 0.
+    fn due(self) -> u64 {
+        match self {
+            Self::Delayed { due } => due,
+            Self::Ready { .. }
+            | Self::Held { .. }
+            | Self::Buried
+            | Self::Assigned { .. }
+            | Self::Unknown => 0,
+        }
+    }
 }
 
 impl Jobs {
@@ -133,6 +140,7 @@ impl Jobs {
             state: entering(delay, now),
             changed: now,
             told: Told::By(mark),
+            due: entering(delay, now).due(),
             put: Told::By(mark),
         };
         self.known.insert(id, job);
@@ -239,6 +247,16 @@ impl Jobs {
             return Ok(());
         }
         self.holds_judged += 1;
+        let was_kicked = match job.state {
+            State::Delayed { due } => now < due,
+            State::Buried => true,
+            State::Unknown => kicks,
+            State::Ready { .. } | State::Held { .. } | State::Assigned { .. } => false,
+        };
+        if was_kicked {
+            // Nobody was told yet.
+            job.told = Told::Perhaps;
+        }
         let deadline = if waited { came } else { now } + job.ttr_ms;
         job.state = State::Held { by: conn, deadline };
         job.changed = now;
@@ -250,6 +268,10 @@ impl Jobs {
         self.check_not_held_by_others(None, id, now)?;
         if let Some(job) = self.known.get_mut(&id) {
             self.holds_judged += 1;
+            if !matches!(job.state, State::Ready { .. }) {
+                // That it is set aside no more is not told by this.
+                job.told = Told::Perhaps;
+            }
             job.state = State::Held { by: conn, deadline: now + job.ttr_ms };
             job.changed = now;
         }
@@ -338,6 +360,7 @@ impl Jobs {
         if let Some(job) = self.known.get_mut(&id) {
             job.pri = pri.or(job.pri);
             job.state = state;
+            job.due = state.due();
             job.changed = now;
             job.told = Told::By(mark);
         }
@@ -352,11 +375,13 @@ impl Jobs {
     }
 
     /// Some jobs of a tube, or of any, were kicked; which ones is not told.
-    pub(super) fn kicked(&mut self, tube: Option<&str>) {
+    pub(super) fn kicked(&mut self, tube: Option<&str>, told: Told) {
         for job in self.known.values_mut() {
-            let set_aside = matches!(job.state, State::Buried | State::Delayed { .. });
-            if set_aside && (tube.is_none_or(|tube| job.tube == tube) || !self.alone) {
+            let may_be_meant =
+                matches!(job.state, State::Buried | State::Delayed { .. } | State::Unknown);
+            if may_be_meant && (tube.is_none_or(|tube| job.tube == tube) || !self.alone) {
                 job.state = State::Unknown;
+                job.told = told;
             }
         }
     }
@@ -415,7 +440,7 @@ impl Jobs {
             job.pri = None;
             match &mut job.state {
                 _ if matches!(job.told, Told::Perhaps) => job.state = State::Unknown,
-                State::Ready { since } => *since = now,
+                State::Ready { since } => *since = now.max(job.due),
                 // It may have been given back before, and have come due again.
                 State::Held { .. } | State::Assigned { .. } => job.state = State::Unknown,
                 _ => {}
@@ -429,7 +454,7 @@ impl Jobs {
         }
         if self.kicks_under_way || self.kicks_go_on {
             // Nobody was told how far they came.
-            self.kicked(None);
+            self.kicked(None, Told::Perhaps);
         }
         (self.kicks_under_way, self.kicks_go_on) = (false, false);
     }

@@ -1,19 +1,29 @@
 //! A judge that shares nothing with the product: it sees the bytes that clients sent and the bytes
 //! that they were answered, closes, crashes and the end of the run, and nothing else.
 //!
-//! It knows the protocol of beanstalkd from its documentation, and of Gearman who was given and who
-//! ended which job. What the protocol leaves open it accepts: a job is judged only while the record
-//! leaves no doubt about it.
+//! It knows the protocols of beanstalkd and of Kestrel's memcache from their documentation, and of
+//! Gearman who was given and who ended which job. Policies it is told, and resolves by itself. What
+//! the protocol leaves open it accepts: a job is judged only while the record leaves no doubt
+//! about it.
 
+mod items;
 mod jobs;
+mod kestrel;
+mod memcache;
+mod rules;
 mod wire;
 
+#[cfg(test)]
+mod item_tests;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 
+use broker::policy::Rules;
+use items::Items;
 use jobs::Jobs;
+use kestrel::Connections;
 use wire::{Reply, Request};
 
 use crate::Checked;
@@ -27,6 +37,16 @@ type Conn = u64;
 struct Mark {
     conn: Conn,
     end: u64,
+}
+
+/// Whether a change is certain to last.
+#[derive(Copy, Clone, Debug)]
+enum Told {
+    /// It is, if this reply leaves the server.
+    By(Mark),
+    Surely,
+    /// A crash may have undone it.
+    Perhaps,
 }
 
 /// How much of what clients were told a death leaves.
@@ -47,6 +67,8 @@ pub(crate) struct Oracle {
     /// Bytes that left the server, also on connections that are gone.
     left: BTreeMap<Conn, u64>,
     jobs: Jobs,
+    kestrel: Connections,
+    items: Items,
     /// Somebody sent what the oracle cannot read: it says nothing any more.
     is_blind: bool,
     is_stopped: bool,
@@ -77,18 +99,24 @@ struct Pending {
 }
 
 impl Oracle {
-    /// `alone`: only beanstalkd's clients come, and no policy is in force.
-    pub(crate) fn new(alone: bool) -> Self {
+    /// Which protocols clients speak: beanstalkd's, Gearman's, Kestrel's. Policies come with the
+    /// last only.
+    pub(crate) fn new(spoken: [bool; 3]) -> Self {
         Self {
             conns: BTreeMap::new(),
             left: BTreeMap::new(),
-            jobs: Jobs::new(alone),
+            jobs: Jobs::new(spoken == [true, false, false]),
+            kestrel: Connections::default(),
+            items: Items::new(spoken == [false, false, true]),
             is_blind: false,
             is_stopped: false,
         }
     }
 
     pub(crate) fn opened(&mut self, conn: Conn, protocol: Protocol) {
+        if protocol == Protocol::Kestrel {
+            return self.kestrel.opened(conn);
+        }
         let stream = Stream {
             protocol,
             input: Vec::new(),
@@ -104,6 +132,7 @@ impl Oracle {
 
     /// The server closed the connection, or saw that it was closed.
     pub(crate) fn closed(&mut self, conn: Conn, now: u64) {
+        self.kestrel.closed(conn, &mut self.items, now);
         self.note_waits(now);
         if let Some(stream) = self.conns.remove(&conn) {
             // A long kick may go on without the one who asked for it.
@@ -121,10 +150,16 @@ impl Oracle {
 
     /// A connection got these bytes, and answered with those.
     pub(crate) fn heard(&mut self, conn: Conn, sent: &[u8], answer: &[u8], now: u64) -> Checked {
+        self.items.passed(now);
+        let Some(stream) = self.conns.get_mut(&conn) else {
+            return self
+                .kestrel
+                .heard((conn, sent, answer), &mut self.items, now)
+                .map_err(|error| format!("oracle: connection {conn}: {error}"));
+        };
         if self.is_blind {
             return Ok(());
         }
-        let Some(stream) = self.conns.get_mut(&conn) else { return Ok(()) };
         stream.input.extend_from_slice(sent);
         stream.output.extend_from_slice(answer);
         match stream.protocol {
@@ -197,6 +232,7 @@ impl Oracle {
                 return jobs.inserted(mark, reply.id, &tube, (*pri, *delay, *ttr), now);
             }
             (Request::Reserve { .. }, "RESERVED") => {
+                self.items.drained(None, &reply.body)?;
                 if !pending.waited {
                     jobs.check_order(reply.id, &stream.watched, now)?;
                 }
@@ -215,7 +251,7 @@ impl Oracle {
             (Request::Bury { id, pri }, "BURIED") => return jobs.buried(mark, *id, *pri, now),
             (Request::Touch(id), "TOUCHED") => return jobs.touched(mark.conn, *id, now),
             (Request::KickJob(id), "KICKED") => return jobs.kicked_one(mark, *id, now),
-            (Request::Kick, "KICKED") => jobs.kicked(Some(&stream.used)),
+            (Request::Kick, "KICKED") => jobs.kicked(Some(&stream.used), Told::By(mark)),
             (Request::Pause { name, seconds }, "PAUSED") => jobs.paused(name, *seconds, now),
             (Request::Look(id), "FOUND" | "OK") => return jobs.seen(*id),
             (Request::Look(id) | Request::KickJob(id), "NOT_FOUND") => {
@@ -234,12 +270,18 @@ impl Oracle {
 
     fn heard_gearman(&mut self, conn: Conn) -> Checked {
         let stream = self.conns.get_mut(&conn).expect("it was just there");
-        while let Some((kind, id)) = wire::packet(&mut stream.input) {
+        while let Some((kind, id, _)) = wire::packet(&mut stream.input) {
             if let (wire::WORK_COMPLETE, Some(id)) = (kind, id) {
                 self.jobs.completed(id, conn);
             }
         }
-        while let Some((kind, id)) = wire::packet(&mut stream.output) {
+        while let Some((kind, id, body)) = wire::packet(&mut stream.output) {
+            let mut parts = body.splitn(3, |byte| *byte == 0).skip(1);
+            if let (wire::JOB_ASSIGN, Some(function), Some(workload)) =
+                (kind, parts.next(), parts.next())
+            {
+                self.items.drained(Some(&String::from_utf8_lossy(function)), workload)?;
+            }
             if let (wire::JOB_ASSIGN | wire::JOB_ASSIGN_UNIQ | wire::JOB_ASSIGN_ALL, Some(id)) =
                 (kind, id)
             {
@@ -261,6 +303,12 @@ impl Oracle {
         let told = std::mem::take(&mut self.left);
         self.conns.clear();
         let was_told = |mark: Mark| told.get(&mark.conn).is_some_and(|left| *left >= mark.end);
+        self.kestrel.restarted(&mut self.items, now);
+        self.items.restarted(left, |mark| match left {
+            Left::All => true,
+            Left::Told => was_told(mark),
+            Left::Nothing => false,
+        });
         match left {
             Left::All => self.jobs.restarted(now, |_| true),
             Left::Told => self.jobs.restarted(now, was_told),
@@ -268,16 +316,46 @@ impl Oracle {
         }
     }
 
+    /// Other policies are in force from now on.
+    pub(crate) fn policies_changed(&mut self, rules: &Rules) {
+        self.items.policies_changed(rules);
+    }
+
     /// Everything was taken and ended: nothing that was acknowledged may be missing.
-    pub(crate) fn check_all_ended(&self) -> Checked {
+    pub(crate) fn check_all_ended(&mut self) -> Checked {
+        self.items.check_all_drained().map_err(|error| format!("oracle: {error}"))?;
         if self.is_blind {
             return Ok(());
         }
         self.jobs.check_all_ended().map_err(|error| format!("oracle: {error}"))
     }
 
-    /// Judgements that were made without doubt: orders of two jobs, and holds.
-    pub(crate) fn judged(&self) -> (u64, u64) {
-        (self.jobs.orders_judged, self.jobs.holds_judged)
+    /// Judgements that were made without doubt.
+    pub(crate) fn judged(&self) -> Judged {
+        Judged {
+            orders: self.jobs.orders_judged,
+            holds: self.jobs.holds_judged,
+            item_orders: self.items.orders_judged,
+            item_holds: self.items.holds_judged,
+            items_kept: self.items.copies_judged,
+            limits: self.items.limits_judged,
+        }
     }
+}
+
+/// How many judgements the oracle made, of each kind.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub struct Judged {
+    /// Pairs of jobs of which one had to come first.
+    pub orders: u64,
+    /// Hand-outs of jobs.
+    pub holds: u64,
+    /// Pairs of items of which one had to come first.
+    pub item_orders: u64,
+    /// Hand-outs of items.
+    pub item_holds: u64,
+    /// Items and copies of them that had to be there in the end.
+    pub items_kept: u64,
+    /// Puts into queues with a limit.
+    pub limits: u64,
 }

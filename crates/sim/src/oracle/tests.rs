@@ -5,7 +5,7 @@ use crate::protocol::Protocol;
 
 /// An oracle that watches three clients of beanstalkd.
 fn watching() -> Oracle {
-    let mut oracle = Oracle::new(true);
+    let mut oracle = Oracle::new([true, false, false]);
     (1..=3).for_each(|conn| oracle.opened(conn, Protocol::Beanstalk));
     oracle
 }
@@ -124,4 +124,33 @@ fn after_a_crash_what_clients_were_told_holds_and_the_rest_is_open() {
     oracle.heard(1, b"put 5 0 2 1\r\na\r\n", b"INSERTED 1\r\n", 10).expect("a put is right");
     oracle.restarted(Left::Told, 40);
     oracle.check_all_ended().expect("the acknowledgement never left the server");
+}
+
+/// After these calls and a crash that leaves what was told, nobody is given the job.
+fn assert_may_be_set_aside_after_a_crash(calls: &[(u64, &str, &str, u64)], wall: u64) {
+    let mut oracle = watching();
+    judge(&mut oracle, calls).expect("nothing is wrong yet");
+    oracle.closed(2, 60);
+    oracle.restarted(Left::Told, wall);
+    oracle.opened(4, Protocol::Beanstalk);
+    let none = (4, "reserve-with-timeout 0\n", "TIMED_OUT\n", wall + 10);
+    judge(&mut oracle, &[none]).expect("the job may be set aside again");
+}
+
+#[test]
+fn a_crash_may_undo_a_kick_that_nobody_was_told_of() {
+    let bury = (2, "bury 1 5\n", "BURIED\n", 30);
+    let kick = |id| (3, id, "", 40);
+    let again = (2, "reserve-with-timeout 0\n", "RESERVED 1 1\na\n", 50);
+    // A long kick is under way when it is given to somebody who leaves.
+    assert_may_be_set_aside_after_a_crash(&[PUT, TAKE, bury, kick("kick 100\n"), again], 70);
+    let by_number = (2, "reserve-job 1\n", "RESERVED 1 1\na\n", 50);
+    assert_may_be_set_aside_after_a_crash(&[PUT, TAKE, bury, by_number], 70);
+}
+
+#[test]
+fn a_clock_that_was_set_back_may_delay_a_job_again() {
+    let put = (1, "put 5 1 2 1\na\n", "INSERTED 1\n", 10_000);
+    let take = (2, "reserve-with-timeout 0\n", "RESERVED 1 1\na\n", 11_010);
+    assert_may_be_set_aside_after_a_crash(&[put, take], 9000);
 }

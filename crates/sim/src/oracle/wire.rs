@@ -1,5 +1,7 @@
 //! Requests and replies in the bytes of a connection, read as the protocols' documents say.
 
+use std::fmt;
+
 /// A request of beanstalkd, as far as the oracle looks at it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Request {
@@ -41,10 +43,17 @@ pub(super) enum Request {
 }
 
 /// A reply of beanstalkd.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Reply {
     pub(super) word: String,
     pub(super) id: u64,
+    pub(super) body: Vec<u8>,
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.word, self.id)
+    }
 }
 
 /// Packets of Gearman.
@@ -64,7 +73,8 @@ fn line_end(bytes: &[u8]) -> Option<usize> {
     bytes.windows(2).position(|pair| pair == b"\r\n")
 }
 
-/// Takes the first request, if a whole line came. The bytes of a body, of which `body` are still to come, are passed over: the reply may come before them.
+/// Takes the first request, if a whole line came. The bytes of a body, of which `body` are still to
+/// come, are passed over: the reply may come before them.
 pub(super) fn request(input: &mut Vec<u8>, body: &mut usize) -> Option<Request> {
     let count = input.len().min(*body);
     input.drain(..count);
@@ -138,13 +148,15 @@ pub(super) fn reply(output: &mut Vec<u8>) -> Result<Option<Reply>, String> {
     if output.len() < len {
         return Ok(None);
     }
+    let word = words[0].to_owned();
+    let body = output[end + 2..end + 2 + body.saturating_sub(2)].to_vec();
     output.drain(..len);
-    Ok(Some(Reply { word: words[0].to_owned(), id }))
+    Ok(Some(Reply { word, id, body }))
 }
 
-/// Takes the first whole packet of Gearman: its kind, and the job that its handle names. Lines of
-/// text are passed over.
-pub(super) fn packet(bytes: &mut Vec<u8>) -> Option<(u32, Option<u64>)> {
+/// Takes the first whole packet of Gearman: its kind, the job that its handle names, and its body.
+/// Lines of text are passed over.
+pub(super) fn packet(bytes: &mut Vec<u8>) -> Option<(u32, Option<u64>, Vec<u8>)> {
     while bytes.first().is_some_and(|byte| *byte != 0) {
         let end = bytes.iter().position(|byte| *byte == b'\n')?;
         bytes.drain(..=end);
@@ -156,6 +168,7 @@ pub(super) fn packet(bytes: &mut Vec<u8>) -> Option<(u32, Option<u64>)> {
     let handle = body.split(|byte| *byte == 0).next().unwrap_or_default();
     let handle = String::from_utf8_lossy(handle);
     let id = handle.rsplit(':').next().and_then(|id| id.parse().ok());
+    let body = body.to_vec();
     bytes.drain(..len);
-    Some((kind, id))
+    Some((kind, id, body))
 }

@@ -1,0 +1,661 @@
+//! What the record says of each item of Kestrel's, and whether what happens to it may happen.
+//!
+//! No reply names an item. So an item is known by its body, if that was sent once only and is long
+//! enough for chance not to repeat it. A body may be in several queues: each of them is a place.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use broker::policy::Rules;
+
+use super::rules::{Asked, Book, parent_of};
+use super::{Conn, Left, Mark, Told};
+use crate::Checked;
+
+/// Shorter bodies are not told apart.
+const BODY_BYTES_MIN: usize = 8;
+
+/// Expiries from here on are moments in Unix seconds, below they are seconds from now.
+const MOMENT_MIN: i64 = 1_000_000;
+
+/// Places beyond which orders are not judged: each look at them would take long.
+const ORDERED_PLACES_MAX: usize = 300;
+
+/// Counts requests and replies, to say which came first.
+pub(super) type Tick = u64;
+
+#[derive(Debug)]
+pub(super) struct Items {
+    /// Nobody else takes, ends or puts jobs.
+    alone: bool,
+    book: Book,
+    bodies: BTreeMap<Vec<u8>, usize>,
+    known: Vec<Item>,
+    /// By item and queue.
+    places: BTreeMap<(usize, String), Place>,
+    queues: BTreeMap<String, Queue>,
+    /// Queues that somebody waits at, or empties, now.
+    busy: BTreeSet<String>,
+    pub(super) tick: Tick,
+    /// The latest moment that anybody saw. After a crash the clock may be behind it.
+    latest: u64,
+    pub(super) orders_judged: u64,
+    pub(super) holds_judged: u64,
+    pub(super) copies_judged: u64,
+    pub(super) limits_judged: u64,
+}
+
+#[derive(Debug)]
+struct Item {
+    queue: String,
+    len: usize,
+    conn: Conn,
+    sent: Tick,
+    put: Put,
+    stored: Tick,
+    /// It was put at this moment at the latest.
+    stored_at: u64,
+    /// When it expires by itself: the earliest and the latest such moment.
+    due: Option<(i64, i64)>,
+    /// The same body was sent again.
+    is_doubled: bool,
+    drained: usize,
+}
+
+#[derive(Copy, Clone, Debug)]
+enum Put {
+    Unheard,
+    Refused,
+    Stored(Told),
+}
+
+#[derive(Debug)]
+struct Place {
+    state: State,
+    /// When that was heard of.
+    changed: Tick,
+    /// Whether its end outlives a crash.
+    told: Told,
+    /// Some rule or somebody may have ended it.
+    may_be_gone: bool,
+    /// It ends with the process.
+    is_volatile: bool,
+}
+
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+enum State {
+    Ready,
+    Held { by: Conn, until: u64 },
+    Ended,
+    Unknown,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    /// When somebody last waited there, or asked for its items to go.
+    disturbed: Option<Tick>,
+    /// Since when it certainly exists.
+    exists: Option<Tick>,
+    /// Somebody asked for it to be removed in this life of the server.
+    may_have_vanished: bool,
+}
+
+/// Somebody was given an item.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Delivery<'a> {
+    pub(super) mark: Mark,
+    pub(super) queue: &'a str,
+    pub(super) body: &'a [u8],
+    pub(super) opens: bool,
+    pub(super) peeks: bool,
+    pub(super) came: Came,
+    pub(super) now: u64,
+}
+
+/// When a request came, and whether other calls came between it and the reply.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Came {
+    pub(super) tick: Tick,
+    pub(super) at: u64,
+    pub(super) waited: bool,
+}
+
+impl Items {
+    pub(super) fn new(alone: bool) -> Self {
+        Self {
+            alone,
+            book: Book::new(),
+            bodies: BTreeMap::new(),
+            known: Vec::new(),
+            places: BTreeMap::new(),
+            queues: BTreeMap::new(),
+            busy: BTreeSet::new(),
+            tick: 0,
+            latest: 0,
+            orders_judged: 0,
+            holds_judged: 0,
+            copies_judged: 0,
+            limits_judged: 0,
+        }
+    }
+
+    pub(super) fn passed(&mut self, now: u64) {
+        self.latest = self.latest.max(now);
+    }
+
+    // --- Policies ---
+
+    pub(super) fn policies_changed(&mut self, rules: &Rules) {
+        self.book.changed(rules);
+        self.doubt_what_rules_touch();
+    }
+
+    /// What some rule may let go from now on, and holds that one may end.
+    fn doubt_what_rules_touch(&mut self) {
+        for ((_, queue), place) in &mut self.places {
+            let asked = self.book.asked(queue, self.alone);
+            place.may_be_gone |= asked.iter().any(Asked::lets_go);
+            place.is_volatile |= asked.iter().any(|asked| asked.in_memory);
+            let times_out = asked.iter().any(|asked| asked.open_timeout_ms.is_some());
+            if let State::Held { until, .. } = &mut place.state
+                && times_out
+            {
+                *until = 0;
+            }
+        }
+    }
+
+    // --- Puts ---
+
+    /// Somebody asked for a body to be put.
+    pub(super) fn sent(&mut self, conn: Conn, queue: &str, body: &[u8], expiry: i64, now: u64) {
+        if let Some(known) = self.bodies.get(body) {
+            self.known[*known].is_doubled = true;
+            return;
+        }
+        let moment = now as i64;
+        self.bodies.insert(body.to_vec(), self.known.len());
+        self.known.push(Item {
+            queue: queue.to_owned(),
+            len: body.len(),
+            conn,
+            sent: self.tick,
+            put: Put::Unheard,
+            stored: 0,
+            stored_at: now,
+            due: match expiry {
+                0 => None,
+                // Its end is known when it was put.
+                ..MOMENT_MIN => Some((moment + expiry * 1000, i64::MAX)),
+                _ => Some((expiry * 1000, expiry * 1000)),
+            },
+            is_doubled: body.len() < BODY_BYTES_MIN,
+            drained: 0,
+        });
+    }
+
+    pub(super) fn refused(&mut self, body: &[u8]) {
+        if let Some(id) = self.bodies.get(body) {
+            self.known[*id].put = Put::Refused;
+        }
+    }
+
+    /// A put was acknowledged.
+    pub(super) fn stored(
+        &mut self,
+        mark: Mark,
+        (queue, expiry, body): (&str, i64, &[u8]),
+        came: Came,
+        now: u64,
+    ) -> Checked {
+        self.check_limits(queue, body.len() as u64)?;
+        let id = self.bodies[body];
+        if !self.known[id].is_doubled {
+            self.note_stored(mark, id, expiry, came, now);
+        }
+        if !self.may_be_alias(queue) {
+            self.exists(queue);
+        }
+        Ok(())
+    }
+
+    /// The item is where it was put, and in the children that were there.
+    fn note_stored(&mut self, mark: Mark, id: usize, expiry: i64, came: Came, now: u64) {
+        let item = &mut self.known[id];
+        let queue = item.queue.clone();
+        item.put = Put::Stored(Told::By(mark));
+        item.stored = self.tick;
+        item.stored_at = now;
+        if let Some((_, latest)) = &mut item.due
+            && expiry < MOMENT_MIN
+        {
+            *latest = now as i64 + expiry * 1000;
+        }
+        let rules = self.book.asked(&queue, self.alone);
+        if rules.iter().any(|asked| asked.is_alias) {
+            return;
+        }
+        if !rules.iter().any(|asked| asked.fanout_only) {
+            self.add_place(id, queue.clone(), mark, false);
+        }
+        // Who removes a child may be about it before that is told.
+        let since = |queue: &Queue| {
+            let is_certain = |since| since < came.tick && queue.disturbed < Some(since);
+            queue.exists.is_some_and(is_certain)
+        };
+        let is_child = |name: &str| parent_of(name) == Some(&*queue);
+        let children = self.queues.iter().filter(|(name, child)| is_child(name) && since(child));
+        let children: Vec<String> = children.map(|(name, _)| name.clone()).collect();
+        for child in children {
+            // A full child misses the item.
+            let may_miss = self
+                .book
+                .asked(&child, self.alone)
+                .iter()
+                .any(|asked| asked.has_limit() || asked.is_alias || asked.fanout_only);
+            self.add_place(id, child, mark, may_miss);
+        }
+    }
+
+    fn add_place(&mut self, id: usize, queue: String, mark: Mark, may_be_gone: bool) {
+        let asked = self.book.asked(&queue, self.alone);
+        let is_certain = !self.book.may_lead_to(&queue);
+        let place = Place {
+            state: if is_certain { State::Ready } else { State::Unknown },
+            changed: self.tick,
+            told: Told::By(mark),
+            may_be_gone: may_be_gone || asked.iter().any(Asked::lets_go),
+            is_volatile: asked.iter().any(|asked| asked.in_memory),
+        };
+        self.places.entry((id, queue)).or_insert(place);
+    }
+
+    /// A put that was acknowledged kept within the limits of its queue.
+    fn check_limits(&mut self, queue: &str, len: u64) -> Checked {
+        let Some(asked) = self.book.certainly_asked(queue).filter(|_| self.alone) else {
+            return Ok(());
+        };
+        if asked.is_alias || asked.fanout_only {
+            return Ok(());
+        }
+        if asked.item_bytes_max.is_some_and(|max| len > max) {
+            return Err(format!("{queue} takes no item of {len} bytes: {asked:?}"));
+        }
+        if !asked.drops_oldest && (asked.jobs_max.is_some() || asked.bytes_max.is_some()) {
+            let there = self.surely_ready(queue).map(|(id, _)| self.known[id].len as u64);
+            let lens: Vec<u64> = there.collect();
+            let (count, bytes) = (lens.len() as u64, lens.iter().sum::<u64>());
+            self.limits_judged += 1;
+            if asked.jobs_max.is_some_and(|max| count >= max)
+                || asked.bytes_max.is_some_and(|max| bytes >= max)
+            {
+                return Err(format!("{queue} was full with {count} items: {asked:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    // --- Queues ---
+
+    /// Somebody asked the queue for an item. Who waited there may hear only after it was removed.
+    pub(super) fn was_used(&mut self, queue: &str, came: Came) {
+        if !came.waited {
+            self.exists(queue);
+        }
+    }
+
+    /// The queue is there.
+    fn exists(&mut self, queue: &str) {
+        let tick = self.tick;
+        self.queues.entry(queue.to_owned()).or_default().exists.get_or_insert(tick);
+    }
+
+    /// Nobody waits anywhere, as far as was said.
+    pub(super) fn calmed(&mut self) {
+        self.busy.clear();
+    }
+
+    /// Somebody waits there, or empties it: items may go before anybody is told.
+    pub(super) fn disturbed(&mut self, queue: &str) {
+        self.busy.insert(queue.to_owned());
+        let queue = self.queues.entry(queue.to_owned()).or_default();
+        queue.disturbed = queue.disturbed.max(Some(self.tick));
+    }
+
+    /// Who empties it left before it was told: that may go on for long.
+    pub(super) fn disturbed_for_good(&mut self, queue: &str) {
+        self.queues.entry(queue.to_owned()).or_default().disturbed = Some(Tick::MAX);
+    }
+
+    /// Somebody asked for all queues to be emptied.
+    pub(super) fn all_disturbed(&mut self) {
+        self.known_queues().iter().for_each(|name| self.disturbed(name));
+    }
+
+    pub(super) fn known_queues(&self) -> BTreeSet<String> {
+        self.places.keys().map(|(_, queue)| queue).chain(self.queues.keys()).cloned().collect()
+    }
+
+    /// Open reads end by their holders' doing only.
+    pub(super) fn are_holds_kept(&self, queue: &str) -> bool {
+        let may_vanish = self.queues.get(queue).is_some_and(|queue| queue.may_have_vanished);
+        !self.book.ever_times_out() && !may_vanish
+    }
+
+    /// Somebody asked for it to be removed, perhaps.
+    pub(super) fn may_vanish(&mut self, queue: &str) {
+        let queue = self.queues.entry(queue.to_owned()).or_default();
+        (queue.exists, queue.may_have_vanished) = (None, true);
+    }
+
+    /// A queue, or all, was emptied of what was ready when that was asked.
+    pub(super) fn emptied(&mut self, only: Option<&str>, mark: Mark, came: Came, is_removed: bool) {
+        // What an alias hides stays.
+        let is_alias = |queue: &String| self.may_be_alias(queue);
+        let hidden: BTreeSet<String> = self.known_queues().into_iter().filter(is_alias).collect();
+        for ((id, queue), place) in &mut self.places {
+            if only.is_some_and(|only| queue != only) || place.state == State::Ended {
+                continue;
+            }
+            let item = &self.known[*id];
+            let is_told = matches!(item.put, Put::Stored(_));
+            let was_ready = place.state == State::Ready && is_told && self.alone;
+            let disturbed = self.queues.get(queue).and_then(|queue| queue.disturbed);
+            let is_calm = disturbed.is_none_or(|at| at < place.changed)
+                && !self.busy.contains(queue)
+                && !hidden.contains(queue);
+            // Nobody else can have had it in hand: all that is ready goes.
+            if matches!(place.state, State::Held { .. }) && !is_removed {
+                continue;
+            }
+            if was_ready && is_calm && !came.waited && item.stored < came.tick {
+                (place.state, place.changed, place.told) =
+                    (State::Ended, self.tick, Told::By(mark));
+            } else {
+                place.may_be_gone = true;
+                place.state = State::Unknown;
+            }
+        }
+    }
+
+    // --- What is there ---
+
+    fn is_surely_ready(&self, (id, queue): &(usize, String), place: &Place) -> bool {
+        let item = &self.known[*id];
+        let is_put = matches!(item.put, Put::Stored(Told::By(_) | Told::Surely));
+        let disturbed = self.queues.get(queue).and_then(|queue| queue.disturbed);
+        self.alone
+            && place.state == State::Ready
+            && !self.busy.contains(queue)
+            && is_put
+            && !place.may_be_gone
+            && !item.is_doubled
+            && item.due.is_none_or(|(earliest, _)| (self.latest as i64) < earliest)
+            && disturbed.is_none_or(|at| at < place.changed)
+    }
+
+    fn surely_ready(&self, queue: &str) -> impl Iterator<Item = (usize, &Place)> {
+        let ready = self.places.iter().filter(move |(key, place)| {
+            key.1 == queue && place.state == State::Ready && self.is_surely_ready(key, place)
+        });
+        ready.map(|((id, _), place)| (*id, place))
+    }
+
+    pub(super) fn check_nothing_ready(&mut self, queue: &str) -> Checked {
+        if self.places.len() > ORDERED_PLACES_MAX || self.may_be_alias(queue) {
+            return Ok(());
+        }
+        match self.surely_ready(queue).next() {
+            Some((id, _)) => {
+                let item = &self.known[id];
+                let what = if item.queue == queue { "" } else { "the copy of " };
+                Err(format!("{what}item {id} was there: {item:?}"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn may_be_alias(&self, queue: &str) -> bool {
+        self.book.asked(queue, self.alone).iter().any(|asked| asked.is_alias)
+    }
+
+    // --- Deliveries ---
+
+    /// Somebody was given an item. Returns it, if it is known and was opened.
+    pub(super) fn delivered(&mut self, delivery: &Delivery<'_>) -> Result<Option<usize>, String> {
+        let Delivery { queue, body, now, .. } = *delivery;
+        let Some(id) = self.bodies.get(body).copied() else {
+            return if self.alone { Err("nobody put the item".into()) } else { Ok(None) };
+        };
+        if self.known[id].is_doubled {
+            return Ok(None);
+        }
+        let leads = self.book.may_lead_to(queue);
+        if !leads {
+            self.check_origin(id, queue)?;
+            self.check_age(id, delivery)?;
+        }
+        let key = (id, queue.to_owned());
+        let certain_before = if delivery.came.waited { delivery.came.tick } else { Tick::MAX };
+        let mut doubts = leads;
+        if let Some(place) = self.places.get(&key).filter(|_| !leads) {
+            let wrong = match place.state {
+                State::Ended if !matches!(place.told, Told::Perhaps) => {
+                    Some("the item was ended before".to_owned())
+                }
+                State::Held { by, until } if now < until => {
+                    Some(format!("connection {by} has it open"))
+                }
+                _ => None,
+            };
+            match wrong {
+                Some(wrong) if place.changed < certain_before => return Err(wrong),
+                // News of an older hand-out came late.
+                Some(_) => doubts = true,
+                None => {}
+            }
+            if !delivery.came.waited && !doubts {
+                self.check_order(id, queue)?;
+            }
+        }
+        self.holds_judged += 1;
+        if !delivery.peeks {
+            let given_at = if delivery.came.waited { delivery.came.at } else { now };
+            self.give(key, delivery, given_at, doubts);
+        }
+        Ok(delivery.opens.then_some(id))
+    }
+
+    fn give(&mut self, key: (usize, String), delivery: &Delivery<'_>, given_at: u64, doubts: bool) {
+        let by = delivery.mark.conn;
+        let asked = self.book.asked(&key.1, self.alone);
+        // It may have been handed out under other rules than those that are in force when that is told.
+        let has_changed = delivery.came.waited && self.book.ever_times_out();
+        let timeouts = asked.iter().filter_map(|asked| asked.open_timeout_ms).min();
+        let until = match timeouts {
+            _ if has_changed => 0,
+            Some(timeout) => given_at + timeout,
+            None => u64::MAX,
+        };
+        let lets_go = asked.iter().any(Asked::lets_go);
+        let is_volatile = asked.iter().any(|asked| asked.in_memory);
+        let place = self.places.entry(key).or_insert(Place {
+            state: State::Unknown,
+            changed: 0,
+            told: Told::Perhaps,
+            may_be_gone: lets_go,
+            is_volatile,
+        });
+        place.state = match delivery.opens {
+            _ if doubts => State::Unknown,
+            true => State::Held { by, until },
+            false => State::Ended,
+        };
+        place.changed = self.tick;
+        place.told = Told::By(delivery.mark);
+    }
+
+    /// The item may be in this queue at all.
+    fn check_origin(&self, id: usize, queue: &str) -> Checked {
+        let item = &self.known[id];
+        if !self.book.is_empty() {
+            return Ok(());
+        }
+        if queue != item.queue && parent_of(queue) != Some(&item.queue) {
+            return Err(format!("the item was put into {}", item.queue));
+        }
+        // Children are fed whatever becomes of the put.
+        if queue == item.queue && matches!(item.put, Put::Refused) {
+            return Err("the item was refused".into());
+        }
+        Ok(())
+    }
+
+    fn check_age(&self, id: usize, delivery: &Delivery<'_>) -> Checked {
+        let item = &self.known[id];
+        let moment = if delivery.came.waited { delivery.came.at } else { delivery.now } as i64;
+        if let Some((_, latest)) = item.due
+            && moment > latest
+        {
+            return Err(format!("the item expired {} ms ago", moment - latest));
+        }
+        if delivery.came.waited || !self.alone || !matches!(item.put, Put::Stored(_)) {
+            return Ok(());
+        }
+        let asked = self.book.certainly_asked(delivery.queue);
+        let Some(age_max) = asked.and_then(|asked| asked.age_max_ms) else { return Ok(()) };
+        if delivery.now > item.stored_at + age_max {
+            return Err(format!("the item is older than {age_max} ms"));
+        }
+        Ok(())
+    }
+
+    /// An item is handed out at once: none that was surely there was put before it.
+    fn check_order(&mut self, id: usize, queue: &str) -> Checked {
+        if self.places.len() > ORDERED_PLACES_MAX {
+            return Ok(());
+        }
+        let item = &self.known[id];
+        let mut judged = 0;
+        for (other_id, _) in self.surely_ready(queue).filter(|(other, _)| *other != id) {
+            let other = &self.known[other_id];
+            judged += 1;
+            if other.stored < item.sent || (other.conn == item.conn && other.sent < item.sent) {
+                return Err(format!("item {other_id} was put before it: {other:?}"));
+            }
+        }
+        self.orders_judged += judged;
+        Ok(())
+    }
+
+    // --- What becomes of open reads ---
+
+    /// Whether a connection certainly holds the item still.
+    pub(super) fn is_held(&self, id: usize, queue: &str, conn: Conn, now: u64) -> bool {
+        matches!(self.places.get(&(id, queue.to_owned())).map(|place| place.state),
+            Some(State::Held { by, until }) if by == conn && now < until)
+    }
+
+    pub(super) fn confirmed(&mut self, id: usize, queue: &str, mark: Mark) {
+        self.change(id, queue, mark.conn, |place| {
+            (place.state, place.told) = (State::Ended, Told::By(mark));
+        });
+    }
+
+    pub(super) fn given_back(&mut self, id: usize, queue: &str, conn: Conn) {
+        self.change(id, queue, conn, |place| place.state = State::Ready);
+    }
+
+    pub(super) fn doubted(&mut self, id: usize, queue: &str, conn: Conn) {
+        self.change(id, queue, conn, |place| {
+            (place.state, place.may_be_gone) = (State::Unknown, true);
+        });
+    }
+
+    fn change(&mut self, id: usize, queue: &str, conn: Conn, act: impl FnOnce(&mut Place)) {
+        let tick = self.tick;
+        if let Some(place) = self.places.get_mut(&(id, queue.to_owned()))
+            && matches!(place.state, State::Held { by, .. } if by == conn)
+        {
+            act(place);
+            place.changed = tick;
+        }
+    }
+
+    // --- Ends ---
+
+    pub(super) fn restarted(&mut self, left: Left, is_told: impl Fn(Mark) -> bool) {
+        // A queue may have asked for less than the log gives.
+        let is_lax = left != Left::All && self.book.was_lax();
+        let after = |told: Told| match told {
+            Told::By(mark) if is_told(mark) && !is_lax => Told::Surely,
+            Told::By(_) => Told::Perhaps,
+            told => told,
+        };
+        let certain: Vec<bool> =
+            self.places.iter().map(|(key, place)| self.is_surely_ready(key, place)).collect();
+        for (place, was_ready) in self.places.values_mut().zip(certain) {
+            place.told = after(place.told);
+            place.changed = self.tick;
+            let is_open = matches!(place.state, State::Held { .. });
+            place.may_be_gone |= place.is_volatile || !(was_ready || is_open);
+            match place.state {
+                State::Held { .. } => place.state = State::Ready,
+                State::Ended if matches!(place.told, Told::Perhaps) => {
+                    place.state = State::Unknown;
+                }
+                _ => {}
+            }
+        }
+        for item in &mut self.known {
+            if let Put::Stored(told) = item.put {
+                item.put = Put::Stored(after(told));
+            }
+        }
+        self.queues.values_mut().for_each(|queue| *queue = Queue::default());
+        if left != Left::All {
+            self.book.crashed();
+        }
+        self.doubt_what_rules_touch();
+    }
+
+    /// At the end of the run somebody took a job of this body, of a queue if that was said.
+    pub(super) fn drained(&mut self, queue: Option<&str>, body: &[u8]) -> Checked {
+        let Some(id) = self.bodies.get(body).copied().filter(|_| self.alone) else {
+            return Ok(());
+        };
+        let item = &mut self.known[id];
+        item.drained += 1;
+        let (is_doubled, at) = (item.is_doubled, item.queue.clone());
+        let place = self.places.get(&(id, queue.unwrap_or(&at).to_owned()));
+        let is_ended =
+            |place: &Place| place.state == State::Ended && !matches!(place.told, Told::Perhaps);
+        let is_alone =
+            queue.is_some() || !self.queues.keys().any(|name| parent_of(name) == Some(&at));
+        if !is_doubled && self.book.is_empty() && is_alone && place.is_some_and(is_ended) {
+            return Err(format!("item {id} was ended before: {:?}", self.known[id]));
+        }
+        Ok(())
+    }
+
+    /// Everything was taken by others: nothing that was acknowledged may be missing.
+    pub(super) fn check_all_drained(&mut self) -> Checked {
+        let mut certain: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
+        for (key, place) in &self.places {
+            if self.is_surely_ready(key, place) {
+                certain.entry(key.0).or_default().push(&key.1);
+            }
+        }
+        for (id, queues) in certain {
+            let item = &self.known[id];
+            self.copies_judged += queues.len() as u64;
+            if item.drained < queues.len() {
+                return Err(format!(
+                    "item {id} was acknowledged and must be in {queues:?}; in the end it was found \
+                     {} times: {item:?}",
+                    item.drained
+                ));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,306 @@
+//! Connections of Kestrel's memcache protocol: what their requests and replies say about items.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::items::{Came, Delivery, Items};
+use super::memcache::{self, Get, Reply, Request};
+use super::{Conn, Mark};
+use crate::Checked;
+
+#[derive(Debug, Default)]
+pub(super) struct Connections {
+    streams: BTreeMap<Conn, Stream>,
+}
+
+#[derive(Debug, Default)]
+struct Stream {
+    input: Vec<u8>,
+    output: Vec<u8>,
+    /// Bytes of replies that were read.
+    read: u64,
+    pending: VecDeque<Pending>,
+    /// Items that it has open, by queue, the oldest first.
+    opens: BTreeMap<String, VecDeque<Option<usize>>>,
+    /// Queues of which it is not known what the connection has open.
+    blurred: BTreeSet<String>,
+}
+
+#[derive(Debug)]
+struct Pending {
+    request: Request,
+    came: Came,
+}
+
+impl Connections {
+    pub(super) fn opened(&mut self, conn: Conn) {
+        self.streams.insert(conn, Stream::default());
+    }
+
+    pub(super) fn closed(&mut self, conn: Conn, items: &mut Items, now: u64) {
+        let Some(stream) = self.streams.remove(&conn) else { return };
+        items.tick += 1;
+        stream.end_opens(conn, items, now);
+        items.tick += 1;
+        self.note_waits(items);
+    }
+
+    pub(super) fn restarted(&mut self, items: &mut Items, now: u64) {
+        items.tick += 1;
+        items.calmed();
+        for (conn, stream) in std::mem::take(&mut self.streams) {
+            stream.end_opens(conn, items, now);
+        }
+    }
+
+    pub(super) fn heard(
+        &mut self,
+        (conn, sent, answer): (Conn, &[u8], &[u8]),
+        items: &mut Items,
+        now: u64,
+    ) -> Checked {
+        let Some(stream) = self.streams.get_mut(&conn) else { return Ok(()) };
+        stream.input.extend_from_slice(sent);
+        stream.output.extend_from_slice(answer);
+        while let Some(request) = memcache::request(&mut stream.input) {
+            items.tick += 1;
+            match &request {
+                Request::Set { queue, expiry, body } => {
+                    items.sent(conn, queue, body, *expiry, now);
+                }
+                Request::Empty(queue) => items.may_vanish(queue),
+                _ => {}
+            }
+            let came = Came { tick: items.tick, at: now, waited: false };
+            stream.pending.push_back(Pending { request, came });
+        }
+        self.note_waits(items);
+        let stream = self.streams.get_mut(&conn).expect("it was just there");
+        stream.judge_replies(conn, items, now)?;
+        stream.pending.iter_mut().for_each(|pending| pending.came.waited = true);
+        items.tick += 1;
+        self.note_waits(items);
+        Ok(())
+    }
+
+    /// Whoever waits may be given an item long before it is told, and what empties a queue may be
+    /// under way.
+    fn note_waits(&self, items: &mut Items) {
+        items.calmed();
+        let pending = self.streams.values().flat_map(|stream| &stream.pending);
+        for pending in pending.filter(|pending| pending.came.waited) {
+            match &pending.request {
+                Request::Get(get) => items.disturbed(&get.queue),
+                Request::Monitor(queue) | Request::Empty(queue) => items.disturbed(queue),
+                Request::FlushAll => items.all_disturbed(),
+                Request::Set { .. } | Request::Confirm { .. } | Request::Other => {}
+            }
+        }
+    }
+}
+
+impl Stream {
+    /// The connection is gone: what it had open comes back, but for what it was about to end.
+    fn end_opens(&self, conn: Conn, items: &mut Items, now: u64) {
+        let gives_up = |queue: &str| {
+            self.pending.iter().any(|pending| match &pending.request {
+                Request::Get(get) => get.queue == queue && (get.closes || get.aborts),
+                Request::Confirm { queue: name, .. } | Request::Empty(name) => name == queue,
+                Request::FlushAll => true,
+                Request::Set { .. } | Request::Monitor(_) | Request::Other => false,
+            })
+        };
+        for pending in &self.pending {
+            match &pending.request {
+                Request::Empty(queue) => items.disturbed_for_good(queue),
+                Request::FlushAll => {
+                    for name in items.known_queues() {
+                        items.disturbed_for_good(&name);
+                    }
+                }
+                _ => {}
+            }
+        }
+        for (queue, opens) in &self.opens {
+            let is_unclear = self.blurred.contains(queue) || gives_up(queue);
+            for id in opens.iter().flatten() {
+                if is_unclear || !items.is_held(*id, queue, conn, now) {
+                    items.doubted(*id, queue, conn);
+                } else {
+                    items.given_back(*id, queue, conn);
+                }
+            }
+        }
+    }
+
+    fn judge_replies(&mut self, conn: Conn, items: &mut Items, now: u64) -> Checked {
+        loop {
+            let before = self.output.len();
+            let Some(reply) = memcache::reply(&mut self.output)? else { return Ok(()) };
+            self.read += (before - self.output.len()) as u64;
+            items.tick += 1;
+            let mark = Mark { conn, end: self.read };
+            let Some(mut pending) = self.pending.pop_front() else {
+                // Some of a request was enough for an error.
+                if self.input.is_empty() {
+                    return Err(format!("{reply:?} answers nothing"));
+                }
+                continue;
+            };
+            self.judge(mark, &pending, &reply, items, now)
+                .map_err(|error| format!("{:?}, {reply:?}: {error}", Brief(&pending.request)))?;
+            if matches!((&pending.request, &reply), (Request::Monitor(_), Reply::Item { .. })) {
+                // The next one is looked for after that.
+                (pending.came.tick, pending.came.at) = (items.tick, now);
+                self.pending.push_front(pending);
+            }
+        }
+    }
+
+    fn judge(
+        &mut self,
+        mark: Mark,
+        pending: &Pending,
+        reply: &Reply,
+        items: &mut Items,
+        now: u64,
+    ) -> Checked {
+        let came = pending.came;
+        match (&pending.request, reply) {
+            (Request::Set { queue, expiry, body }, Reply::Line(line)) => match line.as_str() {
+                "STORED" => return items.stored(mark, (queue, *expiry, body), came, now),
+                _ => items.refused(body),
+            },
+            (Request::Get(get), reply) => {
+                return self.judge_get(mark, get, came, reply, items, now);
+            }
+            (Request::Monitor(queue), Reply::Item { queue: named, body }) => {
+                check_name(queue, named)?;
+                items.was_used(queue, came);
+                let (opens, peeks) = (true, false);
+                let delivery = Delivery { mark, queue, body, opens, peeks, came, now };
+                let id = items.delivered(&delivery)?;
+                self.note_open(queue, id);
+            }
+            (Request::Confirm { queue, count }, Reply::Line(line)) if line == "END" => {
+                for _ in 0..*count {
+                    self.confirm_oldest(queue, mark, items, now);
+                }
+            }
+            (Request::Empty(queue), Reply::Line(line)) => {
+                items.may_vanish(queue);
+                if line == "DELETED" || line == "END" {
+                    items.emptied(Some(queue), mark, came, line == "DELETED");
+                }
+            }
+            (Request::FlushAll, Reply::Line(line)) if line.starts_with("Flushed") => {
+                items.emptied(None, mark, came, false);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn judge_get(
+        &mut self,
+        mark: Mark,
+        get: &Get,
+        came: Came,
+        reply: &Reply,
+        items: &mut Items,
+        now: u64,
+    ) -> Checked {
+        let queue = &get.queue;
+        let is_error = matches!(reply, Reply::Line(line) if line != "END");
+        if is_error {
+            // The connection closes, and may have ended a read before.
+            self.blurred.insert(queue.clone());
+            return Ok(());
+        }
+        if get.aborts {
+            self.end_oldest(queue, mark.conn, items, now, |items, id| {
+                items.given_back(id, queue, mark.conn);
+            });
+            return Ok(());
+        }
+        if get.closes {
+            self.confirm_oldest(queue, mark, items, now);
+        }
+        if get.fetches() {
+            items.was_used(queue, came);
+        }
+        match reply {
+            Reply::Item { queue: named, body } => {
+                check_name(queue, named)?;
+                let (opens, peeks) = (get.opens, get.peeks);
+                let delivery = Delivery { mark, queue, body, opens, peeks, came, now };
+                let id = items.delivered(&delivery)?;
+                if opens {
+                    self.note_open(queue, id);
+                }
+                Ok(())
+            }
+            Reply::Line(_) if get.fetches() && !came.waited => items.check_nothing_ready(queue),
+            Reply::Line(_) => Ok(()),
+        }
+    }
+
+    fn note_open(&mut self, queue: &str, id: Option<usize>) {
+        let opens = self.opens.entry(queue.to_owned()).or_default();
+        if id.is_some() && opens.contains(&id) {
+            // It came back by itself: whether the next close is about the old read is not known.
+            self.blurred.insert(queue.to_owned());
+        }
+        opens.push_back(id);
+    }
+
+    fn confirm_oldest(&mut self, queue: &str, mark: Mark, items: &mut Items, now: u64) {
+        self.end_oldest(queue, mark.conn, items, now, |items, id| {
+            items.confirmed(id, queue, mark);
+        });
+    }
+
+    /// The oldest open read ends, if it is known which one that is.
+    fn end_oldest(
+        &mut self,
+        queue: &str,
+        conn: Conn,
+        items: &mut Items,
+        now: u64,
+        end: impl FnOnce(&mut Items, usize),
+    ) {
+        let Some(opens) = self.opens.get_mut(queue) else { return };
+        // A removed queue takes open reads along, and so does a time-out. Of a read that is not
+        // known it cannot be said whether it still is open.
+        let is_held = |id: &Option<usize>| match id {
+            Some(id) => items.is_held(*id, queue, conn, now),
+            None => items.are_holds_kept(queue),
+        };
+        let is_clear = opens.iter().all(is_held);
+        if !is_clear || self.blurred.contains(queue) {
+            self.blurred.insert(queue.to_owned());
+            opens.iter().flatten().for_each(|id| items.doubted(*id, queue, conn));
+            return;
+        }
+        if let Some(Some(id)) = opens.pop_front() {
+            end(items, id);
+        }
+    }
+}
+
+fn check_name(asked: &str, named: &str) -> Checked {
+    if asked == named { Ok(()) } else { Err(format!("{asked} was asked, not {named}")) }
+}
+
+/// A request without its body.
+struct Brief<'a>(&'a Request);
+
+impl std::fmt::Debug for Brief<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Request::Set { queue, expiry, body } => {
+                write!(f, "set {queue} {expiry} of {} bytes", body.len())
+            }
+            request => write!(f, "{request:?}"),
+        }
+    }
+}

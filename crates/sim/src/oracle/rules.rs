@@ -1,0 +1,163 @@
+//! What policies ask of a queue, resolved as `docs/policies.md` says, by code of the oracle's own.
+
+use broker::policy::{QueueSync, Rule, Rules, Setting, WhenFull};
+
+/// What may be asked of one queue, as far as the oracle looks at it.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(super) struct Asked {
+    pub(super) jobs_max: Option<u64>,
+    pub(super) bytes_max: Option<u64>,
+    pub(super) item_bytes_max: Option<u64>,
+    pub(super) age_max_ms: Option<u64>,
+    pub(super) drops_oldest: bool,
+    pub(super) open_timeout_ms: Option<u64>,
+    pub(super) fanout_only: bool,
+    pub(super) in_memory: bool,
+    pub(super) is_alias: bool,
+}
+
+impl Asked {
+    /// A put may be refused.
+    pub(super) fn has_limit(&self) -> bool {
+        self.jobs_max.is_some() || self.bytes_max.is_some() || self.item_bytes_max.is_some()
+    }
+
+    /// A ready job may end without anybody's doing.
+    pub(super) fn lets_go(&self) -> bool {
+        let is_bounded = self.jobs_max.is_some() || self.bytes_max.is_some();
+        self.age_max_ms.is_some() || (self.drops_oldest && is_bounded)
+    }
+
+    fn apply(&mut self, setting: &Setting) {
+        match setting {
+            Setting::JobsMax(max) => self.jobs_max = *max,
+            Setting::BytesMax(max) => self.bytes_max = *max,
+            Setting::ItemBytesMax(max) => self.item_bytes_max = *max,
+            Setting::AgeMax(millis) => self.age_max_ms = *millis,
+            Setting::WhenFull(what) => self.drops_oldest = *what == WhenFull::DropOldest,
+            Setting::OpenTimeout(millis) => self.open_timeout_ms = *millis,
+            Setting::FanoutOnly(is_so) => self.fanout_only = *is_so,
+            Setting::Sync(sync) => self.in_memory = *sync == Some(QueueSync::Memory),
+            Setting::Alias(names) => self.is_alias = !names.is_empty(),
+            Setting::ExpireTo(_)
+            | Setting::ExpireSweep(_)
+            | Setting::Idle(_)
+            | Setting::OpenMax(_)
+            | Setting::CopyTo(_) => {}
+        }
+    }
+}
+
+/// All rules that were in force, and those that may be in force now.
+#[derive(Debug)]
+pub(super) struct Book {
+    ever: Vec<Rules>,
+    now: Vec<Rules>,
+}
+
+impl Book {
+    pub(super) fn new() -> Self {
+        Self { ever: vec![Rules::default()], now: vec![Rules::default()] }
+    }
+
+    /// Nobody ever asked for anything.
+    pub(super) fn is_empty(&self) -> bool {
+        self.ever.iter().all(|rules| rules.0.is_empty())
+    }
+
+    pub(super) fn changed(&mut self, rules: &Rules) {
+        self.ever.push(rules.clone());
+        self.now = vec![rules.clone()];
+    }
+
+    /// A crash may have brought back any rules of before.
+    pub(super) fn crashed(&mut self) {
+        self.now.clone_from(&self.ever);
+    }
+
+    /// Whatever may be asked of a queue now. `as_child`: what its name says it certainly is.
+    pub(super) fn asked(&self, queue: &str, as_child: bool) -> Vec<Asked> {
+        let parent = parent_of(queue);
+        let mut all: Vec<Asked> =
+            self.now.iter().map(|rules| resolve(rules, queue, parent)).collect();
+        if !as_child && parent.is_some() {
+            all.extend(self.now.iter().map(|rules| resolve(rules, queue, None)));
+        }
+        all
+    }
+
+    /// What is certainly asked of a queue that has a parent if its name says so.
+    pub(super) fn certainly_asked(&self, queue: &str) -> Option<Asked> {
+        let mut all = self.asked(queue, true);
+        let first = all.pop()?;
+        all.iter().all(|other| *other == first).then_some(first)
+    }
+
+    /// Jobs may have come into the queue from others, or by another name.
+    pub(super) fn may_lead_to(&self, queue: &str) -> bool {
+        let names = [Some(queue), parent_of(queue)];
+        let is_it = |name: &[u8]| names.iter().flatten().any(|other| other.as_bytes() == name);
+        self.settings().any(|setting| match setting {
+            Setting::ExpireTo(name) => name.as_deref().is_some_and(is_it),
+            Setting::Alias(names) | Setting::CopyTo(names) => names.iter().any(|name| is_it(name)),
+            _ => false,
+        })
+    }
+
+    /// Some queue is, or was, less durable than the log.
+    pub(super) fn was_lax(&self) -> bool {
+        let is_lax = |sync: &QueueSync| *sync != QueueSync::Always;
+        self.settings().any(|setting| match setting {
+            Setting::Sync(sync) => sync.as_ref().is_some_and(is_lax),
+            _ => false,
+        })
+    }
+
+    pub(super) fn ever_times_out(&self) -> bool {
+        self.settings().any(|setting| matches!(setting, Setting::OpenTimeout(Some(_))))
+    }
+
+    fn settings(&self) -> impl Iterator<Item = &Setting> {
+        let rules = self.ever.iter().flat_map(|rules| &rules.0);
+        rules.flat_map(|rule| &rule.settings).map(|asked| &asked.setting)
+    }
+}
+
+/// The queue whose puts a queue of this name gets, too.
+pub(super) fn parent_of(queue: &str) -> Option<&str> {
+    queue.split_once('+').map(|(parent, _)| parent).filter(|parent| !parent.is_empty())
+}
+
+/// For each setting the last rule wins that matches. A child has what is asked of its parent, but
+/// for where the parent's puts go, and then what rules ask that match its own name only.
+fn resolve(rules: &Rules, queue: &str, parent: Option<&str>) -> Asked {
+    let mut asked = Asked::default();
+    let is_of_parent = |rule: &Rule| parent.is_some_and(|parent| matches(rule, parent));
+    for rule in rules.0.iter().filter(|rule| is_of_parent(rule)) {
+        for setting in &rule.settings {
+            match &setting.setting {
+                Setting::FanoutOnly(_) | Setting::Alias(_) | Setting::CopyTo(_) => {}
+                setting => asked.apply(setting),
+            }
+        }
+    }
+    for rule in rules.0.iter().filter(|rule| !is_of_parent(rule) && matches(rule, queue)) {
+        rule.settings.iter().for_each(|setting| asked.apply(&setting.setting));
+    }
+    asked
+}
+
+fn matches(rule: &Rule, queue: &str) -> bool {
+    rule.patterns.iter().any(|pattern| fits(pattern.as_bytes(), queue.as_bytes()))
+}
+
+fn fits(pattern: &[u8], name: &[u8]) -> bool {
+    match (pattern.split_first(), name.split_first()) {
+        (None, _) => name.is_empty(),
+        (Some((b'*', rest)), _) => (0..=name.len()).any(|skipped| fits(rest, &name[skipped..])),
+        (Some((one, rest)), Some((other, others))) => {
+            (*one == b'?' || one == other) && fits(rest, others)
+        }
+        (Some(_), None) => false,
+    }
+}
