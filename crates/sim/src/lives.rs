@@ -228,7 +228,7 @@ impl World {
             return Err(format!("{name} was recovered, though nothing keeps it"));
         }
         self.process.first_id = self.model.next_id;
-        self.cellar.begin();
+        self.cellar.begin(self.process.broker.released().written_segment());
         self.gather_first_letters()?;
         self.pass_time(wall.saturating_sub(now))
     }

@@ -139,8 +139,9 @@ impl Cellar {
         }
     }
 
-    /// A new process knows all that it found to be durable.
-    pub(crate) fn begin(&mut self) {
+    /// A new process knows all that it found to be durable, and goes on in this segment.
+    pub(crate) fn begin(&mut self, segment: u32) {
+        self.segment = segment;
         self.told = 0;
         self.told_as_synced = 0;
         self.switched = 0;
