@@ -293,6 +293,23 @@ fn what_was_acknowledged_last_is_kept_of_a_log_that_was_not_closed() {
 }
 
 #[test]
+fn ids_that_went_to_jobs_without_an_entry_are_not_dealt_again() {
+    let disk = FaultDisk::new(5, CAPACITY);
+    let (log, _) = recover(&disk, settings(), 1000).unwrap();
+    let start = log.written().offset();
+    log.put(1000, QUEUES[0], &meta(1), &[1; 500]);
+    log.commit_step(1000).unwrap();
+    log.note_next_id(1001, 1 << 40);
+    log.put(1001, QUEUES[0], &meta(2), &[2; 500]);
+    log.commit_step(1001).unwrap();
+    disk.restart();
+    disk.flip_bit(&Old::name(0), (start + 200) * 8);
+    let (salvage, copy) = repaired(&disk);
+    assert_eq!((salvage.losses.len(), copy.state.jobs.len()), (1, 1));
+    assert!(copy.report.next_id > 1 << 40, "{}", copy.report.next_id);
+}
+
+#[test]
 fn groups_behind_a_gap_that_nothing_says_to_be_durable_are_cut_and_reported() {
     let (disk, starts) = killed(Sync::Every(Duration::from_millis(50)));
     for id in [3, 19] {
