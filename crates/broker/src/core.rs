@@ -52,14 +52,17 @@ impl Core {
         MemoryLimit::inside(&self.engine, self.ledger.places.count())
     }
 
-    /// Tells the log how far the wall clock is ahead, if that has changed and there is room.
-    pub(crate) fn tell_log_of_wall(&mut self) {
+    /// Tells the log how far the wall clock is ahead, if that has changed. `false`: there is no room.
+    pub(crate) fn tell_log_of_wall(&mut self) -> bool {
         let ahead_ms = self.engine.wall_ahead_ms();
-        if is_news(ahead_ms, self.logged_ahead_ms)
-            && self.ledger.write_clock(ahead_ms, &self.engine)
-        {
+        if !is_news(ahead_ms, self.logged_ahead_ms) {
+            return true;
+        }
+        let is_told = self.ledger.write_clock(ahead_ms, &self.engine);
+        if is_told {
             self.logged_ahead_ms = ahead_ms;
         }
+        is_told
     }
 
     /// Panics where the parts disagree. Called at the end of each turn: it compares numbers only, and

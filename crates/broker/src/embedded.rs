@@ -15,6 +15,8 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! Delays, deadlines and waits go by a clock that nobody sets, and that stands still while the machine sleeps.
 
 // The one place below the server that reads a clock and waits: it is an edge of its own, for
 // programs that have no server.

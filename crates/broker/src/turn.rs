@@ -105,10 +105,11 @@ impl Turn<'_> {
     }
 
     /// At this moment the wall clock showed this. Whoever takes turns by a clock says so now and then. If the wall
-    /// clock was set, jobs whose times were given by it move, in slices; delays and deadlines stay.
-    pub fn set_wall(&mut self, moment: Millis, wall: Millis) {
+    /// clock was set, jobs whose times were given by it move, in slices; delays and deadlines stay. `false`: the log
+    /// had no room for it, and should be told again later.
+    pub fn set_wall(&mut self, moment: Millis, wall: Millis) -> bool {
         self.core.engine.set_wall_ahead(apart_ms(wall, moment));
-        self.core.tell_log_of_wall();
+        self.core.tell_log_of_wall()
     }
 
     /// What the wall clock shows at this moment, as far as it can be told now.

@@ -161,7 +161,7 @@ impl IoThread {
             let alarm = self.port.alarm();
             let wanted = [alarm, self.housekeeping_at].into_iter().flatten().min();
             // One that has fired would wake us at once again, before the runtime looks at the sockets.
-            if wanted != timer_for || timer.is_elapsed() {
+            if self.port.take_late_timer() || wanted != timer_for || timer.is_elapsed() {
                 timer_for = wanted;
                 self.set_timer(timer.as_mut(), wanted);
             }

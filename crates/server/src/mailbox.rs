@@ -95,6 +95,8 @@ pub(crate) struct Port {
     asked_for_life: AtomicBool,
     /// All connections of the process hold too much together, and the thread has not looked at its own since.
     excess: AtomicBool,
+    /// The timer of the thread's sleep is late: the machine has slept.
+    timer_is_late: AtomicBool,
     /// The thread is to flush its connections and end.
     stop: AtomicBool,
 }
@@ -158,6 +160,16 @@ impl Port {
         self.excess.swap(false, Ordering::SeqCst)
     }
 
+    /// The machine has slept, and timers have stood still: asks the thread to set its own anew.
+    pub(crate) fn renew_timer(&self) {
+        self.timer_is_late.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+
+    pub(crate) fn take_late_timer(&self) -> bool {
+        self.timer_is_late.swap(false, Ordering::SeqCst)
+    }
+
     /// Asks the thread to flush its connections and end.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
@@ -208,6 +220,7 @@ impl Port {
         self.release.is_noted()
             || self.asked_for_life.load(Ordering::SeqCst)
             || self.excess.load(Ordering::SeqCst)
+            || self.timer_is_late.load(Ordering::SeqCst)
             || self.is_stopping()
             || self.alarm() != alarm_seen
             || !lock(&self.ready).is_empty()

@@ -17,7 +17,7 @@ use tokio::task::coop::unconstrained;
 
 use crate::accept::Acceptor;
 use crate::address::Address;
-use crate::clock::Clock;
+use crate::clock::{Clock, ClockWatch};
 use crate::config::{Config, Limits, Tls};
 use crate::controls::Controls;
 use crate::io_thread::{Ended, IoThread, Shared};
@@ -35,6 +35,7 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 pub(crate) struct Serving {
     pub(crate) address: Address,
     pub(crate) broker: Broker,
+    clock: Clock,
     /// Of a plan with TLS.
     pub(crate) certificates: Option<Arc<Certificates>>,
     limits: Arc<LiveLimits>,
@@ -106,7 +107,7 @@ impl Plan {
             })
         });
         let threads = threads.collect();
-        Serving { address, broker, certificates, limits, ports, threads, _folder: folder }
+        Serving { address, broker, clock, certificates, limits, ports, threads, _folder: folder }
     }
 }
 
@@ -122,6 +123,12 @@ impl Serving {
     /// Open connections, whether they have a session or not.
     pub(crate) fn connections(&self) -> usize {
         self.limits.open()
+    }
+
+    /// The machine sleeps for so long, and somebody notices then.
+    fn nap_for(&self, nap: Duration) {
+        self.clock.nap_for(nap);
+        ClockWatch::default().look(&self.clock, &self.broker, &self.ports);
     }
 
     /// Ends the threads, and says why they ended.
@@ -312,6 +319,20 @@ fn a_put_on_one_thread_wakes_a_waiter_on_another() {
         waiter.stream.read_exact(&mut line).unwrap();
         assert!(line.starts_with(b"RESERVED "), "{line:?}");
     }
+}
+
+#[test]
+fn a_job_is_due_on_time_although_the_machine_has_slept() {
+    let serving = Plan { threads: 2, ..Plan::default() }.serve();
+    let (mut producer, mut waiter) = (serving.client(), serving.client());
+    waiter.send("reserve\r\n");
+    producer.send("put 0 3600 60 1\r\nx\r\n");
+    producer.expect("INSERTED 1\r\n");
+    let reason = "the threads have looked after their connections: only the job's timer is left";
+    wait::let_pass(Duration::from_millis(2500), reason);
+    // A second is left then.
+    serving.nap_for(Duration::from_millis(3_600_000 - 3500));
+    waiter.expect("RESERVED 1 1\r\nx\r\n");
 }
 
 #[test]

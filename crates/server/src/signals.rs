@@ -16,6 +16,7 @@ use tokio::time::MissedTickBehavior;
 use broker::Broker;
 use log::ReclaimError;
 
+use crate::clock::ClockWatch;
 use crate::io_thread::Shared;
 use crate::mailbox::Port;
 use crate::reload::{Asker, Reloader};
@@ -43,7 +44,7 @@ pub enum Drain {
     StopWhenDone,
 }
 
-/// How often it is looked whether the log has room, and its files are kept in bounds.
+/// How often it is looked whether the log has room, its files are kept in bounds, and what the clocks show.
 const HEALTH_PERIOD: Duration = Duration::from_secs(1);
 
 /// How often a server that stops when all is done looks whether it is.
@@ -146,6 +147,7 @@ impl Control {
         let mut stops_when_done = false;
         let mut health = tokio::time::interval(HEALTH_PERIOD);
         let mut log_health = LogHealth::default();
+        let mut clock_watch = ClockWatch::default();
         let mut clients_stop = pin!(clients_stop(self.clients_stop.clone()));
         let mut is_stopping = false;
         loop {
@@ -171,7 +173,10 @@ impl Control {
                     stops_when_done = false;
                     self.stop("SIGUSR1");
                 },
-                _ = health.tick() => log_health.look(&self.shared.broker),
+                _ = health.tick() => {
+                    log_health.look(&self.shared.broker);
+                    clock_watch.look(&self.shared.clock, &self.shared.broker, &self.ports);
+                }
                 _ = beat.tick(), if period.is_some() => self.beat(),
             }
         }

@@ -1,54 +1,15 @@
 //! The wall clock is set while the server runs: deadlines that are under way must not move with it.
 //! The original's do.
 
-use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 use testkit::client::Client;
-use testkit::process::{Program, Server};
-use testkit::tools;
+use testkit::process::Server;
 
 use crate::programs;
-
-/// Where Debian puts the library, by architecture.
-const LIBRARIES: [&str; 2] = [
-    "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1",
-    "/usr/lib/aarch64-linux-gnu/faketime/libfaketime.so.1",
-];
-
-/// A server whose wall clock the test sets.
-struct Rig {
-    server: Server,
-    clock_file: std::path::PathBuf,
-    _folder: tempfile::TempDir,
-}
-
-impl Rig {
-    fn new_or_skip(program: &Program) -> Result<Option<Rig>> {
-        let Some(library) = LIBRARIES.into_iter().find(|path| Path::new(path).exists()) else {
-            tools::skip("libfaketime is not installed; scripts/install-test-tools.sh installs it");
-            return Ok(None);
-        };
-        let folder = tempfile::tempdir()?;
-        let clock_file = folder.path().join("clock");
-        std::fs::write(&clock_file, "+0")?;
-        let server = program
-            .clone()
-            .with_environment("LD_PRELOAD", library)
-            .with_environment("FAKETIME_TIMESTAMP_FILE", clock_file.to_str().context("text")?)
-            .with_environment("FAKETIME_NO_CACHE", "1")
-            .with_environment("FAKETIME_DONT_FAKE_MONOTONIC", "1")
-            .start()?;
-        Ok(Some(Rig { server, clock_file, _folder: folder }))
-    }
-
-    /// Moves the wall clock, as seen by the server, away from the true time.
-    fn set_clock(&self, offset_s: i64) -> Result<()> {
-        Ok(std::fs::write(&self.clock_file, format!("{offset_s:+}"))?)
-    }
-}
+use crate::wall_clock::Rig;
 
 /// Seconds since midnight of the time that a line of the server's log begins with, such as
 /// `2026-01-31T12:34:56.789Z`.

@@ -19,3 +19,4 @@ mod settings;
 mod slow_readers;
 mod timers;
 mod tls;
+mod wall_clock;

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may end there")]
 
 mod clients;
+mod clock;
 mod differential;
 mod flags;
 #[expect(dead_code, reason = "the tests of serving use more of it")]
@@ -17,3 +18,5 @@ mod reference;
 mod settings;
 mod socket;
 mod tls;
+#[path = "../beanstalk/wall_clock.rs"]
+mod wall_clock;
