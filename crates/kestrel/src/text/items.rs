@@ -42,9 +42,10 @@ impl ItemList {
         Progress::GoesOn
     }
 
-    /// Bytes of the items so far, line feeds included.
+    /// Bytes of the items so far, line feeds included. A carriage return at the end does not count: it
+    /// may turn out to belong to the end of a line, which nobody can tell before more comes.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes.len()
+        self.line_start + without_cr(&self.bytes[self.line_start..]).len()
     }
 
     /// Bytes of memory held for them.

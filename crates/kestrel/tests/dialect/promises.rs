@@ -267,6 +267,25 @@ fn a_long_list_is_stored_in_slices_and_answered_at_its_end() {
 }
 
 #[test]
+fn the_bytes_of_a_list_are_counted_alike_however_they_are_cut() {
+    let options = ServerOptions { item_bytes_max: 8, ..options() };
+    let mut world = World::over(testkit::dialect::world::World::memory(), options);
+    for (list, answer) in [
+        ("put q:\r\nabc\r\ndef\r\n\r\n", "+2\n"),
+        ("put q:\r\nabc\r\ndefg\r\n\r\n", "-Too many bytes in one list.\n"),
+    ] {
+        for piece in 1..=list.len() {
+            let client = world.connect_text();
+            for bytes in list.as_bytes().chunks(piece) {
+                world.send(client, bytes);
+            }
+            let said = world.take_received(client);
+            assert_eq!(String::from_utf8_lossy(&said), answer, "{piece}");
+        }
+    }
+}
+
+#[test]
 fn a_monitor_ends_when_its_items_are_many() {
     let mut world = World::new();
     let many = Rules(vec![Rule::new(["q"], [Setting::OpenMax(1_000_000)])]);
