@@ -57,6 +57,8 @@ pub(crate) struct Gearman {
 pub(crate) struct Plan {
     /// How frequent clients of beanstalkd, Gearman and Kestrel are.
     pub(crate) shares: [u64; 3],
+    /// How frequent memcache and text are among Kestrel's.
+    pub(crate) dialects: [u64; 2],
     /// Policies refuse puts.
     pub(crate) refusing: bool,
     pub(crate) gearman: Gearman,
@@ -107,6 +109,7 @@ impl Plan {
                 [1, 0, 2],
                 [1, 1, 3],
             ]),
+            dialects: *rng.pick(&[[1, 0], [1, 0], [1, 1], [0, 1]]),
             refusing: rng.coin(),
             gearman,
             keyed: rng.coin(),

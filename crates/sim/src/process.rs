@@ -8,7 +8,7 @@ use broker::{Broker, Dialect, Event, Millis, SessionId, Turn};
 
 use crate::mailbox::Letterbox;
 use crate::plan::Plan;
-use crate::protocol::Protocol;
+use crate::protocol::{Kestrel, Protocol};
 
 /// I/O threads that the world pretends to have.
 pub(crate) const MAILBOXES: usize = 2;
@@ -102,9 +102,14 @@ impl Process {
                 let session = gearman::Session::new(server, "127.0.0.1", turn, mailbox);
                 (session.id(), Box::new(session))
             }
-            Protocol::Kestrel => {
+            Protocol::Kestrel(Kestrel::Memcache) => {
                 let server = self.kestrel.clone();
                 let session = kestrel::MemcacheSession::new(server, turn, mailbox);
+                (session.id(), Box::new(session))
+            }
+            Protocol::Kestrel(Kestrel::Text) => {
+                let server = self.kestrel.clone();
+                let session = kestrel::TextSession::new(server, turn, mailbox);
                 (session.id(), Box::new(session))
             }
         }

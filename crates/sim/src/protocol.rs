@@ -5,5 +5,12 @@
 pub(crate) enum Protocol {
     Beanstalk,
     Gearman,
-    Kestrel,
+    Kestrel(Kestrel),
+}
+
+/// The dialects of Kestrel.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Kestrel {
+    Memcache,
+    Text,
 }

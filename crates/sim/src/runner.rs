@@ -70,6 +70,7 @@ pub fn run(seed: u64, options: Options) -> Result<Summary, Broken> {
         world.summary.copies = tally.copies;
         world.summary.expiries = tally.expiries;
         world.summary.rejections = tally.rejections;
+        world.summary.texts = tally.texts;
         world.summary.judged = world.oracle.judged();
         Ok(world.summary)
     }));
@@ -133,6 +134,7 @@ impl Summary {
             copies,
             expiries,
             rejections,
+            texts,
             judged,
             hash,
         } = other;
@@ -153,6 +155,7 @@ impl Summary {
         self.copies += copies;
         self.expiries += expiries;
         self.rejections += rejections;
+        self.texts += texts;
         self.judged.add(judged);
         self.hash ^= hash;
     }

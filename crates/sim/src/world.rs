@@ -77,6 +77,8 @@ pub struct Summary {
     pub expiries: u64,
     /// Puts that policies refused.
     pub rejections: u64,
+    /// Requests of Kestrel's text protocol.
+    pub texts: u64,
     /// What the oracle judged.
     pub judged: Judged,
     /// Hash of the whole story.
@@ -107,7 +109,7 @@ impl World {
         Ok(Self {
             process: Process::new(broker, &plan, now),
             model: Model::new(now, setting),
-            oracle: Oracle::new(plan.shares.map(|share| share > 0)),
+            oracle: Oracle::new(plan.shares.map(|share| share > 0), plan.dialects[1..] == [0]),
             cellar,
             rng,
             plan,

@@ -33,13 +33,14 @@ fn fixed_seeds_keep_every_promise() {
     assert!(summary.copies > FIXED_SEEDS, "{summary:?}");
     assert!(summary.expiries > FIXED_SEEDS / 2, "{summary:?}");
     assert!(summary.rejections > FIXED_SEEDS / 5, "{summary:?}");
+    assert!(summary.texts > FIXED_SEEDS * 5, "{summary:?}");
     let judged = summary.judged;
     assert!(judged.orders > FIXED_SEEDS, "{judged:?}");
     assert!(judged.holds > FIXED_SEEDS * 5, "{judged:?}");
-    assert!(judged.item_orders > FIXED_SEEDS / 2, "{judged:?}");
+    assert!(judged.item_orders > FIXED_SEEDS / 8, "{judged:?}");
     assert!(judged.item_holds > FIXED_SEEDS, "{judged:?}");
-    assert!(judged.items_kept > FIXED_SEEDS / 20, "{judged:?}");
-    assert!(judged.limits > FIXED_SEEDS / 20, "{judged:?}");
+    assert!(judged.items_kept > FIXED_SEEDS / 40, "{judged:?}");
+    assert!(judged.limits > FIXED_SEEDS / 40, "{judged:?}");
 }
 
 #[test]
@@ -91,6 +92,25 @@ fn assert_oracle_notices(sabotage: Sabotage, words: &str) {
     let mut problems = (0..SABOTAGED_SEEDS).filter_map(|seed| run(seed, options).err());
     let is_noticed = problems.any(|broken| is_it(&broken.problem));
     assert!(is_noticed, "{sabotage:?} was never noticed by the oracle");
+}
+
+/// The model notices it by a reply that should have begun so.
+fn assert_is_noticed_in_reply(sabotage: Sabotage, start: &str) {
+    let options = Options { sabotage, ..Options::default() };
+    let wanted = format!("expected the reply \"{start}");
+    let mut problems = (0..SABOTAGED_SEEDS).filter_map(|seed| run(seed, options).err());
+    let is_noticed = problems.any(|broken| broken.problem.contains(&wanted));
+    assert!(is_noticed, "{sabotage:?} was never noticed where {start} was expected");
+}
+
+#[test]
+fn items_that_vanish_are_noticed_over_text() {
+    assert_is_noticed_in_reply(Sabotage::LostJobs, ":");
+}
+
+#[test]
+fn items_that_outlive_their_moment_are_noticed_over_text() {
+    assert_is_noticed_in_reply(Sabotage::LateExpiries, "*\\n");
 }
 
 #[test]

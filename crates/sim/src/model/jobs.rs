@@ -138,7 +138,7 @@ impl Model {
     pub(super) fn hand_out(&mut self, place: Place, id: u64, limit_ms: Option<u64>) {
         let conn = self.conn(place);
         let loss = match conn.protocol {
-            Protocol::Beanstalk | Protocol::Kestrel => Loss::KeepsPlace,
+            Protocol::Beanstalk | Protocol::Kestrel(_) => Loss::KeepsPlace,
             Protocol::Gearman => Loss::ToTheTail,
         };
         let by = conn.serial;

@@ -145,6 +145,8 @@ pub(crate) struct Tally {
     pub(crate) expiries: u64,
     /// Puts that policies refused.
     pub(crate) rejections: u64,
+    /// Requests of Kestrel's text dialect.
+    pub(crate) texts: u64,
 }
 
 /// What a job was submitted with.

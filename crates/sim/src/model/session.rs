@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::outcome::Letter;
 use super::work::Worker;
 use super::{Conn, Model, Need, OpenReads, Place};
-use crate::protocol::Protocol;
+use crate::protocol::{Kestrel, Protocol};
 
 /// What the next bytes of a beanstalkd connection are.
 #[derive(Debug)]
@@ -155,6 +155,7 @@ impl Model {
         if protocol == Protocol::Beanstalk {
             self.count("connections");
         }
+        let is_reader = matches!(protocol, Protocol::Kestrel(_));
         let serial = self.next_serial;
         self.next_serial += 1;
         let conn = Conn {
@@ -163,7 +164,7 @@ impl Model {
             buffer: VecDeque::new(),
             reading: Reading::Line,
             used: default.clone(),
-            watched: if protocol == Protocol::Kestrel { Vec::new() } else { vec![default] },
+            watched: if is_reader { Vec::new() } else { vec![default] },
             waiting: None,
             is_kicking: false,
             letters: VecDeque::new(),
@@ -202,7 +203,8 @@ impl Model {
         match self.conns[&place].protocol {
             Protocol::Beanstalk => self.read_command(place, observed),
             Protocol::Gearman => self.read_message(place, observed),
-            Protocol::Kestrel => self.read_request(place, observed),
+            Protocol::Kestrel(Kestrel::Memcache) => self.read_memcache(place, observed),
+            Protocol::Kestrel(Kestrel::Text) => self.read_text(place, observed),
         }
     }
 

@@ -3,15 +3,15 @@
 use broker::policy::{Rule, Rules, Setting};
 
 use super::{Left, Oracle};
-use crate::protocol::Protocol;
+use crate::protocol::{Kestrel, Protocol};
 
 /// Connection, what was sent, what was answered, and when.
 type Call = (u64, &'static str, &'static str, u64);
 
 /// An oracle that watches three clients of Kestrel.
 fn watching() -> Oracle {
-    let mut oracle = Oracle::new([false, false, true]);
-    (1..=3).for_each(|conn| oracle.opened(conn, Protocol::Kestrel));
+    let mut oracle = Oracle::new([false, false, true], true);
+    (1..=3).for_each(|conn| oracle.opened(conn, Protocol::Kestrel(Kestrel::Memcache)));
     oracle
 }
 
@@ -200,7 +200,7 @@ fn after_a_crash_what_clients_were_told_holds_and_the_rest_is_open() {
         let mut oracle = watching();
         judge(&mut oracle, calls).expect("nothing is wrong yet");
         oracle.restarted(left, 40);
-        oracle.opened(4, Protocol::Kestrel);
+        oracle.opened(4, Protocol::Kestrel(Kestrel::Memcache));
         judge(&mut oracle, &[last])
     };
     after(&[PUT, OPEN, CLOSE], Left::Told, take).expect_err("the close was told");

@@ -69,6 +69,7 @@ pub(crate) struct Oracle {
     jobs: Jobs,
     kestrel: Connections,
     items: Items,
+    sees_items: bool,
     /// Somebody sent what the oracle cannot read: it says nothing any more.
     is_blind: bool,
     is_stopped: bool,
@@ -100,22 +101,26 @@ struct Pending {
 
 impl Oracle {
     /// Which protocols clients speak: beanstalkd's, Gearman's, Kestrel's. Policies come with the
-    /// last only.
-    pub(crate) fn new(spoken: [bool; 3]) -> Self {
+    /// last only. Where Kestrel's clients speak another dialect than memcache, it is blind to items.
+    pub(crate) fn new(spoken: [bool; 3], sees_items: bool) -> Self {
         Self {
             conns: BTreeMap::new(),
             left: BTreeMap::new(),
             jobs: Jobs::new(spoken == [true, false, false]),
             kestrel: Connections::default(),
             items: Items::new(spoken == [false, false, true]),
+            sees_items,
             is_blind: false,
             is_stopped: false,
         }
     }
 
     pub(crate) fn opened(&mut self, conn: Conn, protocol: Protocol) {
-        if protocol == Protocol::Kestrel {
-            return self.kestrel.opened(conn);
+        if let Protocol::Kestrel(_) = protocol {
+            if self.sees_items {
+                self.kestrel.opened(conn);
+            }
+            return;
         }
         let stream = Stream {
             protocol,
@@ -165,7 +170,7 @@ impl Oracle {
         match stream.protocol {
             Protocol::Beanstalk => self.heard_beanstalk(conn, now),
             Protocol::Gearman => self.heard_gearman(conn),
-            Protocol::Kestrel => Ok(()),
+            Protocol::Kestrel(_) => Ok(()),
         }
         .map_err(|error| format!("oracle: connection {conn}: {error}"))
     }

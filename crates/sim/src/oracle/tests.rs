@@ -5,7 +5,7 @@ use crate::protocol::Protocol;
 
 /// An oracle that watches three clients of beanstalkd.
 fn watching() -> Oracle {
-    let mut oracle = Oracle::new([true, false, false]);
+    let mut oracle = Oracle::new([true, false, false], true);
     (1..=3).for_each(|conn| oracle.opened(conn, Protocol::Beanstalk));
     oracle
 }

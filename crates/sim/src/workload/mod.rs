@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 pub(crate) use gearman::packet;
 
 use crate::plan::Plan;
-use crate::protocol::Protocol;
+use crate::protocol::{Kestrel, Protocol};
 use crate::rng::Rng;
 
 /// Ids that clients have heard of; they name them in requests of all kinds.
@@ -57,17 +57,19 @@ pub(crate) struct Client {
 enum Kind {
     Beanstalk(beanstalk::Habit),
     Gearman(gearman::Habit),
-    Kestrel(kestrel::Habit),
+    Kestrel(Kestrel, kestrel::Habit),
 }
 
 impl Client {
     /// A client of the kinds that the run is to have.
     pub(crate) fn any(plan: &Plan, rng: &mut Rng) -> Self {
         let [beanstalk, gearman, kestrel] = plan.shares;
+        let [memcache, text] = plan.dialects;
+        let dialect = rng.weighted(&[(memcache, Kestrel::Memcache), (text, Kestrel::Text)]);
         let protocol = rng.weighted(&[
             (beanstalk, Protocol::Beanstalk),
             (gearman, Protocol::Gearman),
-            (kestrel, Protocol::Kestrel),
+            (kestrel, Protocol::Kestrel(dialect)),
         ]);
         Self::new(protocol, rng)
     }
@@ -76,7 +78,7 @@ impl Client {
         let kind = match protocol {
             Protocol::Beanstalk => Kind::Beanstalk(beanstalk::Habit::any(rng)),
             Protocol::Gearman => Kind::Gearman(gearman::Habit::any(rng)),
-            Protocol::Kestrel => Kind::Kestrel(kestrel::Habit::any(rng)),
+            Protocol::Kestrel(dialect) => Kind::Kestrel(dialect, kestrel::Habit::any(rng)),
         };
         Self { kind, is_slow: rng.one_in(6), held: Vec::new(), unread: Vec::new() }
     }
@@ -85,7 +87,7 @@ impl Client {
         match self.kind {
             Kind::Beanstalk(_) => Protocol::Beanstalk,
             Kind::Gearman(_) => Protocol::Gearman,
-            Kind::Kestrel(_) => Protocol::Kestrel,
+            Kind::Kestrel(dialect, _) => Protocol::Kestrel(dialect),
         }
     }
 
@@ -97,7 +99,8 @@ impl Client {
             let len = match self.kind {
                 Kind::Beanstalk(_) => beanstalk::reply_len(&self.unread),
                 Kind::Gearman(_) => gearman::reply_len(&self.unread),
-                Kind::Kestrel(_) => kestrel::reply_len(&self.unread),
+                Kind::Kestrel(Kestrel::Memcache, _) => kestrel::reply_len(&self.unread),
+                Kind::Kestrel(Kestrel::Text, _) => kestrel::text::reply_len(&self.unread),
             };
             let Some(len) = len else { return replies };
             let reply: Vec<u8> = self.unread.drain(..len).collect();
@@ -105,7 +108,7 @@ impl Client {
                 Kind::Beanstalk(_) => beanstalk::hear(&reply),
                 Kind::Gearman(_) => gearman::hear(&reply),
                 // No reply names a job.
-                Kind::Kestrel(_) => (None, false),
+                Kind::Kestrel(..) => (None, false),
             };
             if let Some(id) = heard {
                 known.heard(id);
@@ -130,7 +133,12 @@ impl Client {
                 Kind::Gearman(_) if in_crowd => gearman::crowd(&mut bytes, held, rng),
                 Kind::Beanstalk(_) if is_garbage => beanstalk::garbage(&mut bytes, rng),
                 Kind::Gearman(_) if is_garbage => gearman::garbage(&mut bytes, rng),
-                Kind::Kestrel(_) if is_garbage => kestrel::garbage(&mut bytes, rng),
+                Kind::Kestrel(Kestrel::Memcache, _) if is_garbage => {
+                    kestrel::garbage(&mut bytes, rng);
+                }
+                Kind::Kestrel(Kestrel::Text, _) if is_garbage => {
+                    kestrel::text::garbage(&mut bytes, rng);
+                }
                 Kind::Beanstalk(habit) => {
                     let mut writer = beanstalk::Writer { plan, known, held, rng };
                     writer.command(*habit, &mut bytes);
@@ -139,8 +147,12 @@ impl Client {
                     let mut writer = gearman::Writer { plan, known, held, now, rng };
                     writer.request(*habit, &mut bytes);
                 }
-                Kind::Kestrel(habit) => {
-                    kestrel::Writer { plan, now, rng }.request(*habit, &mut bytes);
+                Kind::Kestrel(dialect, habit) => {
+                    let mut writer = kestrel::Writer { plan, now, rng };
+                    match dialect {
+                        Kestrel::Memcache => writer.request(*habit, &mut bytes),
+                        Kestrel::Text => writer.text_request(*habit, &mut bytes),
+                    }
                 }
             }
         }

@@ -1,4 +1,6 @@
-//! Simulated clients of Kestrel, in the memcache dialect.
+//! Simulated clients of Kestrel: their habits, and the memcache dialect.
+
+pub(super) mod text;
 
 use super::{body_len, random_bytes};
 use crate::plan::Plan;
@@ -97,6 +99,10 @@ impl Writer<'_> {
             kind => kind.to_owned(),
         };
         bytes.extend_from_slice(text.as_bytes());
+        self.end_line(bytes);
+    }
+
+    fn end_line(&mut self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(if self.rng.coin() { b"\r\n" } else { b"\n" });
     }
 
