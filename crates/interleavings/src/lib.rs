@@ -2,7 +2,8 @@
 //! learn of what the log has released. The model checker is loom, which also reorders what a weakly ordered processor
 //! may reorder. It treats `SeqCst` accesses as weaker ones, so the code relies on fences.
 //!
-//! The code is the product's own: its files are compiled here once more, over loom's primitives.
+//! Three files of the product are compiled here once more, over loom's primitives: `positions.rs` and `sleeper.rs` of
+//! the log, and `wakeup.rs` of the server. `committer.rs` and `io_thread.rs` play the threads that use them.
 
 #![cfg(test)]
 
