@@ -182,4 +182,35 @@ mod tests {
         });
         assert!(slow <= AGE_MAX + STALL_TIME_MAX + Duration::from_secs(1), "{slow:?}");
     }
+
+    #[test]
+    fn a_browser_may_not_read_under_a_foreign_name_wherever_the_listener_is() {
+        let ask = |host: &str, program: &str| {
+            let request = format!(
+                "GET / HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {program}\r\nConnection: close\r\n\r\n"
+            );
+            let mut answer = Vec::new();
+            let read = async |mut peer: DuplexStream| {
+                peer.write_all(request.as_bytes()).await.unwrap();
+                peer.read_to_end(&mut answer).await.unwrap();
+            };
+            run(1, read);
+            String::from_utf8(answer).unwrap()
+        };
+        let browser = "Mozilla/5.0 (X11; Linux x86_64)";
+        // The page's own name has come to stand for this address.
+        let rebound = ask("evil.example", browser);
+        assert!(
+            rebound.starts_with("HTTP/1.1 403 ") && rebound.contains("http.hosts"),
+            "{rebound}"
+        );
+        for (host, program) in [
+            ("192.0.2.1:7300", browser),
+            ("jobs.default.svc:7300", "Prometheus/3.0.1"),
+            ("jobs.default.svc:7300", "kube-probe/1.31"),
+        ] {
+            let answer = ask(host, program);
+            assert!(answer.starts_with("HTTP/1.1 200 "), "{program}: {answer}");
+        }
+    }
 }

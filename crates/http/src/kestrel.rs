@@ -177,15 +177,19 @@ impl KestrelAdmin {
     ) -> Result<Outcome, Trouble> {
         let now = (self.clock)();
         let value = match (command.name.as_str(), command.rest.as_deref()) {
-            ("stats", None) => return self.stats(parameters).map(Outcome::Stats),
+            ("stats", None) => return self.stats(parameters, asked).map(Outcome::Stats),
             ("ping", None) => json!("pong"),
             ("server_info", None) => self.server_info(),
             ("graph_data", None | Some("")) => {
+                check_remembering(asked)?;
                 let mut memory = self.memory();
                 let series = memory.series(now, || self.snapshot(now));
                 json!({ "keys": series.keys().collect::<Vec<_>>() })
             }
-            ("graph_data", Some(key)) => self.graph(key)?,
+            ("graph_data", Some(key)) => {
+                check_remembering(asked)?;
+                self.graph(key)?
+            }
             ("reload", None) => {
                 self.check_change(asked)?;
                 return Ok(Outcome::Begun(self.controls.reload()));
@@ -202,23 +206,32 @@ impl KestrelAdmin {
     }
 
     /// `filtered` leaves nothing out: no filter is configured here. Filters were code in the original.
-    fn stats(&self, parameters: &Parameters) -> Result<Snapshot, Trouble> {
+    fn stats(&self, parameters: &Parameters, asked: &Asked) -> Result<Snapshot, Trouble> {
+        let (period, name) = (parameters.get("period"), parameters.get("namespace"));
+        let remembers = match check_remembering(asked) {
+            Err(why) if period.is_some() || name.is_some() => return Err(why),
+            verdict => verdict.is_ok(),
+        };
         let now = (self.clock)();
         let snapshot = self.snapshot(now);
-        self.memory().series(now, || snapshot.clone());
-        if let Some(period) = parameters.get("period") {
+        if !remembers {
+            return Ok(snapshot);
+        }
+        let mut memory = self.memory();
+        memory.series(now, || snapshot.clone());
+        if let Some(period) = period {
             let seconds =
                 period.parse().ok().filter(|seconds| (1..=PERIOD_S_MAX).contains(seconds));
             let seconds = seconds.ok_or_else(|| {
                 Trouble::Failed(format!("period: a number from 1 to {PERIOD_S_MAX} is needed"))
             })?;
-            return Ok(self.memory().changes.in_period(now, seconds, &snapshot));
+            return Ok(memory.changes.in_period(now, seconds, &snapshot));
         }
-        if let Some(name) = parameters.get("namespace") {
+        if let Some(name) = name {
             if name.len() > NAMESPACE_BYTES_MAX {
                 return Err(Trouble::Failed("namespace: the name is too long".to_owned()));
             }
-            return Ok(self.memory().changes.for_asker(now, name, &snapshot));
+            return Ok(memory.changes.for_asker(now, name, &snapshot));
         }
         Ok(snapshot)
     }
@@ -254,13 +267,11 @@ impl KestrelAdmin {
             Method::GET if self.permissions.by_get => true,
             _ => return Err(Trouble::WrongMethod),
         };
-        let gate = asked.extensions().get::<Gate>().ok_or(Trouble::NotFromThere)?;
-        gate.may_control(&claims(asked.headers()), is_get).map_err(Trouble::Foreign)
+        gate(asked)?.may_control(&claims(asked.headers()), is_get).map_err(Trouble::Foreign)
     }
 
     fn check_stop(&self, asked: &Asked) -> Result<(), Trouble> {
-        let gate = asked.extensions().get::<Gate>();
-        let is_local = gate.is_some_and(|gate| gate.reach.is_local());
+        let is_local = gate(asked)?.reach.is_local();
         let Permissions { stop_locally, stop_from_elsewhere, .. } = self.permissions;
         let may_stop = if is_local { stop_locally } else { stop_from_elsewhere };
         if may_stop { Ok(()) } else { Err(Trouble::NotFromThere) }
@@ -305,6 +316,17 @@ impl KestrelAdmin {
             Err(trouble) => Reply::Now(refused(trouble)),
         }
     }
+}
+
+/// The gate that the request came through.
+fn gate(asked: &Asked) -> Result<&Gate, Trouble> {
+    asked.extensions().get::<Gate>().ok_or(Trouble::NotFromThere)
+}
+
+/// Numbers are remembered for nobody whom a page of another site may have sent: those of others would be used up, or
+/// forgotten for that.
+fn check_remembering(asked: &Asked) -> Result<(), Trouble> {
+    claims(asked.headers()).check_no_page().map_err(Trouble::Foreign)
 }
 
 fn refused(trouble: Trouble) -> Answer {

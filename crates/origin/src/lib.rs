@@ -58,6 +58,19 @@ impl<'a> Claims<'a> {
             && self.is_absent_or_ours(self.referer)
     }
 
+    /// Whether no page of another site can be behind it. A page can have a browser send a GET without any header that
+    /// says so, but the headers that say the opposite are not in its hands.
+    pub fn check_no_page(&self) -> Result<(), Foreign> {
+        let is_silent = self.site.is_none() && self.origin.is_none() && self.referer.is_none();
+        if !self.is_unsuspicious() {
+            Err(Foreign::Site)
+        } else if self.is_browser && is_silent {
+            Err(Foreign::Browser)
+        } else {
+            Ok(())
+        }
+    }
+
     /// Whether an address of a page is not there, or has the name by which we are called.
     fn is_absent_or_ours(&self, page: Option<&[u8]>) -> bool {
         let Some(page) = page else { return true };
@@ -130,23 +143,20 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Whether the client may look at something. Where only this machine can connect, the server is called by one of
+    /// Whether the client may look at something. Where only this machine can connect, it calls the server by one of
     /// its names. Elsewhere monitoring may call it by any name, unless names are listed: it need not know all of them.
+    /// A browser never may, because the name may be that of a page.
     pub fn may_read(&self, claims: &Claims<'_>) -> Result<(), Foreign> {
         let any_name = match self.reach {
             Reach::Loopback => false,
-            Reach::Unix | Reach::Network => !self.names.are_listed(),
+            Reach::Unix | Reach::Network => !self.names.are_listed() && !claims.is_from_browser(),
         };
         if any_name { Ok(()) } else { self.check_name(claims) }
     }
 
-    /// Whether the client may submit a job. Programs may call the server by any name where they may look by any name,
-    /// but browsers may not.
+    /// Whether the client may submit a job. It may call the server by the names by which it may look.
     pub fn may_submit(&self, claims: &Claims<'_>, is_get: bool) -> Result<(), Foreign> {
         self.may_read(claims)?;
-        if claims.is_from_browser() {
-            self.check_name(claims)?;
-        }
         check_site(claims, is_get)
     }
 
@@ -206,6 +216,7 @@ mod tests {
                 ],
             ] {
                 let claims = claims(headers);
+                assert_eq!(claims.check_no_page(), Ok(()));
                 assert_eq!(gate.may_read(&claims), Ok(()));
                 for is_get in [true, false] {
                     assert_eq!(gate.may_submit(&claims, is_get), Ok(()), "{claims:?}");
@@ -230,6 +241,7 @@ mod tests {
         ] {
             let with_host = claims(&[HOST, foreign]);
             assert!(!with_host.is_same_origin());
+            assert_eq!(with_host.check_no_page(), Err(Foreign::Site), "{foreign:?}");
             for (reach, claims) in REACHES
                 .into_iter()
                 .flat_map(|reach| [(reach, with_host), (reach, claims(&[foreign]))])
@@ -241,6 +253,15 @@ mod tests {
         }
         // A page can have a picture fetched without a mark but this one.
         let picture = claims(&[HOST, BROWSER]);
+        assert_eq!(picture.check_no_page(), Err(Foreign::Browser));
+        for ours in [
+            ("Sec-Fetch-Site", "none"),
+            ("Sec-Fetch-Site", "same-origin"),
+            ("Origin", "http://127.0.0.1:2223"),
+            ("Referer", "http://127.0.0.1:2223/"),
+        ] {
+            assert_eq!(claims(&[HOST, BROWSER, ours]).check_no_page(), Ok(()), "{ours:?}");
+        }
         for reach in REACHES {
             assert_eq!(gate(reach, &[]).may_control(&picture, true), Err(Foreign::Browser));
             assert_eq!(gate(reach, &[]).may_submit(&picture, true), Err(Foreign::Browser));
@@ -257,9 +278,15 @@ mod tests {
             let gate = gate(reach, &[]);
             assert_eq!(gate.may_control(&plain, false), Err(Foreign::Name));
             assert_eq!(gate.may_submit(&rebound, false), Err(Foreign::Name));
-            let may_read = gate.may_read(&rebound);
-            assert_eq!(may_read.is_err(), reach == Reach::Loopback, "{reach:?}");
+            // One mark of a browser is enough.
+            let same_origin = ("Sec-Fetch-Site", "same-origin");
+            for mark in [BROWSER, origin, ("Referer", "http://evil.example:2223/"), same_origin] {
+                let marked = claims(&[("Host", "evil.example:2223"), mark]);
+                assert_eq!(gate.may_read(&marked), Err(Foreign::Name), "{reach:?} {mark:?}");
+            }
             // A program in a cluster calls the server by the name of a service.
+            let may_read = gate.may_read(&plain);
+            assert_eq!(may_read.is_err(), reach == Reach::Loopback, "{reach:?}");
             assert_eq!(gate.may_submit(&plain, true), may_read);
         }
         for reach in REACHES {

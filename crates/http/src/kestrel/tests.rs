@@ -246,6 +246,50 @@ fn a_script_of_another_site_learns_nothing() {
 }
 
 #[test]
+fn a_page_of_another_site_uses_up_and_forgets_nothing() {
+    for reach in [Reach::Loopback, Reach::Network] {
+        let permissions =
+            Permissions { by_get: true, stop_locally: true, stop_from_elsewhere: false };
+        let world = World::with(permissions, reach);
+        let page = |path: &str, name: &str, value: &str| {
+            let request = Request::get(path).header("Host", "127.0.0.1:2223");
+            world.ask_with(request.header(name, value).body(()).unwrap()).0
+        };
+        let marks = [
+            ("Origin", "http://evil.example"),
+            ("Sec-Fetch-Site", "cross-site"),
+            ("Referer", "http://evil.example/"),
+        ];
+        for (name, value) in marks {
+            assert_eq!(page("/graph_data", name, value), 403);
+            assert_eq!(page("/stats.txt", name, value), 200, "a link is no harm");
+        }
+        assert!(world.admin.memory().series.is_none(), "nothing begins for a page");
+
+        world.json("/stats?namespace=mon");
+        world.json("/stats?period=60");
+        world.gets.store(5, Ordering::Relaxed);
+        world.pass(60);
+        for (name, value) in marks {
+            for parameters in ["namespace=mon", "period=60", "period=60&callback=f"] {
+                assert_eq!(page(&format!("/stats.json?{parameters}"), name, value), 403);
+            }
+            for number in 1..100 {
+                assert_eq!(page(&format!("/stats.json?namespace={number}"), name, value), 403);
+                assert_eq!(page(&format!("/stats.json?period={number}"), name, value), 403);
+            }
+        }
+        // At an address of other machines a picture can be fetched without any of these marks.
+        let browser = ("User-Agent", "Mozilla/5.0 (X11; Linux x86_64)");
+        assert_eq!(page("/stats.json?namespace=mon", browser.0, browser.1), 403);
+        assert_eq!(page("/stats.json?period=60", browser.0, browser.1), 403);
+        assert_eq!(page("/stats.json", browser.0, browser.1), 200);
+        assert_eq!(world.json("/stats?namespace=mon")["counters"]["cmd_get"], 5);
+        assert_eq!(world.json("/stats?period=60")["counters"]["cmd_get"], 5);
+    }
+}
+
+#[test]
 fn statistics_have_the_names_that_monitoring_knows() {
     let world = World::new();
     world.gets.store(3, Ordering::Relaxed);

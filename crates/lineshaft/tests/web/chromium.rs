@@ -114,6 +114,7 @@ const body = "\nshutdown\nSHUTDOWN\r\nstatus quiescent\nSTATUS quiescent\r\nput 
     "delete 1\r\nput q:\nitem\n\nset q 0 0 1\r\nx\r\nflush secret-queue\ndelete secret-queue\n" +
     "drop function secret-queue\r\n";
 const paths = ["/", "/shutdown", "/quiesce", "/f"];
+const questions = ["/stats?namespace=mon", "/stats.txt?namespace=mon", "/stats?period=60"];
 async function post(url, init) {
     try { await fetch(url, { method: "POST", mode: "no-cors", ...init }); } catch (error) {}
 }
@@ -147,6 +148,11 @@ function picture(url) {
         await post(url, { body, headers: { "Content-Type": "application/x-www-form-urlencoded" } });
         await picture(url);
     }
+    for (const target of targets) for (const question of questions) {
+        await picture("http://" + target + question);
+        await post("http://" + target + question, {});
+        try { await fetch("http://" + target + question, { mode: "no-cors" }); } catch (error) {}
+    }
     for (const target of targets) await form("http://" + target + "/", "text/plain");
     for (const target of targets) await form("http://" + target + "/shutdown", "multipart/form-data");
     document.body.textContent = "all is sent";
@@ -157,6 +163,7 @@ function picture(url) {
 fn a_page_in_chromium_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let target = Target::start(folder.path());
+    target.count_a_get_after_monitoring_asked();
     let targets = serde_json::to_string(&target.addresses).unwrap();
     let page = format!(
         "<!doctype html><title>evil</title><body><script>const targets = {targets};{SENDING}</script>"
@@ -168,6 +175,7 @@ fn a_page_in_chromium_changes_nothing() {
     // Five ports, four paths, at least one request each. The browser has really sent them.
     assert!(target.foreign_count() >= 20, "{}", target.foreign_count());
     target.check_unharmed();
+    target.check_numbers_of_monitoring();
 }
 
 /// Asks for all that tells something, in each way in which a page may get hold of an answer.

@@ -13,6 +13,8 @@ mod request;
 #[allow(dead_code, reason = "shared with the tests of the server")]
 mod running;
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::Path;
 
 use testkit::client::Client;
@@ -89,5 +91,27 @@ impl Target {
         assert_eq!(shown["labels"]["status"], "Up");
         // A client's order to stop takes 100 ms to be obeyed; it is said at once.
         assert!(!self.server.stderr().contains("stopping"), "{}", self.server.stderr());
+    }
+
+    /// What Kestrel's monitoring is told of its gets since it asked before.
+    fn gets_since_monitoring_asked(&self) -> serde_json::Value {
+        let shown = get(self.address("kestrel_admin"), "/stats.json?namespace=mon");
+        assert_eq!(shown.status, 200);
+        let shown: serde_json::Value = serde_json::from_str(&shown.body).unwrap();
+        shown["counters"]["cmd_get"].clone()
+    }
+
+    /// Monitoring asks, and then there is something to tell it.
+    fn count_a_get_after_monitoring_asked(&self) {
+        self.gets_since_monitoring_asked();
+        let mut kestrel = TcpStream::connect(self.address("kestrel")).unwrap();
+        kestrel.write_all(b"GET nothing\r\nquit\r\n").unwrap();
+        kestrel.read_to_end(&mut Vec::new()).unwrap();
+    }
+
+    /// Nobody else was told of it.
+    fn check_numbers_of_monitoring(&self) {
+        assert_eq!(self.gets_since_monitoring_asked(), 1);
+        assert_eq!(self.gets_since_monitoring_asked(), 0);
     }
 }

@@ -129,7 +129,8 @@ fn what_a_script_of_a_page_asks_for_tells_it_nothing() {
         // Browsers that do not say where they come from do not run it.
         let answer = send(admin, unmarked_picture(admin, path).as_bytes());
         assert!(answer.contains("\r\nx-content-type-options: nosniff\r\n"), "{answer}");
-        assert!(answer.contains("\r\ncontent-type: application/json\r\n"), "{answer}");
+        let kind = if path.starts_with("/stats") { "application/json" } else { "text/plain" };
+        assert!(answer.contains(&format!("\r\ncontent-type: {kind}")), "{answer}");
     }
     for (protocol, path) in [("kestrel_admin", "/stats.json"), ("http", "/metrics")] {
         let address = target.address(protocol);
@@ -143,6 +144,29 @@ fn what_a_script_of_a_page_asks_for_tells_it_nothing() {
         let answer = send(address, rebound.as_bytes());
         assert!(answer.starts_with("HTTP/1.1 403 ") && !answer.contains(SECRET), "{answer}");
     }
+}
+
+#[test]
+fn a_page_takes_no_numbers_from_monitoring() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = Target::start(folder.path());
+    let admin = target.address("kestrel_admin");
+    target.count_a_get_after_monitoring_asked();
+    for path in ["/stats.json?namespace=mon", "/stats.txt?namespace=mon", "/stats?period=60"] {
+        for request in [
+            picture(admin, path),
+            unmarked_picture(admin, path),
+            fetch(admin, path, ""),
+            form(admin, path, ""),
+            format!(
+                "GET {path} HTTP/1.1\r\nHost: {admin}\r\nOrigin: http://evil.example\r\nConnection: close\r\n\r\n"
+            ),
+        ] {
+            let answer = send(admin, request.as_bytes());
+            assert!(answer.starts_with("HTTP/1.1 403 "), "{request}: {answer}");
+        }
+    }
+    target.check_numbers_of_monitoring();
 }
 
 #[test]
