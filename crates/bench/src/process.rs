@@ -52,10 +52,17 @@ pub(crate) fn allowed_cpus() -> anyhow::Result<Vec<usize>> {
 
 /// Binds the calling thread, and what it starts from now on, to one processor.
 pub(crate) fn pin(cpu: usize) -> anyhow::Result<()> {
-    anyhow::ensure!(cpu < CpuSet::MAX_CPU, "there is no processor {cpu}");
+    pin_to(&[cpu])
+}
+
+/// The same for several processors.
+pub(crate) fn pin_to(cpus: &[usize]) -> anyhow::Result<()> {
     let mut set = CpuSet::new();
-    set.set(cpu);
-    sched_setaffinity(None, &set).with_context(|| format!("cannot use processor {cpu}"))
+    for &cpu in cpus {
+        anyhow::ensure!(cpu < CpuSet::MAX_CPU, "there is no processor {cpu}");
+        set.set(cpu);
+    }
+    sched_setaffinity(None, &set).with_context(|| format!("cannot use processors {cpus:?}"))
 }
 
 /// Time that a processor has been busy, with whatever, since the machine started. Ticks of 10 ms.

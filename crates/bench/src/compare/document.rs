@@ -229,6 +229,14 @@ fn method(comparison: &Comparison) -> String {
            all of its function, and the time is that to the `NOOP` at one of them, each time another one.\n\
          - Timers: {timers} delays of 1 s, {timers} ttr of 2 s on connections that stay silent, {timers} timeouts\n  \
            of 1 s, all at once; \"busy\" adds 20,000 puts a second. What never comes counts as 5 s late.\n\
+         - A quiet client (L2, L3) puts, reserves and deletes one job every 2 ms. The server speaks all protocols, syncs\n  \
+           always, and for L3 is full of {heavy_jobs} jobs and {heavy_queues} queues. Beside each burden, which is a loop of\n  \
+           requests unless the row says otherwise, the client is measured for {quiet:.1} s, and as long before it, alone.\n  \
+           There are {idle_beside} idle connections. For L2, {burst_jobs} jobs of Gearman's name the same second.\n\
+         - One and two I/O threads (T17b): the servers take turns as with many queues, and each may use both\n  \
+           processors, one of which is the generator's.\n\
+         - Limit of memory (M7): jobs, submits and items of many sizes until a put is refused, then half of the\n  \
+           jobs are deleted and others put; the higher of the two resident sizes counts.\n\
          - Memory: {memory_jobs} jobs, deleted in random order, memory read 3 s later; {idle} connections that\n  \
            sent one request each.\n\
          - Restart: {restart_jobs} jobs, SIGKILL, start; the time ends with the first reply, and every job must\n  \
@@ -245,6 +253,11 @@ fn method(comparison: &Comparison) -> String {
         fill = sizes.fill_jobs,
         backlog = sizes.backlog_jobs,
         timers = sizes.timers,
+        heavy_jobs = sizes.heavy_jobs,
+        heavy_queues = sizes.heavy_queues,
+        quiet = 2.0 * sizes.duration.as_secs_f64(),
+        idle_beside = sizes.idle_beside,
+        burst_jobs = sizes.burst_jobs,
         memory_jobs = sizes.memory_jobs,
         idle = sizes.idle_connections,
         restart_jobs = sizes.restart_jobs,
@@ -259,7 +272,7 @@ fn spread_table(comparison: &Comparison) -> Table {
         table.row(vec![
             spread.work.clone(),
             spread.peer.clone(),
-            spread.metric.name().to_owned(),
+            spread.metric.name(),
             show(spread.median),
             show(spread.lowest),
             show(spread.highest),

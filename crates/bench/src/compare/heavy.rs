@@ -1,111 +1,234 @@
-//! Heavy requests: a few bytes each, whose work grows with what is stored. Each is made in a loop while a quiet
-//! client measures what it feels of that.
+//! Heavy requests: a few bytes each, whose work grows with what is stored; and other burdens of a server. A quiet
+//! client measures what it feels of each.
+//!
+//! This file names them all. How each is made is in the folder.
 
-use std::net::SocketAddr;
-use std::time::Duration;
+mod beanstalk;
+mod burdens;
+mod gearman;
+mod kestrel;
+
+use std::fmt;
+use std::net::{SocketAddr, TcpStream};
 
 use serde::Serialize;
 
+use super::lab::Lab;
 use super::server::Server;
 use super::wire::{Cutter, Wire};
 
-/// Tubes that one `reserve` looks at: as many as a connection may watch.
-const WATCHED_TUBES: u32 = 10_000;
-/// Jobs that are kicked, or given back by a close, at once.
-const BATCH_JOBS: usize = 1000;
-/// Children of the parent that is put into: as many as it may have.
-const CHILDREN: u32 = 256;
-/// Connections that wait for one job, and how often each joined it: as often as it may.
-const WATCHERS: (usize, u32) = (8, 1000);
-/// After a batch of kicks: without it the disk writes at its full speed, and the row would measure that.
-const KICK_REST: Duration = Duration::from_millis(10);
-/// After a put to many children: their jobs add up, so there must not be too many.
-const CHILDREN_REST: Duration = Duration::from_millis(1);
+pub(super) use self::beanstalk::expiry_policy;
 
-/// A kind of heavy request.
+/// A kind of heavy request, or another burden.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Heavy {
     ListTubes,
     ReserveOverTubes,
+    ReserveOverExpired,
     Kick,
     Closes,
     ShowJobs,
     ShowUniqueJobs,
     FunctionStatus,
     PriorityStatus,
+    Workers,
     DropUnknown,
+    CannotDo,
+    ResetAbilities,
+    GrabAndSleep,
     NewsToMany,
     KestrelStats,
     DumpStats,
+    KestrelStatus,
     FlushAllExpired,
+    FlushAll,
     PutToChildren,
+    AdminStats,
+    AdminGraph,
+    StuckReaders,
+    LargeBodies,
+    IdleConnections,
+    Reclaim,
 }
 
-/// A kind of heavy request that is prepared: the loop, and what ends it.
-pub(super) struct Loop {
-    /// Makes the request once.
-    pub(super) once: Box<dyn FnMut() -> anyhow::Result<()> + Send>,
-    /// Ends all connections of it.
+/// Makes a request once.
+pub(super) type Once = Box<dyn FnMut() -> anyhow::Result<()> + Send>;
+
+/// A burden that is prepared.
+#[derive(Default)]
+pub(super) struct Burden {
+    /// Run again and again, each in a thread of its own.
+    pub(super) loops: Vec<Once>,
+    /// End all connections of the loops.
     pub(super) cutters: Vec<Cutter>,
+    /// Connections that only have to be there.
+    pub(super) held: Vec<TcpStream>,
+}
+
+impl Burden {
+    fn of(once: impl FnMut() -> anyhow::Result<()> + Send + 'static, cutters: Vec<Cutter>) -> Self {
+        Self { loops: vec![Box::new(once)], cutters, held: Vec::new() }
+    }
+
+    fn add(&mut self, mut other: Self) {
+        self.loops.append(&mut other.loops);
+        self.cutters.append(&mut other.cutters);
+        self.held.append(&mut other.held);
+    }
+}
+
+impl fmt::Display for Heavy {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())?;
+        match self.connections() {
+            1 => Ok(()),
+            connections => write!(formatter, ", {connections} connections"),
+        }
+    }
 }
 
 impl Heavy {
-    pub(super) const ALL: [Heavy; 14] = [
+    /// In the order in which they are measured.
+    pub(super) const ALL: [Heavy; 27] = [
         Heavy::ListTubes,
         Heavy::ReserveOverTubes,
+        Heavy::ReserveOverExpired,
         Heavy::Kick,
         Heavy::Closes,
         Heavy::ShowJobs,
         Heavy::ShowUniqueJobs,
         Heavy::FunctionStatus,
         Heavy::PriorityStatus,
+        Heavy::Workers,
         Heavy::DropUnknown,
+        Heavy::CannotDo,
+        Heavy::ResetAbilities,
+        Heavy::GrabAndSleep,
         Heavy::NewsToMany,
         Heavy::KestrelStats,
         Heavy::DumpStats,
+        Heavy::KestrelStatus,
         Heavy::FlushAllExpired,
         Heavy::PutToChildren,
+        Heavy::AdminStats,
+        Heavy::AdminGraph,
+        // Behind all that ask about items: it empties their queues.
+        Heavy::FlushAll,
+        Heavy::StuckReaders,
+        Heavy::LargeBodies,
+        Heavy::IdleConnections,
+        // Behind all others: the reclaim that it sets going does not end with it.
+        Heavy::Reclaim,
     ];
 
-    /// What it is, in words.
-    pub(super) fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Heavy::ListTubes => "`list-tubes`",
-            Heavy::ReserveOverTubes => "`reserve` over 10,000 tubes",
+            Heavy::ReserveOverTubes => "`reserve` over 5,000 tubes",
+            Heavy::ReserveOverExpired => "`reserve` over 2,000 expired jobs",
             Heavy::Kick => "`kick` of 1,000 delayed jobs",
             Heavy::Closes => "connections that close with 1,000 jobs",
             Heavy::ShowJobs => "`show jobs`",
             Heavy::ShowUniqueJobs => "`show unique jobs`",
             Heavy::FunctionStatus => "`status`",
             Heavy::PriorityStatus => "`prioritystatus`",
+            Heavy::Workers => "`workers` of 10,000 functions each",
             Heavy::DropUnknown => "100 × `drop function nosuch`",
+            Heavy::CannotDo => "100 × `CANT_DO` of a worker with 10,000 jobs",
+            Heavy::ResetAbilities => "`RESET_ABILITIES` and 10,000 × `CAN_DO`",
+            Heavy::GrabAndSleep => "`GRAB_JOB` and `PRE_SLEEP` of a worker of 10,000 functions",
             Heavy::NewsToMany => "`WORK_DATA` to 8,000 watchers",
             Heavy::KestrelStats => "Kestrel's `STATS`",
             Heavy::DumpStats => "Kestrel's `DUMP_STATS`",
+            Heavy::KestrelStatus => "Kestrel's `STATUS`, changed",
             Heavy::FlushAllExpired => "Kestrel's `FLUSH_ALL_EXPIRED`",
+            Heavy::FlushAll => "Kestrel's `FLUSH_ALL`",
             Heavy::PutToChildren => "puts into a parent of 256 children",
+            Heavy::AdminStats => "`/stats`",
+            Heavy::AdminGraph => "`/graph_data`",
+            Heavy::StuckReaders => "20 readers that are stuck",
+            Heavy::LargeBodies => "jobs of 10 MiB",
+            Heavy::IdleConnections => "idle connections",
+            Heavy::Reclaim => "reclaim that copies",
+        }
+    }
+
+    /// Connections that make the request at once: more, where that has stalled a server.
+    fn connections(self) -> u32 {
+        match self {
+            Heavy::ListTubes
+            | Heavy::ShowJobs
+            | Heavy::ShowUniqueJobs
+            | Heavy::FunctionStatus
+            | Heavy::Workers
+            | Heavy::KestrelStats
+            | Heavy::DumpStats
+            | Heavy::FlushAllExpired => 4,
+            Heavy::ReserveOverTubes => 20,
+            Heavy::DropUnknown => 50,
+            Heavy::ReserveOverExpired
+            | Heavy::Kick
+            | Heavy::Closes
+            | Heavy::PriorityStatus
+            | Heavy::CannotDo
+            | Heavy::ResetAbilities
+            | Heavy::GrabAndSleep
+            | Heavy::NewsToMany
+            | Heavy::KestrelStatus
+            | Heavy::FlushAll
+            | Heavy::PutToChildren
+            | Heavy::AdminStats
+            | Heavy::AdminGraph
+            | Heavy::StuckReaders
+            | Heavy::LargeBodies
+            | Heavy::IdleConnections
+            | Heavy::Reclaim => 1,
         }
     }
 
     /// Connects, and does what the requests need.
-    pub(super) fn prepare(self, server: &Server) -> anyhow::Result<Loop> {
-        let (gearman, memcache) = (server.gearman, server.memcache);
+    pub(super) fn prepare(self, lab: &Lab, server: &Server) -> anyhow::Result<Burden> {
+        let mut burden = Burden::default();
+        if self == Heavy::Workers {
+            burden.add(gearman::many_registrations(server.gearman)?);
+        }
+        for _ in 0..self.connections() {
+            burden.add(self.prepare_one(lab, server)?);
+        }
+        Ok(burden)
+    }
+
+    fn prepare_one(self, lab: &Lab, server: &Server) -> anyhow::Result<Burden> {
+        let (tubes, gearman, memcache) = (server.address, server.gearman, server.memcache);
         match self {
-            Heavy::ListTubes => asking(server.address, b"list-tubes\r\n", b"\n\r\n"),
-            Heavy::ReserveOverTubes => reserve_over_tubes(server.address),
-            Heavy::Kick => kick(server.address),
-            Heavy::Closes => closes(server.address),
+            Heavy::ListTubes => asking(tubes, b"list-tubes\r\n", b"\n\r\n"),
+            Heavy::ReserveOverTubes => beanstalk::reserve_over_tubes(tubes),
+            Heavy::ReserveOverExpired => beanstalk::reserve_over_expired(tubes),
+            Heavy::Kick => beanstalk::kick(tubes),
+            Heavy::Closes => beanstalk::closes(tubes),
             Heavy::ShowJobs => asking(gearman, b"show jobs\n", b"\n.\n"),
             Heavy::ShowUniqueJobs => asking(gearman, b"show unique jobs\n", b"\n.\n"),
             Heavy::FunctionStatus => asking(gearman, b"status\n", b"\n.\n"),
             Heavy::PriorityStatus => asking(gearman, b"prioritystatus\n", b"\n.\n"),
+            Heavy::Workers => asking(gearman, b"workers\n", b"\n.\n"),
             Heavy::DropUnknown => repeated(gearman, b"drop function nosuch\n", 100),
-            Heavy::NewsToMany => news_to_many(gearman),
+            Heavy::CannotDo => gearman::cannot_do(gearman),
+            Heavy::ResetAbilities => gearman::reset_abilities(gearman),
+            Heavy::GrabAndSleep => gearman::grab_and_sleep(gearman),
+            Heavy::NewsToMany => gearman::news_to_many(gearman),
             Heavy::KestrelStats => asking(memcache, b"STATS\r\n", b"\nEND\r\n"),
             Heavy::DumpStats => asking(memcache, b"DUMP_STATS\r\n", b"\nEND\r\n"),
+            Heavy::KestrelStatus => kestrel::change_status(memcache),
             Heavy::FlushAllExpired => repeated(memcache, b"FLUSH_ALL_EXPIRED\r\n", 1),
-            Heavy::PutToChildren => put_to_children(memcache),
+            Heavy::FlushAll => kestrel::flush_all(memcache),
+            Heavy::PutToChildren => kestrel::put_to_children(memcache),
+            Heavy::AdminStats => Ok(kestrel::page(server.admin, "/stats")),
+            Heavy::AdminGraph => Ok(kestrel::page(server.admin, "/graph_data")),
+            Heavy::StuckReaders => Ok(burdens::stuck_readers(tubes)),
+            Heavy::LargeBodies => burdens::large_bodies(gearman),
+            Heavy::IdleConnections => burdens::idle_connections(lab, tubes),
+            Heavy::Reclaim => burdens::reclaim(server),
         }
     }
 }
@@ -115,18 +238,18 @@ fn asking(
     address: SocketAddr,
     request: &'static [u8],
     tail: &'static [u8],
-) -> anyhow::Result<Loop> {
+) -> anyhow::Result<Burden> {
     let mut wire = Wire::connect(address)?;
     let cutters = vec![wire.cutter()?];
     let once = move || {
         wire.send(request)?;
         wire.read_to(tail)
     };
-    Ok(Loop { once: Box::new(once), cutters })
+    Ok(Burden::of(once, cutters))
 }
 
 /// So many requests at once that are answered with a line each.
-fn repeated(address: SocketAddr, request: &[u8], times: usize) -> anyhow::Result<Loop> {
+fn repeated(address: SocketAddr, request: &[u8], times: usize) -> anyhow::Result<Burden> {
     let mut wire = Wire::connect(address)?;
     let cutters = vec![wire.cutter()?];
     let requests = request.repeat(times);
@@ -134,104 +257,26 @@ fn repeated(address: SocketAddr, request: &[u8], times: usize) -> anyhow::Result
         wire.send(&requests)?;
         wire.read_lines(times)
     };
-    Ok(Loop { once: Box::new(once), cutters })
+    Ok(Burden::of(once, cutters))
 }
 
-fn reserve_over_tubes(address: SocketAddr) -> anyhow::Result<Loop> {
-    let mut wire = Wire::connect(address)?;
-    let cutters = vec![wire.cutter()?];
-    let watch = |tube: u32| format!("watch empty-{tube}\r\n").into_bytes();
-    wire.send(&(1..WATCHED_TUBES).flat_map(watch).collect::<Vec<u8>>())?;
-    wire.read_lines(WATCHED_TUBES as usize - 1)?;
-    wire.send(b"ignore default\r\n")?;
-    wire.read_lines(1)?;
-    let once = move || {
-        wire.send(&b"reserve-with-timeout 0\r\n".repeat(20))?;
-        wire.read_lines(20)
-    };
-    Ok(Loop { once: Box::new(once), cutters })
-}
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
 
-/// Puts delayed jobs and kicks them. They add up, ready.
-fn kick(address: SocketAddr) -> anyhow::Result<Loop> {
-    let mut wire = Wire::connect(address)?;
-    let cutters = vec![wire.cutter()?];
-    wire.send(b"use heavy-kick\r\n")?;
-    wire.read_lines(1)?;
-    let mut requests = b"put 0 1000 60 1\r\nx\r\n".repeat(BATCH_JOBS);
-    requests.extend(format!("kick {BATCH_JOBS}\r\n").bytes());
-    let once = move || {
-        std::thread::sleep(KICK_REST);
-        wire.send(&requests)?;
-        wire.read_lines(BATCH_JOBS + 1)
-    };
-    Ok(Loop { once: Box::new(once), cutters })
-}
+    use super::*;
 
-/// Reserves jobs, and closes the connection.
-fn closes(address: SocketAddr) -> anyhow::Result<Loop> {
-    let mut wire = Wire::connect(address)?;
-    wire.send(b"use heavy-close\r\n")?;
-    wire.read_lines(1)?;
-    wire.send(&b"put 0 0 600 1\r\nx\r\n".repeat(2 * BATCH_JOBS))?;
-    wire.read_lines(2 * BATCH_JOBS)?;
-    let mut requests = b"watch heavy-close\r\nignore default\r\n".to_vec();
-    requests.extend(b"reserve-with-timeout 1\r\n".repeat(BATCH_JOBS));
-    let once = move || {
-        let mut wire = Wire::connect(address)?;
-        wire.send(&requests)?;
-        wire.read_lines(2 + 2 * BATCH_JOBS)
-    };
-    Ok(Loop { once: Box::new(once), cutters: Vec::new() })
-}
-
-/// A worker tells data to many clients that joined one job.
-fn news_to_many(address: SocketAddr) -> anyhow::Result<Loop> {
-    let (connections, joins) = WATCHERS;
-    let mut cutters = Vec::new();
-    let submit = packet(7, b"heavy-news\0key\0");
-    for _ in 0..connections {
-        let mut wire = Wire::connect(address)?;
-        cutters.push(wire.cutter()?);
-        wire.send(&submit.repeat(joins as usize))?;
-        // Its connection is cut at the end.
-        std::thread::spawn(move || wire.drain());
+    #[test]
+    fn every_burden_is_measured_once_and_has_a_name_of_its_own() {
+        let names: BTreeSet<String> = Heavy::ALL.iter().map(Heavy::to_string).collect();
+        assert_eq!(names.len(), Heavy::ALL.len());
+        // The last one in the order of the source.
+        assert_eq!(Heavy::Reclaim as usize + 1, Heavy::ALL.len());
     }
-    let mut worker = Wire::connect(address)?;
-    cutters.push(worker.cutter()?);
-    worker.send(&packet(1, b"heavy-news"))?;
-    worker.send(&packet(9, b""))?;
-    let handle = worker.read_handle()?;
-    let mut data = packet(28, &[&handle[..], b"\0some data"].concat());
-    // Answered when the data is dealt with.
-    let echo = packet(16, b"echo");
-    data.extend_from_slice(&echo);
-    let once = move || {
-        worker.send(&data)?;
-        worker.read_bytes(echo.len())
-    };
-    Ok(Loop { once: Box::new(once), cutters })
-}
 
-fn put_to_children(address: SocketAddr) -> anyhow::Result<Loop> {
-    let mut wire = Wire::connect(address)?;
-    let cutters = vec![wire.cutter()?];
-    let look = |child: u32| format!("GET heavy-parent+{child}\r\n").into_bytes();
-    wire.send(&(0..CHILDREN).flat_map(look).collect::<Vec<u8>>())?;
-    wire.read_lines(CHILDREN as usize)?;
-    let once = move || {
-        wire.send(b"SET heavy-parent 0 0 1\r\nx\r\n")?;
-        std::thread::sleep(CHILDREN_REST);
-        wire.read_lines(1)
-    };
-    Ok(Loop { once: Box::new(once), cutters })
-}
-
-/// A packet of Gearman's, as a client sends it.
-pub(super) fn packet(kind: u32, body: &[u8]) -> Vec<u8> {
-    let mut packet = b"\0REQ".to_vec();
-    packet.extend(kind.to_be_bytes());
-    packet.extend((body.len() as u32).to_be_bytes());
-    packet.extend_from_slice(body);
-    packet
+    #[test]
+    fn a_name_tells_of_connections_where_there_are_several() {
+        assert_eq!(Heavy::ShowJobs.to_string(), "`show jobs`, 4 connections");
+        assert_eq!(Heavy::Closes.to_string(), "connections that close with 1,000 jobs");
+    }
 }

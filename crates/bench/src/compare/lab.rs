@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::server::{Programs, Server};
 use super::sizes::{Bounds, Sizes, Span, TURNS};
 use super::work::{Cell, Metric, Peer, Sample, Shape, Side, Work};
-use super::{bare_sync, gearman, lateness, memory, quiet, restart};
+use super::{bare_sync, burst, gearman, lateness, memory, memory_limit, quiet, restart};
 use crate::args::Protocol;
 use crate::driver::{Beanstalk, Driver};
 use crate::load::{self, LoadPlan, LoadReport};
@@ -88,13 +88,18 @@ impl Lab {
             Work::Take(shape) => self.take(cell.peer, shape, server),
             Work::Submit(shape) => gearman::submit(self, shape, server),
             Work::Grab(shape) => gearman::grab(self, shape, server),
-            Work::Quiet => quiet::run(self, server),
+            Work::Quiet => quiet::beside_all(self, server),
+            Work::QuietInMemory => quiet::in_memory(self, server),
+            Work::Burst => burst::run(self, server),
+            Work::MemoryLimit => memory_limit::run(self, server),
             Work::Lateness { busy } => lateness::run(self, server, busy),
             Work::JobMemory => memory::jobs(self, server),
             Work::IdleConnections => memory::idle_connections(self, server),
             Work::IdleWorkers(functions) => memory::idle_workers(self, functions, server),
             Work::PutAmong(..)
             | Work::TakeAmong(..)
+            | Work::PutInTurn(_)
+            | Work::TakeInTurn(_)
             | Work::Trip
             | Work::Foreground
             | Work::Restart
@@ -124,8 +129,9 @@ impl Lab {
         Ok(())
     }
 
-    /// Measures servers with one queue and with many, each for a moment and then the next, so that all see the same
-    /// machine: what many queues cost is less than what a machine changes from one second to the next.
+    /// Measures servers that differ little, such as with one queue and with many, each for a moment and then the
+    /// next, so that all see the same machine: the difference is less than what a machine changes from one second
+    /// to the next.
     fn measure_in_turn(&self, cells: &[Cell]) -> anyhow::Result<Vec<Sample>> {
         let mut servers = Vec::new();
         for cell in cells {
@@ -134,7 +140,7 @@ impl Lab {
             if let Work::PutAmong(_, queues) | Work::TakeAmong(_, queues) = cell.work {
                 self.make_queues(queues, &server)?;
             }
-            if let Work::TakeAmong(..) = cell.work {
+            if let Work::TakeAmong(..) | Work::TakeInTurn(_) = cell.work {
                 self.fill(cell.peer, &server)?;
             }
             servers.push((server, folder));
@@ -168,7 +174,12 @@ impl Lab {
                 let script = Beanstalk::puts_with_use(BODY_BYTES, queues as usize);
                 (shape, drivers(shape.connections as usize, script, Beanstalk::script))
             }
-            Work::TakeAmong(shape, _) => {
+            Work::PutInTurn(shape) => {
+                let connections = shape.connections as usize;
+                let protocol = protocol_of(cell.peer);
+                (shape, queue_put_drivers(protocol, QUEUE, connections, BODY_BYTES))
+            }
+            Work::TakeAmong(shape, _) | Work::TakeInTurn(shape) => {
                 let connections = shape.connections as usize;
                 (shape, queue_take_drivers(protocol_of(cell.peer), QUEUE, connections))
             }
@@ -201,11 +212,13 @@ impl Lab {
         let least = 2 * u64::from(shape.connections) * u64::from(shape.depth);
         let Span { warm_up, duration } = span;
         let bounds = Bounds { count: None, duration, least, warm_up };
-        let (start, before) = (Instant::now(), self.foreign_time(server)?);
+        let before = self.foreign_time(server)?;
+        let start = Instant::now();
         let watched_before = server.lock_and_processor()?;
         let report = self.load(server, drivers, shape.depth as usize, bounds)?;
         let watched = server.lock_and_processor()?;
-        let foreign = self.foreign_time(server)?.saturating_sub(before);
+        let elapsed = start.elapsed();
+        let foreign = self.foreign_time(server)?;
         anyhow::ensure!(
             report.finished > 0,
             "nothing was measured: the queue was empty before the warm-up ended"
@@ -217,10 +230,13 @@ impl Lab {
                 report.server_cpu_us.expect("the process number was given"),
             ),
             (Metric::GeneratorShare, report.generator_cpu),
-            (Metric::ForeignShare, foreign.as_secs_f64() / start.elapsed().as_secs_f64()),
             (Metric::P50Micros, report.latency.p50_us),
             (Metric::P99Micros, report.latency.p99_us),
         ]);
+        if let (Some(before), Some(after)) = (before, foreign) {
+            let share = after.saturating_sub(before).as_secs_f64() / elapsed.as_secs_f64();
+            sample.insert(Metric::ForeignShare, share);
+        }
         if let (Some(before), Some(after)) = (watched_before, watched) {
             let share = (after.0 - before.0) / (after.1 - before.1);
             sample.insert(Metric::LockShare, share);
@@ -228,10 +244,13 @@ impl Lab {
         Ok(sample)
     }
 
-    /// Time that the server's processor gave to others.
-    fn foreign_time(&self, server: &Server) -> anyhow::Result<Duration> {
+    /// Time that the server's processor gave to others. `None`: the server has more than one.
+    fn foreign_time(&self, server: &Server) -> anyhow::Result<Option<Duration>> {
+        if server.has_both_processors {
+            return Ok(None);
+        }
         let busy = process::processor_busy(self.programs.server_cpu)?;
-        Ok(busy.saturating_sub(process::cpu_time(server.pid())?))
+        Ok(Some(busy.saturating_sub(process::cpu_time(server.pid())?)))
     }
 
     /// Measures the round trips of all these cells, which are of one kind of work, trip by trip in turn: at a tenth
@@ -317,9 +336,11 @@ impl Lab {
 /// What a server is spoken to in when jobs are put and taken.
 fn protocol_of(peer: Peer) -> Protocol {
     match peer {
-        Peer::Lineshaft(Side::Beanstalk | Side::All | Side::Watched, _) | Peer::Beanstalkd(_) => {
-            Protocol::Beanstalk
-        }
+        Peer::Lineshaft(
+            Side::Beanstalk | Side::All | Side::Watched | Side::Bounded | Side::Threads(_),
+            _,
+        )
+        | Peer::Beanstalkd(_) => Protocol::Beanstalk,
         Peer::Lineshaft(Side::Gearman, _) | Peer::Gearmand { .. } => Protocol::Gearman,
         Peer::Lineshaft(Side::Memcache, _) => Protocol::Memcache,
         Peer::Redis => Protocol::Redis,

@@ -4,12 +4,15 @@
 //! when one of its rounds failed.
 
 mod bare_sync;
+mod burst;
 mod document;
+mod fill;
 mod gearman;
 mod heavy;
 mod lab;
 mod lateness;
 mod memory;
+mod memory_limit;
 mod quiet;
 mod restart;
 mod result;

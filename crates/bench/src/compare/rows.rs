@@ -2,12 +2,13 @@
 //!
 //! A *floor* is what must not be undercut, a *reach* is where the project wants to be.
 
-use super::gearman;
 use super::heavy::Heavy;
+use super::server::MEMORY_LIMIT;
 use super::work::{
     BEANSTALKD, BEANSTALKD_EACH_WRITE, BEANSTALKD_LOG, LINESHAFT, LINESHAFT_DURABLE,
 };
 use super::work::{Cell, Keeping, Metric, Peer, Shape, Side, Work};
+use super::{gearman, quiet};
 
 /// Queues of the rows that ask what many queues cost.
 const MANY: u32 = 20_000;
@@ -120,6 +121,7 @@ pub(super) fn all() -> Vec<Row> {
     let mut rows = throughput();
     rows.extend(many_queues());
     rows.extend(lock());
+    rows.extend(threads());
     rows.extend(gearman::rows());
     rows.extend(memcache());
     rows.extend(latency());
@@ -216,6 +218,17 @@ fn lock() -> Vec<Row> {
     vec![row(Work::Put(shape(50, 1))), row(Work::Take(shape(50, 1)))]
 }
 
+/// Two I/O threads against one. For the record: on two processors the generator takes one of them.
+fn threads() -> Vec<Row> {
+    let [one, two] = [1, 2].map(|threads| Peer::Lineshaft(Side::Threads(threads), Keeping::Memory));
+    let row = |work| rate("T17b", work, two, one, Goal::Shown);
+    let shapes = [shape(50, 1), shape(50, 32)];
+    shapes
+        .into_iter()
+        .flat_map(|shape| [row(Work::PutInTurn(shape)), row(Work::TakeInTurn(shape))])
+        .collect()
+}
+
 fn latency() -> Vec<Row> {
     let mut rows = Vec::new();
     for (metric, name) in [(Metric::P50Micros, "p50"), (Metric::P99Micros, "p99")] {
@@ -249,15 +262,26 @@ fn latency() -> Vec<Row> {
     rows
 }
 
-/// A quiet client beside each kind of heavy request, set against the same client alone.
+/// A quiet client beside a burst, and beside each burden, set against the same client alone.
 fn heavy() -> Vec<Row> {
     let full = Peer::Lineshaft(Side::All, Keeping::SyncAlways);
-    let beside = |kind: Heavy| {
-        let what = format!("a quiet client's p99 beside {}", kind.name());
-        let goal = Goal::AtMost(2.0, 1.3);
-        row("L3", &what, Metric::Slowdown(kind), cell(full, Work::Quiet), None, goal)
+    let burst = row(
+        "L2",
+        "a quiet client's p99 while 1,000,000 jobs become ready at one moment",
+        Metric::P99Micros,
+        cell(full, Work::Burst),
+        None,
+        Goal::AtMost(20e3, 5e3),
+    );
+    let beside = |kind: Heavy, cell: Cell| {
+        let what = format!("a quiet client's p99 beside {kind}");
+        row("L3", &what, Metric::Slowdown(kind), cell, None, Goal::AtMost(2.0, 1.3))
     };
-    Heavy::ALL.into_iter().map(beside).collect()
+    let in_memory = cell(Peer::Lineshaft(Side::All, Keeping::Memory), Work::QuietInMemory);
+    let mut rows = vec![burst];
+    rows.extend(Heavy::ALL.map(|kind| beside(kind, cell(full, Work::Quiet))));
+    rows.extend(quiet::IN_MEMORY.map(|kind| beside(kind, in_memory)));
+    rows
 }
 
 fn memory() -> Vec<Row> {
@@ -285,6 +309,14 @@ fn memory() -> Vec<Row> {
             Metric::BytesPerConnection,
             Work::IdleConnections,
             Goal::AtMost(1500.0, 800.0),
+        ),
+        row(
+            "M7",
+            &format!("resident memory to a limit of {} GiB, a mixture", MEMORY_LIMIT >> 30),
+            Metric::OfLimit,
+            cell(Peer::Lineshaft(Side::Bounded, Keeping::SyncAlways), Work::MemoryLimit),
+            None,
+            Goal::AtMost(1.1, 1.05),
         ),
     ]
 }

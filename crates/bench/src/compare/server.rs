@@ -1,7 +1,6 @@
 //! Starts the servers of a comparison on free loopback ports, bound to their processor, and always ends them.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -9,11 +8,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
+use super::heavy;
+use super::wire::page;
 use super::work::{Binlog, Keeping, Peer, Side};
 use crate::{interrupt, process};
 
 /// How long a server may take until it accepts a connection.
 const START_MAX: Duration = Duration::from_mins(1);
+
+/// The memory that a server with a bound may use, in bytes.
+pub(super) const MEMORY_LIMIT: u64 = 1 << 30;
 
 /// Where the programs are, and which processor is whose.
 #[derive(Clone, Debug)]
@@ -34,8 +38,11 @@ pub(super) struct Server {
     /// Addresses of the other protocols, if the server speaks all.
     pub(super) gearman: SocketAddr,
     pub(super) memcache: SocketAddr,
+    pub(super) admin: SocketAddr,
     /// Where it shows its metrics, if it was asked to.
     http: Option<SocketAddr>,
+    /// It may use the generator's processor, too.
+    pub(super) has_both_processors: bool,
     output: PathBuf,
 }
 
@@ -58,30 +65,42 @@ impl Server {
     /// Starts `peer` without waiting for it.
     pub(super) fn launch(programs: &Programs, peer: Peer, folder: &Path) -> anyhow::Result<Self> {
         let address = free_address()?;
-        let (gearman, memcache) = (free_address()?, free_address()?);
+        let [gearman, memcache, admin, http] =
+            [free_address()?, free_address()?, free_address()?, free_address()?];
         let data = folder.join("data");
         fs::create_dir_all(&data)?;
         let output = folder.join("output.txt");
         let file = File::create(&output)?;
         let mut command = programs.command(peer, address, &data)?;
-        if let Peer::Lineshaft(Side::All, _) = peer {
-            command.args(["--gearman", &gearman.to_string(), "--kestrel", &memcache.to_string()]);
-        }
-        let http = match peer {
-            Peer::Lineshaft(Side::Watched, _) => Some(free_address()?),
-            _ => None,
+        let (has_all, has_http) = match peer {
+            Peer::Lineshaft(Side::All | Side::Bounded, _) => (true, true),
+            Peer::Lineshaft(Side::Watched, _) => (false, true),
+            _ => (false, false),
         };
-        if let Some(http) = http {
+        if has_all {
+            command.args(["--gearman", &gearman.to_string(), "--kestrel", &memcache.to_string()]);
+            command.args(["--kestrel-admin", &admin.to_string()]);
+            let config = folder.join("lineshaft.toml");
+            fs::write(&config, configuration(peer))?;
+            command.arg("--config").arg(config);
+        }
+        if has_http {
             command.args(["--http", &http.to_string()]);
         }
+        let http = has_http.then_some(http);
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         // A child inherits the affinity of the thread that starts it, so no helper program is needed to bind it.
-        process::pin(programs.server_cpu)?;
+        let has_both_processors = matches!(peer, Peer::Lineshaft(Side::Threads(_), _));
+        if has_both_processors {
+            process::pin_to(&[programs.server_cpu, programs.generator_cpu])?;
+        } else {
+            process::pin(programs.server_cpu)?;
+        }
         let child = command.spawn();
         process::pin(programs.generator_cpu)?;
         let child =
             child.with_context(|| format!("cannot start {}", command.get_program().display()))?;
-        Ok(Self { child, address, gearman, memcache, http, output })
+        Ok(Self { child, address, gearman, memcache, admin, http, has_both_processors, output })
     }
 
     pub(super) fn pid(&self) -> u32 {
@@ -90,20 +109,25 @@ impl Server {
 
     /// Two numbers of its metrics: seconds under the broker's lock, and of processor time. `None`: it shows none.
     pub(super) fn lock_and_processor(&self) -> anyhow::Result<Option<(f64, f64)>> {
-        let Some(http) = self.http else { return Ok(None) };
-        let mut stream = TcpStream::connect(http)?;
-        stream.set_read_timeout(Some(START_MAX))?;
-        let request = format!("GET /metrics HTTP/1.1\r\nHost: {http}\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes())?;
-        let mut page = String::new();
-        stream.read_to_string(&mut page)?;
-        let value = |name: &str| {
-            let line = page.lines().find_map(|line| line.strip_prefix(name));
-            let number = line.and_then(|line| line.trim().parse::<f64>().ok());
-            number.with_context(|| format!("no {name} in the metrics"))
-        };
-        let lock = value("lineshaft_turn_seconds_total ")?;
-        Ok(Some((lock, value("process_cpu_seconds_total ")?)))
+        if self.http.is_none() {
+            return Ok(None);
+        }
+        let names = ["lineshaft_turn_seconds_total", "process_cpu_seconds_total"];
+        let [lock, processor] = self.metrics(names)?;
+        Ok(Some((lock, processor)))
+    }
+
+    /// Numbers of its metrics that have no labels.
+    pub(super) fn metrics<const N: usize>(&self, names: [&str; N]) -> anyhow::Result<[f64; N]> {
+        let http = self.http.context("the server was not asked to show its metrics")?;
+        let page = page(http, "/metrics")?;
+        let mut values = [0.0; N];
+        for (value, name) in values.iter_mut().zip(names) {
+            let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+            let number = line.and_then(|line| line.trim().parse().ok());
+            *value = number.with_context(|| format!("no {name} in the metrics"))?;
+        }
+        Ok(values)
     }
 
     /// An error, with the server's last words, when it has ended.
@@ -144,12 +168,17 @@ impl Programs {
 
     fn lineshaft(&self, side: Side, keeping: Keeping, address: SocketAddr, data: &Path) -> Command {
         let listen = match side {
-            Side::Beanstalk | Side::All | Side::Watched => "--beanstalk",
+            Side::Beanstalk | Side::All | Side::Watched | Side::Bounded | Side::Threads(_) => {
+                "--beanstalk"
+            }
             Side::Gearman => "--gearman",
             Side::Memcache => "--kestrel",
         };
         let mut command = Command::new(&self.lineshaft);
         command.args(["serve", "--only", listen]).arg(address.to_string());
+        if let Side::Threads(threads) = side {
+            command.args(["--io-threads", &threads.to_string()]);
+        }
         match keeping {
             Keeping::Memory => command.arg("--memory"),
             Keeping::SyncAlways => command.args(["--sync", "always", "--data"]).arg(data),
@@ -194,6 +223,15 @@ impl Programs {
         let end = [" - ", " sha="].into_iter().filter_map(|mark| line.find(mark)).min();
         output.status.success().then(|| line[..end.unwrap_or(line.len())].to_owned())
     }
+}
+
+/// The file of a server that speaks all protocols.
+fn configuration(peer: Peer) -> String {
+    let limits = match peer {
+        Peer::Lineshaft(Side::Bounded, _) => format!("[limits]\nmemory = {MEMORY_LIMIT}\n\n"),
+        _ => String::new(),
+    };
+    limits + &heavy::expiry_policy()
 }
 
 /// An address of loopback that nobody listens on now.

@@ -25,8 +25,12 @@ pub(super) struct Sizes {
     /// Jobs and queues of a server that is asked heavy requests.
     pub(super) heavy_jobs: u64,
     pub(super) heavy_queues: u64,
+    /// Jobs that become ready at one moment.
+    pub(super) burst_jobs: u64,
     pub(super) restart_jobs: u64,
     pub(super) idle_connections: usize,
+    /// Connections that idle beside a quiet client.
+    pub(super) idle_beside: usize,
     /// Timers of each kind in a lateness measurement.
     pub(super) timers: usize,
 }
@@ -44,9 +48,11 @@ impl Sizes {
             memory_jobs: 1_000_000,
             heavy_jobs: 1_000_000,
             heavy_queues: 100_000,
+            burst_jobs: 1_000_000,
             restart_jobs: 1_000_000,
             // A server needs some files for itself.
             idle_connections: 10_000.min(files.saturating_sub(500)),
+            idle_beside: 19_000.min(files.saturating_sub(500)),
             timers: 300,
         }
     }
@@ -72,8 +78,10 @@ impl Sizes {
             memory_jobs: 200_000,
             heavy_jobs: 100_000,
             heavy_queues: 20_000,
+            burst_jobs: 200_000,
             restart_jobs: 200_000,
             idle_connections: 3_000.min(full.idle_connections),
+            idle_beside: 3_000.min(full.idle_beside),
             timers: 100,
         })
     }

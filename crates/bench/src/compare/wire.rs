@@ -2,11 +2,16 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::Duration;
 
 use anyhow::Context;
 
+use crate::driver::packets::append_request;
+
 /// Room for one read of a long reply.
 const BUFFER_BYTES: usize = 256 * 1024;
+/// Longest time without a byte of a page.
+const PAGE_REST_MAX: Duration = Duration::from_mins(1);
 
 /// One connection.
 #[derive(Debug)]
@@ -68,14 +73,17 @@ impl Wire {
         Ok(())
     }
 
-    /// Reads this many bytes. Nothing may be under way behind them.
-    pub(super) fn read_bytes(&mut self, mut bytes: usize) -> anyhow::Result<()> {
-        while bytes > 0 {
+    /// Reads this many lines, and says them. Nothing may be under way behind them.
+    pub(super) fn read_text(&mut self, lines: usize) -> anyhow::Result<String> {
+        let mut text = Vec::new();
+        let mut came = 0;
+        while came < lines {
             let count = self.read()?;
-            anyhow::ensure!(count <= bytes, "more bytes came than were asked for");
-            bytes -= count;
+            came += memchr::memchr_iter(b'\n', &self.buffer[..count]).count();
+            text.extend_from_slice(&self.buffer[..count]);
         }
-        Ok(())
+        anyhow::ensure!(came == lines, "more lines came than were asked for");
+        Ok(String::from_utf8(text)?)
     }
 
     /// Reads packets of Gearman's until a job comes, and says its handle.
@@ -96,6 +104,11 @@ impl Wire {
         }
     }
 
+    /// The connection itself, for who needs only that it is there.
+    pub(super) fn into_stream(self) -> TcpStream {
+        self.stream
+    }
+
     /// Reads and throws away until the connection ends.
     pub(super) fn drain(&mut self) {
         while self.read().is_ok() {}
@@ -105,5 +118,47 @@ impl Wire {
         let count = self.stream.read(&mut self.buffer)?;
         anyhow::ensure!(count > 0, "the server closed the connection");
         Ok(count)
+    }
+}
+
+/// A packet of Gearman's, as a client sends it.
+pub(super) fn packet(kind: u32, body: &[u8]) -> Vec<u8> {
+    let mut packet = Vec::new();
+    append_request(kind, &[body], &mut packet);
+    packet
+}
+
+/// Asks for a page over HTTP, on a connection of its own; an answer other than 200 is an error.
+pub(super) fn page(address: SocketAddr, path: &str) -> anyhow::Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(PAGE_REST_MAX))?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
+    let mut page = String::new();
+    stream.read_to_string(&mut page)?;
+    let status = page.lines().next().unwrap_or_default();
+    anyhow::ensure!(status.contains(" 200 "), "{path}: {status}");
+    Ok(page)
+}
+
+/// The ids in replies to beanstalkd's `put`.
+pub(super) fn inserted(replies: &str) -> Vec<u64> {
+    let id = |line: &str| line.strip_prefix("INSERTED ")?.parse().ok();
+    replies.lines().filter_map(id).collect()
+}
+
+/// The requests that delete these jobs.
+pub(super) fn deletes(ids: &[u64]) -> Vec<u8> {
+    ids.iter().flat_map(|id| format!("delete {id}\r\n").into_bytes()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_those_of_jobs_that_were_taken() {
+        let replies = "USING mix\r\nINSERTED 7\r\nOUT_OF_MEMORY\r\nINSERTED 12\r\n";
+        assert_eq!(inserted(replies), [7, 12]);
     }
 }

@@ -32,6 +32,10 @@ pub(super) enum Side {
     All,
     /// beanstalkd's, on a server that shows its metrics.
     Watched,
+    /// All three, on a server with a small limit of memory.
+    Bounded,
+    /// beanstalkd's, on a server that has so many I/O threads, and both processors.
+    Threads(u8),
 }
 
 /// What Lineshaft does before it replies.
@@ -67,6 +71,10 @@ impl fmt::Display for Peer {
                     Side::Gearman => "Lineshaft's Gearman",
                     Side::Memcache => "Lineshaft's memcache",
                     Side::All => "Lineshaft, all protocols",
+                    Side::Bounded => "Lineshaft, all protocols, 1 GiB",
+                    Side::Threads(1) => "Lineshaft, one I/O thread",
+                    Side::Threads(2) => "Lineshaft, two I/O threads",
+                    Side::Threads(_) => "Lineshaft, many I/O threads",
                 };
                 let keeping = match keeping {
                     Keeping::Memory => "memory",
@@ -107,6 +115,9 @@ pub(super) enum Work {
     PutAmong(Shape, u32),
     /// Takes from one queue while this many exist.
     TakeAmong(Shape, u32),
+    /// As `Put`, on servers that take turns.
+    PutInTurn(Shape),
+    TakeInTurn(Shape),
     Trip,
     /// Lateness of delays, ttr expiries and reserve timeouts; on a busy server or not.
     Lateness {
@@ -122,7 +133,13 @@ pub(super) enum Work {
     IdleWorkers(u32),
     /// A quiet client beside heavy requests, on a server that is full of jobs and queues.
     Quiet,
+    /// The same beside large bodies, on a server that keeps nothing.
+    QuietInMemory,
+    /// A quiet client while very many delayed jobs become ready at one moment.
+    Burst,
     JobMemory,
+    /// A mixture of everything, up to the limit of memory.
+    MemoryLimit,
     IdleConnections,
     Restart,
     BareSync,
@@ -132,7 +149,12 @@ impl Work {
     /// Servers run side by side and are measured moment by moment, so that all see the same machine.
     pub(super) fn is_measured_in_turn(self) -> bool {
         match self {
-            Work::PutAmong(..) | Work::TakeAmong(..) | Work::Trip | Work::Foreground => true,
+            Work::PutAmong(..)
+            | Work::TakeAmong(..)
+            | Work::PutInTurn(_)
+            | Work::TakeInTurn(_)
+            | Work::Trip
+            | Work::Foreground => true,
             Work::Put(_)
             | Work::Take(_)
             | Work::Lateness { .. }
@@ -140,7 +162,10 @@ impl Work {
             | Work::Grab(_)
             | Work::IdleWorkers(_)
             | Work::Quiet
+            | Work::QuietInMemory
+            | Work::Burst
             | Work::JobMemory
+            | Work::MemoryLimit
             | Work::IdleConnections
             | Work::Restart
             | Work::BareSync => false,
@@ -151,8 +176,10 @@ impl Work {
 impl fmt::Display for Work {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Work::Put(shape) => write!(formatter, "put, {shape}"),
-            Work::Take(shape) => write!(formatter, "reserve + delete, {shape}"),
+            Work::Put(shape) | Work::PutInTurn(shape) => write!(formatter, "put, {shape}"),
+            Work::Take(shape) | Work::TakeInTurn(shape) => {
+                write!(formatter, "reserve + delete, {shape}")
+            }
             Work::PutAmong(shape, 1) => write!(formatter, "use + put, {shape}, one queue"),
             Work::PutAmong(shape, queues) => {
                 write!(formatter, "use + put, {shape}, {queues} queues")
@@ -173,6 +200,9 @@ impl fmt::Display for Work {
                 write!(formatter, "sleeping workers of {functions} functions")
             }
             Work::Quiet => formatter.write_str("a quiet client beside heavy requests"),
+            Work::QuietInMemory => formatter.write_str("a quiet client beside large bodies"),
+            Work::Burst => formatter.write_str("a quiet client while delayed jobs become ready"),
+            Work::MemoryLimit => formatter.write_str("a mixture up to the limit of memory"),
             Work::JobMemory => formatter.write_str("memory of jobs"),
             Work::IdleConnections => formatter.write_str("idle connections"),
             Work::Restart => formatter.write_str("restart"),
@@ -214,17 +244,22 @@ pub(super) enum Metric {
     ForeignShare,
     P50Micros,
     P99Micros,
+    LongestMicros,
     DelayLateP99Micros,
     TtrLateP99Micros,
     TimeoutLateP99Micros,
     /// Put, reserve and delete of a quiet client beside these requests.
     QuietP99Micros(Heavy),
-    /// The same, divided by what it is without them.
+    /// The longest of them.
+    QuietLongestMicros(Heavy),
+    /// The p99, divided by what it is without them.
     Slowdown(Heavy),
     BytesPerJob,
     /// Part of the memory of deleted jobs that went back to the system.
     GivenBack,
     BytesPerConnection,
+    /// Resident memory, divided by what the server may use.
+    OfLimit,
     Seconds,
 }
 
@@ -236,11 +271,15 @@ impl Metric {
             Metric::CpuMicrosPerOperation => format!("{} µs", crate::table::three_digits(value)),
             Metric::P50Micros
             | Metric::P99Micros
+            | Metric::LongestMicros
             | Metric::DelayLateP99Micros
             | Metric::TtrLateP99Micros
             | Metric::TimeoutLateP99Micros
-            | Metric::QuietP99Micros(_) => crate::latency::show_micros(value),
-            Metric::Slowdown(_) => format!("{}×", crate::table::three_digits(value)),
+            | Metric::QuietP99Micros(_)
+            | Metric::QuietLongestMicros(_) => crate::latency::show_micros(value),
+            Metric::Slowdown(_) | Metric::OfLimit => {
+                format!("{}×", crate::table::three_digits(value))
+            }
             Metric::BytesPerJob | Metric::BytesPerConnection => format!("{value:.0} B"),
             Metric::GivenBack
             | Metric::GeneratorShare
@@ -251,8 +290,8 @@ impl Metric {
     }
 
     /// What the figure is, in words.
-    pub(super) fn name(self) -> &'static str {
-        match self {
+    pub(super) fn name(self) -> String {
+        let name = match self {
             Metric::OperationsPerSecond => "rate",
             Metric::CpuMicrosPerOperation => "server CPU per operation",
             Metric::LockShare => "processor time under the lock",
@@ -260,15 +299,20 @@ impl Metric {
             Metric::ForeignShare => "processor lost to others",
             Metric::P50Micros => "p50",
             Metric::P99Micros => "p99",
+            Metric::LongestMicros => "longest",
             Metric::DelayLateP99Micros => "delay, late p99",
             Metric::TtrLateP99Micros => "ttr, late p99",
             Metric::TimeoutLateP99Micros => "timeout, late p99",
-            Metric::QuietP99Micros(heavy) | Metric::Slowdown(heavy) => heavy.name(),
+            Metric::QuietP99Micros(heavy) => return format!("{heavy}: p99"),
+            Metric::QuietLongestMicros(heavy) => return format!("{heavy}: longest"),
+            Metric::Slowdown(heavy) => return format!("{heavy}: p99 to that without"),
             Metric::BytesPerJob => "memory per job",
             Metric::GivenBack => "given back",
             Metric::BytesPerConnection => "memory per connection",
+            Metric::OfLimit => "resident memory to the limit",
             Metric::Seconds => "time",
-        }
+        };
+        name.to_owned()
     }
 }
 

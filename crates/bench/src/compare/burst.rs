@@ -1,0 +1,65 @@
+//! What a quiet client feels while very many delayed jobs become ready at one moment.
+//!
+//! Only Gearman's jobs can name their moment. Delays of beanstalkd's count from each put.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+
+use super::lab::Lab;
+use super::server::Server;
+use super::wire::packet;
+use super::work::{Metric, Sample};
+use super::{fill, quiet};
+use crate::beanstalk_client::Client;
+use crate::interrupt;
+use crate::latency::Latency;
+
+const FUNCTION: &str = "heavy-burst";
+/// From the first submit to the moment; it must be enough for all of them.
+const LEAD: Duration = Duration::from_secs(10);
+/// The measurement begins so long before the moment.
+const BEFORE: Duration = Duration::from_millis(20);
+/// Between two rounds of the quiet client: short, as the time in which jobs become ready is.
+const REST: Duration = Duration::from_micros(100);
+/// Between two looks at whether all are ready.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Submits the jobs, waits for their moment, and measures until all are ready.
+pub(super) fn run(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
+    let jobs = lab.sizes.burst_jobs;
+    lab.meter().show("jobs are submitted that become ready at one moment".to_owned());
+    let due = Duration::from_secs((now()? + LEAD).as_secs());
+    fill::packets(server.gearman, jobs, |_| submit(due))?;
+    let mut client = quiet::connect(server)?;
+    let mut latency = Latency::new();
+    let mut observer = Client::connect(server.address)?;
+    let delayed = |observer: &mut Client| observer.tube_figure(FUNCTION, "current-jobs-delayed");
+    let all = delayed(&mut observer)?;
+    let rest = due.checked_sub(now()? + BEFORE).context("submitting took too long")?;
+    anyhow::ensure!(all == jobs, "{all} of {jobs} jobs are delayed");
+    interrupt::sleep(rest)?;
+    quiet::cycle(&mut client, BEFORE, REST, &mut Latency::new())?;
+    let start = Instant::now();
+    quiet::cycle(&mut client, LOOK, REST, &mut latency)?;
+    while delayed(&mut observer)? > 0 {
+        quiet::cycle(&mut client, LOOK, REST, &mut latency)?;
+    }
+    let summary = latency.summary();
+    Ok(Sample::from([
+        (Metric::P50Micros, summary.p50_us),
+        (Metric::P99Micros, summary.p99_us),
+        (Metric::LongestMicros, summary.max_us),
+        (Metric::Seconds, start.elapsed().as_secs_f64()),
+    ]))
+}
+
+/// Since 1970.
+fn now() -> anyhow::Result<Duration> {
+    Ok(SystemTime::now().duration_since(UNIX_EPOCH)?)
+}
+
+fn submit(due: Duration) -> Vec<u8> {
+    const SUBMIT_JOB_EPOCH: u32 = 36;
+    packet(SUBMIT_JOB_EPOCH, format!("{FUNCTION}\0\0{}\0x", due.as_secs()).as_bytes())
+}

@@ -1,0 +1,52 @@
+//! Fills a server by requests of which many are under way at once.
+
+use std::net::SocketAddr;
+
+use super::wire::{Wire, packet};
+use crate::driver::packets::kind;
+use crate::interrupt;
+
+/// Requests that are sent before their replies are read.
+const AT_ONCE: usize = 2000;
+
+/// Requests that are each answered with so many lines.
+pub(super) fn lines(
+    address: SocketAddr,
+    requests: u64,
+    lines_each: usize,
+    request: impl Fn(u64) -> Vec<u8>,
+) -> anyhow::Result<()> {
+    let mut wire = Wire::connect(address)?;
+    let all: Vec<u64> = (0..requests).collect();
+    for some in all.chunks(AT_ONCE) {
+        interrupt::check()?;
+        let bytes: Vec<u8> = some.iter().flat_map(|at| request(*at)).collect();
+        wire.send(&bytes)?;
+        wire.read_lines(some.len() * lines_each)?;
+    }
+    Ok(())
+}
+
+/// Packets of Gearman's.
+pub(super) fn packets(
+    address: SocketAddr,
+    requests: u64,
+    request: impl Fn(u64) -> Vec<u8>,
+) -> anyhow::Result<()> {
+    let mut wire = Wire::connect(address)?;
+    let all: Vec<u64> = (0..requests).collect();
+    let last = b"that was all";
+    for some in all.chunks(AT_ONCE) {
+        interrupt::check()?;
+        let mut bytes: Vec<u8> = some.iter().flat_map(|at| request(*at)).collect();
+        bytes.extend(packet(kind::ECHO_REQ, last));
+        wire.send(&bytes)?;
+        wire.read_to(last)?;
+    }
+    Ok(())
+}
+
+/// A background job with a key.
+pub(super) fn submit(function: &str, key: u64, body: &str) -> Vec<u8> {
+    packet(kind::SUBMIT_JOB_BG, format!("{function}\0key-{key}\0{body}").as_bytes())
+}

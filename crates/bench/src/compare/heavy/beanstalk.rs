@@ -1,0 +1,96 @@
+//! Heavy requests in beanstalkd's protocol.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::super::wire::Wire;
+use super::Burden;
+
+/// Tubes that one `reserve` looks at.
+const WATCHED_TUBES: u32 = 5_000;
+/// Jobs that are kicked, or given back by a close, at once.
+const BATCH_JOBS: usize = 1000;
+/// Jobs that expire together.
+const EXPIRED_JOBS: usize = 2000;
+/// A tube whose jobs live for [`EXPIRED_AGE`] and then stay in front until somebody asks for a job.
+const EXPIRED_TUBE: &str = "heavy-expired";
+const EXPIRED_AGE: Duration = Duration::from_millis(10);
+/// After a batch of kicks: without it the disk writes at its full speed, and the row would measure that.
+const KICK_REST: Duration = Duration::from_millis(10);
+
+/// The policy of [`EXPIRED_TUBE`], as the configuration has it.
+pub(in crate::compare) fn expiry_policy() -> String {
+    let age = EXPIRED_AGE.as_millis();
+    format!(
+        "[[policy]]\nmatch = \"{EXPIRED_TUBE}\"\nlimits = {{ age = \"{age}ms\" }}\nexpire_sweep = 1\n"
+    )
+}
+
+pub(super) fn reserve_over_tubes(address: SocketAddr) -> anyhow::Result<Burden> {
+    let mut wire = Wire::connect(address)?;
+    let cutters = vec![wire.cutter()?];
+    let watch = |tube: u32| format!("watch empty-{tube}\r\n").into_bytes();
+    wire.send(&(0..WATCHED_TUBES).flat_map(watch).collect::<Vec<u8>>())?;
+    wire.read_lines(WATCHED_TUBES as usize)?;
+    wire.send(b"ignore default\r\n")?;
+    wire.read_lines(1)?;
+    let once = move || {
+        wire.send(&b"reserve-with-timeout 0\r\n".repeat(20))?;
+        wire.read_lines(20)
+    };
+    Ok(Burden::of(once, cutters))
+}
+
+/// Puts jobs, lets them expire, and reserves: the requests find all of them in front.
+pub(super) fn reserve_over_expired(address: SocketAddr) -> anyhow::Result<Burden> {
+    // Each ends as many as a slice of work allows.
+    const RESERVES: usize = 4;
+    let mut wire = Wire::connect(address)?;
+    let cutters = vec![wire.cutter()?];
+    let enter = format!("use {EXPIRED_TUBE}\r\nwatch {EXPIRED_TUBE}\r\nignore default\r\n");
+    wire.send(enter.as_bytes())?;
+    wire.read_lines(3)?;
+    let puts = b"put 0 0 60 1\r\nx\r\n".repeat(EXPIRED_JOBS);
+    let reserves = b"reserve-with-timeout 0\r\n".repeat(RESERVES);
+    let once = move || {
+        wire.send(&puts)?;
+        wire.read_lines(EXPIRED_JOBS)?;
+        std::thread::sleep(EXPIRED_AGE * 2);
+        wire.send(&reserves)?;
+        wire.read_lines(RESERVES)
+    };
+    Ok(Burden::of(once, cutters))
+}
+
+/// Puts delayed jobs and kicks them. They add up, ready.
+pub(super) fn kick(address: SocketAddr) -> anyhow::Result<Burden> {
+    let mut wire = Wire::connect(address)?;
+    let cutters = vec![wire.cutter()?];
+    wire.send(b"use heavy-kick\r\n")?;
+    wire.read_lines(1)?;
+    let mut requests = b"put 0 1000 60 1\r\nx\r\n".repeat(BATCH_JOBS);
+    requests.extend(format!("kick {BATCH_JOBS}\r\n").bytes());
+    let once = move || {
+        std::thread::sleep(KICK_REST);
+        wire.send(&requests)?;
+        wire.read_lines(BATCH_JOBS + 1)
+    };
+    Ok(Burden::of(once, cutters))
+}
+
+/// Reserves jobs, and closes the connection.
+pub(super) fn closes(address: SocketAddr) -> anyhow::Result<Burden> {
+    let mut wire = Wire::connect(address)?;
+    wire.send(b"use heavy-close\r\n")?;
+    wire.read_lines(1)?;
+    wire.send(&b"put 0 0 600 1\r\nx\r\n".repeat(2 * BATCH_JOBS))?;
+    wire.read_lines(2 * BATCH_JOBS)?;
+    let mut requests = b"watch heavy-close\r\nignore default\r\n".to_vec();
+    requests.extend(b"reserve-with-timeout 1\r\n".repeat(BATCH_JOBS));
+    let once = move || {
+        let mut wire = Wire::connect(address)?;
+        wire.send(&requests)?;
+        wire.read_lines(2 + 2 * BATCH_JOBS)
+    };
+    Ok(Burden::of(once, Vec::new()))
+}

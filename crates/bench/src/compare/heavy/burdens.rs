@@ -1,0 +1,99 @@
+//! Burdens that are no heavy requests: readers that are stuck, large bodies, many connections, reclaim.
+
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use super::super::lab::Lab;
+use super::super::server::Server;
+use super::super::wire::{Wire, deletes, inserted, packet};
+use super::Burden;
+use crate::driver::packets::kind;
+use crate::idle::{self, Greeting};
+use crate::interrupt;
+
+/// Readers that are stuck at once, requests of each, and how long it is until others take their place.
+const STUCK: (usize, usize, Duration) = (20, 20_000, Duration::from_millis(500));
+/// Bytes of a large body.
+const LARGE_BYTES: usize = 10 << 20;
+/// Jobs that come and go together while reclaim runs, and the bytes of each.
+const PASSING: (usize, usize) = (20, 32 * 1024);
+/// After them: without it the disk writes at its full speed, and the row would measure that.
+const PASSING_REST: Duration = Duration::from_millis(10);
+/// Longest time until reclaim begins.
+const RECLAIM_BEGINS_MAX: Duration = Duration::from_secs(30);
+
+/// Clients that ask much and read nothing.
+pub(super) fn stuck_readers(address: SocketAddr) -> Burden {
+    let (readers, requests, rest) = STUCK;
+    let requests = b"stats\r\n".repeat(requests);
+    let once = move || {
+        let mut streams = Vec::new();
+        for _ in 0..readers {
+            let mut stream = TcpStream::connect(address)?;
+            stream.set_write_timeout(Some(rest / readers as u32))?;
+            // The server stops reading from who does not read.
+            let _ = stream.write_all(&requests);
+            streams.push(stream);
+        }
+        std::thread::sleep(rest);
+        Ok(())
+    };
+    Burden::of(once, Vec::new())
+}
+
+/// One job after the other: submitted, grabbed, completed.
+pub(super) fn large_bodies(address: SocketAddr) -> anyhow::Result<Burden> {
+    let mut wire = Wire::connect(address)?;
+    let cutters = vec![wire.cutter()?];
+    wire.send(&packet(kind::CAN_DO, b"heavy-large"))?;
+    let mut submit = b"heavy-large\0\0".to_vec();
+    submit.resize(submit.len() + LARGE_BYTES, b'x');
+    let mut requests = packet(kind::SUBMIT_JOB_BG, &submit);
+    requests.extend(packet(kind::GRAB_JOB, b""));
+    let once = move || {
+        wire.send(&requests)?;
+        let handle = wire.read_handle()?;
+        wire.send(&packet(kind::WORK_COMPLETE, &[&handle[..], b"\0"].concat()))
+    };
+    Ok(Burden::of(once, cutters))
+}
+
+/// Connections that have asked once.
+pub(super) fn idle_connections(lab: &Lab, address: SocketAddr) -> anyhow::Result<Burden> {
+    let connections = lab.sizes.idle_beside;
+    let (_, held) = idle::run(address, &Greeting::beanstalk(), connections, None, lab.meter())?;
+    Ok(Burden { held, ..Burden::default() })
+}
+
+/// Jobs come and go until the log has to copy older ones, and then go on.
+pub(super) fn reclaim(server: &Server) -> anyhow::Result<Burden> {
+    let (jobs, bytes) = PASSING;
+    let mut wire = Wire::connect(server.address)?;
+    let cutters = vec![wire.cutter()?];
+    wire.send(b"use heavy-passing\r\nwatch heavy-passing\r\nignore default\r\n")?;
+    wire.read_lines(3)?;
+    let body = "x".repeat(bytes);
+    let puts = format!("put 0 0 60 {bytes}\r\n{body}\r\n").repeat(jobs);
+    let mut pass = move || {
+        wire.send(puts.as_bytes())?;
+        let ids = inserted(&wire.read_text(jobs)?);
+        wire.send(&deletes(&ids))?;
+        wire.read_lines(jobs)
+    };
+    let copied = || server.metrics(["lineshaft_log_copied_records_total"]);
+    let before = copied()?;
+    let give_up = Instant::now() + RECLAIM_BEGINS_MAX;
+    while copied()? <= before {
+        interrupt::check()?;
+        anyhow::ensure!(Instant::now() < give_up, "the log copies nothing");
+        for _ in 0..10 {
+            pass()?;
+        }
+    }
+    let once = move || {
+        std::thread::sleep(PASSING_REST);
+        pass()
+    };
+    Ok(Burden::of(once, cutters))
+}

@@ -1,0 +1,112 @@
+//! Heavy requests in Gearman's protocol.
+
+use std::net::SocketAddr;
+
+use super::super::wire::{Wire, packet};
+use super::Burden;
+use crate::driver::packets::kind;
+
+/// Connections that wait for one job, and how often each joined it: as often as it may.
+const WATCHERS: (usize, u32) = (8, 1000);
+/// Functions of one worker: as many as it may have.
+const FUNCTIONS: u32 = 10_000;
+/// Workers with so many functions that are listed.
+const LISTED_WORKERS: usize = 8;
+/// Jobs in the hands of one worker.
+const HELD_JOBS: usize = 10_000;
+/// Of them, so many are grabbed before replies are read.
+const HELD_AT_ONCE: usize = 1000;
+/// The body of an echo, whose reply says that all before it is done.
+const ECHO: &[u8] = b"that was all";
+
+const CANT_DO: u32 = 2;
+const RESET_ABILITIES: u32 = 3;
+const WORK_DATA: u32 = 28;
+
+/// Registers for many functions, none of which has a job.
+fn register(address: SocketAddr) -> anyhow::Result<Wire> {
+    let mut wire = Wire::connect(address)?;
+    wire.send(&registrations())?;
+    wire.send(&echo())?;
+    wire.read_to(ECHO)?;
+    Ok(wire)
+}
+
+fn registrations() -> Vec<u8> {
+    let register = |function| packet(kind::CAN_DO, format!("heavy-function-{function}").as_bytes());
+    (0..FUNCTIONS).flat_map(register).collect()
+}
+
+fn echo() -> Vec<u8> {
+    packet(kind::ECHO_REQ, ECHO)
+}
+
+/// Workers that are only there to be listed.
+pub(super) fn many_registrations(address: SocketAddr) -> anyhow::Result<Burden> {
+    let mut burden = Burden::default();
+    for _ in 0..LISTED_WORKERS {
+        burden.held.push(register(address)?.into_stream());
+    }
+    Ok(burden)
+}
+
+/// Sends requests again and again, each time with an echo behind them.
+fn again(mut wire: Wire, mut requests: Vec<u8>) -> anyhow::Result<Burden> {
+    let cutters = vec![wire.cutter()?];
+    requests.extend(echo());
+    let once = move || {
+        wire.send(&requests)?;
+        wire.read_to(ECHO)
+    };
+    Ok(Burden::of(once, cutters))
+}
+
+/// A worker with many jobs in its hands unregisters their function, and registers it.
+pub(super) fn cannot_do(address: SocketAddr) -> anyhow::Result<Burden> {
+    const FUNCTION: &[u8] = b"heavy-held";
+    let mut wire = Wire::connect(address)?;
+    wire.send(&packet(kind::CAN_DO, FUNCTION))?;
+    let pair = [packet(kind::SUBMIT_JOB_BG, b"heavy-held\0\0x"), packet(kind::GRAB_JOB, b"")];
+    let mut batch = pair.concat().repeat(HELD_AT_ONCE);
+    batch.extend(echo());
+    for _ in 0..HELD_JOBS / HELD_AT_ONCE {
+        wire.send(&batch)?;
+        wire.read_to(ECHO)?;
+    }
+    let forth_and_back = [packet(CANT_DO, FUNCTION), packet(kind::CAN_DO, FUNCTION)].concat();
+    again(wire, forth_and_back.repeat(100))
+}
+
+/// A worker registers for many functions anew.
+pub(super) fn reset_abilities(address: SocketAddr) -> anyhow::Result<Burden> {
+    let wire = register(address)?;
+    again(wire, [packet(RESET_ABILITIES, b""), registrations()].concat())
+}
+
+/// A worker of many functions looks for a job, finds none, and sleeps.
+pub(super) fn grab_and_sleep(address: SocketAddr) -> anyhow::Result<Burden> {
+    let wire = register(address)?;
+    again(wire, [packet(kind::GRAB_JOB, b""), packet(kind::PRE_SLEEP, b"")].concat().repeat(20))
+}
+
+/// A worker tells data to many clients that joined one job.
+pub(super) fn news_to_many(address: SocketAddr) -> anyhow::Result<Burden> {
+    let (connections, joins) = WATCHERS;
+    let mut cutters = Vec::new();
+    let submit = packet(kind::SUBMIT_JOB, b"heavy-news\0key\0");
+    for _ in 0..connections {
+        let mut wire = Wire::connect(address)?;
+        cutters.push(wire.cutter()?);
+        wire.send(&submit.repeat(joins as usize))?;
+        // Its connection is cut at the end.
+        std::thread::spawn(move || wire.drain());
+    }
+    let mut worker = Wire::connect(address)?;
+    worker.send(&packet(kind::CAN_DO, b"heavy-news"))?;
+    worker.send(&packet(kind::GRAB_JOB, b""))?;
+    let handle = worker.read_handle()?;
+    let data = packet(WORK_DATA, &[&handle[..], b"\0some data"].concat());
+    let mut burden = again(worker, data)?;
+    burden.cutters.append(&mut cutters);
+    Ok(burden)
+}
