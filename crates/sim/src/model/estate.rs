@@ -199,7 +199,10 @@ impl Estate {
             Subject::Queue(name) => {
                 let (found, found_rules) = (found.queues.get(name), found.rules.clone());
                 let is_new = |facts: &Facts| facts.is_items && facts.created == start.now;
-                let is_fresh = found.is_some_and(is_new) && self.gets_expired(name, start.now);
+                // One of items was made before.
+                let is_old = self.queues.get(name).is_some_and(|facts| facts.is_items);
+                let is_fresh =
+                    found.is_some_and(is_new) && !is_old && self.gets_expired(name, start.now);
                 // That a rule makes a child of it may be noted only now.
                 let is_named = is_named_child(&found_rules, name)
                     && (self.queues.contains_key(name)
