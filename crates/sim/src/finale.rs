@@ -45,6 +45,9 @@ impl World {
         }
         self.lift_restrictions()?;
         self.settle_log()?;
+        if !self.is_modelled() {
+            return self.finish_unmodelled();
+        }
         self.model.may_refuse = false;
         self.check_disk_use()?;
         self.ring()?;
@@ -81,17 +84,54 @@ impl World {
     fn lift_restrictions(&mut self) -> Checked {
         self.with_turn(|world, turn| {
             turn.set_policies(Rules::default());
-            world.model.set_policies(&Rc::default());
             world.oracle.policies_changed(&Rules::default());
             turn.set_status(Status::Up, 0);
-            world.model.set_status(UP);
+            if world.is_modelled() {
+                world.model.set_policies(&Rc::default());
+                world.model.set_status(UP);
+            }
             Ok(())
         })
     }
 
     /// A connection that has a job, or may be given one.
     fn index_of_taker(&self) -> Option<usize> {
-        self.links.iter().position(|link| !link.is_open || !self.model.only_waits(link.place()))
+        let takes = |place| !self.is_modelled() || !self.model.only_waits(place);
+        self.links.iter().position(|link| !link.is_open || takes(link.place()))
+    }
+
+    /// Without the model: everything that is there is taken and ended, and then there is memory for
+    /// another job.
+    fn finish_unmodelled(&mut self) -> Checked {
+        self.ring()?;
+        let client = Client::new(Protocol::Beanstalk, &mut self.rng);
+        self.connect(client)?;
+        for tube in self.tubes_of_broker()? {
+            self.expect(&format!("watch {tube}\r\n"), "WATCHING")?;
+            self.expect(&format!("pause-tube {tube} 0\r\n"), "PAUSED")?;
+            self.expect(&format!("use {tube}\r\n"), "USING")?;
+            while !self.ask(b"kick 1000\r\n")?.starts_with(b"KICKED 0") {}
+        }
+        for _ in 0..ROUNDS_MAX {
+            self.take_all()?;
+            self.pass_time(1)?;
+        }
+        let left = self.with_turn(|_, turn| Ok(turn.totals()))?;
+        let left = left.ready + left.delayed + left.leased + left.buried;
+        if left > 0 {
+            return Err(format!("{left} jobs are left over"));
+        }
+        self.oracle.check_all_ended()?;
+        let admitted = if self.model.is_draining { "DRAINING" } else { "INSERTED" };
+        self.expect("put 0 0 1 1\r\nx\r\n", admitted)?;
+        self.take_all()?;
+        self.check_deeply()
+    }
+
+    fn tubes_of_broker(&mut self) -> Result<Vec<String>, String> {
+        self.with_turn(|_, turn| {
+            Ok(turn.queue_names().map(|name| String::from_utf8_lossy(name).into()).collect())
+        })
     }
 
     /// Everything in every state becomes ready.
@@ -109,6 +149,11 @@ impl World {
         for tube in self.model.beanstalk_tubes() {
             self.expect(&format!("watch {tube}\r\n"), "WATCHING")?;
         }
+        self.take_all()
+    }
+
+    /// Takes and ends all that is ready in the tubes that are watched.
+    fn take_all(&mut self) -> Checked {
         loop {
             let reply = self.ask(b"reserve-with-timeout 0\r\n")?;
             let Some(rest) = reply.strip_prefix(b"RESERVED ") else { return Ok(()) };

@@ -8,6 +8,9 @@
 //! of some prefix of what happened that contains all that anybody was told. In the end the trouble
 //! stops, and everything that is left must be delivered and ended.
 //!
+//! Some runs go without the model, as it does not follow where a session stops to let others be
+//! served, nor how much memory is taken. There the oracle judges alone.
+//!
 //! The same seed makes the same run, bit for bit. `cargo run -p lineshaft-sim -- SEED --trace`
 //! tells its story.
 

@@ -86,7 +86,8 @@ impl World {
                 self.start_again(death)?;
                 // An opening that did not come to its end may have used up ids.
                 let undisturbed = self.summary.crashed_recoveries == disturbed;
-                if self.process.first_id != next && undisturbed && !self.options.is_sabotaged() {
+                let is_known = self.is_modelled() && !self.options.is_sabotaged();
+                if self.process.first_id != next && undisturbed && is_known {
                     return Err(format!(
                         "ids go on at {} after a clean stop, not at {next}",
                         self.process.first_id
@@ -190,9 +191,22 @@ impl World {
     ) -> Checked {
         let now = broker.last_time().0;
         self.now = now;
+        self.note_memory();
+        broker.set_memory_limit(self.memory_limit);
         self.process = Process::new(broker.clone(), &self.plan, now);
         let mut turn = broker.turn(Millis(now));
-        while turn.advance() {}
+        while turn.advance() {
+            turn.begin_slice();
+        }
+        if !self.is_modelled() {
+            turn.check_invariants();
+            drop(turn);
+            let setting = Setting { started: now, ..self.model.setting.clone() };
+            self.model = Model::new(now, setting);
+            self.cellar.begin(self.process.broker.released().written_segment());
+            self.gather_first_letters()?;
+            return self.pass_time(wall.saturating_sub(now));
+        }
         let estate = seen::estate(&turn, self.model.history.ids().into_iter());
         let totals = turn.totals();
         let total = totals.ready + totals.delayed + totals.buried + totals.leased;
@@ -231,6 +245,11 @@ impl World {
         self.cellar.begin(self.process.broker.released().written_segment());
         self.gather_first_letters()?;
         self.pass_time(wall.saturating_sub(now))
+    }
+
+    /// What the process that ends was refused for want of memory.
+    pub(crate) fn note_memory(&mut self) {
+        self.summary.memory_refusals += self.process.broker.memory_usage().refused;
     }
 
     fn gather_first_letters(&mut self) -> Checked {

@@ -1,7 +1,7 @@
 //! The simulated connections of the world: bytes under way, sessions and their outboxes, events,
 //! and the comparison of every call with the model.
 
-use broker::{Dialect, JobId, Outbox, Progress, Turn};
+use broker::{Dialect, Event, JobId, Outbox, Progress, Turn};
 
 use crate::Checked;
 use crate::link::{Answer, Link};
@@ -25,7 +25,9 @@ impl World {
         self.with_turn(|world, turn| {
             let session = world.process.open(client.protocol(), turn, mailbox);
             let link = Link::new(number, client, session);
-            world.model.open_conn(link.place(), link.protocol);
+            if world.is_modelled() {
+                world.model.open_conn(link.place(), link.protocol);
+            }
             world.oracle.opened(number, link.protocol);
             world.links.push(link);
             Ok(())
@@ -88,7 +90,9 @@ impl World {
         link.inbox_is_due = false;
         link.inbox.extend_from_slice(bytes);
         let inbox = std::mem::take(&mut link.inbox);
-        let mut used = 0;
+        let (mut used, mut is_unfinished) = (0, false);
+        // The model does not know where a session stops to let others be served.
+        let stops = !self.is_modelled();
         self.call(
             index,
             turn,
@@ -98,6 +102,10 @@ impl World {
                     let Progress { used: count, more } =
                         session.input(&inbox[used..], turn, outbox);
                     used += count;
+                    if more && stops {
+                        is_unfinished = true;
+                        break;
+                    }
                     if !more && (count == 0 || used == inbox.len()) {
                         break;
                     }
@@ -106,6 +114,7 @@ impl World {
             |model, place, observed| model.input(place, bytes, observed),
         )?;
         self.links[index].inbox = inbox[used..].to_vec();
+        self.links[index].inbox_is_due |= is_unfinished;
         Ok(())
     }
 
@@ -133,6 +142,12 @@ impl World {
         self.oracle.heard(number, sent, &answer.bytes, self.now)?;
         if link.session.finished() {
             self.oracle.closed(number, self.now);
+        }
+        if !self.is_modelled() {
+            let link = &mut self.links[index];
+            link.accept(&answer, &[]);
+            link.is_open = !link.session.finished();
+            return Ok(());
         }
         let status = |id| turn.job_status(JobId(id)).ok();
         let buries = |id| status(id).map(|(status, _)| status.facts.counters.buries);
@@ -178,6 +193,7 @@ impl World {
             return Ok(());
         };
         self.trace.note(format_args!("{} has an event", self.links[index].number));
+        self.summary.long_clearings += u64::from(matches!(event, Event::Cleared(_)));
         let event = |session: &mut dyn Dialect, turn: &mut Turn<'_>, outbox: &mut Outbox| {
             turn.begin_slice();
             session.event(event, turn, outbox);
@@ -231,7 +247,7 @@ impl World {
             turn.begin_slice();
             link.session.close(turn);
             world.oracle.closed(link.number, world.now);
-            if link.is_open {
+            if link.is_open && world.is_modelled() {
                 world.model.close_conn(link.place());
             }
             Ok(())

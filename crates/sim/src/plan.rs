@@ -5,6 +5,7 @@ use std::time::Duration;
 use log::Sync;
 
 use crate::rng::Rng;
+use crate::storage::SLICE_UNITS;
 
 /// The largest segments of a simulation: small, so that there are many.
 pub(crate) const SEGMENT_BYTES_MAX: u64 = 256 << 10;
@@ -53,8 +54,19 @@ pub(crate) struct Gearman {
     pub(crate) exceptions: bool,
 }
 
+/// A run that only the oracle judges: how the engine divides its work, and when it has no memory left,
+/// the model does not follow.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Unmodelled {
+    /// Units of work in a slice: few, so that a flush or a removal takes several.
+    pub(crate) slice_units: u32,
+    /// Bytes that may be taken beyond those of an empty server.
+    pub(crate) memory_bytes: Option<u64>,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
+    pub(crate) unmodelled: Option<Unmodelled>,
     /// How frequent clients of beanstalkd, Gearman and Kestrel are.
     pub(crate) shares: [u64; 3],
     /// How frequent memcache and text are among Kestrel's.
@@ -100,6 +112,7 @@ impl Plan {
             exceptions: rng.one_in(4),
         };
         let plan = Self {
+            unmodelled: None,
             shares: *rng.pick(&[
                 [1, 0, 0],
                 [3, 2, 0],
@@ -128,7 +141,21 @@ impl Plan {
         let has_items = plan.shares[2] > 0;
         let plan = if plan.must_not_be_short() { plan.with_a_good_disk() } else { plan };
         // What takes several turns is simulated without items.
-        if rng.one_in(200) && !has_items { plan.crowded() } else { plan }
+        let plan = if rng.one_in(200) && !has_items { plan.crowded() } else { plan };
+        // Of several protocols together, and of text, the oracle knows too little.
+        let is_alone = plan.shares.iter().filter(|share| **share > 0).count() == 1;
+        let is_seen = plan.shares[0] > 0 || plan.shares[2] > 0 && plan.dialects[1] == 0;
+        if is_alone && is_seen && !plan.crowd && rng.coin() { plan.unmodelled(rng) } else { plan }
+    }
+
+    fn unmodelled(self, rng: &mut Rng) -> Self {
+        let memory_bytes = if rng.coin() { Some(rng.between(12_000, 100_000)) } else { None };
+        let slice_units = *rng.pick(&[4, 20, 100]);
+        Self { unmodelled: Some(Unmodelled { slice_units, memory_bytes }), ..self }
+    }
+
+    pub(crate) fn slice_units(&self) -> u32 {
+        self.unmodelled.map_or(SLICE_UNITS, |unmodelled| unmodelled.slice_units)
     }
 
     /// The longest packet of Gearman: its bodies may be as long as those of others.

@@ -77,7 +77,9 @@ impl World {
                 Sabotage::IgnoredLimits => Some(turn.set_policies(without_limits(&rules))),
                 _ => Some(turn.set_policies((*rules).clone())),
             };
-            world.model.set_policies(&rules);
+            if world.is_modelled() {
+                world.model.set_policies(&rules);
+            }
             world.oracle.policies_changed(&rules);
             Ok(())
         })

@@ -59,6 +59,7 @@ pub fn run(seed: u64, options: Options) -> Result<Summary, Broken> {
         let mut world = World::new(seed, options)?;
         world.run(options.steps)?;
         world.finish()?;
+        world.note_memory();
         world.summary.hash = world.trace.hash();
         world.summary.refusals = world.model.refusals;
         let tally = world.model.tally;
@@ -135,6 +136,8 @@ impl Summary {
             expiries,
             rejections,
             texts,
+            long_clearings,
+            memory_refusals,
             judged,
             hash,
         } = other;
@@ -156,6 +159,8 @@ impl Summary {
         self.expiries += expiries;
         self.rejections += rejections;
         self.texts += texts;
+        self.long_clearings += long_clearings;
+        self.memory_refusals += memory_refusals;
         self.judged.add(judged);
         self.hash ^= hash;
     }

@@ -15,7 +15,7 @@ use crate::{Checked, Options, Sabotage};
 
 /// Bytes of the simulated disk, unless it is being filled up.
 pub(crate) const DISK_BYTES: u64 = 48 << 20;
-/// More than in the product: the model flushes and removes a queue in one go.
+/// Of a run with the model. More than in the product: the model flushes and removes a queue in one go.
 pub(crate) const SLICE_UNITS: u32 = 4000;
 
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl Cellar {
             sabotage: options.sabotage,
             engine: EngineSetup {
                 hash_seed: options.hash_seed,
-                limits: Limits { slice_units: SLICE_UNITS },
+                limits: Limits { slice_units: plan.slice_units() },
             },
             told: 0,
             told_as_synced: 0,

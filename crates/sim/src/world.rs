@@ -14,13 +14,16 @@ use crate::plan::{Plan, Storage};
 use crate::process::Process;
 use crate::rng::Rng;
 use crate::seen;
-use crate::storage::{Cellar, SLICE_UNITS};
+use crate::storage::Cellar;
 use crate::trace::Trace;
 use crate::workload::Known;
 use crate::{Checked, Options};
 
 /// The wall clock when the simulated world begins: 2026, some Thursday.
 const EPOCH_MS: u64 = 1_790_000_000_000;
+
+/// Slices after which what happens by itself must be done.
+const ADVANCES_MAX: u64 = 10_000;
 
 pub(crate) struct World {
     pub(crate) rng: Rng,
@@ -30,6 +33,8 @@ pub(crate) struct World {
     /// The server's clock: the wall clock at its start, carried on monotonically.
     pub(crate) now: u64,
     pub(crate) process: Process,
+    /// The most that jobs and connections may take, in all lives of the server.
+    pub(crate) memory_limit: Option<u64>,
     pub(crate) model: Model,
     pub(crate) oracle: Oracle,
     /// What the log's owner has seen of it.
@@ -79,6 +84,10 @@ pub struct Summary {
     pub rejections: u64,
     /// Requests of Kestrel's text protocol.
     pub texts: u64,
+    /// Flushes and removals of queues that took several slices.
+    pub long_clearings: u64,
+    /// Puts for which there was no memory.
+    pub memory_refusals: u64,
     /// What the oracle judged.
     pub judged: Judged,
     /// Hash of the whole story.
@@ -88,7 +97,11 @@ pub struct Summary {
 impl World {
     pub(crate) fn new(seed: u64, options: Options) -> Result<Self, String> {
         let mut rng = Rng::new(seed);
-        let plan = Plan::new(&mut rng);
+        let mut plan = Plan::new(&mut rng);
+        if options.is_sabotaged() {
+            // Much of it goes by what the model knows.
+            plan.unmodelled = None;
+        }
         let mut trace = Trace::new(options.trace);
         let now = EPOCH_MS + rng.below(100_000);
         trace.note(format_args!("{plan:?}"));
@@ -106,10 +119,22 @@ impl World {
         };
         let mut cellar = Cellar::new(rng.next_u64(), &plan, &options);
         let broker = cellar.first_broker(now)?;
+        let sees_items = plan.dialects[1..] == [0];
+        let mut oracle = Oracle::new(plan.shares.map(|share| share > 0), sees_items);
+        let memory_limit = plan.unmodelled.and_then(|unmodelled| unmodelled.memory_bytes);
+        let memory_limit = memory_limit.map(|bytes| broker.memory_usage().used_bytes + bytes);
+        if plan.unmodelled.is_some() {
+            oracle.slices_are_short();
+        }
+        if memory_limit.is_some() {
+            oracle.memory_is_limited();
+        }
+        broker.set_memory_limit(memory_limit);
         Ok(Self {
+            memory_limit,
             process: Process::new(broker, &plan, now),
             model: Model::new(now, setting),
-            oracle: Oracle::new(plan.shares.map(|share| share > 0), plan.dialects[1..] == [0]),
+            oracle,
             cellar,
             rng,
             plan,
@@ -123,6 +148,16 @@ impl World {
         })
     }
 
+    /// The model follows all that happens.
+    pub(crate) fn is_modelled(&self) -> bool {
+        self.plan.unmodelled.is_none()
+    }
+
+    /// The oracle is to see what is wrong, from the replies.
+    fn is_for_oracle(&self) -> bool {
+        !self.is_modelled() || self.options.sabotage.is_for_oracle()
+    }
+
     // --- Turns ---
 
     /// Takes one turn of the broker at this moment, and checks what is left behind.
@@ -132,7 +167,9 @@ impl World {
     ) -> Result<T, String> {
         let broker = self.process.broker.clone();
         let mut turn = broker.turn(Millis(self.sabotaged_now()));
-        self.model.advance(self.now);
+        if self.is_modelled() {
+            self.model.advance(self.now);
+        }
         turn.begin_slice();
         let done = act(self, &mut turn)?;
         self.sabotage_copies(&mut turn);
@@ -140,10 +177,10 @@ impl World {
         let order = |id| turn.job_status(JobId(id)).map(|(status, _)| status.facts.order).ok();
         self.model.adopt_orders(order);
         self.model.note_children();
-        if !self.options.sabotage.is_for_oracle() {
+        if !self.is_for_oracle() {
             self.check_totals(&turn)?;
         }
-        check_slices(&turn)?;
+        check_slices(&turn, self.plan.slice_units())?;
         drop(turn);
         self.gather_letters()?;
         Ok(done)
@@ -186,7 +223,7 @@ impl World {
     fn gather_letters(&mut self) -> Checked {
         self.process.gather();
         self.sabotage_events();
-        if self.options.sabotage.is_for_oracle() {
+        if self.is_for_oracle() {
             return Ok(());
         }
         let process = &self.process;
@@ -242,15 +279,18 @@ impl World {
             self.process.alarm = None;
         }
         self.trace.note(format_args!("advance"));
-        for _ in 0..100 {
+        for _ in 0..ADVANCES_MAX {
             let more = self.with_turn(|world, turn| {
-                world.model.advance(world.now);
+                if world.is_modelled() {
+                    world.model.advance(world.now);
+                }
                 Ok(turn.advance())
             })?;
-            if more != self.model.has_chores() {
+            if self.is_modelled() && more != self.model.has_chores() {
                 return Err(format!("the broker has more to do: {more}, not so the model"));
             }
             if !more {
+                self.oracle.settled(self.now);
                 return Ok(());
             }
         }
@@ -259,7 +299,13 @@ impl World {
 
     /// Walks everything in engine and model.
     pub(crate) fn check_deeply(&mut self) -> Checked {
-        if self.options.sabotage.is_for_oracle() {
+        if !self.is_modelled() {
+            return self.with_turn(|_, turn| {
+                turn.check_invariants();
+                Ok(())
+            });
+        }
+        if self.is_for_oracle() {
             return Ok(());
         }
         self.with_turn(|world, turn| {
@@ -271,9 +317,9 @@ impl World {
 
 /// No piece of input, event, end of a session or step of what happens by itself was longer than two
 /// slices of work and what cannot be divided.
-fn check_slices(turn: &Turn<'_>) -> Checked {
+fn check_slices(turn: &Turn<'_>, slice_units: u32) -> Checked {
     let longest = turn.longest_slice();
-    let most = 2 * u64::from(SLICE_UNITS) + INDIVISIBLE_UNITS_MAX;
+    let most = 2 * u64::from(slice_units) + INDIVISIBLE_UNITS_MAX;
     if longest > most {
         return Err(format!("a slice of work was {longest} units, more than {most}"));
     }

@@ -77,6 +77,29 @@ fn an_item_whose_reader_is_gone_comes_back() {
 }
 
 #[test]
+fn what_comes_back_in_slices_is_there_when_all_is_settled() {
+    let short = || {
+        let mut oracle = watching();
+        oracle.slices_are_short();
+        judge(&mut oracle, &[PUT, OPEN]).expect("nothing is wrong yet");
+        oracle.closed(2, 30);
+        oracle
+    };
+    judge(&mut short(), &[FIND_NONE]).expect("it may not be back yet");
+    let mut oracle = short();
+    oracle.settled(35);
+    assert_broken_in(oracle, &[FIND_NONE], "item 0 was there");
+}
+
+#[test]
+fn a_get_makes_no_queue_where_memory_is_limited() {
+    let mut oracle = watching();
+    oracle.memory_is_limited();
+    let child = |now| (2, "get q+c\n", "END\n", now);
+    judge(&mut oracle, &[child(5), PUT, child(20)]).expect("there may have been no room for it");
+}
+
+#[test]
 fn an_item_does_not_overtake_another() {
     assert_broken(&[PUT, PUT_NEXT, TAKE_NEXT], "item 0 was put before it");
     assert_broken(&[PUT, PUT_NEXT, OPEN, ABORT, TAKE_NEXT], "item 0 was put before it");

@@ -36,6 +36,8 @@ pub(super) struct Items {
     /// Queues that somebody waits at, or empties, now.
     busy: BTreeSet<String>,
     pub(super) tick: Tick,
+    pub(super) memory_is_limited: bool,
+    pub(super) in_slices: bool,
     /// The latest moment that anybody saw. After a crash the clock may be behind it.
     latest: u64,
     pub(super) orders_judged: u64,
@@ -84,7 +86,12 @@ struct Place {
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 enum State {
     Ready,
-    Held { by: Conn, until: u64 },
+    Held {
+        by: Conn,
+        until: u64,
+    },
+    /// Its holder is gone, and it will be ready soon.
+    Returning,
     Ended,
     Unknown,
 }
@@ -130,6 +137,8 @@ impl Items {
             queues: BTreeMap::new(),
             busy: BTreeSet::new(),
             tick: 0,
+            memory_is_limited: false,
+            in_slices: false,
             latest: 0,
             orders_judged: 0,
             holds_judged: 0,
@@ -145,7 +154,7 @@ impl Items {
     // --- Policies ---
 
     pub(super) fn policies_changed(&mut self, rules: &Rules) {
-        self.book.changed(rules);
+        self.book.changed(rules, self.in_slices);
         self.doubt_what_rules_touch();
     }
 
@@ -298,7 +307,9 @@ impl Items {
 
     /// Somebody asked the queue for an item. Who waited there may hear only after it was removed.
     pub(super) fn was_used(&mut self, queue: &str, came: Came) {
-        if !came.waited {
+        if came.waited || self.memory_is_limited {
+            self.queues.entry(queue.to_owned()).or_default();
+        } else {
             self.exists(queue);
         }
     }
@@ -565,6 +576,21 @@ impl Items {
         self.change(id, queue, conn, |place| place.state = State::Ready);
     }
 
+    /// Its holder's connection is closed.
+    pub(super) fn comes_back(&mut self, id: usize, queue: &str, conn: Conn) {
+        let state = if self.in_slices { State::Returning } else { State::Ready };
+        self.change(id, queue, conn, |place| place.state = state);
+    }
+
+    /// All that was to come back is back.
+    pub(super) fn settled(&mut self) {
+        self.tick += 1;
+        self.book.settled();
+        for place in self.places.values_mut().filter(|place| place.state == State::Returning) {
+            (place.state, place.changed) = (State::Ready, self.tick);
+        }
+    }
+
     pub(super) fn doubted(&mut self, id: usize, queue: &str, conn: Conn) {
         self.change(id, queue, conn, |place| {
             (place.state, place.may_be_gone) = (State::Unknown, true);
@@ -596,10 +622,10 @@ impl Items {
         for (place, was_ready) in self.places.values_mut().zip(certain) {
             place.told = after(place.told);
             place.changed = self.tick;
-            let is_open = matches!(place.state, State::Held { .. });
+            let is_open = matches!(place.state, State::Held { .. } | State::Returning);
             place.may_be_gone |= place.is_volatile || !(was_ready || is_open);
             match place.state {
-                State::Held { .. } => place.state = State::Ready,
+                State::Held { .. } | State::Returning => place.state = State::Ready,
                 State::Ended if matches!(place.told, Told::Perhaps) => {
                     place.state = State::Unknown;
                 }

@@ -21,6 +21,7 @@ pub(super) struct Jobs {
     pub(super) kicks_under_way: bool,
     /// Somebody left before a `kick` was answered.
     pub(super) kicks_go_on: bool,
+    pub(super) in_slices: bool,
     pub(super) orders_judged: u64,
     pub(super) holds_judged: u64,
 }
@@ -112,6 +113,7 @@ impl Jobs {
             tubes: BTreeMap::new(),
             kicks_under_way: false,
             kicks_go_on: false,
+            in_slices: false,
             orders_judged: 0,
             holds_judged: 0,
         }
@@ -162,7 +164,12 @@ impl Jobs {
     fn is_surely_ready(&self, job: &Job, now: u64) -> bool {
         let since = match job.state {
             State::Ready { since } => since,
-            State::Delayed { due } if !self.kicks_under_way && !self.kicks_go_on => due + 1,
+            State::Delayed { due } if !self.kicks_under_way && !self.kicks_go_on => {
+                if self.in_slices {
+                    return false;
+                }
+                due + 1
+            }
             _ => return false,
         };
         if !self.alone || job.may_be_lost() || since > now {
@@ -413,12 +420,24 @@ impl Jobs {
 
     // --- Ends ---
 
+    /// All that was to come back is back.
+    pub(super) fn settled(&mut self, now: u64) {
+        for job in self.known.values_mut() {
+            if let State::Ready { since } = &mut job.state
+                && *since == u64::MAX
+            {
+                *since = now;
+            }
+        }
+    }
+
     pub(super) fn end_holds_of(&mut self, conn: Conn, now: u64) {
+        let since = if self.in_slices { u64::MAX } else { now };
         for job in self.known.values_mut() {
             if matches!(job.state, State::Held { by, .. } if by == conn) {
                 // The lease may be over, and somebody else may have been given the job since.
                 job.state = match job.state {
-                    State::Held { deadline, .. } if now < deadline => State::Ready { since: now },
+                    State::Held { deadline, .. } if now < deadline => State::Ready { since },
                     _ => State::Unknown,
                 };
             }

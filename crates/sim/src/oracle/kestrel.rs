@@ -126,7 +126,7 @@ impl Stream {
                 if is_unclear || !items.is_held(*id, queue, conn, now) {
                     items.doubted(*id, queue, conn);
                 } else {
-                    items.given_back(*id, queue, conn);
+                    items.comes_back(*id, queue, conn);
                 }
             }
         }

@@ -115,6 +115,24 @@ impl Oracle {
         }
     }
 
+    /// Slices of work are so short that what many jobs need takes several: what comes back from
+    /// connections that close, or is due, is there when [`Oracle::settled`] says so.
+    pub(crate) fn slices_are_short(&mut self) {
+        self.items.in_slices = true;
+        self.jobs.in_slices = true;
+    }
+
+    /// Everything is done that was under way.
+    pub(crate) fn settled(&mut self, now: u64) {
+        self.items.settled();
+        self.jobs.settled(now);
+    }
+
+    /// There may be no memory for another queue: then whoever asks one for an item does not make it.
+    pub(crate) fn memory_is_limited(&mut self) {
+        self.items.memory_is_limited = true;
+    }
+
     pub(crate) fn opened(&mut self, conn: Conn, protocol: Protocol) {
         if let Protocol::Kestrel(_) = protocol {
             if self.sees_items {
@@ -262,6 +280,10 @@ impl Oracle {
             (Request::Look(id) | Request::KickJob(id), "NOT_FOUND") => {
                 let is_look = matches!(pending.request, Request::Look(_));
                 return if is_look { jobs.not_seen(*id) } else { Ok(()) };
+            }
+            // Whoever makes room is never refused.
+            (Request::Reserve { .. } | Request::Delete(_) | Request::Touch(_), "OUT_OF_MEMORY") => {
+                return Err("it needs no room".into());
             }
             // A full disk may have stopped it half-way.
             (

@@ -53,11 +53,12 @@ impl Asked {
 pub(super) struct Book {
     ever: Vec<Rules>,
     now: Vec<Rules>,
+    is_changing: bool,
 }
 
 impl Book {
     pub(super) fn new() -> Self {
-        Self { ever: vec![Rules::default()], now: vec![Rules::default()] }
+        Self { ever: vec![Rules::default()], now: vec![Rules::default()], is_changing: false }
     }
 
     /// Nobody ever asked for anything.
@@ -65,14 +66,27 @@ impl Book {
         self.ever.iter().all(|rules| rules.0.is_empty())
     }
 
-    pub(super) fn changed(&mut self, rules: &Rules) {
+    /// `in_slices`: until [`Book::settled`] queues may go by those of before.
+    pub(super) fn changed(&mut self, rules: &Rules, in_slices: bool) {
         self.ever.push(rules.clone());
-        self.now = vec![rules.clone()];
+        self.now.push(rules.clone());
+        self.is_changing = true;
+        if !in_slices {
+            self.settled();
+        }
+    }
+
+    /// What was changed last is in force everywhere.
+    pub(super) fn settled(&mut self) {
+        if std::mem::take(&mut self.is_changing) {
+            self.now.drain(..self.now.len() - 1);
+        }
     }
 
     /// A crash may have brought back any rules of before.
     pub(super) fn crashed(&mut self) {
         self.now.clone_from(&self.ever);
+        self.is_changing = false;
     }
 
     /// Whatever may be asked of a queue now. `as_child`: what its name says it certainly is.

@@ -138,6 +138,13 @@ fn assert_may_be_set_aside_after_a_crash(calls: &[(u64, &str, &str, u64)], wall:
 }
 
 #[test]
+fn who_makes_room_is_not_refused() {
+    assert_broken(&[PUT, TAKE, (2, "delete 1\n", "OUT_OF_MEMORY\n", 30)], "needs no room");
+    judge(&mut watching(), &[(1, "put 5 0 2 1\na\n", "OUT_OF_MEMORY\n", 10)])
+        .expect("a put may be");
+}
+
+#[test]
 fn a_crash_may_undo_a_kick_that_nobody_was_told_of() {
     let bury = (2, "bury 1 5\n", "BURIED\n", 30);
     let kick = |id| (3, id, "", 40);
