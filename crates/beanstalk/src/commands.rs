@@ -127,7 +127,8 @@ impl Session {
         self.server().counters.watch.add_one();
         let is_one_too_many =
             self.watched_tubes >= WATCHED_TUBES_MAX && !turn.watches(self.id, name);
-        if is_one_too_many || !turn.admits_queue(name) {
+        let watched = self.watched_tubes as usize;
+        if is_one_too_many || !turn.admits_watch(self.id, watched, name) {
             return outbox.reply(AT_ONCE, reply::OUT_OF_MEMORY);
         }
         let count = turn.watch(self.id, name);

@@ -7,6 +7,10 @@ use engine::limits::REGISTRATIONS_MAX;
 
 use crate::Turn;
 
+/// So many existing queues a session may watch, or be registered for, when there is no memory left: whoever comes to work
+/// on jobs makes room.
+const QUEUES_AT_LIMIT_MAX: usize = 64;
+
 /// How many queues there may be.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct QueueUsage {
@@ -65,6 +69,20 @@ impl Turn<'_> {
     /// [`REGISTRATIONS_MAX`].
     pub fn admits_worker(&self, session: SessionId, queue: &[u8]) -> bool {
         let (count, is_known) = self.core.engine.registered(session, queue);
-        is_known || (count < REGISTRATIONS_MAX && self.admits_queue(queue))
+        is_known || (count < REGISTRATIONS_MAX && self.admits_one_more(count, queue))
+    }
+
+    /// Whether a session that watches so many queues may watch this one, too.
+    pub fn admits_watch(&self, session: SessionId, watched: usize, queue: &[u8]) -> bool {
+        self.admits_one_more(watched, queue) || self.watches(session, queue)
+    }
+
+    /// A session may refer to one queue more, if it does so to `count`. Beyond the limit of memory only if these are few.
+    fn admits_one_more(&self, count: usize, queue: &[u8]) -> bool {
+        if count < QUEUES_AT_LIMIT_MAX || self.has_memory_for(0) {
+            return self.admits_queue(queue);
+        }
+        self.shared.queue_limit.refused.fetch_add(1, Ordering::Relaxed);
+        false
     }
 }

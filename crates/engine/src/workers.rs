@@ -21,6 +21,9 @@ use crate::take::Handout;
 /// Shortest time limit of a registration (spec gearman 4.8).
 const LIMIT_MS_MIN: NonZeroU64 = NonZeroU64::new(1000).expect("it is not 0");
 
+/// A registration stands in several trees: making it, or forgetting it, takes as long as so many units of other work.
+const REGISTRATION_UNITS: usize = 4;
+
 /// In which order a worker's queues are asked for a job.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum GrabOrder {
@@ -76,7 +79,7 @@ impl Engine {
         limit_ms: Option<u64>,
         effects: &mut Effects,
     ) {
-        self.meter.count(1);
+        self.meter.count(REGISTRATION_UNITS);
         let queue = self.queue_or_create(name);
         self.keep(queue, effects);
         let limit_ms = limit_ms.map(|limit| {
@@ -163,7 +166,7 @@ impl Engine {
         worker.unlisted.remove(&queue);
         let asleep = worker.asleep;
         worker.woken_for.take_if(|woken_for| *woken_for == queue);
-        self.meter.count(1);
+        self.meter.count(REGISTRATION_UNITS);
         self.leave_queue(queue, known);
         if !asleep {
             self.pass_wake_on(queue, effects);
@@ -199,7 +202,7 @@ impl Engine {
             worker.unlisted.remove(&queue);
             worker.woken_for.take_if(|woken_for| *woken_for == queue);
             let asleep = worker.asleep;
-            self.meter.count(1);
+            self.meter.count(REGISTRATION_UNITS);
             self.leave_queue(queue, known);
             if !asleep {
                 self.pass_wake_on(queue, effects);

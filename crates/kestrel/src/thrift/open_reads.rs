@@ -39,11 +39,12 @@ impl OpenReads {
         queue: &[u8],
         max: u32,
         holder: SessionId,
-        turn: &Turn<'_>,
+        turn: &mut Turn<'_>,
     ) -> usize {
         let Some(leases) = self.by_queue.get_mut(queue) else { return 0 };
         if leases.len() >= max as usize {
             let before = leases.len();
+            turn.count_work(before);
             leases.retain(|lease| turn.holds(holder, *lease));
             self.count -= before - leases.len();
         }
@@ -51,7 +52,13 @@ impl OpenReads {
     }
 
     /// One was opened.
-    pub(crate) fn add(&mut self, queue: &[u8], lease: LeaseId, holder: SessionId, turn: &Turn<'_>) {
+    pub(crate) fn add(
+        &mut self,
+        queue: &[u8],
+        lease: LeaseId,
+        holder: SessionId,
+        turn: &mut Turn<'_>,
+    ) {
         match self.by_queue.get_mut(queue) {
             Some(leases) => leases.push(lease),
             None => drop(self.by_queue.insert(queue.into(), vec![lease])),
@@ -63,7 +70,8 @@ impl OpenReads {
     }
 
     /// Forgets those that are not open any more.
-    fn prune(&mut self, holder: SessionId, turn: &Turn<'_>) {
+    fn prune(&mut self, holder: SessionId, turn: &mut Turn<'_>) {
+        turn.count_work(self.count);
         self.by_queue.retain(|_, leases| {
             leases.retain(|lease| turn.holds(holder, *lease));
             !leases.is_empty()

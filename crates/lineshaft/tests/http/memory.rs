@@ -28,6 +28,12 @@ fn resident_bytes(site: &Site) -> f64 {
     line.trim().strip_suffix("kB").unwrap().trim().parse::<f64>().unwrap() * 1024.0
 }
 
+/// How far the process may grow with a limit of so many MiB. The buffers of the log are beside the account: they are
+/// bounded by themselves, and take 4 MiB after much was written.
+fn grown_max(limit_mib: f64) -> f64 {
+    (1.1 * limit_mib + 4.0) * 1024.0 * 1024.0
+}
+
 fn connect(site: &Site) -> TcpStream {
     let stream = TcpStream::connect(&site.beanstalk).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -117,9 +123,8 @@ fn puts_are_refused_at_the_limit(io_threads: &str) {
     let resident_before = resident_bytes(&site);
     let count = fill(&site, 10_000);
     assert!((3_500..5_000).contains(&count), "{count} jobs");
-    // What the log has not written yet is beside the account, and bounded by itself.
     wait_for("memory to be within the limit", || {
-        (resident_bytes(&site) - resident_before < 1.1 * 48.0 * 1024.0 * 1024.0).then_some(())
+        (resident_bytes(&site) - resident_before < grown_max(48.0)).then_some(())
     });
 
     let ready = site.get("/health/ready");
@@ -221,11 +226,46 @@ fn nor_do_queues_and_registrations_go_beyond_it() {
         peer.send(packet::ECHO_REQ, &["done"]);
         peer.expect(packet::ECHO_RES);
     }
-    // What the log has not written yet is beside the account, and bounded by itself.
     wait_for("memory to be within the limit", || {
-        (resident_bytes(&site) - resident_before < 1.1 * 48.0 * 1024.0 * 1024.0).then_some(())
+        (resident_bytes(&site) - resident_before < grown_max(48.0)).then_some(())
     });
     assert!(metric(&site, "lineshaft_queues_refused_total") >= 100_000.0);
+}
+
+#[test]
+fn nor_do_references_to_queues_that_are_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["--memory", "--gearman", "127.0.0.1:0"];
+    let limit = [("LINESHAFT_LIMITS_MEMORY", "16MiB")];
+    let mut site = Site::start_with(folder.path(), &arguments, &limit);
+    let resident_before = resident_bytes(&site);
+    // All register for the same functions, and watch them as tubes.
+    let workers: Vec<packet::Peer> = (0..40)
+        .map(|_| {
+            let mut peer = packet::Peer::connect(&site.server.address_of("gearman"));
+            for function in 0..10_000 {
+                peer.send(packet::CAN_DO, &[&format!("a-function-{function}")]);
+            }
+            peer.send(packet::ECHO_REQ, &["done"]);
+            peer.expect(packet::ECHO_RES);
+            peer
+        })
+        .collect();
+    let watchers: Vec<TcpStream> = (0..40)
+        .map(|_| {
+            let mut stream = connect(&site);
+            let watches =
+                (0..2_000).map(|tube| format!("watch a-function-{tube}\r\n").into_bytes());
+            let replies = ask_all(&mut stream, watches);
+            // Whoever comes to make room can do so.
+            assert_eq!(replies[62], "WATCHING 64");
+            assert_eq!(replies[1_999], "OUT_OF_MEMORY");
+            stream
+        })
+        .collect();
+    let grown = resident_bytes(&site) - resident_before;
+    assert!(grown < grown_max(16.0), "{grown}");
+    drop((workers, watchers));
 }
 
 #[test]
