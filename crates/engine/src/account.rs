@@ -26,14 +26,17 @@ const SUBMITTED_BYTES: u64 = 64;
 const QUEUE_INDEX_BYTES: u64 = 160;
 /// A name up to this length lies in the queue itself.
 const NAME_INSIDE_BYTES: usize = 24;
-/// A watched queue: an entry in the session's list, which grows by doubling, and in the queue's line.
-pub(crate) const WATCH_BYTES: u64 = 16;
+/// A watched queue: an entry in the session's list, and in the queue's line while it waits. Both grow by doubling, so this is
+/// off by up to a fifth.
+pub(crate) const WATCH_BYTES: u64 = 26;
 /// A join: the job knows the session and the session the job.
 pub(crate) const JOIN_BYTES: u64 = 48;
 /// A registration of a worker: the session lists it by rank and by queue, and the queue the worker.
 pub(crate) const REGISTRATION_BYTES: u64 = 112;
-/// What only some queues have, their entry in the table of queues of items, and what the log keeps of them.
-pub(crate) const EXTRA_BYTES: u64 = size_of::<Extra>() as u64 + 208;
+/// What only some queues have, and their entry in the table of queues of items.
+pub(crate) const EXTRA_BYTES: u64 = size_of::<Extra>() as u64 + 124;
+/// What the log keeps of a queue that exists when nobody uses it.
+pub(crate) const KEPT_BYTES: u64 = 84;
 /// What a session takes.
 pub(crate) const SESSION_BYTES: u64 = size_of::<Session>() as u64;
 /// [`Job::extra_units`] counts in these.
@@ -108,7 +111,9 @@ impl Engine {
             job_bytes(job.body.len()) + u64::from(job.extra_units) * UNIT_BYTES
         });
         let queues = self.queues.iter().map(|(_, queue)| {
-            queue_bytes(&queue.name) + if queue.extra.is_some() { EXTRA_BYTES } else { 0 }
+            let kept_bytes = if queue.kept { KEPT_BYTES } else { 0 };
+            let extra_bytes = if queue.extra.is_some() { EXTRA_BYTES } else { 0 };
+            queue_bytes(&queue.name) + kept_bytes + extra_bytes
         });
         let sessions = self.sessions.iter().map(|(_, session)| {
             let joins: u64 = session.watching.values().map(|count| u64::from(*count)).sum();

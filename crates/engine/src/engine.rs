@@ -150,7 +150,7 @@ impl Engine {
             timeouts: 0,
         };
         let default = engine.queue_or_create(DEFAULT_QUEUE);
-        engine.queue_mut(default).kept = true;
+        engine.set_kept(default, true);
         engine
     }
 

@@ -158,7 +158,7 @@ impl Engine {
         let extra = self.ensure_extra(id);
         extra.items = true;
         let is_linked = extra.child;
-        self.queue_mut(id).kept = true;
+        self.set_kept(id, true);
         if is_child && !is_linked {
             self.link_child(id);
             self.forget_unnoted(id);
@@ -189,7 +189,7 @@ impl Engine {
         if let Some(parent) = self.queue_id(parent) {
             self.ensure_extra(parent).parent = true;
         }
-        let was_kept = std::mem::replace(&mut self.queue_mut(id).kept, true);
+        let was_kept = self.set_kept(id, true);
         if !was_kept || !was_child {
             self.special.unnoted.push(id);
         }

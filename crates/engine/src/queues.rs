@@ -1,6 +1,6 @@
 //! Queues: making, keeping, pausing and dropping them.
 
-use crate::account::{EXTRA_BYTES, queue_bytes};
+use crate::account::{EXTRA_BYTES, KEPT_BYTES, queue_bytes};
 use crate::effects::{Effects, Record};
 use crate::engine::{Engine, NotFound};
 use crate::ids::QueueId;
@@ -55,11 +55,18 @@ impl Engine {
 
     /// The queue exists from now on, until it is dropped.
     pub(crate) fn keep(&mut self, id: QueueId, effects: &mut Effects) {
-        if !self.queue(id).kept {
-            self.queue_mut(id).kept = true;
+        if !self.set_kept(id, true) {
             self.arm_queue(id);
             effects.records.push(Record::QueueFacts(id));
         }
+    }
+
+    /// Whether the queue exists when nobody uses it; returns whether it did before.
+    pub(crate) fn set_kept(&mut self, id: QueueId, kept: bool) -> bool {
+        let was_kept = std::mem::replace(&mut self.queue_mut(id).kept, kept);
+        self.memory_bytes += if kept { KEPT_BYTES } else { 0 };
+        self.memory_bytes -= if was_kept { KEPT_BYTES } else { 0 };
+        was_kept
     }
 
     pub(crate) fn queue_or_create(&mut self, name: &[u8]) -> QueueId {
@@ -103,6 +110,7 @@ impl Engine {
             self.cased.remove(&place);
         }
         self.memory_bytes -= queue_bytes(&queue.name);
+        self.memory_bytes -= if queue.kept { KEPT_BYTES } else { 0 };
         if let Some(at) = queue.timer {
             self.disarm(at, TimerKey::Queue(id.0));
         }
@@ -127,10 +135,11 @@ impl Engine {
         effects: &mut Effects,
     ) -> Result<(), NotFound> {
         let queue = self.queue_id(name).ok_or(NotFound)?;
-        let limited = self.queue_mut(queue);
-        limited.limits = limits;
+        self.queue_mut(queue).limits = limits;
         // Limits are logged: of a queue that could vanish, only they would come back at a restart.
-        limited.kept |= limits != [0; 3];
+        if limits != [0; 3] {
+            self.set_kept(queue, true);
+        }
         self.arm_queue(queue);
         effects.records.push(Record::QueueFacts(queue));
         Ok(())

@@ -105,8 +105,9 @@ impl Engine {
         let queue = self.queue_mut(id);
         queue.removals += 1;
         // `default` is always there, and a queue that has workers until somebody drops it again.
-        queue.kept = &*queue.name == DEFAULT_QUEUE || queue.workers > 0;
+        let is_kept = &*queue.name == DEFAULT_QUEUE || queue.workers > 0;
         queue.limits = [0; 3];
+        self.set_kept(id, is_kept);
         let (end, tickets_end) = (JobId(self.next_id), self.next_ticket);
         RemovalWork { queue: id, end, tickets_end, next: Next::Waiting(0) }
     }

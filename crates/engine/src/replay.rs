@@ -132,9 +132,10 @@ impl Engine {
             return Ok(());
         }
         let id = self.queue_or_create(name);
-        let queue = self.queue_mut(id);
-        queue.kept |= facts.kept;
-        queue.limits = facts.limits;
+        self.queue_mut(id).limits = facts.limits;
+        if facts.kept {
+            self.set_kept(id, true);
+        }
         if facts.items {
             self.ensure_extra(id).created = facts.created;
             self.mark(id);
