@@ -156,16 +156,23 @@ impl ThriftSession {
         self.answer_get(collect, turn, outbox);
     }
 
-    /// Whether the reply may hold another item.
+    /// Whether the reply may hold another item. What has ended meanwhile is looked for only when it would
+    /// be in the way.
     fn may_take(&mut self, collect: &mut Collect, open_max: u32, turn: &mut Turn<'_>) -> bool {
+        let holder = self.holder(turn);
         if collect.is_full() {
             collect.drop_lost(self.id, turn);
+        } else if self.is_open_full(collect, open_max) {
+            collect.drop_lost(self.id, turn);
+            self.open_reads.forget_ended(&collect.queue, holder, turn);
         }
-        let holder = self.holder(turn);
+        !collect.is_full() && !self.is_open_full(collect, open_max)
+    }
+
+    /// Whether the connection has as many reads of the queue open as it may have.
+    fn is_open_full(&self, collect: &Collect, open_max: u32) -> bool {
         let new = if collect.auto_abort_ms.is_some() { collect.items.len() } else { 0 };
-        !collect.is_full()
-            && self.open_reads.count_up_to(&collect.queue, open_max, holder, turn) + new
-                < open_max as usize
+        self.open_reads.count(&collect.queue) + new >= open_max as usize
     }
 
     /// An item came.

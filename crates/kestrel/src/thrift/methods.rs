@@ -108,7 +108,9 @@ impl ThriftSession {
             Read::Blocked => return Err(Failed::StatusForbids),
             Read::Waiting => unreachable!("it has no patience"),
         };
-        let stats = turn.item_stats(queue).unwrap_or_default();
+        // An alias hides a queue of its name.
+        let is_alias = turn.alias_stats(queue).is_some();
+        let stats = turn.item_stats(queue).filter(|_| !is_alias).unwrap_or_default();
         let after = after.max(turn.after_named(queue));
         let mut reply = Reply::result(to, Method::Peek.name().as_bytes());
         reply.field(0, Written::Struct);

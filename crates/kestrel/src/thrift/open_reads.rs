@@ -33,22 +33,19 @@ impl Holder {
 }
 
 impl OpenReads {
-    /// How many reads of this queue are open, if they are fewer than `max`; they are held by `holder`.
-    pub(crate) fn count_up_to(
-        &mut self,
-        queue: &[u8],
-        max: u32,
-        holder: SessionId,
-        turn: &mut Turn<'_>,
-    ) -> usize {
-        let Some(leases) = self.by_queue.get_mut(queue) else { return 0 };
-        if leases.len() >= max as usize {
+    /// How many reads of this queue are open, at most: some may have ended and not be forgotten.
+    pub(crate) fn count(&self, queue: &[u8]) -> usize {
+        self.by_queue.get(queue).map_or(0, Vec::len)
+    }
+
+    /// Forgets reads of this queue that `holder` does not hold any more.
+    pub(crate) fn forget_ended(&mut self, queue: &[u8], holder: SessionId, turn: &mut Turn<'_>) {
+        if let Some(leases) = self.by_queue.get_mut(queue) {
             let before = leases.len();
             turn.count_work(before);
             leases.retain(|lease| turn.holds(holder, *lease));
             self.count -= before - leases.len();
         }
-        leases.len()
     }
 
     /// One was opened.

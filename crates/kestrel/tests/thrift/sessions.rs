@@ -257,3 +257,27 @@ fn a_connection_too_many_may_neither_write_nor_read() {
     assert_eq!(ask(&mut world, clients[0], &put("q", &[b"1"])), "put 1");
     assert_eq!(ask(&mut world, clients[1], &get("q", 1, 0, 0)), "get 1");
 }
+
+#[test]
+fn reads_that_were_confirmed_do_not_count_as_open() {
+    let (mut world, server) = start();
+    let rule = Rule::new(["q"], [Setting::OpenMax(2)]);
+    let _ = world.broker.turn(world.now).set_policies(Rules(vec![rule]));
+    let client = connect(&server, &mut world);
+    ask(&mut world, client, &put("q", &[b"1", b"2", b"3", b"4"]));
+    let open = ids(world.ask(client, &get("q", 1, 0, 60_000)));
+    assert_eq!(ask(&mut world, client, &confirm(&open)), "confirm 1");
+    assert_eq!(ask(&mut world, client, &get("q", 2, 0, 60_000)), "get 2 3");
+    assert_eq!(ask(&mut world, client, &get("q", 2, 0, 60_000)), "get");
+}
+
+#[test]
+fn a_peek_at_an_alias_shows_nothing_of_the_queue_that_it_hides() {
+    let (mut world, server) = start();
+    let client = connect(&server, &mut world);
+    let nothing = ask(&mut world, client, &about("peek", "empty"));
+    ask(&mut world, client, &put("hidden", &[b"1"]));
+    let alias = Rule::new(["hidden"], [Setting::Alias(Box::new([Box::from(&b"q"[..])]))]);
+    let _ = world.broker.turn(world.now).set_policies(Rules(vec![alias]));
+    assert_eq!(ask(&mut world, client, &about("peek", "hidden")), nothing);
+}
