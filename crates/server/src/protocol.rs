@@ -74,7 +74,9 @@ impl Protocol {
             Protocol::KestrelText => {
                 Some(open_kestrel_text(kestrel.clone(), config.kestrel.control))
             }
-            Protocol::KestrelThrift => Some(open_kestrel_thrift(kestrel.clone())),
+            Protocol::KestrelThrift => {
+                Some(open_kestrel_thrift(kestrel.clone(), config.kestrel.control))
+            }
             Protocol::KestrelAdmin | Protocol::Http => None,
         }
     }
@@ -168,9 +170,12 @@ fn open_kestrel_text(server: Arc<kestrel::Server>, control: Control) -> Arc<Open
     })
 }
 
-fn open_kestrel_thrift(server: Arc<kestrel::Server>) -> Arc<Open> {
-    Arc::new(move |_entrance, turn, mailbox| {
-        let session = kestrel::ThriftSession::new(server.clone(), turn, mailbox);
+fn open_kestrel_thrift(server: Arc<kestrel::Server>, control: Control) -> Arc<Open> {
+    Arc::new(move |entrance, turn, mailbox| {
+        let mut session = kestrel::ThriftSession::new(server.clone(), turn, mailbox);
+        if !control.is_allowed(entrance.reach) {
+            session = session.without_control();
+        }
         (session.id(), Box::new(session))
     })
 }

@@ -17,6 +17,7 @@ pub(super) enum Failed {
     StatusForbids,
     IllegalName,
     InvalidStatus,
+    NotAllowed,
     MalformedList,
     Stopping,
 }
@@ -166,6 +167,9 @@ impl ThriftSession {
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
     ) -> Result<(), Failed> {
+        if !self.may_control {
+            return Err(Failed::NotAllowed);
+        }
         let status = match number {
             1 => Status::Quiescent,
             2 => Status::ReadOnly,
@@ -218,6 +222,7 @@ pub(super) fn fail(to: ReplyTo, method: Method, failed: Failed, outbox: &mut Out
         Failed::StatusForbids => "server status forbids it",
         Failed::IllegalName => "illegal queue name",
         Failed::InvalidStatus => "invalid status",
+        Failed::NotAllowed => "not allowed here; see kestrel.control",
         Failed::Stopping => "the server stops before it is done",
         Failed::MalformedList => {
             let message = format!("Malformed arguments of {name}");

@@ -26,6 +26,8 @@ pub struct ThriftSession {
     pub(super) mailbox: usize,
     pub(super) refusals: Refusals,
     pub(super) open_reads: OpenReads,
+    /// The connection may set the server's status.
+    pub(super) may_control: bool,
     receiver: Receiver,
     pub(super) waiting: Waiting,
     input_end: InputEnd,
@@ -54,12 +56,20 @@ impl ThriftSession {
             mailbox,
             refusals,
             open_reads: OpenReads::default(),
+            may_control: true,
             receiver: Receiver::new(server.options.item_bytes_max as usize),
             waiting: Waiting::Nothing,
             input_end: InputEnd::default(),
             ended: false,
             server,
         }
+    }
+
+    /// The same, but it may not set the server's status.
+    #[must_use]
+    pub fn without_control(mut self) -> Self {
+        self.may_control = false;
+        self
     }
 
     /// Its number in the broker: the address of its events.

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use broker::policy::{Rule, Rules, Setting};
 use broker::{INPUT_REPLIES_BYTES, Millis, When};
-use lineshaft_kestrel::{MemcacheSession, Server, ServerOptions};
+use lineshaft_kestrel::{MemcacheSession, Server, ServerOptions, ThriftSession};
 use testkit::dialect::world::World;
 
 use crate::calls::{about, ask, confirm, get, ids, put, shown};
 use crate::world::{connect, server};
-use testkit::thrift::codec::{FRAMED, call};
+use testkit::thrift::codec::{FRAMED, Value, call};
 
 fn start() -> (World, Arc<Server>) {
     (World::memory(), server(ServerOptions::default()))
@@ -280,4 +280,16 @@ fn a_peek_at_an_alias_shows_nothing_of_the_queue_that_it_hides() {
     let alias = Rule::new(["hidden"], [Setting::Alias(Box::new([Box::from(&b"q"[..])]))]);
     let _ = world.broker.turn(world.now).set_policies(Rules(vec![alias]));
     assert_eq!(ask(&mut world, client, &about("peek", "hidden")), nothing);
+}
+
+#[test]
+fn a_connection_without_control_sets_no_status() {
+    let (mut world, server) = start();
+    let client = world.connect_as(|turn, mailbox| {
+        let session = ThriftSession::new(server.clone(), turn, mailbox).without_control();
+        (session.id(), session)
+    });
+    let set_status = call(FRAMED, "set_status", &[(1, Value::I32(1))]);
+    let calls = [set_status, call(FRAMED, "current_status", &[])].concat();
+    assert_eq!(ask(&mut world, client, &calls), "set_status !6, current_status 3");
 }

@@ -1,8 +1,10 @@
 //! Who may stop the server and set its status over Kestrel's ports.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::path::Path;
+
+use testkit::thrift::codec::{FRAMED, Value, call, take_reply};
 
 use crate::request::Peer;
 use crate::running::{Running, command};
@@ -12,17 +14,19 @@ struct Kestrel {
     server: Running,
     memcache: String,
     text: String,
+    /// `None`: it is off.
+    thrift: Option<String>,
     admin: String,
 }
 
 impl Kestrel {
     fn serve(folder: &Path, host: &str, control: &str) -> Kestrel {
         let mut starting = command(folder, &["serve", "--memory", "--beanstalk", "off"]);
-        for listener in ["KESTREL", "KESTREL_TEXT", "KESTREL_ADMIN"] {
+        for listener in ["KESTREL", "KESTREL_TEXT", "KESTREL_THRIFT", "KESTREL_ADMIN"] {
             starting.env(format!("LINESHAFT_LISTEN_{listener}"), format!("{host}:0"));
         }
         starting.env("LINESHAFT_KESTREL_CONTROL", control);
-        Kestrel::of(Running::spawn(starting))
+        Kestrel::of(Running::spawn(starting), true)
     }
 
     fn like_the_original(folder: &Path, configuration: &str) -> Kestrel {
@@ -34,14 +38,15 @@ impl Kestrel {
             starting.env_remove(format!("LINESHAFT_LISTEN_{name}"));
         }
         starting.args(ports);
-        Kestrel::of(Running::spawn(starting))
+        Kestrel::of(Running::spawn(starting), false)
     }
 
-    fn of(mut server: Running) -> Kestrel {
+    fn of(mut server: Running, has_thrift: bool) -> Kestrel {
         let mut address = |name: &str| server.address_of(name).replace("0.0.0.0:", "127.0.0.1:");
         let (memcache, text, admin) =
             (address("kestrel "), address("kestrel_text "), address("kestrel_admin "));
-        Kestrel { server, memcache, text, admin }
+        let thrift = has_thrift.then(|| address("kestrel_thrift "));
+        Kestrel { server, memcache, text, thrift, admin }
     }
 
     fn post(&self, path: &str) -> (u16, String) {
@@ -58,6 +63,16 @@ impl Kestrel {
         line
     }
 
+    /// What comes back from a call of `set_status`.
+    fn set_status(address: &str, status: i32) -> Vec<(i16, Value)> {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(&call(FRAMED, "set_status", &[(1, Value::I32(status))])).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        take_reply(FRAMED, &mut answer).unwrap().fields
+    }
+
     fn check_denied(&self) {
         const DENIED: &str = "CLIENT_ERROR not allowed here; see kestrel.control\r\n";
         const DENIED_TEXT: &str = "-Not allowed here; see kestrel.control.\n";
@@ -67,6 +82,11 @@ impl Kestrel {
         assert_eq!(Kestrel::ask(&self.text, "shutdown\n"), DENIED_TEXT);
         assert_eq!(Kestrel::ask(&self.text, "status readonly\n"), DENIED_TEXT);
         assert_eq!(Kestrel::ask(&self.text, "status\n"), ":UP\n");
+        if let Some(thrift) = &self.thrift {
+            let told = format!("{:?}", Kestrel::set_status(thrift, 1));
+            assert!(told.contains("I32(6)"), "{told}");
+            assert_eq!(Kestrel::ask(&self.text, "status\n"), ":UP\n");
+        }
         for path in ["/shutdown", "/quiesce.txt"] {
             let (status, text) = self.post(path);
             assert!(status == 403 && text.contains("kestrel.control"), "{status} {text}");
@@ -97,6 +117,9 @@ fn this_machine_may_stop_the_server_over_each_port() {
     let mut kestrel = serve();
     assert_eq!(Kestrel::ask(&kestrel.memcache, "STATUS readonly\r\n"), "END\r\n");
     assert_eq!(Kestrel::ask(&kestrel.text, "status up\n"), "+0\n");
+    let thrift = kestrel.thrift.as_deref().unwrap();
+    assert_eq!(Kestrel::set_status(thrift, 2), []);
+    assert_eq!(Kestrel::ask(&kestrel.text, "status\n"), ":READONLY\n");
     assert_eq!(Kestrel::ask(&kestrel.text, "shutdown\n"), "+0\n");
     assert_eq!(kestrel.server.wait().code(), Some(0));
     let mut kestrel = serve();
