@@ -55,6 +55,10 @@ impl World {
         self.connect(client)?;
         let admitted = if self.model.is_draining { "DRAINING" } else { "INSERTED" };
         self.expect("put 0 0 1 1\r\nx\r\n", admitted)?;
+        // Items that clients of thrift were given come back without them.
+        if let Some(last) = self.model.last_auto_abort() {
+            self.pass_time(last.saturating_sub(self.now))?;
+        }
         self.make_all_ready()?;
         if self.rng.coin() {
             self.work_as_beanstalk()?;

@@ -69,8 +69,8 @@ pub(crate) struct Plan {
     pub(crate) unmodelled: Option<Unmodelled>,
     /// How frequent clients of beanstalkd, Gearman and Kestrel are.
     pub(crate) shares: [u64; 3],
-    /// How frequent memcache and text are among Kestrel's.
-    pub(crate) dialects: [u64; 2],
+    /// How frequent memcache, text and thrift are among Kestrel's.
+    pub(crate) dialects: [u64; 3],
     /// Policies refuse puts.
     pub(crate) refusing: bool,
     pub(crate) gearman: Gearman,
@@ -122,7 +122,14 @@ impl Plan {
                 [1, 0, 2],
                 [1, 1, 3],
             ]),
-            dialects: *rng.pick(&[[1, 0], [1, 0], [1, 1], [0, 1]]),
+            dialects: *rng.pick(&[
+                [1, 0, 0],
+                [1, 0, 0],
+                [1, 0, 0],
+                [0, 1, 0],
+                [0, 0, 1],
+                [1, 1, 1],
+            ]),
             refusing: rng.coin(),
             gearman,
             keyed: rng.coin(),
@@ -142,9 +149,9 @@ impl Plan {
         let plan = if plan.must_not_be_short() { plan.with_a_good_disk() } else { plan };
         // What takes several turns is simulated without items.
         let plan = if rng.one_in(200) && !has_items { plan.crowded() } else { plan };
-        // Of several protocols together, and of text, the oracle knows too little.
+        // Of several protocols together, and of text and thrift, the oracle knows too little.
         let is_alone = plan.shares.iter().filter(|share| **share > 0).count() == 1;
-        let is_seen = plan.shares[0] > 0 || plan.shares[2] > 0 && plan.dialects[1] == 0;
+        let is_seen = plan.shares[0] > 0 || plan.shares[2] > 0 && plan.dialects[1..] == [0, 0];
         if is_alone && is_seen && !plan.crowd && rng.coin() { plan.unmodelled(rng) } else { plan }
     }
 

@@ -112,6 +112,11 @@ impl Process {
                 let session = kestrel::TextSession::new(server, turn, mailbox);
                 (session.id(), Box::new(session))
             }
+            Protocol::Kestrel(Kestrel::Thrift) => {
+                let server = self.kestrel.clone();
+                let session = kestrel::ThriftSession::new(server, turn, mailbox);
+                (session.id(), Box::new(session))
+            }
         }
     }
 

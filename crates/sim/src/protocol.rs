@@ -13,4 +13,5 @@ pub(crate) enum Protocol {
 pub(crate) enum Kestrel {
     Memcache,
     Text,
+    Thrift,
 }

@@ -72,6 +72,7 @@ pub fn run(seed: u64, options: Options) -> Result<Summary, Broken> {
         world.summary.expiries = tally.expiries;
         world.summary.rejections = tally.rejections;
         world.summary.texts = tally.texts;
+        world.summary.calls = tally.calls;
         world.summary.judged = world.oracle.judged();
         Ok(world.summary)
     }));
@@ -136,6 +137,7 @@ impl Summary {
             expiries,
             rejections,
             texts,
+            calls,
             long_clearings,
             memory_refusals,
             judged,
@@ -159,6 +161,7 @@ impl Summary {
         self.expiries += expiries;
         self.rejections += rejections;
         self.texts += texts;
+        self.calls += calls;
         self.long_clearings += long_clearings;
         self.memory_refusals += memory_refusals;
         self.judged.add(judged);

@@ -84,6 +84,8 @@ pub struct Summary {
     pub rejections: u64,
     /// Requests of Kestrel's text protocol.
     pub texts: u64,
+    /// Calls of Kestrel's thrift protocol.
+    pub calls: u64,
     /// Flushes and removals of queues that took several slices.
     pub long_clearings: u64,
     /// Puts for which there was no memory.
@@ -119,7 +121,7 @@ impl World {
         };
         let mut cellar = Cellar::new(rng.next_u64(), &plan, &options);
         let broker = cellar.first_broker(now)?;
-        let sees_items = plan.dialects[1..] == [0];
+        let sees_items = plan.dialects[1..] == [0, 0];
         let mut oracle = Oracle::new(plan.shares.map(|share| share > 0), sees_items);
         let memory_limit = plan.unmodelled.and_then(|unmodelled| unmodelled.memory_bytes);
         let memory_limit = memory_limit.map(|bytes| broker.memory_usage().used_bytes + bytes);

@@ -34,6 +34,7 @@ fn fixed_seeds_keep_every_promise() {
     assert!(summary.expiries > FIXED_SEEDS / 2, "{summary:?}");
     assert!(summary.rejections > FIXED_SEEDS / 5, "{summary:?}");
     assert!(summary.texts > FIXED_SEEDS * 5, "{summary:?}");
+    assert!(summary.calls > FIXED_SEEDS * 5, "{summary:?}");
     assert!(summary.long_clearings > FIXED_SEEDS / 200, "{summary:?}");
     assert!(summary.memory_refusals > FIXED_SEEDS / 20, "{summary:?}");
     let judged = summary.judged;
@@ -96,23 +97,38 @@ fn assert_oracle_notices(sabotage: Sabotage, words: &str) {
     assert!(is_noticed, "{sabotage:?} was never noticed by the oracle");
 }
 
-/// The model notices it by a reply that should have begun so.
-fn assert_is_noticed_in_reply(sabotage: Sabotage, start: &str) {
+/// The model notices it where such a reply should have come.
+fn assert_is_noticed_in_reply(sabotage: Sabotage, is_such: impl Fn(&str) -> bool) {
     let options = Options { sabotage, ..Options::default() };
-    let wanted = format!("expected the reply \"{start}");
+    let is_noticed = |problem: &str| {
+        let wanted = problem.split_once("expected the reply \"").map(|(_, rest)| rest);
+        wanted.and_then(|rest| rest.lines().next()).is_some_and(&is_such)
+    };
     let mut problems = (0..SABOTAGED_SEEDS).filter_map(|seed| run(seed, options).err());
-    let is_noticed = problems.any(|broken| broken.problem.contains(&wanted));
-    assert!(is_noticed, "{sabotage:?} was never noticed where {start} was expected");
+    assert!(problems.any(|broken| is_noticed(&broken.problem)), "{sabotage:?} was never noticed");
 }
 
 #[test]
 fn items_that_vanish_are_noticed_over_text() {
-    assert_is_noticed_in_reply(Sabotage::LostJobs, ":");
+    assert_is_noticed_in_reply(Sabotage::LostJobs, |reply| reply.starts_with(':'));
 }
 
 #[test]
 fn items_that_outlive_their_moment_are_noticed_over_text() {
-    assert_is_noticed_in_reply(Sabotage::LateExpiries, "*\\n");
+    assert_is_noticed_in_reply(Sabotage::LateExpiries, |reply| reply.starts_with("*\\n"));
+}
+
+/// The beginning of thrift's reply to a `get`, behind its length.
+const GOT: &str = "\\x80\\x01\\x00\\x02\\x00\\x00\\x00\\x03get";
+
+#[test]
+fn items_that_vanish_are_noticed_over_thrift() {
+    assert_is_noticed_in_reply(Sabotage::LostJobs, |reply| reply.contains(GOT));
+}
+
+#[test]
+fn items_that_outlive_their_moment_are_noticed_over_thrift() {
+    assert_is_noticed_in_reply(Sabotage::LateExpiries, |reply| reply.contains(GOT));
 }
 
 #[test]

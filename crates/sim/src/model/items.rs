@@ -69,7 +69,10 @@ impl Model {
                     Read::Item { lease, body, need: self.jobs[&id].need }
                 }
                 How::Take => {
-                    self.tube_mut(&tube).deletes += 1;
+                    let created = self.jobs[&id].created;
+                    let queue = self.tube_mut(&tube);
+                    queue.deletes += 1;
+                    queue.last_read = Some(created);
                     let need = self.end_job(id, &News::Complete([].into()));
                     Read::Item { lease: None, body, need }
                 }
@@ -88,7 +91,10 @@ impl Model {
 
     /// Hands an item out; the number of the lease.
     fn open_read(&mut self, place: Place, id: u64) -> u64 {
-        let timeout = self.tubes[&self.jobs[&id].tube].policy.open_timeout_ms;
+        let (tube, created) = (self.jobs[&id].tube.clone(), self.jobs[&id].created);
+        let queue = self.tube_mut(&tube);
+        queue.last_read = Some(created);
+        let timeout = queue.policy.open_timeout_ms;
         self.hand_out(place, id, timeout);
         self.tally.opens += 1;
         match self.jobs[&id].state {
@@ -125,6 +131,17 @@ impl Model {
         let tube = self.jobs[&id].tube.clone();
         self.tube_mut(&tube).deletes += 1;
         Some(self.end_job(id, &News::Complete([].into())))
+    }
+
+    /// An open read is held by another connection, for so long from now at most.
+    pub(super) fn hand_over(&mut self, id: u64, to: Place, limit_ms: u64) {
+        let timeout = self.tubes[&self.jobs[&id].tube].policy.open_timeout_ms;
+        let until = self.now + timeout.unwrap_or(limit_ms).min(limit_ms);
+        let serial = self.conns[&to].serial;
+        if let State::Reserved(lease) = &mut self.job_mut(id).state {
+            (lease.by, lease.limit) = (serial, until);
+        }
+        self.renew_deadline(id);
     }
 
     // --- Queues ---

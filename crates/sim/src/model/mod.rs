@@ -104,6 +104,10 @@ pub(crate) struct Model {
     pub(crate) tubes: BTreeMap<Name, Tube>,
     free_tube_places: Vec<Place>,
     pub(crate) conns: BTreeMap<Place, Conn>,
+    /// Places of connections that are gone, the newest last.
+    free_conn_places: Vec<Place>,
+    /// Who holds the items that thrift's clients were given, whichever of them it was.
+    thrift_holder: Option<Place>,
     counters: BTreeMap<&'static str, u64>,
     puts: u64,
     timeouts: u64,
@@ -147,6 +151,8 @@ pub(crate) struct Tally {
     pub(crate) rejections: u64,
     /// Requests of Kestrel's text dialect.
     pub(crate) texts: u64,
+    /// Calls of Kestrel's thrift dialect.
+    pub(crate) calls: u64,
 }
 
 /// What a job was submitted with.
@@ -235,6 +241,8 @@ pub(crate) struct Tube {
     extra_since: Option<u64>,
     /// When it is looked at at the latest; what it was set for may not be due any more.
     timer: Option<u64>,
+    /// When the item was put that was read last.
+    last_read: Option<u64>,
 }
 
 #[derive(Copy, Clone, Debug)]
@@ -294,6 +302,8 @@ impl Model {
             tubes: BTreeMap::new(),
             free_tube_places: Vec::new(),
             conns: BTreeMap::new(),
+            free_conn_places: Vec::new(),
+            thrift_holder: None,
             counters: BTreeMap::new(),
             puts: 0,
             timeouts: 0,

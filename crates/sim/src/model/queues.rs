@@ -29,6 +29,7 @@ impl Model {
             policy: Rc::default(),
             extra_since: None,
             timer: None,
+            last_read: None,
         };
         self.tubes.insert(name.clone(), tube);
         if !self.children_of(&name).is_empty() {

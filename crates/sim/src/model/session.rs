@@ -177,6 +177,7 @@ impl Model {
             open: OpenReads::new(),
             fetch: None,
         };
+        self.free_conn_places.retain(|free| *free != place);
         let before = self.conns.insert(place, conn);
         assert!(before.is_none(), "a session's place is its own while it is open");
     }
@@ -205,6 +206,7 @@ impl Model {
             Protocol::Gearman => self.read_message(place, observed),
             Protocol::Kestrel(Kestrel::Memcache) => self.read_memcache(place, observed),
             Protocol::Kestrel(Kestrel::Text) => self.read_text(place, observed),
+            Protocol::Kestrel(Kestrel::Thrift) => self.read_call(place, observed),
         }
     }
 
@@ -317,6 +319,7 @@ impl Model {
         self.unregister(place, &tubes);
         self.detach(place);
         let conn = self.conns.remove(&place).expect("it was just looked at");
+        self.free_conn_places.push(place);
         // Its queues are there until its jobs are back.
         self.guards.push(conn.used.clone());
         self.guards.extend(conn.watched.iter().cloned());

@@ -16,6 +16,8 @@ use crate::rng::Rng;
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     ids: VecDeque<u64>,
+    /// Numbers of items that clients of thrift were given.
+    leases: VecDeque<u64>,
     pub(crate) newest: u64,
 }
 
@@ -27,6 +29,22 @@ impl Known {
         self.ids.push_back(id);
         if self.ids.len() > KNOWN_IDS_MAX {
             self.ids.pop_front();
+        }
+    }
+
+    fn heard_lease(&mut self, lease: u64) {
+        self.leases.push_back(lease);
+        if self.leases.len() > KNOWN_IDS_MAX {
+            self.leases.pop_front();
+        }
+    }
+
+    /// One of the newest, mostly.
+    fn any_lease(&self, rng: &mut Rng) -> u64 {
+        match self.leases.len() {
+            0 => rng.below(5),
+            _ if rng.one_in(10) => u64::MAX - rng.below(2),
+            len => self.leases[rng.index(len)],
         }
     }
 
@@ -48,7 +66,7 @@ pub(crate) struct Client {
     kind: Kind,
     /// Reads rarely.
     pub(crate) is_slow: bool,
-    /// Ids of jobs that it took.
+    /// Ids of jobs that it took; in thrift, numbers of items that it was given.
     held: Vec<u64>,
     unread: Vec<u8>,
 }
@@ -64,8 +82,12 @@ impl Client {
     /// A client of the kinds that the run is to have.
     pub(crate) fn any(plan: &Plan, rng: &mut Rng) -> Self {
         let [beanstalk, gearman, kestrel] = plan.shares;
-        let [memcache, text] = plan.dialects;
-        let dialect = rng.weighted(&[(memcache, Kestrel::Memcache), (text, Kestrel::Text)]);
+        let [memcache, text, thrift] = plan.dialects;
+        let dialect = rng.weighted(&[
+            (memcache, Kestrel::Memcache),
+            (text, Kestrel::Text),
+            (thrift, Kestrel::Thrift),
+        ]);
         let protocol = rng.weighted(&[
             (beanstalk, Protocol::Beanstalk),
             (gearman, Protocol::Gearman),
@@ -101,12 +123,21 @@ impl Client {
                 Kind::Gearman(_) => gearman::reply_len(&self.unread),
                 Kind::Kestrel(Kestrel::Memcache, _) => kestrel::reply_len(&self.unread),
                 Kind::Kestrel(Kestrel::Text, _) => kestrel::text::reply_len(&self.unread),
+                Kind::Kestrel(Kestrel::Thrift, _) => kestrel::thrift::reply_len(&self.unread),
             };
             let Some(len) = len else { return replies };
             let reply: Vec<u8> = self.unread.drain(..len).collect();
             let (heard, is_taken) = match self.kind {
                 Kind::Beanstalk(_) => beanstalk::hear(&reply),
                 Kind::Gearman(_) => gearman::hear(&reply),
+                Kind::Kestrel(Kestrel::Thrift, _) => {
+                    let leases = kestrel::thrift::leases(&reply);
+                    for lease in &leases {
+                        known.heard_lease(*lease);
+                    }
+                    self.held.extend(leases);
+                    (None, false)
+                }
                 // No reply names a job.
                 Kind::Kestrel(..) => (None, false),
             };
@@ -136,6 +167,9 @@ impl Client {
                 Kind::Kestrel(Kestrel::Memcache, _) if is_garbage => {
                     kestrel::garbage(&mut bytes, rng);
                 }
+                Kind::Kestrel(Kestrel::Thrift, _) if is_garbage => {
+                    kestrel::thrift::garbage(&mut bytes, rng);
+                }
                 Kind::Kestrel(Kestrel::Text, _) if is_garbage => {
                     kestrel::text::garbage(&mut bytes, rng);
                 }
@@ -152,6 +186,7 @@ impl Client {
                     match dialect {
                         Kestrel::Memcache => writer.request(*habit, &mut bytes),
                         Kestrel::Text => writer.text_request(*habit, &mut bytes),
+                        Kestrel::Thrift => writer.call(*habit, held, known, &mut bytes),
                     }
                 }
             }

@@ -4,9 +4,13 @@ mod memcache;
 mod memcache_wire;
 mod text;
 mod text_wire;
+mod thrift;
+mod thrift_wire;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
+
+use thrift::Collect;
 
 use super::items::{How, Read};
 use super::outcome::Letter;
@@ -27,6 +31,7 @@ pub(super) enum Fetch {
         need: Need,
     },
     Monitor(Monitor),
+    Collect(Collect),
 }
 
 /// A client that takes items as they come.
@@ -142,9 +147,13 @@ impl Model {
         observed: &mut Observed<'_>,
     ) -> Result<(), String> {
         let fetch = self.conn(place).fetch.take().ok_or("an item came that nobody waited for")?;
+        if let Fetch::Collect(collect) = fetch {
+            return self.resume_collect(place, collect, letter, observed);
+        }
         let (queue, how, base) = match &fetch {
             Fetch::Item { queue, how, need } => (queue.clone(), *how, *need),
             Fetch::Monitor(monitor) => (monitor.queue.clone(), How::Open, monitor.need),
+            Fetch::Collect(_) => unreachable!("it was dealt with above"),
         };
         let found: Result<(Rc<[u8]>, Need), Need> = match letter {
             Letter::Granted { lease, body, .. } if how == How::Take => {
@@ -164,7 +173,7 @@ impl Model {
         };
         observed.take(&self.item_reply(place, &queue, &body, need.max(base)))?;
         match fetch {
-            Fetch::Item { .. } => Ok(()),
+            Fetch::Item { .. } | Fetch::Collect(_) => Ok(()),
             Fetch::Monitor(monitor) => {
                 let left = monitor.left.map(|left| left - 1);
                 self.go_on_monitoring(place, Monitor { left, ..monitor }, observed)

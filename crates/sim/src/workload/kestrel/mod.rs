@@ -1,6 +1,7 @@
 //! Simulated clients of Kestrel: their habits, and the memcache dialect.
 
 pub(super) mod text;
+pub(super) mod thrift;
 
 use super::{body_len, random_bytes};
 use crate::plan::Plan;
