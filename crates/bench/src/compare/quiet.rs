@@ -1,7 +1,7 @@
 //! What a quiet client feels while somebody burdens a server that is full of jobs and queues.
 //!
 //! The client puts, reserves and deletes one job, rests for a moment, and does so again. How long that takes is
-//! measured alone and beside each burden, in turn.
+//! measured beside each burden, and alone before it; the middle of all times alone is what the others are set against.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -11,6 +11,7 @@ use anyhow::Context;
 use super::fill;
 use super::heavy::{Burden, Heavy};
 use super::lab::Lab;
+use super::result::median;
 use super::server::Server;
 use super::work::{Metric, Sample};
 use crate::beanstalk_client::Client;
@@ -19,8 +20,8 @@ use crate::latency::Latency;
 
 /// Between two rounds of the quiet client.
 const REST: Duration = Duration::from_millis(2);
-/// What is measured on a server that keeps nothing: with a log, the time that the disk needs hides what the server
-/// itself makes of large bodies.
+/// What is judged on a server that keeps nothing: with a log, whoever syncs waits until the disk has written the
+/// large bodies that came before. That is measured, too, but no server can help it.
 pub(super) const IN_MEMORY: [Heavy; 1] = [Heavy::LargeBodies];
 /// The loops run for so long before anything is measured.
 const BURDEN_BEFORE: Duration = Duration::from_millis(200);
@@ -40,17 +41,25 @@ fn beside_each(lab: &Lab, server: &Server, burdens: &[Heavy]) -> anyhow::Result<
     let span = lab.sizes.duration * 2;
     let mut client = connect(server)?;
     let mut sample = Sample::new();
-    cycle(&mut client, span / 4, REST, &mut Latency::new())?;
+    let mut alone = Vec::new();
     for &heavy in burdens {
         interrupt::check()?;
         lab.meter().show(format!("a quiet client beside {heavy}"));
-        let mut alone = Latency::new();
-        cycle(&mut client, span, REST, &mut alone)?;
+        let mut before = Latency::new();
+        cycle(&mut client, span / 2, REST, &mut before)?;
+        alone.push(before.summary().p99_us);
         let burden = heavy.prepare(lab, server).with_context(|| heavy.to_string())?;
         let beside = beside(burden, &mut client, span).with_context(|| heavy.to_string())?;
         sample.insert(Metric::QuietP99Micros(heavy), beside.summary().p99_us);
         sample.insert(Metric::QuietLongestMicros(heavy), beside.summary().max_us);
-        sample.insert(Metric::Slowdown(heavy), beside.summary().p99_us / alone.summary().p99_us);
+    }
+    // What a burden has left to do goes on behind it: a single time alone says little.
+    alone.sort_by(f64::total_cmp);
+    let alone = median(&alone).context("there is no burden")?;
+    sample.insert(Metric::P99Micros, alone);
+    for &heavy in burdens {
+        let beside = sample[&Metric::QuietP99Micros(heavy)];
+        sample.insert(Metric::Slowdown(heavy), beside / alone);
     }
     Ok(sample)
 }

@@ -279,7 +279,8 @@ fn heavy() -> Vec<Row> {
     };
     let in_memory = cell(Peer::Lineshaft(Side::All, Keeping::Memory), Work::QuietInMemory);
     let mut rows = vec![burst];
-    rows.extend(Heavy::ALL.map(|kind| beside(kind, cell(full, Work::Quiet))));
+    let with_log = Heavy::ALL.into_iter().filter(|kind| !quiet::IN_MEMORY.contains(kind));
+    rows.extend(with_log.map(|kind| beside(kind, cell(full, Work::Quiet))));
     rows.extend(quiet::IN_MEMORY.map(|kind| beside(kind, in_memory)));
     rows
 }
