@@ -30,6 +30,10 @@ pub(crate) const PIECE_BYTES: usize = 4 * 1024;
 /// is looked at between two slices of work, so a turn may last a slice longer, about as long again.
 const TURN_TIME_MAX: Duration = Duration::from_millis(1);
 
+/// The same for a turn that goes on with what was held back: requests that have taken a slice already. Those who ask for
+/// little wait for it each time.
+const LATER_TURN_TIME_MAX: Duration = Duration::from_micros(250);
+
 /// A waiting connection whose peer has shut its side is read to the end, to tell a half-close from
 /// a broken connection; but not more than this. (More than the kernel buffers by default.)
 const WAITING_BYTES_MAX: usize = 8 << 20;
@@ -73,12 +77,18 @@ pub(crate) struct Sent {
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct TurnTime {
     began_at: Instant,
+    most: Duration,
 }
 
 impl TurnTime {
     /// A turn begins now.
     pub(crate) fn begin() -> TurnTime {
-        TurnTime { began_at: Instant::now() }
+        TurnTime { began_at: Instant::now(), most: TURN_TIME_MAX }
+    }
+
+    /// A turn begins now that goes on with what was held back.
+    pub(crate) fn begin_later() -> TurnTime {
+        TurnTime { began_at: Instant::now(), most: LATER_TURN_TIME_MAX }
     }
 
     /// How long it has lasted.
@@ -88,14 +98,15 @@ impl TurnTime {
 
     /// Whether it has lasted so long that others are to have theirs.
     pub(crate) fn is_over(self) -> bool {
-        self.began_at.elapsed() >= TURN_TIME_MAX
+        self.began_at.elapsed() >= self.most
     }
 
     /// A turn that has lasted long already.
     #[cfg(test)]
     pub(crate) fn over() -> TurnTime {
         let began_at = Instant::now().checked_sub(TURN_TIME_MAX);
-        TurnTime { began_at: began_at.expect("the machine runs for longer than a turn") }
+        let began_at = began_at.expect("the machine runs for longer than a turn");
+        TurnTime { began_at, most: TURN_TIME_MAX }
     }
 }
 

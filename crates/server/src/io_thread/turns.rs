@@ -40,7 +40,10 @@ impl IoThread {
             self.port.clear_alarm();
         }
         let mut turn = broker.turn(self.shared.clock.now());
-        let time = TurnTime::begin();
+        let time = match feed {
+            Feed::Read => TurnTime::begin(),
+            Feed::HeldBack(_) => TurnTime::begin_later(),
+        };
         if is_alarm_due {
             // Also when a turn before has done all that was due: this has the next alarm set.
             turn.advance();
