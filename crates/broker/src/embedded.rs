@@ -52,8 +52,8 @@ pub enum Error {
     /// the call needs.
     #[error("there is no such job for this call")]
     NotFound,
-    /// The disk or the configured limit is full. Finish jobs, or make room.
-    #[error("the log has no room; finish jobs or free disk space")]
+    /// The disk is full, or the limit of the log's size, or of memory, is reached. Finish jobs, or make room.
+    #[error("there is no room; finish jobs, free disk space, or raise the limit that is reached")]
     Full,
     /// The queue's policy, or the status of the store, does not allow it.
     #[error("the queue's policy, or the store's status, does not allow it")]
@@ -248,6 +248,12 @@ impl Store {
         rules.check().expect("the rules pass their check");
         let after = self.turn().set_policies(rules);
         self.settled(Ok(((), after)))
+    }
+
+    /// Puts that would make jobs, queues and sessions take more than so many bytes of memory together are refused from
+    /// now on ([`Error::Full`]); `None`: none are. What is there already stays.
+    pub fn set_memory_limit(&self, limit_bytes: Option<u64>) {
+        self.broker.set_memory_limit(limit_bytes);
     }
 
     /// Removes a queue with all that is in it, and ends all waits for it.

@@ -48,6 +48,22 @@ fn a_taker_waits_for_a_put_and_no_longer_than_it_said() {
 }
 
 #[test]
+fn at_the_limit_of_memory_jobs_and_items_are_refused_until_there_is_room() {
+    let store = Store::in_memory();
+    let (mut session, mut queue) = (store.session(), store.queue("items"));
+    store.set_memory_limit(Some(3_000_000));
+    let body = vec![b'x'; 1_000_000];
+    let first = session.put("q", NewJob::default(), &body).expect("there is room");
+    queue.add(&body, None).expect("there is room");
+    assert!(matches!(session.put("q", NewJob::default(), &body), Err(Error::Full)));
+    assert!(matches!(queue.add(&body, None), Err(Error::Full)));
+    session.finish(first).expect("anybody may finish a ready job");
+    queue.add(&body, None).expect("there is room again");
+    store.set_memory_limit(None);
+    session.put("q", NewJob::default(), &body).expect("there is no limit");
+}
+
+#[test]
 fn a_long_kick_answers_with_the_sum() {
     let store = Store::in_memory();
     let mut session = store.session();

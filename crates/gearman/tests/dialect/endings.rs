@@ -4,8 +4,8 @@ use broker::INPUT_REPLIES_BYTES;
 
 use crate::packets::{
     CAN_DO, ECHO_REQ, ECHO_RES, ERROR, GET_STATUS, GRAB_JOB, JOB_ASSIGN, JOB_CREATED, NO_JOB,
-    RESET_ABILITIES, STATUS_RES, SUBMIT_JOB, SUBMIT_JOB_BG, WORK_COMPLETE, WORK_DATA, check,
-    check_text, expect, received, request,
+    RESET_ABILITIES, STATUS_RES, SUBMIT_JOB, SUBMIT_JOB_BG, SUBMIT_JOB_EPOCH, WORK_COMPLETE,
+    WORK_DATA, check, check_text, expect, received, request,
 };
 use crate::world::{World, options};
 
@@ -134,6 +134,25 @@ fn a_submit_is_refused_before_it_is_gathered_if_there_is_no_memory_for_it() {
     let echo = "x".repeat(600_000);
     check(&mut world, a, (ECHO_REQ, &echo), &[(ECHO_RES, &echo)]);
     check(&mut world, a, (SUBMIT_JOB_BG, "f||x"), &[(JOB_CREATED, "H:vm:1")]);
+}
+
+#[test]
+fn every_submit_is_refused_if_there_is_no_memory_for_it() {
+    let mut world = World::new();
+    let client = world.connect();
+    let used_bytes = world.broker.memory_usage().used_bytes;
+    world.broker.set_memory_limit(Some(used_bytes + 500_000));
+    let data = "x".repeat(1_000_000);
+    let refusal = [(ERROR, "QUEUE_ERROR|QUEUE_ERROR")];
+    for kind in [SUBMIT_JOB, SUBMIT_JOB_BG] {
+        check(&mut world, client, (kind, &format!("f||{data}")), &refusal);
+    }
+    check(&mut world, client, (SUBMIT_JOB_EPOCH, &format!("f||4000000000|{data}")), &refusal);
+    assert_eq!(world.broker.memory_usage().refused, 3);
+    let totals = world.broker.turn(world.now).totals();
+    assert_eq!(totals.puts, 0);
+    check(&mut world, client, (SUBMIT_JOB, "f||x"), &[(JOB_CREATED, "H:vm:1")]);
+    check(&mut world, client, (SUBMIT_JOB_EPOCH, "f||4000000000|x"), &[(JOB_CREATED, "H:vm:2")]);
 }
 
 #[test]

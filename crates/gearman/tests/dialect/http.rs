@@ -278,6 +278,22 @@ fn refusals() {
 }
 
 #[test]
+fn a_job_is_refused_if_there_is_no_memory_for_it() {
+    let mut world = World::new();
+    let used_bytes = world.broker.memory_usage().used_bytes;
+    world.broker.set_memory_limit(Some(used_bytes + 500_000));
+    let data = "x".repeat(1_000_000);
+    for headers in ["", "X-Gearman-Background: true\r\n"] {
+        let refused = answer("QUEUE_ERROR", "ERROR", "");
+        check_answer(&mut world, &post("f", headers, &data), &refused);
+    }
+    assert_eq!(world.broker.memory_usage().refused, 2);
+    let waiting = send(&mut world, &post("f", "", "x"));
+    expect_nothing(&mut world, waiting);
+    assert_eq!(world.broker.turn(world.now).totals().puts, 1);
+}
+
+#[test]
 fn bodies_and_results_are_bounded() {
     let mut world = World::with(ServerOptions { packet_bytes_max: 10_000, ..options() });
     let worker = worker(&mut world);

@@ -21,6 +21,7 @@ pub(crate) const GET_STATUS_UNIQUE: u32 = 41;
 pub(crate) const ECHO_REQ: u32 = 16;
 pub(crate) const ECHO_RES: u32 = 17;
 pub(crate) const SUBMIT_JOB_BG: u32 = 18;
+pub(crate) const SUBMIT_JOB_EPOCH: u32 = 36;
 pub(crate) const ERROR: u32 = 19;
 pub(crate) const STATUS_RES: u32 = 20;
 pub(crate) const SUBMIT_JOB_HIGH_BG: u32 = 32;

@@ -108,3 +108,16 @@ fn data_is_refused_before_it_is_gathered_if_there_is_no_memory_for_it() {
     let broken = format!("set q x 0 1000000\r\n{}\r\n", "x".repeat(1_000_000));
     assert_eq!(world.say(client, &broken), "CLIENT_ERROR\r\n");
 }
+
+#[test]
+fn a_list_of_text_is_refused_if_there_is_no_memory_for_it() {
+    let mut world = World::new();
+    let client = world.connect_text();
+    let used_bytes = world.broker.memory_usage().used_bytes;
+    world.broker.set_memory_limit(Some(used_bytes + 500_000));
+    let long = format!("put q:\n{}\n\n", "x".repeat(1_000_000));
+    assert_eq!(world.say(client, &long), "+0\n");
+    assert_eq!(world.broker.memory_usage().refused, 1);
+    assert_eq!(world.say(client, "put q:\nx\n\n"), "+1\n");
+    assert_eq!(world.say(client, "get q\n"), ":x\n");
+}

@@ -293,3 +293,16 @@ fn a_connection_without_control_sets_no_status() {
     let calls = [set_status, call(FRAMED, "current_status", &[])].concat();
     assert_eq!(ask(&mut world, client, &calls), "set_status !6, current_status 3");
 }
+
+#[test]
+fn items_for_which_there_is_no_memory_do_not_count_as_put() {
+    let (mut world, server) = start();
+    let client = connect(&server, &mut world);
+    let used_bytes = world.broker.memory_usage().used_bytes;
+    world.broker.set_memory_limit(Some(used_bytes + 500_000));
+    let long = vec![b'x'; 1_000_000];
+    assert_eq!(ask(&mut world, client, &put("q", &[&long])), "put 0");
+    assert_eq!(world.broker.memory_usage().refused, 1);
+    assert_eq!(ask(&mut world, client, &put("q", &[b"x", b"y"])), "put 2");
+    assert_eq!(ask(&mut world, client, &get("q", 10, 0, 0)), "get x y");
+}
