@@ -94,6 +94,7 @@ fn mark<B>(answer: &mut Response<B>) {
 
 #[cfg(test)]
 mod tests {
+    use broker::{Broker, EngineSetup, Millis};
     use hyper::StatusCode;
     use origin::Reach;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
@@ -125,7 +126,8 @@ mod tests {
             let began = Instant::now();
             let served = async {
                 let gate = Gate { names: Arc::default(), reach: Reach::Network };
-                serve(near, Arc::new(Echo(bytes)), gate, Unread::default(), || ()).await;
+                let broker = Broker::memory(EngineSetup::default(), Millis(0));
+                serve(near, Arc::new(Echo(bytes)), gate, Unread::new(broker), || ()).await;
                 began.elapsed()
             };
             tokio::join!(served, client(far)).0

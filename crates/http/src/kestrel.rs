@@ -3,6 +3,8 @@
 mod asked;
 mod changes;
 mod date;
+mod memory;
+mod name_list;
 mod report;
 mod series;
 mod snapshot;
@@ -23,9 +25,9 @@ use crate::answer::{
 };
 use crate::metrics::ProcessFacts;
 use asked::{Command, Form, Parameters};
-use changes::{Changes, PERIOD_S_MAX};
+use changes::PERIOD_S_MAX;
+use memory::Memory;
 use report::Stats;
-use series::Series;
 pub use snapshot::Served;
 use snapshot::Snapshot;
 
@@ -92,23 +94,6 @@ pub struct KestrelAdmin {
     memory: Mutex<Memory>,
 }
 
-/// Numbers of earlier moments. Nothing is remembered for nobody: that begins with the first question for numbers,
-/// and ends when no more come.
-#[derive(Debug, Default)]
-struct Memory {
-    changes: Changes,
-    series: Option<Series>,
-}
-
-impl Memory {
-    /// The series, which begin now if they have not.
-    fn series(&mut self, now: Millis, snapshot: impl FnOnce() -> Snapshot) -> &Series {
-        let series = self.series.get_or_insert_with(|| Series::new(now, &snapshot()));
-        series.note_question(now);
-        series
-    }
-}
-
 impl std::fmt::Debug for KestrelAdmin {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("KestrelAdmin").field("about", &self.about).finish_non_exhaustive()
@@ -165,8 +150,36 @@ impl KestrelAdmin {
         snapshot
     }
 
+    /// Remembers what it is time to remember, and forgets what nobody asks for any more.
+    fn remember(&self) {
+        let now = (self.clock)();
+        let mut memory = self.memory();
+        memory.series.take_if(|series| series.is_forgotten(now));
+        let latches = memory.changes.is_due(now);
+        let draws = memory.series.as_ref().is_some_and(|series| series.is_due(now));
+        if !latches && !draws {
+            return;
+        }
+        let mut snapshot = self.snapshot(now);
+        memory.share_names(&mut snapshot);
+        if latches {
+            memory.changes.advance(now, &snapshot);
+        }
+        if let Some(series) = memory.series.as_mut().filter(|_| draws) {
+            series.advance(now, &snapshot);
+        }
+    }
+
     fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps what is remembered in bounds, and in the account of memory.
+    fn settle_memory(&self) {
+        let grown_bytes = self.memory().settle();
+        if grown_bytes != 0 {
+            self.broker.add_outside_bytes(grown_bytes);
+        }
     }
 
     fn execute(
@@ -213,11 +226,12 @@ impl KestrelAdmin {
             verdict => verdict.is_ok(),
         };
         let now = (self.clock)();
-        let snapshot = self.snapshot(now);
+        let mut snapshot = self.snapshot(now);
         if !remembers {
             return Ok(snapshot);
         }
         let mut memory = self.memory();
+        memory.share_names(&mut snapshot);
         memory.series(now, || snapshot.clone());
         if let Some(period) = period {
             let seconds =
@@ -286,7 +300,9 @@ impl KestrelAdmin {
         let claims = claims(asked.headers());
         let result = callback(&parameters, &claims)
             .and_then(|callback| Ok((callback, self.execute(&command, &parameters, asked)?)));
-        let written = |kind: &'static str, text: String, callback: Option<&str>| {
+        let written = |kind: &'static str, mut text: String, callback: Option<&str>| {
+            // A long one may wait for its reader, and only what it is long is counted.
+            text.shrink_to_fit();
             // Browsers run nothing that is not called a script, so no page of another site can have it run.
             let is_script = callback.is_some() && kind == JSON && claims.is_same_origin();
             answer(StatusCode::OK, if is_script { SCRIPT } else { kind }, text)
@@ -378,6 +394,7 @@ impl Site for KestrelAdmin {
         } else {
             Reply::Now(method_not_allowed())
         };
+        self.settle_memory();
         let (name, value) = VERSION_HEADER;
         let (Reply::Now(answer) | Reply::After(_, answer)) = &mut reply;
         answer.headers_mut().insert(name, value);
@@ -385,20 +402,7 @@ impl Site for KestrelAdmin {
     }
 
     fn tick(&self) {
-        let now = (self.clock)();
-        let mut memory = self.memory();
-        memory.series.take_if(|series| series.is_forgotten(now));
-        let latches = memory.changes.is_due(now);
-        let draws = memory.series.as_ref().is_some_and(|series| series.is_due(now));
-        if !latches && !draws {
-            return;
-        }
-        let snapshot = self.snapshot(now);
-        if latches {
-            memory.changes.advance(now, &snapshot);
-        }
-        if let Some(series) = memory.series.as_mut().filter(|_| draws) {
-            series.advance(now, snapshot);
-        }
+        self.remember();
+        self.settle_memory();
     }
 }

@@ -5,7 +5,8 @@
 //! clock belong to the server.
 //!
 //! - `answer`: what an answer looks like. `connection`, `stall`: one connection. `unread`: answers on their way.
-//! - `kestrel`: Kestrel's admin commands. `snapshot` (all numbers), `changes` (what changed), `series`, `report`.
+//! - `kestrel`: Kestrel's admin commands. `snapshot` (all numbers), `memory` (what is remembered): `changes`
+//!   (what changed), `series`; `report`.
 //! - `overview`: health and metrics; `metrics`, `exposition`: the numbers and the form in which Prometheus reads them.
 
 mod answer;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
+use broker::Broker;
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 use hyper::{Response, StatusCode};
 
@@ -17,12 +18,19 @@ const BYTES_MAX: usize = 32 << 20;
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Bytes of long answers that the clients of one site have not read yet.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Unread {
     bytes: Arc<AtomicUsize>,
+    /// The bytes are in its account of memory, too.
+    broker: Broker,
 }
 
 impl Unread {
+    /// Nothing is unread yet.
+    pub fn new(broker: Broker) -> Unread {
+        Unread { bytes: Arc::default(), broker }
+    }
+
     /// The answer as it is sent, or that it would be too much.
     pub(crate) fn admit(&self, asked_for: Answer) -> Response<Pieces> {
         let len = asked_for.body().len();
@@ -36,6 +44,7 @@ impl Unread {
     fn pieces(&self, answer: Bytes) -> Pieces {
         let counted = if answer.len() > PIECE_BYTES { answer.len() } else { 0 };
         self.bytes.fetch_add(counted, Ordering::Relaxed);
+        self.broker.add_outside_bytes(counted as i64);
         Pieces { rest: answer, counted, unread: self.clone() }
     }
 }
@@ -78,12 +87,19 @@ impl Body for Pieces {
 impl Drop for Pieces {
     fn drop(&mut self) {
         self.unread.bytes.fetch_sub(self.counted, Ordering::Relaxed);
+        self.unread.broker.add_outside_bytes(-(self.counted as i64));
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use broker::{EngineSetup, Millis};
+
     use super::*;
+
+    fn unread() -> Unread {
+        Unread::new(Broker::memory(EngineSetup::default(), Millis(0)))
+    }
 
     fn long() -> Answer {
         Response::new(Bytes::from(vec![0; BYTES_MAX / 4]))
@@ -97,19 +113,23 @@ mod tests {
 
     #[test]
     fn long_answers_that_nobody_reads_are_bounded_and_short_ones_are_not() {
-        let unread = Unread::default();
+        let unread = unread();
         let mut kept: Vec<Response<Pieces>> = (0..4).map(|_| unread.admit(long())).collect();
         assert!(kept.iter().all(|answer| answer.status() == StatusCode::OK));
         assert_eq!(unread.admit(long()).status(), StatusCode::SERVICE_UNAVAILABLE);
+        let used_bytes = || unread.broker.memory_usage().used_bytes;
+        let full_bytes = used_bytes();
+        assert!(full_bytes >= BYTES_MAX as u64, "they are in the account");
         let short = Response::new(Bytes::from(vec![0; PIECE_BYTES]));
         assert_eq!(unread.admit(short).status(), StatusCode::OK);
         drop(kept.pop());
+        assert_eq!(full_bytes - used_bytes(), BYTES_MAX as u64 / 4);
         assert_eq!(unread.admit(long()).status(), StatusCode::OK);
     }
 
     #[test]
     fn an_answer_leaves_in_pieces() {
-        let unread = Unread::default();
+        let unread = unread();
         let bytes: Vec<u8> = (0..3 * PIECE_BYTES + 5).map(|index| (index % 251) as u8).collect();
         let mut body = unread.admit(Response::new(Bytes::from(bytes.clone()))).into_body();
         assert_eq!(body.size_hint().exact(), Some(bytes.len() as u64));

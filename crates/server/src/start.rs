@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use broker::{Broker, EngineSetup, Options, Turn};
-use http_api::Site;
+use http_api::{Site, Unread};
 use log::RecoveryReport;
 use origin::Names;
 use tokio::runtime::{Builder, Runtime};
@@ -203,8 +203,8 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     // Health and metrics are one site, Kestrel's admin commands are the other.
     let connections_max = (limits.web_connections() / 2).max(1);
     let web = [
-        spawn_web(Some(overview), overview_places, &names, connections_max)?,
-        spawn_web(admin, admin_places, &names, connections_max)?,
+        spawn_web(Some(overview), overview_places, &names, connections_max, &broker)?,
+        spawn_web(admin, admin_places, &names, connections_max, &broker)?,
     ];
     // Before anybody can know that clients are served: the next signal may be that of the end.
     let signals = signals.complete().map_err(failed("watch for signals"))?;
@@ -258,9 +258,11 @@ fn spawn_web(
     places: Vec<Place>,
     names: &Arc<Names>,
     connections_max: usize,
+    broker: &Broker,
 ) -> Result<Option<WebThread>, ServeError> {
     let Some(site) = site.filter(|_| !places.is_empty()) else { return Ok(None) };
-    let web = WebThread::spawn(runtime()?, site, places, names, connections_max);
+    let unread = Unread::new(broker.clone());
+    let web = WebThread::spawn(runtime()?, site, places, names, connections_max, unread);
     web.map(Some).map_err(failed("serve HTTP"))
 }
 

@@ -84,11 +84,12 @@ impl WebThread {
         places: Vec<Place>,
         names: &Arc<Names>,
         connections_max: usize,
+        unread: Unread,
     ) -> io::Result<WebThread> {
         let inside = runtime.enter();
         runtime.spawn(tick(site.clone()));
         let crowd = Arc::new(Crowd::new(connections_max));
-        let served = Served { site, crowd, unread: Unread::default() };
+        let served = Served { site, crowd, unread };
         for place in places {
             runtime.spawn(accept(Listener::of(place, served.clone(), names.clone())?));
         }
@@ -203,6 +204,7 @@ mod tests {
     use std::net::TcpStream;
     use std::sync::Mutex;
 
+    use broker::{Broker, EngineSetup, Millis};
     use http_api::{Answer, Asked, Reply};
     use tokio::runtime::Builder;
 
@@ -219,6 +221,11 @@ mod tests {
         }
     }
 
+    fn spawn(runtime: Runtime, site: Arc<dyn Site>, places: Vec<Place>) -> WebThread {
+        let unread = Unread::new(Broker::memory(EngineSetup::default(), Millis(0)));
+        WebThread::spawn(runtime, site, places, &Arc::default(), 2, unread).unwrap()
+    }
+
     fn connect(address: &Address) -> TcpStream {
         let peer = TcpStream::connect(address.to_string()).unwrap();
         peer.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -232,7 +239,7 @@ mod tests {
         let bound = bind(Protocol::Http, &wanted, &SocketOptions::default()).unwrap().remove(0);
         let address = bound.address.clone();
         let places = vec![Place { bound, certificates: None }];
-        let _web = WebThread::spawn(runtime, Arc::new(Silent), places, &Arc::default(), 2).unwrap();
+        let _web = spawn(runtime, Arc::new(Silent), places);
         let ask = |peer: &mut TcpStream| {
             peer.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
             let mut answer = Vec::new();
@@ -272,7 +279,7 @@ mod tests {
             let bound = bind(Protocol::Http, &wanted, &SocketOptions::default()).unwrap().remove(0);
             let address = bound.address.clone();
             let places = vec![Place { bound, certificates: None }];
-            (WebThread::spawn(runtime, site, places, &Arc::default(), 2).unwrap(), address)
+            (spawn(runtime, site, places), address)
         };
         let (_slow, slow_address) = serve(stuck.clone());
         let (_quick, quick_address) = serve(Arc::new(Silent));

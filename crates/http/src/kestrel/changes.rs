@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use broker::Millis;
 
-use super::snapshot::Snapshot;
+use super::snapshot::{Counts, Snapshot};
 
 /// So many periods are watched at a time; the one that was asked for longest ago makes room.
 const PERIODS_MAX: usize = 9;
@@ -28,16 +28,16 @@ struct Period {
     /// When the running one ends.
     ends: Millis,
     /// The numbers when it began.
-    base: Snapshot,
+    base: Counts,
     /// What changed in the one before it.
-    latched: Snapshot,
+    latched: Counts,
     asked: Millis,
 }
 
 /// Somebody who asks for what changed since the last time.
 #[derive(Debug)]
 struct Asker {
-    seen: Snapshot,
+    seen: Counts,
     asked: Millis,
 }
 
@@ -55,8 +55,8 @@ impl Changes {
     /// Latches what changed in the periods that are over.
     pub(crate) fn advance(&mut self, now: Millis, snapshot: &Snapshot) {
         for (seconds, period) in self.periods.iter_mut().filter(|(_, period)| period.ends <= now) {
-            period.latched = snapshot.since(&period.base);
-            period.base = snapshot.clone();
+            period.latched = snapshot.since(&period.base).counts();
+            period.base = snapshot.counts();
             // One that was missed is not caught up with: its numbers are in the one that is latched now.
             let length_ms = seconds * 1_000;
             let late_ms = now.since(period.ends) % length_ms;
@@ -68,9 +68,9 @@ impl Changes {
     /// Other numbers are those of now.
     pub(crate) fn in_period(&mut self, now: Millis, seconds: u64, snapshot: &Snapshot) -> Snapshot {
         if !self.periods.contains_key(&seconds) {
-            let oldest = self.periods.iter().min_by_key(|(_, period)| period.asked);
-            let oldest = oldest.map(|(seconds, _)| *seconds);
-            if let Some(oldest) = oldest.filter(|_| self.periods.len() == PERIODS_MAX) {
+            if self.periods.len() == PERIODS_MAX
+                && let Some((_, oldest)) = self.oldest_period()
+            {
                 self.periods.remove(&oldest);
             }
             self.periods.insert(seconds, Period::new(now, seconds, snapshot));
@@ -82,25 +82,59 @@ impl Changes {
 
     /// What changed since this one asked before; the first time, since the start.
     pub(crate) fn for_asker(&mut self, now: Millis, name: &str, snapshot: &Snapshot) -> Snapshot {
-        let asker = Asker { seen: snapshot.clone(), asked: now };
+        let asker = Asker { seen: snapshot.counts(), asked: now };
         if let Some(before) = self.namespaces.insert(name.to_owned(), asker) {
             return snapshot.since(&before.seen);
         }
-        let oldest = self.namespaces.iter().min_by_key(|(_, asker)| asker.asked);
-        let oldest = oldest.map(|(name, _)| name.clone());
-        if let Some(oldest) = oldest.filter(|_| self.namespaces.len() > NAMESPACES_MAX) {
+        if self.namespaces.len() > NAMESPACES_MAX
+            && let Some((_, oldest)) = self.oldest_asker()
+        {
             self.namespaces.remove(&oldest);
         }
         snapshot.clone()
+    }
+
+    /// All that is remembered.
+    pub(crate) fn remembered(&self) -> impl Iterator<Item = &Counts> {
+        let periods = self.periods.values().flat_map(|period| [&period.base, &period.latched]);
+        periods.chain(self.namespaces.values().map(|asker| &asker.seen))
+    }
+
+    /// Forgets the period, or the one who asks, that was heard of longest ago. Whether there was any.
+    pub(crate) fn forget_oldest(&mut self) -> bool {
+        let (period, asker) = (self.oldest_period(), self.oldest_asker());
+        let asked_earlier = |(asked, _): &(Millis, u64)| {
+            asker.as_ref().is_none_or(|(asker_asked, _)| asked <= asker_asked)
+        };
+        match (period.filter(asked_earlier), asker) {
+            (Some((_, seconds)), _) => {
+                self.periods.remove(&seconds);
+            }
+            (None, Some((_, name))) => {
+                self.namespaces.remove(&name);
+            }
+            (None, None) => return false,
+        }
+        true
+    }
+
+    fn oldest_period(&self) -> Option<(Millis, u64)> {
+        self.periods.iter().map(|(seconds, period)| (period.asked, *seconds)).min()
+    }
+
+    fn oldest_asker(&self) -> Option<(Millis, String)> {
+        let oldest = self.namespaces.iter().min_by_key(|(_, asker)| asker.asked)?;
+        Some((oldest.1.asked, oldest.0.clone()))
     }
 }
 
 impl Period {
     fn new(now: Millis, seconds: u64, snapshot: &Snapshot) -> Period {
+        let base = snapshot.counts();
         Period {
             ends: Millis(now.0.saturating_add(seconds * 1_000)),
-            base: snapshot.clone(),
-            latched: snapshot.since(snapshot),
+            latched: snapshot.since(&base).counts(),
+            base,
             asked: now,
         }
     }

@@ -1,16 +1,17 @@
 //! Series of the last hour: a value a minute for each number.
 
-use std::collections::BTreeMap;
-
 use broker::Millis;
 
-use super::snapshot::Snapshot;
+use super::name_list::NameList;
+use super::snapshot::{Counts, Snapshot};
 
 /// Values of a series.
 const POINTS: usize = 60;
 const MINUTE_MS: u64 = 60_000;
 /// Each takes half a kilobyte. The server's own come first, then those of queues: counters by name, and then gauges.
 const SERIES_MAX: usize = 10_000;
+/// Nor do their names take more than this: names of queues can be long.
+const NAMES_BYTES_MAX: usize = 1 << 20;
 
 /// All series.
 #[derive(Debug)]
@@ -18,18 +19,22 @@ pub(crate) struct Series {
     /// When the last value was added.
     latest: Millis,
     /// The numbers then.
-    seen: Snapshot,
+    seen: Counts,
     /// When somebody asked for numbers.
     asked: Millis,
-    by_key: BTreeMap<String, [f64; POINTS]>,
+    names: NameList,
+    /// The values of each of them.
+    values: Vec<[f64; POINTS]>,
 }
 
 impl Series {
     /// Begins with one value each, as if nothing had been counted before.
     pub(crate) fn new(now: Millis, snapshot: &Snapshot) -> Series {
-        let (seen, by_key) = (snapshot.clone(), BTreeMap::new());
-        let mut series = Series { latest: now, seen, asked: now, by_key };
-        series.add(&snapshot.since(snapshot));
+        let seen = snapshot.counts();
+        let unchanged = snapshot.since(&seen);
+        let (names, values) = (NameList::default(), Vec::new());
+        let mut series = Series { latest: now, seen, asked: now, names, values };
+        series.add(&unchanged);
         series
     }
 
@@ -50,20 +55,19 @@ impl Series {
 
     /// Adds a value to each series: how much a counter grew, what a gauge shows, the mean of what was measured. A
     /// series whose number is gone goes, too.
-    pub(crate) fn advance(&mut self, now: Millis, snapshot: Snapshot) {
+    pub(crate) fn advance(&mut self, now: Millis, snapshot: &Snapshot) {
         let minutes = now.since(self.latest) / MINUTE_MS;
         self.latest = Millis(self.latest.0 + minutes * MINUTE_MS);
         let changed = snapshot.since(&self.seen);
-        self.seen = snapshot;
+        self.seen = snapshot.counts();
         // Minutes that were missed stay empty; more than an hour of them is as good as one.
         for _ in 1..minutes.min(POINTS as u64) {
-            self.by_key.values_mut().for_each(|values| shift(values, 0.0));
+            self.values.iter_mut().for_each(|values| shift(values, 0.0));
         }
         self.add(&changed);
     }
 
     fn add(&mut self, changed: &Snapshot) {
-        let mut before = std::mem::take(&mut self.by_key);
         let counters = changed.counters.iter();
         let counters = counters.map(|(name, value)| (format!("counter:{name}"), *value as f64));
         let gauges = changed.gauges.iter().map(|(name, value)| (format!("gauge:{name}"), *value));
@@ -76,21 +80,43 @@ impl Series {
             .map(|(name, value)| (format!("counter:{name}"), value as f64))
             .chain(changed.queue_gauges().map(|(name, value)| (format!("gauge:{name}"), value)));
         let all = counters.chain(gauges).chain(metrics).chain(of_queues);
-        for (key, value) in all.take(SERIES_MAX) {
-            let mut values = before.remove(&key).unwrap_or([0.0; POINTS]);
-            shift(&mut values, value);
-            self.by_key.insert(key, values);
+        let mut names_bytes = 0;
+        let in_bounds = all.take(SERIES_MAX).take_while(|(name, _)| {
+            names_bytes += name.len();
+            names_bytes <= NAMES_BYTES_MAX
+        });
+        let mut added: Vec<(String, f64)> = in_bounds.collect();
+        added.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+        let names = NameList::of(added.iter().map(|(name, _)| name.as_str()));
+        if names != self.names {
+            let before = |name| self.names.find(name).map(|place| self.values[place]);
+            let values = names.iter().map(|name| before(name).unwrap_or([0.0; POINTS]));
+            self.values = values.collect();
+            self.names = names;
         }
+        for (values, (_, value)) in self.values.iter_mut().zip(added) {
+            shift(values, value);
+        }
+    }
+
+    /// What is remembered beside the series themselves.
+    pub(crate) fn remembered(&self) -> &Counts {
+        &self.seen
+    }
+
+    /// The memory that the series themselves take.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.names.bytes() + size_of_val(&*self.values) as u64
     }
 
     /// The names of all.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
-        self.by_key.keys().map(String::as_str)
+        self.names.iter()
     }
 
     /// Points of one, oldest first: Unix seconds and a value.
     pub(crate) fn points(&self, key: &str) -> Option<impl Iterator<Item = (u64, f64)>> {
-        let values = self.by_key.get(key)?;
+        let values = &self.values[self.names.find(key)?];
         let latest = self.latest;
         let points = values.iter().enumerate().map(move |(index, value)| {
             let ago_ms = (POINTS - 1 - index) as u64 * MINUTE_MS;
@@ -128,7 +154,7 @@ mod tests {
         for minute in 1..=2 {
             let now = Millis(start.0 + minute * MINUTE_MS + 200);
             assert!(series.is_due(now));
-            series.advance(now, snapshot(10 + 3 * minute, minute as f64));
+            series.advance(now, &snapshot(10 + 3 * minute, minute as f64));
         }
         let counter = points(&series, "counter:c");
         assert_eq!(counter.len(), POINTS);
@@ -145,9 +171,9 @@ mod tests {
     #[test]
     fn minutes_that_were_missed_are_empty_and_numbers_that_are_gone_go() {
         let mut series = Series::new(Millis(0), &snapshot(0, 0.0));
-        series.advance(Millis(3 * MINUTE_MS), snapshot(6, 0.0));
+        series.advance(Millis(3 * MINUTE_MS), &snapshot(6, 0.0));
         assert_eq!(points(&series, "counter:c")[57..], [(60, 0.0), (120, 0.0), (180, 6.0)]);
-        series.advance(Millis(4 * MINUTE_MS), Snapshot::default());
+        series.advance(Millis(4 * MINUTE_MS), &Snapshot::default());
         assert_eq!(series.keys().count(), 0);
     }
 }

@@ -1,14 +1,18 @@
 //! All numbers of Kestrel's statistics at one moment, under the names that monitoring knows (spec kestrel 7.3).
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use broker::{AliasStats, Broker, Clock, ItemStats, Millis, NameCursor, Status, Totals, Turn};
 use hdrhistogram::Histogram;
 
+use super::name_list::NameList;
+
 /// So many queues are looked at in one turn of the broker.
 const QUEUES_PER_TURN: usize = 64;
-/// No more queues are shown: a question costs memory for each of them, and so does each asker who is remembered.
+/// No more queues are shown: each costs 200 bytes of memory while a question is answered, and 100 for each asker who
+/// is remembered.
 pub(crate) const QUEUES_MAX: usize = if cfg!(test) { 100 } else { 10_000 };
 /// Nor more bytes of names: each is written with each number.
 const NAMES_BYTES_MAX: usize = 1 << 20;
@@ -68,7 +72,10 @@ const QUEUE_GAUGES: [&str; 11] = [
     "open_transactions",
     "waiters",
 ];
-const ALIAS_COUNTERS: [&str; 2] = ["put_bytes", "put_items"];
+/// All that an alias has: `put_bytes` and `put_items`.
+const ALIAS_COUNTERS: Range<usize> = 7..9;
+/// What the maps of the server's own counters and metrics take, roughly.
+const SERVER_BYTES: u64 = 2_000;
 
 /// What Kestrel's sessions did since the start, all ports together.
 #[derive(Clone, Debug, Default)]
@@ -92,15 +99,31 @@ pub(crate) struct Snapshot {
     pub(crate) gauges: BTreeMap<&'static str, f64>,
     pub(crate) labels: BTreeMap<&'static str, String>,
     pub(crate) metrics: BTreeMap<&'static str, Measured>,
-    /// Those of queues and aliases, by their names: there may be many, and each number's name is long.
-    pub(crate) queues: BTreeMap<String, Queue>,
+    /// The names of queues and aliases. There may be many.
+    names: Arc<NameList>,
+    /// The numbers of each of them.
+    queues: Vec<Queue>,
 }
 
-/// The numbers of one queue, in the order of the lists of names above.
+/// The counters of one queue, in the order of their names above.
+type QueueCounters = [u64; QUEUE_COUNTERS.len()];
+
+/// The numbers of one queue.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Queue {
-    Items { counters: [u64; QUEUE_COUNTERS.len()], gauges: [u64; QUEUE_GAUGES.len()] },
-    Alias { counters: [u64; ALIAS_COUNTERS.len()] },
+struct Queue {
+    counters: QueueCounters,
+    /// In the order of their names above. An alias has none.
+    gauges: Option<[u64; QUEUE_GAUGES.len()]>,
+}
+
+/// What is remembered of a moment: what only grows.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    counters: BTreeMap<&'static str, u64>,
+    metrics: BTreeMap<&'static str, Measured>,
+    /// Names of queues and aliases. Most of what is remembered has the same ones.
+    names: Arc<NameList>,
+    queues: Box<[QueueCounters]>,
 }
 
 impl Snapshot {
@@ -113,6 +136,7 @@ impl Snapshot {
             (turn.totals(), turn.status())
         };
         let (mut cursor, mut names_bytes) = (NameCursor::default(), 0);
+        let mut queues = BTreeMap::new();
         'all: loop {
             let found = look(&mut broker.turn(clock()), &mut cursor);
             if found.is_empty() {
@@ -120,15 +144,16 @@ impl Snapshot {
             }
             for (name, queue) in found {
                 names_bytes += name.len();
-                if snapshot.queues.len() == QUEUES_MAX || names_bytes > NAMES_BYTES_MAX {
-                    let shown = format!("only the first {} queues", snapshot.queues.len());
+                if queues.len() == QUEUES_MAX || names_bytes > NAMES_BYTES_MAX {
+                    let shown = format!("only the first {} queues", queues.len());
                     snapshot.labels.insert("incomplete", shown);
                     break 'all;
                 }
-                let name = String::from_utf8_lossy(&name).into_owned();
-                snapshot.queues.insert(name, queue);
+                queues.insert(String::from_utf8_lossy(&name).into_owned(), queue);
             }
         }
+        snapshot.names = Arc::new(NameList::of(queues.keys().map(String::as_str)));
+        snapshot.queues = queues.into_values().collect();
         snapshot.add_server(&totals, status);
         snapshot.add_served(served);
         snapshot
@@ -148,7 +173,7 @@ impl Snapshot {
             Status::Quiescent => ("Quiescent", false, false),
         };
         self.labels.insert("status", label.to_owned());
-        let sum = |name: &str| self.queues.values().filter_map(|queue| queue.gauge(name)).sum();
+        let sum = |name: &str| self.queues.iter().filter_map(|queue| queue.gauge(name)).sum();
         let (items, bytes): (u64, u64) = (sum("items"), sum("bytes"));
         self.gauges.extend([
             ("items", items as f64),
@@ -167,9 +192,27 @@ impl Snapshot {
         self.metrics.extend(served.metrics.iter().map(|(name, all)| (*name, Some(all.clone()))));
     }
 
+    /// What is to be remembered of these numbers.
+    pub(crate) fn counts(&self) -> Counts {
+        Counts {
+            counters: self.counters.clone(),
+            metrics: self.metrics.clone(),
+            names: self.names.clone(),
+            queues: self.queues.iter().map(|queue| queue.counters).collect(),
+        }
+    }
+
+    /// Takes the names of queues from what is remembered, if they are the same there, so that they take memory only
+    /// once.
+    pub(crate) fn share_names<'a>(&mut self, mut remembered: impl Iterator<Item = &'a Counts>) {
+        if let Some(same) = remembered.find(|counts| counts.names == self.names) {
+            self.names = same.names.clone();
+        }
+    }
+
     /// These numbers with counters and metrics as they changed since an earlier moment. What began anew meanwhile
     /// changed by all that it has.
-    pub(crate) fn since(&self, earlier: &Snapshot) -> Snapshot {
+    pub(crate) fn since(&self, earlier: &Counts) -> Snapshot {
         let mut changed = self.clone();
         for (name, now) in &mut changed.counters {
             *now = grown(*now, earlier.counters.get(name).copied());
@@ -178,56 +221,78 @@ impl Snapshot {
             let before = earlier.metrics.get(name).cloned().flatten();
             *now = now.as_ref().map(|now| difference(now, before.as_deref()));
         }
-        for (name, now) in &mut changed.queues {
-            let before = earlier.queues.get(name).map(Queue::counters).unwrap_or_default();
-            for (index, now) in now.counters_mut().iter_mut().enumerate() {
-                *now = grown(*now, before.get(index).copied());
+        for (name, queue) in self.names.iter().zip(&mut changed.queues) {
+            let Some(before) = earlier.queue(name) else { continue };
+            for (now, before) in queue.counters.iter_mut().zip(before) {
+                *now = grown(*now, Some(*before));
             }
         }
         changed
     }
 
     /// These numbers with counters and metrics as `changed` has them; 0 where it has none.
-    pub(crate) fn with_changes(&self, changed: &Snapshot) -> Snapshot {
-        let mut shown = self.since(self);
+    pub(crate) fn with_changes(&self, changed: &Counts) -> Snapshot {
+        let mut shown = self.since(&self.counts());
         shown.counters.extend(changed.counters.iter().map(|(name, value)| (*name, *value)));
         shown.metrics.extend(changed.metrics.iter().map(|(name, all)| (*name, all.clone())));
-        for (name, queue) in &mut shown.queues {
-            let before = changed.queues.get(name).map(Queue::counters).unwrap_or_default();
-            if let Some(counters) = queue.counters_mut().get_mut(..before.len()) {
-                counters.copy_from_slice(before);
-            }
+        for (name, queue) in self.names.iter().zip(&mut shown.queues) {
+            queue.counters = changed.queue(name).copied().unwrap_or_default();
         }
         shown
     }
 
     /// Counters of queues, with their whole names.
     pub(crate) fn queue_counters(&self) -> impl Iterator<Item = (String, u64)> {
-        self.queues.iter().flat_map(|(queue, numbers)| {
-            let named = numbers.counter_names().iter().zip(numbers.counters());
-            named.map(move |(name, value)| (path(queue, name), *value))
+        self.by_name().flat_map(|(queue, numbers)| {
+            let named = QUEUE_COUNTERS.iter().zip(&numbers.counters);
+            let shown = numbers.shown_counters();
+            let shown = named.skip(shown.start).take(shown.len());
+            shown.map(move |(name, value)| (path(queue, name), *value))
         })
     }
 
     /// Gauges of queues, with their whole names.
     pub(crate) fn queue_gauges(&self) -> impl Iterator<Item = (String, f64)> {
-        self.queues.iter().flat_map(|(queue, numbers)| {
-            let named = QUEUE_GAUGES.iter().zip(numbers.gauges());
+        self.by_name().flat_map(|(queue, numbers)| {
+            let named = QUEUE_GAUGES.iter().zip(numbers.gauges.iter().flatten());
             named.map(move |(name, value)| (path(queue, name), *value as f64))
         })
     }
 
     /// Names of what would be measured of queues.
     pub(crate) fn queue_metrics(&self) -> impl Iterator<Item = String> {
-        let queues = self.queues.iter().filter(|(_, numbers)| !numbers.gauges().is_empty());
+        let queues = self.by_name().filter(|(_, numbers)| numbers.gauges.is_some());
         queues.flat_map(|(queue, _)| QUEUE_METRICS.iter().map(move |name| path(queue, name)))
+    }
+
+    fn by_name(&self) -> impl Iterator<Item = (&str, &Queue)> {
+        self.names.iter().zip(&self.queues)
+    }
+}
+
+impl Counts {
+    fn queue(&self, name: &str) -> Option<&QueueCounters> {
+        self.queues.get(self.names.find(name)?)
+    }
+
+    /// The memory that all these take. Names that several share are counted once.
+    pub(crate) fn bytes_of<'a>(all: impl Iterator<Item = &'a Counts>) -> u64 {
+        let (mut bytes, mut lists) = (0, BTreeMap::new());
+        for counts in all {
+            lists.insert(Arc::as_ptr(&counts.names), counts.names.bytes());
+            bytes += size_of_val(&*counts.queues) as u64 + SERVER_BYTES;
+            let measured = counts.metrics.values().flatten();
+            let measured = measured.map(|all| all.distinct_values() * size_of::<u64>());
+            bytes += measured.sum::<usize>() as u64;
+        }
+        bytes + lists.values().sum::<u64>()
     }
 }
 
 impl Queue {
     /// `created`: when it was made, by the wall clock.
     fn of_items(stats: &ItemStats, created: Millis) -> Queue {
-        Queue::Items {
+        Queue {
             counters: [
                 stats.cancelled,
                 stats.discarded,
@@ -243,7 +308,7 @@ impl Queue {
                 stats.puts,
                 stats.transactions,
             ],
-            gauges: [
+            gauges: Some([
                 stats.age_ms,
                 stats.bytes,
                 created.0 / 1_000,
@@ -255,45 +320,24 @@ impl Queue {
                 stats.items,
                 stats.open,
                 stats.waiters,
-            ],
+            ]),
         }
     }
 
     fn of_alias(stats: &AliasStats) -> Queue {
-        Queue::Alias { counters: [stats.put_bytes, stats.puts] }
+        let mut counters = QueueCounters::default();
+        counters[ALIAS_COUNTERS].copy_from_slice(&[stats.put_bytes, stats.puts]);
+        Queue { counters, gauges: None }
     }
 
-    fn counter_names(&self) -> &'static [&'static str] {
-        match self {
-            Queue::Items { .. } => &QUEUE_COUNTERS,
-            Queue::Alias { .. } => &ALIAS_COUNTERS,
-        }
-    }
-
-    fn counters(&self) -> &[u64] {
-        match self {
-            Queue::Items { counters, .. } => counters,
-            Queue::Alias { counters } => counters,
-        }
-    }
-
-    fn counters_mut(&mut self) -> &mut [u64] {
-        match self {
-            Queue::Items { counters, .. } => counters,
-            Queue::Alias { counters } => counters,
-        }
-    }
-
-    fn gauges(&self) -> &[u64] {
-        match self {
-            Queue::Items { gauges, .. } => gauges,
-            Queue::Alias { .. } => &[],
-        }
+    /// Which counters it has.
+    fn shown_counters(&self) -> Range<usize> {
+        if self.gauges.is_some() { 0..QUEUE_COUNTERS.len() } else { ALIAS_COUNTERS }
     }
 
     fn gauge(&self, name: &str) -> Option<u64> {
         let index = QUEUE_GAUGES.iter().position(|known| *known == name)?;
-        self.gauges().get(index).copied()
+        self.gauges.map(|gauges| gauges[index])
     }
 }
 

@@ -438,6 +438,48 @@ fn an_answer_has_a_bounded_number_of_queues_and_says_so() {
 }
 
 #[test]
+fn what_is_remembered_is_in_the_account_and_the_oldest_asker_makes_room() {
+    let world = World::new();
+    let mut turn = world.broker.turn(Millis(START_MS));
+    for number in 0..snapshot::QUEUES_MAX {
+        turn.add(format!("q{number:05}").as_bytes(), Body::from(&b"item"[..]), None).unwrap();
+    }
+    drop(turn);
+    let used_bytes = || world.broker.memory_usage().used_bytes;
+    let before = used_bytes();
+    world.json("/stats");
+    let with_series = used_bytes();
+    let values_bytes = 100 * 20 * 60 * 8;
+    assert!(with_series > before + values_bytes, "a value a minute for each number");
+    world.json("/stats?namespace=first");
+    world.pass(1);
+    world.json("/stats?namespace=second");
+    let each = used_bytes() - with_series;
+    assert!((2 * 9_600..80_000).contains(&each), "{each} bytes for two who ask");
+
+    world.gets.store(5, Ordering::Relaxed);
+    for number in 0..20 {
+        world.pass(1);
+        assert_eq!(
+            world.json("/stats?namespace=second")["counters"]["cmd_get"],
+            5 * u64::from(number == 0)
+        );
+        world.json(&format!("/stats?namespace={number}"));
+        world.json(&format!("/stats?period={}", 1_000 + number));
+        assert!(used_bytes() <= before + memory::BYTES_MAX);
+    }
+    assert!(
+        used_bytes() > before + memory::BYTES_MAX * 9 / 10,
+        "no more is forgotten than must be"
+    );
+    assert_eq!(world.json("/stats?namespace=first")["counters"]["cmd_get"], 5, "since the start");
+    assert_eq!(world.json("/stats?namespace=19")["counters"]["cmd_get"], 0);
+    // Periods and series end when nobody asks for them any more.
+    world.pass(11_000);
+    assert!(used_bytes() < with_series, "{}", used_bytes());
+}
+
+#[test]
 fn there_are_series_of_the_last_hour_and_facts_about_the_server() {
     let world = World::new();
     assert_eq!(world.json("/graph_data/counter:cmd_get")["counter:cmd_get"][59][1], 0);

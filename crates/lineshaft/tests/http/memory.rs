@@ -257,6 +257,33 @@ fn queues_registrations_and_waits_are_in_the_account() {
 }
 
 #[test]
+fn what_statistics_remember_is_in_the_account() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["--memory", "--kestrel", "127.0.0.1:0", "--kestrel-admin", "127.0.0.1:0"];
+    let mut site = Site::start(folder.path(), &arguments);
+    let admin = site.server.address_of("kestrel_admin");
+    let mut kestrel = Lines::connect(&mut site);
+    for number in 0..3_000 {
+        kestrel.ask(&format!("GET a-queue-of-items-{number}"), "END");
+    }
+    let used = |site: &Site| metric(site, "lineshaft_memory_used_bytes");
+    let (used_before, resident_before) = (used(&site), resident_bytes(&site));
+    let namespaces = (0..32).map(|number| format!("namespace=n{number}"));
+    let periods = (1..10).map(|number| format!("period={number}000"));
+    for parameter in namespaces.chain(periods) {
+        let answer = crate::get(&admin, &format!("/stats?{parameter}"));
+        assert_eq!(answer.status, 200, "{}", answer.body);
+    }
+    let counted = used(&site) - used_before;
+    assert!(counted > 10e6, "{counted}");
+    // An answer takes memory while it is made, which the allocator gives back late.
+    wait_for("memory to be in the account", || {
+        let grown = resident_bytes(&site) - resident_before;
+        (0.9 * counted < grown && grown < counted + 16e6).then_some(())
+    });
+}
+
+#[test]
 fn nor_do_queues_and_registrations_go_beyond_it() {
     let folder = tempfile::tempdir().unwrap();
     let arguments =
