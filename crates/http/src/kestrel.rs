@@ -342,7 +342,7 @@ fn gate(asked: &Asked) -> Result<&Gate, Trouble> {
 /// Numbers are remembered for nobody whom a page of another site may have sent: those of others would be used up, or
 /// forgotten for that.
 fn check_remembering(asked: &Asked) -> Result<(), Trouble> {
-    claims(asked.headers()).check_no_page().map_err(Trouble::Foreign)
+    claims(asked.headers()).check_no_page(only_looks(asked)).map_err(Trouble::Foreign)
 }
 
 fn refused(trouble: Trouble) -> Answer {

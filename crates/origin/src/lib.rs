@@ -60,11 +60,11 @@ impl<'a> Claims<'a> {
 
     /// Whether no page of another site can be behind it. A page can have a browser send a GET without any header that
     /// says so, but the headers that say the opposite are not in its hands.
-    pub fn check_no_page(&self) -> Result<(), Foreign> {
+    pub fn check_no_page(&self, is_get: bool) -> Result<(), Foreign> {
         let is_silent = self.site.is_none() && self.origin.is_none() && self.referer.is_none();
         if !self.is_unsuspicious() {
             Err(Foreign::Site)
-        } else if self.is_browser && is_silent {
+        } else if is_get && self.is_browser && is_silent {
             Err(Foreign::Browser)
         } else {
             Ok(())
@@ -216,7 +216,7 @@ mod tests {
                 ],
             ] {
                 let claims = claims(headers);
-                assert_eq!(claims.check_no_page(), Ok(()));
+                assert_eq!(claims.check_no_page(true), Ok(()));
                 assert_eq!(gate.may_read(&claims), Ok(()));
                 for is_get in [true, false] {
                     assert_eq!(gate.may_submit(&claims, is_get), Ok(()), "{claims:?}");
@@ -241,7 +241,7 @@ mod tests {
         ] {
             let with_host = claims(&[HOST, foreign]);
             assert!(!with_host.is_same_origin());
-            assert_eq!(with_host.check_no_page(), Err(Foreign::Site), "{foreign:?}");
+            assert_eq!(with_host.check_no_page(false), Err(Foreign::Site), "{foreign:?}");
             for (reach, claims) in REACHES
                 .into_iter()
                 .flat_map(|reach| [(reach, with_host), (reach, claims(&[foreign]))])
@@ -253,14 +253,15 @@ mod tests {
         }
         // A page can have a picture fetched without a mark but this one.
         let picture = claims(&[HOST, BROWSER]);
-        assert_eq!(picture.check_no_page(), Err(Foreign::Browser));
+        assert_eq!(picture.check_no_page(true), Err(Foreign::Browser));
+        assert_eq!(picture.check_no_page(false), Ok(()));
         for ours in [
             ("Sec-Fetch-Site", "none"),
             ("Sec-Fetch-Site", "same-origin"),
             ("Origin", "http://127.0.0.1:2223"),
             ("Referer", "http://127.0.0.1:2223/"),
         ] {
-            assert_eq!(claims(&[HOST, BROWSER, ours]).check_no_page(), Ok(()), "{ours:?}");
+            assert_eq!(claims(&[HOST, BROWSER, ours]).check_no_page(true), Ok(()), "{ours:?}");
         }
         for reach in REACHES {
             assert_eq!(gate(reach, &[]).may_control(&picture, true), Err(Foreign::Browser));

@@ -80,22 +80,14 @@ impl FirstLine {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// The verdict when the bytes come in pieces of this length.
-    fn verdict(bytes: &[u8], piece: usize) -> Verdict {
-        let mut line = FirstLine::default();
-        let verdicts = bytes.chunks(piece).map(|piece| line.scan(piece));
-        verdicts
-            .take(bytes.len())
-            .find(|verdict| *verdict != Verdict::Open)
-            .unwrap_or(Verdict::Open)
-    }
+    use crate::first_line_script::{check, verdict};
 
     fn assert_verdict(bytes: &[u8], wanted: Verdict) {
         for piece in [1, 2, 3, 7, 4096] {
             let found = verdict(bytes, piece);
             assert_eq!(found, wanted, "{} by {piece}", String::from_utf8_lossy(bytes));
         }
+        check(bytes);
     }
 
     #[test]
@@ -139,6 +131,14 @@ mod tests {
     fn a_line_without_an_end_is_open() {
         for line in ["", "p", "GET / HTTP/1.1\r", "\x16", "quit"] {
             assert_verdict(line.as_bytes(), Verdict::Open);
+        }
+    }
+
+    #[test]
+    fn what_the_fuzz_target_keeps_gets_the_same_verdict_in_any_pieces() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/http_requests");
+        for file in std::fs::read_dir(folder).unwrap() {
+            check(&std::fs::read(file.unwrap().path()).unwrap());
         }
     }
 }

@@ -18,6 +18,8 @@ mod controls;
 mod crowd;
 mod error;
 mod first_line;
+#[cfg(test)]
+mod first_line_script;
 mod io_thread;
 mod limits;
 mod listen;

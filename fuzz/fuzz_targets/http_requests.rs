@@ -1,0 +1,16 @@
+//! Any head of an HTTP request: Kestrel's admin commands answer it and change nothing unless they may, and ports for
+//! other protocols know it for what it is.
+#![no_main]
+
+#[path = "../../crates/server/src/first_line.rs"]
+mod first_line;
+// The bodies are those of tests.
+#[path = "../../crates/server/src/first_line_script.rs"]
+mod first_line_script;
+#[path = "../../crates/http/tests/requests/script.rs"]
+mod script;
+
+libfuzzer_sys::fuzz_target!(|head: &[u8]| {
+    first_line_script::check(head);
+    script::check(head);
+});
