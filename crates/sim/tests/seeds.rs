@@ -11,7 +11,7 @@ const FIXED_SEEDS: u64 = 10_000;
 const FRESH_SEEDS: u64 = 2000;
 
 /// Runs within which each kind of sabotage must be noticed.
-const SABOTAGED_SEEDS: u64 = 1000;
+const SABOTAGED_SEEDS: u64 = 10_000;
 
 #[test]
 fn fixed_seeds_keep_every_promise() {
