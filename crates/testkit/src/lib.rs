@@ -8,6 +8,7 @@
 //!   packets and calls.
 //! - [`certificates`], [`tls`]: TLS for clients, and for cases.
 //! - [`client`], [`rng`]: a beanstalk client and seeded random numbers.
+//! - [`fuzz_corpus()`]: what the fuzz targets keep.
 //! - [`readme`]: code in README.
 //!
 //! Nothing here is part of the product; only tests depend on it.
@@ -18,6 +19,7 @@ pub mod certificates;
 pub mod client;
 mod connection;
 pub mod dialect;
+mod fuzz_corpus;
 pub mod gearman;
 pub mod port;
 pub mod process;
@@ -32,3 +34,5 @@ pub mod tls;
 pub mod tools;
 pub mod wait;
 pub mod wire;
+
+pub use fuzz_corpus::fuzz_corpus;

@@ -3,8 +3,6 @@
 
 mod script;
 
-use std::path::Path;
-
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -66,12 +64,7 @@ proptest! {
 
 #[test]
 fn what_the_fuzz_target_keeps_gets_an_answer() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/http_requests");
-    let mut played = 0;
-    for file in std::fs::read_dir(folder).expect("the corpus is in the repository") {
-        let file = file.expect("the folder is readable").path();
-        check(&std::fs::read(file).expect("the file is readable"));
-        played += 1;
+    for file in testkit::fuzz_corpus("http_requests", 5) {
+        check(&file);
     }
-    assert!(played >= 5, "only {played} files");
 }

@@ -1,9 +1,8 @@
 //! The same conversation in whole pieces and in fragments must get the same replies, byte for byte,
 //! without a panic and in bounded memory. Shared by property tests and fuzz targets.
 
-use std::path::Path;
-
 use crate::dialect::world::World;
+use crate::fuzz_corpus;
 
 /// The world of a dialect's scripts.
 pub trait Stage {
@@ -69,18 +68,12 @@ pub fn check<S: Stage>(script: &[u8]) {
 /// Has `check` play what the fuzz target of this name keeps, cut in several ways each; there are so many
 /// scripts at least.
 pub fn check_corpus(target: &str, scripts_min: usize, check: fn(&[u8])) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
-    let mut played = 0;
-    for entry in std::fs::read_dir(folder).expect("the corpus is in the repository") {
-        let path = entry.expect("the folder is readable").path();
-        let mut script = std::fs::read(&path).expect("the file is readable");
+    for mut script in fuzz_corpus(target, scripts_min) {
         for seed in [0, 1, script[0]] {
             script[0] = seed;
             check(&script);
         }
-        played += 1;
     }
-    assert!(played >= scripts_min, "only {played} files in {target}");
 }
 
 #[derive(Debug)]
