@@ -14,7 +14,7 @@ use crate::meta;
 use crate::places::Place;
 use crate::queue_limit::{QueueLimit, QueueUsage};
 use crate::reclaimer::Reclaimer;
-use crate::wall::{Start, apart_ms};
+use crate::wall::Start;
 use crate::{Mailbox, Position, Turn};
 
 /// Longer bodies are rare, so the log counts as full when one of this length is refused, although shorter ones
@@ -160,7 +160,7 @@ impl Broker {
         core.tell_log_of_wall();
         let broker = Self::with(core, Some(log), stopped_ms);
         if let Some(clock) = options.clock {
-            let step_ms = apart_ms(broker.last_time(), clock());
+            let step_ms = broker.last_time().ahead_of(clock());
             broker.shared.clock_step_ms.store(step_ms, Ordering::Relaxed);
             let clock = Arc::new(move || Millis(clock().0.saturating_add_signed(step_ms)));
             broker.start_threads(clock).map_err(BrokerError::Thread)?;

@@ -10,7 +10,6 @@ use engine::{
 
 use crate::broker::Shared;
 use crate::core::Core;
-use crate::wall::apart_ms;
 use crate::{AddRefusal, Event, Grant, Position};
 
 /// The broker, locked. Take one per batch of requests; never hold it across an `await` or a system
@@ -108,7 +107,7 @@ impl Turn<'_> {
     /// clock was set, jobs whose times were given by it move, in slices; delays and deadlines stay. `false`: the log
     /// had no room for it, and should be told again later.
     pub fn set_wall(&mut self, moment: Millis, wall: Millis) -> bool {
-        self.core.engine.set_wall_ahead(apart_ms(wall, moment));
+        self.core.engine.set_wall_ahead(wall.ahead_of(moment));
         self.core.tell_log_of_wall()
     }
 

@@ -35,22 +35,16 @@ impl Start {
         if last == Millis(0) {
             return Self { ahead_ms: 0, logged_ms: 0, now: wall, stopped_ms: 0 };
         }
-        let stopped_ms = apart_ms(wall, last).saturating_sub(logged_ms);
+        let stopped_ms = wall.ahead_of(last).saturating_sub(logged_ms);
         let passed_ms = if (0..=STOP_MS_MAX).contains(&stopped_ms) { stopped_ms } else { 0 };
         let now = Millis(last.0.saturating_add_signed(passed_ms));
-        Self { ahead_ms: apart_ms(wall, now), logged_ms, now, stopped_ms }
+        Self { ahead_ms: wall.ahead_of(now), logged_ms, now, stopped_ms }
     }
 }
 
 /// Whether the log is to be told how far the wall clock is ahead, if it has this.
 pub(crate) fn is_news(ahead_ms: i64, logged_ms: i64) -> bool {
     ahead_ms.abs_diff(logged_ms) >= CHANGE_MS
-}
-
-/// How far one moment is ahead of another.
-pub(crate) fn apart_ms(moment: Millis, other: Millis) -> i64 {
-    let signed = |moment: Millis| i64::try_from(moment.0).unwrap_or(i64::MAX);
-    signed(moment).saturating_sub(signed(other))
 }
 
 #[cfg(test)]

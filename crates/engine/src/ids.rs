@@ -56,4 +56,10 @@ impl Millis {
     pub fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
+
+    /// How many milliseconds this moment is ahead of another; negative if it is behind.
+    pub fn ahead_of(self, other: Self) -> i64 {
+        let signed = |moment: Self| i64::try_from(moment.0).unwrap_or(i64::MAX);
+        signed(self).saturating_sub(signed(other))
+    }
 }

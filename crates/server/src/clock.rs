@@ -126,7 +126,7 @@ impl ClockWatch {
     }
 
     fn tell_wall(&mut self, now: Millis, wall: Millis, broker: &Broker) {
-        let ahead_ms = wall.0.cast_signed().saturating_sub(now.0.cast_signed());
+        let ahead_ms = wall.ahead_of(now);
         if let Some(told_ms) = self.told_ahead_ms {
             if told_ms.abs_diff(ahead_ms) <= JUMP_MS {
                 return;
