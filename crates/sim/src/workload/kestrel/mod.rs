@@ -93,14 +93,19 @@ impl Writer<'_> {
             }
             "confirm" => format!("confirm {queue} {}", *self.rng.pick(&[0, 1, 1, 2, 3, -1])),
             "delete" | "flush" | "flush_expired" => format!("{kind} {queue}"),
-            "status-up" => "status up".to_owned(),
-            "status-strict" => {
-                format!("STATUS {}", *self.rng.pick(&["readonly", "Quiescent", "down", "x"]))
-            }
+            "status-up" | "status-strict" => self.change_of_status(kind),
             kind => kind.to_owned(),
         };
         bytes.extend_from_slice(text.as_bytes());
         self.end_line(bytes);
+    }
+
+    /// Both line protocols change the status alike.
+    fn change_of_status(&mut self, kind: &str) -> String {
+        match kind {
+            "status-up" => "status up".to_owned(),
+            _ => format!("STATUS {}", *self.rng.pick(&["readonly", "Quiescent", "down", "x"])),
+        }
     }
 
     fn end_line(&mut self, bytes: &mut Vec<u8>) {

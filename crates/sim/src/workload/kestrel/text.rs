@@ -54,10 +54,7 @@ impl Writer<'_> {
             "monitor" => format!("monitor {queue} {}", *self.rng.pick(&[0, 1, 100, 1000])),
             "confirm" => format!("confirm {queue} {}", *self.rng.pick(&[0, 1, 1, 1, 2, -1])),
             "get" | "peek" | "delete" | "flush" => format!("{kind} {queue}"),
-            "status-up" => "status up".to_owned(),
-            "status-strict" => {
-                format!("STATUS {}", *self.rng.pick(&["readonly", "Quiescent", "down", "x"]))
-            }
+            "status-up" | "status-strict" => self.change_of_status(kind),
             kind => kind.to_owned(),
         };
         bytes.extend_from_slice(text.as_bytes());
