@@ -161,6 +161,7 @@ impl Engine {
             self.enlist(slot);
         }
     }
+
     /// Jobs that go by the wall clock are where it wants them.
     pub(crate) fn check_wall(&self) {
         for (&slot, &wall) in &self.wall.times {

@@ -85,7 +85,7 @@ pub(crate) struct Open {
     pub(crate) first: u32,
     /// Ids below it are spent, or will be once this is durable.
     pub(crate) id_limit: u64,
-    /// Newest time seen, wall clock milliseconds; never falls.
+    /// Newest time seen, milliseconds of the log's time; never falls.
     pub(crate) time_ms: u64,
     /// Bytes of files used up for clients (entries but not copies, group headers, unused ends of segments), for
     /// reclaim's pace.

@@ -22,7 +22,7 @@ pub(crate) struct Commit {
     /// Groups of segments for which there was no room; nothing of them is written, and nothing after them is
     /// taken. They are tried again.
     pub(crate) held: VecDeque<Part>,
-    /// When, wall clock milliseconds, if no segment becomes free before.
+    /// When, milliseconds of the log's time, if no segment becomes free before.
     pub(crate) retry_ms: u64,
     /// Where the newest group ends, and its checksum: the chain.
     pub(crate) previous_end: Position,
@@ -207,7 +207,7 @@ impl Log {
         Ok(())
     }
 
-    /// When the next sync is due, wall clock milliseconds; 0: at once.
+    /// When the next sync is due, milliseconds of the log's time; 0: at once.
     fn sync_due(&self, commit: &Commit) -> Option<u64> {
         let since_ms = commit.unsynced_since_ms?;
         let due_ms = match self.sync {
@@ -219,7 +219,7 @@ impl Log {
         [due_ms, commit.sync_by_ms].into_iter().flatten().min()
     }
 
-    /// When `commit_step` has something to do next, wall clock milliseconds; 0: at once; none: not before
+    /// When `commit_step` has something to do next, milliseconds of the log's time; 0: at once; none: not before
     /// something is appended.
     pub fn next_step_ms(&self) -> Option<u64> {
         let commit = self.commit.lock().unwrap_or_else(PoisonError::into_inner);

@@ -14,7 +14,7 @@ const RETRY_FULL: Duration = Duration::from_millis(RETRY_FULL_MS);
 /// No sleep is longer, so that a clock that stood still is noticed.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
-/// The clock of the caller: wall clock milliseconds at the start, carried on by a clock that nobody sets.
+/// The clock of the caller: milliseconds of the log's time, which never goes back.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// The running threads; they end with `stop`, or when this is dropped.

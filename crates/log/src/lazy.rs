@@ -41,7 +41,7 @@ pub(crate) struct LazyCounts {
     /// None: dropped.
     items: Vec<Option<(Target, Range<usize>)>>,
     bytes: Vec<u8>,
-    /// When the oldest came, wall clock milliseconds.
+    /// When the oldest came, milliseconds of the log's time.
     since_ms: u64,
 }
 

@@ -357,7 +357,7 @@ impl Log {
         self.positions.want_written(position.0);
     }
 
-    /// What was appended so far is to be synced by then, wall clock milliseconds, whatever `sync`
+    /// What was appended so far is to be synced by then, milliseconds of the log's time, whatever `sync`
     /// says. [`Log::wake`] has to follow.
     pub fn want_sync_by(&self, at_ms: u64) {
         self.positions.want_sync_by(at_ms);

@@ -14,7 +14,7 @@ pub(crate) struct Positions {
     wanted_durable: AtomicU64,
     /// The highest position that somebody waits for only until it is written.
     wanted_written: AtomicU64,
-    /// Somebody wants what was appended so far synced by then, wall clock milliseconds.
+    /// Somebody wants what was appended so far synced by then, milliseconds of the log's time.
     wanted_sync_by_ms: AtomicU64,
 }
 
