@@ -2,10 +2,10 @@
 //! other protocols know it for what it is.
 #![no_main]
 
-#[path = "../../crates/server/src/first_line.rs"]
+#[path = "../../crates/server/src/net/first_line.rs"]
 mod first_line;
 // The bodies are those of tests.
-#[path = "../../crates/server/src/first_line_script.rs"]
+#[path = "../../crates/server/src/net/first_line_script.rs"]
 mod first_line_script;
 #[path = "../../crates/http/tests/requests/script.rs"]
 mod script;

@@ -3,9 +3,9 @@
 #![no_main]
 
 // The body is that of a property test.
-#[path = "../../crates/server/src/tls_script.rs"]
+#[path = "../../crates/server/src/net/tls_script.rs"]
 mod tls_script;
-#[path = "../../crates/server/src/tls_stream.rs"]
+#[path = "../../crates/server/src/net/tls_stream.rs"]
 #[allow(dead_code, reason = "the server needs the rest")]
 mod tls_stream;
 

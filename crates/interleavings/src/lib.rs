@@ -12,7 +12,7 @@ mod positions;
 mod primitives;
 #[path = "../../log/src/sleeper.rs"]
 mod sleeper;
-#[path = "../../server/src/wakeup.rs"]
+#[path = "../../server/src/threads/wakeup.rs"]
 mod wakeup;
 
 mod committer;

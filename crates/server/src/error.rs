@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use broker::BrokerError;
 
-use crate::address::Address;
-use crate::config_sources::Mistakes;
-use crate::tls::TlsError;
+use crate::config::address::Address;
+use crate::config::sources::Mistakes;
+use crate::net::tls::TlsError;
 
 /// Why a server could not start, or had to end.
 #[derive(Debug, thiserror::Error)]

@@ -1,102 +1,16 @@
-//! The process and the machine, for the statistics of the dialects.
+//! The process: time, signals, messages, and what it tells of itself.
+//!
+//! - `clock`: the engine's time, and steps of the wall clock.
+//! - `signals`, `controls`: how the process is told to stop or to reload, by signals and by clients.
+//! - `reload`: reading the configuration again. `systemd`: word for the service manager.
+//! - `logging`, `log_limit`: the server's messages.
+//! - `facts`: what dialects and metrics tell of the process and the machine.
 
-use std::hash::{BuildHasher as _, RandomState};
-use std::sync::atomic::Ordering;
-
-use beanstalk::{ProcessorTime, ServerInfo};
-use broker::Millis;
-use broker::policy::QueueSync;
-use http_api::ProcessFacts;
-use nix::sys::resource::{UsageWho, getrusage};
-use rustix::param::page_size;
-use rustix::system::uname;
-
-use crate::config::{Config, Durability};
-use crate::limits::LiveLimits;
-
-/// What the beanstalk dialect shows of us.
-pub(crate) fn beanstalk_info(started: Millis, segment_bytes: u64) -> ServerInfo {
-    let machine = uname();
-    ServerInfo {
-        pid: std::process::id(),
-        version: concat!("lineshaft ", env!("CARGO_PKG_VERSION")).to_owned(),
-        hostname: machine.nodename().to_string_lossy().into_owned(),
-        os: machine.version().to_string_lossy().into_owned(),
-        platform: machine.machine().to_string_lossy().into_owned(),
-        // The standard library seeds its hashers from the system's random source.
-        id: RandomState::new().hash_one(std::process::id()),
-        segment_bytes,
-        started,
-        processor_time,
-    }
-}
-
-/// What the Gearman dialect tells of us, and how it is to behave.
-pub(crate) fn gearman_options(config: &Config) -> gearman::ServerOptions {
-    let settings = &config.gearman;
-    let defaults = gearman::ServerOptions::for_host(&host_name());
-    gearman::ServerOptions {
-        pid: std::process::id(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        verbosity: settings.verbosity(config.log.level).to_owned(),
-        handle_prefix: settings.handle_prefix.clone().unwrap_or(defaults.handle_prefix),
-        round_robin: settings.round_robin,
-        exceptions: settings.exceptions,
-        packet_bytes_max: config.limits.gearman_packet_bytes,
-    }
-}
-
-/// What Kestrel's dialects tell of us, and how they are to behave.
-pub(crate) fn kestrel_options(config: &Config, started: Millis) -> kestrel::ServerOptions {
-    let settings = &config.kestrel;
-    kestrel::ServerOptions {
-        version: settings.version.clone(),
-        started,
-        item_bytes_max: config.limits.kestrel_item_bytes,
-        sync: match config.data.sync {
-            Durability::Memory => QueueSync::Memory,
-            Durability::Always => QueueSync::Always,
-            Durability::Every(time) => QueueSync::Every(time.as_millis() as u64),
-            Durability::Never => QueueSync::Never,
-        },
-        status_grace_ms: settings.status_change_grace.as_millis() as u64,
-        refuse_writes_above: settings.refuse_writes_above,
-        refuse_reads_above: settings.refuse_reads_above,
-    }
-}
-
-/// The name of the machine.
-pub(crate) fn host_name() -> String {
-    uname().nodename().to_string_lossy().into_owned()
-}
-
-/// What metrics tell of us.
-pub(crate) fn facts(limits: &LiveLimits, is_stopping: bool) -> ProcessFacts {
-    let time = processor_time();
-    ProcessFacts {
-        connections: limits.open() as u64,
-        connections_max: limits.connections() as u64,
-        refused_per_address: limits.refused.per_address.load(Ordering::Relaxed),
-        refused_foreign: limits.refused.foreign.load(Ordering::Relaxed),
-        turns_ns: limits.turns_ns.load(Ordering::Relaxed),
-        processor_us: time.user_us + time.system_us,
-        resident_bytes: resident_bytes().unwrap_or(0),
-        processors: std::thread::available_parallelism().map_or(1, usize::from) as u64,
-        is_stopping,
-    }
-}
-
-/// `None` where the system does not tell it in this way.
-fn resident_bytes() -> Option<u64> {
-    let sizes = std::fs::read_to_string("/proc/self/statm").ok()?;
-    let pages: u64 = sizes.split(' ').nth(1)?.parse().ok()?;
-    Some(pages * page_size() as u64)
-}
-
-fn processor_time() -> ProcessorTime {
-    let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else { return ProcessorTime::default() };
-    let micros = |time: nix::sys::time::TimeVal| {
-        (time.tv_sec() as u64).saturating_mul(1_000_000) + time.tv_usec() as u64
-    };
-    ProcessorTime { user_us: micros(usage.user_time()), system_us: micros(usage.system_time()) }
-}
+pub(crate) mod clock;
+pub(crate) mod controls;
+pub(crate) mod facts;
+pub(crate) mod log_limit;
+pub(crate) mod logging;
+pub(crate) mod reload;
+pub(crate) mod signals;
+pub(crate) mod systemd;

@@ -15,18 +15,19 @@ pub(crate) use testkit::wait::until as eventually;
 use tokio::runtime::Builder;
 use tokio::task::coop::unconstrained;
 
-use crate::accept::Acceptor;
-use crate::address::Address;
-use crate::clock::{Clock, ClockWatch};
+use crate::config::address::Address;
+use crate::config::protocol::Protocol;
 use crate::config::{Config, Limits, Tls};
-use crate::controls::Controls;
-use crate::io_thread::{Ended, IoThread, Shared};
-use crate::limits::LiveLimits;
-use crate::listen::{SocketOptions, bind};
-use crate::mailbox::Port;
-use crate::protocol::Protocol;
-use crate::reload::Reloader;
-use crate::tls::Certificates;
+use crate::net::accept::Acceptor;
+use crate::net::limits::LiveLimits;
+use crate::net::listen::{SocketOptions, bind};
+use crate::net::sessions::opener;
+use crate::net::tls::Certificates;
+use crate::process::clock::{Clock, ClockWatch};
+use crate::process::controls::Controls;
+use crate::process::reload::Reloader;
+use crate::threads::io_thread::{Ended, IoThread, Shared};
+use crate::threads::mailbox::Port;
 
 /// How long anything here may take.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
@@ -89,7 +90,7 @@ impl Plan {
         let controls =
             Controls { reloader: Arc::new(reloader), stop: Arc::default(), stopwatch: None };
         let kestrel = controls.kestrel_server(&config, clock.now());
-        let open = self.protocol.open(&config, clock.now(), &kestrel).unwrap();
+        let open = opener(self.protocol, &config, clock.now(), &kestrel).unwrap();
         let certificates = self.tls.map(|tls| Arc::new(Certificates::load(&tls).unwrap()));
         let mut listening = Some((bound, open, certificates.clone()));
         let threads = ports.iter().map(|port| {

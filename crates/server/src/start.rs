@@ -14,26 +14,27 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 use tokio::task::coop::unconstrained;
 
-use crate::accept::Acceptor;
-use crate::address::Address;
-use crate::clock::{Clock, doubt_wall_clock};
+use crate::config::address::Address;
+use crate::config::protocol::Protocol;
+use crate::config::sources::Sources;
 use crate::config::{Config, Data, Durability};
-use crate::config_sources::Sources;
-use crate::controls::Controls;
 use crate::error::ServeError;
-use crate::io_thread::{Ended, IoThread, Shared};
-use crate::limits::{LiveLimits, own_descriptors, raise_descriptors};
-use crate::listen::{Bound, SocketOptions, bind};
-use crate::listen_file::ListenFile;
-use crate::logging::Logging;
-use crate::mailbox::Port;
-use crate::protocol::Protocol;
-use crate::reload::Reloader;
-use crate::signals::{Control, Drain, EarlySignals, Hangup};
-use crate::sites::{kestrel_admin, names, overview};
-use crate::systemd;
-use crate::tls::Certificates;
-use crate::web::{Place, WebThread};
+use crate::net::accept::Acceptor;
+use crate::net::limits::{LiveLimits, own_descriptors, raise_descriptors};
+use crate::net::listen::{Bound, SocketOptions, bind};
+use crate::net::listen_file::ListenFile;
+use crate::net::sessions::opener;
+use crate::net::tls::Certificates;
+use crate::process::clock::{Clock, doubt_wall_clock};
+use crate::process::controls::Controls;
+use crate::process::logging::Logging;
+use crate::process::reload::Reloader;
+use crate::process::signals::{Control, Drain, EarlySignals, Hangup};
+use crate::process::systemd;
+use crate::threads::io_thread::{Ended, IoThread, Shared};
+use crate::threads::mailbox::Port;
+use crate::web::sites::{kestrel_admin, names, overview};
+use crate::web::thread::{Place, WebThread};
 
 /// All that a server needs.
 #[derive(Debug)]
@@ -183,7 +184,7 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     let has_admin = is_served(Protocol::KestrelAdmin, &listening);
     let admin = has_admin.then(|| kestrel_admin(&config, &shared, &kestrel, controls));
     let names = Arc::new(names(&config));
-    let opens = Protocol::ALL.map(|protocol| protocol.open(&config, clock.now(), &kestrel));
+    let opens = Protocol::ALL.map(|protocol| opener(protocol, &config, clock.now(), &kestrel));
     let mut acceptors = Vec::new();
     let (mut overview_places, mut admin_places) = (Vec::new(), Vec::new());
     for bound in listeners {

@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use crate::protocol::Protocol;
+use crate::config::protocol::Protocol;
 use crate::serving_tests::{LIMIT, Plan, Serving, eventually, limits};
 
 const LINE_PROTOCOLS: [Protocol; 5] = [

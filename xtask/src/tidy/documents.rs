@@ -197,7 +197,7 @@ fn check_promises(tree: &Tree, report: &mut Report) -> Result<()> {
 /// The guide explains every setting of the server.
 fn check_settings(tree: &Tree, report: &mut Report) -> Result<()> {
     const PAGE: &str = "docs/configuration.md";
-    const SOURCE: &str = "crates/server/src/settings.rs";
+    const SOURCE: &str = "crates/server/src/config/settings.rs";
     let page = tree.text(PAGE)?;
     let keys = tree.text(SOURCE)?.lines().filter_map(|line| {
         line.trim().strip_prefix("key: \"").and_then(|rest| rest.strip_suffix("\","))

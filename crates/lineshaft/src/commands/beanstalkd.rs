@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use rustix::fs::FlockOperation;
-use server::address::Address;
+use server::config::address::Address;
 use server::config::{Config, Durability};
 use server::{Bound, Drain, Hangup, Logging, Protocol, ServeError, Setup, SocketOptions, Started};
 

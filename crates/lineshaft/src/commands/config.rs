@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use server::config_sources::{Effective, Mistakes, Sources};
+use server::config::sources::{Effective, Mistakes, Sources};
 use server::{ServeError, exit};
 
 use crate::cli::ConfigCommand;

@@ -17,7 +17,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use server::address::Address;
+use server::config::address::Address;
 use server::config::{Config, Durability, Gearman};
 use server::{
     Bound, Drain, Hangup, Keepalive, LogFile, Logging, Output, Protocol, ServeError, Setup,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use server::config::Durability;
-use server::config_sources::{Flag, Origin, Sources};
+use server::config::sources::{Flag, Origin, Sources};
 use server::{Drain, Hangup, Logging, Protocol, ServeError, Setup, exit};
 
 use super::serve::{announce, end_with_the_first_panic};

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use server::config_sources::Sources;
+use server::config::sources::Sources;
 use server::exit;
 
 use crate::cli::PolicyCommand;

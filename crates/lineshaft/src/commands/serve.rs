@@ -3,9 +3,9 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use server::address::Address;
+use server::config::address::Address;
+use server::config::sources::{Flag, Sources};
 use server::config::{Config, Durability, LogFormat};
-use server::config_sources::{Flag, Sources};
 use server::{Drain, Hangup, Logging, Protocol, ServeError, Setup, Started, format_duration};
 
 use crate::cli::ServeArguments;

@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 use std::path::Path;
 
 use lineshaft_server::config::Config;
-use lineshaft_server::config_sources::{Mistakes, Sources};
+use lineshaft_server::config::sources::{Mistakes, Sources};
 use tempfile::TempDir;
 
 thread_local! {

@@ -1,0 +1,145 @@
+//! How much memory the process may use: the machine's, or that of a control group if it is less.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::config::units::{format_bytes, parse_bytes};
+
+/// With less, hardly a job would ever be taken.
+const BYTES_MIN: u64 = 1 << 20;
+
+/// What `limits.memory` says.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum MemoryLimit {
+    /// So many percent of what the machine or the control group has.
+    Percent(u8),
+    /// So many bytes.
+    Bytes(u64),
+    /// None.
+    Off,
+}
+
+impl MemoryLimit {
+    /// Reads `70%`, a size or `off`.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        if text == "off" {
+            return Ok(Self::Off);
+        }
+        let Some(percent) = text.strip_suffix('%') else {
+            return match parse_bytes(text)? {
+                bytes @ BYTES_MIN.. => Ok(Self::Bytes(bytes)),
+                _ => {
+                    Err(format!("`{text}` is too little to work with; write 1MiB or more, or off"))
+                }
+            };
+        };
+        match percent.trim_end().parse() {
+            Ok(percent @ 1..=100) => Ok(Self::Percent(percent)),
+            _ => Err(format!("`{text}` is not a share; write 1% to 100%, a size, or off")),
+        }
+    }
+
+    /// As it is written in the configuration.
+    pub(crate) fn show(self) -> String {
+        match self {
+            Self::Percent(percent) => format!("{percent}%"),
+            Self::Bytes(bytes) => format_bytes(bytes),
+            Self::Off => "off".to_owned(),
+        }
+    }
+
+    /// The limit on this machine; `None`: none, or it cannot be found out.
+    pub fn bytes(self) -> Option<u64> {
+        match self {
+            Self::Percent(percent) => {
+                let whole = available_bytes(Path::new("/"))?;
+                Some(whole / 100 * u64::from(percent))
+            }
+            Self::Bytes(bytes) => Some(bytes),
+            Self::Off => None,
+        }
+    }
+}
+
+/// The memory of the machine whose root is this folder, or of the control groups of this process if one of
+/// them has less.
+fn available_bytes(root: &Path) -> Option<u64> {
+    let machine = machine_bytes(&fs::read_to_string(root.join("proc/meminfo")).ok()?);
+    let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
+    let limits = groups.lines().flat_map(|line| group_limits(root, line));
+    machine.into_iter().chain(limits).min()
+}
+
+fn machine_bytes(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim_end().parse().ok()?;
+    kibibytes.checked_mul(1024)
+}
+
+/// The limits of a group and of those around it. The line is `0::PATH`, or `N:CONTROLLERS:PATH` of version 1.
+fn group_limits(root: &Path, line: &str) -> Vec<u64> {
+    let mut parts = line.splitn(3, ':').skip(1);
+    let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { return Vec::new() };
+    let (mount, file) = if controllers.is_empty() {
+        ("sys/fs/cgroup", "memory.max")
+    } else if controllers.split(',').any(|name| name == "memory") {
+        ("sys/fs/cgroup/memory", "memory.limit_in_bytes")
+    } else {
+        return Vec::new();
+    };
+    let mount = root.join(mount);
+    let group: PathBuf = mount.join(path.trim_start_matches('/'));
+    let groups = group.ancestors().take_while(|folder| folder.starts_with(&mount));
+    // A group without a limit says `max`, or of version 1 a number that no machine has.
+    groups
+        .filter_map(|folder| fs::read_to_string(folder.join(file)).ok()?.trim().parse().ok())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(files: &[(&str, &str)]) -> Option<u64> {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        available_bytes(root.path())
+    }
+
+    const MEMINFO: (&str, &str) = ("proc/meminfo", "MemTotal:       2048 kB\nMemFree: 1 kB\n");
+
+    #[test]
+    fn the_smallest_of_machine_and_groups_counts() {
+        let version_2 = ("proc/self/cgroup", "0::/slice/unit\n");
+        let group = |text| ("sys/fs/cgroup/slice/unit/memory.max", text);
+        let around = |text| ("sys/fs/cgroup/slice/memory.max", text);
+        assert_eq!(machine(&[MEMINFO]), Some(2 << 20));
+        assert_eq!(machine(&[MEMINFO, version_2, group("max\n")]), Some(2 << 20));
+        assert_eq!(machine(&[MEMINFO, version_2, group("4096\n")]), Some(4096));
+        assert_eq!(machine(&[MEMINFO, version_2, group("max\n"), around("8192\n")]), Some(8192));
+        let version_1 = ("proc/self/cgroup", "5:cpu,cpuacct:/a\n4:memory:/docker/x\n");
+        let limit = ("sys/fs/cgroup/memory/docker/x/memory.limit_in_bytes", "1048576\n");
+        assert_eq!(machine(&[MEMINFO, version_1, limit]), Some(1 << 20));
+        assert_eq!(machine(&[]), None);
+    }
+
+    #[test]
+    fn limits_are_read_and_written() {
+        for (text, limit) in [
+            ("70%", MemoryLimit::Percent(70)),
+            ("4GiB", MemoryLimit::Bytes(4 << 30)),
+            ("off", MemoryLimit::Off),
+        ] {
+            assert_eq!(MemoryLimit::parse(text), Ok(limit));
+            assert_eq!(limit.show(), text);
+        }
+        for wrong in ["0%", "101%", "%", "much", "-1", "0", "1023KiB"] {
+            assert!(MemoryLimit::parse(wrong).is_err(), "{wrong}");
+        }
+        assert!(MemoryLimit::Percent(70).bytes().is_some_and(|bytes| bytes > 1 << 20));
+    }
+}

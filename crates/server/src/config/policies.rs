@@ -1,0 +1,355 @@
+//! `[[policy]]` tables of the configuration: reading them, and writing them as they would be read.
+
+use broker::policy::{Asked, Name, Pattern, QueueSync, Rule, Rules, Setting, WhenFull};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::config::Durability;
+use crate::config::settings::quote;
+use crate::config::sources::{Place, scalar, suggestion, text};
+use crate::config::units::{format_bytes, format_duration, parse_bytes, parse_duration};
+
+/// The name of these tables.
+pub(crate) const SECTION: &str = "policy";
+
+/// Takes back what a more general policy asks.
+const NONE: &str = "none";
+/// No session needs more open reads of one queue, and each costs memory.
+const OPEN_MAX: u32 = 1_000_000;
+
+/// Keys that are planned, and refused as such: an operator must not believe that they hold.
+const LATER_KEYS: [&str; 16] = [
+    "retries",
+    "dead",
+    "unique",
+    "rate",
+    "concurrency",
+    "fair",
+    "aging",
+    "limits.block_for",
+    "ttr",
+    "priority",
+    "delay",
+    "reservation",
+    "same_as",
+    "history",
+    "result",
+    "pause",
+];
+
+/// Keys whose values are names of queues, which may be any text in quotes.
+const NAMES: [&str; 3] = ["expire_to", "alias", "route.copy_to"];
+
+/// How the value of a key is read; an error says what is wrong with it.
+enum Read {
+    One(fn(&str) -> Result<Setting, String>),
+    List(fn(&[&str]) -> Setting),
+}
+
+static KEYS: [(&str, Read); 14] = [
+    ("limits.jobs", Read::One(|text| number(text).map(Setting::JobsMax))),
+    ("limits.bytes", Read::One(|text| bytes(text).map(Setting::BytesMax))),
+    ("limits.item_bytes", Read::One(|text| bytes(text).map(Setting::ItemBytesMax))),
+    ("limits.age", Read::One(|text| millis(text).map(Setting::AgeMax))),
+    ("limits.when_full", Read::One(|text| when_full(text).map(Setting::WhenFull))),
+    ("expire_to", Read::One(|text| Ok(Setting::ExpireTo(unless_none(text).map(name))))),
+    ("expire_sweep", Read::One(|text| sweep(text).map(Setting::ExpireSweep))),
+    ("idle", Read::One(|text| millis(text).map(Setting::Idle))),
+    ("open.max", Read::One(|text| open_max(text).map(Setting::OpenMax))),
+    ("open.timeout", Read::One(|text| millis(text).map(Setting::OpenTimeout))),
+    ("fanout_only", Read::One(|text| truth(text).map(Setting::FanoutOnly))),
+    ("sync", Read::One(|text| sync(text).map(Setting::Sync))),
+    ("alias", Read::List(|texts| Setting::Alias(names(texts)))),
+    ("route.copy_to", Read::List(|texts| Setting::CopyTo(names(texts)))),
+];
+
+/// Reads all `[[policy]]` tables. Mistakes go to `refuse`, with their places.
+pub(crate) fn read(
+    text: &str,
+    value: &Spanned<DeValue<'_>>,
+    refuse: &mut dyn FnMut(Place, String),
+) -> Rules {
+    let mut reading = Reading { text, rules: Vec::new(), mistakes: Vec::new() };
+    reading.read_all(value);
+    let rules = Rules(reading.rules);
+    if reading.mistakes.is_empty()
+        && let Err(error) = rules.check()
+    {
+        let place = Place { line: error.line() as usize, column: None };
+        reading.mistakes.push((place, format!("{SECTION}.{error}")));
+    }
+    for (place, message) in reading.mistakes {
+        refuse(place, message);
+    }
+    rules
+}
+
+struct Reading<'a> {
+    text: &'a str,
+    rules: Vec<Rule>,
+    mistakes: Vec<(Place, String)>,
+}
+
+impl Reading<'_> {
+    fn refuse(&mut self, place: Place, message: &str) {
+        self.mistakes.push((place, format!("{SECTION}: {message}")));
+    }
+
+    fn read_all(&mut self, value: &Spanned<DeValue<'_>>) {
+        let DeValue::Array(tables) = value.get_ref() else {
+            let place = Place::of(self.text, value.span().start);
+            return self
+                .refuse(place, "each policy begins with a line [[policy]], in double brackets");
+        };
+        for table in tables {
+            let place = Place::of(self.text, table.span().start);
+            match table.get_ref() {
+                DeValue::Table(entries) => self.read_rule(place, entries),
+                _ => self.refuse(place, "each policy begins with a line [[policy]]"),
+            }
+        }
+    }
+
+    fn read_rule(&mut self, place: Place, entries: &DeTable<'_>) {
+        self.rules.push(Rule { line: place.line as u32, ..Rule::default() });
+        self.read_entries("", entries);
+        let has_match = entries.iter().any(|(key, _)| key.get_ref() == "match");
+        if !has_match {
+            self.refuse(place, "`match` is missing; it says which queues are meant, \"*\" is all");
+        }
+    }
+
+    fn read_entries(&mut self, group: &str, entries: &DeTable<'_>) {
+        let mut entries: Vec<_> = entries.iter().collect();
+        entries.sort_by_key(|(key, _)| key.span().start);
+        for (key, value) in entries {
+            let path = match group {
+                "" => key.get_ref().to_string(),
+                group => format!("{group}.{}", key.get_ref()),
+            };
+            let place = Place::of(self.text, key.span().start);
+            if path == "match" {
+                self.read_match(value);
+            } else if let Some((key, read)) = KEYS.iter().find(|(key, _)| *key == path) {
+                self.read_value(key, read, value);
+            } else if LATER_KEYS.contains(&path.as_str()) {
+                self.refuse(place, &format!("`{path}` is not there yet in this version"));
+            } else if let Some(inner) = value.get_ref().as_table()
+                && is_group(&path)
+            {
+                self.read_entries(&path, inner);
+            } else {
+                let hint = suggest(&path).map(|known| format!("; did you mean `{known}`?"));
+                let hint = hint.unwrap_or_default();
+                self.refuse(place, &format!("unknown key `{path}`{hint}"));
+            }
+        }
+    }
+
+    fn read_match(&mut self, value: &Spanned<DeValue<'_>>) {
+        let place = Place::of(self.text, value.span().start);
+        let patterns = match value.get_ref() {
+            DeValue::String(pattern) => Some(vec![pattern.to_string()]),
+            DeValue::Array(items) => items
+                .iter()
+                .map(|item| item.get_ref().as_str().map(str::to_owned))
+                .collect::<Option<Vec<String>>>(),
+            _ => None,
+        };
+        match patterns {
+            Some(patterns)
+                if !patterns.is_empty() && patterns.iter().all(|one| !one.is_empty()) =>
+            {
+                let patterns = patterns.iter().map(|text| Pattern::new(text.as_bytes()));
+                self.rule().patterns = patterns.collect();
+            }
+            _ => self.refuse(place, "match: write a pattern such as \"mail.*\", or a list of them"),
+        }
+    }
+
+    fn read_value(&mut self, key: &str, read: &Read, value: &Spanned<DeValue<'_>>) {
+        let place = Place::of(self.text, value.span().start);
+        let take = if NAMES.contains(&key) { text } else { scalar };
+        let values: Option<Vec<String>> = match (read, value.get_ref()) {
+            (Read::List(_), DeValue::Array(items)) => {
+                items.iter().map(|item| take(item.get_ref())).collect()
+            }
+            (_, other) => take(other).map(|text| vec![text]),
+        };
+        let Some(values) = values else {
+            let kind = value.get_ref().type_str();
+            return self.mistake(place, key, &format!("cannot be of type {kind}"));
+        };
+        let values: Vec<&str> = values.iter().map(String::as_str).collect();
+        let setting = match read {
+            Read::One(read) => read(values[0]),
+            Read::List(read) => Ok(read(&values)),
+        };
+        match setting {
+            Ok(setting) => self.rule().settings.push(Asked { setting, line: place.line as u32 }),
+            Err(message) => self.mistake(place, key, &message),
+        }
+    }
+
+    fn mistake(&mut self, place: Place, key: &str, message: &str) {
+        self.mistakes.push((place, format!("{SECTION}.{key}: {message}")));
+    }
+
+    fn rule(&mut self) -> &mut Rule {
+        self.rules.last_mut().expect("a rule is begun before its keys are read")
+    }
+}
+
+/// Whether keys begin with this and a dot.
+fn is_group(path: &str) -> bool {
+    KEYS.iter().any(|(key, _)| key.split_once('.').is_some_and(|(group, _)| group == path))
+}
+
+fn suggest(path: &str) -> Option<String> {
+    // A key outside of its group, or in the wrong one, is more often meant than a similar spelling.
+    let name = last_word(path);
+    let keys = KEYS.iter().map(|(key, _)| (*key).to_owned());
+    let others = ["match", "limits", "open", "route"].map(str::to_owned);
+    let elsewhere = keys.clone().find(|key| last_word(key) == name);
+    elsewhere.or_else(|| suggestion(path, keys.chain(others)))
+}
+
+fn last_word(path: &str) -> &str {
+    path.rsplit_once('.').map_or(path, |(_, last)| last)
+}
+
+fn unless_none(text: &str) -> Option<&str> {
+    (text != NONE).then_some(text)
+}
+
+fn number(text: &str) -> Result<Option<u64>, String> {
+    let refused = |_| format!("`{text}` is not a number from 0 on, and not `{NONE}`");
+    unless_none(text).map(|text| text.parse().map_err(refused)).transpose()
+}
+
+fn sweep(text: &str) -> Result<Option<u32>, String> {
+    match unless_none(text).map(str::parse) {
+        None => Ok(None),
+        Some(Ok(count)) if count > 0 => Ok(Some(count)),
+        Some(_) => {
+            Err(format!("`{text}` is not a number from 1 to {}, and not `{NONE}`", u32::MAX))
+        }
+    }
+}
+
+fn bytes(text: &str) -> Result<Option<u64>, String> {
+    unless_none(text).map(parse_bytes).transpose()
+}
+
+fn millis(text: &str) -> Result<Option<u64>, String> {
+    let Some(text) = unless_none(text) else { return Ok(None) };
+    match parse_duration(text)?.as_millis() as u64 {
+        0 => Err(format!("`{text}` is no time at all; write `{NONE}` if there is no limit")),
+        millis => Ok(Some(millis)),
+    }
+}
+
+fn when_full(text: &str) -> Result<WhenFull, String> {
+    match text {
+        "refuse" => Ok(WhenFull::Refuse),
+        "drop-oldest" => Ok(WhenFull::DropOldest),
+        "block" => Err("`block` is not there yet in this version".to_owned()),
+        _ => Err(format!("`{text}` is neither `refuse` nor `drop-oldest`")),
+    }
+}
+
+fn open_max(text: &str) -> Result<u32, String> {
+    let count = text.parse().ok().filter(|count| (1..=OPEN_MAX).contains(count));
+    count.ok_or_else(|| format!("`{text}` is not a number from 1 to {OPEN_MAX}"))
+}
+
+fn truth(text: &str) -> Result<bool, String> {
+    text.parse().map_err(|_| format!("`{text}` is neither `true` nor `false`"))
+}
+
+fn sync(text: &str) -> Result<Option<QueueSync>, String> {
+    if text == NONE {
+        return Ok(None);
+    }
+    Ok(Some(match Durability::parse(text)? {
+        Durability::Always => QueueSync::Always,
+        Durability::Every(time) => QueueSync::Every(time.as_millis() as u64),
+        Durability::Never => QueueSync::Never,
+        Durability::Memory => QueueSync::Memory,
+    }))
+}
+
+fn name(text: &str) -> Name {
+    text.as_bytes().into()
+}
+
+fn names(texts: &[&str]) -> Box<[Name]> {
+    texts.iter().map(|text| name(text)).collect()
+}
+
+/// The rules as they would be read, each line with where it came from.
+pub(crate) fn show(rules: &Rules, mut origin: impl FnMut(u32) -> String) -> String {
+    let mut text = String::new();
+    for rule in &rules.0 {
+        let patterns: Vec<String> =
+            rule.patterns.iter().map(|pattern| shown(pattern.as_bytes())).collect();
+        let patterns = format!("match = {}", list(&patterns));
+        text.push_str("\n[[policy]]\n");
+        text.push_str(&line_with_origin(&patterns, &origin(rule.line)));
+        for asked in &rule.settings {
+            let line = format!("{} = {}", asked.setting.key(), show_value(&asked.setting));
+            text.push_str(&line_with_origin(&line, &origin(asked.line)));
+        }
+    }
+    text
+}
+
+/// One line of what is shown: the comment says where the value came from.
+pub(crate) fn line_with_origin(line: &str, origin: &str) -> String {
+    format!("{line:<40} # {origin}\n")
+}
+
+/// The value of a setting as it is written in a file.
+pub(crate) fn show_value(setting: &Setting) -> String {
+    let none = || quote(NONE);
+    let millis = |time: u64| quote(&format_duration(std::time::Duration::from_millis(time)));
+    match setting {
+        Setting::JobsMax(jobs) => jobs.map_or_else(none, |jobs| jobs.to_string()),
+        Setting::ExpireSweep(jobs) => jobs.map_or_else(none, |jobs| jobs.to_string()),
+        Setting::BytesMax(bytes) | Setting::ItemBytesMax(bytes) => {
+            bytes.map_or_else(none, |bytes| quote(&format_bytes(bytes)))
+        }
+        Setting::AgeMax(time) | Setting::Idle(time) | Setting::OpenTimeout(time) => {
+            time.map_or_else(none, millis)
+        }
+        Setting::WhenFull(WhenFull::Refuse) => quote("refuse"),
+        Setting::WhenFull(WhenFull::DropOldest) => quote("drop-oldest"),
+        Setting::ExpireTo(name) => name.as_ref().map_or_else(none, |name| shown(name)),
+        Setting::OpenMax(reads) => reads.to_string(),
+        Setting::FanoutOnly(truth) => truth.to_string(),
+        Setting::Sync(sync) => match sync {
+            None => none(),
+            Some(QueueSync::Always) => quote("always"),
+            Some(QueueSync::Every(time)) => millis(*time),
+            Some(QueueSync::Never) => quote("never"),
+            Some(QueueSync::Memory) => quote("memory"),
+        },
+        Setting::Alias(names) | Setting::CopyTo(names) => {
+            list(&names.iter().map(|name| shown(name)).collect::<Vec<String>>())
+        }
+    }
+}
+
+fn list(items: &[String]) -> String {
+    match items {
+        [one] => one.clone(),
+        many => format!("[{}]", many.join(", ")),
+    }
+}
+
+fn shown(name: &[u8]) -> String {
+    quote(&String::from_utf8_lossy(name))
+}
+
+#[cfg(test)]
+mod tests;

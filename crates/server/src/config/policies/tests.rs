@@ -1,0 +1,286 @@
+//! Tests of the `[[policy]]` tables: every key, every refusal, and what is shown.
+
+use broker::policy::{Policy, QueueSync, WhenFull};
+
+use super::*;
+use crate::config::Config;
+use crate::config::sources::tests::{Folder, messages};
+
+fn rules(text: &str) -> Rules {
+    let (_folder, sources) = Folder::with(text);
+    sources.load().unwrap_or_else(|mistakes| panic!("{mistakes}")).config.policies
+}
+
+fn policy(text: &str, queue: &str) -> Policy {
+    rules(text).resolve(queue.as_bytes(), None)
+}
+
+#[test]
+fn every_key_is_read() {
+    let text = r#"
+        [[policy]]
+        match = ["mail.*", "send_mail"]
+        limits = { jobs = 1_000_000, bytes = "4GiB", item_bytes = 128, age = "7d", when_full = "drop-oldest" }
+        expire_to = "late"
+        expire_sweep = 100
+        idle = "1h"
+        open = { max = 3, timeout = "30s" }
+        fanout_only = true
+        sync = "50ms"
+        alias = ["a", "b"]
+        route = { copy_to = "audit" }
+    "#;
+    let expected = Policy {
+        jobs_max: Some(1_000_000),
+        bytes_max: Some(4 << 30),
+        item_bytes_max: Some(128),
+        age_max_ms: Some(7 * 86_400_000),
+        when_full: WhenFull::DropOldest,
+        expire_to: Some(name("late")),
+        expire_sweep: Some(100),
+        idle_ms: Some(3_600_000),
+        open_max: 3,
+        open_timeout_ms: Some(30_000),
+        fanout_only: true,
+        sync: Some(QueueSync::Every(50)),
+        alias: names(&["a", "b"]),
+        copy_to: names(&["audit"]),
+    };
+    assert_eq!(policy(text, "mail.in"), expected);
+    assert_eq!(policy(text, "send_mail"), expected);
+    assert_eq!(policy(text, "mail"), Policy::default());
+}
+
+#[test]
+fn groups_may_be_tables_and_none_takes_back() {
+    let text = r#"
+        [[policy]]
+        match = "*"
+        expire_to = "late"
+        idle = "2h"
+        sync = "never"
+        [policy.limits]
+        jobs = 5
+        age = "1s"
+        [[policy]]
+        match = "late"
+        expire_to = "none"
+        [[policy]]
+        match = "f?ee"
+        limits.jobs = "none"
+        limits.age = "none"
+        limits.bytes = "none"
+        expire_to = "none"
+        expire_sweep = "none"
+        idle = "none"
+        open.timeout = "none"
+        sync = "none"
+        alias = []
+    "#;
+    assert_eq!(policy(text, "any").jobs_max, Some(5));
+    assert_eq!(policy(text, "late").expire_to, None);
+    assert_eq!(policy(text, "free"), Policy::default());
+    for (written, read) in
+        [("always", QueueSync::Always), ("0ms", QueueSync::Always), ("memory", QueueSync::Memory)]
+    {
+        let text = format!("[[policy]]\nmatch = \"a\"\nsync = \"{written}\"\n");
+        assert_eq!(policy(&text, "a").sync, Some(read));
+    }
+}
+
+#[test]
+fn mistakes_name_line_key_and_what_was_meant() {
+    let text = r#"[[policy]]
+match = "a"
+limits = { jobs = -1, byte = 3,
+  bytes = "4Gi", age = "0s", when_full = "block" }
+when_full = "refuse"
+fanoutonly = true
+open = { max = 0 }
+[[policy]]
+limits.when_full = "drop"
+expire_sweep = 0
+sync = "soon"
+alias = { a = 1 }
+fanout_only = "yes"
+"#;
+    assert_eq!(
+        messages(text),
+        [
+            "lineshaft.toml:3:19: policy.limits.jobs: `-1` is not a number from 0 on, and not `none`",
+            "lineshaft.toml:3:23: policy: unknown key `limits.byte`; did you mean `limits.bytes`?",
+            "lineshaft.toml:4:11: policy.limits.bytes: `4Gi` is not a size; write bytes, or a number with KiB, MiB, GiB or TiB",
+            "lineshaft.toml:4:24: policy.limits.age: `0s` is no time at all; write `none` if there is no limit",
+            "lineshaft.toml:4:42: policy.limits.when_full: `block` is not there yet in this version",
+            "lineshaft.toml:5:1: policy: unknown key `when_full`; did you mean `limits.when_full`?",
+            "lineshaft.toml:6:1: policy: unknown key `fanoutonly`; did you mean `fanout_only`?",
+            "lineshaft.toml:7:16: policy.open.max: `0` is not a number from 1 to 1000000",
+            "lineshaft.toml:9:20: policy.limits.when_full: `drop` is neither `refuse` nor `drop-oldest`",
+            "lineshaft.toml:10:16: policy.expire_sweep: `0` is not a number from 1 to 4294967295, and not `none`",
+            "lineshaft.toml:11:8: policy.sync: `soon` is not `always`, `never`, `memory` or a time such as `50ms`",
+            "lineshaft.toml:12:9: policy.alias: cannot be of type table",
+            "lineshaft.toml:13:15: policy.fanout_only: `yes` is neither `true` nor `false`",
+            "lineshaft.toml:8:1: policy: `match` is missing; it says which queues are meant, \"*\" is all",
+        ]
+    );
+}
+
+#[test]
+fn keys_of_the_plan_are_refused_as_not_there_yet() {
+    for key in LATER_KEYS {
+        let text = format!("[[policy]]\nmatch = \"*\"\n{key} = 1\n");
+        // The last word of a dotted key.
+        let column = key.rfind('.').map_or(1, |dot| dot + 2);
+        let expected =
+            format!("lineshaft.toml:3:{column}: policy: `{key}` is not there yet in this version");
+        assert_eq!(messages(&text), [expected]);
+    }
+    let text = "[[policy]]\nmatch = \"*\"\n[policy.retries]\nlimit = 3\n";
+    assert_eq!(
+        messages(text),
+        ["lineshaft.toml:3:9: policy: `retries` is not there yet in this version"]
+    );
+}
+
+#[test]
+fn a_match_has_patterns() {
+    let expected = "match: write a pattern such as \"mail.*\", or a list of them";
+    for value in ["[]", "\"\"", "[\"a\", \"\"]", "3", "[1]"] {
+        let found = messages(&format!("[[policy]]\nmatch = {value}\n"));
+        assert_eq!(found, [format!("lineshaft.toml:2:9: policy: {expected}")]);
+    }
+    for text in ["[policy]\nmatch = \"a\"\n", "policy = 3\n", "policy = [3]\n"] {
+        let found = messages(text);
+        assert!(
+            found[0].contains(": policy: each policy begins with a line [[policy]]"),
+            "{found:?}"
+        );
+    }
+}
+
+#[test]
+fn policies_that_cannot_be_obeyed_are_refused_with_their_line() {
+    let with = |pattern: &str, line: &str| format!("[[policy]]\nmatch = \"{pattern}\"\n{line}\n");
+    let first = |text: &str| messages(text).remove(0);
+    assert_eq!(
+        first(&with("late", "expire_to = \"late\"")),
+        "lineshaft.toml:3: policy.expire_to: what expires in `late` would come back to it; \
+         ask for expire_to = \"none\" in a later policy for `late`"
+    );
+    assert_eq!(
+        first(&(with("a", "alias = \"b\"") + &with("b", "route.copy_to = [\"c\", \"a\"]"))),
+        "lineshaft.toml:3: policy.alias: what is put into `b` would come back to it"
+    );
+    let nine: Vec<String> = (0..9).map(|number| format!("\"q{number}\"")).collect();
+    assert_eq!(
+        first(&with("a", &format!("route.copy_to = [{}]", nine.join(",")))),
+        "lineshaft.toml:3: policy.route.copy_to: at most 8 copies are made"
+    );
+    assert_eq!(
+        first(&with("a", "expire_to = \"\"")),
+        "lineshaft.toml:3: policy.expire_to: the name of a queue has 1 to 8180 bytes"
+    );
+}
+
+/// As it is shown, each value with its line, for the eyes of an operator.
+#[test]
+fn what_is_shown_names_lines_and_can_be_read_again() {
+    let text = "[[policy]]\nmatch = [\"a\", \"b\"]\nlimits = { jobs = 3, bytes = \"510\" }\n\
+                sync = \"50ms\"\n\n[[policy]]\nmatch = \"a+b\"\nexpire_to = \"x\"\n\
+                alias = [\"y\", \"z\"]\nidle = \"none\"\n";
+    let (folder, sources) = Folder::with(text);
+    let effective = sources.load().unwrap();
+    let shown = effective.show().replace(&format!("{}/", folder.path().display()), "");
+    for line in [
+        "match = [\"a\", \"b\"]                       # lineshaft.toml:1",
+        "limits.jobs = 3                          # lineshaft.toml:3",
+        "idle = \"none\"                            # lineshaft.toml:10",
+    ] {
+        assert!(shown.contains(line), "{shown}");
+    }
+    let without_lines = |rules: Rules| {
+        let rules = rules.0.into_iter().map(|rule| (rule.patterns, rule.settings));
+        let settings = |all: Vec<Asked>| all.into_iter().map(|asked| asked.setting).collect();
+        rules.map(|(patterns, all)| (patterns, settings(all))).collect::<Vec<(_, Vec<Setting>)>>()
+    };
+    assert_eq!(without_lines(rules(&shown)), without_lines(effective.config.policies.clone()));
+
+    let own = effective.show_policy(b"a+b").replace(&format!("{}/", folder.path().display()), "");
+    let lines: Vec<&str> = own.lines().collect();
+    assert_eq!(lines.len(), 14);
+    assert_eq!(lines[0], "limits.jobs = 3                          # lineshaft.toml:3");
+    assert_eq!(lines[5], "expire_to = \"x\"                          # lineshaft.toml:8");
+    assert_eq!(lines[8], "open.max = 100                           # default");
+    let sync = |name: &[u8]| {
+        let shown = effective.show_policy(name);
+        shown.lines().find(|line| line.starts_with("sync = ")).unwrap().to_owned()
+    };
+    let own = "sync = \"50ms\"                            # lineshaft.toml:4";
+    assert_eq!(sync(b"a").replace(&format!("{}/", folder.path().display()), ""), own);
+    let usual = "sync = \"always\"                          # default: as data.sync, default";
+    assert_eq!(sync(b"c"), usual);
+}
+
+/// The blocks of code in a page that are marked as TOML.
+fn blocks(page: &str) -> Vec<&str> {
+    let begins = page.split("```toml\n").skip(1);
+    begins.map(|block| block.split_once("```").expect("the block has an end").0).collect()
+}
+
+#[test]
+fn the_pages_examples_can_be_read() {
+    for page in [
+        include_str!("../../../../../docs/policies.md"),
+        include_str!("../../../../../docs/configuration.md"),
+    ] {
+        let blocks = blocks(page);
+        assert!(blocks.len() >= 2);
+        for block in blocks {
+            rules(block);
+        }
+    }
+    let whole = blocks(include_str!("../../../../../docs/configuration.md"))[0];
+    let (_folder, sources) = Folder::with(whole);
+    let config = sources.load().unwrap().config;
+    let io_threads = config.io_threads;
+    assert_eq!(config, Config { io_threads, ..Config::default() });
+}
+
+/// The original's configuration says so, next to it in the page.
+#[test]
+fn the_translation_of_a_configuration_of_kestrels_says_what_that_says() {
+    let page = include_str!("../../../../../docs/policies.md");
+    let (_, translation) = page.split_once("<!-- translation -->").expect("it is there");
+    let (_folder, sources) = Folder::with(blocks(translation)[0]);
+    let effective = sources.load().unwrap();
+    assert_eq!(effective.config.kestrel.refuse_reads_above, Some(9500));
+    let general = Policy { item_bytes_max: Some(1 << 20), ..Policy::default() };
+    let of = |queue: &str| {
+        let parent = broker::policy::parent_name(queue.as_bytes());
+        effective.config.policies.resolve(queue.as_bytes(), parent)
+    };
+    assert_eq!(of("any"), general);
+    assert_eq!(effective.config.data.sync.to_string(), "100ms");
+    let (open_timeout_ms, sync) = (Some(300_000), Some(QueueSync::Always));
+    assert_eq!(of("orders"), Policy { open_timeout_ms, sync, ..general.clone() });
+    let mail = Policy {
+        jobs_max: Some(1_500_000),
+        age_max_ms: Some(3 * 86_400_000),
+        expire_to: Some(name("mail_late")),
+        expire_sweep: Some(1000),
+        ..general.clone()
+    };
+    assert_eq!(of("mail"), mail);
+    let clicks = Policy { bytes_max: Some(4 << 30), ..general.clone() };
+    assert_eq!(of("clicks"), Policy { fanout_only: true, ..clicks.clone() });
+    assert_eq!(of("clicks+archive"), clicks);
+    let live = Policy {
+        jobs_max: Some(20_000),
+        age_max_ms: Some(30_000),
+        when_full: WhenFull::DropOldest,
+        sync: Some(QueueSync::Memory),
+        ..clicks
+    };
+    assert_eq!(of("clicks+live"), live);
+    assert_eq!(of("alerts").alias, names(&["mail", "ops"]));
+}

@@ -1,0 +1,103 @@
+//! The protocols that clients speak: what the server calls them, and how they differ for it.
+
+use crate::config::Config;
+
+/// A protocol that clients speak. Each listener has one.
+#[derive(Copy, Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Protocol {
+    /// That of beanstalkd.
+    Beanstalk,
+    /// That of gearmand.
+    Gearman,
+    /// Gearman's jobs, one for each HTTP request.
+    GearmanHttp,
+    /// Kestrel's, for clients of memcached.
+    Kestrel,
+    /// Kestrel's own lines of text.
+    KestrelText,
+    /// Kestrel's, by thrift.
+    KestrelThrift,
+    /// Kestrel's admin commands, over HTTP.
+    KestrelAdmin,
+    /// HTTP about the server itself: its health and its metrics.
+    Http,
+}
+
+impl Protocol {
+    /// All of them, in the order in which they are shown. That is also the order of their declaration, so
+    /// that the number of one is its place here.
+    pub const ALL: [Protocol; 8] = [
+        Protocol::Beanstalk,
+        Protocol::Gearman,
+        Protocol::GearmanHttp,
+        Protocol::Kestrel,
+        Protocol::KestrelText,
+        Protocol::KestrelThrift,
+        Protocol::KestrelAdmin,
+        Protocol::Http,
+    ];
+
+    /// Its name, as in flags and keys.
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocol::Beanstalk => "beanstalk",
+            Protocol::Gearman => "gearman",
+            Protocol::GearmanHttp => "gearman_http",
+            Protocol::Kestrel => "kestrel",
+            Protocol::KestrelText => "kestrel_text",
+            Protocol::KestrelThrift => "kestrel_thrift",
+            Protocol::KestrelAdmin => "kestrel_admin",
+            Protocol::Http => "http",
+        }
+    }
+
+    /// Whether HTTP is spoken here, so that requests of browsers are what is expected.
+    pub(crate) fn is_http(self) -> bool {
+        match self {
+            Protocol::GearmanHttp | Protocol::KestrelAdmin | Protocol::Http => true,
+            Protocol::Beanstalk
+            | Protocol::Gearman
+            | Protocol::Kestrel
+            | Protocol::KestrelText
+            | Protocol::KestrelThrift => false,
+        }
+    }
+
+    /// Whether its clients can stop the server, where that is allowed.
+    pub(crate) fn has_control(self) -> bool {
+        match self {
+            Protocol::Kestrel | Protocol::KestrelText | Protocol::KestrelAdmin => true,
+            Protocol::Beanstalk
+            | Protocol::Gearman
+            | Protocol::GearmanHttp
+            | Protocol::KestrelThrift
+            | Protocol::Http => false,
+        }
+    }
+
+    /// Its connections are closed when nothing comes from their peers for so long.
+    pub(crate) fn silence_max_ms(self, config: &Config) -> Option<u64> {
+        match self {
+            Protocol::Kestrel | Protocol::KestrelText | Protocol::KestrelThrift => {
+                config.kestrel.client_timeout.map(|time| time.as_millis() as u64)
+            }
+            Protocol::Beanstalk
+            | Protocol::Gearman
+            | Protocol::GearmanHttp
+            | Protocol::KestrelAdmin
+            | Protocol::Http => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_a_protocol_is_its_place_among_all() {
+        for (place, protocol) in Protocol::ALL.into_iter().enumerate() {
+            assert_eq!(protocol as usize, place);
+        }
+    }
+}

@@ -1,0 +1,621 @@
+//! The table of all keys of the configuration: one row says how a key is read, shown, and whether a
+//! running server can take a new value.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::config::address::{self, Address};
+use crate::config::memory_limit::MemoryLimit;
+use crate::config::units::{format_bytes, format_duration, parse_bytes, parse_duration};
+use crate::config::{
+    ClientAuth, Config, Control, Durability, JOB_BYTES_LIMIT, LogFormat, SEGMENT_BYTES,
+};
+
+/// Every Gearman packet that is not a job fits into this.
+const PACKET_BYTES_MIN: u64 = 8 << 10;
+/// Every thrift frame that brings no item fits into this.
+const ITEM_BYTES_MIN: u64 = 1 << 10;
+/// What leaves room for the number of the job in a handle of 63 bytes.
+const HANDLE_PREFIX_BYTES_MAX: usize = 46;
+/// The broker is locked while the numbers of the queues are read.
+const METRICS_QUEUES_LIMIT: usize = 10_000;
+/// More I/O threads than this only contend for the broker.
+const IO_THREADS_MAX: usize = 64;
+
+/// One key of the configuration.
+pub(crate) struct Setting {
+    /// Its name, with the section before the dot.
+    pub(crate) key: &'static str,
+    /// Whether it takes a list.
+    pub(crate) many: bool,
+    /// Whether a running server can take a new value.
+    pub(crate) live: bool,
+    /// Reads a value; the error says what is wrong with it.
+    pub(crate) set: fn(&mut Config, &[&str]) -> Result<(), String>,
+    /// Writes the value as the file has it.
+    pub(crate) show: fn(&Config) -> String,
+}
+
+impl std::fmt::Debug for Setting {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(self.key)
+    }
+}
+
+/// All keys, in the order in which they are shown.
+pub(crate) static SETTINGS: [Setting; 46] = [
+    Setting {
+        key: "io_threads",
+        many: false,
+        live: false,
+        set: |config, value| assign(&mut config.io_threads, parse_io_threads(value[0])),
+        show: |config| config.io_threads.to_string(),
+    },
+    Setting {
+        key: "data.dir",
+        many: false,
+        live: false,
+        set: |config, value| match value[0] {
+            "" => Err("the folder has no name".to_owned()),
+            dir => assign(&mut config.data.dir, Ok(PathBuf::from(dir))),
+        },
+        show: |config| quote(&config.data.dir.display().to_string()),
+    },
+    Setting {
+        key: "data.sync",
+        many: false,
+        live: false,
+        set: |config, value| assign(&mut config.data.sync, Durability::parse(value[0])),
+        show: |config| quote(&config.data.sync.to_string()),
+    },
+    Setting {
+        key: "data.segment_size",
+        many: false,
+        live: false,
+        set: |config, value| assign(&mut config.data.segment_bytes, parse_segment_bytes(value[0])),
+        show: |config| quote(&format_bytes(config.data.segment_bytes)),
+    },
+    Setting {
+        key: "data.max_bytes",
+        many: false,
+        live: false,
+        set: |config, value| assign(&mut config.data.bytes_max, parse_bytes_max(value[0])),
+        show: |config| {
+            quote(&config.data.bytes_max.map_or_else(|| "disk".to_owned(), format_bytes))
+        },
+    },
+    Setting {
+        key: "listen.beanstalk",
+        many: true,
+        live: false,
+        set: |config, value| assign(&mut config.listen.beanstalk, address::parse_list(value)),
+        show: |config| show_addresses(&config.listen.beanstalk),
+    },
+    Setting {
+        key: "listen.gearman",
+        many: true,
+        live: false,
+        set: |config, value| assign(&mut config.listen.gearman, address::parse_list(value)),
+        show: |config| show_addresses(&config.listen.gearman),
+    },
+    Setting {
+        key: "listen.gearman_http",
+        many: true,
+        live: false,
+        set: |config, value| assign(&mut config.listen.gearman_http, address::parse_list(value)),
+        show: |config| show_addresses(&config.listen.gearman_http),
+    },
+    Setting {
+        key: "listen.kestrel",
+        many: true,
+        live: false,
+        set: |config, value| assign(&mut config.listen.kestrel, address::parse_list(value)),
+        show: |config| show_addresses(&config.listen.kestrel),
+    },
+    Setting {
+        key: "listen.kestrel_text",
+        many: true,
+        live: false,
+        set: |config, value| assign(&mut config.listen.kestrel_text, address::parse_list(value)),
+        show: |config| show_addresses(&config.listen.kestrel_text),
+    },
+    Setting {
+        key: "listen.kestrel_thrift",
+        many: true,
+        live: false,
+        set: |config, value| assign(&mut config.listen.kestrel_thrift, address::parse_list(value)),
+        show: |config| show_addresses(&config.listen.kestrel_thrift),
+    },
+    Setting {
+        key: "listen.kestrel_admin",
+        many: true,
+        live: false,
+        set: |config, value| assign(&mut config.listen.kestrel_admin, address::parse_list(value)),
+        show: |config| show_addresses(&config.listen.kestrel_admin),
+    },
+    Setting {
+        key: "listen.http",
+        many: true,
+        live: false,
+        set: |config, value| assign(&mut config.listen.http, address::parse_list(value)),
+        show: |config| show_addresses(&config.listen.http),
+    },
+    Setting {
+        key: "listen.unix_mode",
+        many: false,
+        live: false,
+        set: |config, value| assign(&mut config.listen.unix_mode, parse_mode(value[0])),
+        show: |config| {
+            let mode = config.listen.unix_mode;
+            quote(&mode.map_or_else(|| "umask".to_owned(), |mode| format!("{mode:04o}")))
+        },
+    },
+    Setting {
+        key: "tls.certificate",
+        many: false,
+        live: true,
+        set: |config, value| assign(&mut config.tls.certificate, parse_file(value[0])),
+        show: |config| show_file(config.tls.certificate.as_deref()),
+    },
+    Setting {
+        key: "tls.key",
+        many: false,
+        live: true,
+        set: |config, value| assign(&mut config.tls.key, parse_file(value[0])),
+        show: |config| show_file(config.tls.key.as_deref()),
+    },
+    Setting {
+        key: "tls.client_ca",
+        many: false,
+        live: true,
+        set: |config, value| assign(&mut config.tls.client_ca, parse_file(value[0])),
+        show: |config| show_file(config.tls.client_ca.as_deref()),
+    },
+    Setting {
+        key: "tls.client_auth",
+        many: false,
+        live: true,
+        set: |config, value| assign(&mut config.tls.client_auth, ClientAuth::parse(value[0])),
+        show: |config| quote(config.tls.client_auth.name()),
+    },
+    Setting {
+        key: "limits.connections",
+        many: false,
+        live: true,
+        set: |config, value| assign(&mut config.limits.connections, parse_connections(value[0])),
+        show: |config| {
+            config.limits.connections.map_or_else(|| quote("auto"), |count| count.to_string())
+        },
+    },
+    Setting {
+        key: "limits.connections_per_address",
+        many: false,
+        live: true,
+        set: |config, value| {
+            assign(&mut config.limits.connections_per_address, parse_count(value[0]))
+        },
+        show: |config| show_count(config.limits.connections_per_address),
+    },
+    Setting {
+        key: "limits.beanstalk_job_size",
+        many: false,
+        live: false,
+        set: |config, value| {
+            assign(&mut config.limits.beanstalk_job_bytes, parse_job_bytes(value[0]))
+        },
+        show: |config| quote(&format_bytes(config.limits.beanstalk_job_bytes.into())),
+    },
+    Setting {
+        key: "limits.gearman_packet_size",
+        many: false,
+        live: false,
+        set: |config, value| {
+            assign(&mut config.limits.gearman_packet_bytes, parse_packet_bytes(value[0]))
+        },
+        show: |config| quote(&format_bytes(config.limits.gearman_packet_bytes.into())),
+    },
+    Setting {
+        key: "limits.kestrel_item_size",
+        many: false,
+        live: false,
+        set: |config, value| {
+            assign(&mut config.limits.kestrel_item_bytes, parse_item_bytes(value[0]))
+        },
+        show: |config| quote(&format_bytes(config.limits.kestrel_item_bytes.into())),
+    },
+    Setting {
+        key: "limits.memory",
+        many: false,
+        live: true,
+        set: |config, value| assign(&mut config.limits.memory, MemoryLimit::parse(value[0])),
+        show: |config| quote(&config.limits.memory.show()),
+    },
+    Setting {
+        key: "limits.queues",
+        many: false,
+        live: true,
+        set: |config, value| assign(&mut config.limits.queues, parse_count(value[0])),
+        show: |config| show_count(config.limits.queues),
+    },
+    Setting {
+        key: "limits.unsent_size",
+        many: false,
+        live: true,
+        set: |config, value| assign(&mut config.limits.unsent_bytes, parse_bytes(value[0])),
+        show: |config| quote(&format_bytes(config.limits.unsent_bytes)),
+    },
+    Setting {
+        key: "limits.unsent_time",
+        many: false,
+        live: true,
+        set: |config, value| assign(&mut config.limits.unsent_time, parse_unsent_time(value[0])),
+        show: |config| quote(&format_duration(config.limits.unsent_time)),
+    },
+    Setting {
+        key: "limits.unsent_total_size",
+        many: false,
+        live: true,
+        set: |config, value| assign(&mut config.limits.unsent_total_bytes, parse_bytes(value[0])),
+        show: |config| quote(&format_bytes(config.limits.unsent_total_bytes)),
+    },
+    Setting {
+        key: "limits.unfinished_size",
+        many: false,
+        live: true,
+        set: |config, value| assign(&mut config.limits.unfinished_bytes, parse_bytes(value[0])),
+        show: |config| quote(&format_bytes(config.limits.unfinished_bytes)),
+    },
+    Setting {
+        key: "limits.unfinished_time",
+        many: false,
+        live: true,
+        set: |config, value| assign(&mut config.limits.unfinished_time, parse_time_max(value[0])),
+        show: |config| {
+            quote(&config.limits.unfinished_time.map_or_else(|| "none".to_owned(), format_duration))
+        },
+    },
+    Setting {
+        key: "http.hosts",
+        many: true,
+        live: false,
+        set: |config, value| assign(&mut config.http.hosts, parse_hosts(value)),
+        show: |config| show_hosts(&config.http.hosts),
+    },
+    Setting {
+        key: "metrics.max_queues",
+        many: false,
+        live: false,
+        set: |config, value| assign(&mut config.metrics.queues_max, parse_queues_max(value[0])),
+        show: |config| config.metrics.queues_max.to_string(),
+    },
+    Setting {
+        key: "gearman.round_robin",
+        many: false,
+        live: false,
+        set: |config, value| assign(&mut config.gearman.round_robin, parse_bool(value[0])),
+        show: |config| config.gearman.round_robin.to_string(),
+    },
+    Setting {
+        key: "gearman.job_retries",
+        many: false,
+        live: false,
+        set: |config, value| assign(&mut config.gearman.job_retries, parse_job_retries(value[0])),
+        show: |config| config.gearman.job_retries.to_string(),
+    },
+    Setting {
+        key: "gearman.worker_wakeup",
+        many: false,
+        live: false,
+        set: |config, value| {
+            assign(&mut config.gearman.worker_wakeup, parse_worker_wakeup(value[0]))
+        },
+        show: |config| config.gearman.worker_wakeup.to_string(),
+    },
+    Setting {
+        key: "gearman.exceptions",
+        many: false,
+        live: false,
+        set: |config, value| assign(&mut config.gearman.exceptions, parse_bool(value[0])),
+        show: |config| config.gearman.exceptions.to_string(),
+    },
+    Setting {
+        key: "gearman.handle_prefix",
+        many: false,
+        live: false,
+        set: |config, value| {
+            assign(&mut config.gearman.handle_prefix, parse_handle_prefix(value[0]))
+        },
+        show: |config| quote(config.gearman.handle_prefix.as_deref().unwrap_or("auto")),
+    },
+    Setting {
+        key: "kestrel.version",
+        many: false,
+        live: false,
+        set: |config, value| assign(&mut config.kestrel.version, parse_kestrel_version(value[0])),
+        show: |config| quote(&config.kestrel.version),
+    },
+    Setting {
+        key: "kestrel.connection_limit_refuse_reads",
+        many: false,
+        live: false,
+        set: |config, value| assign(&mut config.kestrel.refuse_reads_above, parse_limit(value[0])),
+        show: |config| show_limit(config.kestrel.refuse_reads_above),
+    },
+    Setting {
+        key: "kestrel.connection_limit_refuse_writes",
+        many: false,
+        live: false,
+        set: |config, value| assign(&mut config.kestrel.refuse_writes_above, parse_limit(value[0])),
+        show: |config| show_limit(config.kestrel.refuse_writes_above),
+    },
+    Setting {
+        key: "kestrel.status_change_grace",
+        many: false,
+        live: false,
+        set: |config, value| {
+            assign(&mut config.kestrel.status_change_grace, parse_duration(value[0]))
+        },
+        show: |config| quote(&format_duration(config.kestrel.status_change_grace)),
+    },
+    Setting {
+        key: "kestrel.client_timeout",
+        many: false,
+        live: false,
+        set: |config, value| assign(&mut config.kestrel.client_timeout, parse_time_max(value[0])),
+        show: |config| {
+            quote(&config.kestrel.client_timeout.map_or_else(|| "none".to_owned(), format_duration))
+        },
+    },
+    Setting {
+        key: "kestrel.control",
+        many: false,
+        live: false,
+        set: |config, value| assign(&mut config.kestrel.control, Control::parse(value[0])),
+        show: |config| quote(config.kestrel.control.name()),
+    },
+    Setting {
+        key: "kestrel.admin_get",
+        many: false,
+        live: false,
+        set: |config, value| assign(&mut config.kestrel.admin_get, parse_bool(value[0])),
+        show: |config| config.kestrel.admin_get.to_string(),
+    },
+    Setting {
+        key: "log.format",
+        many: false,
+        live: false,
+        set: |config, value| assign(&mut config.log.format, parse_log_format(value[0])),
+        show: |config| {
+            quote(match config.log.format {
+                LogFormat::Human => "human",
+                LogFormat::Json => "json",
+            })
+        },
+    },
+    Setting {
+        key: "log.level",
+        many: false,
+        live: true,
+        set: |config, value| assign(&mut config.log.level, parse_level(value[0])),
+        show: |config| quote(&config.log.level.to_string().to_lowercase()),
+    },
+];
+
+fn assign<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
+    *place = value?;
+    Ok(())
+}
+
+fn parse_io_threads(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (1..=IO_THREADS_MAX).contains(count));
+    count.ok_or_else(|| format!("`{text}` is not a number from 1 to {IO_THREADS_MAX}"))
+}
+
+fn parse_mode(text: &str) -> Result<Option<u32>, String> {
+    if text == "umask" {
+        return Ok(None);
+    }
+    match u32::from_str_radix(text, 8) {
+        Ok(mode) if mode <= 0o777 && text.bytes().all(|byte| byte.is_ascii_digit()) => {
+            Ok(Some(mode))
+        }
+        _ => Err(format!("`{text}` is neither `umask` nor an octal mode such as `0660`")),
+    }
+}
+
+/// With none, every reader for whom something waits at the moment of a look would be cut off.
+fn parse_unsent_time(text: &str) -> Result<Duration, String> {
+    match parse_duration(text)? {
+        Duration::ZERO => Err(format!("`{text}` leaves nobody time to read")),
+        time => Ok(time),
+    }
+}
+
+fn parse_file(text: &str) -> Result<Option<PathBuf>, String> {
+    match text {
+        "off" => Ok(None),
+        "" => Err("the file has no name; write its path, or `off`".to_owned()),
+        path => Ok(Some(PathBuf::from(path))),
+    }
+}
+
+fn parse_connections(text: &str) -> Result<Option<usize>, String> {
+    if text == "auto" {
+        return Ok(None);
+    }
+    match text.parse() {
+        Ok(count) if count > 0 => Ok(Some(count)),
+        _ => Err(format!("`{text}` is not `auto` and not a number from 1 on")),
+    }
+}
+
+fn show_count(count: Option<usize>) -> String {
+    count.map_or_else(|| quote("off"), |count| count.to_string())
+}
+
+/// A number of something that can be without a limit.
+fn parse_count(text: &str) -> Result<Option<usize>, String> {
+    if text == "off" {
+        return Ok(None);
+    }
+    match text.parse() {
+        Ok(count) if count > 0 => Ok(Some(count)),
+        _ => Err(format!("`{text}` is neither `off` nor a number from 1 on")),
+    }
+}
+
+fn parse_job_bytes(text: &str) -> Result<u32, String> {
+    match parse_bytes(text)? {
+        bytes if bytes <= JOB_BYTES_LIMIT => Ok(bytes as u32),
+        _ => Err(format!("`{text}` is more than {} for one job", format_bytes(JOB_BYTES_LIMIT))),
+    }
+}
+
+fn parse_packet_bytes(text: &str) -> Result<u32, String> {
+    match parse_bytes(text)? {
+        bytes if (PACKET_BYTES_MIN..=JOB_BYTES_LIMIT).contains(&bytes) => Ok(bytes as u32),
+        _ => Err(format!("`{text}` is not a size from 8KiB to 1GiB")),
+    }
+}
+
+fn parse_hosts(names: &[&str]) -> Result<Vec<String>, String> {
+    if names == ["auto"] {
+        return Ok(Vec::new());
+    }
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    match names.iter().find(|name| name.is_empty() || !name.bytes().all(is_part)) {
+        Some(name) => Err(format!("`{name}` is not the name of a host, without a port")),
+        None if names.is_empty() => Err("the list is empty; write `auto`".to_owned()),
+        None => Ok(names.iter().map(|name| (*name).to_owned()).collect()),
+    }
+}
+
+fn show_hosts(names: &[String]) -> String {
+    match names {
+        [] => quote("auto"),
+        [one] => quote(one),
+        many => {
+            let list: Vec<String> = many.iter().map(|one| quote(one)).collect();
+            format!("[{}]", list.join(", "))
+        }
+    }
+}
+
+fn parse_queues_max(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| *count <= METRICS_QUEUES_LIMIT);
+    count.ok_or_else(|| format!("`{text}` is not a number from 0 to {METRICS_QUEUES_LIMIT}"))
+}
+
+fn parse_bool(text: &str) -> Result<bool, String> {
+    text.parse().map_err(|_| format!("`{text}` is neither `true` nor `false`"))
+}
+
+fn parse_job_retries(text: &str) -> Result<u8, String> {
+    text.parse().map_err(|_| format!("`{text}` is not a number from 0 (no limit) to 255"))
+}
+
+fn parse_worker_wakeup(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| format!("`{text}` is not a number from 0 (all of them) on"))
+}
+
+fn parse_handle_prefix(text: &str) -> Result<Option<String>, String> {
+    if text == "auto" {
+        return Ok(None);
+    }
+    let is_fit = (1..=HANDLE_PREFIX_BYTES_MAX).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_graphic());
+    is_fit.then(|| Some(text.to_owned())).ok_or_else(|| {
+        format!(
+            "`{text}` is neither `auto` nor 1 to {HANDLE_PREFIX_BYTES_MAX} characters without spaces"
+        )
+    })
+}
+
+fn parse_item_bytes(text: &str) -> Result<u32, String> {
+    match parse_bytes(text)? {
+        bytes if (ITEM_BYTES_MIN..=JOB_BYTES_LIMIT).contains(&bytes) => Ok(bytes as u32),
+        _ => Err(format!("`{text}` is not a size from 1KiB to 1GiB")),
+    }
+}
+
+/// libmemcached refuses servers whose version begins with 0.
+fn parse_kestrel_version(text: &str) -> Result<String, String> {
+    let begins = text.starts_with(|first: char| first.is_ascii_digit() && first != '0');
+    let is_fit = begins && text.len() <= 64 && text.bytes().all(|byte| byte.is_ascii_graphic());
+    is_fit.then(|| text.to_owned()).ok_or_else(|| {
+        format!("`{text}` is not one word that begins with a number from 1 on, such as `2.4.1`")
+    })
+}
+
+fn parse_limit(text: &str) -> Result<Option<u32>, String> {
+    let refused = |_| format!("`{text}` is neither `none` nor a number from 0 on");
+    (text != "none").then(|| text.parse().map_err(refused)).transpose()
+}
+
+fn parse_time_max(text: &str) -> Result<Option<Duration>, String> {
+    match (text != "none").then(|| parse_duration(text)).transpose()? {
+        Some(Duration::ZERO) => Err(format!("`{text}` is no time at all; write `none`")),
+        time => Ok(time),
+    }
+}
+
+fn show_limit(limit: Option<u32>) -> String {
+    limit.map_or_else(|| quote("none"), |limit| limit.to_string())
+}
+
+fn parse_segment_bytes(text: &str) -> Result<u64, String> {
+    match parse_bytes(text)? {
+        bytes if SEGMENT_BYTES.contains(&bytes) => Ok(bytes),
+        _ => Err(format!("`{text}` is not a size from 256KiB to 1GiB")),
+    }
+}
+
+fn parse_bytes_max(text: &str) -> Result<Option<u64>, String> {
+    if text == "disk" {
+        return Ok(None);
+    }
+    // The log needs a few segments of 256 KiB to turn round.
+    match parse_bytes(text)? {
+        bytes if bytes >= 4 << 20 => Ok(Some(bytes)),
+        _ => Err(format!("`{text}` is not `disk` and not a size from 4MiB on")),
+    }
+}
+
+fn parse_log_format(text: &str) -> Result<LogFormat, String> {
+    match text {
+        "human" => Ok(LogFormat::Human),
+        "json" => Ok(LogFormat::Json),
+        _ => Err(format!("`{text}` is neither `human` nor `json`")),
+    }
+}
+
+fn parse_level(text: &str) -> Result<tracing::Level, String> {
+    match text {
+        "error" => Ok(tracing::Level::ERROR),
+        "warn" => Ok(tracing::Level::WARN),
+        "info" => Ok(tracing::Level::INFO),
+        "debug" => Ok(tracing::Level::DEBUG),
+        "trace" => Ok(tracing::Level::TRACE),
+        _ => Err(format!("`{text}` is not `error`, `warn`, `info`, `debug` or `trace`")),
+    }
+}
+
+pub(crate) fn quote(text: &str) -> String {
+    // A TOML string allows the same escapes as JSON, but wants one more character escaped.
+    serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
+}
+
+fn show_file(path: Option<&Path>) -> String {
+    quote(&path.map_or_else(|| "off".to_owned(), |path| path.display().to_string()))
+}
+
+fn show_addresses(addresses: &[Address]) -> String {
+    match addresses {
+        [] => quote("off"),
+        [one] => quote(&one.to_string()),
+        many => {
+            let list: Vec<String> = many.iter().map(|one| quote(&one.to_string())).collect();
+            format!("[{}]", list.join(", "))
+        }
+    }
+}

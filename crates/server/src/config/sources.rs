@@ -1,0 +1,536 @@
+//! Where a configuration comes from: `lineshaft.toml`, then the environment, then flags. Finds all
+//! mistakes at once, each with its place and, for a misspelt key, the key that was probably meant.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use broker::policy::{Setting as Asked, parent_name};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::config::Config;
+use crate::config::address::Address;
+use crate::config::policies;
+use crate::config::protocol::Protocol;
+use crate::config::settings::{SETTINGS, Setting};
+use crate::net::tls::{Certificates, TlsError};
+
+/// The file that is read when none is named, if it exists.
+pub const DEFAULT_FILE: &str = "lineshaft.toml";
+/// Names the file, unless a flag does.
+pub const FILE_VARIABLE: &str = "LINESHAFT_CONFIG";
+
+const VARIABLE_PREFIX: &str = "LINESHAFT_";
+/// Keys for which any text will do: if it is a number or a truth there, nothing else finds the mistake.
+const FREE_TEXTS: [&str; 6] = [
+    "data.dir",
+    "tls.certificate",
+    "tls.key",
+    "tls.client_ca",
+    "gearman.handle_prefix",
+    "kestrel.version",
+];
+/// Variables of the programs that are not settings, without the prefix: a misspelt one is a mistake, too.
+const OTHER_VARIABLES: [&str; 7] =
+    ["CONFIG", "SERVER", "JOB_ID", "QUEUE", "ATTEMPT", "UNIQUE", "REDUCER"];
+/// Sections that the plan has and this version does not.
+const LATER_SECTIONS: [&str; 1] = ["cron"];
+
+/// Everything that a configuration is read from.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    /// The file to read; it must exist.
+    pub file: Option<PathBuf>,
+    /// The file to read if none is named above, and this one exists.
+    pub usual_file: Option<PathBuf>,
+    /// The environment.
+    pub environment: Vec<(String, String)>,
+    /// What flags said.
+    pub flags: Vec<Flag>,
+    /// Whether listeners that no flag names are off.
+    pub only_named_listeners: bool,
+}
+
+/// What one flag said.
+#[derive(Clone, Debug)]
+pub struct Flag {
+    /// The flag, for messages.
+    pub name: &'static str,
+    /// The key that it sets.
+    pub key: &'static str,
+    /// Its values.
+    pub values: Vec<String>,
+}
+
+/// A place in a file, counted from 1.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub struct Place {
+    /// The line.
+    pub line: usize,
+    /// The character in it. `None`: the whole line is meant, or what follows it.
+    pub column: Option<usize>,
+}
+
+impl Place {
+    /// The place of a byte.
+    pub(crate) fn of(text: &str, offset: usize) -> Self {
+        let before = text.get(..offset).unwrap_or(text);
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        Self {
+            line: 1 + before.matches('\n').count(),
+            column: Some(1 + before[line_start..].chars().count()),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.column {
+            Some(column) => write!(formatter, "{}:{column}", self.line),
+            None => write!(formatter, "{}", self.line),
+        }
+    }
+}
+
+/// Where a value came from.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Origin {
+    /// Nobody said anything.
+    Default,
+    /// A place in the file.
+    File(PathBuf, Place),
+    /// A variable of the environment.
+    Environment(String),
+    /// A flag.
+    Flag(&'static str),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Default => formatter.write_str("default"),
+            Origin::File(file, place) => write!(formatter, "{}:{}", file.display(), place.line),
+            Origin::Environment(variable) => write!(formatter, "environment {variable}"),
+            Origin::Flag(name) => formatter.write_str(name),
+        }
+    }
+}
+
+impl Origin {
+    /// Where a mistake is: as it is shown, and the column, too.
+    fn place(&self) -> String {
+        match self {
+            Origin::File(file, place) => format!("{}:{place}", file.display()),
+            Origin::Default | Origin::Environment(_) | Origin::Flag(_) => self.to_string(),
+        }
+    }
+}
+
+/// A configuration, and where each value of it came from.
+#[derive(Clone, Debug)]
+pub struct Effective {
+    /// The values.
+    pub config: Config,
+    /// The file that was read, if any.
+    pub file: Option<PathBuf>,
+    origins: BTreeMap<&'static str, Origin>,
+}
+
+/// One mistake.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{place}: {message}")]
+pub struct Mistake {
+    /// File, line and column; variable; or flag.
+    pub place: String,
+    /// What is wrong, and what would be right.
+    pub message: String,
+}
+
+/// All mistakes of a configuration.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub struct Mistakes(pub Vec<Mistake>);
+
+impl fmt::Display for Mistakes {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, mistake) in self.0.iter().enumerate() {
+            let separator = if index == 0 { "" } else { "\n" };
+            write!(formatter, "{separator}{mistake}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Sources {
+    /// The sources of this process: its environment, and the file it names or the one in the working
+    /// directory. Flags are added by the caller.
+    pub fn of_process(file: Option<PathBuf>) -> Sources {
+        let named = || std::env::var_os(FILE_VARIABLE).filter(|name| !name.is_empty());
+        Sources {
+            file: file.or_else(|| named().map(PathBuf::from)),
+            usual_file: Some(PathBuf::from(DEFAULT_FILE)),
+            environment: std::env::vars_os()
+                .filter_map(|(name, value)| {
+                    Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
+                })
+                .filter(|(name, _)| name.starts_with(VARIABLE_PREFIX))
+                .collect(),
+            ..Sources::default()
+        }
+    }
+
+    /// The same as [`Sources::load`]. A file that was found then counts as named: were it gone later, the
+    /// defaults would be what nobody has asked for.
+    pub fn load_and_keep(&mut self) -> Result<Effective, Mistakes> {
+        let effective = self.load()?;
+        self.file.clone_from(&effective.file);
+        Ok(effective)
+    }
+
+    /// Reads and applies all sources.
+    pub fn load(&self) -> Result<Effective, Mistakes> {
+        let usual = || self.usual_file.clone().filter(|file| file.is_file());
+        let file = self.file.clone().or_else(usual);
+        let mut loading = Loading {
+            effective: Effective {
+                config: Config::default(),
+                file: file.clone(),
+                origins: BTreeMap::new(),
+            },
+            mistakes: Vec::new(),
+        };
+        if let Some(file) = &file {
+            loading.read_file(file);
+        }
+        loading.read_environment(&self.environment);
+        if self.only_named_listeners {
+            loading.switch_off_listeners();
+        }
+        for flag in &self.flags {
+            let values: Vec<&str> = flag.values.iter().map(String::as_str).collect();
+            loading.assign(flag.key, &values, Origin::Flag(flag.name));
+        }
+        loading.check_tls();
+        loading.check_client_auth();
+        if loading.mistakes.is_empty() {
+            Ok(loading.effective)
+        } else {
+            Err(Mistakes(loading.mistakes))
+        }
+    }
+}
+
+impl Effective {
+    /// Where the value of a key came from.
+    pub fn origin(&self, key: &str) -> &Origin {
+        self.origins.get(key).unwrap_or(&Origin::Default)
+    }
+
+    /// The whole configuration as a file, each line with the origin of its value.
+    pub fn show(&self) -> String {
+        let mut text = String::new();
+        let mut section = "";
+        for setting in &SETTINGS {
+            let (this_section, name) = setting.key.rsplit_once('.').unwrap_or(("", setting.key));
+            if this_section != section {
+                section = this_section;
+                text.extend(["\n[", section, "]\n"]);
+            }
+            let line = format!("{name} = {}", (setting.show)(&self.config));
+            text += &policies::line_with_origin(&line, &self.origin(setting.key).to_string());
+        }
+        text + &policies::show(&self.config.policies, |line| self.place(line))
+    }
+
+    /// What is asked of the queue of this name, as keys of a policy, each line with the origin of its
+    /// value. A name with a `+` is that of a fan-out child.
+    pub fn show_policy(&self, name: &[u8]) -> String {
+        let all = self.config.policies.resolve_with_origins(name, parent_name(name));
+        let lines = all.into_iter().map(|(setting, line)| {
+            let origin = line.map_or_else(|| Origin::Default.to_string(), |line| self.place(line));
+            let key = setting.key();
+            if matches!(setting, Asked::Sync(None)) {
+                // What is in force: `none` would be read as no durability.
+                let origin = format!("{origin}: as data.sync, {}", self.origin("data.sync"));
+                let value = &self.config.data.sync;
+                return policies::line_with_origin(&format!("{key} = \"{value}\""), &origin);
+            }
+            let value = policies::show_value(&setting);
+            policies::line_with_origin(&format!("{key} = {value}"), &origin)
+        });
+        lines.collect()
+    }
+
+    /// Reads what the configuration names as the start of the server does: the files of TLS, if an
+    /// address needs them.
+    pub fn check_files(&self) -> Result<(), TlsError> {
+        let listen = &self.config.listen;
+        let is_tls = |protocol: Protocol| listen.of(protocol).iter().any(Address::is_tls);
+        if Protocol::ALL.into_iter().any(is_tls) {
+            Certificates::load(&self.config.tls)?;
+        }
+        Ok(())
+    }
+
+    /// A line of the file, for people.
+    fn place(&self, line: u32) -> String {
+        self.file.as_ref().map_or_else(String::new, |file| format!("{}:{line}", file.display()))
+    }
+}
+
+struct Loading {
+    effective: Effective,
+    mistakes: Vec<Mistake>,
+}
+
+impl Loading {
+    fn assign(&mut self, key: &'static str, values: &[&str], origin: Origin) {
+        let setting = find(key).expect("flags, variables and keys are looked up before");
+        match (setting.set)(&mut self.effective.config, values) {
+            Ok(()) => drop(self.effective.origins.insert(key, origin)),
+            // A flag says the same as its key.
+            Err(message) if matches!(origin, Origin::Flag(_)) => {
+                self.refuse(origin.place(), message);
+            }
+            Err(message) => self.refuse(origin.place(), format!("{key}: {message}")),
+        }
+    }
+
+    /// Addresses with TLS are of no use without a certificate and its key.
+    fn check_tls(&mut self) {
+        let Config { listen, tls, .. } = &self.effective.config;
+        let (certificate, key) = (tls.certificate.is_some(), tls.key.is_some());
+        let has_tls = |protocol: &Protocol| listen.of(*protocol).iter().any(Address::is_tls);
+        let missing = match (certificate, key) {
+            (true, true) => return,
+            (false, true) => "tls.certificate",
+            (true, false) => "tls.key",
+            (false, false) => "tls.certificate and tls.key",
+        };
+        let listeners: Vec<String> = Protocol::ALL
+            .into_iter()
+            .filter(has_tls)
+            .map(|protocol| format!("listen.{}", protocol.name()))
+            .collect();
+        for listener in listeners {
+            let place = self.effective.origin(&listener).to_string();
+            self.refuse(place, format!("{listener}: an address with `tls:` needs {missing}, too"));
+        }
+    }
+
+    /// Clients cannot be verified without an authority, and would all be let in.
+    fn check_client_auth(&mut self) {
+        let tls = &self.effective.config.tls;
+        if tls.client_auth.needs_authority() && tls.client_ca.is_none() {
+            let name = tls.client_auth.name();
+            let place = self.effective.origin("tls.client_auth").to_string();
+            self.refuse(place, format!("tls.client_auth: `{name}` needs tls.client_ca, too"));
+        }
+    }
+
+    fn refuse(&mut self, place: String, message: String) {
+        self.mistakes.push(Mistake { place, message });
+    }
+
+    fn switch_off_listeners(&mut self) {
+        // Those that take a list are listeners.
+        let listeners =
+            SETTINGS.iter().filter(|setting| setting.many && setting.key.starts_with("listen."));
+        for setting in listeners {
+            self.assign(setting.key, &["off"], Origin::Flag("--only"));
+        }
+    }
+
+    fn read_environment(&mut self, variables: &[(String, String)]) {
+        let mut variables = variables.to_vec();
+        variables.sort();
+        for (variable, value) in &variables {
+            let Some(name) = variable.strip_prefix(VARIABLE_PREFIX) else { continue };
+            let origin = Origin::Environment(variable.clone());
+            match SETTINGS.iter().find(|setting| variable_suffix(setting.key) == name) {
+                Some(setting) if setting.many => {
+                    let values: Vec<&str> = value.split(',').map(str::trim).collect();
+                    self.assign(setting.key, &values, origin);
+                }
+                Some(setting) => self.assign(setting.key, &[value], origin),
+                None if OTHER_VARIABLES.contains(&name) => {}
+                None if is_of_kubernetes(name, value) => {}
+                None => {
+                    let known = SETTINGS.iter().map(|setting| variable_suffix(setting.key));
+                    let others = OTHER_VARIABLES.into_iter().map(str::to_owned);
+                    let meant = suggestion(name, known.chain(others));
+                    // Tests and scripts have variables of their own, which resemble none of these.
+                    if meant.is_some() || is_of_a_section(name) {
+                        let hint =
+                            meant.map(|known| format!("; did you mean {VARIABLE_PREFIX}{known}?"));
+                        let hint = hint.unwrap_or_default();
+                        self.refuse(variable.clone(), format!("no such setting{hint}"));
+                    }
+                }
+            }
+        }
+    }
+
+    fn read_file(&mut self, file: &Path) {
+        let text = match std::fs::read_to_string(file) {
+            Ok(text) => text,
+            Err(error) => {
+                return self.refuse(file.display().to_string(), format!("cannot read: {error}"));
+            }
+        };
+        match DeTable::parse(&text) {
+            Ok(table) => {
+                let source = Source { file, text: &text };
+                self.read_table(&source, "", table.get_ref());
+            }
+            Err(error) => {
+                let place = Place::of(&text, error.span().map_or(0, |span| span.start));
+                let message = error.message().replace('\n', ", ");
+                self.refuse(format!("{}:{place}", file.display()), message);
+            }
+        }
+    }
+
+    fn read_table(&mut self, source: &Source<'_>, section: &str, table: &DeTable<'_>) {
+        // Mistakes are reported in the order of the file, the table is in that of the alphabet.
+        let mut entries: Vec<_> = table.iter().collect();
+        entries.sort_by_key(|(key, _)| key.span().start);
+        for (key, value) in entries {
+            let name = key.get_ref();
+            let path =
+                if section.is_empty() { name.to_string() } else { format!("{section}.{name}") };
+            let place = source.place(key.span().start);
+            if LATER_SECTIONS.contains(&path.as_str()) {
+                self.refuse(place, format!("[{path}] is not there yet in this version"));
+            } else if path == policies::SECTION {
+                self.read_policies(source, value);
+            } else if let Some(setting) = find(&path) {
+                self.read_value(source, setting, value);
+            } else if let Some(inner) = value.get_ref().as_table()
+                && is_section(&path)
+            {
+                self.read_table(source, &path, inner);
+            } else if is_section(&path) {
+                let message = format!("`{path}` is a section: write [{path}], and its keys below");
+                self.refuse(place, message);
+            } else {
+                let hint = suggest_key(&path)
+                    .map_or_else(String::new, |known| format!("; did you mean `{known}`?"));
+                self.refuse(place, format!("unknown key `{path}`{hint}"));
+            }
+        }
+    }
+
+    fn read_policies(&mut self, source: &Source<'_>, value: &Spanned<DeValue<'_>>) {
+        let mut refuse = |place: Place, message| {
+            let place = format!("{}:{place}", source.file.display());
+            self.mistakes.push(Mistake { place, message });
+        };
+        self.effective.config.policies = policies::read(source.text, value, &mut refuse);
+    }
+
+    fn read_value(&mut self, source: &Source<'_>, setting: &Setting, value: &Spanned<DeValue<'_>>) {
+        let place = Place::of(source.text, value.span().start);
+        let origin = Origin::File(source.file.to_owned(), place);
+        let read = if FREE_TEXTS.contains(&setting.key) { text } else { scalar };
+        let values: Option<Vec<String>> = match value.get_ref() {
+            DeValue::Array(items) if setting.many => {
+                items.iter().map(|item| read(item.get_ref())).collect()
+            }
+            other => read(other).map(|text| vec![text]),
+        };
+        if let Some(values) = values {
+            let values: Vec<&str> = values.iter().map(String::as_str).collect();
+            self.assign(setting.key, &values, origin);
+        } else {
+            let kind = value.get_ref().type_str();
+            let message = format!("{}: cannot be of type {kind}", setting.key);
+            self.refuse(origin.place(), message);
+        }
+    }
+}
+
+struct Source<'a> {
+    file: &'a Path,
+    text: &'a str,
+}
+
+impl Source<'_> {
+    fn place(&self, offset: usize) -> String {
+        format!("{}:{}", self.file.display(), Place::of(self.text, offset))
+    }
+}
+
+/// Numbers may be written without quotes; the setting itself reads the digits.
+pub(crate) fn scalar(value: &DeValue<'_>) -> Option<String> {
+    match value {
+        DeValue::String(text) => Some(text.to_string()),
+        DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str().replace('_', "")),
+        DeValue::Boolean(truth) => Some(truth.to_string()),
+        DeValue::Integer(_)
+        | DeValue::Float(_)
+        | DeValue::Datetime(_)
+        | DeValue::Array(_)
+        | DeValue::Table(_) => None,
+    }
+}
+
+/// Only what is in quotes.
+pub(crate) fn text(value: &DeValue<'_>) -> Option<String> {
+    value.as_str().map(str::to_owned)
+}
+
+fn find(key: &str) -> Option<&'static Setting> {
+    SETTINGS.iter().find(|setting| setting.key == key)
+}
+
+fn is_section(path: &str) -> bool {
+    SETTINGS.iter().any(|setting| setting.key.split_once('.').is_some_and(|(name, _)| name == path))
+}
+
+fn variable_suffix(key: &str) -> String {
+    key.replace('.', "_").to_uppercase()
+}
+
+fn is_of_a_section(name: &str) -> bool {
+    name.split_once('_').is_some_and(|(section, _)| is_section(&section.to_lowercase()))
+}
+
+/// Kubernetes sets such variables in each container, for every service of the namespace: a service of the name
+/// `lineshaft-gearman` makes them look like settings. No setting ends like this; but a person may think that there is
+/// one for a port, so the value of a bare one has to be that of Kubernetes, as in `tcp://10.0.0.1:4730`.
+fn is_of_kubernetes(name: &str, value: &str) -> bool {
+    let has_port = |suffix: &str| {
+        let digits = suffix.split('_').next().unwrap_or_default();
+        !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    name.ends_with("_SERVICE_HOST")
+        || name.ends_with("_SERVICE_PORT")
+        || (name.ends_with("_PORT") && value.contains("://"))
+        || name.contains("_SERVICE_PORT_")
+        || name.match_indices("_PORT_").any(|(at, found)| has_port(&name[at + found.len()..]))
+}
+
+fn suggest_key(path: &str) -> Option<String> {
+    let sections = SETTINGS.iter().filter_map(|setting| setting.key.split_once('.'));
+    let keys = SETTINGS.iter().map(|setting| setting.key.to_owned());
+    // A key in the wrong section, or in none, is more often meant than a similar spelling.
+    let name = path.rsplit_once('.').map_or(path, |(_, name)| name);
+    let elsewhere = sections.clone().find(|(_, known)| *known == name);
+    if let Some((section, known)) = elsewhere {
+        return Some(format!("{section}.{known}"));
+    }
+    suggestion(path, keys.chain(sections.map(|(section, _)| section.to_owned())))
+}
+
+/// The known name that is closest, if it is close.
+pub(crate) fn suggestion(name: &str, known: impl Iterator<Item = String>) -> Option<String> {
+    known
+        .map(|known| (strsim::damerau_levenshtein(name, &known), known))
+        .filter(|(distance, known)| *distance <= 1 + known.len() / 4)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, known)| known)
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

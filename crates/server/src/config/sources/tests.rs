@@ -1,0 +1,417 @@
+//! Tests of the configuration: which source wins, and what a mistake says.
+use std::time::Duration;
+
+use super::*;
+use crate::config::address::Address;
+use crate::config::{ClientAuth, Durability, Gearman, LogFormat};
+
+pub(crate) struct Folder(tempfile::TempDir);
+
+impl Folder {
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub(crate) fn with(text: &str) -> (Folder, Sources) {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("lineshaft.toml");
+        std::fs::write(&file, text).unwrap();
+        (Folder(folder), Sources { file: Some(file), ..Sources::default() })
+    }
+}
+
+/// All mistakes of a file, with its name and without its folder.
+pub(crate) fn messages(text: &str) -> Vec<String> {
+    let (folder, sources) = Folder::with(text);
+    let folder = format!("{}/", folder.0.path().display());
+    let Mistakes(mistakes) = sources.load().unwrap_err();
+    mistakes.iter().map(|mistake| mistake.to_string().replace(&folder, "")).collect()
+}
+
+fn variable(name: &str, value: &str) -> (String, String) {
+    (name.to_owned(), value.to_owned())
+}
+
+fn flag(name: &'static str, key: &'static str, value: &str) -> Flag {
+    Flag { name, key, values: vec![value.to_owned()] }
+}
+
+#[test]
+fn every_key_is_read_from_a_file() {
+    let (_folder, sources) = Folder::with(
+        r#"
+        io_threads = 3
+        [data]
+        dir = "/d"
+        sync = "50ms"
+        segment_size = 1_048_576
+        max_bytes = "1GiB"
+        [listen]
+        beanstalk = ["0.0.0.0:1", "unix:/s"]
+        gearman = "0.0.0.0:2"
+        unix_mode = "0660"
+        [limits]
+        connections = 5
+        beanstalk_job_size = "1MiB"
+        gearman_packet_size = "3MiB"
+        unsent_size = "2MiB"
+        unsent_total_size = "4MiB"
+        unfinished_size = "3MiB"
+        unsent_time = "9s"
+        [gearman]
+        round_robin = true
+        job_retries = 4
+        worker_wakeup = 6
+        exceptions = true
+        handle_prefix = "H:here"
+        [log]
+        format = "json"
+        level = "debug"
+        "#,
+    );
+    let config = sources.load().unwrap().config;
+    assert_eq!(config.io_threads, 3);
+    assert_eq!(config.data.dir, PathBuf::from("/d"));
+    assert_eq!(config.data.sync, Durability::Every(Duration::from_millis(50)));
+    assert_eq!(config.data.segment_bytes, 1 << 20);
+    assert_eq!(config.data.bytes_max, Some(1 << 30));
+    let host = "0.0.0.0".to_owned();
+    let addresses = vec![Address::Tcp { host: host.clone(), port: 1 }, Address::Unix("/s".into())];
+    assert_eq!(config.listen.beanstalk, addresses);
+    assert_eq!(config.listen.gearman, vec![Address::Tcp { host, port: 2 }]);
+    assert_eq!(config.listen.unix_mode, Some(0o660));
+    assert_eq!(config.limits.connections, Some(5));
+    assert_eq!(config.limits.beanstalk_job_bytes, 1 << 20);
+    assert_eq!(config.limits.gearman_packet_bytes, 3 << 20);
+    assert_eq!(config.limits.unsent_bytes, 2 << 20);
+    assert_eq!(config.limits.unsent_total_bytes, 4 << 20);
+    assert_eq!(config.limits.unfinished_bytes, 3 << 20);
+    assert_eq!(config.limits.unsent_time, Duration::from_secs(9));
+    let gearman = Gearman {
+        round_robin: true,
+        job_retries: 4,
+        worker_wakeup: 6,
+        exceptions: true,
+        handle_prefix: Some("H:here".to_owned()),
+        verbosity: None,
+    };
+    assert_eq!(config.gearman, gearman);
+    assert_eq!(config.log.format, LogFormat::Json);
+    assert_eq!(config.log.level, tracing::Level::DEBUG);
+}
+
+#[test]
+fn flags_win_over_the_environment_and_that_over_the_file() {
+    let (_folder, mut sources) =
+        Folder::with("io_threads = 2\n[data]\nsync = \"never\"\ndir = \"/file\"\n");
+    sources.environment =
+        vec![variable("LINESHAFT_DATA_SYNC", "always"), variable("LINESHAFT_DATA_DIR", "/env")];
+    sources.flags = vec![flag("--data", "data.dir", "/flag")];
+    let effective = sources.load().unwrap();
+    assert_eq!(effective.config.io_threads, 2);
+    assert_eq!(effective.config.data.sync, Durability::Always);
+    assert_eq!(effective.config.data.dir, PathBuf::from("/flag"));
+    assert!(matches!(effective.origin("io_threads"), Origin::File(_, Place { line: 1, .. })));
+    assert_eq!(effective.origin("data.sync").to_string(), "environment LINESHAFT_DATA_SYNC");
+    assert_eq!(effective.origin("data.dir").to_string(), "--data");
+    assert_eq!(effective.origin("log.level"), &Origin::Default);
+}
+
+#[test]
+fn only_named_listeners_are_on_with_only() {
+    let (_folder, mut sources) = Folder::with("[listen]\nbeanstalk = \"1.2.3.4:5\"\n");
+    sources.only_named_listeners = true;
+    assert_eq!(sources.load().unwrap().config.listen.beanstalk, Vec::new());
+    sources.flags = vec![flag("--beanstalk", "listen.beanstalk", "unix:/x")];
+    let expected = vec![Address::Unix("/x".into())];
+    let listen = sources.load().unwrap().config.listen;
+    assert_eq!((listen.beanstalk, listen.gearman), (expected, Vec::new()));
+}
+
+#[test]
+fn mistakes_name_their_line_and_what_was_meant() {
+    assert_eq!(
+        messages("io_thread = 1\n[data]\nsnyc = \"never\"\n[limit]\nconnections = 3\n[xyz]\na = 1"),
+        [
+            "lineshaft.toml:1:1: unknown key `io_thread`; did you mean `io_threads`?",
+            "lineshaft.toml:3:1: unknown key `data.snyc`; did you mean `data.sync`?",
+            "lineshaft.toml:4:2: unknown key `limit`; did you mean `limits`?",
+            "lineshaft.toml:6:2: unknown key `xyz`",
+        ]
+    );
+    assert_eq!(
+        messages("sync = \"never\""),
+        ["lineshaft.toml:1:1: unknown key `sync`; did you mean `data.sync`?"]
+    );
+}
+
+#[test]
+fn wrong_values_are_named_by_line_and_key() {
+    assert_eq!(
+        messages("io_threads = 0\n[data]\nsync = \"sometimes\"\nmax_bytes = 1.5\n"),
+        [
+            "lineshaft.toml:1:14: io_threads: `0` is not a number from 1 to 64",
+            "lineshaft.toml:3:8: data.sync: `sometimes` is not `always`, `never`, `memory` or a time such as `50ms`",
+            "lineshaft.toml:4:13: data.max_bytes: cannot be of type float",
+        ]
+    );
+    assert_eq!(
+        messages("[listen]\nbeanstalk = [\"127.0.0.1\"]"),
+        [
+            "lineshaft.toml:2:13: listen.beanstalk: `127.0.0.1` is not an address; write HOST:PORT, unix:PATH or off"
+        ]
+    );
+}
+
+#[test]
+fn an_address_with_tls_needs_a_certificate_and_its_key() {
+    let listeners =
+        "[listen]\nbeanstalk = [\"a:1\", \"tls:b:2\"]\ngearman = \"tls:unix:/s\"\n[tls]\n";
+    let both = "an address with `tls:` needs tls.certificate and tls.key, too";
+    assert_eq!(
+        messages(listeners),
+        [
+            format!("lineshaft.toml:2: listen.beanstalk: {both}"),
+            format!("lineshaft.toml:3: listen.gearman: {both}"),
+        ]
+    );
+    let one = messages(&format!("{listeners}certificate = \"c\"\n"));
+    assert!(one[0].ends_with("needs tls.key, too"), "{one:?}");
+    let complete = format!("{listeners}certificate = \"c\"\nkey = \"k\"\n");
+    let (_folder, sources) = Folder::with(&complete);
+    let config = sources.load().unwrap().config;
+    let tls = Address::Tcp { host: "b".to_owned(), port: 2 }.with_tls();
+    assert_eq!(config.listen.beanstalk[1], tls);
+    assert_eq!(config.tls.key, Some(PathBuf::from("k")));
+    assert_eq!(config.tls.client_auth, ClientAuth::Auto);
+    assert_eq!(
+        messages("[tls]\nclient_auth = \"maybe\"\nclient_ca = \"\"\n"),
+        [
+            "lineshaft.toml:2:15: tls.client_auth: `maybe` is not `auto`, `none`, `optional` or `required`",
+            "lineshaft.toml:3:13: tls.client_ca: the file has no name; write its path, or `off`",
+        ]
+    );
+}
+
+#[test]
+fn to_ask_clients_for_certificates_without_an_authority_is_a_mistake() {
+    for asked in ["required", "optional"] {
+        assert_eq!(
+            messages(&format!("[tls]\nclient_auth = \"{asked}\"\n")),
+            [format!("lineshaft.toml:2: tls.client_auth: `{asked}` needs tls.client_ca, too")]
+        );
+        let (_folder, sources) =
+            Folder::with(&format!("[tls]\nclient_auth = \"{asked}\"\nclient_ca = \"c\"\n"));
+        sources.load().unwrap();
+    }
+    for silent in ["auto", "none"] {
+        let (_folder, sources) = Folder::with(&format!("[tls]\nclient_auth = \"{silent}\"\n"));
+        sources.load().unwrap();
+    }
+}
+
+#[test]
+fn wrong_values_of_gearman_are_named() {
+    assert_eq!(
+        messages(
+            "[gearman]\nround_robin = 1\njob_retries = 256\nhandle_prefix = \"a b\"\n\
+             [limits]\ngearman_packet_size = 100"
+        ),
+        [
+            "lineshaft.toml:2:15: gearman.round_robin: `1` is neither `true` nor `false`",
+            "lineshaft.toml:3:15: gearman.job_retries: `256` is not a number from 0 (no limit) to 255",
+            "lineshaft.toml:4:17: gearman.handle_prefix: `a b` is neither `auto` nor 1 to 46 characters without spaces",
+            "lineshaft.toml:6:23: limits.gearman_packet_size: `100` is not a size from 8KiB to 1GiB",
+        ]
+    );
+}
+
+#[test]
+fn a_section_of_the_plan_is_refused_as_not_there_yet() {
+    assert_eq!(
+        messages("[[cron]]\nqueue = \"a\"\n"),
+        ["lineshaft.toml:1:3: [cron] is not there yet in this version"]
+    );
+}
+
+#[test]
+fn broken_toml_is_named_by_line_and_column() {
+    let found = messages("io_threads = 1\n[data\n");
+    assert_eq!(found.len(), 1);
+    assert!(found[0].starts_with("lineshaft.toml:2:6: "), "{found:?}");
+}
+
+#[test]
+fn a_misspelt_variable_is_found_and_a_tools_own_is_left_alone() {
+    let environment = vec![
+        variable("LINESHAFT_SERVER", "127.0.0.1:1"),
+        variable("LINESHAFT_DATA_SNYC", "never"),
+        variable("LINESHAFT_IO_THREADS", "x"),
+    ];
+    let sources = Sources { environment, ..Sources::default() };
+    assert_eq!(
+        sources.load().unwrap_err().to_string(),
+        "LINESHAFT_DATA_SNYC: no such setting; did you mean LINESHAFT_DATA_SYNC?\n\
+         environment LINESHAFT_IO_THREADS: io_threads: `x` is not a number from 1 to 64"
+    );
+}
+
+#[test]
+fn what_kubernetes_sets_for_services_is_passed_over() {
+    let environment = [
+        ("GEARMAN_SERVICE_HOST", "10.0.0.1"),
+        ("GEARMAN_SERVICE_PORT", "4730"),
+        ("GEARMAN_SERVICE_PORT_JOBS", "4730"),
+        ("KESTREL_PORT", "tcp://10.0.0.1:22133"),
+        ("KESTREL_PORT_22133_TCP", "tcp://10.0.0.1:22133"),
+        ("METRICS_PORT_7300_TCP_ADDR", "10.0.0.1"),
+        ("METRICS_PORT_7300_TCP_PORT", "7300"),
+        ("METRICS_PORT_7300_TCP_PROTO", "tcp"),
+    ];
+    let environment =
+        environment.map(|(name, value)| variable(&format!("LINESHAFT_{name}"), value)).to_vec();
+    let sources = Sources { environment, ..Sources::default() };
+    assert_eq!(sources.load().unwrap().config, Config::default());
+    // Nor is any setting taken for one of them.
+    for setting in &SETTINGS {
+        let suffix = variable_suffix(setting.key);
+        assert!(!is_of_kubernetes(&suffix, "tcp://10.0.0.1:4730"), "{suffix}");
+    }
+}
+
+#[test]
+fn a_port_that_a_person_sets_is_not_passed_over() {
+    let environment = vec![variable("LINESHAFT_GEARMAN_PORT", "4731")];
+    let Mistakes(mistakes) = Sources { environment, ..Sources::default() }.load().unwrap_err();
+    assert!(mistakes[0].message.starts_with("no such setting"), "{}", mistakes[0].message);
+}
+
+#[test]
+fn a_variable_that_resembles_a_setting_is_a_mistake_and_those_of_tools_are_none() {
+    let misspelt = [
+        ("IO_THREAD", "IO_THREADS"),
+        ("DATADIR", "DATA_DIR"),
+        ("SERVR", "SERVER"),
+        ("CONFG", "CONFIG"),
+    ];
+    for (name, meant) in misspelt {
+        let environment = vec![variable(&format!("LINESHAFT_{name}"), "4")];
+        let Mistakes(mistakes) = Sources { environment, ..Sources::default() }.load().unwrap_err();
+        let message = format!("no such setting; did you mean LINESHAFT_{meant}?");
+        assert_eq!(mistakes[0].message, message);
+    }
+    let of_tools = ["SERVER", "QUEUE", "JOB_ID", "ATTEMPT", "UNIQUE", "REDUCER", "CONFIG"];
+    let of_tests = ["SEED", "SEEDS", "BIN", "DURABLE", "ROUNDS", "CASE", "REQUIRE_TOOLS"];
+    for name in of_tools.into_iter().chain(of_tests) {
+        let environment = vec![variable(&format!("LINESHAFT_{name}"), "4")];
+        Sources { environment, ..Sources::default() }.load().unwrap();
+    }
+}
+
+#[test]
+fn the_usual_file_may_come_later_and_must_stay_then() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join(DEFAULT_FILE);
+    let mut sources = Sources { usual_file: Some(file.clone()), ..Sources::default() };
+    assert_eq!(sources.load_and_keep().unwrap().file, None);
+    std::fs::write(&file, "io_threads = 7").unwrap();
+    let effective = sources.load_and_keep().unwrap();
+    assert_eq!((effective.config.io_threads, effective.file), (7, Some(file.clone())));
+    std::fs::remove_file(&file).unwrap();
+    assert!(sources.load_and_keep().unwrap_err().to_string().contains("cannot read"));
+}
+
+#[test]
+fn a_section_that_is_written_otherwise_is_explained() {
+    for (text, column) in
+        [("log = \"debug\"", 1), ("[[log]]\nlevel = \"debug\"", 3), ("log = 3", 1)]
+    {
+        let wanted = "`log` is a section: write [log], and its keys below";
+        assert_eq!(messages(text), [format!("lineshaft.toml:1:{column}: {wanted}")]);
+    }
+}
+
+#[test]
+fn a_number_is_no_name() {
+    let text = "[data]\ndir = 5\n[gearman]\nhandle_prefix = true\n";
+    let wanted = [
+        "lineshaft.toml:2:7: data.dir: cannot be of type integer",
+        "lineshaft.toml:4:17: gearman.handle_prefix: cannot be of type boolean",
+    ];
+    assert_eq!(messages(text), wanted);
+    let text = "[[policy]]\nmatch = \"q\"\nexpire_to = 5\nalias = [\"a\", 3]\n";
+    let wanted = [
+        "lineshaft.toml:3:13: policy.expire_to: cannot be of type integer",
+        "lineshaft.toml:4:9: policy.alias: cannot be of type array",
+    ];
+    assert_eq!(messages(text), wanted);
+}
+
+#[test]
+fn a_reader_has_some_time_to_read() {
+    let wanted = "lineshaft.toml:2:15: limits.unsent_time: `0ms` leaves nobody time to read";
+    assert_eq!(messages("[limits]\nunsent_time = \"0ms\""), [wanted]);
+}
+
+#[test]
+fn lists_of_the_environment_are_parted_by_commas() {
+    let environment = vec![variable("LINESHAFT_LISTEN_BEANSTALK", "a:1, b:2")];
+    let sources = Sources { environment, ..Sources::default() };
+    assert_eq!(sources.load().unwrap().config.listen.beanstalk.len(), 2);
+}
+
+#[test]
+fn what_is_shown_can_be_read_again() {
+    let (_folder, sources) = Folder::with(
+        "[listen]\nbeanstalk = [\"a:1\", \"b:2\"]\n[limits]\nconnections = 7\n[data]\nmax_bytes = \"5MiB\"\n",
+    );
+    let effective = sources.load().unwrap();
+    let (_folder, again) = Folder::with(&effective.show());
+    assert_eq!(again.load().unwrap().config, effective.config);
+    let (_folder, defaults) = Folder::with(&Sources::default().load().unwrap().show());
+    assert_eq!(defaults.load().unwrap().config, Config::default());
+}
+
+#[test]
+fn a_missing_file_is_a_mistake() {
+    let sources = Sources { file: Some("/no/such/file.toml".into()), ..Sources::default() };
+    assert!(sources.load().unwrap_err().to_string().starts_with("/no/such/file.toml: cannot read"));
+}
+
+/// Each key of the example but one is commented out, since the defaults are right for most; so it is read as
+/// if they were not.
+#[test]
+fn the_example_file_has_every_key_with_its_default() {
+    let example = include_str!("../../../../../packaging/lineshaft.toml");
+    let is_prose = |line: &str| line.starts_with("# ") || line == "#";
+    let lines: Vec<&str> = example.lines().filter(|line| !is_prose(line)).collect();
+    let (_folder, sources) = Folder::with(&lines.join("\n").replace("\n#", "\n"));
+    let effective = sources.load().unwrap();
+    for setting in &SETTINGS {
+        let origin = effective.origin(setting.key);
+        assert!(matches!(origin, Origin::File(..)), "{} is missing", setting.key);
+    }
+    // The umask of the service lets nobody else connect.
+    let mut config = effective.config;
+    assert_eq!(config.listen.unix_mode.take(), Some(0o666));
+    let io_threads = Config::default().io_threads;
+    assert_eq!(Config { io_threads, ..config }, Config::default());
+    let service = include_str!("../../../../../packaging/systemd/lineshaft.service");
+    assert!(!service.contains("UNIX_MODE"), "it would win over the file");
+}
+
+#[test]
+fn what_is_shown_can_be_read_whatever_characters_it_has() {
+    for text in ["a\u{7f}b", "\u{1}", "\"\\", "\n\t"] {
+        let shown = format!("key = {}", crate::config::settings::quote(text));
+        let read = toml::de::DeTable::parse(&shown).unwrap();
+        assert_eq!(read.get_ref()["key"].get_ref().as_str(), Some(text), "{shown}");
+    }
+}
+
+/// Characters, not bytes: an editor counts them.
+#[test]
+fn a_column_counts_characters() {
+    let text = "data = { dir = \"é\", x = 1 }";
+    assert_eq!(messages(text)[0].split(": ").next(), Some("lineshaft.toml:1:21"));
+}

@@ -1,0 +1,176 @@
+//! Accepting: deals new connections out to the I/O threads in turn. Pauses, without spinning, when
+//! there are too many of them or no descriptors left.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::{SocketAddrAny, SocketFlags, acceptfrom_with};
+use tokio::io::unix::AsyncFd;
+
+use crate::config::address::Address;
+use crate::config::protocol::Protocol;
+use crate::net::limits::LiveLimits;
+use crate::net::listen::{Bound, SocketFile};
+use crate::net::socket::watch;
+use crate::net::tls::Certificates;
+use crate::process::log_limit::LogLimit;
+use crate::threads::mailbox::{Arrival, Open, Peer, Port};
+
+/// How long to wait for a connection to end when there can be no more.
+const PAUSE: Duration = Duration::from_millis(100);
+/// How often a pause is logged.
+const WARNING_PERIOD: Duration = Duration::from_mins(1);
+/// So many connections are accepted before others have their turn.
+const ACCEPTS_MAX: usize = 64;
+
+/// One listening socket at work.
+pub(crate) struct Acceptor {
+    /// Goes before the socket: see [`Bound`].
+    _file: Option<SocketFile>,
+    socket: AsyncFd<OwnedFd>,
+    address: Address,
+    protocol: Protocol,
+    open: Arc<Open>,
+    /// What clients are shown if they are to speak TLS.
+    certificates: Option<Arc<Certificates>>,
+    /// Its connections are closed when nothing comes from their peers for so long.
+    pub(crate) silence_max_ms: Option<u64>,
+    limits: Arc<LiveLimits>,
+    ports: Vec<Arc<Port>>,
+    next_port: usize,
+    warned_at: Option<Instant>,
+    refusals: LogLimit,
+}
+
+impl Acceptor {
+    /// To be called inside the runtime that will run it.
+    pub(crate) fn new(
+        bound: Bound,
+        open: Arc<Open>,
+        certificates: Option<Arc<Certificates>>,
+        limits: Arc<LiveLimits>,
+        ports: Vec<Arc<Port>>,
+    ) -> io::Result<Acceptor> {
+        let Bound { socket, address, file, protocol } = bound;
+        let socket = watch(socket)?;
+        Ok(Acceptor {
+            _file: file,
+            socket,
+            address,
+            protocol,
+            open,
+            certificates,
+            silence_max_ms: None,
+            limits,
+            ports,
+            next_port: 0,
+            warned_at: None,
+            refusals: LogLimit::default(),
+        })
+    }
+
+    /// Accepts until it is dropped.
+    pub(crate) async fn run(mut self) {
+        loop {
+            if self.limits.is_full() {
+                self.pause("the limit of connections is reached").await;
+                continue;
+            }
+            let mut accepted = 0;
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let failed = loop {
+                if accepted == ACCEPTS_MAX || self.limits.is_full() {
+                    break None;
+                }
+                match acceptfrom_with(&self.socket, flags) {
+                    Ok((socket, peer)) => self.deal(socket, peer_of(peer)),
+                    Err(error) => break Some(error),
+                }
+                accepted += 1;
+            };
+            match failed {
+                None => tokio::task::yield_now().await,
+                Some(Errno::WOULDBLOCK) => self.wait().await,
+                Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                    self.pause("no more descriptors or memory for connections").await;
+                }
+                // The client was gone before it was accepted.
+                Some(error @ (Errno::CONNABORTED | Errno::PROTO | Errno::PERM)) => {
+                    tracing::debug!(listener = %self.address, %error, "accept failed");
+                    tokio::task::yield_now().await;
+                }
+                // The network has a fault; or the socket was handed over and does not listen.
+                Some(error) => self.pause(&format!("accept failed ({error})")).await,
+            }
+        }
+    }
+
+    fn deal(&mut self, socket: OwnedFd, peer: Peer) {
+        let Some(slot) = self.limits.admit(peer) else {
+            if let Some(count) = self.refusals.count() {
+                let (listener, address) = (&self.address, peer.shown());
+                tracing::warn!(%listener, address, count, "closed at once: too many connections from one address");
+            }
+            return;
+        };
+        tracing::debug!(listener = %self.address, thread = self.next_port, "accept");
+        let tls = self.certificates.as_ref().map(|certificates| certificates.current());
+        let (open, silence_max_ms) = (self.open.clone(), self.silence_max_ms);
+        let (protocol, reach) = (self.protocol, self.address.reach());
+        let arrival = Arrival { socket, slot, protocol, reach, open, tls, silence_max_ms };
+        self.ports[self.next_port].arrive(arrival);
+        self.next_port = (self.next_port + 1) % self.ports.len();
+    }
+
+    async fn wait(&self) {
+        // An error means that the runtime ends, and this task with it.
+        if let Ok(mut guard) = self.socket.readable().await {
+            guard.clear_ready();
+        }
+    }
+
+    /// New clients wait in the backlog meanwhile.
+    async fn pause(&mut self, reason: &str) {
+        if self.warned_at.is_none_or(|at| at.elapsed() >= WARNING_PERIOD) {
+            self.warned_at = Some(Instant::now());
+            tracing::warn!(listener = %self.address, "{reason}: new clients have to wait");
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+fn peer_of(address: Option<SocketAddrAny>) -> Peer {
+    let address = address.and_then(|address| SocketAddr::try_from(address).ok());
+    address.map_or(Peer::Local, |address| Peer::Host(address.ip()))
+}
+
+#[cfg(test)]
+mod tests {
+    use socket2::{Domain, Socket, Type};
+    use tokio::runtime::Builder;
+
+    use super::*;
+    use crate::config::Config;
+
+    #[test]
+    fn a_socket_that_does_not_listen_stops_nobody_else() {
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let address = Address::Unix("socket".into());
+        let bound =
+            Bound { socket: socket.into(), protocol: Protocol::Beanstalk, address, file: None };
+        let limits = Arc::new(LiveLimits::new(&Config::default().limits, 1024, 128));
+        let open: Arc<Open> = Arc::new(|_, _, _| unreachable!("nobody comes"));
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let _inside = runtime.enter();
+        let acceptor = Acceptor::new(bound, open, None, limits, vec![Arc::default()]).unwrap();
+        let ended = runtime.block_on(async {
+            tokio::time::timeout(Duration::from_millis(50), acceptor.run()).await
+        });
+        assert!(ended.is_err(), "an acceptor does not end by itself");
+    }
+}

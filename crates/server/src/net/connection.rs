@@ -1,0 +1,737 @@
+//! One connection: its socket, its session, and what waits in both directions. What is done when
+//! is decided by the I/O thread that owns it.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use broker::{Dialect, Event, Outbox, Position, Progress, SessionId, Turn};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, Shutdown};
+use tokio::io::unix::AsyncFd;
+
+use crate::config::protocol::Protocol;
+use crate::net::first_line::{FirstLine, Verdict};
+use crate::net::limits::Slot;
+use crate::net::pending::Pending;
+use crate::net::tls_stream::TlsStream;
+use crate::threads::mailbox::{Entrance, Open, Peer};
+
+/// While more than this waits to be sent, no further commands are executed: a pipeline of cheap
+/// requests for large replies must not fill the memory.
+const OUTBOX_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes are shown to the dialect in pieces of this size, with a look at the outbox and the time in between.
+pub(crate) const PIECE_BYTES: usize = 4 * 1024;
+
+/// A turn that has lasted so long begins nothing more of what clients sent: all others wait for its end. The clock
+/// is looked at between two slices of work, so a turn may last a slice longer, about as long again.
+const TURN_TIME_MAX: Duration = Duration::from_millis(1);
+
+/// The same for a turn that goes on with what was held back: requests that have taken a slice already. Those who ask for
+/// little wait for it each time.
+const LATER_TURN_TIME_MAX: Duration = Duration::from_micros(250);
+
+/// A waiting connection whose peer has shut its side is read to the end, to tell a half-close from
+/// a broken connection; but not more than this. (More than the kernel buffers by default.)
+const WAITING_BYTES_MAX: usize = 8 << 20;
+
+/// With TLS a half-close comes between the bytes, so a waiting connection is always read, but not more
+/// than this.
+const WAITING_TLS_BYTES_MAX: usize = 64 << 10;
+
+/// How far the connection is on its way from first to last byte.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Phase {
+    /// Commands come and are answered.
+    Open,
+    /// No more commands; the last replies are on their way.
+    Flushing,
+    /// All is said. What the peer still sends is thrown away until it closes too: closing with unread
+    /// bytes would let the kernel throw away our last replies.
+    Lingering,
+}
+
+/// What became of reading.
+pub(crate) enum Read {
+    /// So many bytes.
+    Bytes(usize),
+    /// The peer has ended its side.
+    End,
+    /// Nothing is there now.
+    Nothing,
+}
+
+/// What became of sending.
+#[derive(Copy, Clone, Debug, Default)]
+pub(crate) struct Sent {
+    /// Bytes left, or nothing had to.
+    pub(crate) progress: bool,
+    /// So many bytes of replies went on their way.
+    pub(crate) bytes: usize,
+}
+
+/// How long a turn has lasted.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct TurnTime {
+    began_at: Instant,
+    most: Duration,
+}
+
+impl TurnTime {
+    /// A turn begins now.
+    pub(crate) fn begin() -> TurnTime {
+        TurnTime { began_at: Instant::now(), most: TURN_TIME_MAX }
+    }
+
+    /// A turn begins now that goes on with what was held back.
+    pub(crate) fn begin_later() -> TurnTime {
+        TurnTime { began_at: Instant::now(), most: LATER_TURN_TIME_MAX }
+    }
+
+    /// How long it has lasted.
+    pub(crate) fn elapsed(self) -> Duration {
+        self.began_at.elapsed()
+    }
+
+    /// Whether it has lasted so long that others are to have theirs.
+    pub(crate) fn is_over(self) -> bool {
+        self.began_at.elapsed() >= self.most
+    }
+
+    /// A turn that has lasted long already.
+    #[cfg(test)]
+    pub(crate) fn over() -> TurnTime {
+        let began_at = Instant::now().checked_sub(TURN_TIME_MAX);
+        let began_at = began_at.expect("the machine runs for longer than a turn");
+        TurnTime { began_at, most: TURN_TIME_MAX }
+    }
+}
+
+/// What opens the session of a connection.
+pub(crate) struct Opener {
+    pub(crate) open: Arc<Open>,
+    pub(crate) entrance: Entrance,
+}
+
+/// What a connection with TLS takes more than one without, after its handshake: measured with a thousand.
+const TLS_BYTES: u64 = 7 << 10;
+
+/// Bytes of memory that a connection holds, or several.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+#[expect(clippy::struct_field_names, reason = "the unit is part of the names")]
+pub(crate) struct Held {
+    /// Of commands that are not complete, or that wait.
+    pub(crate) unfinished_bytes: u64,
+    /// Of replies.
+    pub(crate) unsent_bytes: u64,
+    /// Of replies that wait for a slow reader.
+    pub(crate) stuck_bytes: u64,
+    /// Of the state of TLS.
+    pub(crate) tls_bytes: u64,
+}
+
+pub(crate) struct Connection {
+    socket: AsyncFd<OwnedFd>,
+    /// What stands between the socket and the dialect if the peer speaks TLS.
+    tls: Option<Box<TlsStream>>,
+    waker: Waker,
+    /// Held for as long as the connection is open.
+    slot: Slot,
+    protocol: Protocol,
+    /// Opens the session; taken when that is done.
+    opener: Option<Box<Opener>>,
+    /// The session in the broker, once it is open.
+    pub(crate) session: Option<SessionId>,
+    pub(crate) dialect: Box<dyn Dialect>,
+    /// The first line, until it is known what the peer speaks.
+    first_line: Option<Box<FirstLine>>,
+    pub(crate) outbox: Outbox,
+    /// Bytes that the dialect has left: a part of a command, or what came while the session waits.
+    pending: Pending,
+    pub(crate) phase: Phase,
+    /// What the account has for it.
+    pub(crate) counted: Held,
+    /// When bytes last left, or began to wait, in milliseconds of the clock.
+    pub(crate) progress_at: u64,
+    /// What waited for a reader that was too far behind when housekeeping looked last.
+    pub(crate) was_behind_by: Option<u64>,
+    /// When bytes last came, in the same milliseconds.
+    pub(crate) heard_at: u64,
+    /// When the last wait of its session ended. Before, the peer had no reason to send the rest of a request.
+    waited_until: u64,
+    /// It is closed when nothing comes for so long.
+    pub(crate) silence_max_ms: Option<u64>,
+    /// Nothing was learnt about the socket that forbids a read.
+    readable: bool,
+    /// The same for writing.
+    writable: bool,
+    /// The kernel saw the peer's end; there may be bytes before it.
+    peer_ended: bool,
+    /// The end was read.
+    input_ended: bool,
+    /// The dialect was told so.
+    end_told: bool,
+    /// Commands that could be executed wait until replies have left, or for the next turn.
+    held_back: bool,
+    /// The dialect stopped in the middle of its work: there is more to do than the bytes show.
+    unfinished: bool,
+    // The lists of the I/O thread on which the connection is.
+    pub(crate) in_reads: bool,
+    pub(crate) in_touched: bool,
+    pub(crate) in_bulky: bool,
+    pub(crate) in_held: bool,
+    pub(crate) in_recent: bool,
+    pub(crate) in_leaving: bool,
+    pub(crate) in_resumed: bool,
+    pub(crate) in_opening: bool,
+    /// Something happened since the last look of housekeeping.
+    pub(crate) active: bool,
+}
+
+impl Connection {
+    pub(crate) fn new(
+        socket: AsyncFd<OwnedFd>,
+        tls: Option<Box<TlsStream>>,
+        waker: Waker,
+        slot: Slot,
+        protocol: Protocol,
+        opener: Opener,
+    ) -> Connection {
+        Connection {
+            socket,
+            tls,
+            waker,
+            slot,
+            protocol,
+            opener: Some(Box::new(opener)),
+            session: None,
+            dialect: Box::new(NoSession),
+            first_line: (!protocol.is_http()).then(Box::default),
+            outbox: Outbox::default(),
+            pending: Pending::default(),
+            phase: Phase::Open,
+            counted: Held::default(),
+            progress_at: 0,
+            was_behind_by: None,
+            heard_at: 0,
+            waited_until: 0,
+            silence_max_ms: None,
+            // The first bytes are often there already.
+            readable: true,
+            writable: true,
+            peer_ended: false,
+            input_ended: false,
+            end_told: false,
+            held_back: false,
+            unfinished: false,
+            in_reads: false,
+            in_touched: false,
+            in_bulky: false,
+            in_held: false,
+            in_recent: false,
+            in_leaving: false,
+            in_resumed: false,
+            in_opening: false,
+            active: true,
+        }
+    }
+
+    /// Learns what the socket has become ready for, and sees to it that the next change is told.
+    pub(crate) fn learn_readiness(&mut self) {
+        let mut context = Context::from_waker(&self.waker);
+        // Ready is taken note of and cleared; only a second look that finds nothing leaves the waker.
+        while !self.peer_ended {
+            match self.socket.poll_read_ready(&mut context) {
+                Poll::Ready(Ok(mut guard)) => {
+                    self.readable = true;
+                    // An end stays ready for ever; nothing newer can come after it.
+                    self.peer_ended = guard.ready().is_read_closed();
+                    guard.clear_ready();
+                }
+                Poll::Ready(Err(_)) => return,
+                Poll::Pending => break,
+            }
+        }
+        self.learn_writable();
+    }
+
+    /// Only asked for when a write did not go through.
+    fn learn_writable(&mut self) {
+        let mut context = Context::from_waker(&self.waker);
+        while !self.writable {
+            match self.socket.poll_write_ready(&mut context) {
+                Poll::Ready(Ok(mut guard)) => {
+                    // A closed side stays ready for ever, and the next write says what is wrong.
+                    self.writable = true;
+                    guard.clear_ready();
+                }
+                Poll::Ready(Err(_)) | Poll::Pending => break,
+            }
+        }
+    }
+
+    /// After a write that did not go through: what the kernel told before is out of date.
+    fn expect_writable(&mut self) {
+        let mut context = Context::from_waker(&self.waker);
+        self.writable = false;
+        while let Poll::Ready(Ok(mut guard)) = self.socket.poll_write_ready(&mut context) {
+            if guard.ready().is_write_closed() {
+                self.writable = true;
+                return;
+            }
+            guard.clear_ready();
+        }
+    }
+
+    /// Whether to read now, as far as this connection is concerned.
+    pub(crate) fn wants_read(&self) -> bool {
+        if !self.readable || self.input_ended {
+            return false;
+        }
+        match self.phase {
+            Phase::Open if self.in_leaving => false,
+            Phase::Open if self.dialect.wants_input() => {
+                !self.held_back && self.outbox.len() <= OUTBOX_BYTES_MAX
+            }
+            Phase::Open if self.peer_ended => self.pending.len() < WAITING_BYTES_MAX,
+            Phase::Open => self.tls.is_some() && self.pending.len() < WAITING_TLS_BYTES_MAX,
+            Phase::Flushing => false,
+            Phase::Lingering => true,
+        }
+    }
+
+    /// Reads once.
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Read> {
+        if self.tls.is_some() {
+            return self.read_tls(buffer);
+        }
+        let room = buffer.len();
+        match retry(|| rustix::net::recv(&self.socket, &mut *buffer, RecvFlags::DONTWAIT)) {
+            Ok((0, _)) => {
+                self.readable = false;
+                self.input_ended = true;
+                Ok(Read::End)
+            }
+            Ok((count, _)) => {
+                // A read that leaves room has emptied the socket; the next bytes will be told.
+                self.readable = count == room || self.peer_ended;
+                Ok(Read::Bytes(count))
+            }
+            Err(Errno::WOULDBLOCK) => {
+                self.readable = false;
+                Ok(Read::Nothing)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Reads once through TLS. `Read::Nothing` may leave something to be sent.
+    fn read_tls(&mut self, buffer: &mut [u8]) -> io::Result<Read> {
+        let Some(tls) = &mut self.tls else { return Ok(Read::Nothing) };
+        let (plaintext, ciphertext) = buffer.split_at_mut(buffer.len() / 2);
+        let mut count = tls.take(plaintext);
+        if count == 0 && !tls.has_ended() {
+            match retry(|| rustix::net::recv(&self.socket, &mut *ciphertext, RecvFlags::DONTWAIT)) {
+                Ok((0, _)) => {
+                    self.readable = false;
+                    tls.end();
+                }
+                Ok((received, _)) => {
+                    self.readable = received == ciphertext.len() || self.peer_ended;
+                    match tls.decrypt(&ciphertext[..received], plaintext) {
+                        Ok(decrypted) => count = decrypted,
+                        Err(error) => {
+                            tracing::debug!(%error, "TLS failed");
+                            self.phase = Phase::Flushing;
+                            return Ok(Read::Nothing);
+                        }
+                    }
+                }
+                Err(Errno::WOULDBLOCK) => self.readable = false,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if count > 0 {
+            // What is left in there is not told by the socket.
+            self.readable |= count == plaintext.len() || tls.has_ended();
+            return Ok(Read::Bytes(count));
+        }
+        if !tls.has_ended() {
+            return Ok(Read::Nothing);
+        }
+        if tls.is_unusable() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.readable = false;
+        self.input_ended = true;
+        Ok(Read::End)
+    }
+
+    /// Opens the session. Not before a handshake has succeeded: until then the peer may be anybody.
+    pub(crate) fn open_session(
+        &mut self,
+        turn: &mut Turn<'_>,
+        mailbox: usize,
+    ) -> Option<SessionId> {
+        let Opener { open, entrance } = *self.opener.take()?;
+        let (session, dialect) = open(entrance, turn, mailbox);
+        self.dialect = dialect;
+        self.session = Some(session);
+        self.session
+    }
+
+    /// Whether the peer can be served, and its session is not open yet.
+    pub(crate) fn wants_session(&self) -> bool {
+        self.opener.is_some() && self.phase == Phase::Open && !self.is_without_tls_yet()
+    }
+
+    /// Where the peer is.
+    pub(crate) fn peer(&self) -> Peer {
+        self.slot.peer
+    }
+
+    pub(crate) fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    /// Whether these bytes, which were just read, show that a browser has come to a protocol that is not HTTP.
+    pub(crate) fn is_foreign(&mut self, arrived: &[u8]) -> bool {
+        let Some(line) = &mut self.first_line else { return false };
+        match line.scan(arrived) {
+            Verdict::Open => false,
+            Verdict::Other => {
+                self.first_line = None;
+                false
+            }
+            Verdict::Foreign => true,
+        }
+    }
+
+    /// Whether commands lie here that can be executed now that replies have left.
+    pub(crate) fn has_work(&self) -> bool {
+        self.held_back
+            && self.phase == Phase::Open
+            && !self.in_leaving
+            && self.outbox.len() <= OUTBOX_BYTES_MAX
+    }
+
+    /// Shows the dialect what was pending and what arrived, and the end if it was read.
+    pub(crate) fn feed(&mut self, arrived: &[u8], turn: &mut Turn<'_>, time: TurnTime) {
+        if self.phase != Phase::Open || self.in_leaving {
+            return;
+        }
+        self.held_back = false;
+        if self.pending.is_empty() {
+            let used = self.present(arrived, turn, time);
+            self.pending.append(&arrived[used..]);
+        } else {
+            self.pending.append(arrived);
+            self.present_pending(turn, time);
+        }
+        if self.input_ended && !self.end_told && !self.held_back {
+            self.end_told = true;
+            self.dialect.end_of_input(turn, &mut self.outbox);
+            self.present_pending(turn, time);
+        }
+        self.end_if_finished();
+    }
+
+    fn present_pending(&mut self, turn: &mut Turn<'_>, time: TurnTime) {
+        let mut pending = std::mem::take(&mut self.pending);
+        let used = self.present(pending.as_slice(), turn, time);
+        pending.consume(used);
+        self.pending = pending;
+    }
+
+    /// After an event: what the session's waiting has held up goes on in the next turn, which looks at the
+    /// log and the time as for all commands.
+    pub(crate) fn go_on_after_event(&mut self, now_ms: u64) {
+        if self.phase == Phase::Open {
+            self.waited_until = now_ms;
+            self.held_back |= !self.pending.is_empty();
+            self.end_if_finished();
+        }
+    }
+
+    fn end_if_finished(&mut self) {
+        if self.dialect.finished() {
+            self.phase = Phase::Flushing;
+            self.pending = Pending::default();
+        }
+    }
+
+    /// Keeps what arrived for the next turn.
+    pub(crate) fn hold_back(&mut self, arrived: &[u8]) {
+        if self.phase == Phase::Open {
+            self.pending.append(arrived);
+            self.held_back = true;
+        }
+    }
+
+    /// Shows bytes to the dialect in pieces, and says how many it has dealt with. Holds back the rest
+    /// when too much waits to be sent, when a slice of work is spent, or when the turn has lasted long.
+    fn present(&mut self, bytes: &[u8], turn: &mut Turn<'_>, time: TurnTime) -> usize {
+        // After the end, what is left of a piece is taken for an unfinished command: show all.
+        let mut piece = if self.end_told { bytes.len() } else { PIECE_BYTES };
+        let (mut used, mut is_first) = (0, true);
+        while (used < bytes.len() || self.unfinished) && !self.dialect.finished() {
+            if self.outbox.len() > OUTBOX_BYTES_MAX || (!is_first && time.is_over()) {
+                self.held_back = true;
+                break;
+            }
+            is_first = false;
+            let end = bytes.len().min(used + piece);
+            let Progress { used: count, more } =
+                self.dialect.input(&bytes[used..end], turn, &mut self.outbox);
+            used += count;
+            self.unfinished = more;
+            if more {
+                // Others have their turn between two slices.
+                self.held_back = true;
+                break;
+            }
+            if count == 0 {
+                if end == bytes.len() || !self.dialect.wants_input() {
+                    break;
+                }
+                // A command longer than the piece.
+                piece *= 2;
+            }
+        }
+        used
+    }
+
+    /// Sends what may leave, but no more than about this many bytes of replies at once.
+    pub(crate) fn send(&mut self, released: Position, bytes_max: usize) -> io::Result<Sent> {
+        if self.tls.is_some() {
+            return self.send_tls(released, bytes_max);
+        }
+        let mut sent = Sent::default();
+        while self.writable && sent.bytes < bytes_max {
+            let bytes = self.outbox.sendable(released);
+            let bytes = &bytes[..bytes.len().min(bytes_max - sent.bytes)];
+            if bytes.is_empty() {
+                sent.progress = true;
+                return Ok(sent);
+            }
+            let wanted = bytes.len();
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            match retry(|| rustix::net::send(&self.socket, bytes, flags)) {
+                Ok(count) => {
+                    sent.progress = true;
+                    sent.bytes += count;
+                    self.outbox.advance(count);
+                    if count < wanted {
+                        self.expect_writable();
+                    }
+                }
+                Err(Errno::WOULDBLOCK) => self.expect_writable(),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(sent)
+    }
+
+    /// Sends what may leave through TLS, as many records at once as it buffers.
+    fn send_tls(&mut self, released: Position, bytes_max: usize) -> io::Result<Sent> {
+        let mut sent = Sent::default();
+        while self.send_ciphertext(&mut sent.progress)? {
+            let Some(tls) = &mut self.tls else { break };
+            if tls.has_failed() {
+                self.outbox = Outbox::default();
+            }
+            if tls.is_unusable() {
+                sent.progress = true;
+                return Ok(sent);
+            }
+            while sent.bytes < bytes_max {
+                let bytes = self.outbox.sendable(released);
+                let wanted = bytes.len();
+                let count = if wanted == 0 { 0 } else { tls.encrypt(bytes)? };
+                self.outbox.advance(count);
+                sent.bytes += count;
+                if count == 0 || count < wanted {
+                    break;
+                }
+            }
+            if !tls.has_ciphertext() {
+                sent.progress = true;
+                return Ok(sent);
+            }
+        }
+        Ok(sent)
+    }
+
+    /// Whether replies could leave at once.
+    pub(crate) fn can_send(&mut self, released: Position) -> bool {
+        self.writable && !self.is_without_tls_yet() && !self.outbox.sendable(released).is_empty()
+    }
+
+    /// Sends what is encrypted already. True if all of it has left.
+    fn send_ciphertext(&mut self, progress: &mut bool) -> io::Result<bool> {
+        while let Some(tls) = self.tls.as_mut().filter(|tls| tls.has_ciphertext()) {
+            if !self.writable {
+                return Ok(false);
+            }
+            match tls.send(&self.socket) {
+                Ok(()) => *progress = true,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.expect_writable(),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether TLS itself has something to send after a read that gave nothing, or has come to its end.
+    pub(crate) fn has_tls_to_say(&self) -> bool {
+        self.has_ciphertext() || self.phase == Phase::Flushing
+    }
+
+    /// Whether something of TLS itself, or encrypted replies, wait to be sent.
+    fn has_ciphertext(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.has_ciphertext())
+    }
+
+    /// Whether replies wait, or are on their way.
+    pub(crate) fn has_unsent(&self) -> bool {
+        !self.outbox.is_empty() || self.has_ciphertext()
+    }
+
+    /// Whether TLS is still being agreed upon, or was refused.
+    pub(crate) fn is_without_tls_yet(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_unusable())
+    }
+
+    /// Bytes of memory held for commands that are not complete, or that wait.
+    pub(crate) fn unfinished_bytes(&self) -> usize {
+        match self.phase {
+            Phase::Open => {
+                // An empty buffer is only kept for what comes next, until the connection is quiet.
+                let is_kept = self.pending.is_empty();
+                let pending_bytes = if is_kept { 0 } else { self.pending.capacity() };
+                let allocated = |bytes| broker::allocated_bytes(bytes) as usize;
+                allocated(pending_bytes) + allocated(self.dialect.buffered_bytes())
+            }
+            Phase::Flushing | Phase::Lingering => 0,
+        }
+    }
+
+    /// What the connection holds now.
+    pub(crate) fn held(&self) -> Held {
+        if self.in_leaving {
+            // As good as given back.
+            return Held::default();
+        }
+        let unsent_bytes = self.outbox.len() as u64;
+        Held {
+            unfinished_bytes: self.unfinished_bytes() as u64,
+            unsent_bytes,
+            stuck_bytes: if self.is_stuck() { unsent_bytes } else { 0 },
+            tls_bytes: if self.tls.is_some() { TLS_BYTES } else { 0 },
+        }
+    }
+
+    /// Whether the peer has begun a request whose rest it still has to send. Not if the server is what it
+    /// waits for.
+    pub(crate) fn is_mid_request(&self) -> bool {
+        self.phase == Phase::Open
+            && self.dialect.wants_input()
+            && (self.dialect.is_mid_request() || !self.pending.is_empty())
+            && !self.held_back
+            && !self.readable
+    }
+
+    /// Whether nothing has come of a request for too long.
+    pub(crate) fn is_request_overdue(&self, now_ms: u64, most_ms: u64) -> bool {
+        let since = self.heard_at.max(self.waited_until);
+        self.is_mid_request() && now_ms.saturating_sub(since) >= most_ms
+    }
+
+    /// Whether the peer has said nothing for too long.
+    pub(crate) fn is_too_silent(&self, now_ms: u64) -> bool {
+        self.silence_max_ms.is_some_and(|most| now_ms.saturating_sub(self.heard_at) >= most)
+    }
+
+    /// Whether that takes too long.
+    pub(crate) fn is_tls_overdue(&self, now_ms: u64) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_overdue(now_ms))
+    }
+
+    /// Whether replies that may leave wait for a slow reader.
+    pub(crate) fn is_stuck(&self) -> bool {
+        !self.writable && self.has_unsent()
+    }
+
+    /// Whether a reader, with so much waiting for it, is too far behind and does not catch up. To be asked
+    /// at each look of housekeeping.
+    pub(crate) fn falls_behind(&mut self, unsent_bytes: u64, bytes_max: u64) -> bool {
+        let is_behind = self.is_stuck() && unsent_bytes > bytes_max;
+        let before = std::mem::replace(&mut self.was_behind_by, is_behind.then_some(unsent_bytes));
+        is_behind && before.is_some_and(|before| unsent_bytes >= before)
+    }
+
+    /// Whether the last reply is sent and the session can be closed.
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.phase == Phase::Flushing && !self.has_unsent()
+    }
+
+    /// Begins to linger. False if the peer has ended already, so that there is nothing to wait for.
+    pub(crate) fn linger(&mut self) -> bool {
+        self.phase = Phase::Lingering;
+        self.pending = Pending::default();
+        self.outbox.shrink();
+        if let Some(mut tls) = self.tls.take() {
+            tls.say_end(&self.socket);
+        }
+        !self.input_ended && rustix::net::shutdown(&self.socket, Shutdown::Write).is_ok()
+    }
+
+    /// Gives back memory that is kept for the next request.
+    pub(crate) fn shrink(&mut self) {
+        self.pending.shrink();
+        self.outbox.shrink();
+    }
+}
+
+/// Stands for the dialect until the session is open. It is shown no bytes.
+struct NoSession;
+
+impl Dialect for NoSession {
+    fn input(&mut self, _bytes: &[u8], _turn: &mut Turn<'_>, _outbox: &mut Outbox) -> Progress {
+        Progress::default()
+    }
+
+    fn event(&mut self, _event: Event, _turn: &mut Turn<'_>, _outbox: &mut Outbox) {}
+
+    fn end_of_input(&mut self, _turn: &mut Turn<'_>, _outbox: &mut Outbox) {}
+
+    fn wants_input(&self) -> bool {
+        true
+    }
+
+    fn buffered_bytes(&self) -> usize {
+        0
+    }
+
+    fn is_mid_request(&self) -> bool {
+        false
+    }
+
+    fn finished(&self) -> bool {
+        false
+    }
+
+    fn close(&mut self, _turn: &mut Turn<'_>) {}
+}
+
+fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            result => return result,
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! Bounds that a running server can change, and the process's own bound on descriptors.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::config::Limits;
+use crate::net::connection::Held;
+use crate::threads::mailbox::{Peer, Port};
+
+/// What the process has open besides what is counted below: the log's files, standard streams, files that
+/// are read in passing.
+const FILES_MAX: usize = 32;
+/// What one runtime has open, to watch sockets, to be woken, and to hear of signals.
+const RUNTIME_DESCRIPTORS: usize = 4;
+/// Unfinished commands, and replies that slow readers leave, may each take this part of the limit of memory.
+const BUFFERS_SHARE: u64 = 20;
+/// Connections for HTTP.
+const WEB_CONNECTIONS_MAX: usize = 64;
+
+/// Descriptors that no connection may take: a log that cannot open its next file is the end of the server.
+pub(crate) fn own_descriptors(io_threads: usize, listeners: usize) -> usize {
+    // HTTP has a runtime for each of its two sites.
+    FILES_MAX + RUNTIME_DESCRIPTORS * (io_threads + 2) + listeners
+}
+
+/// The bounds as they are now, shared by all threads.
+#[derive(Debug)]
+pub(crate) struct LiveLimits {
+    connections: AtomicUsize,
+    /// 0: any number.
+    connections_per_address: AtomicUsize,
+    unfinished_ms: AtomicU64,
+    unsent_bytes: AtomicU64,
+    unsent_ms: AtomicU64,
+    unsent_total_bytes: AtomicU64,
+    unfinished_bytes: AtomicU64,
+    /// `u64::MAX`: no limit.
+    memory_bytes: AtomicU64,
+    queues: AtomicUsize,
+    /// How many connections may be open because of the process's descriptors.
+    descriptors: usize,
+    /// How many connections for HTTP may be open, beside the others.
+    web_connections: usize,
+    /// Open connections of all threads.
+    open: AtomicUsize,
+    /// How many of them come from each address; none without any is kept.
+    addresses: Mutex<HashMap<IpAddr, usize>>,
+    /// What was turned away.
+    pub(crate) refused: Refused,
+    /// What all connections hold.
+    pub(crate) held: HeldByAll,
+    /// Nanoseconds for which I/O threads held the broker, since the start.
+    pub(crate) turns_ns: AtomicU64,
+}
+
+/// How many connections were closed at once since the start.
+#[derive(Debug, Default)]
+pub(crate) struct Refused {
+    /// Too many were open from the same address.
+    pub(crate) per_address: AtomicU64,
+    /// They began like those of a browser, where another protocol is spoken.
+    pub(crate) foreign: AtomicU64,
+}
+
+/// What the connections of all threads hold. Each thread adds what has changed; in between a sum may be below
+/// zero.
+#[derive(Debug, Default)]
+pub(crate) struct HeldByAll {
+    unfinished_bytes: AtomicI64,
+    stuck_bytes: AtomicI64,
+    /// The threads. (A port may hold connections, which hold this.)
+    ports: Mutex<Vec<Weak<Port>>>,
+}
+
+impl HeldByAll {
+    /// The thread of this port adds what its connections hold from now on.
+    pub(crate) fn enter(&self, port: &Arc<Port>) {
+        self.ports().push(Arc::downgrade(port));
+    }
+
+    /// Both sums.
+    pub(crate) fn all(&self) -> Held {
+        Held {
+            unfinished_bytes: self.unfinished_bytes(),
+            stuck_bytes: self.stuck_bytes(),
+            ..Held::default()
+        }
+    }
+
+    /// How many threads there are.
+    pub(crate) fn threads(&self) -> usize {
+        self.ports().len()
+    }
+
+    /// Tells the threads, all but this one, that all connections hold too much together.
+    pub(crate) fn tell_excess(&self, but: &Arc<Port>) {
+        let ports = self.ports();
+        let others = ports.iter().filter_map(Weak::upgrade).filter(|port| !Arc::ptr_eq(port, but));
+        others.for_each(|port| port.tell_excess());
+    }
+
+    fn ports(&self) -> MutexGuard<'_, Vec<Weak<Port>>> {
+        // Never left half changed.
+        self.ports.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn add(&self, unfinished_bytes: i64, stuck_bytes: i64) {
+        self.unfinished_bytes.fetch_add(unfinished_bytes, Ordering::Relaxed);
+        self.stuck_bytes.fetch_add(stuck_bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes of commands that are not complete.
+    pub(crate) fn unfinished_bytes(&self) -> u64 {
+        u64::try_from(self.unfinished_bytes.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
+    /// Bytes of replies that wait for slow readers.
+    pub(crate) fn stuck_bytes(&self) -> u64 {
+        u64::try_from(self.stuck_bytes.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+}
+
+/// The place of one connection among those that are open. It is given back when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    limits: Arc<LiveLimits>,
+    /// Where the connection comes from.
+    pub(crate) peer: Peer,
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.limits.open.fetch_sub(1, Ordering::Relaxed);
+        let Some(address) = self.peer.counted_address() else { return };
+        let mut addresses = self.limits.addresses();
+        if let Some(count) = addresses.get_mut(&address) {
+            *count -= 1;
+            if *count == 0 {
+                addresses.remove(&address);
+            }
+        }
+    }
+}
+
+impl LiveLimits {
+    /// Connections may have the process's descriptors, without its own ones.
+    pub(crate) fn new(limits: &Limits, descriptors: u64, own: usize) -> LiveLimits {
+        let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
+        // The count of our own is generous, so where there are too few some are left all the same.
+        let free = descriptors.saturating_sub(own).max(descriptors / 16).max(1);
+        let web_connections = WEB_CONNECTIONS_MAX.min(free / 2);
+        let live = LiveLimits {
+            connections: AtomicUsize::default(),
+            connections_per_address: AtomicUsize::default(),
+            unfinished_ms: AtomicU64::default(),
+            unsent_bytes: AtomicU64::default(),
+            unsent_ms: AtomicU64::default(),
+            unsent_total_bytes: AtomicU64::default(),
+            unfinished_bytes: AtomicU64::default(),
+            memory_bytes: AtomicU64::default(),
+            queues: AtomicUsize::default(),
+            descriptors: free - web_connections,
+            web_connections,
+            open: AtomicUsize::default(),
+            addresses: Mutex::default(),
+            refused: Refused::default(),
+            held: HeldByAll::default(),
+            turns_ns: AtomicU64::default(),
+        };
+        live.set(limits);
+        live
+    }
+
+    pub(crate) fn set(&self, limits: &Limits) {
+        let connections = limits.connections.unwrap_or(usize::MAX).min(self.descriptors);
+        self.connections.store(connections, Ordering::Relaxed);
+        let per_address = limits.connections_per_address.unwrap_or(0);
+        self.connections_per_address.store(per_address, Ordering::Relaxed);
+        let unfinished_ms = limits.unfinished_time.map_or(u64::MAX, |time| time.as_millis() as u64);
+        self.unfinished_ms.store(unfinished_ms, Ordering::Relaxed);
+        // A reply has its body and its head; the largest one must always be allowed to wait, and it
+        // may have been put in another protocol. The same goes for a command.
+        let sizes =
+            [limits.beanstalk_job_bytes, limits.gearman_packet_bytes, limits.kestrel_item_bytes];
+        let largest = sizes.into_iter().max().unwrap_or(0);
+        let one_reply = u64::from(largest) + 4096;
+        self.unsent_bytes.store(limits.unsent_bytes.saturating_add(one_reply), Ordering::Relaxed);
+        let unsent_ms = u64::try_from(limits.unsent_time.as_millis()).unwrap_or(u64::MAX);
+        self.unsent_ms.store(unsent_ms, Ordering::Relaxed);
+        let memory_bytes = limits.memory.bytes().unwrap_or(u64::MAX);
+        self.memory_bytes.store(memory_bytes, Ordering::Relaxed);
+        self.queues.store(limits.queues.unwrap_or(usize::MAX), Ordering::Relaxed);
+        // Puts are refused at the limit of memory, but these go on for a while.
+        let share = memory_bytes / BUFFERS_SHARE;
+        let one_body = broker::allocated_bytes(one_reply as usize);
+        let total = |wanted: u64| wanted.min(share).saturating_add(one_body);
+        self.unsent_total_bytes.store(total(limits.unsent_total_bytes), Ordering::Relaxed);
+        self.unfinished_bytes.store(total(limits.unfinished_bytes), Ordering::Relaxed);
+    }
+
+    /// How many connections may be open.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// How many bytes of replies may wait for a reader that does not catch up.
+    pub(crate) fn unsent_bytes(&self) -> u64 {
+        self.unsent_bytes.load(Ordering::Relaxed)
+    }
+
+    /// How long replies may wait for a reader that takes none.
+    pub(crate) fn unsent_ms(&self) -> u64 {
+        self.unsent_ms.load(Ordering::Relaxed)
+    }
+
+    /// How much memory jobs, queues and connections may take together; `None`: any.
+    pub(crate) fn memory_bytes(&self) -> Option<u64> {
+        let bytes = self.memory_bytes.load(Ordering::Relaxed);
+        (bytes < u64::MAX).then_some(bytes)
+    }
+
+    /// How many queues there may be; `None`: any number.
+    pub(crate) fn queues(&self) -> Option<usize> {
+        let count = self.queues.load(Ordering::Relaxed);
+        (count < usize::MAX).then_some(count)
+    }
+
+    /// How many bytes of replies may wait for all slow readers.
+    pub(crate) fn unsent_total_bytes(&self) -> u64 {
+        self.unsent_total_bytes.load(Ordering::Relaxed)
+    }
+
+    /// How many bytes of incomplete commands all connections may have sent.
+    pub(crate) fn unfinished_bytes(&self) -> u64 {
+        self.unfinished_bytes.load(Ordering::Relaxed)
+    }
+
+    /// How many connections are open.
+    pub(crate) fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// How many connections for HTTP may be open, beside the others.
+    pub(crate) fn web_connections(&self) -> usize {
+        self.web_connections
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.open() >= self.connections()
+    }
+
+    /// How long nothing may come of a request that has begun.
+    pub(crate) fn unfinished_ms(&self) -> u64 {
+        self.unfinished_ms.load(Ordering::Relaxed)
+    }
+
+    /// Counts a connection that has come; `None` if its address has too many. The total is for the caller to look
+    /// at, who lets clients wait.
+    pub(crate) fn admit(self: &Arc<Self>, peer: Peer) -> Option<Slot> {
+        if let Some(address) = peer.counted_address() {
+            let most = self.connections_per_address.load(Ordering::Relaxed);
+            let mut addresses = self.addresses();
+            let count = addresses.entry(address).or_default();
+            // An entry that is there counts at least one, unless it was made just now: then there is room.
+            if most > 0 && *count >= most {
+                self.refused.per_address.fetch_add(1, Ordering::Relaxed);
+                return None;
+            }
+            *count += 1;
+        }
+        self.open.fetch_add(1, Ordering::Relaxed);
+        Some(Slot { limits: self.clone(), peer })
+    }
+
+    fn addresses(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+        // Never left half changed.
+        self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Raises the soft limit of open descriptors to the hard one, and says what it is then.
+pub fn raise_descriptors() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+        if let Err(error) = setrlimit(Resource::Nofile, raised) {
+            tracing::warn!(%error, "cannot raise the limit of open files");
+        }
+    }
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    #[test]
+    fn connections_leave_descriptors_for_the_log_and_all_threads() {
+        let mut limits = Config::default().limits;
+        let connections = |descriptors, io_threads| {
+            let own = own_descriptors(io_threads, 8);
+            LiveLimits::new(&Config::default().limits, descriptors, own).connections()
+        };
+        assert_eq!(connections(1024, 1), 1024 - 52 - 64);
+        assert_eq!(connections(1024, 64), 1024 - 304 - 64);
+        assert!(connections(340, 64) <= 20);
+        assert_eq!(connections(100, 1), 24);
+        assert_eq!(connections(20, 1), 1);
+        let live = Arc::new(LiveLimits::new(&limits, 1024, 128));
+        limits.connections = Some(1);
+        live.set(&limits);
+        assert!(!live.is_full());
+        let slot = live.admit(Peer::Local);
+        assert!(live.is_full());
+        drop(slot);
+        assert!(!live.is_full());
+    }
+
+    #[test]
+    fn an_address_has_no_more_connections_than_it_may() {
+        let mut limits = Config::default().limits;
+        let live = Arc::new(LiveLimits::new(&limits, 1024, 128));
+        let peer = |host: &str| Peer::Host(host.parse().unwrap());
+        let many: Vec<Slot> = (0..9).filter_map(|_| live.admit(peer("192.0.2.1"))).collect();
+        assert_eq!((many.len(), live.open()), (9, 9), "without a limit nobody is refused");
+        limits.connections_per_address = Some(2);
+        live.set(&limits);
+        assert!(live.admit(peer("192.0.2.1")).is_none());
+        drop(many);
+        let first = live.admit(peer("192.0.2.1"));
+        let _second = live.admit(peer("::ffff:192.0.2.1"));
+        assert!(live.admit(peer("192.0.2.1")).is_none());
+        let _others: Vec<Slot> = (0..5).filter_map(|_| live.admit(Peer::Local)).collect();
+        assert!(live.admit(peer("192.0.2.2")).is_some());
+        assert_eq!(live.open(), 7);
+        drop(first);
+        assert!(live.admit(peer("192.0.2.1")).is_some());
+        assert_eq!(live.refused.per_address.load(Ordering::Relaxed), 2);
+        assert_eq!(live.addresses().len(), 1, "only addresses with connections are kept");
+    }
+
+    #[test]
+    fn one_whole_reply_may_always_wait() {
+        let mut limits = Config::default().limits;
+        limits.unsent_bytes = 0;
+        limits.beanstalk_job_bytes = 1000;
+        limits.gearman_packet_bytes = 2000;
+        assert!(LiveLimits::new(&limits, 100, 10).unsent_bytes() >= 2000);
+    }
+}

@@ -1,0 +1,492 @@
+//! Listening sockets: bound, or inherited from a service manager.
+
+use std::fs::{self, File, Permissions, TryLockError};
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use listenfd::ListenFd;
+use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
+
+use crate::config::address::Address;
+use crate::config::protocol::Protocol;
+use crate::error::ServeError;
+
+/// How many connections may wait to be accepted. With the usual 1024, some of 12,000 clients that
+/// come at once were left without an answer for half a minute.
+const BACKLOG: i32 = 4096;
+
+/// How long to wait for another server that makes a socket in the same folder.
+const FOLDER_LOCK_TIME: Duration = Duration::from_millis(500);
+
+/// What the service manager calls the sockets of a protocol other than the first one.
+const NAMES_VARIABLE: &str = "LISTEN_FDNAMES";
+
+/// What systemd calls a socket to which nobody gave a name: it has that of its unit, which ends so,
+const UNIT_SUFFIX: &str = ".socket";
+/// or this one.
+const NO_NAME: &str = "unknown";
+
+/// What such a name ends with if clients speak TLS.
+const TLS_SUFFIX: &str = "-tls";
+
+/// A socket that listens.
+#[derive(Debug)]
+pub struct Bound {
+    /// Its file, if it is a unix socket that was made here. Fields are dropped in this order: the file goes
+    /// while the socket still listens, or the next server could find it dead, and replace it, in between.
+    pub(crate) file: Option<SocketFile>,
+    /// The socket, not blocking.
+    pub(crate) socket: OwnedFd,
+    /// What its clients speak.
+    pub protocol: Protocol,
+    /// Where it listens really: with the port that the system chose.
+    pub address: Address,
+}
+
+/// The file of a unix socket; removed again when dropped, unless another has taken its place.
+#[derive(Debug)]
+pub(crate) struct SocketFile {
+    path: PathBuf,
+    /// What it is on the disk, whatever its name.
+    identity: (u64, u64),
+}
+
+impl SocketFile {
+    fn of(path: &Path) -> io::Result<SocketFile> {
+        // The process may change its folder.
+        let path = std::path::absolute(path)?;
+        let identity = SocketFile::identity(&path)?;
+        Ok(SocketFile { path, identity })
+    }
+
+    fn identity(path: &Path) -> io::Result<(u64, u64)> {
+        let metadata = fs::symlink_metadata(path)?;
+        Ok((metadata.dev(), metadata.ino()))
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if SocketFile::identity(&self.path).is_ok_and(|identity| identity == self.identity) {
+            // A server that became another user may not; the next one replaces the file then.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+impl Bound {
+    /// The same socket for clients that speak TLS.
+    #[must_use]
+    pub fn with_tls(self) -> Bound {
+        Bound { address: self.address.with_tls(), ..self }
+    }
+}
+
+/// How a listening socket, and the connections that come from it, are set up.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub struct SocketOptions {
+    /// How many connections may wait to be accepted.
+    pub backlog: i32,
+    /// When silent peers are asked whether they are still there.
+    pub keepalive: Keepalive,
+    /// Who may connect to a unix socket, as the mode of its file; `None`: as the umask says.
+    pub unix_mode: Option<u32>,
+}
+
+/// When silent peers are asked whether they are still there; `None`: as the system does.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub struct Keepalive {
+    /// After so many seconds.
+    pub idle_s: Option<u32>,
+    /// Again after so many seconds.
+    pub interval_s: Option<u32>,
+    /// How often.
+    pub count: Option<u32>,
+}
+
+impl Default for SocketOptions {
+    fn default() -> SocketOptions {
+        SocketOptions { backlog: BACKLOG, keepalive: Keepalive::default(), unix_mode: None }
+    }
+}
+
+/// Listens on an address; on each that its host name stands for.
+pub fn bind(
+    protocol: Protocol,
+    address: &Address,
+    options: &SocketOptions,
+) -> Result<Vec<Bound>, ServeError> {
+    let explain = |error| explain(address, error);
+    let sockets = match address {
+        Address::Tls(inner) => {
+            let bound = bind(protocol, inner, options)?;
+            return Ok(bound.into_iter().map(Bound::with_tls).collect());
+        }
+        Address::Unix(path) => {
+            let socket = bind_unix(path, address, options)?;
+            let file = SocketFile::of(path).map_err(explain)?;
+            let bound = bound(protocol, socket).map_err(explain)?;
+            return Ok(vec![Bound { file: Some(file), ..bound }]);
+        }
+        Address::Tcp { host, port } => {
+            let resolved: Vec<SocketAddr> =
+                (host.as_str(), *port).to_socket_addrs().map_err(explain)?.collect();
+            bind_all(&resolved, options).map_err(explain)?
+        }
+    };
+    sockets.into_iter().map(|socket| bound(protocol, socket).map_err(explain)).collect()
+}
+
+/// Listens on a port of all addresses of this machine, IPv4 and IPv6.
+pub fn bind_all_addresses(
+    protocol: Protocol,
+    port: u16,
+    options: &SocketOptions,
+) -> Result<Vec<Bound>, ServeError> {
+    let addresses = [
+        SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)),
+        SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)),
+    ];
+    let address = Address::Tcp { host: Ipv4Addr::UNSPECIFIED.to_string(), port };
+    let explain = |error| explain(&address, error);
+    let sockets = bind_all(&addresses, options).map_err(explain)?;
+    sockets.into_iter().map(|socket| bound(protocol, socket).map_err(explain)).collect()
+}
+
+/// Binds every address that this machine has. A name such as `localhost` may stand for IPv6, too,
+/// on machines without it.
+fn bind_all(addresses: &[SocketAddr], options: &SocketOptions) -> io::Result<Vec<Socket>> {
+    let mut bound = Vec::new();
+    let mut missing = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    for address in addresses {
+        match bind_tcp(*address, addresses.len() > 1, options) {
+            Ok(one) => bound.push(one),
+            Err(error)
+                if error.kind() == io::ErrorKind::AddrNotAvailable
+                    || error.kind() == io::ErrorKind::Unsupported
+                    || error.raw_os_error()
+                        == Some(rustix::io::Errno::AFNOSUPPORT.raw_os_error()) =>
+            {
+                missing = error;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    if bound.is_empty() { Err(missing) } else { Ok(bound) }
+}
+
+fn bind_tcp(
+    address: SocketAddr,
+    is_one_of_several: bool,
+    options: &SocketOptions,
+) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() && is_one_of_several {
+        socket.set_only_v6(true)?;
+    }
+    prepare_tcp(&socket, &options.keepalive)?;
+    socket.bind(&address.into())?;
+    socket.listen(options.backlog)?;
+    Ok(socket)
+}
+
+/// Accepted sockets have these from the listening one.
+fn prepare_tcp(socket: &Socket, keepalive: &Keepalive) -> io::Result<()> {
+    let seconds = |count: u32| Duration::from_secs(count.into());
+    let mut parameters = TcpKeepalive::new();
+    if let Some(idle_s) = keepalive.idle_s {
+        parameters = parameters.with_time(seconds(idle_s));
+    }
+    if let Some(interval_s) = keepalive.interval_s {
+        parameters = parameters.with_interval(seconds(interval_s));
+    }
+    if let Some(count) = keepalive.count {
+        parameters = parameters.with_retries(count);
+    }
+    socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_keepalive(&parameters)
+}
+
+fn bind_unix(
+    path: &Path,
+    address: &Address,
+    options: &SocketOptions,
+) -> Result<Socket, ServeError> {
+    let explain = |error| explain(address, error);
+    // Until the socket listens, another server would take it for a dead one.
+    let _lock = lock_folder(path);
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None).map_err(explain)?;
+    let name = SockAddr::unix(path).map_err(explain)?;
+    match fs::symlink_metadata(path) {
+        Ok(file) if !file.file_type().is_socket() => {
+            return Err(ServeError::NotASocket(address.clone()));
+        }
+        Ok(_) => {
+            socket.set_nonblocking(true).map_err(explain)?;
+            match socket.connect(&name) {
+                // Nobody listens: it was left by a server that is gone.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+                // Somebody does; perhaps so many wait already that there is no room for us.
+                Ok(()) => return Err(ServeError::AddressInUse(address.clone())),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Err(ServeError::AddressInUse(address.clone()));
+                }
+                // We cannot know, or it is a socket of another kind.
+                Err(error) => return Err(explain(error)),
+            }
+            tracing::info!(%address, "removing existing local socket to replace it");
+            fs::remove_file(path).map_err(explain)?;
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(explain(error)),
+    }
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None).map_err(explain)?;
+    socket.bind(&name).map_err(explain)?;
+    if let Some(mode) = options.unix_mode {
+        fs::set_permissions(path, Permissions::from_mode(mode)).map_err(explain)?;
+    }
+    socket.listen(options.backlog).map_err(explain)?;
+    Ok(socket)
+}
+
+/// Keeps other servers from looking at the sockets in the folder of this one, as long as what it gives lives.
+/// Where that cannot be, for want of permission or because somebody else needs the folder for long, it goes without:
+/// servers seldom start at the same moment.
+fn lock_folder(path: &Path) -> Option<File> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = File::open(folder.unwrap_or(Path::new("."))).ok()?;
+    let deadline = Instant::now() + FOLDER_LOCK_TIME;
+    loop {
+        match folder.try_lock() {
+            Ok(()) => return Some(folder),
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(_) => return None,
+        }
+    }
+}
+
+fn explain(address: &Address, source: io::Error) -> ServeError {
+    let address = address.clone();
+    match source.kind() {
+        io::ErrorKind::AddrInUse => ServeError::AddressInUse(address),
+        io::ErrorKind::PermissionDenied => ServeError::ListenForbidden(address),
+        _ => ServeError::Listen { address, source },
+    }
+}
+
+fn bound(protocol: Protocol, socket: Socket) -> io::Result<Bound> {
+    socket.set_nonblocking(true)?;
+    let address = address_of(&socket)?;
+    Ok(Bound { socket: socket.into(), protocol, address, file: None })
+}
+
+fn address_of(socket: &Socket) -> io::Result<Address> {
+    let local = socket.local_addr()?;
+    Ok(match local.as_socket() {
+        Some(address) => Address::Tcp { host: address.ip().to_string(), port: address.port() },
+        None => Address::Unix(local.as_pathname().unwrap_or(Path::new("")).to_owned()),
+    })
+}
+
+/// Takes over the sockets that a service manager has bound (`LISTEN_PID`, `LISTEN_FDS`). To be
+/// called once, before other files are opened. A socket speaks the protocol whose name it has
+/// (`LISTEN_FDNAMES`), with TLS if `-tls` follows it; those without a name speak `usual`.
+pub fn inherited(usual: Protocol) -> Result<Vec<Bound>, ServeError> {
+    let names = std::env::var(NAMES_VARIABLE).unwrap_or_default();
+    take_all(usual, &names)
+}
+
+/// The same, whatever names they have: all speak one protocol.
+pub fn inherited_as(protocol: Protocol) -> Result<Vec<Bound>, ServeError> {
+    take_all(protocol, "")
+}
+
+fn take_all(usual: Protocol, names: &str) -> Result<Vec<Bound>, ServeError> {
+    let mut passed = ListenFd::from_env();
+    let mut names = names.split(':');
+    let bound = (0..passed.len()).map(|index| {
+        let (named, has_tls) = read_name(names.next().unwrap_or_default())?;
+        let bound =
+            take(&mut passed, index, named.unwrap_or(usual)).map_err(ServeError::Inherited)?;
+        Ok(if has_tls { bound.with_tls() } else { bound })
+    });
+    bound.collect()
+}
+
+/// The protocol of a socket with this name, if it has one, and whether TLS comes before it.
+fn read_name(name: &str) -> Result<(Option<Protocol>, bool), ServeError> {
+    if name.is_empty() || name == NO_NAME || name.ends_with(UNIT_SUFFIX) {
+        return Ok((None, false));
+    }
+    let plain_name = name.strip_suffix(TLS_SUFFIX);
+    let protocol_name = plain_name.unwrap_or(name);
+    let named = Protocol::ALL.into_iter().find(|protocol| protocol.name() == protocol_name);
+    let named = named.ok_or_else(|| ServeError::InheritedName(name.to_owned()))?;
+    Ok((Some(named), plain_name.is_some()))
+}
+
+fn take(passed: &mut ListenFd, index: usize, protocol: Protocol) -> io::Result<Bound> {
+    let missing = || io::Error::from(io::ErrorKind::NotFound);
+    let socket: OwnedFd = match passed.take_tcp_listener(index) {
+        Ok(listener) => {
+            let listener: OwnedFd = listener.ok_or_else(missing)?.into();
+            let socket = Socket::from(listener.as_fd().try_clone_to_owned()?);
+            prepare_tcp(&socket, &Keepalive::default())?;
+            listener
+        }
+        Err(_) => passed.take_unix_listener(index)?.ok_or_else(missing)?.into(),
+    };
+    bound(protocol, Socket::from(socket))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+    use std::sync::Barrier;
+
+    use super::*;
+
+    fn bind(address: &Address) -> Result<Vec<Bound>, ServeError> {
+        super::bind(Protocol::Beanstalk, address, &SocketOptions::default())
+    }
+
+    fn tcp(host: &str, port: u16) -> Address {
+        Address::Tcp { host: host.to_owned(), port }
+    }
+
+    #[test]
+    fn port_zero_asks_the_system_and_a_taken_port_is_named() {
+        let first = bind(&tcp("127.0.0.1", 0)).unwrap().remove(0);
+        let Address::Tcp { host, port } = &first.address else { panic!("not a tcp socket") };
+        assert_eq!(host, "127.0.0.1");
+        assert_ne!(*port, 0);
+        match bind(&first.address).unwrap_err() {
+            ServeError::AddressInUse(address) => assert_eq!(address, first.address),
+            other => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn a_name_is_that_of_a_protocol_or_a_mistake() {
+        for (name, wanted) in [
+            ("", (None, false)),
+            ("lineshaft.socket", (None, false)),
+            ("unknown", (None, false)),
+            ("gearman", (Some(Protocol::Gearman), false)),
+            ("kestrel_text-tls", (Some(Protocol::KestrelText), true)),
+        ] {
+            assert_eq!(read_name(name).unwrap(), wanted, "{name}");
+        }
+        for name in ["gearman_tls", "gearman-TLS", "germann-tls", "-tls", "tls"] {
+            let error = read_name(name).unwrap_err();
+            assert!(error.to_string().contains(&format!("`{name}`")), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_address_of_another_machine_is_refused() {
+        let error = bind(&tcp("192.0.2.1", 0)).unwrap_err();
+        assert!(matches!(error, ServeError::Listen { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_dead_socket_is_replaced_a_living_one_and_other_files_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let address = Address::Unix(folder.path().join("socket"));
+        let living = bind(&address).unwrap();
+        assert!(matches!(bind(&address).unwrap_err(), ServeError::AddressInUse(_)));
+        drop(living);
+        assert!(!folder.path().join("socket").exists());
+        drop(UnixListener::bind(folder.path().join("socket")).unwrap());
+        drop(bind(&address).unwrap());
+        let file = folder.path().join("file");
+        std::fs::write(&file, "precious").unwrap();
+        let error = bind(&Address::Unix(file.clone())).unwrap_err();
+        assert!(matches!(error, ServeError::NotASocket(_)));
+        assert_eq!(std::fs::read(&file).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn of_two_servers_that_find_a_dead_socket_one_listens() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let address = Address::Unix(path.clone());
+        for _ in 0..100 {
+            drop(UnixListener::bind(&path).unwrap());
+            let start = Barrier::new(2);
+            let one = || {
+                start.wait();
+                bind(&address)
+            };
+            let (first, second) = std::thread::scope(|scope| {
+                let first = scope.spawn(one);
+                let second = scope.spawn(one);
+                (first.join().unwrap(), second.join().unwrap())
+            });
+            let is_in_use =
+                |bound: &Result<_, _>| matches!(bound, Err(ServeError::AddressInUse(_)));
+            assert!(first.is_ok() && is_in_use(&second) || is_in_use(&first) && second.is_ok());
+            UnixStream::connect(&path).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_socket_of_which_nothing_is_known_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let _datagrams = UnixDatagram::bind(&path).unwrap();
+        let error = bind(&Address::Unix(path.clone())).unwrap_err();
+        assert!(matches!(error, ServeError::Listen { .. }), "{error}");
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn a_full_backlog_is_that_of_a_living_server() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let options = SocketOptions { backlog: 0, ..SocketOptions::default() };
+        let address = Address::Unix(path.clone());
+        let _living = super::bind(Protocol::Beanstalk, &address, &options).unwrap();
+        let mut waiting = Vec::new();
+        let full = loop {
+            let socket = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+            socket.set_nonblocking(true).unwrap();
+            match socket.connect(&SockAddr::unix(&path).unwrap()) {
+                Ok(()) => waiting.push(socket),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
+        assert!(matches!(bind(&address).unwrap_err(), ServeError::AddressInUse(_)));
+    }
+
+    #[test]
+    fn a_file_that_took_the_place_of_the_socket_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let first = bind(&Address::Unix(path.clone())).unwrap();
+        std::fs::rename(&path, folder.path().join("moved")).unwrap();
+        let second = bind(&Address::Unix(path.clone())).unwrap();
+        drop(first);
+        assert!(path.exists());
+        drop(second);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn the_mode_says_who_may_connect() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let options = SocketOptions { unix_mode: Some(0o666), ..SocketOptions::default() };
+        let address = Address::Unix(path.clone());
+        let _bound = super::bind(Protocol::Beanstalk, &address, &options).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o666);
+    }
+}

@@ -1,0 +1,92 @@
+//! How a session of each protocol begins.
+
+use std::sync::Arc;
+
+use broker::Millis;
+use origin::Gate;
+
+use crate::config::protocol::Protocol;
+use crate::config::{Config, Control};
+use crate::process::facts;
+use crate::threads::mailbox::Open;
+use crate::web::sites::names;
+
+/// What opens the sessions of all listeners of a protocol; `None` if the `web` threads serve them.
+pub(crate) fn opener(
+    protocol: Protocol,
+    config: &Config,
+    started: Millis,
+    kestrel: &Arc<kestrel::Server>,
+) -> Option<Arc<Open>> {
+    match protocol {
+        Protocol::Beanstalk => Some(open_beanstalk(config, started)),
+        Protocol::Gearman => Some(open_gearman(config)),
+        Protocol::GearmanHttp => Some(open_gearman_http(config)),
+        Protocol::Kestrel => Some(open_kestrel(kestrel.clone(), config.kestrel.control)),
+        Protocol::KestrelText => Some(open_kestrel_text(kestrel.clone(), config.kestrel.control)),
+        Protocol::KestrelThrift => {
+            Some(open_kestrel_thrift(kestrel.clone(), config.kestrel.control))
+        }
+        Protocol::KestrelAdmin | Protocol::Http => None,
+    }
+}
+
+fn open_beanstalk(config: &Config, started: Millis) -> Arc<Open> {
+    let listener = Arc::new(beanstalk::Listener {
+        server: beanstalk::Server::new(facts::beanstalk_info(started, config.data.segment_bytes)),
+        max_job_size: config.limits.beanstalk_job_bytes,
+    });
+    Arc::new(move |_entrance, turn, mailbox| {
+        let session = beanstalk::Session::new(listener.clone(), turn, mailbox);
+        (session.id(), Box::new(session))
+    })
+}
+
+fn open_gearman(config: &Config) -> Arc<Open> {
+    let server = gearman::Server::new(facts::gearman_options(config));
+    Arc::new(move |entrance, turn, mailbox| {
+        let session = gearman::Session::new(server.clone(), &entrance.peer.shown(), turn, mailbox);
+        (session.id(), Box::new(session))
+    })
+}
+
+/// Its connections are in no list of workers, so it needs no more of the others than their options.
+fn open_gearman_http(config: &Config) -> Arc<Open> {
+    let server = gearman::Server::new(facts::gearman_options(config));
+    let names = Arc::new(names(config));
+    Arc::new(move |entrance, turn, mailbox| {
+        let gate = Gate { names: names.clone(), reach: entrance.reach };
+        let session = gearman::HttpSession::new(server.clone(), gate, turn, mailbox);
+        (session.id(), Box::new(session))
+    })
+}
+
+fn open_kestrel(server: Arc<kestrel::Server>, control: Control) -> Arc<Open> {
+    Arc::new(move |entrance, turn, mailbox| {
+        let mut session = kestrel::MemcacheSession::new(server.clone(), turn, mailbox);
+        if !control.is_allowed(entrance.reach) {
+            session = session.without_control();
+        }
+        (session.id(), Box::new(session))
+    })
+}
+
+fn open_kestrel_text(server: Arc<kestrel::Server>, control: Control) -> Arc<Open> {
+    Arc::new(move |entrance, turn, mailbox| {
+        let mut session = kestrel::TextSession::new(server.clone(), turn, mailbox);
+        if !control.is_allowed(entrance.reach) {
+            session = session.without_control();
+        }
+        (session.id(), Box::new(session))
+    })
+}
+
+fn open_kestrel_thrift(server: Arc<kestrel::Server>, control: Control) -> Arc<Open> {
+    Arc::new(move |entrance, turn, mailbox| {
+        let mut session = kestrel::ThriftSession::new(server.clone(), turn, mailbox);
+        if !control.is_allowed(entrance.reach) {
+            session = session.without_control();
+        }
+        (session.id(), Box::new(session))
+    })
+}

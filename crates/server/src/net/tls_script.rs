@@ -1,0 +1,321 @@
+//! Clients of TLS that keep the rules or break them, as scripts: whatever comes, and however it is cut, what the
+//! dialect reads is what the client wrote, up to the first broken rule. Shared by tests and the fuzz target.
+
+use std::io::{Read as _, Write as _};
+use std::sync::{Arc, OnceLock};
+
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConnection, ServerConfig};
+use testkit::certificates::Authority;
+use testkit::tls::Client;
+
+use super::tls_stream::TlsStream;
+
+/// What is shown to the server at once, and has room for its plain text.
+const ROOM: usize = 16 << 10;
+/// More than that is no longer a script, but a load.
+const WRITTEN_BYTES_MAX: usize = 256 << 10;
+
+/// With more new keys than this the client breaks a rule of rustls (32).
+const NEW_KEYS_MAX: u8 = 30;
+
+/// Plays a script. Its first byte seeds the lengths of fragments; the next one says who the client is.
+pub(crate) fn check(script: &[u8]) {
+    let mut script = Script(script);
+    let seed = script.byte();
+    match script.byte() % 3 {
+        0 => check_raw(seed, script.0),
+        1 => Play::new(seed, &setup().newest).play(script),
+        _ => Play::new(seed, &setup().older).play(script),
+    }
+}
+
+/// Who serves and who connects; certificates are made once in a process.
+struct Setup {
+    server: Arc<ServerConfig>,
+    newest: Client,
+    older: Client,
+}
+
+fn setup() -> &'static Setup {
+    static SETUP: OnceLock<Setup> = OnceLock::new();
+    SETUP.get_or_init(|| {
+        let folder = tempfile::tempdir().expect("there is room");
+        let authority = Authority::new(folder.path(), "authority").expect("there is room");
+        let identity = authority.issue("server").expect("there is room");
+        let chain = CertificateDer::from_pem_file(&identity.certificate).expect("just written");
+        let key = PrivateKeyDer::from_pem_file(&identity.key).expect("just written");
+        let server = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("the provider has both")
+            .with_no_client_auth()
+            .with_single_cert(vec![chain], key)
+            .expect("they fit together");
+        let client = |version| {
+            Client::of_versions(&authority.file, None, &[version]).expect("the provider has both")
+        };
+        Setup {
+            server: Arc::new(server),
+            newest: client(&rustls::version::TLS13),
+            older: client(&rustls::version::TLS12),
+        }
+    })
+}
+
+/// A client without any keys: nothing that it sends may come out, and how it is cut makes no difference.
+fn check_raw(seed: u8, bytes: &[u8]) {
+    let outcome = |lengths: Option<Lengths>| {
+        let mut server = Server::new(lengths);
+        server.hear(bytes);
+        server.answer();
+        assert!(server.received.is_empty() && server.stream.is_unusable());
+        (server.stream.has_failed(), server.stream.has_ended())
+    };
+    assert_eq!(outcome(None), outcome(Some(Lengths(seed.into()))), "whole, and in fragments");
+}
+
+/// The server's side.
+struct Server {
+    stream: TlsStream,
+    lengths: Option<Lengths>,
+    received: Vec<u8>,
+}
+
+impl Server {
+    fn new(lengths: Option<Lengths>) -> Self {
+        let stream = TlsStream::new(setup().server.clone(), 0).expect("the settings are right");
+        Self { stream, lengths, received: Vec::new() }
+    }
+
+    /// As a connection reads: nothing more after a failure or the end.
+    fn hear(&mut self, mut bytes: &[u8]) {
+        let mut plaintext = vec![0; ROOM];
+        while !bytes.is_empty() && !self.stream.has_failed() && !self.stream.has_ended() {
+            let len = self.lengths.as_mut().map_or(ROOM, Lengths::next).min(bytes.len());
+            let (fragment, rest) = bytes.split_at(len);
+            bytes = rest;
+            let Ok(mut count) = self.stream.decrypt(fragment, &mut plaintext) else { break };
+            while count > 0 {
+                self.received.extend_from_slice(&plaintext[..count]);
+                count = self.stream.take(&mut plaintext);
+            }
+        }
+    }
+
+    fn answer(&mut self) -> Vec<u8> {
+        let mut answer = Vec::new();
+        while self.stream.has_ciphertext() {
+            self.stream.send_to(&mut answer).expect("a vector takes everything");
+        }
+        answer
+    }
+}
+
+/// A client with keys, and somebody in between.
+struct Play {
+    client: ClientConnection,
+    client_failed: bool,
+    server: Server,
+    written: Vec<u8>,
+    new_keys: u8,
+    edits: Vec<Edit>,
+    /// Something else than what the client said has reached the server.
+    tampered: bool,
+    closed: bool,
+    answered: Vec<u8>,
+    told: Vec<u8>,
+}
+
+/// What somebody in between does to the bytes that the client sends next. Places are taken modulo their number.
+enum Edit {
+    Flip(usize, u8),
+    Insert(usize, Vec<u8>),
+    Remove(usize, usize),
+}
+
+impl Play {
+    fn new(seed: u8, client: &Client) -> Self {
+        let mut client = client.connection().expect("the name is one");
+        client.set_buffer_limit(None);
+        Self {
+            client,
+            client_failed: false,
+            server: Server::new(Some(Lengths(seed.into()))),
+            written: Vec::new(),
+            new_keys: 0,
+            edits: Vec::new(),
+            tampered: false,
+            closed: false,
+            answered: Vec::new(),
+            told: Vec::new(),
+        }
+    }
+
+    fn play(mut self, mut script: Script<'_>) {
+        while !script.0.is_empty() {
+            match script.byte() % 8 {
+                0 => self.write(257 * usize::from(script.byte())),
+                1 => self.deliver(),
+                2 => self.edits.push(Edit::Flip(script.short(), script.byte())),
+                3 => {
+                    let (at, len) = (script.short(), usize::from(script.byte()));
+                    self.edits.push(Edit::Insert(at, script.take(len).to_vec()));
+                }
+                4 => self.edits.push(Edit::Remove(script.short(), 1 + usize::from(script.byte()))),
+                5 => self.renew_keys(),
+                // Before the handshake is over it would be an alert that means nothing.
+                6 if self.client.is_handshaking() => {}
+                6 => {
+                    self.closed = true;
+                    self.client.send_close_notify();
+                }
+                _ => self.tell(257 * usize::from(script.byte())),
+            }
+        }
+        self.deliver();
+        self.deliver();
+        if !self.tampered && !self.client_failed {
+            // It takes two round trips at most to shake hands.
+            self.deliver();
+            assert!(!self.server.stream.has_failed(), "it failed by itself");
+            assert_eq!(self.server.received.len(), self.written.len(), "something is missing");
+            assert_eq!(self.server.stream.has_ended(), self.closed);
+        }
+    }
+
+    /// The client says something, and nothing behind its end.
+    fn write(&mut self, len: usize) {
+        if self.closed || self.client_failed || self.written.len() + len > WRITTEN_BYTES_MAX {
+            return;
+        }
+        let start = self.written.len();
+        self.written.extend((start..start + len).map(|at| (at / 7) as u8));
+        let written = self.client.writer().write(&self.written[start..]);
+        assert_eq!(written.expect("it has no limit"), len);
+    }
+
+    fn renew_keys(&mut self) {
+        if self.new_keys < NEW_KEYS_MAX {
+            self.new_keys += 1;
+            // Keys cannot be renewed before there are any, nor with the older version.
+            let _ = self.client.refresh_traffic_keys();
+        }
+    }
+
+    /// The server says something, as far as there is room for it.
+    fn tell(&mut self, len: usize) {
+        if self.server.stream.is_unusable() {
+            return;
+        }
+        let start = self.told.len();
+        let bytes: Vec<u8> = (start..start + len).map(|at| (at / 5) as u8).collect();
+        let taken = self.server.stream.encrypt(&bytes).expect("it only gathers");
+        self.told.extend_from_slice(&bytes[..taken]);
+    }
+
+    /// What the client has to send goes to the server, and its answer comes back.
+    fn deliver(&mut self) {
+        let mut bytes = Vec::new();
+        while self.client.wants_write() {
+            self.client.write_tls(&mut bytes).expect("a vector takes everything");
+        }
+        for edit in std::mem::take(&mut self.edits) {
+            self.tampered |= edit.apply(&mut bytes);
+        }
+        self.server.hear(&bytes);
+        assert!(self.written.starts_with(&self.server.received), "nobody wrote this");
+        let answer = self.server.answer();
+        let mut answer = answer.as_slice();
+        while !answer.is_empty() && !self.client_failed {
+            let taken = self.client.read_tls(&mut answer);
+            let state = self.client.process_new_packets();
+            self.client_failed = !matches!(taken, Ok(1..)) || state.is_err();
+            let start = self.answered.len();
+            let count = state.map_or(0, |state| state.plaintext_bytes_to_read());
+            self.answered.resize(start + count, 0);
+            self.client.reader().read_exact(&mut self.answered[start..]).expect("so much is there");
+        }
+        assert!(self.told.starts_with(&self.answered), "the server did not say this");
+    }
+}
+
+impl Edit {
+    /// Whether it changed anything.
+    fn apply(self, bytes: &mut Vec<u8>) -> bool {
+        let len = bytes.len();
+        match self {
+            Edit::Insert(at, inserted) => {
+                let at = at % (len + 1);
+                let changes = !inserted.is_empty();
+                bytes.splice(at..at, inserted);
+                changes
+            }
+            Edit::Flip(..) | Edit::Remove(..) if len == 0 => false,
+            Edit::Flip(at, bits) => {
+                bytes[at % len] ^= bits;
+                bits != 0
+            }
+            Edit::Remove(at, count) => {
+                let at = at % len;
+                bytes.drain(at..len.min(at + count));
+                true
+            }
+        }
+    }
+}
+
+/// What of a script was not acted upon; what is missing at its end is 0.
+struct Script<'a>(&'a [u8]);
+
+impl<'a> Script<'a> {
+    fn take(&mut self, len: usize) -> &'a [u8] {
+        let (taken, rest) = self.0.split_at(len.min(self.0.len()));
+        self.0 = rest;
+        taken
+    }
+
+    fn byte(&mut self) -> u8 {
+        self.take(1).first().copied().unwrap_or_default()
+    }
+
+    fn short(&mut self) -> usize {
+        usize::from(u16::from_le_bytes([self.byte(), self.byte()]))
+    }
+}
+
+/// Lengths of fragments, short ones mostly, and at most what there is room for.
+struct Lengths(u32);
+
+impl Lengths {
+    fn next(&mut self) -> usize {
+        self.0 = self.0.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let draw = (self.0 >> 24) as usize;
+        if draw < 160 { 1 + draw } else { (draw * 97).min(ROOM) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+
+        #[test]
+        fn scripts_of_tls_give_what_the_client_wrote(script in vec(any::<u8>(), 0..60)) {
+            check(&script);
+        }
+    }
+
+    #[test]
+    fn the_fuzz_corpus_of_tls_gives_what_the_client_wrote() {
+        for file in testkit::fuzz_corpus("tls", 5) {
+            check(&file);
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! TLS of one connection: turns what the socket gives into what the dialect reads, and replies into
+//! what the socket takes. It never waits; its buffers are bounded by rustls: one record and 16 KiB of
+//! plain text in one direction, 64 KiB in the other.
+
+use std::io::{self, IoSlice, Read as _, Write};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::net::{SendAncillaryBuffer, SendFlags};
+use rustls::{Error, ServerConfig, ServerConnection};
+use tokio::io::unix::AsyncFd;
+
+/// How long a client may take for the handshake. Tests cannot wait for the real time.
+pub(crate) const HANDSHAKE_MS: u64 = if cfg!(test) { 1500 } else { 10_000 };
+
+/// The state of TLS on one connection.
+pub(crate) struct TlsStream {
+    connection: ServerConnection,
+    /// When the handshake began, in milliseconds of the clock.
+    begun_at: u64,
+    /// The peer broke the rules, or was refused. It hears so, and nothing else.
+    failed: bool,
+    /// The peer has ended its side, with or without saying so.
+    ended: bool,
+}
+
+impl TlsStream {
+    pub(crate) fn new(config: Arc<ServerConfig>, now_ms: u64) -> Result<TlsStream, Error> {
+        let connection = ServerConnection::new(config)?;
+        Ok(TlsStream { connection, begun_at: now_ms, failed: false, ended: false })
+    }
+
+    /// Whether no reply can be sent yet, or no more.
+    pub(crate) fn is_unusable(&self) -> bool {
+        self.failed || self.connection.is_handshaking()
+    }
+
+    /// Whether it has been of no use for too long.
+    pub(crate) fn is_overdue(&self, now_ms: u64) -> bool {
+        self.is_unusable() && now_ms.saturating_sub(self.begun_at) >= HANDSHAKE_MS
+    }
+
+    /// Whether the peer broke the rules, or was refused.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed
+    }
+
+    /// Whether the peer sends no more.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// The socket gave its end. A client that leaves without a word cannot make a command look whole
+    /// that is not, so this is no worse than a proper end.
+    pub(crate) fn end(&mut self) {
+        self.ended = true;
+    }
+
+    /// Takes out what was decrypted before, and says how much of `plaintext` it filled. If all of it,
+    /// there may be more.
+    pub(crate) fn take(&mut self, plaintext: &mut [u8]) -> usize {
+        // It errs when nothing is there, in one way or another.
+        self.connection.reader().read(plaintext).unwrap_or(0)
+    }
+
+    /// Takes what came from the socket, and decrypts as much of it as is whole into `plaintext`. What
+    /// has no room there can be taken later; it is kept in bounds if no more is shown at once than
+    /// `plaintext` has room for.
+    pub(crate) fn decrypt(
+        &mut self,
+        mut ciphertext: &[u8],
+        plaintext: &mut [u8],
+    ) -> Result<usize, Error> {
+        let mut filled = 0;
+        while !ciphertext.is_empty() && !self.ended {
+            let taken = self.connection.read_tls(&mut ciphertext);
+            let state = taken
+                .map_err(|error| Error::General(error.to_string()))
+                .and_then(|_| self.connection.process_new_packets());
+            match state {
+                Ok(state) => self.ended = state.peer_has_closed(),
+                Err(error) => {
+                    self.failed = true;
+                    return Err(error);
+                }
+            }
+            filled += self.take(&mut plaintext[filled..]);
+        }
+        Ok(filled)
+    }
+
+    /// Encrypts a part of the bytes, and says how many.
+    pub(crate) fn encrypt(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.connection.writer().write(bytes)
+    }
+
+    /// Whether something encrypted waits to be sent.
+    pub(crate) fn has_ciphertext(&self) -> bool {
+        self.connection.wants_write()
+    }
+
+    /// Sends once of what is encrypted.
+    pub(crate) fn send(&mut self, socket: &AsyncFd<OwnedFd>) -> io::Result<()> {
+        self.send_to(&mut Sending(socket))
+    }
+
+    /// The same, wherever it goes.
+    pub(crate) fn send_to(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        self.connection.write_tls(out).map(drop)
+    }
+
+    /// Says the end. There is nobody left to tell if that fails.
+    pub(crate) fn say_end(&mut self, socket: &AsyncFd<OwnedFd>) {
+        self.connection.send_close_notify();
+        let _ = self.send(socket);
+    }
+}
+
+/// A socket to which rustls writes all its records at once.
+struct Sending<'a>(&'a AsyncFd<OwnedFd>);
+
+impl Write for Sending<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_vectored(&[IoSlice::new(bytes)])
+    }
+
+    fn write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        let mut no_extras = SendAncillaryBuffer::default();
+        loop {
+            match rustix::net::sendmsg(self.0, pieces, &mut no_extras, flags) {
+                Err(rustix::io::Errno::INTR) => {}
+                result => return Ok(result?),
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use testkit::certificates::Authority;
+    use testkit::tls::Client;
+
+    use super::*;
+    use crate::config::Tls;
+    use crate::net::tls::Certificates;
+
+    /// A pair that has shaken hands: the server's side, and the client's.
+    fn pair() -> (TlsStream, rustls::ClientConnection) {
+        let folder = tempfile::tempdir().unwrap();
+        let authority = Authority::new(folder.path(), "authority").unwrap();
+        let identity = authority.issue("server").unwrap();
+        let settings = Tls {
+            certificate: Some(identity.certificate),
+            key: Some(identity.key),
+            ..Tls::default()
+        };
+        let config = Certificates::load(&settings).unwrap().current();
+        let mut server = TlsStream::new(config, 0).unwrap();
+        let mut client = Client::new(&authority.file, None).unwrap().connection().unwrap();
+        let mut plaintext = vec![0; 32 << 10];
+        while client.is_handshaking() || server.is_unusable() {
+            server.decrypt(&sent(&mut client), &mut plaintext).unwrap();
+            let mut answer = Vec::new();
+            while server.has_ciphertext() {
+                server.send_to(&mut answer).unwrap();
+            }
+            let mut answer = answer.as_slice();
+            while !answer.is_empty() {
+                client.read_tls(&mut answer).unwrap();
+                client.process_new_packets().unwrap();
+            }
+        }
+        (server, client)
+    }
+
+    fn sent(client: &mut rustls::ClientConnection) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        while client.wants_write() {
+            client.write_tls(&mut bytes).unwrap();
+        }
+        bytes
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn what_comes_out_is_what_was_put_in_however_it_is_cut(
+            lengths in prop::collection::vec(0..40_000usize, 1..8),
+            room in 4096..32_768usize,
+            damaged in prop::option::of(0..100_000usize),
+        ) {
+            let (mut server, mut client) = pair();
+            client.set_buffer_limit(None);
+            let mut all = Vec::new();
+            for (index, length) in lengths.iter().enumerate() {
+                let piece = vec![index as u8; *length];
+                client.writer().write_all(&piece).unwrap();
+                all.extend(piece);
+            }
+            client.send_close_notify();
+            let mut ciphertext = sent(&mut client);
+            let damaged = damaged.filter(|at| *at < ciphertext.len());
+            if let Some(at) = damaged {
+                ciphertext[at] ^= 1;
+            }
+            let (mut received, mut plaintext) = (Vec::new(), vec![0; room]);
+            for piece in ciphertext.chunks(room) {
+                let Ok(count) = server.decrypt(piece, &mut plaintext) else { break };
+                received.extend_from_slice(&plaintext[..count]);
+                loop {
+                    let count = server.take(&mut plaintext);
+                    if count == 0 { break }
+                    received.extend_from_slice(&plaintext[..count]);
+                }
+            }
+            if damaged.is_some() {
+                // Whatever is damaged, nothing false comes out.
+                prop_assert!(all.starts_with(&received));
+                prop_assert!(received.len() < all.len() || !server.has_ended() || all.is_empty());
+            } else {
+                prop_assert!(received == all && server.has_ended() && !server.has_failed());
+            }
+        }
+
+        #[test]
+        fn garbage_never_gives_a_byte(garbage in prop::collection::vec(any::<u8>(), 1..3000)) {
+            let (mut server, _client) = pair();
+            let mut plaintext = vec![0; 32 << 10];
+            let count = server.decrypt(&garbage, &mut plaintext).unwrap_or(0);
+            prop_assert_eq!(count, 0);
+        }
+    }
+}

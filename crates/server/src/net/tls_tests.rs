@@ -1,0 +1,503 @@
+//! Tests of TLS with real sockets: who is let in, what is said at which end, and what a peer that
+//! breaks the rules can do.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use broker::Millis;
+use rustls::version::{TLS12, TLS13};
+use testkit::certificates::{Authority, Identity};
+use testkit::tls::{Client, Stream};
+use testkit::wait;
+
+use crate::config::address::Address;
+use crate::config::{ClientAuth, Tls};
+use crate::net::tls::{Certificates, TlsError};
+use crate::net::tls_stream::HANDSHAKE_MS;
+use crate::serving_tests::{LIMIT, Plan, Serving, eventually, limits, put};
+
+/// A folder with an authority and the server's certificate.
+struct Files {
+    folder: tempfile::TempDir,
+    authority: Authority,
+    server: Identity,
+}
+
+impl Files {
+    fn new() -> Files {
+        let folder = tempfile::tempdir().unwrap();
+        let authority = Authority::new(folder.path(), "authority").unwrap();
+        let server = authority.issue("server").unwrap();
+        Files { folder, authority, server }
+    }
+
+    fn settings(&self) -> Tls {
+        Tls {
+            certificate: Some(self.server.certificate.clone()),
+            key: Some(self.server.key.clone()),
+            ..Tls::default()
+        }
+    }
+
+    fn verifying(&self, client_auth: ClientAuth) -> Tls {
+        Tls { client_ca: Some(self.authority.file.clone()), client_auth, ..self.settings() }
+    }
+
+    fn serve(&self, plan: Plan) -> Serving {
+        Plan { tls: Some(self.settings()), ..plan }.serve()
+    }
+
+    fn client(&self, identity: Option<&Identity>) -> Client {
+        Client::new(&self.authority.file, identity).unwrap()
+    }
+
+    fn connect(&self, serving: &Serving) -> Stream {
+        patient(self.client(None).connect(place(serving)).unwrap())
+    }
+
+    fn write(&self, name: &str, content: &str) -> PathBuf {
+        let path = self.folder.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+}
+
+fn patient(stream: Stream) -> Stream {
+    stream.sock.set_read_timeout(Some(LIMIT)).unwrap();
+    stream.sock.set_nodelay(true).unwrap();
+    stream
+}
+
+fn place(serving: &Serving) -> SocketAddr {
+    let Address::Tcp { host, port } = &serving.address else { panic!("not a tcp socket") };
+    SocketAddr::new(host.parse().unwrap(), *port)
+}
+
+fn expect(stream: &mut impl Read, reply: impl AsRef<[u8]>) {
+    let mut got = vec![0; reply.as_ref().len()];
+    stream.read_exact(&mut got).unwrap();
+    assert_eq!(String::from_utf8_lossy(&got), String::from_utf8_lossy(reply.as_ref()));
+}
+
+/// The end, properly said.
+fn expect_end(stream: &mut Stream) {
+    assert_eq!(stream.read(&mut [0; 100]).unwrap(), 0);
+}
+
+fn ask(stream: &mut Stream) {
+    stream.write_all(b"list-tube-used\r\n").unwrap();
+    expect(stream, "USING default\r\n");
+}
+
+fn sessions(serving: &Serving) -> u64 {
+    serving.broker.turn(Millis(0)).totals().sessions
+}
+
+#[test]
+fn both_versions_are_spoken() {
+    let files = Files::new();
+    let serving = files.serve(Plan::default());
+    for version in [&TLS13, &TLS12] {
+        let client = Client::of_versions(&files.authority.file, None, &[version]).unwrap();
+        let mut stream = patient(client.connect(place(&serving)).unwrap());
+        stream.write_all(b"use a\r\nput 0 0 60 1\r\nx\r\nquit\r\n").unwrap();
+        expect(&mut stream, "USING a\r\nINSERTED ");
+        expect_line(&mut stream);
+        expect_end(&mut stream);
+        assert_eq!(stream.conn.protocol_version(), Some(version.version));
+    }
+}
+
+fn expect_line(stream: &mut impl Read) {
+    let mut byte = [0];
+    while byte != *b"\n" {
+        stream.read_exact(&mut byte).unwrap();
+    }
+}
+
+#[test]
+fn a_large_body_passes_in_both_directions() {
+    for size in [16_384, 1 << 20, 20 << 20] {
+        let files = Files::new();
+        let serving = files.serve(limits(|limits| limits.beanstalk_job_bytes = size));
+        let mut stream = files.connect(&serving);
+        let body: Vec<u8> = (0..size).map(|index| (index % 251) as u8).collect();
+        stream.write_all(&put(&body)).unwrap();
+        expect(&mut stream, "INSERTED 1\r\n");
+        stream.write_all(b"reserve\r\n").unwrap();
+        expect(&mut stream, format!("RESERVED 1 {size}\r\n"));
+        let mut got = vec![0; body.len()];
+        stream.read_exact(&mut got).unwrap();
+        assert!(got == body);
+        expect(&mut stream, "\r\n");
+    }
+}
+
+#[test]
+fn records_may_come_byte_by_byte() {
+    let files = Files::new();
+    let serving = files.serve(Plan::default());
+    let mut client = files.client(None).connection().unwrap();
+    let mut socket = TcpStream::connect(place(&serving)).unwrap();
+    socket.set_nodelay(true).unwrap();
+    client.writer().write_all(b"list-tube-used\r\n").unwrap();
+    let mut reply = Vec::new();
+    while reply.len() < 15 {
+        let mut bytes = Vec::new();
+        while client.wants_write() {
+            client.write_tls(&mut bytes).unwrap();
+        }
+        for byte in bytes {
+            socket.write_all(&[byte]).unwrap();
+        }
+        client.read_tls(&mut socket).unwrap();
+        client.process_new_packets().unwrap();
+        // It errs as long as nothing is there.
+        let _ = client.reader().read_to_end(&mut reply);
+    }
+    assert_eq!(String::from_utf8_lossy(&reply), "USING default\r\n");
+}
+
+#[test]
+fn a_half_closed_connection_gets_its_replies_and_then_the_end() {
+    let files = Files::new();
+    let serving = files.serve(Plan::default());
+    for says_so in [true, false] {
+        let mut stream = files.connect(&serving);
+        stream.write_all(&put(b"x")).unwrap();
+        if says_so {
+            stream.conn.send_close_notify();
+            stream.flush().unwrap();
+        } else {
+            stream.sock.shutdown(Shutdown::Write).unwrap();
+        }
+        expect(&mut stream, "INSERTED ");
+        expect_line(&mut stream);
+        expect_end(&mut stream);
+    }
+}
+
+#[test]
+fn a_half_close_ends_the_waiting() {
+    let files = Files::new();
+    let serving = files.serve(Plan::default());
+    let mut stream = files.connect(&serving);
+    stream.write_all(b"reserve\r\nlist-tube-used\r\n").unwrap();
+    let waiting = || serving.broker.turn(Millis(0)).totals().waiting_sessions;
+    eventually("it waits", || waiting() == 1);
+    stream.conn.send_close_notify();
+    stream.flush().unwrap();
+    expect(&mut stream, "TIMED_OUT\r\nUSING default\r\n");
+    expect_end(&mut stream);
+}
+
+#[test]
+fn a_broken_connection_gives_its_job_to_whoever_waits() {
+    let files = Files::new();
+    let serving = files.serve(Plan::default());
+    let (mut holder, mut waiter) = (files.connect(&serving), files.connect(&serving));
+    holder.write_all(&put(b"x")).unwrap();
+    holder.write_all(b"reserve\r\n").unwrap();
+    expect(&mut holder, "INSERTED 1\r\nRESERVED 1 1\r\nx\r\n");
+    waiter.write_all(b"reserve\r\n").unwrap();
+    let waiting = || serving.broker.turn(Millis(0)).totals().waiting_sessions;
+    eventually("it waits", || waiting() == 1);
+    drop(holder);
+    expect(&mut waiter, "RESERVED 1 1\r\nx\r\n");
+}
+
+#[test]
+fn plain_text_gets_an_alert_and_does_no_harm() {
+    let files = Files::new();
+    let serving = files.serve(Plan::default());
+    let mut other = files.connect(&serving);
+    ask(&mut other);
+    let zeros = vec![0; 70_000];
+    for garbage in [&b"list-tube-used\r\n"[..], &zeros, b"\x16\x03\x01\xff\xff\x01"] {
+        let mut socket = TcpStream::connect(place(&serving)).unwrap();
+        socket.set_read_timeout(Some(LIMIT)).unwrap();
+        // It may be closed before all is sent.
+        let _ = socket.write_all(garbage);
+        let mut reply = Vec::new();
+        let _ = socket.read_to_end(&mut reply);
+        // An alert at most, and it is fatal.
+        assert!(reply.is_empty() || (reply[0] == 21 && reply[5] == 2), "{reply:?}");
+        ask(&mut other);
+    }
+    eventually("only the other one is left", || sessions(&serving) == 1);
+}
+
+#[test]
+fn a_request_of_a_browser_ends_its_connection_and_does_nothing() {
+    let files = Files::new();
+    let serving = files.serve(Plan::default());
+    let mut browser = files.connect(&serving);
+    browser.write_all(b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\nput 0 0 60 1\r\nx\r\n").unwrap();
+    let mut reply = Vec::new();
+    // It may be reset, since what it sent is not read to the end.
+    let _ = browser.read_to_end(&mut reply);
+    assert_eq!(String::from_utf8_lossy(&reply), "");
+    eventually("the session ends", || sessions(&serving) == 0);
+    assert_eq!(serving.broker.turn(Millis(0)).totals().puts, 0);
+}
+
+#[test]
+fn half_a_handshake_counts_and_has_an_end() {
+    let files = Files::new();
+    let serving = files.serve(limits(|limits| limits.connections = Some(2)));
+    let started = Instant::now();
+    let (silent, mut half) = (
+        TcpStream::connect(place(&serving)).unwrap(),
+        TcpStream::connect(place(&serving)).unwrap(),
+    );
+    let mut hello = Vec::new();
+    files.client(None).connection().unwrap().write_tls(&mut hello).unwrap();
+    half.write_all(&hello[..hello.len() / 2]).unwrap();
+    eventually("both are there", || serving.connections() == 2);
+    let mut third = files.connect(&serving);
+    ask(&mut third);
+    let waited = started.elapsed();
+    assert!(waited >= Duration::from_millis(HANDSHAKE_MS), "beyond the limit it waits: {waited:?}");
+    assert_eq!(sessions(&serving), 1, "only a handshake that succeeded opens a session");
+    for mut socket in [silent, half] {
+        socket.set_read_timeout(Some(LIMIT)).unwrap();
+        assert_eq!(socket.read(&mut [0; 10]).unwrap_or(0), 0);
+    }
+    // One that was agreed upon has no such end.
+    let more_than_that = Duration::from_millis(HANDSHAKE_MS + 500);
+    wait::let_pass(more_than_that, "an end that does not come has no event");
+    ask(&mut third);
+}
+
+#[test]
+fn a_peer_that_leaves_in_the_handshake_is_forgotten() {
+    let files = Files::new();
+    let serving = files.serve(Plan::default());
+    let mut hello = Vec::new();
+    files.client(None).connection().unwrap().write_tls(&mut hello).unwrap();
+    for count in [0, 1, hello.len() / 2, hello.len()] {
+        let mut socket = TcpStream::connect(place(&serving)).unwrap();
+        socket.write_all(&hello[..count]).unwrap();
+        eventually("it is there", || serving.connections() == 1);
+        assert_eq!(sessions(&serving), 0, "the handshake is not over");
+        drop(socket);
+        eventually("it is gone", || serving.connections() == 0);
+    }
+}
+
+#[test]
+fn a_peer_that_refuses_the_server_is_let_go_at_once() {
+    let files = Files::new();
+    let serving = files.serve(Plan::default());
+    let strangers = Authority::new(files.folder.path(), "strangers").unwrap();
+    let client = Client::new(&strangers.file, None).unwrap();
+    let refused_before_the_limit = || {
+        let started = Instant::now();
+        let mut stream = patient(client.connect(place(&serving)).unwrap());
+        assert_eq!(stream.write_all(b"x").unwrap_err().kind(), ErrorKind::InvalidData);
+        // It said so, and then it waits for the end.
+        let mut socket = &stream.sock;
+        while socket.read(&mut [0; 100]).unwrap() > 0 {}
+        started.elapsed() < Duration::from_millis(HANDSHAKE_MS)
+    };
+    // On a busy machine one attempt may take that long; only the limit itself makes all of them do so.
+    assert!((0..5).any(|_| refused_before_the_limit()), "it ends by the limit of the handshake");
+}
+
+#[test]
+fn many_large_replies_reach_a_reader_that_comes_late() {
+    let files = Files::new();
+    let serving = files.serve(Plan::default());
+    let mut stream = files.connect(&serving);
+    let body = vec![b'b'; 60_000];
+    stream.write_all(&put(&body)).unwrap();
+    expect(&mut stream, "INSERTED 1\r\n");
+    let count = 500;
+    let commands = "peek 1\r\n".repeat(count) + "use last\r\n";
+    stream.write_all(commands.as_bytes()).unwrap();
+    wait::let_pass(
+        Duration::from_millis(200),
+        "replies fill the buffers of a reader that comes late",
+    );
+    for _ in 0..count {
+        expect(&mut stream, "FOUND 1 60000\r\n");
+        expect(&mut stream, [body.as_slice(), b"\r\n"].concat());
+    }
+    expect(&mut stream, "USING last\r\n");
+}
+
+#[test]
+fn a_reader_that_takes_nothing_is_cut_off_and_disturbs_nobody() {
+    let files = Files::new();
+    let serving = files.serve(limits(|limits| limits.unsent_time = Duration::from_millis(500)));
+    let (mut stuck, mut other) = (files.connect(&serving), files.connect(&serving));
+    ask(&mut other);
+    stuck.write_all(&put(&vec![b'b'; 60_000])).unwrap();
+    expect(&mut stuck, "INSERTED 1\r\n");
+    stuck.write_all("peek 1\r\n".repeat(1000).as_bytes()).unwrap();
+    eventually("it is cut off", || {
+        ask(&mut other);
+        sessions(&serving) == 1
+    });
+}
+
+#[test]
+fn clients_are_verified() {
+    let files = Files::new();
+    let right = files.authority.issue("right").unwrap();
+    let strangers = Authority::new(files.folder.path(), "strangers").unwrap();
+    let wrong = strangers.issue("wrong").unwrap();
+    for (asked, without, with_wrong) in [
+        (ClientAuth::None, true, true),
+        (ClientAuth::Optional, true, false),
+        (ClientAuth::Required, false, false),
+    ] {
+        let serving = Plan { tls: Some(files.verifying(asked)), ..Plan::default() }.serve();
+        for version in [&TLS13, &TLS12] {
+            let is_let_in = |identity: Option<&Identity>| {
+                let authority = &files.authority.file;
+                let client = Client::of_versions(authority, identity, &[version]).unwrap();
+                let mut stream = patient(client.connect(place(&serving)).unwrap());
+                let mut reply = [0; 15];
+                let sent = stream.write_all(b"list-tube-used\r\n");
+                match sent.and_then(|()| stream.read_exact(&mut reply)) {
+                    Ok(()) => true,
+                    // The peer says why, it does not just go.
+                    Err(error) => {
+                        assert_eq!(error.kind(), ErrorKind::InvalidData, "{error}");
+                        false
+                    }
+                }
+            };
+            assert!(is_let_in(Some(&right)), "{asked:?}");
+            assert_eq!(is_let_in(None), without, "{asked:?} {version:?}");
+            assert_eq!(is_let_in(Some(&wrong)), with_wrong, "{asked:?} {version:?}");
+        }
+        eventually("all are gone", || sessions(&serving) == 0);
+    }
+}
+
+#[test]
+fn new_connections_see_a_new_certificate_and_open_ones_stay() {
+    let files = Files::new();
+    let serving = files.serve(Plan::default());
+    let certificates = serving.certificates.clone().unwrap();
+    let mut old = files.connect(&serving);
+    ask(&mut old);
+
+    let successor = Authority::new(files.folder.path(), "successor").unwrap();
+    successor.issue("server").unwrap();
+    certificates.reload(&files.settings()).unwrap();
+    ask(&mut old);
+    let client = Client::new(&successor.file, None).unwrap();
+    ask(&mut patient(client.connect(place(&serving)).unwrap()));
+    let error = files.connect(&serving).write_all(b"x").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidData, "{error}");
+
+    files.write("server.pem", "damaged");
+    certificates.reload(&files.settings()).unwrap_err();
+    ask(&mut patient(client.connect(place(&serving)).unwrap()));
+}
+
+#[test]
+fn a_stop_says_the_end() {
+    let files = Files::new();
+    let mut serving = files.serve(Plan::default());
+    let mut stream = files.connect(&serving);
+    ask(&mut stream);
+    let half = TcpStream::connect(place(&serving)).unwrap();
+    eventually("both are there", || serving.connections() == 2);
+    serving.stop();
+    expect_end(&mut stream);
+    drop(half);
+}
+
+/// As `openssl x509 -req` makes it without `-extfile`.
+const VERSION_1: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBGDCBvwIUQrgw/HtokpA8MrxEE5xveE1yzkAwCgYIKoZIzj0EAwIwDjEMMAoG
+A1UEAwwDb2xkMCAXDTI2MTEyMDEyMTIyOVoYDzIxMjYxMDI3MTIxMjI5WjAOMQww
+CgYDVQQDDANvbGQwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAATy1xtEJgDQXY+T
+ZxbzssGOKuIctihRqF++lqGoheGMArF0WNQdD1oMoxfP03uXfK9WuzVDf6oL/al5
+cyGNg9tRMAoGCCqGSM49BAMCA0gAMEUCIFc8akQjimza3V9ZH+uXMKAHnDVpKWq+
+5GVgH/jtgl3fAiEAuT2MMrmmHd2n+KftaUG4h5baYMcwhI8zw9+Yhsa5AF0=
+-----END CERTIFICATE-----
+";
+
+fn refused(settings: &Tls) -> String {
+    Certificates::load(settings).unwrap_err().to_string()
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_said_in_one_line() {
+    let files = Files::new();
+    let right = files.settings();
+    let with_certificate =
+        |path: &Path| Tls { certificate: Some(path.to_owned()), ..right.clone() };
+    let with_key = |path: &Path| Tls { key: Some(path.to_owned()), ..right.clone() };
+    let with_ca = |path: &Path| Tls { client_ca: Some(path.to_owned()), ..right.clone() };
+
+    assert_eq!(refused(&Tls::default()), "TLS needs a certificate, and none is named");
+    let no_key = Tls { key: None, ..right.clone() };
+    assert_eq!(refused(&no_key), "TLS needs a key, and none is named");
+    let no_authority = Tls { client_auth: ClientAuth::Required, ..right.clone() };
+    let expected = "TLS needs a certificate of the clients' authority, and none is named";
+    assert_eq!(refused(&no_authority), expected);
+    let absent = files.folder.path().join("absent");
+    let said = refused(&with_certificate(&absent));
+    assert!(said.starts_with(&format!("cannot read the certificate {}: ", absent.display())));
+    assert!(matches!(Certificates::load(&with_key(&absent)), Err(TlsError::Read { .. })));
+    assert!(matches!(Certificates::load(&with_ca(&absent)), Err(TlsError::Read { .. })));
+
+    let empty = files.write("empty", "");
+    let said = refused(&with_certificate(&empty));
+    let expected = "no certificate in it; there must be one in PEM form";
+    assert_eq!(said, format!("{}: {expected}", empty.display()));
+    let said = refused(&with_key(&files.server.certificate));
+    assert!(said.ends_with("no key in it; there must be one in PEM form, without a passphrase"));
+    let said = refused(&with_ca(&empty));
+    assert!(said.contains("no certificate of the clients' authority in it"), "{said}");
+
+    let other = files.authority.issue("other").unwrap();
+    let expected = format!(
+        "the key in {} does not belong to the certificate in {}",
+        other.key.display(),
+        files.server.certificate.display()
+    );
+    assert_eq!(refused(&with_key(&other.key)), expected);
+
+    let pem = std::fs::read_to_string(&files.server.certificate).unwrap();
+    let half = files.write("half", &pem[..pem.len() / 2]);
+    let said = refused(&with_certificate(&half));
+    assert!(said.contains("the certificate is of no use"), "{said}");
+    let wrong = "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n";
+    let wrong = files.write("wrong", wrong);
+    let said = refused(&with_certificate(&wrong));
+    assert!(said.contains("the certificate is of no use"), "{said}");
+    assert!(refused(&with_ca(&wrong)).contains("authority is of no use"));
+
+    let old = files.write("old", VERSION_1);
+    let said = refused(&with_certificate(&old));
+    let expected = "the certificate is of no use: it is of version 1, and version 3 is needed";
+    assert!(said.contains(expected), "{said}");
+
+    // Both may be in one file.
+    let key = std::fs::read_to_string(&files.server.key).unwrap();
+    let both = files.write("both", &(key + &pem));
+    Certificates::load(&Tls { key: Some(both.clone()), ..with_certificate(&both) }).unwrap();
+}
+
+#[test]
+fn what_tls_keeps_for_a_connection_is_in_the_account() {
+    let files = Files::new();
+    let serving = files.serve(Plan::default());
+    let used_bytes = || serving.broker.memory_usage().used_bytes;
+    let before = used_bytes();
+    let mut streams: Vec<Stream> = (0..10).map(|_| files.connect(&serving)).collect();
+    streams.iter_mut().for_each(ask);
+    eventually("they count", || used_bytes() - before > 10 * 7_000);
+    drop(streams);
+    eventually("they are gone", || used_bytes() == before);
+}

@@ -1,0 +1,269 @@
+//! The server's clock: the wall clock when it started, carried on by one that no step moves, and that goes on while
+//! the machine sleeps. Once a second it is looked at whether the wall clock was set, and whether the machine has slept.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use broker::{Broker, Millis, STOP_MS_MAX};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::threads::mailbox::Port;
+
+/// Two clocks are never read at the same time. When they moved by more against each other, one was set, or one stood
+/// still.
+const JUMP_MS: u64 = 100;
+
+/// Milliseconds since the Unix epoch that never go back. All copies agree.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Clock {
+    start: Millis,
+    /// By the clock that goes on while the machine sleeps.
+    started: Duration,
+    /// By the clock that the runtime's timers go by. It stands still while the machine sleeps.
+    timers_started: Instant,
+    /// A test lets the machine sleep for so long.
+    #[cfg(test)]
+    nap_ms: &'static std::sync::atomic::AtomicU64,
+}
+
+impl Clock {
+    /// Starts at the wall clock's time.
+    pub(crate) fn start() -> Clock {
+        Clock {
+            start: wall(),
+            started: since_boot(),
+            timers_started: Instant::now(),
+            #[cfg(test)]
+            nap_ms: Box::leak(Box::default()),
+        }
+    }
+
+    /// The same clock, moved.
+    pub(crate) fn moved(self, step_ms: i64) -> Clock {
+        Clock { start: Millis(self.start.0.saturating_add_signed(step_ms)), ..self }
+    }
+
+    /// This moment.
+    pub(crate) fn now(&self) -> Millis {
+        Millis(self.start.0.saturating_add(millis(self.passed())))
+    }
+
+    fn passed(&self) -> Duration {
+        let passed = since_boot().saturating_sub(self.started);
+        #[cfg(test)]
+        let passed = passed + self.nap();
+        passed
+    }
+
+    /// The instant at which `now` reaches `at`, if the machine does not sleep meanwhile; `None` if that is too far away
+    /// to matter.
+    pub(crate) fn instant(&self, at: Millis) -> Option<Instant> {
+        let passes = Duration::from_millis(at.0.saturating_sub(self.start.0));
+        Instant::now().checked_add(passes.saturating_sub(self.passed()))
+    }
+
+    /// How long the machine has slept since the start.
+    fn slept(&self) -> Duration {
+        self.passed().saturating_sub(self.timers_started.elapsed())
+    }
+
+    #[cfg(test)]
+    fn nap(&self) -> Duration {
+        Duration::from_millis(self.nap_ms.load(std::sync::atomic::Ordering::SeqCst))
+    }
+
+    /// The machine sleeps for so long.
+    #[cfg(test)]
+    pub(crate) fn nap_for(&self, nap: Duration) {
+        self.nap_ms.fetch_add(millis(nap), std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+/// The wall clock.
+pub(crate) fn wall() -> Millis {
+    Millis(millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()))
+}
+
+/// Costs as much as a look at the clock that stands still while the machine sleeps: no system call.
+fn since_boot() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Notices that the wall clock was set, or that the machine has slept.
+#[derive(Debug, Default)]
+pub(crate) struct ClockWatch {
+    /// How far the wall clock was ahead when the broker was told last.
+    told_ahead_ms: Option<i64>,
+    slept_ms: u64,
+}
+
+impl ClockWatch {
+    /// To be called once a second. Takes a turn only if there is news.
+    pub(crate) fn look(&mut self, clock: &Clock, broker: &Broker, ports: &[Arc<Port>]) {
+        self.look_for_sleep(clock, ports);
+        let (now, wall) = (clock.now(), wall());
+        // If this thread was held up in between, the two do not belong together.
+        if clock.now().since(now) <= JUMP_MS {
+            self.tell_wall(now, wall, broker);
+        }
+    }
+
+    fn look_for_sleep(&mut self, clock: &Clock, ports: &[Arc<Port>]) {
+        let slept_ms = millis(clock.slept());
+        let nap_ms = slept_ms.saturating_sub(self.slept_ms);
+        if nap_ms <= JUMP_MS {
+            return;
+        }
+        tracing::info!(seconds = nap_ms / 1000, "the machine has slept");
+        self.slept_ms = slept_ms;
+        for port in ports {
+            port.renew_timer();
+        }
+    }
+
+    fn tell_wall(&mut self, now: Millis, wall: Millis, broker: &Broker) {
+        let ahead_ms = wall.ahead_of(now);
+        if let Some(told_ms) = self.told_ahead_ms {
+            if told_ms.abs_diff(ahead_ms) <= JUMP_MS {
+                return;
+            }
+            let seconds = ahead_ms.saturating_sub(told_ms) / 1000;
+            if seconds != 0 {
+                tracing::info!(
+                    seconds,
+                    "the wall clock was set; what was to be done at a time of it moves"
+                );
+            }
+        }
+        // If the log has no room, it is told later.
+        let is_told = broker.turn(now).set_wall(now, wall);
+        self.told_ahead_ms = is_told.then_some(ahead_ms);
+    }
+}
+
+/// Says so if the wall clock cannot be right, or was not when the log was written.
+pub(crate) fn doubt_wall_clock(stopped_ms: i64) {
+    let apart = Duration::from_millis(stopped_ms.unsigned_abs());
+    let days = apart.as_secs() / (24 * 3600);
+    match doubt(stopped_ms) {
+        None => {}
+        Some(Doubt::Ahead) => tracing::warn!(
+            days,
+            "the wall clock is far ahead of the log's last entry; set it if it is wrong. Ages and delays go on \
+             as if the server had not been stopped"
+        ),
+        Some(Doubt::Behind) => tracing::warn!(
+            days,
+            seconds = apart.as_secs(),
+            "the wall clock is behind the log's last entry: it is wrong, or was when that was written. Ages and \
+             delays go on as if the server had not been stopped"
+        ),
+    }
+}
+
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+enum Doubt {
+    Ahead,
+    Behind,
+}
+
+/// What is wrong with a wall clock by which nobody served for so long. A minute back is no more than an
+/// administrator or NTP does.
+fn doubt(stopped_ms: i64) -> Option<Doubt> {
+    match stopped_ms {
+        ..-60_000 => Some(Doubt::Behind),
+        STOP_MS_MAX.. => Some(Doubt::Ahead),
+        -60_000..STOP_MS_MAX => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use broker::{State, Submit, When};
+
+    use super::*;
+
+    #[test]
+    fn it_starts_at_the_wall_clock_and_can_be_moved() {
+        let clock = Clock::start();
+        assert!(clock.now().0 > 1_700_000_000_000);
+        let later = Millis(clock.now().0 + 1_000_000);
+        let clock = clock.moved(1_000_000);
+        assert!(clock.now() >= later);
+        assert!(clock.instant(later).unwrap() <= Instant::now());
+        assert!(clock.instant(Millis(later.0 + 60_000)).unwrap() > Instant::now());
+        assert!(clock.moved(-2_000_000).now() < later);
+    }
+
+    #[test]
+    fn it_goes_on_while_the_machine_sleeps_and_timers_are_set_by_what_is_left() {
+        let clock = Clock::start();
+        let hour = Duration::from_hours(1);
+        let before = clock.now();
+        let at = Millis(before.0 + 2 * 3_600_000);
+        clock.nap_for(hour);
+        assert!(clock.now().since(before) >= 3_600_000);
+        let (instant, now) = (clock.instant(at).unwrap(), Instant::now());
+        assert!(instant <= now + hour && instant + Duration::from_mins(1) > now + hour);
+        clock.nap_for(hour);
+        assert!(clock.instant(at).unwrap() <= Instant::now(), "it is overdue");
+    }
+
+    #[test]
+    fn a_wall_clock_that_was_set_moves_jobs_that_go_by_it() {
+        let clock = Clock::start();
+        let broker = Broker::memory(broker::EngineSetup::default(), clock.now());
+        let mut watch = ClockWatch::default();
+        let look_at = |watch: &mut ClockWatch, ahead_ms: i64| {
+            let shown = Millis(clock.now().0.saturating_add_signed(ahead_ms));
+            watch.tell_wall(clock.now(), shown, &broker);
+            while broker.turn(clock.now()).advance() {}
+        };
+        look_at(&mut watch, 0);
+        let mut turn = broker.turn(clock.now());
+        let session = turn.open_session(0);
+        let id = [3_600_000, 7_200_000].map(|later_ms| {
+            let submit = Submit {
+                priority: 1,
+                due: Some(When::Wall(Millis(clock.now().0 + later_ms))),
+                unique: b"",
+                reducer: b"",
+                body: b"x"[..].into(),
+                foreground: false,
+            };
+            turn.submit(session, b"q", submit).expect("there is room").0
+        });
+        drop(turn);
+        let states = || id.map(|id| broker.turn(clock.now()).job_status(id).unwrap().0.facts.state);
+        look_at(&mut watch, 50);
+        assert_eq!(states(), [State::Delayed; 2]);
+        look_at(&mut watch, 3_600_000);
+        assert_eq!(states(), [State::Ready, State::Delayed]);
+        look_at(&mut watch, 0);
+        clock.nap_for(Duration::from_mins(119));
+        look_at(&mut watch, 0);
+        assert_eq!(states(), [State::Ready, State::Delayed]);
+        clock.nap_for(Duration::from_mins(1));
+        look_at(&mut watch, 0);
+        assert_eq!(states(), [State::Ready; 2]);
+    }
+
+    #[test]
+    fn a_wall_clock_that_cannot_be_right_is_told_of() {
+        let day_ms = 24 * 3_600_000;
+        for (stopped_ms, found) in [
+            (0, None),
+            (-1000, None),
+            (300 * day_ms, None),
+            (-day_ms, Some(Doubt::Behind)),
+            (80 * 365 * day_ms, Some(Doubt::Ahead)),
+            (-80 * 365 * day_ms, Some(Doubt::Behind)),
+        ] {
+            assert_eq!(doubt(stopped_ms), found, "{stopped_ms}");
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Taking over a changed configuration while the server runs: all of it, or nothing.
+//!
+//! Files are read by a thread that does nothing else, since a file can take any time (a pipe, a network
+//! that is away): neither the broker nor an I/O thread waits for it. One is read after the other, so
+//! what was read last is in force.
+
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use broker::{Position, SessionId};
+use tokio::sync::{Notify, oneshot};
+
+use crate::config::Config;
+use crate::config::settings::{SETTINGS, Setting};
+use crate::config::sources::{Effective, Sources};
+use crate::net::limits::LiveLimits;
+use crate::net::tls::Certificates;
+use crate::process::logging::Logging;
+use crate::threads::io_thread::Shared;
+
+/// Reads the configuration and puts it into force, when a signal or a client asks for it.
+#[derive(Debug)]
+pub(crate) struct Reloader {
+    /// `None`: there is no configuration to read, only the files that it names.
+    sources: Option<Mutex<Sources>>,
+    limits: Arc<LiveLimits>,
+    logging: Option<Logging>,
+    /// Of the listeners with TLS, if there are any.
+    certificates: Option<Arc<Certificates>>,
+    /// What is in force.
+    config: Mutex<Config>,
+    /// Who has asked since the last reading began: at most one of each connection.
+    askers: Mutex<Vec<Asker>>,
+    asked: Notify,
+}
+
+/// Who asks for the configuration to be read again, and is told when that is done.
+#[derive(Debug)]
+pub(crate) enum Asker {
+    /// Nobody waits for it.
+    Signal,
+    /// A Kestrel client.
+    Session(SessionId),
+    /// An admin command. Its client may have gone meanwhile.
+    Admin(oneshot::Sender<()>),
+}
+
+impl Asker {
+    /// Whether nobody waits for the answer any more, as far as can be known here.
+    fn has_gone(&self) -> bool {
+        match self {
+            Asker::Admin(waiting) => waiting.is_closed(),
+            Asker::Signal | Asker::Session(_) => false,
+        }
+    }
+}
+
+impl Reloader {
+    pub(crate) fn new(
+        config: Config,
+        sources: Option<Sources>,
+        limits: Arc<LiveLimits>,
+        logging: Option<Logging>,
+        certificates: Option<Arc<Certificates>>,
+    ) -> Reloader {
+        Reloader {
+            sources: sources.map(Mutex::new),
+            limits,
+            logging,
+            certificates,
+            config: Mutex::new(config),
+            askers: Mutex::default(),
+            asked: Notify::new(),
+        }
+    }
+
+    /// Asks for a reading that begins after this. Waits for nothing: the broker may be locked.
+    pub(crate) fn ask(&self, asker: Asker) {
+        let mut askers = lock(&self.askers);
+        // While a file cannot be read, clients may come, ask and go as often as they like.
+        askers.retain(|asker| !asker.has_gone());
+        askers.push(asker);
+        drop(askers);
+        self.asked.notify_one();
+    }
+
+    /// Does what is asked for until it is dropped.
+    pub(crate) async fn run(self: Arc<Self>, shared: Shared) {
+        loop {
+            self.asked.notified().await;
+            let askers = mem::take(&mut *lock(&self.askers));
+            let reloader = self.clone();
+            let has_new_policies = on_a_thread(move || reloader.take_over()).await;
+            shared.broker.set_memory_limit(shared.limits.memory_bytes());
+            shared.broker.set_queue_limit(shared.limits.queues());
+            self.finish(askers, has_new_policies, &shared);
+        }
+    }
+
+    /// Puts the policies into force if they are new, and tells all who asked. A client that is told finds
+    /// them in force.
+    fn finish(&self, askers: Vec<Asker>, has_new_policies: bool, shared: &Shared) {
+        let policies = has_new_policies.then(|| lock(&self.config).policies.clone());
+        if let Some(policies) = &policies {
+            tracing::info!("the policies are now those of {} tables", policies.0.len());
+        }
+        let mut turn = shared.broker.turn(shared.clock.now());
+        let after = policies.map_or_else(Position::default, |rules| turn.set_policies(rules));
+        let mut clients = Vec::new();
+        for asker in askers {
+            match asker {
+                Asker::Signal => {}
+                Asker::Session(session) => turn.tell_reloaded(session, after),
+                Asker::Admin(waiting) => clients.push(waiting),
+            }
+        }
+        drop(turn);
+        for waiting in clients {
+            let _ = waiting.send(());
+        }
+    }
+
+    /// Takes over what has changed, but for the policies. Whether those have. All or nothing, since half
+    /// a new configuration is what nobody has written: if anything is wrong it is logged, and nothing
+    /// changes.
+    fn take_over(&self) -> bool {
+        let loaded = match self.sources.as_ref().map(|sources| lock(sources).load_and_keep()) {
+            None => {
+                self.reopen_files();
+                return false;
+            }
+            Some(Ok(Effective { config, .. })) => config,
+            Some(Err(mistakes)) => {
+                tracing::error!("configuration not reloaded, nothing was changed: {mistakes}");
+                return false;
+            }
+        };
+        let current = lock(&self.config).clone();
+        let changed = |setting: &&Setting| (setting.show)(&loaded) != (setting.show)(&current);
+        let changes: Vec<&Setting> = SETTINGS.iter().filter(changed).collect();
+        if let Err(reason) = self.check(&changes, &loaded) {
+            tracing::error!("configuration not reloaded, nothing was changed: {reason}");
+            return false;
+        }
+        for setting in changes {
+            tracing::info!("{} is now {}", setting.key, (setting.show)(&loaded));
+        }
+        self.limits.set(&loaded.limits);
+        if let Some(logging) = &self.logging {
+            logging.set_level(loaded.log.level);
+        }
+        let has_new_policies = loaded.policies != current.policies;
+        *lock(&self.config) = loaded;
+        tracing::info!("configuration reloaded");
+        has_new_policies
+    }
+
+    /// What may still fail: changes that a running server cannot take, and certificates.
+    fn check(&self, changes: &[&Setting], loaded: &Config) -> Result<(), String> {
+        let fixed: Vec<&str> =
+            changes.iter().filter(|setting| !setting.live).map(|setting| setting.key).collect();
+        if !fixed.is_empty() {
+            return Err(format!("a restart is needed for {}", fixed.join(", ")));
+        }
+        let reload = self.certificates.as_ref().map(|shown| shown.reload(&loaded.tls));
+        reload.unwrap_or(Ok(())).map_err(|error| error.to_string())
+    }
+
+    /// Opens the server's own log anew, after it was moved away, and reads the certificates.
+    fn reopen_files(&self) {
+        if let Some(logging) = &self.logging {
+            logging.reopen();
+        }
+        let tls = lock(&self.config).tls.clone();
+        let reload = self.certificates.as_ref().map(|shown| shown.reload(&tls));
+        if let Some(Err(error)) = reload {
+            tracing::error!("the certificates stay as they were: {error}");
+        }
+    }
+}
+
+fn lock<T>(content: &Mutex<T>) -> MutexGuard<'_, T> {
+    content.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the work says that a thread of its own does; false if it cannot be done. A runtime's own threads
+/// for such work would be waited for at the end of the process, however long that takes.
+async fn on_a_thread(work: impl FnOnce() -> bool + Send + 'static) -> bool {
+    let (said, result) = oneshot::channel();
+    let named = std::thread::Builder::new().name("reload".to_owned());
+    match named.spawn(move || said.send(work())) {
+        Ok(_) => result.await.unwrap_or(false),
+        Err(error) => {
+            tracing::error!("configuration not reloaded: cannot start a thread: {error}");
+            false
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use broker::Broker;
+    use tokio::runtime::Builder;
+
+    use super::*;
+    use crate::process::clock::Clock;
+
+    /// The number of jobs that the only rule lets a queue have.
+    fn limit(jobs: u32) -> String {
+        format!("[[policy]]\nmatch = \"q\"\nlimits.jobs = {jobs}\n")
+    }
+
+    #[test]
+    fn a_file_that_takes_its_time_holds_up_nobody_and_the_last_word_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("lineshaft.toml");
+        let made = std::process::Command::new("mkfifo").arg(&file).status().unwrap();
+        assert!(made.success());
+        let config = Config::default();
+        let limits = Arc::new(LiveLimits::new(&config.limits, 1024, 128));
+        let sources = Sources { file: Some(file.clone()), ..Sources::default() };
+        let reloader = Reloader::new(config, Some(sources), limits.clone(), None, None);
+        let reloader = Arc::new(reloader);
+        let clock = Clock::start();
+        let broker = Broker::memory(broker::EngineSetup::default(), clock.now());
+        let shared = Shared { broker: broker.clone(), clock, limits };
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let (stop, stopped) = oneshot::channel::<()>();
+        runtime.spawn(reloader.clone().run(shared));
+        let thread = std::thread::spawn(move || drop(runtime.block_on(stopped)));
+
+        let ask = || {
+            let (done, told) = oneshot::channel();
+            reloader.ask(Asker::Admin(done));
+            told
+        };
+        let rules = || broker.turn(clock.now()).policies().0.len();
+        let mut first = ask();
+        assert!(first.try_recv().is_err());
+        assert_eq!(rules(), 0, "the broker is free while the file is read");
+        // Opening the pipe waits until it is read, so the others ask after that has begun.
+        let mut pipe = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
+        let (second, third) = (ask(), ask());
+        std::io::Write::write_all(&mut pipe, limit(1).as_bytes()).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        std::fs::write(&file, limit(1) + &limit(2)).unwrap();
+        drop(pipe);
+        first.blocking_recv().unwrap();
+        second.blocking_recv().unwrap();
+        third.blocking_recv().unwrap();
+        assert_eq!(rules(), 2);
+        stop.send(()).unwrap();
+        thread.join().unwrap();
+    }
+}

@@ -1,0 +1,292 @@
+//! Signals, and what they lead to: a clean stop, an end at once, a drain, a reload. Also feeds the watchdog.
+
+use std::io::{self, IsTerminal as _};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use tokio::time::MissedTickBehavior;
+
+use broker::Broker;
+use log::ReclaimError;
+
+use crate::process::clock::ClockWatch;
+use crate::process::reload::{Asker, Reloader};
+use crate::process::systemd;
+use crate::threads::io_thread::Shared;
+use crate::threads::mailbox::Port;
+
+/// What SIGHUP does.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum Hangup {
+    /// Takes over what has changed in the configuration.
+    Reload,
+    /// Stops, like SIGTERM.
+    Stop,
+    /// Opens the file of the server's own log anew, after it was moved away, and reads the certificates
+    /// again. There must be no configuration to read.
+    ReopenLog,
+}
+
+/// What SIGUSR1 does.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum Drain {
+    /// New jobs are refused; everything else goes on.
+    RefuseJobs,
+    /// New connections are refused; the server stops when no worker has a job, nor anybody waits for
+    /// one's end. Without a log, when no job is left to be done.
+    StopWhenDone,
+}
+
+/// How often it is looked whether the log has room, its files are kept in bounds, and what the clocks show.
+const HEALTH_PERIOD: Duration = Duration::from_secs(1);
+
+/// How often a server that stops when all is done looks whether it is.
+const LOOK_PERIOD: Duration = Duration::from_millis(100);
+
+/// How long after a client's wish the server stops: its last replies are on their way then.
+const CLIENTS_STOP_DELAY: Duration = Duration::from_millis(100);
+
+/// Watches for signals while the server runs.
+pub(crate) struct Control {
+    pub(crate) shared: Shared,
+    pub(crate) reloader: Arc<Reloader>,
+    pub(crate) hangup: Hangup,
+    pub(crate) drain: Drain,
+    /// A client wants the server to stop.
+    pub(crate) clients_stop: Arc<Notify>,
+    pub(crate) acceptors: Vec<AbortHandle>,
+    pub(crate) ports: Vec<Arc<Port>>,
+    /// Jobs may outlive the process.
+    pub(crate) has_log: bool,
+}
+
+/// The signals that must not end a server that still recovers its log: they wait until it serves.
+pub(crate) struct EarlySignals {
+    /// `None`: it ends the server, and may do so at once.
+    hangup: Option<Signal>,
+    drain: Signal,
+    /// The server was started in a terminal. Looked at early: who hangs up takes it away.
+    has_terminal: bool,
+}
+
+/// The signals that are handled. Made before the server says that it is ready.
+pub(crate) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+    drain: Signal,
+    has_terminal: bool,
+}
+
+/// Lets the second SIGTERM or SIGINT end the process at once. The handler itself does it, since whoever sends a
+/// second one may do so because no thread gets anywhere. The status is what a shell shows for the signal: a process
+/// that is number 1 of a container cannot be killed by its own.
+fn end_at_the_second() -> io::Result<()> {
+    let is_second = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT] {
+        // In this order: the first signal finds the flag unset, and sets it then.
+        flag::register_conditional_shutdown(signal, 128 + signal, is_second.clone())?;
+        flag::register(signal, is_second.clone())?;
+    }
+    Ok(())
+}
+
+/// Whether all of these threads have answered since they were asked last, but for those that end; asks them again.
+fn all_live(ports: &[Arc<Port>]) -> bool {
+    let all_live = ports.iter().all(|port| port.has_shown_life() || port.is_stopping());
+    for port in ports {
+        port.ask_for_life();
+    }
+    all_live
+}
+
+/// Whether the error output is a terminal that is still there.
+fn is_in_terminal() -> bool {
+    io::stderr().is_terminal()
+}
+
+impl EarlySignals {
+    pub(crate) fn new(hangup: Hangup) -> io::Result<EarlySignals> {
+        let has_terminal = is_in_terminal();
+        let hangup = match hangup {
+            Hangup::Stop => None,
+            Hangup::Reload | Hangup::ReopenLog => Some(signal(SignalKind::hangup())?),
+        };
+        let drain = signal(SignalKind::user_defined1())?;
+        Ok(EarlySignals { hangup, drain, has_terminal })
+    }
+
+    /// The signals of the end, too. Until now they ended the process without further ado.
+    pub(crate) fn complete(self) -> io::Result<Signals> {
+        let EarlySignals { hangup, drain, has_terminal } = self;
+        end_at_the_second()?;
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: hangup.map_or_else(|| signal(SignalKind::hangup()), Ok)?,
+            drain,
+            has_terminal,
+        })
+    }
+}
+
+impl Control {
+    /// Acts on signals until it is dropped.
+    pub(crate) async fn run(mut self, mut signals: Signals) {
+        let period = systemd::watchdog_period();
+        let mut beat = tokio::time::interval(period.unwrap_or(Duration::from_hours(24)));
+        let mut look = tokio::time::interval(LOOK_PERIOD);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut stops_when_done = false;
+        let mut health = tokio::time::interval(HEALTH_PERIOD);
+        let mut log_health = LogHealth::default();
+        let mut clock_watch = ClockWatch::default();
+        let mut clients_stop = pin!(clients_stop(self.clients_stop.clone()));
+        let mut is_stopping = false;
+        loop {
+            tokio::select! {
+                _ = signals.terminate.recv() => self.stop("SIGTERM"),
+                _ = signals.interrupt.recv() => self.stop("SIGINT"),
+                _ = signals.hangup.recv() => self.hang_up(signals.has_terminal),
+                _ = signals.drain.recv() => match self.drain {
+                    Drain::RefuseJobs => self.refuse_jobs(),
+                    Drain::StopWhenDone => {
+                        tracing::info!("no more connections; stopping when all jobs are done");
+                        self.close_listeners();
+                        // Nobody has looked until now; what was missed since the start is not made up for.
+                        look.reset();
+                        stops_when_done = true;
+                    }
+                },
+                () = &mut clients_stop, if !is_stopping => {
+                    is_stopping = true;
+                    self.stop("a client's SHUTDOWN");
+                }
+                _ = look.tick(), if stops_when_done => if self.is_done() {
+                    stops_when_done = false;
+                    self.stop("SIGUSR1");
+                },
+                _ = health.tick() => {
+                    log_health.look(&self.shared.broker);
+                    clock_watch.look(&self.shared.clock, &self.shared.broker, &self.ports);
+                }
+                _ = beat.tick(), if period.is_some() => self.beat(),
+            }
+        }
+    }
+
+    fn stop(&mut self, signal: &str) {
+        tracing::info!(signal, "stopping");
+        systemd::stopping();
+        self.close_listeners();
+        for port in &self.ports {
+            port.stop();
+        }
+    }
+
+    fn close_listeners(&self) {
+        for acceptor in &self.acceptors {
+            acceptor.abort();
+        }
+    }
+
+    /// Whether nothing is lost or broken off by a stop: no job is with a worker, and none waits that is
+    /// kept in memory only. What the log keeps waits for the next start; there may be no worker for it.
+    /// Buried jobs are nobody's to do.
+    fn is_done(&self) -> bool {
+        let totals = self.shared.broker.turn(self.shared.clock.now()).totals();
+        let waiting = totals.ready + totals.delayed;
+        totals.leased == 0 && (waiting == 0 || (self.has_log && totals.unlogged == 0))
+    }
+
+    fn refuse_jobs(&self) {
+        if !self.shared.broker.draining() {
+            tracing::info!("draining: no more jobs are accepted");
+            self.shared.broker.drain();
+        }
+    }
+
+    fn beat(&self) {
+        // A broker that is stuck would make us stuck, and silent.
+        drop(self.shared.broker.turn(self.shared.clock.now()));
+        if all_live(&self.ports) {
+            systemd::alive();
+        }
+    }
+
+    fn hang_up(&mut self, had_terminal: bool) {
+        match self.hangup {
+            Hangup::Stop => self.stop("SIGHUP"),
+            // The signal's first meaning: whoever started us there is gone.
+            Hangup::Reload if had_terminal && !is_in_terminal() => self.stop("SIGHUP"),
+            Hangup::Reload | Hangup::ReopenLog => self.reloader.ask(Asker::Signal),
+        }
+    }
+}
+
+/// Comes to its end when the server is to stop because a client wants it.
+async fn clients_stop(wished: Arc<Notify>) {
+    wished.notified().await;
+    tokio::time::sleep(CLIENTS_STOP_DELAY).await;
+}
+
+/// What an operator was told of the log.
+#[derive(Debug, Default)]
+struct LogHealth {
+    is_full: bool,
+    is_stuck: bool,
+}
+
+impl LogHealth {
+    /// Tells what has changed.
+    fn look(&mut self, broker: &Broker) {
+        let is_full = broker.is_full();
+        if is_full && !self.is_full {
+            tracing::warn!(
+                "no room for the log: puts are refused until jobs are finished or space is freed"
+            );
+        } else if self.is_full && !is_full {
+            tracing::info!("the log has room again: puts are accepted");
+        }
+        self.is_full = is_full;
+        if let Some(error) = broker.reclaim_error().filter(|_| !self.is_stuck) {
+            self.is_stuck = true;
+            match *error {
+                ReclaimError::Read { .. } | ReclaimError::Damaged { .. } => tracing::error!(
+                    %error,
+                    "the log's oldest file cannot be read. Its jobs are written anew from memory; a start before that \
+                     is done may not find them. The disk may be failing"
+                ),
+                ReclaimError::NoOwner { .. } => {
+                    tracing::error!(%error, "the log's files will grow until the disk is full");
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_thread_that_does_not_look_at_its_port_silences_the_watchdog() {
+        let ports: [Arc<Port>; 3] = Default::default();
+        assert!(all_live(&ports), "nobody was asked yet");
+        for port in &ports[..2] {
+            port.show_life();
+        }
+        assert!(!all_live(&ports), "the third one has not answered");
+        for port in &ports {
+            port.show_life();
+        }
+        assert!(all_live(&ports), "the third one is back");
+    }
+}

@@ -1,0 +1,136 @@
+//! What the connections of a thread hold in memory, kept in step with each change, and who is cut off when all
+//! connections of the process hold too much.
+
+use std::io;
+
+use super::IoThread;
+use crate::net::connection::{Connection, Held};
+
+/// What a connection takes beside its session in the broker and its buffers: itself, its dialect, its entries in
+/// the tables of the thread.
+const CONNECTION_BYTES: u64 = size_of::<Connection>() as u64 + 420;
+/// Who holds too much is cut off until all hold this part of the limit, so that it need not be done for each piece
+/// that arrives.
+const KEPT_SHARE: (u64, u64) = (7, 8);
+
+/// What one thread's connections hold.
+#[derive(Debug, Default)]
+pub(super) struct Account {
+    /// The sum over its connections.
+    held: Held,
+    connections: u64,
+    /// What the whole process was told of that.
+    told: (Held, u64),
+}
+
+impl Account {
+    pub(super) fn opened(&mut self) {
+        self.connections += 1;
+    }
+
+    pub(super) fn closed(&mut self, counted: Held) {
+        self.connections -= 1;
+        self.change(counted, Held::default());
+    }
+
+    pub(super) fn change(&mut self, before: Held, now: Held) {
+        let moved = |sum: u64, before: u64, now: u64| sum + now - before;
+        let held = &mut self.held;
+        held.unfinished_bytes =
+            moved(held.unfinished_bytes, before.unfinished_bytes, now.unfinished_bytes);
+        held.unsent_bytes = moved(held.unsent_bytes, before.unsent_bytes, now.unsent_bytes);
+        held.stuck_bytes = moved(held.stuck_bytes, before.stuck_bytes, now.stuck_bytes);
+        held.tls_bytes = moved(held.tls_bytes, before.tls_bytes, now.tls_bytes);
+    }
+
+    fn bytes((held, connections): (Held, u64)) -> u64 {
+        let buffers_bytes = held.unfinished_bytes + held.unsent_bytes + held.tls_bytes;
+        buffers_bytes + connections * CONNECTION_BYTES
+    }
+}
+
+impl IoThread {
+    /// Something came for a connection, or left it.
+    pub(super) fn recount(&mut self, place: u32) {
+        let Some(connection) = self.connections.get(place) else { return };
+        let held = connection.held();
+        if held != connection.counted {
+            let before = std::mem::replace(&mut connection.counted, held);
+            self.account.change(before, held);
+        }
+    }
+
+    /// Tells the process what has changed since the last time, and cuts off those who hold most if all hold
+    /// too much together.
+    pub(super) fn settle_account(&mut self) {
+        self.tell_account();
+        let limits = self.shared.limits.clone();
+        let (unfinished, stuck) = (limits.unfinished_bytes(), limits.unsent_total_bytes());
+        if limits.held.unfinished_bytes() > unfinished {
+            self.cut_share("cut off an unfinished command", unfinished, |all| all.unfinished_bytes);
+        }
+        if limits.held.stuck_bytes() > stuck {
+            self.cut_share("cut off the slowest of many readers", stuck, |all| all.stuck_bytes);
+        }
+    }
+
+    fn tell_account(&mut self) {
+        let now = (self.account.held, self.account.connections);
+        let before = std::mem::replace(&mut self.account.told, now);
+        if now != before {
+            let difference = |now: u64, before: u64| now.cast_signed() - before.cast_signed();
+            self.shared.limits.held.add(
+                difference(now.0.unfinished_bytes, before.0.unfinished_bytes),
+                difference(now.0.stuck_bytes, before.0.stuck_bytes),
+            );
+            let bytes = difference(Account::bytes(now), Account::bytes(before));
+            self.shared.broker.add_outside_bytes(bytes);
+        }
+    }
+
+    /// All connections hold more than `most` of something. This thread cuts off its part of that, unless it
+    /// has only a small one: then others must, and its own clients stay. Those who must are woken.
+    fn cut_share(&mut self, said: &str, most: u64, of: impl Fn(Held) -> u64) {
+        let limits = self.shared.limits.clone();
+        let all_bytes = of(limits.held.all());
+        let own_bytes = of(self.account.held);
+        // Of all threads, one at least has so much.
+        let threads = limits.held.threads() as u64;
+        if own_bytes.saturating_mul(2 * threads) >= all_bytes {
+            let kept_bytes = most / KEPT_SHARE.1 * KEPT_SHARE.0;
+            let excess_bytes = all_bytes.saturating_sub(kept_bytes);
+            self.cut_off(share(excess_bytes, own_bytes, all_bytes), said, &of);
+            // Others look at the sum, and would cut off theirs for what has gone already.
+            self.tell_account();
+        }
+        if of(limits.held.all()) > most {
+            limits.held.tell_excess(&self.port);
+        }
+    }
+
+    /// Cuts off those connections of this thread that hold most, until so many bytes are given back.
+    pub(super) fn cut_off(&mut self, excess_bytes: u64, said: &str, of: impl Fn(Held) -> u64) {
+        let mut holders: Vec<(u64, u32)> = Vec::new();
+        for place in self.connections.all() {
+            if let Some(connection) = self.connections.get(place) {
+                holders.push((of(connection.counted), place));
+            }
+        }
+        holders.sort_unstable();
+        let mut left_bytes = excess_bytes;
+        while left_bytes > 0
+            && let Some((held_bytes, place)) = holders.pop()
+            && held_bytes > 0
+        {
+            tracing::warn!(connection = place, held_bytes, "{said}");
+            self.abandon(place, &io::ErrorKind::OutOfMemory.into());
+            left_bytes = left_bytes.saturating_sub(held_bytes);
+        }
+    }
+}
+
+/// This thread's part of what all threads have to give back.
+fn share(excess_bytes: u64, own_bytes: u64, all_bytes: u64) -> u64 {
+    let share = u128::from(excess_bytes) * u128::from(own_bytes) / u128::from(all_bytes.max(1));
+    share as u64
+}

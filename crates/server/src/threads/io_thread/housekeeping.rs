@@ -1,0 +1,155 @@
+//! What an I/O thread does beside serving: memory of quiet connections is given back, readers that
+//! do not read are cut off, peers that do not close are closed; and the thread's own end.
+
+use std::io;
+use std::mem;
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+use broker::Millis;
+use tokio::time::Sleep;
+
+use super::IoThread;
+use crate::net::connection::{Phase, Read, TurnTime};
+
+/// How often connections that were used lately are looked at.
+const PERIOD_MS: u64 = 1000;
+/// How long a peer that was told the end may take to close.
+const LINGER_MS: u64 = 2000;
+/// How long a stopping thread waits for the log and for slow readers.
+const STOP_TIME: Duration = Duration::from_secs(5);
+
+impl IoThread {
+    pub(super) fn schedule_housekeeping(&mut self) {
+        if self.housekeeping_at.is_none() {
+            self.housekeeping_at = Some(Millis(self.now_ms + PERIOD_MS));
+        }
+    }
+
+    /// Looks after the connections that were used lately, so that idle ones cost nothing.
+    pub(super) fn housekeep(&mut self) {
+        if self.housekeeping_at.is_none_or(|at| at.0 > self.now_ms) {
+            return;
+        }
+        self.housekeeping_at = None;
+        let limits = self.shared.limits.clone();
+        for place in mem::take(&mut self.recent) {
+            let now_ms = self.now_ms;
+            let Some(connection) = self.connections.get(place) else { continue };
+            let still_ms = now_ms.saturating_sub(connection.progress_at);
+            let unsent_bytes = connection.outbox.len() as u64;
+            if connection.phase == Phase::Lingering {
+                if still_ms >= LINGER_MS {
+                    self.remove(place);
+                    continue;
+                }
+            } else if connection.is_tls_overdue(now_ms) {
+                self.abandon(place, &io::ErrorKind::TimedOut.into());
+                continue;
+            } else if connection.is_too_silent(now_ms) {
+                tracing::debug!(connection = place, "closed: nothing came for too long");
+                self.abandon(place, &io::ErrorKind::TimedOut.into());
+                continue;
+            } else if connection.is_request_overdue(now_ms, limits.unfinished_ms()) {
+                tracing::debug!(connection = place, "closed: the rest of a request did not come");
+                self.abandon(place, &io::ErrorKind::TimedOut.into());
+                continue;
+            } else if connection.falls_behind(unsent_bytes, limits.unsent_bytes())
+                || (connection.is_stuck() && still_ms >= limits.unsent_ms())
+            {
+                tracing::warn!(connection = place, unsent_bytes, still_ms, "cut off a slow reader");
+                self.abandon(place, &io::ErrorKind::TimedOut.into());
+                continue;
+            }
+            if mem::take(&mut connection.active)
+                || connection.silence_max_ms.is_some()
+                || connection.has_unsent()
+                || connection.unfinished_bytes() > 0
+                || connection.is_mid_request()
+                || connection.is_without_tls_yet()
+                || connection.phase == Phase::Lingering
+            {
+                self.recent.push(place);
+            } else {
+                connection.in_recent = false;
+                connection.shrink();
+            }
+            self.recount(place);
+        }
+        if !self.recent.is_empty() {
+            self.schedule_housekeeping();
+        }
+    }
+
+    /// Sends the replies that are still due, and closes all connections. Sessions are left open at
+    /// the broker: closing one would hand its jobs to another that is about to be closed, and
+    /// count that as an attempt. Leases end with the process anyway.
+    pub(super) async fn stop(&mut self, mut timer: Pin<&mut Sleep>) {
+        let deadline = Instant::now() + STOP_TIME;
+        self.end_waiting();
+        for place in self.connections.all() {
+            self.touch(place);
+        }
+        loop {
+            self.now_ms = self.shared.clock.now().0;
+            self.collect_released();
+            self.take_ready();
+            self.send();
+            self.forget_word();
+            if self.connections.iter().all(|connection| !connection.has_unsent())
+                || Instant::now() >= deadline
+                || self.shared.broker.failure().is_some()
+            {
+                break;
+            }
+            if self.has_more_to_send() {
+                continue;
+            }
+            timer.as_mut().reset((Instant::now() + Duration::from_millis(20)).into());
+            timer.as_mut().await;
+        }
+        for place in self.connections.all() {
+            self.drain(place);
+            self.remove(place);
+        }
+    }
+
+    /// Has those answered that wait for what will not come any more.
+    fn end_waiting(&mut self) {
+        let broker = self.shared.broker.clone();
+        let mut turn = broker.turn(self.shared.clock.now());
+        // Who was given something already hears of that first.
+        self.port.take_events(&mut self.events);
+        loop {
+            self.tell_events(&mut turn, TurnTime::begin());
+            turn.take_events(self.mailbox, &mut self.events);
+            if self.events.is_empty() {
+                break;
+            }
+        }
+        for place in self.connections.all() {
+            if let Some(connection) = self.connections.get(place)
+                && connection.phase == Phase::Open
+                && !connection.dialect.finished()
+            {
+                connection.dialect.stop(&mut turn, &mut connection.outbox);
+            }
+        }
+    }
+
+    /// Says the end, and empties the socket: closing with unread bytes would let the kernel throw
+    /// away our last replies.
+    fn drain(&mut self, place: u32) {
+        let mut buffer = [0; 4096];
+        let Some(connection) = self.connections.get(place) else { return };
+        if connection.phase == Phase::Lingering || connection.linger() {
+            // Bounded, for a peer that never stops sending.
+            for _ in 0..256 {
+                match connection.read(&mut buffer) {
+                    Ok(Read::Bytes(_)) => {}
+                    Ok(Read::End | Read::Nothing) | Err(_) => break,
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What an I/O thread sends in a round: replies that the log has released. Long ones leave in pieces, so that nobody
+//! waits while the kernel copies the bodies of others.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::mem;
+
+use broker::{Missing, Position};
+
+use super::{Farewell, IoThread};
+use crate::net::connection::Phase;
+
+/// Replies of which no more than this waits are sent at once, each connection's in a write.
+const PROMPT_BYTES_MAX: usize = 16 * 1024;
+/// Of longer ones so much is sent before the next connection has its turn, …
+const BULKY_PIECE_BYTES: usize = 128 * 1024;
+/// … and so much in a round: the kernel copies each byte, which takes about 0.3 ms for a MiB.
+const BULKY_ROUND_BYTES: usize = 1024 * 1024;
+
+impl IoThread {
+    /// Connections whose replies the log has released are to be sent to.
+    pub(super) fn collect_released(&mut self) {
+        let released = self.shared.broker.released();
+        loop {
+            let reached = |held: &mut BinaryHeap<Reverse<(Missing, u32)>>| {
+                let Reverse((missing, _)) = *held.peek()?;
+                if released.covers(missing) { held.pop() } else { None }
+            };
+            let next = reached(&mut self.held_until_written)
+                .or_else(|| reached(&mut self.held_until_durable));
+            let Some(Reverse((_, place))) = next else { return };
+            if let Some(connection) = self.connections.get(place) {
+                connection.in_held = false;
+                self.touch(place);
+            }
+        }
+    }
+
+    /// Whether replies could leave now.
+    pub(super) fn has_more_to_send(&self) -> bool {
+        !self.touched.is_empty() || !self.bulky.is_empty()
+    }
+
+    /// Sends what may leave, one write for each connection unless a large body lies in between. Those with much to
+    /// send come last, and take turns: nobody waits for the bodies of others.
+    pub(super) fn send(&mut self) {
+        let released = self.shared.broker.released();
+        let mut touched = mem::take(&mut self.touched);
+        // Who was touched last goes first: a consumer that waited for the job, before the producer
+        // who only waits to hear that it was put.
+        for place in touched.drain(..).rev() {
+            let Some(connection) = self.connections.get(place) else { continue };
+            connection.in_touched = false;
+            if connection.outbox.len() <= PROMPT_BYTES_MAX {
+                self.send_to(place, released);
+            } else if !mem::replace(&mut connection.in_bulky, true) {
+                self.bulky.push_back(place);
+            }
+        }
+        self.touched = touched;
+        let mut bytes = 0;
+        for _ in 0..self.bulky.len() {
+            let Some(place) = self.bulky.pop_front() else { break };
+            let Some(connection) = self.connections.get(place) else { continue };
+            connection.in_bulky = false;
+            bytes += self.send_to(place, released);
+            if bytes >= BULKY_ROUND_BYTES {
+                break;
+            }
+        }
+    }
+
+    /// Sends once to a connection, and says how many bytes of replies went on their way.
+    fn send_to(&mut self, place: u32, released: Position) -> usize {
+        let Some(connection) = self.connections.get(place) else { return 0 };
+        if connection.phase == Phase::Lingering {
+            return 0;
+        }
+        let was_stuck = connection.is_stuck();
+        let bytes = match connection.send(released, BULKY_PIECE_BYTES) {
+            Ok(sent) => {
+                if sent.progress || !was_stuck {
+                    connection.progress_at = self.now_ms;
+                }
+                sent.bytes
+            }
+            Err(error) => {
+                self.abandon(place, &error);
+                return 0;
+            }
+        };
+        if connection.can_send(released) && !mem::replace(&mut connection.in_bulky, true) {
+            self.bulky.push_back(place);
+        }
+        let waits_for = connection.outbox.waits_for(released);
+        if let Some(missing) = waits_for.and_then(|position| position.missing(released))
+            && !mem::replace(&mut connection.in_held, true)
+        {
+            match missing {
+                Missing::Written(_) => self.held_until_written.push(Reverse((missing, place))),
+                Missing::Durable(_) => self.held_until_durable.push(Reverse((missing, place))),
+            }
+        }
+        if connection.has_work() {
+            if !mem::replace(&mut connection.in_resumed, true) {
+                self.resumed.push(place);
+            }
+        } else if connection.is_flushed() {
+            self.leave(place, Farewell::Polite);
+        }
+        self.recount(place);
+        self.enqueue_read(place);
+        bytes
+    }
+}

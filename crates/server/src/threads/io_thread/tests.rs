@@ -1,0 +1,450 @@
+//! Rounds of an I/O thread one by one, in the thread of the test.
+
+use std::io::{Read as _, Write as _};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use broker::{Broker, Millis, NewJob, Options};
+use log::{FaultDisk, Settings};
+use origin::Reach;
+use rustls::ServerConfig;
+use testkit::certificates::Authority;
+use testkit::tls::Client;
+use tokio::runtime::{Builder, Runtime};
+
+use super::{IoThread, Shared};
+use crate::config::memory_limit::MemoryLimit;
+use crate::config::protocol::Protocol;
+use crate::config::{Config, Tls};
+use crate::net::connection::{Connection, Held, TurnTime};
+use crate::net::limits::LiveLimits;
+use crate::net::sessions::opener;
+use crate::net::tls::Certificates;
+use crate::process::clock::Clock;
+use crate::process::controls::Controls;
+use crate::process::reload::Reloader;
+use crate::threads::mailbox::{Arrival, Open, Peer, Port};
+
+struct Rounds {
+    thread: IoThread,
+    port: Arc<Port>,
+    protocol: Protocol,
+    open: Arc<Open>,
+    runtime: Runtime,
+}
+
+impl Rounds {
+    fn new() -> Rounds {
+        Rounds::with(Broker::memory(broker::EngineSetup::default(), Millis(0)))
+    }
+
+    fn with(broker: Broker) -> Rounds {
+        Rounds::configured(Protocol::Beanstalk, broker, &Config::default())
+    }
+
+    fn speaking(protocol: Protocol, broker: Broker) -> Rounds {
+        Rounds::configured(protocol, broker, &Config::default())
+    }
+
+    fn configured(protocol: Protocol, broker: Broker, config: &Config) -> Rounds {
+        let clock = Clock::start();
+        let limits = Arc::new(LiveLimits::new(&config.limits, 1024, 128));
+        let reloader = Reloader::new(config.clone(), None, limits.clone(), None, None);
+        let controls =
+            Controls { reloader: Arc::new(reloader), stop: Arc::default(), stopwatch: None };
+        let kestrel = controls.kestrel_server(config, clock.now());
+        let open = opener(protocol, config, clock.now(), &kestrel).unwrap();
+        let port: Arc<Port> = Arc::default();
+        let shared = Shared { broker, clock, limits };
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        Rounds { thread: IoThread::new(shared, port.clone()), port, protocol, open, runtime }
+    }
+
+    fn connect(&mut self) -> UnixStream {
+        self.connect_with(None)
+    }
+
+    fn connect_with(&mut self, tls: Option<Arc<ServerConfig>>) -> UnixStream {
+        let (client, socket) = UnixStream::pair().unwrap();
+        socket.set_nonblocking(true).unwrap();
+        client.set_nonblocking(true).unwrap();
+        let open = self.open.clone();
+        let slot = self.thread.shared.limits.admit(Peer::Local).unwrap();
+        let (socket, protocol) = (socket.into(), self.protocol);
+        let (reach, silence_max_ms) = (Reach::Unix, None);
+        self.port.arrive(Arrival { socket, slot, protocol, reach, open, tls, silence_max_ms });
+        self.round();
+        client
+    }
+
+    fn round(&mut self) {
+        // The runtime looks at the sockets.
+        self.runtime.block_on(tokio::task::yield_now());
+        let _inside = self.runtime.enter();
+        self.thread.round();
+    }
+
+    /// Shows the dialects what has come, in a turn that is over as soon as anybody asks.
+    fn feed_late(&mut self) {
+        self.runtime.block_on(tokio::task::yield_now());
+        let _inside = self.runtime.enter();
+        self.thread.take_ready();
+        self.thread.read();
+        let broker = self.thread.shared.broker.clone();
+        let mut turn = broker.turn(self.thread.shared.clock.now());
+        self.thread.feed_batch(&mut turn, TurnTime::over());
+        let held_back = self.thread.resumed.len();
+        self.thread.feed_held_back(held_back, &mut turn, TurnTime::over());
+    }
+
+    fn finish(&mut self) {
+        while self.thread.has_more() {
+            self.round();
+        }
+    }
+}
+
+/// What has come.
+fn received(client: &mut UnixStream) -> String {
+    let mut bytes = vec![0; 256 * 1024];
+    let count = client.read(&mut bytes).unwrap_or(0);
+    String::from_utf8_lossy(&bytes[..count]).into_owned()
+}
+
+#[test]
+fn who_asks_for_long_lists_and_reads_none_has_little_waiting() {
+    let broker = Broker::memory(broker::EngineSetup::default(), Millis(0));
+    let mut rounds = Rounds::speaking(Protocol::Gearman, broker);
+    let mut client = rounds.connect();
+    for number in 0..20_000 {
+        let body = format!("f\0{number:064}\0");
+        let mut packet = b"\0REQ\0\0\0\x12".to_vec();
+        packet.extend((body.len() as u32).to_be_bytes());
+        packet.extend(body.as_bytes());
+        client.write_all(&packet).unwrap();
+        if number % 100 == 0 {
+            rounds.round();
+            rounds.finish();
+            received(&mut client);
+        }
+    }
+    rounds.round();
+    rounds.finish();
+    received(&mut client);
+    // Each list has 1.3 MB.
+    client.write_all("show unique jobs\n".repeat(100).as_bytes()).unwrap();
+    for _ in 0..1_000 {
+        rounds.round();
+    }
+    let places: Vec<u32> = rounds.thread.places.values().copied().collect();
+    assert_eq!(places.len(), 1);
+    let unsent = rounds.thread.connections.get(places[0]).unwrap().outbox.len();
+    assert!((1 << 20..(1 << 20) + (128 << 10)).contains(&unsent), "{unsent}");
+    // All of it comes to one who reads after all.
+    let (mut lines, mut vain) = (0, 0);
+    while lines < 100 * 20_001 && vain < 1_000 {
+        let text = received(&mut client);
+        vain = if text.is_empty() { vain + 1 } else { 0 };
+        lines += text.matches('\n').count();
+        rounds.round();
+    }
+    assert_eq!(lines, 100 * 20_001);
+}
+
+#[test]
+fn dear_commands_of_one_round_leave_turns_to_others() {
+    let mut rounds = Rounds::new();
+    let (mut greedy, mut other) = (rounds.connect(), rounds.connect());
+    let mut tubes = 1;
+    while tubes < 10_000 {
+        let more = (tubes..10_000).take(1_000);
+        let watches: Vec<String> = more.map(|tube| format!("watch {tube}\r\n")).collect();
+        tubes += watches.len();
+        greedy.write_all(watches.concat().as_bytes()).unwrap();
+        rounds.round();
+        rounds.finish();
+        assert!(received(&mut greedy).ends_with(&format!("WATCHING {tubes}\r\n")));
+    }
+    // Each looks at all tubes; together they are read in one round.
+    let count = 2_500;
+    greedy.write_all("reserve-with-timeout 0\r\n".repeat(count).as_bytes()).unwrap();
+    rounds.round();
+    let mut replies = received(&mut greedy);
+    assert!(rounds.thread.has_more());
+
+    other.write_all(b"list-tube-used\r\n").unwrap();
+    rounds.round();
+    assert_eq!(received(&mut other), "USING default\r\n");
+    replies += &received(&mut greedy);
+    assert!(replies.len() < 11 * count, "all was executed before another's command");
+    while rounds.thread.has_more() {
+        rounds.round();
+        replies += &received(&mut greedy);
+    }
+    assert!(replies == "TIMED_OUT\r\n".repeat(count), "{} bytes", replies.len());
+}
+
+#[test]
+fn commands_that_were_held_back_wait_for_a_congested_log() {
+    let clock = Clock::start();
+    let disk = Arc::new(FaultDisk::new(1, 64 << 20));
+    let options = Options::without_threads(disk, Settings::default());
+    let broker = Broker::open(options, clock.now()).unwrap().0;
+    let mut rounds = Rounds::with(broker.clone());
+    let mut client = rounds.connect();
+    let count = 1_000;
+    client.write_all(b"list-tube-used\r\n".repeat(count).as_slice()).unwrap();
+    rounds.feed_late();
+    // The log has not reserved so many numbers.
+    while !broker.congested() {
+        broker.turn(clock.now()).skip_job_id();
+    }
+    rounds.round();
+    let mut replies = received(&mut client);
+    assert!(replies.len() < 15 * count, "all was executed at once");
+    // A turn for another reason is none for what was held back.
+    let _newcomer = rounds.connect();
+    rounds.round();
+    assert_eq!(received(&mut client), "");
+    assert!(!rounds.thread.has_more(), "the thread spins");
+    broker.commit_step(clock.now()).unwrap();
+    assert!(rounds.port.has_word(rounds.port.alarm()), "the thread is not woken");
+    rounds.round();
+    rounds.finish();
+    replies += &received(&mut client);
+    assert_eq!(replies, "USING default\r\n".repeat(count));
+}
+
+#[test]
+fn commands_behind_a_wait_that_ends_wait_for_a_congested_log() {
+    let clock = Clock::start();
+    let disk = Arc::new(FaultDisk::new(1, 64 << 20));
+    let options = Options::without_threads(disk, Settings::default());
+    let broker = Broker::open(options, clock.now()).unwrap().0;
+    let mut rounds = Rounds::with(broker.clone());
+    let mut clients: Vec<UnixStream> = (0..3).map(|_| rounds.connect()).collect();
+    for client in &mut clients {
+        client.write_all(b"reserve\r\nput 0 0 60 1\r\ny\r\n").unwrap();
+    }
+    rounds.round();
+    rounds.finish();
+    while !broker.congested() {
+        broker.turn(clock.now()).skip_job_id();
+    }
+    let others = broker.add_mailbox(Arc::new(Port::default()));
+    let mut turn = broker.turn(clock.now());
+    let session = turn.open_session(others);
+    for _ in &clients {
+        turn.put(session, NewJob::default(), b"x"[..].into()).unwrap();
+    }
+    drop(turn);
+    let puts = || broker.turn(clock.now()).totals().puts;
+    rounds.round();
+    rounds.finish();
+    assert_eq!(puts(), 3, "the end of the wait began what was sent behind it");
+    broker.commit_step(clock.now()).unwrap();
+    rounds.round();
+    rounds.finish();
+    assert_eq!(puts(), 6);
+    broker.commit_step(clock.now()).unwrap();
+    rounds.round();
+    for client in &mut clients {
+        let replies = received(client);
+        assert!(replies.starts_with("RESERVED "), "{replies}");
+        assert!(replies.contains("\r\nx\r\nINSERTED "), "{replies}");
+    }
+}
+
+#[test]
+fn what_others_had_for_a_thread_while_it_sent_is_for_its_next_round() {
+    let broker = Broker::memory(broker::EngineSetup::default(), Millis(0));
+    let mut rounds = Rounds::with(broker.clone());
+    let mut client = rounds.connect();
+    client.write_all(b"reserve\r\n").unwrap();
+    rounds.round();
+    rounds.finish();
+    let others = broker.add_mailbox(Arc::new(Port::default()));
+    let mut turn = broker.turn(rounds.thread.shared.clock.now());
+    let session = turn.open_session(others);
+    turn.put(session, NewJob::default(), b"x"[..].into()).unwrap();
+    drop(turn);
+    // As the end of a round does.
+    rounds.port.take_events(&mut rounds.thread.events);
+    assert!(rounds.thread.has_more(), "the thread sleeps");
+    rounds.finish();
+    assert_eq!(received(&mut client), "RESERVED 1 1\r\nx\r\n");
+}
+
+#[test]
+fn a_turn_that_lasts_begins_no_commands_of_further_connections() {
+    let mut rounds = Rounds::new();
+    let mut clients: Vec<UnixStream> = (0..10).map(|_| rounds.connect()).collect();
+    let count = 100;
+    for client in &mut clients {
+        client.write_all("list-tube-used\r\n".repeat(count).as_bytes()).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+    }
+    rounds.feed_late();
+    let has_replies = |rounds: &Rounds| {
+        let with_replies = |connection: &&Connection| !connection.outbox.is_empty();
+        rounds.thread.connections.iter().filter(with_replies).count()
+    };
+    assert_eq!(has_replies(&rounds), 2, "so many have sent 4 KiB together");
+    rounds.finish();
+    for client in &mut clients {
+        assert_eq!(received(client), "USING default\r\n".repeat(count));
+    }
+}
+
+#[test]
+fn of_many_slow_readers_only_the_slowest_is_cut_off() {
+    let mut rounds = Rounds::new();
+    let _clients = [rounds.connect(), rounds.connect(), rounds.connect()];
+    let places = rounds.thread.connections.all();
+    for (place, stuck_bytes) in places.iter().zip([10, 30, 20]) {
+        let held = Held { stuck_bytes, ..Held::default() };
+        rounds.thread.account.change(Held::default(), held);
+        rounds.thread.connections.get(*place).unwrap().counted = held;
+    }
+    rounds.thread.cut_off(30, "cut off", |held| held.stuck_bytes);
+    let is_cut_off = |place: &u32| rounds.thread.connections.get(*place).unwrap().in_leaving;
+    assert_eq!(places.iter().map(is_cut_off).collect::<Vec<_>>(), [false, true, false]);
+}
+
+#[test]
+fn unfinished_commands_of_all_threads_are_bounded_together() {
+    let mut config = Config::default();
+    config.limits.unfinished_bytes = 0;
+    config.limits.memory = MemoryLimit::Off;
+    config.limits.beanstalk_job_bytes = 100_000;
+    config.limits.gearman_packet_bytes = 100_000;
+    config.limits.kestrel_item_bytes = 100_000;
+    let mut rounds = Rounds::configured(
+        Protocol::Beanstalk,
+        Broker::memory(broker::EngineSetup::default(), Millis(0)),
+        &config,
+    );
+    let mut clients = [rounds.connect(), rounds.connect()];
+    let halves = |rounds: &mut Rounds, client: &mut UnixStream, bytes: usize| {
+        client.write_all(format!("put 0 0 60 90000\r\n{}", "x".repeat(bytes)).as_bytes()).unwrap();
+        rounds.round();
+        rounds.finish();
+    };
+    halves(&mut rounds, &mut clients[0], 40_000);
+    halves(&mut rounds, &mut clients[1], 10_000);
+    let limits = rounds.thread.shared.limits.clone();
+    assert_eq!(limits.open(), 2);
+    assert!(limits.held.unfinished_bytes() >= 50_000);
+    let used_bytes = rounds.thread.shared.broker.memory_usage().used_bytes;
+    assert!(used_bytes >= 50_000, "{used_bytes}");
+    // Another thread has much more: its connections are cut off first.
+    let other: Arc<Port> = Arc::default();
+    limits.held.enter(&other);
+    limits.held.add(300_000, 0);
+    clients[1].write_all(&[b'x'; 1000]).unwrap();
+    rounds.round();
+    rounds.finish();
+    assert!(other.take_excess(), "it is asked to look");
+    assert!(!rounds.port.take_excess(), "and no other");
+    assert_eq!(limits.open(), 2, "nobody is cut off for what another thread's clients hold");
+    // It looked, and has about as much as this one now.
+    limits.held.add(-220_000, 0);
+    rounds.port.tell_excess();
+    assert!(rounds.port.has_word(rounds.port.alarm()), "who sleeps is woken");
+    rounds.round();
+    rounds.finish();
+    assert_eq!(limits.open(), 1, "the one that holds most is cut off, and no other");
+    assert!(received(&mut clients[1]).is_empty());
+    let end = clients[0].read(&mut [0; 10]).map_err(|error| error.kind());
+    assert_ne!(end, Err(std::io::ErrorKind::WouldBlock), "it is still open");
+    drop(clients);
+    rounds.round();
+    rounds.finish();
+    assert_eq!(limits.held.unfinished_bytes(), 80_000);
+}
+
+#[test]
+fn long_replies_leave_in_pieces_while_others_are_served() {
+    let mut rounds = Rounds::new();
+    let mut clients: Vec<UnixStream> = (0..20).map(|_| rounds.connect()).collect();
+    let body = "b".repeat(60_000);
+    clients[0].write_all(format!("put 0 0 60 60000\r\n{body}\r\n").as_bytes()).unwrap();
+    rounds.round();
+    rounds.finish();
+    assert_eq!(received(&mut clients[0]), "INSERTED 1\r\n");
+    let mut quiet = rounds.connect();
+    for client in &mut clients {
+        client.write_all(&b"peek 1\r\n".repeat(10)).unwrap();
+    }
+    quiet.write_all(b"list-tube-used\r\n").unwrap();
+    rounds.round();
+    assert_eq!(received(&mut quiet), "USING default\r\n");
+    let mut bytes: Vec<usize> = clients.iter_mut().map(|client| received(client).len()).collect();
+    // As much as sockets take would be three times that.
+    let sent = bytes.iter().sum::<usize>();
+    assert!((1 << 20..(1 << 20) + (128 << 10)).contains(&sent), "{sent}");
+    let all = 10 * ("FOUND 1 60000\r\n\r\n".len() + body.len());
+    for _ in 0..200 {
+        rounds.round();
+        for (client, bytes) in clients.iter_mut().zip(&mut bytes) {
+            *bytes += received(client).len();
+        }
+    }
+    assert_eq!(bytes, [all; 20]);
+    assert!(!rounds.thread.has_more(), "the thread spins");
+}
+
+#[test]
+fn handshakes_take_turns_with_commands() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::new(folder.path(), "authority").unwrap();
+    let identity = authority.issue("server").unwrap();
+    let settings =
+        Tls { certificate: Some(identity.certificate), key: Some(identity.key), ..Tls::default() };
+    let certificates = Certificates::load(&settings).unwrap();
+    let mut rounds = Rounds::new();
+    let mut quiet = rounds.connect();
+    let mut strangers: Vec<UnixStream> =
+        (0..20).map(|_| rounds.connect_with(Some(certificates.current()))).collect();
+    for stranger in &mut strangers {
+        let client = Client::new(&authority.file, None).unwrap();
+        client.connection().unwrap().write_tls(stranger).unwrap();
+    }
+    let mut answered = 0;
+    for _ in 0..5 {
+        quiet.write_all(b"list-tube-used\r\n").unwrap();
+        rounds.round();
+        assert_eq!(received(&mut quiet), "USING default\r\n");
+        let so_far = answered;
+        answered += strangers.iter_mut().map(received).filter(|answer| !answer.is_empty()).count();
+        assert!(answered <= so_far + 1, "{answered} handshakes, {so_far} before");
+    }
+    for _ in 0..100 {
+        rounds.round();
+        answered += strangers.iter_mut().map(received).filter(|answer| !answer.is_empty()).count();
+    }
+    assert_eq!(answered, strangers.len());
+}
+
+#[test]
+fn a_reader_that_stays_too_far_behind_is_cut_off_although_it_reads() {
+    let mut rounds = Rounds::new();
+    let mut client = rounds.connect();
+    let body = "b".repeat(60_000);
+    client.write_all(format!("put 0 0 60 60000\r\n{body}\r\n").as_bytes()).unwrap();
+    rounds.round();
+    rounds.finish();
+    client.write_all("peek 1\r\n".repeat(100).as_bytes()).unwrap();
+    rounds.round();
+    rounds.finish();
+    let [place] = rounds.thread.connections.all()[..] else { panic!("not one") };
+    let connection = rounds.thread.connections.get(place).unwrap();
+    assert!(connection.is_stuck());
+    // It catches up twice, and then it reads less than what comes anew.
+    for (unsent_bytes, falls_behind) in
+        [(900, false), (800, false), (90, false), (400, false), (500, true)]
+    {
+        assert_eq!(connection.falls_behind(unsent_bytes, 100), falls_behind, "{unsent_bytes}");
+    }
+}

@@ -1,0 +1,206 @@
+//! The turns of the broker that an I/O thread takes, and what follows from them. Nothing between the
+//! beginning of a turn and its end may make a system call.
+
+use std::mem;
+use std::sync::atomic::Ordering;
+
+use broker::Turn;
+
+use super::{Farewell, IoThread};
+use crate::net::connection::{PIECE_BYTES, TurnTime};
+
+/// The input that a turn shows the dialects.
+#[derive(Copy, Clone, Debug)]
+pub(super) enum Feed {
+    /// What was just read: most of it costs little.
+    Read,
+    /// What the first so many connections had to leave before: it may be long. Has a turn of its own, so that the
+    /// replies to what was just read are sent before it.
+    HeldBack(usize),
+}
+
+impl IoThread {
+    /// Lets the broker do all that has come up but what was held back, and what follows from it on this
+    /// thread: in one turn, since nothing is sent before its end.
+    pub(super) fn take_turn_if_wanted(&mut self) {
+        let is_wanted = self.is_alarm_due()
+            || !self.opening.is_empty()
+            || !self.batch.is_empty()
+            || !self.events.is_empty()
+            || !self.leaving.is_empty();
+        if is_wanted {
+            self.take_turn(Feed::Read);
+        }
+    }
+
+    pub(super) fn take_turn(&mut self, feed: Feed) {
+        let broker = self.shared.broker.clone();
+        let is_alarm_due = self.is_alarm_due();
+        if is_alarm_due {
+            self.port.clear_alarm();
+        }
+        let mut turn = broker.turn(self.shared.clock.now());
+        let time = match feed {
+            Feed::Read => TurnTime::begin(),
+            Feed::HeldBack(_) => TurnTime::begin_later(),
+        };
+        if is_alarm_due {
+            // Also when a turn before has done all that was due: this has the next alarm set.
+            turn.advance();
+        }
+        self.open_sessions(&mut turn);
+        match feed {
+            Feed::Read => self.feed_batch(&mut turn, time),
+            Feed::HeldBack(connections) => self.feed_held_back(connections, &mut turn, time),
+        }
+        // Events are left in mailboxes by whoever holds a turn: now nobody else does, so these are
+        // all, and older than those of this turn.
+        self.port.take_events(&mut self.events);
+        self.tell_events(&mut turn, time);
+        let leaving = self.close_sessions(&mut turn, time);
+        self.tell_own_events(&mut turn, time);
+        drop(turn);
+        let turn_ns = time.elapsed().as_nanos() as u64;
+        self.shared.limits.turns_ns.fetch_add(turn_ns, Ordering::Relaxed);
+        for (place, farewell) in leaving {
+            self.part(place, farewell);
+        }
+        // New connections: their first bytes are often there already.
+        for place in mem::take(&mut self.ready) {
+            if let Some(connection) = self.connections.get(place) {
+                connection.learn_readiness();
+                self.enqueue_read(place);
+            }
+        }
+    }
+
+    fn open_sessions(&mut self, turn: &mut Turn<'_>) {
+        for place in mem::take(&mut self.opening) {
+            let Some(connection) = self.connections.get(place) else { continue };
+            let Some(session) = connection.open_session(turn, self.mailbox) else { continue };
+            self.places.insert(session, place);
+            self.ready.push(place);
+            // Housekeeping has an eye on a silence that has an end.
+            if connection.silence_max_ms.is_some() || connection.dialect.is_mid_request() {
+                self.touch(place);
+            }
+        }
+    }
+
+    /// Shows the dialects what was read.
+    pub(super) fn feed_batch(&mut self, turn: &mut Turn<'_>, time: TurnTime) {
+        let mut batch = mem::take(&mut self.batch);
+        let (mut bytes, mut is_late) = (0, false);
+        for (place, range) in batch.drain(..) {
+            bytes += range.len();
+            // Most batches are over before it is worth asking.
+            if bytes > PIECE_BYTES || turn.slice_is_spent() {
+                (bytes, is_late) = (range.len(), is_late || time.is_over());
+            }
+            let Some(connection) = self.connections.get(place) else { continue };
+            if is_late {
+                connection.hold_back(&self.buffer[range]);
+            } else {
+                connection.feed(&self.buffer[range], turn, time);
+            }
+            self.touch(place);
+        }
+        self.batch = batch;
+    }
+
+    /// Goes on with what was held back, those first that have waited longest: a slice of each.
+    pub(super) fn feed_held_back(
+        &mut self,
+        connections: usize,
+        turn: &mut Turn<'_>,
+        time: TurnTime,
+    ) {
+        let mut resumed = mem::take(&mut self.resumed);
+        let mut done = 0;
+        for &place in resumed.iter().take(connections) {
+            // The first one goes on in any case.
+            if done > 0 && time.is_over() {
+                break;
+            }
+            if let Some(connection) = self.connections.get(place) {
+                connection.in_resumed = false;
+                connection.feed(&[], turn, time);
+                self.touch(place);
+            }
+            done += 1;
+        }
+        resumed.drain(..done);
+        self.resumed = resumed;
+    }
+
+    /// Tells the sessions of this thread what this turn has for them, without the way through the
+    /// mailbox: a consumer that waited gets its job in the turn of the put.
+    pub(super) fn tell_own_events(&mut self, turn: &mut Turn<'_>, time: TurnTime) {
+        loop {
+            turn.take_events(self.mailbox, &mut self.events);
+            if self.events.is_empty() || time.is_over() {
+                return;
+            }
+            self.tell_events(turn, time);
+        }
+    }
+
+    /// Tells events; when the turn has lasted long, one slice of them, and the others in the next one.
+    pub(super) fn tell_events(&mut self, turn: &mut Turn<'_>, time: TurnTime) {
+        turn.begin_slice();
+        while let Some((session, event)) = self.events.pop_front() {
+            if turn.slice_is_spent() {
+                if time.is_over() {
+                    self.events.push_front((session, event));
+                    return;
+                }
+                turn.begin_slice();
+            }
+            // A session that was closed meanwhile needs no news; what was granted went back with it.
+            let Some(&place) = self.places.get(&session) else { continue };
+            let Some(connection) = self.connections.get(place) else { continue };
+            // Most events only become replies, which the engine does not count.
+            turn.count_work(1);
+            connection.dialect.event(event, turn, &mut connection.outbox);
+            connection.go_on_after_event(self.now_ms);
+            self.touch(place);
+        }
+    }
+
+    /// Closes sessions, in order of leaving; when the turn has lasted long, one slice of them. Those that
+    /// were closed.
+    fn close_sessions(&mut self, turn: &mut Turn<'_>, time: TurnTime) -> Vec<(u32, Farewell)> {
+        turn.begin_slice();
+        let mut closed = 0;
+        for &(place, _) in &self.leaving {
+            if turn.slice_is_spent() {
+                if time.is_over() {
+                    break;
+                }
+                turn.begin_slice();
+            }
+            closed += 1;
+            if let Some(connection) = self.connections.get(place) {
+                connection.dialect.close(turn);
+                if let Some(session) = connection.session {
+                    self.places.remove(&session);
+                }
+            }
+        }
+        self.leaving.drain(..closed).collect()
+    }
+
+    /// The session is closed; the socket follows.
+    fn part(&mut self, place: u32, farewell: Farewell) {
+        let now_ms = self.now_ms;
+        let Some(connection) = self.connections.get(place) else { return };
+        tracing::debug!(connection = place, ?farewell, "close");
+        if farewell == Farewell::Polite && connection.linger() {
+            connection.progress_at = now_ms;
+            self.touch(place);
+            self.enqueue_read(place);
+        } else {
+            self.remove(place);
+        }
+    }
+}

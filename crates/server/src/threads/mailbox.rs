@@ -1,0 +1,307 @@
+//! The port of an I/O thread: where other threads and the readiness of its sockets leave word for
+//! it, and how it sleeps until they do.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::mem;
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Wake, Waker};
+
+use broker::{Dialect, Event, Mailbox, Millis, SessionId, Turn};
+use origin::Reach;
+use rustls::ServerConfig;
+use tokio::time::Sleep;
+
+use crate::config::protocol::Protocol;
+use crate::net::limits::Slot;
+use crate::threads::wakeup::{ReleaseWatch, Wakeup};
+
+/// Opens the session of a new connection; each protocol has one. The number is that of the mailbox.
+pub(crate) type Open =
+    dyn Fn(Entrance, &mut Turn<'_>, usize) -> (SessionId, Box<dyn Dialect>) + Send + Sync;
+
+/// How a connection came in.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Entrance {
+    pub(crate) peer: Peer,
+    /// From where its listener can be reached.
+    pub(crate) reach: Reach,
+}
+
+/// Where a connection comes from.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Peer {
+    Host(IpAddr),
+    /// A process of this machine, over a unix socket.
+    Local,
+}
+
+impl Peer {
+    /// The address whose connections are counted. Unix sockets have none.
+    pub(crate) fn counted_address(self) -> Option<IpAddr> {
+        match self {
+            Peer::Host(host) => Some(host.to_canonical()),
+            Peer::Local => None,
+        }
+    }
+
+    /// As messages and the list of Gearman's workers show it, in one word.
+    pub(crate) fn shown(self) -> String {
+        match self {
+            Peer::Host(host) => host.to_canonical().to_string(),
+            Peer::Local => "unix".to_owned(),
+        }
+    }
+}
+
+/// A connection that was accepted, for the thread that is to serve it.
+pub(crate) struct Arrival {
+    /// The socket, not blocking.
+    pub(crate) socket: OwnedFd,
+    /// Its place among the open connections, which knows the peer.
+    pub(crate) slot: Slot,
+    /// What the peer is to speak.
+    pub(crate) protocol: Protocol,
+    /// From where the listener can be reached.
+    pub(crate) reach: Reach,
+    /// Opens its session.
+    pub(crate) open: Arc<Open>,
+    /// What it is shown if it is to speak TLS.
+    pub(crate) tls: Option<Arc<ServerConfig>>,
+    /// It is closed when nothing comes from its peer for so long.
+    pub(crate) silence_max_ms: Option<u64>,
+}
+
+/// No alarm is set.
+const NEVER: u64 = u64::MAX;
+
+/// Where others leave word for one I/O thread.
+#[derive(Default)]
+pub(crate) struct Port {
+    wakeup: Wakeup,
+    /// Connections whose sockets became ready.
+    ready: Mutex<Vec<u32>>,
+    events: Mutex<Vec<(SessionId, Event)>>,
+    arrivals: Mutex<Vec<Arrival>>,
+    /// The log released further positions, or failed.
+    release: ReleaseWatch,
+    /// When a turn is wanted because of timers, in milliseconds.
+    alarm: Alarm,
+    /// The watchdog asked whether the thread still looks here, and it has not looked since.
+    asked_for_life: AtomicBool,
+    /// All connections of the process hold too much together, and the thread has not looked at its own since.
+    excess: AtomicBool,
+    /// The timer of the thread's sleep is late: the machine has slept.
+    timer_is_late: AtomicBool,
+    /// The thread is to flush its connections and end.
+    stop: AtomicBool,
+}
+
+struct Alarm(AtomicU64);
+
+impl Default for Alarm {
+    fn default() -> Alarm {
+        Alarm(AtomicU64::new(NEVER))
+    }
+}
+
+impl std::fmt::Debug for Port {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Port").finish_non_exhaustive()
+    }
+}
+
+/// A list that is never left half changed.
+fn lock<T>(list: &Mutex<T>) -> MutexGuard<'_, T> {
+    list.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Port {
+    fn wake(&self) {
+        self.wakeup.wake();
+    }
+
+    /// Hands over a new connection.
+    pub(crate) fn arrive(&self, arrival: Arrival) {
+        lock(&self.arrivals).push(arrival);
+        self.wake();
+    }
+
+    /// Asks the thread for a sign of life.
+    pub(crate) fn ask_for_life(&self) {
+        self.asked_for_life.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+
+    /// The thread looks here: it lives.
+    pub(crate) fn show_life(&self) {
+        // A store for nobody in each round would cost more than a look.
+        if self.asked_for_life.load(Ordering::SeqCst) {
+            self.asked_for_life.store(false, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether the thread has looked here since it was asked for a sign of life.
+    pub(crate) fn has_shown_life(&self) -> bool {
+        !self.asked_for_life.load(Ordering::SeqCst)
+    }
+
+    /// All connections hold too much together: asks the thread to cut off those of its own that hold most.
+    pub(crate) fn tell_excess(&self) {
+        self.excess.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+
+    pub(crate) fn take_excess(&self) -> bool {
+        self.excess.swap(false, Ordering::SeqCst)
+    }
+
+    /// The machine has slept, and timers have stood still: asks the thread to set its own anew.
+    pub(crate) fn renew_timer(&self) {
+        self.timer_is_late.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+
+    pub(crate) fn take_late_timer(&self) -> bool {
+        self.timer_is_late.swap(false, Ordering::SeqCst)
+    }
+
+    /// Asks the thread to flush its connections and end.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
+    }
+
+    /// Moves what was left into empty lists, which take its place.
+    pub(crate) fn take_ready(&self, into: &mut Vec<u32>) {
+        debug_assert!(into.is_empty());
+        mem::swap(&mut *lock(&self.ready), into);
+    }
+
+    /// Adds what was left to what was taken before.
+    pub(crate) fn take_events(&self, into: &mut VecDeque<(SessionId, Event)>) {
+        into.extend(lock(&self.events).drain(..));
+    }
+
+    pub(crate) fn take_arrivals(&self) -> Vec<Arrival> {
+        mem::take(&mut *lock(&self.arrivals))
+    }
+
+    /// See [`ReleaseWatch::await_release`].
+    pub(crate) fn await_release(&self, awaits: bool) {
+        self.release.await_release(awaits);
+    }
+
+    pub(crate) fn take_released(&self) -> bool {
+        self.release.take()
+    }
+
+    pub(crate) fn alarm(&self) -> Option<Millis> {
+        match self.alarm.0.load(Ordering::SeqCst) {
+            NEVER => None,
+            at => Some(Millis(at)),
+        }
+    }
+
+    /// To be called before the turn that answers the alarm: the broker sets the next one in it.
+    pub(crate) fn clear_alarm(&self) {
+        self.alarm.0.store(NEVER, Ordering::SeqCst);
+    }
+
+    pub(crate) fn has_word(&self, alarm_seen: Option<Millis>) -> bool {
+        self.release.is_noted()
+            || self.asked_for_life.load(Ordering::SeqCst)
+            || self.excess.load(Ordering::SeqCst)
+            || self.timer_is_late.load(Ordering::SeqCst)
+            || self.is_stopping()
+            || self.alarm() != alarm_seen
+            || !lock(&self.ready).is_empty()
+            || !lock(&self.events).is_empty()
+            || !lock(&self.arrivals).is_empty()
+    }
+
+    /// Sleeps until word is left or the timer fires. `alarm_seen` is the alarm for which the timer
+    /// was set.
+    pub(crate) async fn sleep(&self, mut timer: Pin<&mut Sleep>, alarm_seen: Option<Millis>) {
+        poll_fn(|context| {
+            self.wakeup.poll(context, |context| {
+                self.has_word(alarm_seen) || timer.as_mut().poll(context).is_ready()
+            })
+        })
+        .await;
+    }
+}
+
+impl Mailbox for Port {
+    fn deliver(&self, session: SessionId, event: Event) {
+        lock(&self.events).push((session, event));
+        self.wake();
+    }
+
+    fn released(&self) {
+        if self.release.release() {
+            self.wake();
+        }
+    }
+
+    fn failed(&self) {
+        self.release.note();
+        self.wake();
+    }
+
+    fn alarm(&self, at: Millis) {
+        self.alarm.0.store(at.0, Ordering::SeqCst);
+        self.wake();
+    }
+}
+
+/// The waker of one connection: puts its place on the list of those that became ready.
+pub(crate) struct ReadyWaker {
+    port: Arc<Port>,
+    place: u32,
+}
+
+impl ReadyWaker {
+    pub(crate) fn waker(port: &Arc<Port>, place: u32) -> Waker {
+        Waker::from(Arc::new(ReadyWaker { port: port.clone(), place }))
+    }
+}
+
+impl Wake for ReadyWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        lock(&self.port.ready).push(self.place);
+        self.port.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_awaits_it_is_told_of_a_release_and_everybody_of_a_failure() {
+        let port = Port::default();
+        port.released();
+        assert!(!port.take_released());
+        port.await_release(true);
+        port.released();
+        assert!(port.take_released());
+        port.await_release(false);
+        port.released();
+        assert!(!port.take_released());
+        port.failed();
+        assert!(port.take_released());
+    }
+}

@@ -1,0 +1,45 @@
+//! The connections of one I/O thread, each at a place with a number that stays while it is there.
+
+use crate::net::connection::Connection;
+
+/// Places are used again, so that the table stays as small as the most connections there ever were.
+#[derive(Default)]
+pub(crate) struct Table {
+    places: Vec<Option<Box<Connection>>>,
+    free: Vec<u32>,
+}
+
+impl Table {
+    /// The connection at a place, if one is there.
+    pub(crate) fn get(&mut self, place: u32) -> Option<&mut Connection> {
+        self.places.get_mut(place as usize)?.as_deref_mut()
+    }
+
+    /// Makes a connection that knows its place.
+    pub(crate) fn insert_with(&mut self, make: impl FnOnce(u32) -> Connection) -> u32 {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.places.push(None);
+            self.places.len() as u32 - 1
+        });
+        self.places[place as usize] = Some(Box::new(make(place)));
+        place
+    }
+
+    pub(crate) fn remove(&mut self, place: u32) -> Option<Box<Connection>> {
+        let removed = self.places.get_mut(place as usize)?.take();
+        if removed.is_some() {
+            self.free.push(place);
+        }
+        removed
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Connection> {
+        self.places.iter().filter_map(Option::as_deref)
+    }
+
+    /// All places in use.
+    pub(crate) fn all(&self) -> Vec<u32> {
+        let places = self.places.iter().enumerate();
+        places.filter(|(_, taken)| taken.is_some()).map(|(place, _)| place as u32).collect()
+    }
+}

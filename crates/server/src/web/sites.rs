@@ -1,0 +1,126 @@
+//! What is served over HTTP: health and metrics, and Kestrel's admin commands, with all that they have to know of this
+//! process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_api::kestrel::{About, KestrelAdmin, Permissions, Served};
+use http_api::{Overview, Site, Work};
+use origin::{Names, Reach};
+use tokio::sync::oneshot;
+
+use crate::config::Config;
+use crate::config::protocol::Protocol;
+use crate::process::controls::Controls;
+use crate::process::facts;
+use crate::process::reload::Asker;
+use crate::threads::io_thread::Shared;
+use crate::threads::mailbox::Port;
+
+/// Health and metrics of this server.
+pub(crate) fn overview(config: &Config, shared: &Shared, port: &Arc<Port>) -> Arc<dyn Site> {
+    let Shared { broker, clock, limits } = shared.clone();
+    let port = port.clone();
+    Arc::new(Overview {
+        broker,
+        clock: Arc::new(move || clock.now()),
+        version: env!("CARGO_PKG_VERSION"),
+        started: clock.now(),
+        queues_max: config.metrics.queues_max,
+        process: Box::new(move || facts::process_facts(&limits, port.is_stopping())),
+    })
+}
+
+/// The names by which the server may be called over HTTP.
+pub(crate) fn names(config: &Config) -> Names {
+    let listening = Protocol::ALL.into_iter().flat_map(|protocol| config.listen.of(protocol));
+    let configured = listening.filter_map(|address| address.host().map(str::to_owned));
+    Names::new(configured.chain([facts::host_name()]), config.http.hosts.clone())
+}
+
+/// How long an answer waits for files that are read. A short file takes no time, and one may never end.
+const RELOAD_TIME: Duration = Duration::from_secs(5);
+
+/// What Kestrel's admin commands change.
+struct AdminControls(Controls);
+
+impl http_api::kestrel::Controls for AdminControls {
+    fn reload(&self) -> Work {
+        let (done, told) = oneshot::channel();
+        self.0.reloader.ask(Asker::Admin(done));
+        Box::pin(async move {
+            // After that time it is done later. Nobody is told when the new policies are durable.
+            let _ = tokio::time::timeout(RELOAD_TIME, told).await;
+        })
+    }
+
+    fn shut_down(&self) {
+        kestrel::Controls::shut_down(&self.0);
+    }
+}
+
+/// Kestrel's admin commands.
+pub(crate) fn kestrel_admin(
+    config: &Config,
+    shared: &Shared,
+    kestrel: &Arc<kestrel::Server>,
+    controls: Controls,
+) -> Arc<dyn Site> {
+    let Shared { broker, clock, limits } = shared.clone();
+    let about = About {
+        version: config.kestrel.version.clone(),
+        build: concat!("lineshaft-", env!("CARGO_PKG_VERSION")).to_owned(),
+        host: facts::host_name(),
+        started: clock.now(),
+    };
+    let control = config.kestrel.control;
+    let permissions = Permissions {
+        by_get: config.kestrel.admin_get,
+        stop_locally: control.is_allowed(Reach::Loopback),
+        stop_from_elsewhere: control.is_allowed(Reach::Network),
+    };
+    let kestrel = kestrel.clone();
+    Arc::new(KestrelAdmin::new(
+        broker,
+        Arc::new(move || clock.now()),
+        about,
+        permissions,
+        Box::new(move || served(&kestrel)),
+        Box::new(move || facts::process_facts(&limits, false)),
+        Box::new(AdminControls(controls)),
+    ))
+}
+
+fn served(kestrel: &kestrel::Server) -> Served {
+    let counters = kestrel.counters();
+    let named = [
+        ("total_connections", &counters.connections_total),
+        ("cmd_get", &counters.cmd_get),
+        ("cmd_set", &counters.cmd_set),
+        ("cmd_peek", &counters.cmd_peek),
+        ("cmd_monitor", &counters.cmd_monitor),
+        ("cmd_monitor_get", &counters.cmd_monitor_get),
+        ("cmd_get_open_dropped", &counters.cmd_get_open_dropped),
+        ("waiters_aborted", &counters.waiters_aborted),
+        ("get_hits", &counters.get_hits),
+        ("get_misses", &counters.get_misses),
+        ("bytes_read", &counters.bytes_read),
+        ("bytes_written", &counters.bytes_written),
+    ];
+    let mut shown: Vec<(&str, u64)> =
+        named.iter().map(|(name, count)| (*name, count.get())).collect();
+    // An item that comes too late for a client that waits is not taken for it.
+    shown.push(("cmd_get_timeout_dropped", 0));
+    let latencies = kestrel.latencies();
+    let metrics = [
+        ("set_latency_usec", latencies.set_us),
+        ("get_hit_latency_usec", latencies.hit_us),
+        ("get_miss_latency_usec", latencies.miss_us),
+        ("get_timeout_msec", latencies.timeout_ms),
+    ];
+    Served {
+        connections: counters.connections.get(),
+        counters: shown,
+        metrics: metrics.map(|(name, all)| (name, Arc::new(all))).into(),
+    }
+}

@@ -1,0 +1,299 @@
+//! A thread that answers HTTP requests about the server: its listeners, its connections, and how many they may be.
+//!
+//! It is apart from the I/O threads so that whatever happens there is nobody else's matter, and its connections are
+//! apart from theirs, so that health can be asked when no more clients are let in. Each site has a thread of its own:
+//! health does not wait for the statistics of thousands of queues.
+
+use std::io;
+use std::net::TcpListener as StdTcpListener;
+use std::os::unix::net::UnixListener as StdUnixListener;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use http_api::{Site, Unread, serve};
+use origin::{Gate, Names};
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+use tokio::time::MissedTickBehavior;
+use tokio_rustls::TlsAcceptor;
+
+use crate::net::listen::{Bound, SocketFile};
+use crate::net::tls::Certificates;
+use crate::web::crowd::{Crowd, Ticket};
+
+/// The name of these threads. A panic there ends one connection, and not the server.
+pub const WEB_THREAD: &str = "http";
+
+/// How long nothing is accepted after a failure, which is most likely a lack of descriptors.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How long a client may take for the handshake.
+const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+
+/// How often a site may do what has to be done in time.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Where a site is served.
+pub(crate) struct Place {
+    pub(crate) bound: Bound,
+    /// What clients are shown if they are to speak TLS.
+    pub(crate) certificates: Option<Arc<Certificates>>,
+}
+
+/// The thread; it ends when this is dropped.
+pub(crate) struct WebThread {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What all connections of a site share.
+#[derive(Clone)]
+struct Served {
+    site: Arc<dyn Site>,
+    crowd: Arc<Crowd>,
+    unread: Unread,
+}
+
+/// A place at work.
+struct Listener {
+    /// Goes before the socket: see [`Bound`].
+    _file: Option<SocketFile>,
+    socket: Socket,
+    served: Served,
+    gate: Gate,
+    certificates: Option<Arc<Certificates>>,
+}
+
+/// A listening socket, as the runtime knows it.
+enum Socket {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl WebThread {
+    /// Serves a site at these places, on a thread of its own, with at most `connections_max` connections at a time:
+    /// whoever takes all of one site must not keep others from asking for health.
+    pub(crate) fn spawn(
+        runtime: Runtime,
+        site: Arc<dyn Site>,
+        places: Vec<Place>,
+        names: &Arc<Names>,
+        connections_max: usize,
+        unread: Unread,
+    ) -> io::Result<WebThread> {
+        let inside = runtime.enter();
+        runtime.spawn(tick(site.clone()));
+        let crowd = Arc::new(Crowd::new(connections_max));
+        let served = Served { site, crowd, unread };
+        for place in places {
+            runtime.spawn(accept(Listener::of(place, served.clone(), names.clone())?));
+        }
+        drop(inside);
+        let (stop, stopped) = oneshot::channel::<()>();
+        let named = std::thread::Builder::new().name(WEB_THREAD.to_owned());
+        // An error means that the other end is gone, which asks for the same.
+        let thread = named.spawn(move || drop(runtime.block_on(stopped)))?;
+        Ok(WebThread { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for WebThread {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // If it panicked, that was said when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Listener {
+    /// To be called inside the runtime.
+    fn of(place: Place, served: Served, names: Arc<Names>) -> io::Result<Listener> {
+        let Place { bound, certificates } = place;
+        let gate = Gate { names, reach: bound.address.reach() };
+        let socket = if bound.address.is_unix() {
+            Socket::Unix(UnixListener::from_std(StdUnixListener::from(bound.socket))?)
+        } else {
+            Socket::Tcp(TcpListener::from_std(StdTcpListener::from(bound.socket))?)
+        };
+        Ok(Listener { socket, served, gate, certificates, _file: bound.file })
+    }
+
+    /// Accepts one connection and serves it in a task of its own.
+    async fn accept(&self) -> io::Result<()> {
+        let crowd = &self.served.crowd;
+        match &self.socket {
+            Socket::Tcp(listener) => {
+                let (socket, _) = listener.accept().await?;
+                crowd.enter(|ticket| self.serve(socket, ticket));
+            }
+            Socket::Unix(listener) => {
+                let (socket, _) = listener.accept().await?;
+                crowd.enter(|ticket| self.serve(socket, ticket));
+            }
+        }
+        Ok(())
+    }
+
+    fn serve<S>(&self, socket: S, ticket: Ticket) -> AbortHandle
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let (served, gate) = (self.served.clone(), self.gate.clone());
+        // Not before somebody comes: they may be others by then.
+        let tls = self.certificates.as_ref().map(|certificates| certificates.current());
+        tokio::spawn(serve_one(socket, tls, served, gate, ticket)).abort_handle()
+    }
+}
+
+/// Serves one connection to its end, which begins with a handshake if it is to speak TLS.
+async fn serve_one<S>(
+    socket: S,
+    tls: Option<Arc<ServerConfig>>,
+    served: Served,
+    gate: Gate,
+    ticket: Ticket,
+) where
+    S: AsyncRead + AsyncWrite + Send + Unpin,
+{
+    let Served { site, unread, .. } = served;
+    let note_request = || ticket.note_request();
+    match tls {
+        None => serve(socket, site, gate, unread, note_request).await,
+        Some(config) => {
+            let handshake = TlsAcceptor::from(config).accept(socket);
+            // Garbage, silence and wrong certificates are the peer's matter.
+            if let Ok(Ok(socket)) = tokio::time::timeout(HANDSHAKE_TIME, handshake).await {
+                serve(socket, site, gate, unread, note_request).await;
+            }
+        }
+    }
+}
+
+/// Lets a site do what has to be done in time.
+async fn tick(site: Arc<dyn Site>) {
+    let mut interval = tokio::time::interval(TICK);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        interval.tick().await;
+        site.tick();
+    }
+}
+
+/// Accepts until the runtime ends.
+async fn accept(listener: Listener) {
+    loop {
+        if let Err(error) = listener.accept().await {
+            tracing::debug!(%error, "cannot accept an HTTP connection");
+            tokio::time::sleep(PAUSE).await;
+        }
+        // The newcomer is looked at before the next one comes, who may take its place.
+        tokio::task::yield_now().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpStream;
+    use std::sync::Mutex;
+
+    use broker::{Broker, EngineSetup, Millis};
+    use http_api::{Answer, Asked, Reply};
+    use tokio::runtime::Builder;
+
+    use super::*;
+    use crate::config::address::Address;
+    use crate::config::protocol::Protocol;
+    use crate::net::listen::{SocketOptions, bind};
+
+    struct Silent;
+
+    impl Site for Silent {
+        fn reply(&self, _asked: &Asked) -> Reply {
+            Reply::Now(Answer::default())
+        }
+    }
+
+    fn spawn(runtime: Runtime, site: Arc<dyn Site>, places: Vec<Place>) -> WebThread {
+        let unread = Unread::new(Broker::memory(EngineSetup::default(), Millis(0)));
+        WebThread::spawn(runtime, site, places, &Arc::default(), 2, unread).unwrap()
+    }
+
+    fn connect(address: &Address) -> TcpStream {
+        let peer = TcpStream::connect(address.to_string()).unwrap();
+        peer.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        peer
+    }
+
+    #[test]
+    fn silent_connections_give_way_to_one_that_asks() {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let wanted = Address::Tcp { host: "127.0.0.1".to_owned(), port: 0 };
+        let bound = bind(Protocol::Http, &wanted, &SocketOptions::default()).unwrap().remove(0);
+        let address = bound.address.clone();
+        let places = vec![Place { bound, certificates: None }];
+        let _web = spawn(runtime, Arc::new(Silent), places);
+        let ask = |peer: &mut TcpStream| {
+            peer.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+            let mut answer = Vec::new();
+            while !answer.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                peer.read_exact(&mut byte).unwrap();
+                answer.extend(byte);
+            }
+            assert!(answer.starts_with(b"HTTP/1.1 200 OK"));
+        };
+        let mut kept = connect(&address);
+        ask(&mut kept);
+        let mut first = connect(&address);
+        first.write_all(b"GET / HT").unwrap();
+        let _crowd: Vec<TcpStream> = (0..100).map(|_| connect(&address)).collect();
+        ask(&mut connect(&address));
+        assert_eq!(first.read(&mut [0]).unwrap_or(0), 0, "it had to go");
+        ask(&mut kept);
+    }
+
+    /// Answers nobody while the lock is held.
+    struct Stuck(Mutex<()>);
+
+    impl Site for Stuck {
+        fn reply(&self, _asked: &Asked) -> Reply {
+            drop(self.0.lock());
+            Reply::Now(Answer::default())
+        }
+    }
+
+    #[test]
+    fn a_site_that_takes_long_keeps_no_other_waiting() {
+        let wanted = Address::Tcp { host: "127.0.0.1".to_owned(), port: 0 };
+        let stuck = Arc::new(Stuck(Mutex::default()));
+        let serve = |site: Arc<dyn Site>| {
+            let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+            let bound = bind(Protocol::Http, &wanted, &SocketOptions::default()).unwrap().remove(0);
+            let address = bound.address.clone();
+            let places = vec![Place { bound, certificates: None }];
+            (spawn(runtime, site, places), address)
+        };
+        let (_slow, slow_address) = serve(stuck.clone());
+        let (_quick, quick_address) = serve(Arc::new(Silent));
+        let held = stuck.0.lock().unwrap();
+        let mut peers = [slow_address, quick_address].map(|address| {
+            let mut peer = connect(&address);
+            peer.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+            peer
+        });
+        let mut answer = [0; 15];
+        peers[1].read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200 OK");
+        drop(held);
+        peers[0].read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200 OK");
+    }
+}
