@@ -7,7 +7,7 @@ mod first_line;
 // The bodies are those of tests.
 #[path = "../../crates/server/src/net/first_line_script.rs"]
 mod first_line_script;
-#[path = "../../crates/http/tests/requests/script.rs"]
+#[path = "../../crates/kestrel-admin/tests/requests/script.rs"]
 mod script;
 
 libfuzzer_sys::fuzz_target!(|head: &[u8]| {

@@ -14,8 +14,10 @@ pub type Asked = Request<()>;
 /// A whole answer.
 pub type Answer = Response<Bytes>;
 
-pub(crate) const TEXT: &str = "text/plain; charset=utf-8";
-pub(crate) const HTML: &str = "text/html; charset=utf-8";
+/// The type of plain text.
+pub const TEXT: &str = "text/plain; charset=utf-8";
+/// The type of a page.
+pub const HTML: &str = "text/html; charset=utf-8";
 
 /// What happens meanwhile.
 pub type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -62,7 +64,7 @@ pub trait Site: Send + Sync {
 }
 
 /// An answer of this type. None of them may be kept: the next one says something else.
-pub(crate) fn answer(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Answer {
+pub fn answer(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Answer {
     let mut answer = Response::new(body.into());
     *answer.status_mut() = status;
     let headers = answer.headers_mut();
@@ -72,22 +74,22 @@ pub(crate) fn answer(status: StatusCode, kind: &'static str, body: impl Into<Byt
 }
 
 /// Whether the request only looks. HEAD is a GET whose body is not sent.
-pub(crate) fn only_looks(asked: &Asked) -> bool {
+pub fn only_looks(asked: &Asked) -> bool {
     matches!(*asked.method(), Method::GET | Method::HEAD)
 }
 
 /// What the headers say about who asks.
-pub(crate) fn claims(headers: &HeaderMap) -> Claims<'_> {
+pub fn claims(headers: &HeaderMap) -> Claims<'_> {
     Claims::of(headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())))
 }
 
 /// The request is not to be answered.
-pub(crate) fn forbidden(why: Foreign) -> Answer {
+pub fn forbidden(why: Foreign) -> Answer {
     answer(StatusCode::FORBIDDEN, TEXT, format!("refused: {why}\n"))
 }
 
 /// What is there can only be looked at.
-pub(crate) fn method_not_allowed() -> Answer {
+pub fn method_not_allowed() -> Answer {
     let mut answer = answer(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET and HEAD\n");
     answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
     answer

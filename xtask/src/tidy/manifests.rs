@@ -9,7 +9,7 @@ use super::{Report, Tree};
 
 /// Which of the house's crates each crate may name in `[dependencies]`. Development dependencies are
 /// free: tests may use what they like.
-const LAYERS: [(&str, &[&str]); 14] = [
+const LAYERS: [(&str, &[&str]); 15] = [
     ("engine", &[]),
     ("log", &[]),
     ("broker", &["engine", "log"]),
@@ -18,7 +18,11 @@ const LAYERS: [(&str, &[&str]); 14] = [
     ("gearman", &["broker", "origin"]),
     ("kestrel", &["broker"]),
     ("http", &["broker", "origin"]),
-    ("server", &["beanstalk", "gearman", "kestrel", "http", "origin", "broker", "log"]),
+    ("kestrel-admin", &["broker", "http", "origin"]),
+    (
+        "server",
+        &["beanstalk", "gearman", "kestrel", "kestrel-admin", "http", "origin", "broker", "log"],
+    ),
     ("lineshaft", &["server", "broker", "log", "bench"]),
     ("bench", &[]),
     ("testkit", &["broker"]),

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http_api::kestrel::{About, KestrelAdmin, Permissions, Served};
 use http_api::{Overview, Site, Work};
+use kestrel_admin::{About, KestrelAdmin, Permissions, Served};
 use origin::{Names, Reach};
 use tokio::sync::oneshot;
 
@@ -44,7 +44,7 @@ const RELOAD_TIME: Duration = Duration::from_secs(5);
 /// What Kestrel's admin commands change.
 struct AdminControls(Controls);
 
-impl http_api::kestrel::Controls for AdminControls {
+impl kestrel_admin::Controls for AdminControls {
     fn reload(&self) -> Work {
         let (done, told) = oneshot::channel();
         self.0.reloader.ask(Asker::Admin(done));

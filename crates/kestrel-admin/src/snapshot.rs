@@ -7,7 +7,7 @@ use std::sync::Arc;
 use broker::{AliasStats, Broker, Clock, ItemStats, Millis, NameCursor, Status, Totals, Turn};
 use hdrhistogram::Histogram;
 
-use super::name_list::NameList;
+use crate::name_list::NameList;
 
 /// So many queues are looked at in one turn of the broker.
 const QUEUES_PER_TURN: usize = 64;

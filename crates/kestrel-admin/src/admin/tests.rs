@@ -10,6 +10,7 @@ use hyper::Request;
 use origin::{Names, Reach};
 
 use super::*;
+use crate::{history, snapshot};
 
 /// What was done to the server.
 #[derive(Debug, Default)]
@@ -264,7 +265,7 @@ fn a_page_of_another_site_uses_up_and_forgets_nothing() {
             assert_eq!(page("/graph_data", name, value), 403);
             assert_eq!(page("/stats.txt", name, value), 200, "a link is no harm");
         }
-        assert!(world.admin.memory().series.is_none(), "nothing begins for a page");
+        assert!(world.admin.history().series.is_none(), "nothing begins for a page");
 
         world.json("/stats?namespace=mon");
         world.json("/stats?period=60");
@@ -367,7 +368,7 @@ fn periods_are_latched_and_askers_are_told_apart() {
 #[test]
 fn nothing_is_remembered_for_nobody() {
     let world = World::new();
-    let is_empty = || world.admin.memory().series.is_none();
+    let is_empty = || world.admin.history().series.is_none();
     world.pass(100);
     world.ask("/ping");
     world.ask("/server_info");
@@ -466,10 +467,10 @@ fn what_is_remembered_is_in_the_account_and_the_oldest_asker_makes_room() {
         );
         world.json(&format!("/stats?namespace={number}"));
         world.json(&format!("/stats?period={}", 1_000 + number));
-        assert!(used_bytes() <= before + memory::BYTES_MAX);
+        assert!(used_bytes() <= before + history::BYTES_MAX);
     }
     assert!(
-        used_bytes() > before + memory::BYTES_MAX * 9 / 10,
+        used_bytes() > before + history::BYTES_MAX * 9 / 10,
         "no more is forgotten than must be"
     );
     assert_eq!(world.json("/stats?namespace=first")["counters"]["cmd_get"], 5, "since the start");

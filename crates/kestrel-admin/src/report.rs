@@ -4,7 +4,7 @@ use hdrhistogram::Histogram;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use super::snapshot::Snapshot;
+use crate::snapshot::Snapshot;
 
 /// The numbers, to be written as one object.
 #[derive(Serialize)]

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use broker::{Body, Broker, EngineSetup, Millis};
-use http_api::kestrel::{About, Controls, KestrelAdmin, Permissions, Served};
 use http_api::{Asked, ProcessFacts, Reply, Site, Work};
 use hyper::{HeaderMap, Method, Request};
+use kestrel_admin::{About, Controls, KestrelAdmin, Permissions, Served};
 use origin::{Claims, Gate, Names, Reach};
 
 const OWN_NAME: &str = "machine";

@@ -1,35 +1,26 @@
 //! Kestrel's admin commands, as its monitoring knows them (spec kestrel 7.3).
 
-mod asked;
-mod changes;
-mod date;
-mod memory;
-mod name_list;
-mod report;
-mod series;
-mod snapshot;
 #[cfg(test)]
 mod tests;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use broker::{Broker, Clock, Millis};
+use http_api::{
+    Answer, Asked, HTML, ProcessFacts, Reply, Site, TEXT, Work, answer, claims, forbidden,
+    method_not_allowed, only_looks,
+};
 use hyper::header::{ALLOW, HeaderName, HeaderValue};
 use hyper::{Method, StatusCode};
 use origin::{Claims, Foreign, Gate};
 use serde_json::{Value, json};
 
-use crate::answer::{
-    Answer, Asked, HTML, Reply, Site, TEXT, Work, answer, claims, forbidden, method_not_allowed,
-    only_looks,
-};
-use crate::metrics::ProcessFacts;
-use asked::{Command, Form, Parameters};
-use changes::PERIOD_S_MAX;
-use memory::Memory;
-use report::Stats;
-pub use snapshot::Served;
-use snapshot::Snapshot;
+use crate::changes::PERIOD_S_MAX;
+use crate::command::{Command, Form, Parameters};
+use crate::history::History;
+use crate::report::Stats;
+use crate::snapshot::{Served, Snapshot};
+use crate::{date, report};
 
 const JSON: &str = "application/json";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
@@ -91,7 +82,7 @@ pub struct KestrelAdmin {
     process: Box<dyn Fn() -> ProcessFacts + Send + Sync>,
     controls: Box<dyn Controls>,
     /// Only the thread that serves this site looks here.
-    memory: Mutex<Memory>,
+    history: Mutex<History>,
 }
 
 impl std::fmt::Debug for KestrelAdmin {
@@ -132,8 +123,8 @@ impl KestrelAdmin {
         process: Box<dyn Fn() -> ProcessFacts + Send + Sync>,
         controls: Box<dyn Controls>,
     ) -> KestrelAdmin {
-        let memory = Mutex::default();
-        KestrelAdmin { broker, clock, about, permissions, served, process, controls, memory }
+        let history = Mutex::default();
+        KestrelAdmin { broker, clock, about, permissions, served, process, controls, history }
     }
 
     fn snapshot(&self, now: Millis) -> Snapshot {
@@ -153,30 +144,30 @@ impl KestrelAdmin {
     /// Remembers what it is time to remember, and forgets what nobody asks for any more.
     fn remember(&self) {
         let now = (self.clock)();
-        let mut memory = self.memory();
-        memory.series.take_if(|series| series.is_forgotten(now));
-        let latches = memory.changes.is_due(now);
-        let draws = memory.series.as_ref().is_some_and(|series| series.is_due(now));
+        let mut history = self.history();
+        history.series.take_if(|series| series.is_forgotten(now));
+        let latches = history.changes.is_due(now);
+        let draws = history.series.as_ref().is_some_and(|series| series.is_due(now));
         if !latches && !draws {
             return;
         }
         let mut snapshot = self.snapshot(now);
-        memory.share_names(&mut snapshot);
+        history.share_names(&mut snapshot);
         if latches {
-            memory.changes.advance(now, &snapshot);
+            history.changes.advance(now, &snapshot);
         }
-        if let Some(series) = memory.series.as_mut().filter(|_| draws) {
+        if let Some(series) = history.series.as_mut().filter(|_| draws) {
             series.advance(now, &snapshot);
         }
     }
 
-    fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps what is remembered in bounds, and in the account of memory.
     fn settle_memory(&self) {
-        let grown_bytes = self.memory().settle();
+        let grown_bytes = self.history().settle();
         if grown_bytes != 0 {
             self.broker.add_outside_bytes(grown_bytes);
         }
@@ -195,8 +186,8 @@ impl KestrelAdmin {
             ("server_info", None) => self.server_info(),
             ("graph_data", None | Some("")) => {
                 check_remembering(asked)?;
-                let mut memory = self.memory();
-                let series = memory.series(now, || self.snapshot(now));
+                let mut history = self.history();
+                let series = history.series(now, || self.snapshot(now));
                 json!({ "keys": series.keys().collect::<Vec<_>>() })
             }
             ("graph_data", Some(key)) => {
@@ -230,22 +221,22 @@ impl KestrelAdmin {
         if !remembers {
             return Ok(snapshot);
         }
-        let mut memory = self.memory();
-        memory.share_names(&mut snapshot);
-        memory.series(now, || snapshot.clone());
+        let mut history = self.history();
+        history.share_names(&mut snapshot);
+        history.series(now, || snapshot.clone());
         if let Some(period) = period {
             let seconds =
                 period.parse().ok().filter(|seconds| (1..=PERIOD_S_MAX).contains(seconds));
             let seconds = seconds.ok_or_else(|| {
                 Trouble::Failed(format!("period: a number from 1 to {PERIOD_S_MAX} is needed"))
             })?;
-            return Ok(memory.changes.in_period(now, seconds, &snapshot));
+            return Ok(history.changes.in_period(now, seconds, &snapshot));
         }
         if let Some(name) = name {
             if name.len() > NAMESPACE_BYTES_MAX {
                 return Err(Trouble::Failed("namespace: the name is too long".to_owned()));
             }
-            return Ok(memory.changes.for_asker(now, name, &snapshot));
+            return Ok(history.changes.for_asker(now, name, &snapshot));
         }
         Ok(snapshot)
     }
@@ -266,8 +257,8 @@ impl KestrelAdmin {
 
     fn graph(&self, key: &str) -> Result<Value, Trouble> {
         let now = (self.clock)();
-        let mut memory = self.memory();
-        let series = memory.series(now, || self.snapshot(now));
+        let mut history = self.history();
+        let series = history.series(now, || self.snapshot(now));
         let points = series.points(key).ok_or(Trouble::NoSuchCommand)?;
         let points: Vec<Value> =
             points.map(|(second, value)| json!([second, report::number(value)])).collect();

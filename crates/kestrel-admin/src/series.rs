@@ -2,8 +2,8 @@
 
 use broker::Millis;
 
-use super::name_list::NameList;
-use super::snapshot::{Counts, Snapshot};
+use crate::name_list::NameList;
+use crate::snapshot::{Counts, Snapshot};
 
 /// Values of a series.
 const POINTS: usize = 60;

@@ -2,9 +2,9 @@
 
 use broker::Millis;
 
-use super::changes::Changes;
-use super::series::Series;
-use super::snapshot::{Counts, Snapshot};
+use crate::changes::Changes;
+use crate::series::Series;
+use crate::snapshot::{Counts, Snapshot};
 
 /// All that is remembered takes no more than this. For 10,000 queues it is a megabyte for each moment, and two of them
 /// for a period.
@@ -13,14 +13,14 @@ pub(crate) const BYTES_MAX: u64 = if cfg!(test) { 3 << 19 } else { 32 << 20 };
 /// What is remembered. Nothing is remembered for nobody: that begins with the first question for numbers, and ends
 /// when no more come.
 #[derive(Debug, Default)]
-pub(crate) struct Memory {
+pub(crate) struct History {
     pub(crate) changes: Changes,
     pub(crate) series: Option<Series>,
     /// What was last told to be in use.
     told_bytes: u64,
 }
 
-impl Memory {
+impl History {
     /// The series, which begin now if they have not.
     pub(crate) fn series(&mut self, now: Millis, snapshot: impl FnOnce() -> Snapshot) -> &Series {
         let series = self.series.get_or_insert_with(|| Series::new(now, &snapshot()));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use broker::Millis;
 
-use super::snapshot::{Counts, Snapshot};
+use crate::snapshot::{Counts, Snapshot};
 
 /// So many periods are watched at a time; the one that was asked for longest ago makes room.
 const PERIODS_MAX: usize = 9;
