@@ -143,22 +143,20 @@ fn every_name_of_the_guide_is_shown_and_no_other() {
     let shown = kestrel.json("/stats?period=60");
     let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/kestrel-admin.md");
     let guide = std::fs::read_to_string(guide).unwrap();
+    let names = |heading: &str, section: &str| -> BTreeSet<String> {
+        let (_, rest) = guide.split_once(heading).unwrap();
+        let part = rest.split("\n###").next().unwrap();
+        let rows = part.lines().filter(|line| line.starts_with(&format!("| {section}")));
+        rows.flat_map(|row| row.split('`').skip(1).step_by(2)).map(str::to_owned).collect()
+    };
     for section in ["counters", "gauges", "labels", "metrics"] {
-        let row = guide.lines().find(|line| line.starts_with(&format!("| {section} |"))).unwrap();
-        let known: BTreeSet<&str> = row.split('`').skip(1).step_by(2).collect();
-        let keys = shown[section].as_object().unwrap().keys();
-        let own: BTreeSet<&str> =
-            keys.map(String::as_str).filter(|key| !key.starts_with("q/")).collect();
-        assert_eq!(own, known, "{section}");
-        let Some(row) =
-            guide.lines().find(|line| line.starts_with(&format!("| {section} of a queue")))
-        else {
-            continue;
-        };
-        let row = row.split('|').nth(2).unwrap().split(';').next().unwrap();
-        let known: BTreeSet<&str> = row.split('`').skip(1).step_by(2).collect();
-        let keys = shown[section].as_object().unwrap().keys();
-        let of_queue: BTreeSet<&str> = keys.filter_map(|key| key.strip_prefix("q/jobs/")).collect();
+        let keys: Vec<&String> = shown[section].as_object().unwrap().keys().collect();
+        let own = keys.iter().filter(|key| !key.starts_with("q/"));
+        let own: BTreeSet<String> = own.map(|key| (*key).clone()).collect();
+        assert_eq!(own, names("### Of the server", section), "{section}");
+        let of_queue = keys.iter().filter_map(|key| key.strip_prefix("q/jobs/"));
+        let of_queue: BTreeSet<String> = of_queue.map(str::to_owned).collect();
+        let known = names("### Of a queue", section);
         assert_eq!(of_queue, known, "{section} of a queue");
     }
 }
