@@ -25,17 +25,19 @@ pub(super) fn text(comparison: &Comparison) -> String {
 pub(super) fn markdown(comparison: &Comparison) -> String {
     let mut page = String::from("# Performance\n\n");
     page.push_str(
-        "Lineshaft beside the servers it replaces, and Redis, measured on one machine in one run. The page is written\n\
-         by the command at its end; absolute figures belong to this machine, ratios travel better.\n\n",
+        "This page compares Lineshaft with the servers it replaces, and with Redis. Everything was\n\
+         measured on one machine in one run. The command at the end of the page writes it. Absolute\n\
+         figures apply to this machine only; ratios are more portable.\n\n",
     );
     page.push_str("## Result\n\n");
     page.push_str(&outcome_table(&comparison.rows).markdown());
     page.push_str(
-        "\nA *floor* is the least the project accepts, a *reach* is what it aims at. For a ratio Lineshaft is\n\
-         divided by its peer (D1: the peer by Lineshaft). CPU is the server's processor time for one operation.\n\
-         Lateness counts from the due moment and includes a network round trip. A row's number is its name in\n\
-         the project's list of goals (T for throughput, L latency, M memory, D disk); goals that need another\n\
-         kind of measurement are missing here.\n",
+        "\nA *floor* is the minimum that the project accepts. A *reach* is its goal. A ratio is\n\
+         Lineshaft divided by its peer (D1: the peer by Lineshaft). CPU is the server's processor\n\
+         time per operation. Lateness counts from the due time and includes a network round trip.\n\
+         The first column is the name of the goal in the project's list: T for throughput, L for\n\
+         latency, M for memory, D for disk. Goals that need another kind of measurement are\n\
+         missing.\n",
     );
     let notes = notes(comparison);
     if !notes.is_empty() {
@@ -123,13 +125,13 @@ fn notes(comparison: &Comparison) -> Vec<String> {
     notes.extend(comparison.left_out.clone());
     if comparison.server_cpu == comparison.generator_cpu {
         notes.push(
-            "Servers and generator shared one processor: the generator measures itself, too."
+            "Servers and generator shared one processor, so the generator also measures itself."
                 .to_owned(),
         );
     }
     if comparison.machine.disk_is_memory() {
         notes.push(
-            "The servers' data lay in memory (tmpfs): durable rows say nothing; use --scratch."
+            "The servers' data was in memory (tmpfs), so durable rows mean nothing; use --scratch."
                 .to_owned(),
         );
     }
@@ -172,7 +174,7 @@ fn disturbance(comparison: &Comparison) -> Option<String> {
     (disturbed > 0).then(|| {
         format!(
             "Other programs took more than {} of the servers' processor in {disturbed} of {} throughput \
-             measurements (at worst {}): their rates are too low; CPU times and ratios suffer less.",
+             measurements (at worst {}): their rates are too low; CPU times and ratios are more reliable.",
             Metric::ForeignShare.show(DISTURBED),
             shares().count(),
             Metric::ForeignShare.show(worst),
@@ -202,48 +204,56 @@ fn method(comparison: &Comparison) -> String {
     let sizes = &comparison.sizes;
     format!(
         "\n## Method\n\n\
-         - {rounds} rounds. In each round every measurement is made once on every server, one server after the\n  \
-           other in an order that changes from round to round; the table shows medians of the rounds, and where\n  \
-           servers take turns within a round, the median of the rounds' ratios. Each\n  \
-           measurement begins with a fresh server and an empty folder (restarts apart).\n\
-         - Servers are bound to processor {server}, the load generator to processor {generator}; everything goes\n  \
-           over loopback. Bodies are 100 bytes unless the row says otherwise.\n\
-         - `50×32` means 50 connections with 32 operations in flight on each, closed loop: the next operation is\n  \
-           sent when one has ended. {warm_up:.1} s of warm-up, then {seconds:.1} s are measured, or longer, until\n  \
-           two operations have ended for each in flight.\n\
-         - Redis keeps nothing (`--save '' --appendonly no`); a put there is `LPUSH`, a take `RPOP`, after which\n  \
-           nobody knows of the job. So it is with Kestrel's `SET` and `GET` on Lineshaft's memcache side.\n\
-         - Takes are pairs of `reserve-with-timeout 0` and `delete`; before them the queue is filled, for at most\n  \
-           {fill_seconds:.1} s or {fill} jobs.\n\
-         - Processor time comes from the scheduler's accounting of all threads of the server (`schedstat`),\n  \
-           memory from the resident size in `smaps_rollup`.\n\
-         - \"append + fdatasync\" is a loop in this program: append 100 bytes to a growing file, sync, again.\n\
-         - With 20,000 queues in use, each put is preceded by a `use` of another queue; takers watch one queue. The\n  \
-           servers with one queue and with many run side by side and are loaded in turn, {turns} times for\n  \
-           {turn:.2} s each, as a machine changes from one second to the next.\n\
-         - Latency: one put at a time to a consumer that already waits in `reserve`, 500 a second on each server,\n  \
-           trip by trip in turn.\n\
-         - Gearman: submits are `SUBMIT_JOB_BG` without a unique key, takes are `GRAB_JOB` and `WORK_COMPLETE` with\n  \
-           {backlog} jobs queued at the start and no warm-up. A foreground job goes to a worker that was asleep;\n  \
-           the next one follows its result. {idle} sleeping workers, registered one after the other; a job wakes\n  \
-           all of its function, and the time is that to the `NOOP` at one of them, each time another one.\n\
-         - Timers: {timers} delays of 1 s, {timers} ttr of 2 s on connections that stay silent, {timers} timeouts\n  \
-           of 1 s, all at once; \"busy\" adds 20,000 puts a second. What never comes counts as 5 s late.\n\
-         - A quiet client (L2, L3) puts, reserves and deletes one job every 2 ms. The server speaks all protocols, syncs\n  \
-           always, and for L3 is full of {heavy_jobs} jobs and {heavy_queues} queues. Beside each burden, which is a loop of\n  \
-           requests unless the row says otherwise, the client is measured for {quiet:.1} s, and before it,\n  \
-           alone, for {alone:.1} s; the ratio is to the median of the latter of all burdens.\n  \
-           With a log, large bodies are a matter of the disk: the row is about a server in memory.\n  \
-           There are {idle_beside} idle connections. For L2, {burst_jobs} jobs of Gearman's name the same second.\n\
-         - One and two I/O threads (T17b): the servers take turns as with many queues, and each may use both\n  \
-           processors, one of which is the generator's.\n\
-         - Limit of memory (M7): jobs, submits and items of many sizes until a put is refused, then half of the\n  \
-           jobs are deleted and others put; the higher of the two resident sizes counts.\n\
-         - Memory: {memory_jobs} jobs, deleted in random order, memory read 3 s later; {idle} connections that\n  \
-           sent one request each.\n\
-         - Restart: {restart_jobs} jobs, SIGKILL, start; the time ends with the first reply, and every job must\n  \
-           be there. The page cache is warm for everybody.\n\n\
-         To repeat it on a machine of yours:\n\n    {command}\n",
+         - {rounds} rounds. Each round makes every measurement once on every server, one server after\n  \
+         the other, in an order that changes from round to round. The table shows medians of the\n  \
+         rounds. Where servers take turns within a round, it shows the median of the rounds'\n  \
+         ratios. Each measurement begins with a fresh server and an empty folder (except restarts).\n\
+         - Servers are bound to processor {server}, the load generator to processor {generator}.\n  \
+         Everything goes over loopback. Bodies have 100 bytes unless the row says otherwise.\n\
+         - `50×32` means 50 connections with 32 operations in flight on each. The loop is closed:\n  \
+         each operation that ends starts the next one. After {warm_up:.1} s of warm-up, the\n  \
+         measurement takes {seconds:.1} s, or longer, until two operations have ended for each one\n  \
+         in flight.\n\
+         - Redis keeps nothing (`--save '' --appendonly no`). A put is `LPUSH`, and a take is `RPOP`,\n  \
+         after which Redis forgets the job. Kestrel's `SET` and `GET` on Lineshaft's memcache side\n  \
+         do the same.\n\
+         - Takes are pairs of `reserve-with-timeout 0` and `delete`. Before them the queue is filled,\n  \
+         for at most {fill_seconds:.1} s or {fill} jobs.\n\
+         - Processor time comes from the scheduler's accounting of all threads of the server\n  \
+         (`schedstat`), memory from the resident size in `smaps_rollup`.\n\
+         - \"append + fdatasync\" is a loop in this program: append 100 bytes to a growing file, sync,\n  \
+         repeat.\n\
+         - With 20,000 queues in use, a `use` of another queue comes before each put. Takers watch\n  \
+         one queue. The servers with one queue and with many run side by side. They are loaded in\n  \
+         turn, {turns} times for {turn:.2} s each, because a machine changes from one second to the\n  \
+         next.\n\
+         - Latency: one put at a time to a consumer that already waits in `reserve`, 500 per second\n  \
+         on each server. The servers take turns after each put.\n\
+         - Gearman: submits are `SUBMIT_JOB_BG` without a unique key. Takes are `GRAB_JOB` and\n  \
+         `WORK_COMPLETE`, with {backlog} jobs queued at the start and no warm-up. A foreground job\n  \
+         goes to a worker that was asleep; the next one follows its result. {idle} sleeping workers\n  \
+         are registered one after the other. A job wakes all workers of its function; the time ends\n  \
+         with the `NOOP` at one of them, each time another one.\n\
+         - Timers: {timers} delays of 1 s, {timers} ttr of 2 s on connections that stay silent, and\n  \
+         {timers} timeouts of 1 s, all at once. \"busy\" adds 20,000 puts per second. A timer that\n  \
+         never fires counts as 5 s late.\n\
+         - A quiet client (L2, L3) puts, reserves and deletes one job every 2 ms. The server speaks\n  \
+         all protocols and always syncs. For L3 it holds {heavy_jobs} jobs and {heavy_queues}\n  \
+         queues. Each burden is a loop of requests unless the row says otherwise. The client is\n  \
+         measured alone for {alone:.1} s, then beside the burden for {quiet:.1} s. The ratio is to\n  \
+         the median of its times alone, over all burdens. With a log, large bodies measure the\n  \
+         disk, so that row uses a server in memory. There are {idle_beside} idle connections. For\n  \
+         L2, {burst_jobs} Gearman jobs are due in the same second.\n\
+         - One and two I/O threads (T17b): the servers take turns as with many queues. Each can use\n  \
+         both processors; the load generator uses one of them.\n\
+         - Limit of memory (M7): jobs, submits and items of many sizes are put until the server\n  \
+         refuses one. Then half of the jobs are deleted and others put. The higher of the two\n  \
+         resident sizes counts.\n\
+         - Memory: {memory_jobs} jobs are deleted in random order, and memory is read 3 s later.\n  \
+         {idle} connections sent one request each.\n\
+         - Restart: {restart_jobs} jobs, SIGKILL, start. The time ends with the first reply, and\n  \
+         every job must be there. The page cache is warm for every server.\n\n\
+         To repeat it on your machine:\n\n    {command}\n",
         rounds = comparison.rounds,
         server = comparison.server_cpu,
         generator = comparison.generator_cpu,
