@@ -1,7 +1,7 @@
 //! What each command does: one small function per command, which asks the broker and replies.
 
 use broker::{
-    AddRefusal, Body, Denied, Gathering, Grant, JobId, Kick, NewJob, Outbox, Patience, Peeked,
+    AddRefusal, Body, BodyBuffer, Denied, Grant, JobId, Kick, NewJob, Outbox, Patience, Peeked,
     Position, Refusal, State, Take, Turn,
 };
 
@@ -82,7 +82,7 @@ impl Session {
                 self.is_producer = true;
                 self.server().counters.producers.add_one();
             }
-            let body = Gathering::new(header.body_bytes as usize + reply::CR_LF.len());
+            let body = BodyBuffer::new(header.body_bytes as usize + reply::CR_LF.len());
             self.reading = Reading::Body(PendingPut { job: header.job, body });
         }
     }

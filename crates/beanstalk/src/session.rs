@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use broker::{
-    Dialect, Event, Gathering, InputEnd, NewJob, Outbox, Position, Progress, SessionId, Step, Turn,
-    take_steps,
+    BodyBuffer, Dialect, Event, InputEnd, NewJob, Outbox, Position, Progress, SessionId, Step,
+    Turn, take_steps,
 };
 
 use crate::command::{Malformed, recognise};
@@ -55,7 +55,7 @@ pub(crate) enum Reading {
 pub(crate) struct PendingPut {
     pub(crate) job: NewJob,
     /// The body, and CR LF.
-    pub(crate) body: Gathering,
+    pub(crate) body: BodyBuffer,
 }
 
 /// What the session waits for; it reads no command meanwhile.

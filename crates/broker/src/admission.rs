@@ -1,4 +1,8 @@
 //! Whether a job is taken at all: asked before the engine sees it, in one place for all dialects.
+//! `memory` and `queue_limit` keep the limits that a server has beside those of the log.
+
+pub(crate) mod memory;
+pub(crate) mod queue_limit;
 
 use engine::{Engine, Refused};
 

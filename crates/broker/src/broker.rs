@@ -8,11 +8,11 @@ use engine::policy::Rules;
 use engine::{EngineSetup, Millis, Status};
 use log::{Begin, Committer, Disk, Failure, Log, OpenError, RecoveryReport, Restored, Settings};
 
+use crate::admission::memory::{Memory, MemoryLimit};
+use crate::admission::queue_limit::{QueueLimit, QueueUsage};
 use crate::core::{Core, Mover};
-use crate::memory::{Memory, MemoryLimit};
-use crate::meta;
-use crate::places::Place;
-use crate::queue_limit::{QueueLimit, QueueUsage};
+use crate::ledger::locations::Location;
+use crate::ledger::meta;
 use crate::reclaimer::Reclaimer;
 use crate::wall::Start;
 use crate::{Mailbox, Position, Turn};
@@ -464,7 +464,7 @@ impl Core {
             Restored::Job { target, position, queue, meta, counters, body } => {
                 let (facts, tags) = meta::facts(&meta, counters)?;
                 let slot = self.engine.restore(queue, &facts, tags, body.into())?;
-                self.ledger.places.set(slot, Place { target, after: position });
+                self.ledger.locations.set(slot, Location { target, after: position });
             }
             Restored::Fact { key, value, .. } => self.restore_fact(key, value)?,
         }

@@ -3,10 +3,10 @@
 use engine::{Effects, Engine, EngineSetup, Happening, JobSlot, Millis, SessionId, Totals};
 use log::{Current, Owner, Target};
 
+use crate::admission::memory::MemoryLimit;
+use crate::ledger::locations::Locations;
+use crate::ledger::meta::Options;
 use crate::ledger::{Ledger, queue_ref};
-use crate::memory::MemoryLimit;
-use crate::meta::Options;
-use crate::places::Places;
 use crate::rescue::Rescue;
 use crate::wall::is_news;
 use crate::{Event, Grant, Position};
@@ -49,7 +49,7 @@ impl Core {
 
     /// Bytes of memory that jobs, queues and sessions take.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        MemoryLimit::inside(&self.engine, self.ledger.places.count())
+        MemoryLimit::inside(&self.engine, self.ledger.locations.count())
     }
 
     /// Tells the log how far the wall clock is ahead, if that has changed. `false`: there is no room.
@@ -90,7 +90,7 @@ impl Core {
     }
 
     /// Takes over what the last request left: records into the log, happenings into events.
-    /// Called after each request, because records name places that the next one may change. The
+    /// Called after each request, because records name slots that the next one may change. The
     /// end of the last entry that was written for it, counts apart.
     pub(crate) fn settle(&mut self) -> Position {
         self.ledger.begin();
@@ -144,19 +144,19 @@ impl Core {
 /// The broker's side when reclaim copies jobs: what they are at this moment, and where they go.
 pub(crate) struct Mover<'a> {
     engine: &'a Engine,
-    places: &'a mut Places,
+    locations: &'a mut Locations,
     options: Options,
 }
 
 impl<'a> Mover<'a> {
     pub(crate) fn new(core: &'a mut Core) -> Self {
         let Core { engine, ledger, .. } = core;
-        Self { engine, places: &mut ledger.places, options: Options::none() }
+        Self { engine, locations: &mut ledger.locations, options: Options::none() }
     }
 
     fn slot(&self, target: Target, id: u64) -> Option<JobSlot> {
         let slot = self.engine.slot(engine::JobId(id)).ok()?;
-        self.places.get(slot).is_some_and(|place| place.target == target).then_some(slot)
+        self.locations.get(slot).is_some_and(|location| location.target == target).then_some(slot)
     }
 }
 
@@ -171,9 +171,9 @@ impl Owner for Mover<'_> {
 
     fn moved(&mut self, old: Target, new: Target, id: u64, _position: log::Position) {
         let slot = self.slot(old, id).expect("the log moves what was just asked for");
-        let place = self.places.get_mut(slot).expect("its place was just found");
+        let location = self.locations.get_mut(slot).expect("its location was just found");
         // What replies wait for stays the same: the copy comes after it.
-        place.target = new;
+        location.target = new;
     }
 }
 
@@ -230,13 +230,13 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "0 places for 1..=1 jobs")]
+    #[should_panic(expected = "0 locations for 1..=1 jobs")]
     fn a_job_that_the_log_does_not_know_is_noticed_at_the_end_of_the_turn() {
         let broker = durable_broker();
         let mut turn = broker.turn(NOW);
         let session = turn.open_session(0);
         let (id, _) = turn.put(session, NewJob::default(), b"x"[..].into()).expect("there is room");
         let slot = turn.core.engine.slot(id).expect("it is there");
-        turn.core.ledger.places.remove(slot);
+        turn.core.ledger.locations.remove(slot);
     }
 }

@@ -1,4 +1,8 @@
 //! The engine's records become entries of the log, and replies learn what they wait for.
+//! `locations` tells where jobs lie in the log, `meta` how their facts are written there.
+
+pub(crate) mod locations;
+pub(crate) mod meta;
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -10,8 +14,8 @@ use engine::{Engine, JobFacts, JobId, JobSlot, QueueFacts, QueueId, Record, Tota
 use log::{Log, Meta, QueueRef, Sync};
 
 use crate::Position;
-use crate::meta::{self, Options};
-use crate::places::{Place, Places};
+use crate::ledger::locations::{Location, Locations};
+use crate::ledger::meta::Options;
 
 /// Most jobs of one entry. A put that feeds more queues takes several, which only an unclean end
 /// of the process can tear apart.
@@ -22,7 +26,7 @@ const PUT_MANY_MAX: usize = 4096;
 pub(crate) struct Ledger {
     /// `None`: everything is in memory only, and nothing waits.
     pub(crate) log: Option<Arc<Log>>,
-    pub(crate) places: Places,
+    pub(crate) locations: Locations,
     /// By queue: the end of the last entry about it or its jobs.
     queues: Vec<Position>,
     /// The last of those of queues that vanished: a queue that comes again under the same name
@@ -171,9 +175,9 @@ impl Ledger {
             Record::Rerouted(slot, _, from, asked) => {
                 self.write_update(slot, engine);
                 // That it is not there any more rests on what its old queue was promised.
-                if let Some(place) = self.places.get(slot) {
+                if let Some(location) = self.locations.get(slot) {
                     self.want_sync(engine.now().0, asked);
-                    self.note(from, self.rests_on(place.after, asked));
+                    self.note(from, self.rests_on(location.after, asked));
                 }
             }
             Record::Count(slot, _) => self.write_count(slot, engine),
@@ -217,7 +221,7 @@ impl Ledger {
         let options = Options::of(&facts, engine.tags(slot));
         let meta = options.meta(&facts);
         let (target, after) = log.put(engine.now().0, queue, &meta, engine.body(slot));
-        self.places.set(slot, Place { target, after });
+        self.locations.set(slot, Location { target, after });
         self.note_queue(number, after, engine);
     }
 
@@ -226,17 +230,17 @@ impl Ledger {
         let facts = engine.facts(slot);
         let (number, queue) = queue_ref(engine, slot);
         let options = Options::of(&facts, engine.tags(slot));
-        let place = self.places.get_mut(slot).expect("a logged job has its place");
-        place.after = log.update(engine.now().0, place.target, queue, &options.meta(&facts));
-        let after = place.after;
+        let location = self.locations.get_mut(slot).expect("a logged job has its location");
+        location.after = log.update(engine.now().0, location.target, queue, &options.meta(&facts));
+        let after = location.after;
         self.note_queue(number, after, engine);
     }
 
     fn write_count(&self, slot: JobSlot, engine: &Engine) {
         let Some(log) = &self.log else { return };
-        let place = self.places.get(slot).expect("a logged job has its place");
+        let location = self.locations.get(slot).expect("a logged job has its location");
         let counters = meta::counters_bytes(&engine.facts(slot).counters);
-        log.count(engine.now().0, place.target, &counters);
+        log.count(engine.now().0, location.target, &counters);
     }
 
     fn write_finish(
@@ -247,13 +251,13 @@ impl Ledger {
         engine: &Engine,
     ) {
         let Some(log) = &self.log else { return };
-        let Some(place) = self.places.remove(slot) else {
-            assert!(self.unwritten > 0, "a logged job has its place");
+        let Some(location) = self.locations.remove(slot) else {
+            assert!(self.unwritten > 0, "a logged job has its location");
             self.unwritten -= 1;
             self.left.retain(|(left, ..)| *left != slot);
             return;
         };
-        let end = log.finish(engine.now().0, place.target);
+        let end = log.finish(engine.now().0, location.target);
         self.want_sync(engine.now().0, asked);
         let after = self.rests_on(end, asked);
         self.ended = self.ended.max(after);
@@ -319,13 +323,13 @@ impl Ledger {
             targets.clear();
             let after = log.put_many(engine.now().0, &jobs, body, &mut targets);
             for (&slot, &target) in slots.iter().zip(&targets) {
-                self.places.set(slot, Place { target, after });
+                self.locations.set(slot, Location { target, after });
                 self.note_queue(engine.queue_of(slot), after, engine);
             }
         }
     }
 
-    /// Panics if there cannot be as many logged jobs as places, or something of a request is left over.
+    /// Panics if there cannot be as many logged jobs as locations, or something of a request is left over.
     /// To be called when it has settled; costs next to nothing.
     pub(crate) fn check_counts(&self, engine: &Engine) {
         if self.log.is_none() {
@@ -335,21 +339,21 @@ impl Ledger {
         // Of buried jobs it is not counted how many are in the log.
         let logged_max = ready + leased + delayed + buried - unlogged;
         let logged = logged_max.saturating_sub(buried)..=logged_max;
-        let places = self.places.count();
-        assert!(logged.contains(&places), "{places} places for {logged:?} jobs");
+        let locations = self.locations.count();
+        assert!(logged.contains(&locations), "{locations} locations for {logged:?} jobs");
         assert!(self.unwritten == 0 && self.left.is_empty(), "what a request writes is written");
     }
 
-    /// The same, and that it is the logged jobs that have a place.
+    /// The same, and that it is the logged jobs that have a location.
     pub(crate) fn check_invariants(&self, engine: &Engine) {
         if self.log.is_none() {
             return;
         }
         self.check_counts(engine);
         let is_logged = |slot| engine.id_at(slot).is_some() && engine.is_durable(slot);
-        assert!(self.places.slots().all(is_logged), "only a logged job has a place");
-        assert_eq!(self.places.slots().count(), engine.logged_slots().count());
-        assert_eq!(self.places.slots().count() as u64, self.places.count());
+        assert!(self.locations.slots().all(is_logged), "only a logged job has a location");
+        assert_eq!(self.locations.slots().count(), engine.logged_slots().count());
+        assert_eq!(self.locations.slots().count() as u64, self.locations.count());
     }
 
     /// Notes the end of the last entry about a queue that exists.
@@ -371,8 +375,8 @@ impl Ledger {
 
     /// What a reply about this job waits for.
     pub(crate) fn after_job(&self, engine: &Engine, slot: JobSlot) -> Position {
-        let Some(place) = self.places.get(slot) else { return Position::NONE };
-        self.rests_on(place.after, engine.queue_sync(engine.queue_of(slot)))
+        let Some(location) = self.locations.get(slot) else { return Position::NONE };
+        self.rests_on(location.after, engine.queue_sync(engine.queue_of(slot)))
     }
 
     /// What a denial of a job that is not there waits for.

@@ -10,27 +10,24 @@
 //! bytes of a protocol into requests, without I/O.
 
 mod admission;
+mod body_buffer;
 mod broker;
 mod core;
 mod dialect;
 pub mod embedded;
 mod event;
-mod gathering;
-mod items;
 mod ledger;
-mod memory;
-mod meta;
 mod outbox;
-mod places;
 mod position;
-mod queue_limit;
 mod reclaimer;
 mod rescue;
 mod turn;
 mod wall;
-mod work;
 
 pub use admission::AddRefusal;
+pub use admission::memory::Memory;
+pub use admission::queue_limit::QueueUsage;
+pub use body_buffer::BodyBuffer;
 pub use broker::{Broker, BrokerError, Clock, Options};
 pub use dialect::{Dialect, INPUT_REPLIES_BYTES, InputEnd, Progress, Step, take_steps};
 pub use engine::allocated_bytes;
@@ -42,14 +39,12 @@ pub use engine::{
     QueueFacts, QueueId, QueueStats, ReadHow, SessionId, State, Status, Submit, Tags, Totals, When,
 };
 pub use event::{Event, Grant, Mailbox};
-pub use gathering::Gathering;
-pub use items::{Clearing, Item, NotHeld, Read};
+pub use ledger::meta::UnknownMeta;
 pub use log::{Settings, Sync};
-pub use memory::Memory;
-pub use meta::UnknownMeta;
 pub use outbox::Outbox;
 pub use position::{Missing, Position};
-pub use queue_limit::QueueUsage;
-pub use turn::{Denied, Kick, LogStats, Peeked, Refusal, Take, Turn};
+pub use turn::{
+    Clearing, Denied, Grabbed, Item, Kick, LogStats, NotHeld, Peeked, Read, Refusal, SubmittedJob,
+    Take, Turn,
+};
 pub use wall::STOP_MS_MAX;
-pub use work::{Grabbed, SubmittedJob};

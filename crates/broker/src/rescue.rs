@@ -14,7 +14,7 @@ const STEP_BYTES_MAX: usize = 1 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct Rescue {
     segment: u32,
-    /// The next page of the table of places.
+    /// The next page of the table of locations.
     page: usize,
 }
 
@@ -40,19 +40,20 @@ impl Core {
         if self.rescue.segment != segment {
             self.rescue = Rescue { segment, page: 0 };
         }
-        if self.rescue.page >= self.ledger.places.pages() {
+        if self.rescue.page >= self.ledger.locations.pages() {
             log.end_rescue();
             return Ok(true);
         }
         self.ledger.appended = true;
         let now_ms = self.engine.now().0;
         let mut written = 0;
-        for slot in self.ledger.places.of_segment(self.rescue.page, segment) {
-            let (Some(id), Some(place)) = (self.engine.id_at(slot), self.ledger.places.get(slot))
+        for slot in self.ledger.locations.of_segment(self.rescue.page, segment) {
+            let (Some(id), Some(location)) =
+                (self.engine.id_at(slot), self.ledger.locations.get(slot))
             else {
                 continue;
             };
-            let (target, body) = (place.target, self.engine.body(slot).clone());
+            let (target, body) = (location.target, self.engine.body(slot).clone());
             if !log.rescue(now_ms, (target, id.0), &body, &mut Mover::new(self))? {
                 return Ok(false);
             }

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use broker::{
-    Body, Dialect, Event, Gathering, JobId, Millis, News, Outbox, Position, Progress, SessionId,
+    Body, BodyBuffer, Dialect, Event, JobId, Millis, News, Outbox, Position, Progress, SessionId,
     Submit, Turn,
 };
 
@@ -38,7 +38,7 @@ pub struct HttpSession {
 #[derive(Debug)]
 enum Stage {
     Head,
-    Body(Request, Gathering),
+    Body(Request, BodyBuffer),
     /// The job is submitted; its client waits for the outcome.
     Waiting(Waiting),
     /// The session of the broker is closed; nothing is read or answered any more.
@@ -99,8 +99,8 @@ impl HttpSession {
         if request.asks_leave && request.body_bytes > 0 {
             outbox.reply(AT_ONCE, LEAVE);
         }
-        let gathering = Gathering::new(request.body_bytes as usize);
-        self.stage = Stage::Body(request, gathering);
+        let buffer = BodyBuffer::new(request.body_bytes as usize);
+        self.stage = Stage::Body(request, buffer);
         self.read_body(&[], turn, outbox);
     }
 
@@ -112,8 +112,8 @@ impl HttpSession {
     }
 
     fn read_body(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
-        let Stage::Body(_, gathering) = &mut self.stage else { return 0 };
-        let (count, body) = gathering.complete(bytes);
+        let Stage::Body(_, buffer) = &mut self.stage else { return 0 };
+        let (count, body) = buffer.complete(bytes);
         if let Some(body) = body
             && let Stage::Body(request, _) = std::mem::replace(&mut self.stage, Stage::Head)
         {
@@ -279,7 +279,7 @@ impl Dialect for HttpSession {
 
     fn buffered_bytes(&self) -> usize {
         match &self.stage {
-            Stage::Body(_, gathering) => gathering.buffered_bytes(),
+            Stage::Body(_, buffer) => buffer.buffered_bytes(),
             Stage::Waiting(waiting) => waiting.data.capacity(),
             Stage::Head | Stage::Ended => 0,
         }

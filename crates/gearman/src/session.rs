@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use broker::{
-    AddRefusal, Dialect, Event, Gathering, InputEnd, JobId, News, Outbox, Position, Progress,
+    AddRefusal, BodyBuffer, Dialect, Event, InputEnd, JobId, News, Outbox, Position, Progress,
     SessionId, Step, Turn, take_steps,
 };
 
@@ -63,7 +63,7 @@ enum Reading {
 #[derive(Debug)]
 struct LongPacket {
     header: Header,
-    body: Gathering,
+    body: BodyBuffer,
 }
 
 impl Session {
@@ -167,7 +167,7 @@ impl Session {
                 self.reading = Reading::Refused(header.body_bytes as usize);
                 return HEADER_BYTES;
             }
-            let body = Gathering::new(header.body_bytes as usize);
+            let body = BodyBuffer::new(header.body_bytes as usize);
             self.reading = Reading::LongPacket(LongPacket { header, body });
         } else {
             return 0;
@@ -182,7 +182,7 @@ impl Session {
         if let Some(body) = body {
             self.reading = Reading::Message;
             self.take_packet(header, &body, turn, outbox);
-        } else if is_hopeless(header.kind, packet.body.gathered()) {
+        } else if is_hopeless(header.kind, packet.body.received()) {
             self.end(turn);
         }
         count

@@ -7,10 +7,10 @@
 
 #![cfg(test)]
 
-#[path = "../../log/src/positions.rs"]
+#[path = "../../log/src/write/positions.rs"]
 mod positions;
 mod primitives;
-#[path = "../../log/src/sleeper.rs"]
+#[path = "../../log/src/write/sleeper.rs"]
 mod sleeper;
 #[path = "../../server/src/threads/wakeup.rs"]
 mod wakeup;

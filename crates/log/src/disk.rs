@@ -2,6 +2,12 @@
 //!
 //! Two disks exist: [`crate::PosixDisk`] and the simulated one behind the feature `fault`. Names are plain
 //! file names inside the folder. Nothing here retries: after a failed sync nobody knows what is on the disk.
+//!
+//! `posix` is the real one, `fault` the simulated one.
+
+#[cfg(feature = "fault")]
+pub(crate) mod fault;
+pub(crate) mod posix;
 
 use std::fmt::Debug;
 use std::io;

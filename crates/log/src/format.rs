@@ -1,5 +1,9 @@
 //! Bytes of segment headers and group headers, and the seeds of the checksums. Little-endian throughout;
 //! `docs/log-format.md` has the tables.
+//!
+//! `entry` has the bytes of entries.
+
+pub(crate) mod entry;
 
 use crc32fast::Hasher;
 

@@ -14,45 +14,35 @@
 //!   [`Log::reclaim_copy`] under it;
 //! * tools, while nobody else works in the folder: [`salvage`] and [`repair`].
 //!
+//! Where things are: `log` (the surface), `write` (from an append to the disk), `files`, `format` (every byte),
+//! `recovery` (a start), `reclaim` and `liveness` (giving space back), `salvage`, `disk` (the two disks).
+//!
 //! A [`Position`] is where an entry ends: it is written or durable when [`Log::written`] or [`Log::durable`]
 //! has reached it.
 
-mod batch;
-mod commit;
-mod committer;
 mod disk;
-mod entry;
 mod error;
-#[cfg(feature = "fault")]
-mod fault;
-mod folder;
+mod files;
 mod format;
-mod lazy;
 mod liveness;
 mod log;
-mod positions;
-mod posix;
-mod primitives;
 mod reclaim;
 mod recovery;
-mod replay;
 mod salvage;
-mod segments;
 mod settings;
-mod sleeper;
-mod tail;
 mod types;
+mod write;
 
-pub use crate::committer::{Clock, Committer};
+#[cfg(feature = "fault")]
+pub use crate::disk::fault::FaultDisk;
+pub use crate::disk::posix::PosixDisk;
 pub use crate::disk::{Disk, DiskFile, Space};
 pub use crate::error::{Failure, OpenError, ReclaimError};
-#[cfg(feature = "fault")]
-pub use crate::fault::FaultDisk;
 pub use crate::log::{Log, OnProgress, Usage};
-pub use crate::posix::PosixDisk;
 pub use crate::reclaim::{Current, Owner, Slice};
 pub use crate::salvage::{Loss, Salvage, repair, salvage};
 pub use crate::settings::{Settings, Sync};
 pub use crate::types::{
     Begin, Committed, Meta, Position, QueueRef, RecoveryReport, Restored, Target,
 };
+pub use crate::write::committer::{Clock, Committer};

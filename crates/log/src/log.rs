@@ -3,19 +3,19 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::batch::{ID_LIMIT_BYTES, Open, fact_entry_bytes, name_bytes};
-use crate::commit::Commit;
-use crate::entry::{ENTRY_HEAD_BYTES, Kind, META_BYTES, write_meta};
 use crate::error::Failure;
+use crate::files::segments::Segments;
+use crate::format::entry::{ENTRY_HEAD_BYTES, Kind, META_BYTES, write_meta};
 use crate::format::padded;
-use crate::positions::Positions;
 use crate::reclaim::Cursor;
-use crate::segments::Segments;
 use crate::settings::{
     ID_BLOCK, ID_LIMIT_MAX, IDS_AHEAD, LAG_MARGIN_BYTES, LAZY_BYTES_MAX, OPEN_BATCH_BYTES_MAX, Sync,
 };
-use crate::sleeper::Sleeper;
 use crate::types::{Meta, Position, QueueRef, Target};
+use crate::write::batch::{ID_LIMIT_BYTES, Open, fact_entry_bytes, name_bytes};
+use crate::write::commit::Commit;
+use crate::write::positions::Positions;
+use crate::write::sleeper::Sleeper;
 
 /// Bytes that a request for one queue may take besides its body: name, meta, options, a group header.
 pub(crate) const REQUEST_OVERHEAD_BYTES: u64 = 16 << 10;

@@ -7,17 +7,17 @@
 use std::sync::Arc;
 use std::sync::PoisonError;
 
-use crate::batch::{Open, fact_entry_bytes, name_bytes};
 use crate::disk::DiskFile;
-use crate::entry::{ENTRY_HEAD_BYTES, Entry, Kind, META_BYTES, write_meta};
 use crate::error::ReclaimError;
+use crate::files::segments::segment_name;
+use crate::format::entry::{ENTRY_HEAD_BYTES, Entry, Kind, META_BYTES, write_meta};
 use crate::format::{
     GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES, SegmentHeader, get_u32, padded,
 };
 use crate::log::{Log, REQUEST_OVERHEAD_BYTES};
-use crate::segments::segment_name;
 use crate::settings::SLICE_BYTES;
 use crate::types::{Meta, Position, QueueRef, Target};
+use crate::write::batch::{Open, fact_entry_bytes, name_bytes};
 
 /// What the owner knows of a job that is about to be copied.
 #[derive(Copy, Clone, Debug)]

@@ -2,25 +2,30 @@
 //!
 //! The rules, in order, are in `docs/log-format.md`. Segments are read from the newest to the oldest, since a
 //! segment's end is stated by its successor, and what ends a slot is never older than the slot.
+//!
+//! `tail` finds the end of the log, `replay` reads what lives in it.
+
+pub(crate) mod replay;
+pub(crate) mod tail;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use crate::batch::{Head, ID_LIMIT_BYTES, Open};
-use crate::commit::Commit;
 use crate::disk::Disk;
-use crate::entry::Kind;
 use crate::error::{Failure, OpenError};
-use crate::folder::{Folder, Found, lock};
+use crate::files::folder::{Folder, Found, lock};
+use crate::files::segments::{SegmentFile, Segments, segment_name};
 use crate::format::HEADER_BYTES;
+use crate::format::entry::Kind;
 use crate::liveness::Liveness;
 use crate::log::Log;
-use crate::replay::Replay;
-use crate::segments::{SegmentFile, Segments, segment_name};
+use crate::recovery::replay::Replay;
+use crate::recovery::tail::Tail;
 use crate::settings::{ID_BLOCK, ID_LIMIT_MAX, SEGMENT_BYTES_MIN, Settings};
-use crate::tail::Tail;
 use crate::types::{Begin, Position, RecoveryReport, Restored};
+use crate::write::batch::{Head, ID_LIMIT_BYTES, Open};
+use crate::write::commit::Commit;
 
 /// Bytes of segments that are kept in memory between the two passes instead of being read again. Simulated logs are
 /// small, and have to be read again, too.

@@ -11,14 +11,14 @@ use std::sync::Arc;
 
 use crate::disk::Disk;
 use crate::error::{Failure, OpenError};
-use crate::folder::{Folder, lock};
+use crate::files::folder::{Folder, lock};
+use crate::files::segments::{segment_name, segment_number};
 use crate::format::{HEADER_BYTES, SegmentHeader};
 use crate::log::Log;
 use crate::recovery::KEPT_BYTES_MAX;
-use crate::replay::Replay;
-use crate::segments::{segment_name, segment_number};
+use crate::recovery::replay::Replay;
+use crate::recovery::tail::Tail;
 use crate::settings::{Settings, Sync};
-use crate::tail::Tail;
 use crate::types::{QueueRef, RecoveryReport, Restored};
 
 /// The time of what a repair writes before it knows at which time the old log ends.

@@ -1,6 +1,6 @@
 //! The words of the log's public surface: positions, targets, metas, what recovery hands back.
 
-use crate::replay::Facts;
+use crate::recovery::replay::Facts;
 
 /// Where an entry or group ends: `segment << 32 | offset`. `Position(0)`: nothing to wait for.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Ord, PartialOrd, Hash, Default)]

@@ -1,6 +1,6 @@
 //! Which bytes a connection reads next: lines, and the data of sets.
 
-use broker::{Body, Gathering, Outbox, Position, Step, Turn};
+use broker::{Body, BodyBuffer, Outbox, Position, Step, Turn};
 
 use super::reply;
 use super::request::{Malformed, Request, Set};
@@ -42,7 +42,7 @@ struct PendingSet {
     queue: Vec<u8>,
     /// The expiry, or what is wrong with the line.
     verdict: Result<i32, Malformed>,
-    data: Gathering,
+    data: BodyBuffer,
 }
 
 impl LineDialect for Memcache {
@@ -141,7 +141,7 @@ impl MemcacheSession {
             self.client.counters().cmd_set.add_one();
             Reading::NotStored(data_bytes + TRAILER_BYTES)
         } else {
-            let data = Gathering::new(data_bytes + TRAILER_BYTES);
+            let data = BodyBuffer::new(data_bytes + TRAILER_BYTES);
             Reading::Data(PendingSet { queue: set.queue.to_vec(), verdict: set.verdict, data })
         };
     }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use broker::Gathering;
+use broker::BodyBuffer;
 
 use super::reader::{Broken, COMPACT_FIRST_BYTE, STRICT_FIRST_BYTE};
 use super::walker::Walker;
@@ -43,9 +43,9 @@ enum Stage {
     /// At the beginning of a message.
     Start,
     /// In a frame.
-    Frame(Gathering),
+    Frame(BodyBuffer),
     /// In a message without a frame, of which there may be the longest message at most.
-    Bare(Walker, Gathering),
+    Bare(Walker, BodyBuffer),
 }
 
 impl Receiver {
@@ -79,18 +79,18 @@ impl Receiver {
                 self.stage = Stage::Start;
                 Received::Message { message, framed: true, used }
             }
-            Stage::Bare(walker, gathering) => {
-                let before = gathering.gathered().len();
-                let used = gathering.gather(bytes);
-                match walker.walk(gathering.gathered()) {
+            Stage::Bare(walker, buffer) => {
+                let before = buffer.received().len();
+                let used = buffer.push(bytes);
+                match walker.walk(buffer.received()) {
                     Ok(end) => {
-                        let mut message = gathering.take();
+                        let mut message = buffer.take();
                         message.truncate(end);
                         self.stage = Stage::Start;
                         let message = Cow::Owned(message);
                         Received::Message { message, framed: false, used: end - before }
                     }
-                    Err(Broken::Incomplete) if gathering.gathered().len() < self.bytes_max => {
+                    Err(Broken::Incomplete) if buffer.received().len() < self.bytes_max => {
                         Received::More(used)
                     }
                     Err(Broken::Incomplete | Broken::Malformed) => Received::Broken,
@@ -123,8 +123,8 @@ impl Receiver {
             let used = FRAME_HEAD_BYTES + frame_bytes;
             return Received::Message { message: Cow::Borrowed(message), framed: true, used };
         }
-        let mut frame = Gathering::new(frame_bytes);
-        frame.gather(rest);
+        let mut frame = BodyBuffer::new(frame_bytes);
+        frame.push(rest);
         self.stage = Stage::Frame(frame);
         Received::More(bytes.len())
     }
@@ -138,9 +138,9 @@ impl Receiver {
                 Received::Message { message, framed: false, used }
             }
             Err(Broken::Incomplete) if within.len() < self.bytes_max => {
-                let mut gathering = Gathering::new(self.bytes_max);
-                gathering.gather(bytes);
-                self.stage = Stage::Bare(walker, gathering);
+                let mut buffer = BodyBuffer::new(self.bytes_max);
+                buffer.push(bytes);
+                self.stage = Stage::Bare(walker, buffer);
                 Received::More(bytes.len())
             }
             Err(Broken::Incomplete | Broken::Malformed) => Received::Broken,

@@ -2,7 +2,7 @@
 
 use crc32fast::Hasher;
 
-use crate::entry::{ENTRY_HEAD_BYTES, Entry, Kind, META_BYTES};
+use crate::format::entry::{ENTRY_HEAD_BYTES, Entry, Kind, META_BYTES};
 use crate::format::{GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES, get_u32, seeded};
 use crate::types::Position;
 

@@ -12,12 +12,12 @@ use std::sync::Arc;
 use super::pieces::{Outline, Pages, Piece};
 use super::{Loss, Salvage};
 use crate::disk::{Disk, DiskFile};
-use crate::entry::{Entry, Kind, StoredSlot, read_meta};
 use crate::error::OpenError;
+use crate::files::segments::{segment_name, segment_number};
+use crate::format::entry::{Entry, Kind, StoredSlot, read_meta};
 use crate::format::{
     GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES, HeaderFault, SegmentHeader, get_u64,
 };
-use crate::segments::{segment_name, segment_number};
 use crate::settings::{ID_BLOCK, ID_LIMIT_MAX};
 use crate::types::{Meta, Position, Restored, Target};
 

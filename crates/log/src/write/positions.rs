@@ -3,7 +3,7 @@
 //! Only the committer moves the first two. Others make wishes and wake it; or they look at how far it is, after they
 //! have seen to it that they are told of what comes.
 
-use crate::primitives::{AtomicU64, Ordering, fence};
+use super::primitives::{AtomicU64, Ordering, fence};
 
 /// Positions and wishes. See the module.
 #[derive(Debug)]

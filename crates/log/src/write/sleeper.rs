@@ -6,7 +6,7 @@
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use crate::primitives::{AtomicBool, Mutex, Ordering, Thread, current, fence, park, park_timeout};
+use super::primitives::{AtomicBool, Mutex, Ordering, Thread, current, fence, park, park_timeout};
 
 /// See the module.
 #[derive(Debug)]

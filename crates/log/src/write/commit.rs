@@ -6,14 +6,14 @@ use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::sync::PoisonError;
 
-use crate::batch::{ID_LIMIT_BYTES, Part};
-use crate::entry::sum_entries;
 use crate::error::Failure;
+use crate::files::segments::{SegmentFile, Wanted, segment_name};
+use crate::format::entry::sum_entries;
 use crate::format::{GROUP_HEADER_BYTES, GroupHeader};
 use crate::log::Log;
-use crate::segments::{SegmentFile, Wanted, segment_name};
 use crate::settings::{LAZY_MAX_MS, MARK_AFTER_MS, RETRY_FULL_MS, Sync};
 use crate::types::{Committed, Position};
+use crate::write::batch::{ID_LIMIT_BYTES, Part};
 
 /// What the committer knows; behind the commit lock, which is held over writes and syncs.
 #[derive(Debug)]

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::disk::{Disk, DiskFile};
 use crate::error::OpenError;
+use crate::files::segments::{segment_name, segment_number};
 use crate::format::{FORMAT, HEADER_BYTES, HeaderFault, SegmentHeader};
-use crate::segments::{segment_name, segment_number};
 
 /// A numbered file.
 #[derive(Debug)]

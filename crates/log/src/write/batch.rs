@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::entry::{ENTRY_HEAD_BYTES, Kind, begin_entry, finish_entry};
+use crate::format::entry::{ENTRY_HEAD_BYTES, Kind, begin_entry, finish_entry};
 use crate::format::{GROUP_HEADER_BYTES, HEADER_BYTES, padded};
-use crate::lazy::LazyCounts;
 use crate::liveness::{INDEX_BYTES, Liveness};
 use crate::settings::OPEN_BATCH_BYTES_MAX;
 use crate::types::{Position, QueueRef, Target};
+use crate::write::lazy::LazyCounts;
 
 /// Bytes of an OPEN entry.
 const OPEN_BYTES: usize = 24;

@@ -4,15 +4,15 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
 
-use crate::entry::{Entry, Kind, StoredSlot, read_meta};
 use crate::error::OpenError;
-use crate::folder::{Folder, Found};
+use crate::files::folder::{Folder, Found};
+use crate::format::entry::{Entry, Kind, StoredSlot, read_meta};
 use crate::format::{GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES};
-use crate::lazy::TargetMap;
 use crate::liveness::Liveness;
+use crate::recovery::tail::{Tail, group_at};
 use crate::settings::ID_LIMIT_MAX;
-use crate::tail::{Tail, group_at};
 use crate::types::{Begin, Position, RecoveryReport, Restored, Target};
+use crate::write::lazy::TargetMap;
 
 /// Which slots of a segment were ended, as a set of bits that grows.
 #[derive(Debug, Default)]

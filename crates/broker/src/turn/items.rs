@@ -1,14 +1,12 @@
-//! The requests of a [`Turn`] that Kestrel makes: items that expire, open reads by the number of
-//! their lease, waiting on one queue, flushing, fan-out, policies, and the server's status.
+//! Items of queues that are read in order, as Kestrel has them.
 
-use engine::policy::{Policy, Rules};
 use engine::{
     AliasStats, Body, ItemStats, JobId, LeaseId, NameCursor, NotFound, Patience, ReadHow, Refused,
-    SessionId, Status, When,
+    SessionId, When,
 };
 
 use crate::core::Core;
-use crate::{AddRefusal, Event, Position, Turn};
+use crate::{AddRefusal, Position, Turn};
 
 /// An item that was fetched.
 #[derive(Clone, Debug)]
@@ -38,28 +36,12 @@ pub enum Read {
     Waiting,
 }
 
-/// What a flush, or the removal of a queue, leads to at once.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub enum Clearing {
-    /// It is done. The reply waits for the position.
-    Done(Position),
-    /// It takes several turns; [`crate::Event::Cleared`] will come.
-    Waiting,
-}
-
 /// No such open read is held by this session. The reply that says so waits for the position.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("no such open read")]
 pub struct NotHeld(pub Position);
 
 impl Turn<'_> {
-    /// Opens a session that reads items. It watches no queue.
-    pub fn open_reader_session(&mut self, mailbox: usize) -> SessionId {
-        self.core.engine.open_reader(mailbox as u32)
-    }
-
-    // --- Items ---
-
     /// Adds an item to a queue, and to all that this queue feeds. It ends unread after `expires`.
     /// Makes and keeps the queue if it is not there; one that may not be made ([`Turn::admits_child`])
     /// is full. An item for an alias is added if all of the alias's destinations took it; all of them
@@ -155,49 +137,6 @@ impl Turn<'_> {
         self.core.engine.holds(holder, lease)
     }
 
-    // --- Queues ---
-
-    /// Ends all items of a queue that nobody holds. Without such a queue nothing happens.
-    pub fn flush(&mut self, session: SessionId, queue: &[u8]) -> Clearing {
-        let core = &mut *self.core;
-        let flush = core.engine.flush(session, queue, &mut core.effects);
-        core.settle();
-        core.cleared(flush)
-    }
-
-    /// The same for all queues that a client of Kestrel's made or used.
-    pub fn flush_all(&mut self, session: SessionId) -> Clearing {
-        let core = &mut *self.core;
-        let flush = core.engine.flush_all(session, &mut core.effects);
-        core.settle();
-        core.cleared(flush)
-    }
-
-    /// Ends the expired items at the head of a queue, at most as many as its policy's `expire_sweep`
-    /// and 1,000; how many. The others end by themselves soon. `None`: there is no such queue.
-    pub fn flush_expired(&mut self, queue: &[u8]) -> Option<(u64, Position)> {
-        let core = &mut *self.core;
-        let count = core.engine.flush_expired(queue, &mut core.effects);
-        let after = core.settle();
-        count.map(|count| (count, after))
-    }
-
-    /// Removes a queue with all of its jobs, also those that somebody holds; whoever waits for an
-    /// item of it waits no more. What other dialects' sessions use or watch stays, empty; so does
-    /// what is put there before this is done. Without such a queue nothing happens.
-    pub fn remove_queue(&mut self, session: SessionId, queue: &[u8]) -> Clearing {
-        let core = &mut *self.core;
-        let removal = core.engine.remove_queue(session, queue, &mut core.effects);
-        core.settle();
-        core.cleared(removal)
-    }
-
-    /// Whether a queue of items of this name may be made, or is there. A queue has at most
-    /// [`engine::limits::CHILDREN_MAX`] fan-out children that rules do not name.
-    pub fn admits_child(&self, queue: &[u8]) -> bool {
-        self.core.engine.admits_child(queue)
-    }
-
     /// The name of the queue of items, or of the alias, behind the cursor, which moves there.
     pub fn next_item_queue<'c>(&mut self, cursor: &'c mut NameCursor) -> Option<&'c [u8]> {
         self.core.engine.next_item_queue(cursor)
@@ -219,67 +158,9 @@ impl Turn<'_> {
         self.core.engine.alias_stats(name)
     }
 
-    // --- Policies and status ---
-
-    /// What is asked of the queue of this name, or would be if it existed.
-    pub fn policy(&self, queue: &[u8]) -> Policy {
-        self.core.engine.policy(queue)
-    }
-
     /// How many reads of the queue of this name one connection may have open.
     pub fn open_max(&self, queue: &[u8]) -> u32 {
         self.core.engine.open_max(queue)
-    }
-
-    /// The rules in force.
-    pub fn policies(&self) -> &Rules {
-        self.core.engine.policies()
-    }
-
-    /// From now on these rules are in force, for queues that exist and for those to come. They must
-    /// have passed [`Rules::check`].
-    pub fn set_policies(&mut self, rules: Rules) -> Position {
-        let core = &mut *self.core;
-        core.engine.set_policies(rules, &mut core.effects);
-        core.settle();
-        core.ledger.after_facts()
-    }
-
-    /// Tells a session that waits for it that the configuration was read again: its event leaves with
-    /// this turn. Nothing happens if the session is gone.
-    pub fn tell_reloaded(&mut self, session: SessionId, after: Position) {
-        if let Some(mailbox) = self.core.engine.mailbox(session) {
-            self.core.outgoing.push((mailbox, session, Event::Reloaded(after)));
-        }
-    }
-
-    /// What an answer about the policies or the status waits for.
-    pub fn after_facts(&self) -> Position {
-        self.core.ledger.after_facts()
-    }
-
-    /// What the server lets its clients do, or will when the grace is over.
-    pub fn status(&self) -> Status {
-        self.core.engine.status()
-    }
-
-    /// Changes the status. A stricter one comes into force `grace_ms` later; meanwhile one that is
-    /// as strict or stricter is ignored, and a looser one acts at once.
-    pub fn set_status(&mut self, status: Status, grace_ms: u64) -> Position {
-        let core = &mut *self.core;
-        core.engine.set_status(status, grace_ms, &mut core.effects);
-        core.settle();
-        core.ledger.after_facts()
-    }
-
-    /// Whether the status in force refuses reads.
-    pub fn reads_blocked(&self) -> bool {
-        self.core.engine.reads_blocked()
-    }
-
-    /// Whether the status in force refuses writes.
-    pub fn writes_blocked(&self) -> bool {
-        self.core.engine.writes_blocked()
     }
 }
 
@@ -287,16 +168,5 @@ impl Core {
     fn not_held(&self) -> NotHeld {
         // The item went back by itself, which is not logged, or it ended.
         NotHeld(self.ledger.after_ended())
-    }
-
-    /// To be called when it has settled.
-    pub(crate) fn cleared(&self, clearing: engine::Clearing) -> Clearing {
-        match clearing {
-            // A queue that others use stays: that it is no queue of items any more must last too.
-            engine::Clearing::Done => {
-                Clearing::Done(self.ledger.last.max(self.ledger.after_removal()))
-            }
-            engine::Clearing::Waiting => Clearing::Waiting,
-        }
     }
 }

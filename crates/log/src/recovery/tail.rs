@@ -1,11 +1,11 @@
 //! The end of the log: the last segment, the chain of its groups, and whether what lies beyond was ever
 //! durable.
 
-use crate::entry::{Entry, Kind};
 use crate::error::OpenError;
-use crate::folder::{Folder, Found};
+use crate::files::folder::{Folder, Found};
+use crate::files::segments::segment_name;
+use crate::format::entry::{Entry, Kind};
 use crate::format::{GROUP_HEADER_BYTES, GROUP_MAGIC, GroupHeader, HEADER_BYTES, get_u32};
-use crate::segments::segment_name;
 use crate::types::Position;
 
 /// A segment that was prepared ahead is read in pieces of this many bytes; in simulations, where segments are small,

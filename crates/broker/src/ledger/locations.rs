@@ -1,4 +1,4 @@
-//! Where jobs lie in the log, beside the engine's own table of jobs.
+//! Where jobs lie in the log: a location for each slot of the engine's table of jobs.
 
 use engine::JobSlot;
 use log::{Position, Target};
@@ -8,16 +8,16 @@ const PAGE_LEN: usize = 1024;
 
 /// Where a job lies.
 #[derive(Copy, Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Location {
     /// The slot that later entries name.
     pub(crate) target: Target,
     /// The end of the last entry that a reply about this job waits for.
     pub(crate) after: Position,
 }
 
-/// Places by the engine's job slots.
+/// Locations by the engine's job slots.
 #[derive(Debug, Default)]
-pub(crate) struct Places {
+pub(crate) struct Locations {
     pages: Vec<Option<Page>>,
     /// How many there are.
     count: u64,
@@ -25,7 +25,7 @@ pub(crate) struct Places {
 
 #[derive(Debug)]
 struct Page {
-    places: Box<[Option<Place>]>,
+    locations: Box<[Option<Location>]>,
     live: usize,
 }
 
@@ -33,40 +33,40 @@ fn split(slot: JobSlot) -> (usize, usize) {
     (slot.0 as usize / PAGE_LEN, slot.0 as usize % PAGE_LEN)
 }
 
-impl Places {
-    pub(crate) fn get(&self, slot: JobSlot) -> Option<&Place> {
+impl Locations {
+    pub(crate) fn get(&self, slot: JobSlot) -> Option<&Location> {
         let (page, inside) = split(slot);
-        self.pages.get(page)?.as_ref()?.places[inside].as_ref()
+        self.pages.get(page)?.as_ref()?.locations[inside].as_ref()
     }
 
-    pub(crate) fn get_mut(&mut self, slot: JobSlot) -> Option<&mut Place> {
+    pub(crate) fn get_mut(&mut self, slot: JobSlot) -> Option<&mut Location> {
         let (page, inside) = split(slot);
-        self.pages.get_mut(page)?.as_mut()?.places[inside].as_mut()
+        self.pages.get_mut(page)?.as_mut()?.locations[inside].as_mut()
     }
 
-    pub(crate) fn set(&mut self, slot: JobSlot, place: Place) {
+    pub(crate) fn set(&mut self, slot: JobSlot, location: Location) {
         let (page, inside) = split(slot);
         if page >= self.pages.len() {
             self.pages.resize_with(page + 1, || None);
         }
         let page = self.pages[page]
-            .get_or_insert_with(|| Page { places: vec![None; PAGE_LEN].into(), live: 0 });
-        if page.places[inside].replace(place).is_none() {
+            .get_or_insert_with(|| Page { locations: vec![None; PAGE_LEN].into(), live: 0 });
+        if page.locations[inside].replace(location).is_none() {
             page.live += 1;
             self.count += 1;
         }
     }
 
-    pub(crate) fn remove(&mut self, slot: JobSlot) -> Option<Place> {
+    pub(crate) fn remove(&mut self, slot: JobSlot) -> Option<Location> {
         let (number, inside) = split(slot);
         let page = self.pages.get_mut(number)?.as_mut()?;
-        let place = page.places[inside].take()?;
+        let location = page.locations[inside].take()?;
         page.live -= 1;
         self.count -= 1;
         if page.live == 0 && number != 0 {
             self.pages[number] = None;
         }
-        Some(place)
+        Some(location)
     }
 
     /// How many pages there are.
@@ -76,11 +76,12 @@ impl Places {
 
     /// The jobs of a page that lie in this segment.
     pub(crate) fn of_segment(&self, page: usize, segment: u32) -> Vec<JobSlot> {
-        let places = self.pages.get(page).into_iter().flatten();
-        let places = places.flat_map(|page| page.places.iter().enumerate());
-        let lies_there =
-            |place: &Option<Place>| place.is_some_and(|place| place.target.segment == segment);
-        let found = places.filter(|(_, place)| lies_there(place));
+        let locations = self.pages.get(page).into_iter().flatten();
+        let locations = locations.flat_map(|page| page.locations.iter().enumerate());
+        let lies_there = |location: &Option<Location>| {
+            location.is_some_and(|location| location.target.segment == segment)
+        };
+        let found = locations.filter(|(_, location)| lies_there(location));
         found.map(|(inside, _)| JobSlot((page * PAGE_LEN + inside) as u32)).collect()
     }
 
@@ -92,8 +93,8 @@ impl Places {
     pub(crate) fn slots(&self) -> impl Iterator<Item = JobSlot> {
         let pages = self.pages.iter().enumerate();
         pages.flat_map(|(number, page)| {
-            let places = page.iter().flat_map(|page| page.places.iter().enumerate());
-            let taken = places.filter(|(_, place)| place.is_some());
+            let locations = page.iter().flat_map(|page| page.locations.iter().enumerate());
+            let taken = locations.filter(|(_, location)| location.is_some());
             taken.map(move |(inside, _)| JobSlot((number * PAGE_LEN + inside) as u32))
         })
     }

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-/// What the broker's table of log places takes for each job that is in the log.
-const PLACE_BYTES: u64 = 25;
+/// What the broker's table of log locations takes for each job that is in the log.
+const LOCATION_BYTES: u64 = 25;
 /// Longer bodies are rare, so memory counts as full when one of this length is refused, although
 /// shorter ones may still find room.
 const USUAL_BODY_BYTES_MAX: usize = 64 * 1024;
@@ -60,9 +60,9 @@ impl MemoryLimit {
         self.outside_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// What the engine and `places` of jobs in the log take now.
-    pub(crate) fn inside(engine: &engine::Engine, places: u64) -> u64 {
-        engine.memory_bytes() + places * PLACE_BYTES
+    /// What the engine takes now, and the locations of so many jobs in the log.
+    pub(crate) fn inside(engine: &engine::Engine, locations: u64) -> u64 {
+        engine.memory_bytes() + locations * LOCATION_BYTES
     }
 
     pub(crate) fn note_inside(&self, bytes: u64) {
@@ -81,7 +81,7 @@ impl MemoryLimit {
     /// Whether a job with a body of this length fits beside what is `inside`.
     pub(crate) fn admits(&self, inside_bytes: u64, body_bytes: usize) -> bool {
         let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
-        let wanted_bytes = engine::job_bytes(body_bytes) + PLACE_BYTES;
+        let wanted_bytes = engine::job_bytes(body_bytes) + LOCATION_BYTES;
         inside_bytes + self.outside() + wanted_bytes <= limit_bytes
     }
 

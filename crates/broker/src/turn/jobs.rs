@@ -1,0 +1,225 @@
+//! Jobs: put, taken, ended, looked at.
+
+use engine::{
+    Body, Engine, JobId, JobSlot, JobStatus, NewJob, NotFound, Patience, SessionId, State,
+};
+
+use super::holds_logged;
+use crate::core::Core;
+use crate::{AddRefusal, Denied, Grant, Position, Refusal, Turn};
+
+/// What a take leads to at once.
+#[derive(Debug)]
+pub enum Take {
+    /// A job.
+    Granted(Grant),
+    /// There is none, and the session did not want to wait.
+    TimedOut(Position),
+    /// There is none, and a job that the session holds is within a second of its deadline.
+    DeadlineSoon,
+    /// The session waits; an [`crate::Event`] will come.
+    Waiting,
+}
+
+/// What a kick leads to at once.
+#[derive(Debug)]
+pub enum Kick {
+    /// So many jobs were kicked.
+    Done(u64, Position),
+    /// It takes several turns; [`crate::Event::Kicked`] will come.
+    Waiting,
+}
+
+/// A job that was looked at.
+#[derive(Clone, Debug)]
+pub struct Peeked {
+    /// The job.
+    pub id: JobId,
+    /// Its bytes.
+    pub body: Body,
+}
+
+impl Turn<'_> {
+    /// Puts a job into the queue that this session uses.
+    pub fn put(
+        &mut self,
+        session: SessionId,
+        job: NewJob,
+        body: Body,
+    ) -> Result<(JobId, Position), AddRefusal> {
+        self.admit(body.len(), |engine| {
+            engine.puts_are_logged(engine.queue_name(engine.used(session)))
+        })?;
+        let core = &mut *self.core;
+        let put = core.engine.put(session, job, body, &mut core.effects);
+        let after = core.settle();
+        match put {
+            Ok(id) => Ok((id, after)),
+            Err(refused) => Err(core.refusal(refused)),
+        }
+    }
+
+    /// Uses up a job number without a job.
+    pub fn skip_job_id(&mut self) {
+        self.core.engine.skip_id();
+    }
+
+    /// Takes the best job of the watched queues.
+    pub fn take(&mut self, session: SessionId, patience: Patience) -> Take {
+        let core = &mut *self.core;
+        let take = core.engine.take(session, patience, &mut core.effects);
+        core.settle();
+        match take {
+            engine::Take::Granted(handout) => Take::Granted(core.grant(handout)),
+            engine::Take::TimedOut => {
+                Take::TimedOut(core.ledger.after_queues(core.engine.watched(session)))
+            }
+            engine::Take::DeadlineSoon => Take::DeadlineSoon,
+            engine::Take::Waiting => Take::Waiting,
+        }
+    }
+
+    /// Takes this ready, delayed or buried job, from any queue, paused or not.
+    pub fn take_job(&mut self, session: SessionId, id: JobId) -> Result<Grant, Refusal> {
+        // That it is not set aside any more must last, and so needs room.
+        let core = self.core_for_update(|engine| is_set_aside(engine, id))?;
+        let taken = core.engine.take_job(session, id, &mut core.effects);
+        core.settle();
+        match taken {
+            Ok(handout) => Ok(core.grant(handout)),
+            Err(NotFound) => Err(core.denial(id).into()),
+        }
+    }
+
+    /// Ends a job that this session holds, or that nobody holds.
+    pub fn finish(&mut self, session: SessionId, id: JobId) -> Result<Position, Denied> {
+        let core = &mut *self.core;
+        let finished = core.engine.finish(session, id, &mut core.effects);
+        let after = core.settle();
+        finished.map(|_| after).map_err(|NotFound| core.denial(id))
+    }
+
+    /// Gives back a job that this session holds: ready, or delayed if `delay_s` is not 0.
+    pub fn give_back(
+        &mut self,
+        session: SessionId,
+        id: JobId,
+        priority: u32,
+        delay_s: u32,
+    ) -> Result<Position, Refusal> {
+        let core = self.core_for_update(|engine| holds_logged(engine, session, id))?;
+        let given = core.engine.give_back(session, id, priority, delay_s, &mut core.effects);
+        core.settle();
+        Ok(core.after_update(id, given)?)
+    }
+
+    /// Sets a job aside that this session holds.
+    pub fn bury(
+        &mut self,
+        session: SessionId,
+        id: JobId,
+        priority: u32,
+    ) -> Result<Position, Refusal> {
+        let core = self.core_for_update(|engine| holds_logged(engine, session, id))?;
+        let buried = core.engine.bury(session, id, priority, &mut core.effects);
+        core.settle();
+        Ok(core.after_update(id, buried)?)
+    }
+
+    /// Starts the ttr of a job that this session holds anew.
+    pub fn touch(&mut self, session: SessionId, id: JobId) -> Result<Position, Denied> {
+        let touched = self.core.engine.touch(session, id);
+        self.core.after_update(id, touched)
+    }
+
+    /// Makes up to `max` buried jobs of the used queue ready, or delayed ones if none is buried.
+    pub fn kick(&mut self, session: SessionId, max: u64) -> Result<Kick, Refusal> {
+        // All at once, although it is done in slices: nobody could be told of the end of room later.
+        let used = self.core.engine.queue_stats(self.core.engine.used(session));
+        let found = if used.buried > 0 { used.buried } else { used.delayed };
+        let count = max.min(found);
+        let core = self.core_for_updates(count, |_| count > 0)?;
+        let kick = core.engine.kick(session, max, &mut core.effects);
+        core.settle();
+        Ok(match kick {
+            engine::Kick::Done(count) => {
+                Kick::Done(count, core.ledger.after_queue(core.engine.used(session)))
+            }
+            engine::Kick::Waiting => Kick::Waiting,
+        })
+    }
+
+    /// Makes a delayed or buried job ready.
+    pub fn kick_job(&mut self, id: JobId) -> Result<Position, Refusal> {
+        let core = self.core_for_update(|engine| is_set_aside(engine, id))?;
+        let kicked = core.engine.kick_job(id, &mut core.effects);
+        core.settle();
+        Ok(core.after_update(id, kicked)?)
+    }
+
+    /// A job in any state.
+    pub fn peek(&self, id: JobId) -> Result<(Peeked, Position), Denied> {
+        let slot = self.core.engine.slot(id).map_err(|NotFound| self.core.denial(id))?;
+        Ok(self.look(slot))
+    }
+
+    /// The next ready, the soonest due or the longest buried job of the used queue.
+    pub fn peek_used(
+        &self,
+        session: SessionId,
+        state: State,
+    ) -> Result<(Peeked, Position), Denied> {
+        let core = &*self.core;
+        let slot = core
+            .engine
+            .first_used(session, state)
+            .map_err(|NotFound| Denied(core.ledger.after_queue(core.engine.used(session))))?;
+        Ok(self.look(slot))
+    }
+
+    fn look(&self, slot: JobSlot) -> (Peeked, Position) {
+        let core = &*self.core;
+        let body = core.engine.body(slot).clone();
+        (Peeked { id: core.engine.id_of(slot), body }, core.ledger.after_job(&core.engine, slot))
+    }
+
+    /// A job's numbers.
+    pub fn job_status(&self, id: JobId) -> Result<(JobStatus, Position), Denied> {
+        let core = &*self.core;
+        let status = core.engine.job_status(id).map_err(|NotFound| core.denial(id))?;
+        let after = core.engine.slot(id).map_or_else(
+            |NotFound| Position::default(),
+            |slot| core.ledger.after_job(&core.engine, slot),
+        );
+        Ok((status, after))
+    }
+
+    /// The number of the log segment that a job lies in; 0 if it is in memory only.
+    pub fn job_segment(&self, id: JobId) -> u32 {
+        let slot = self.core.engine.slot(id).ok();
+        let location = slot.and_then(|slot| self.core.ledger.locations.get(slot));
+        location.map_or(0, |location| location.target.segment)
+    }
+}
+
+/// Whether this job is one that can be kicked, and is in the log.
+fn is_set_aside(engine: &Engine, id: JobId) -> bool {
+    engine.slot(id).is_ok_and(|slot| {
+        let state = engine.facts(slot).state;
+        matches!(state, State::Delayed | State::Buried) && engine.is_durable(slot)
+    })
+}
+
+impl Core {
+    pub(crate) fn grant(&self, handout: engine::Handout) -> Grant {
+        let engine::Handout { job, id, lease, body } = handout;
+        Grant { id, lease, body, after: self.ledger.after_job(&self.engine, job) }
+    }
+
+    fn after_update(&self, id: JobId, slot: Result<JobSlot, NotFound>) -> Result<Position, Denied> {
+        match slot {
+            Ok(slot) => Ok(self.ledger.after_job(&self.engine, slot)),
+            Err(NotFound) => Err(self.denial(id)),
+        }
+    }
+}

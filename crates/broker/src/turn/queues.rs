@@ -1,0 +1,168 @@
+//! Queues: their numbers, and what is done to all of their jobs.
+
+use engine::{NotFound, QueueCursor, QueueFacts, QueueId, QueueStats, SessionId};
+
+use crate::core::Core;
+use crate::{Denied, Position, Refusal, Turn};
+
+/// What a flush, or the removal of a queue, leads to at once.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum Clearing {
+    /// It is done. The reply waits for the position.
+    Done(Position),
+    /// It takes several turns; [`crate::Event::Cleared`] will come.
+    Waiting,
+}
+
+impl Turn<'_> {
+    /// The queue of this name, if it exists. Its number may be another's when it is gone; of what
+    /// is due at once, that of the lower number comes first.
+    pub fn queue_id(&self, name: &[u8]) -> Option<QueueId> {
+        self.core.engine.queue_id(name)
+    }
+
+    /// The name of a queue.
+    pub fn queue_name(&self, queue: QueueId) -> &[u8] {
+        self.core.engine.queue_name(queue)
+    }
+
+    /// Names of all queues, oldest first. Whoever walks them to the end holds up everybody: for the first few,
+    /// tests and the simulator; all others go by [`Turn::next_queue`].
+    pub fn queue_names(&self) -> impl Iterator<Item = &[u8]> {
+        let engine = &self.core.engine;
+        engine.queue_ids().map(|queue| engine.queue_name(queue))
+    }
+
+    /// The queue behind the cursor, from the oldest on. The cursor moves there.
+    pub fn next_queue(&mut self, cursor: &mut QueueCursor) -> Option<QueueId> {
+        self.core.engine.next_queue(cursor)
+    }
+
+    /// Queues whose names differ from this one in the case of ASCII letters at most, oldest first.
+    pub fn queues_alike(&mut self, name: &[u8]) -> Vec<QueueId> {
+        self.core.engine.queues_alike(name)
+    }
+
+    /// Numbers of the queue of this name, if it exists.
+    pub fn queue_stats(&self, name: &[u8]) -> Option<QueueStats> {
+        let engine = &self.core.engine;
+        engine.queue_id(name).map(|queue| engine.queue_stats(queue))
+    }
+
+    /// Numbers of a queue.
+    pub fn queue_stats_of(&self, queue: QueueId) -> QueueStats {
+        self.core.engine.queue_stats(queue)
+    }
+
+    /// Whether the queue of this name is kept, and its limits; if it exists.
+    pub fn queue_facts(&self, name: &[u8]) -> Option<QueueFacts> {
+        let engine = &self.core.engine;
+        engine.queue_id(name).map(|queue| engine.queue_facts(queue))
+    }
+
+    /// What is kept of a queue.
+    pub fn queue_facts_of(&self, queue: QueueId) -> QueueFacts {
+        self.core.engine.queue_facts(queue)
+    }
+
+    /// Pauses a queue for so many seconds; 0 ends a pause. Pauses are not logged: they end with
+    /// the process, as in beanstalkd.
+    pub fn pause(&mut self, name: &[u8], seconds: u32) -> Result<Position, Denied> {
+        let core = &mut *self.core;
+        let paused = core.engine.pause(name, seconds, &mut core.effects);
+        core.settle();
+        let gone = core.ledger.after_gone();
+        paused.map(|()| Position::default()).map_err(|NotFound| Denied(gone))
+    }
+
+    /// The queue exists from now on.
+    pub fn create_queue(&mut self, name: &[u8]) -> Position {
+        let core = &mut *self.core;
+        core.engine.create_queue(name, &mut core.effects);
+        core.settle();
+        self.after_named(name)
+    }
+
+    /// Limits the unfinished jobs of a queue by [`engine::Band`]; 0 for no limit.
+    pub fn limit_queue(&mut self, name: &[u8], limits: [u32; 3]) -> Result<Position, Refusal> {
+        let core = self.core_for_update(|engine| engine.queue_id(name).is_some())?;
+        let limited = core.engine.limit_queue(name, limits, &mut core.effects);
+        core.settle();
+        let after = self.after_named(name);
+        limited.map(|()| after).map_err(|NotFound| Refusal::NotFound(after))
+    }
+
+    /// Removes a queue and its jobs. `None`: it has workers, or jobs in somebody's hands.
+    pub fn drop_queue(
+        &mut self,
+        session: SessionId,
+        name: &[u8],
+    ) -> Result<Option<Clearing>, Denied> {
+        let core = &mut *self.core;
+        let dropped = core.engine.drop_queue(session, name, &mut core.effects);
+        core.settle();
+        match dropped {
+            Ok(removal) => Ok(removal.map(|removal| core.cleared(removal))),
+            Err(NotFound) => Err(Denied(core.ledger.after_removal())),
+        }
+    }
+
+    /// Removes a queue with all of its jobs, also those that somebody holds; whoever waits for an
+    /// item of it waits no more. What other dialects' sessions use or watch stays, empty; so does
+    /// what is put there before this is done. Without such a queue nothing happens.
+    pub fn remove_queue(&mut self, session: SessionId, queue: &[u8]) -> Clearing {
+        let core = &mut *self.core;
+        let removal = core.engine.remove_queue(session, queue, &mut core.effects);
+        core.settle();
+        core.cleared(removal)
+    }
+
+    /// Whether the removal of a queue has begun and is not over.
+    pub fn is_being_removed(&self, queue: QueueId) -> bool {
+        self.core.engine.is_being_removed(queue)
+    }
+
+    /// Ends all items of a queue that nobody holds. Without such a queue nothing happens.
+    pub fn flush(&mut self, session: SessionId, queue: &[u8]) -> Clearing {
+        let core = &mut *self.core;
+        let flush = core.engine.flush(session, queue, &mut core.effects);
+        core.settle();
+        core.cleared(flush)
+    }
+
+    /// The same for all queues that a client of Kestrel's made or used.
+    pub fn flush_all(&mut self, session: SessionId) -> Clearing {
+        let core = &mut *self.core;
+        let flush = core.engine.flush_all(session, &mut core.effects);
+        core.settle();
+        core.cleared(flush)
+    }
+
+    /// Ends the expired items at the head of a queue, at most as many as its policy's `expire_sweep`
+    /// and 1,000; how many. The others end by themselves soon. `None`: there is no such queue.
+    pub fn flush_expired(&mut self, queue: &[u8]) -> Option<(u64, Position)> {
+        let core = &mut *self.core;
+        let count = core.engine.flush_expired(queue, &mut core.effects);
+        let after = core.settle();
+        count.map(|count| (count, after))
+    }
+
+    /// Whether a queue of items of this name may be made, or is there. A queue has at most
+    /// [`engine::limits::CHILDREN_MAX`] fan-out children that rules do not name.
+    pub fn admits_child(&self, queue: &[u8]) -> bool {
+        self.core.engine.admits_child(queue)
+    }
+}
+
+impl Core {
+    /// To be called when it has settled.
+    pub(crate) fn cleared(&self, clearing: engine::Clearing) -> Clearing {
+        match clearing {
+            // A queue that others use stays: that it is no queue of items any more must last too.
+            engine::Clearing::Done => {
+                Clearing::Done(self.ledger.last.max(self.ledger.after_removal()))
+            }
+            engine::Clearing::Waiting => Clearing::Waiting,
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Jobs that are submitted for their outcome, as Gearman has them.
+
+use engine::{JobCursor, JobId, NotFound, Outlook, SessionId, Submit, Tags};
+
+use crate::{AddRefusal, Denied, Position, Turn};
+
+/// A row in the listing of submitted jobs.
+#[derive(Debug)]
+pub struct SubmittedJob<'a> {
+    /// Its number.
+    pub id: JobId,
+    /// What it was submitted with.
+    pub tags: Tags<'a>,
+    /// How many attempts at it were lost.
+    pub failures: u32,
+    /// Whether it is in the log.
+    pub is_durable: bool,
+}
+
+impl Turn<'_> {
+    /// Submits a job, or joins an equal one that is unfinished.
+    pub fn submit(
+        &mut self,
+        session: SessionId,
+        queue: &[u8],
+        submit: Submit<'_>,
+    ) -> Result<(JobId, Position), AddRefusal> {
+        let body_bytes = self.core.engine.submit_bytes(queue, &submit);
+        self.admit(body_bytes, |engine| {
+            // A foreground job is not in the log, but what it feeds is.
+            if submit.foreground {
+                engine.feeds_others(queue)
+            } else {
+                engine.puts_are_logged(queue)
+            }
+        })?;
+        if !self.admits_queue(queue) {
+            return Err(AddRefusal::NoNewQueue);
+        }
+        let core = &mut *self.core;
+        let submitted = core.engine.submit(session, queue, submit, &mut core.effects);
+        core.settle();
+        let id = submitted.map_err(|refused| core.refusal(refused))?;
+        // Also for one that was joined.
+        let slot = core.engine.slot(id).ok();
+        let own = slot.map(|slot| core.ledger.after_job(&core.engine, slot)).unwrap_or_default();
+        Ok((id, own.max(core.ledger.last)))
+    }
+
+    /// What is known of a job, which may be told when the job is durable. So may its end.
+    pub fn outlook(&self, id: JobId) -> Result<(Outlook, Position), Denied> {
+        let core = &*self.core;
+        let slot = core.engine.slot(id).map_err(|NotFound| core.denial(id))?;
+        Ok((core.engine.outlook(slot), core.ledger.after_job(&core.engine, slot)))
+    }
+
+    /// The unfinished job with this key, in any queue.
+    pub fn find_key(&self, unique: &[u8]) -> Result<JobId, Denied> {
+        let found = self.core.engine.find_key(unique);
+        found.ok_or_else(|| Denied(self.core.ledger.after_ended()))
+    }
+
+    /// Ends a job on an operator's request; its watchers hear that it failed.
+    pub fn cancel(&mut self, id: JobId) -> Result<Position, Denied> {
+        let core = &mut *self.core;
+        let cancelled = core.engine.cancel(id, &mut core.effects);
+        core.settle();
+        cancelled.map(|_| core.ledger.after_ended()).map_err(|NotFound| core.denial(id))
+    }
+
+    /// The submitted job behind the cursor, which moves there.
+    pub fn next_submitted(&mut self, cursor: &mut JobCursor) -> Option<SubmittedJob<'_>> {
+        let engine = &mut self.core.engine;
+        let slot = engine.next_submitted(cursor)?;
+        Some(SubmittedJob {
+            id: engine.id_of(slot),
+            tags: engine.tags(slot).unwrap_or_default(),
+            failures: engine.facts(slot).counters.failures,
+            is_durable: engine.is_durable(slot),
+        })
+    }
+
+    /// All jobs that were submitted for their outcome, for tests and the simulator: number, tags, failed attempts, and whether
+    /// they are durable.
+    pub fn submitted_jobs(&self) -> impl Iterator<Item = (JobId, Tags<'_>, u32, bool)> {
+        let engine = &self.core.engine;
+        engine.submitted_jobs().map(|slot| {
+            let failures = engine.facts(slot).counters.failures;
+            let tags = engine.tags(slot).unwrap_or_default();
+            (engine.id_of(slot), tags, failures, engine.is_durable(slot))
+        })
+    }
+}
