@@ -1,4 +1,4 @@
-//! Repository chores, run as `cargo xtask CHORE`.
+//! Commands of the repository, run as `cargo xtask COMMAND`.
 
 mod fuzz;
 mod tidy;
@@ -7,18 +7,44 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-usage: cargo xtask CHORE
+usage: cargo xtask COMMAND
 
   tidy    check what no compiler checks: layers, sizes, headers, documents
-  fuzz    build and run fuzz targets; `cargo xtask fuzz --help` says more";
+  fuzz    build and run fuzz targets; `cargo xtask fuzz --help` says more
+  help    show this text
+
+Everyday commands:
+
+  cargo run --release                               build and start the server
+  cargo run --release -- put mail 'to=ann'          any tool of lineshaft
+  cargo check -p lineshaft-engine                   compile one crate
+  cargo nextest run -p lineshaft-engine             test one crate
+  cargo nextest run a_word_of_its_name              run tests by name
+  cargo clippy -p lineshaft-engine --all-targets -- -D warnings
+                                                    lint one crate
+  cargo fmt --all                                   format
+  cargo run --release -p lineshaft-sim -- SEED --trace
+                                                    replay a seed of the simulator
+  cargo run --release -p lineshaft-sim -- --seeds 1000
+                                                    run many seeds
+  cargo run --release -- bench put --connections 50 load a running server
+  cargo xtask fuzz recovery --seconds 300           fuzz one target
+  ./test --static                                   every check without tests
+  ./test                                            every check and every test
+
+CONTRIBUTING.md says where to start.";
 
 fn main() -> anyhow::Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if arguments == ["tidy"] {
         return run_tidy();
     }
-    if let [chore, rest @ ..] = &arguments[..]
-        && chore == "fuzz"
+    if arguments == ["help"] || arguments == ["--help"] {
+        println!("{USAGE}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let [command, rest @ ..] = &arguments[..]
+        && command == "fuzz"
     {
         if rest == ["--help"] {
             println!("{}", fuzz::USAGE);
