@@ -36,8 +36,8 @@ pub(crate) enum Command<'a> {
     Quit,
 }
 
-/// The line of a put. Its four numbers are right; the rest is for the session to judge, because a
-/// body that is too big is answered for before anything else that is wrong with the line.
+/// The line of a put. Its four numbers are valid. The session checks the rest, because it reports a
+/// body that is too big before any other mistake in the line.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) struct PutHeader {
     pub(crate) job: NewJob,
@@ -46,20 +46,20 @@ pub(crate) struct PutHeader {
     pub(crate) trailing_garbage: bool,
 }
 
-/// A pause whose name consists of bytes that a name may have, but is not checked further: the
-/// command is counted before it.
+/// A pause. Its name has only valid bytes and is not checked further here, because the command
+/// counts even if the name is wrong.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) struct Pause<'a> {
     pub(crate) name: &'a [u8],
     pub(crate) seconds: u32,
 }
 
-/// Why a line is no command.
+/// Why a line is not a command.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Malformed {
     /// No verb matches.
     UnknownCommand,
-    /// The verb is known, what follows it is wrong.
+    /// The verb is known, but its arguments are wrong.
     BadFormat,
 }
 
@@ -67,14 +67,14 @@ type Recognised<'a> = Result<Command<'a>, Malformed>;
 
 /// Recognises the command in a line (without its CR LF).
 ///
-/// COMPAT(beanstalkd): verbs are recognised by prefix, the longer ones first, so `statsx` is
-/// ill-formed and not unknown, and `quitter` quits; cases frame-missing-separator-is-unknown,
+/// COMPAT(beanstalkd): verbs match by prefix, longer ones first. So `statsx` is `BAD_FORMAT`, not
+/// unknown, and `quitter` quits; cases frame-missing-separator-is-unknown,
 /// frame-missing-separator-prefix-collisions, frame-peek-dash-unknown.
 pub(crate) fn recognise(line: &[u8]) -> Recognised<'_> {
     if memchr(0, line).is_some() {
         return Err(Malformed::BadFormat);
     }
-    // The first byte leaves at most a handful of verbs to compare with.
+    // After the first byte, only a handful of verbs remain to compare with.
     match line.first() {
         Some(b'p') => recognise_p(line),
         Some(b'r') => recognise_r(line),
@@ -187,8 +187,7 @@ fn tube_name(argument: &[u8]) -> Result<&[u8], Malformed> {
 fn put(mut arguments: &[u8]) -> Recognised<'_> {
     let mut next = || take_u32(&mut arguments).ok_or(Malformed::BadFormat);
     let (priority, delay_s, ttr_s, body_bytes) = (next()?, next()?, next()?, next()?);
-    // COMPAT(beanstalkd): no time at all to run is silently made one second; case
-    // put-ttr-zero-becomes-one.
+    // COMPAT(beanstalkd): a ttr of zero silently becomes one second; case put-ttr-zero-becomes-one.
     let job = NewJob { priority, delay_s, ttr_s: ttr_s.max(1) };
     let trailing_garbage = !arguments.is_empty();
     Ok(Command::Put(PutHeader { job, body_bytes, trailing_garbage }))
@@ -207,7 +206,7 @@ fn bury(mut arguments: &[u8]) -> Option<Command<'_>> {
     arguments.is_empty().then_some(Command::Bury { id, priority })
 }
 
-/// COMPAT(beanstalkd): no space is needed before the name, and any number of them is accepted;
+/// COMPAT(beanstalkd): no space is needed before the name, and any number of spaces is accepted;
 /// cases frame-missing-separator-prefix-collisions, pause-argument-errors.
 fn pause_tube(arguments: &[u8]) -> Recognised<'_> {
     let spaces = arguments.iter().take_while(|&&byte| byte == b' ').count();

@@ -12,10 +12,11 @@ use crate::session::{AT_ONCE, PendingPut, Reading, Session, Waiting};
 use crate::stats_text;
 use crate::tube_list::TubeList;
 
-/// How many tubes one connection may watch. Each `reserve` looks at all of them, while all other clients wait.
+/// Limit of watched tubes per connection. Each `reserve` checks all of them while other clients
+/// wait.
 const WATCHED_TUBES_MAX: u32 = 10_000;
 
-/// Units of work that `stats` takes: its text is long, and the system is asked for the time that was used.
+/// Units of work for `stats`: its text is long, and it asks the system for the processor time.
 const STATS_UNITS: usize = 10;
 
 impl Session {
@@ -63,11 +64,11 @@ impl Session {
         }
     }
 
-    /// The line of a put: the body is read next, or thrown away, or taken for commands.
+    /// Handles the line of a put. Its body is then read, skipped, or read as commands.
     ///
-    /// COMPAT(beanstalkd): a body that is too big is judged first, whatever else is wrong with the
-    /// line; after `BAD_FORMAT` the body is read as commands; cases
-    /// put-too-big-beats-trailing-garbage, int-put-bad-line-does-not-swallow-body.
+    /// COMPAT(beanstalkd): a body that is too big is reported before any other mistake in the line.
+    /// After `BAD_FORMAT` the body is read as commands; cases put-too-big-beats-trailing-garbage,
+    /// int-put-bad-line-does-not-swallow-body.
     fn begin_put(&mut self, header: &PutHeader, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         self.server().counters.put.add_one();
         if header.body_bytes > self.listener.max_job_size {
@@ -92,8 +93,8 @@ impl Session {
         self.reading = Reading::RefusedBody { missing, answer };
     }
 
-    /// The body of a put is here, with the two bytes that should be CR LF. A put that is refused
-    /// now uses up a job number, as in the original.
+    /// Handles the body of a put and the two bytes after it, which should be CR LF. A put that is
+    /// refused now uses up a job id, as in the original.
     pub(crate) fn finish_put(
         &mut self,
         job: NewJob,
@@ -285,12 +286,12 @@ impl Session {
     }
 }
 
-/// `kick-job` depends on nothing of the connection, and no statistics count it.
+/// `kick-job` does not depend on the connection, and no statistics count it.
 fn kick_job(id: JobId, turn: &mut Turn<'_>, outbox: &mut Outbox) {
     reply_outcome(turn.kick_job(id), reply::KICKED, reply::OUT_OF_MEMORY, outbox);
 }
 
-/// The answer to what needs no room in the log.
+/// Replies to a command that needs no room in the log.
 fn reply_done(outcome: Result<Position, Denied>, done: &'static [u8], outbox: &mut Outbox) {
     match outcome {
         Ok(after) => outbox.reply(after, done),
@@ -312,7 +313,8 @@ fn reply_outcome(
 
 fn reply_not_put(refusal: AddRefusal, outbox: &mut Outbox) {
     match refusal {
-        // "Try another server", which is what a queue's limits and the status have to say.
+        // `DRAINING` means "try another server". That fits a full queue and a status that forbids
+        // writes.
         AddRefusal::Full(after) => outbox.reply(after, reply::DRAINING),
         AddRefusal::WritesBlocked | AddRefusal::Draining => {
             outbox.reply(AT_ONCE, reply::DRAINING);
@@ -331,7 +333,7 @@ fn reply_refused(refusal: Refusal, log_full: &'static [u8], outbox: &mut Outbox)
     }
 }
 
-/// `RESERVED`: a job was handed to the session.
+/// `RESERVED`: the session got a job.
 pub(crate) fn reply_reserved(grant: &Grant, outbox: &mut Outbox) {
     let head = Numbers::two(b"RESERVED", grant.id.0, grant.body.len() as u64);
     outbox.reply_with_body(grant.after, head.bytes(), &grant.body, reply::CR_LF);

@@ -1,10 +1,10 @@
-//! What the server's sessions did since the start, counted together.
+//! Counters of all sessions since the start.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A number that all sessions of a server change.
 ///
-/// Relaxed: nothing is concluded from one count about another.
+/// Relaxed ordering: no code draws conclusions from one count about another.
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU64);
 
@@ -22,10 +22,10 @@ impl Count {
     }
 }
 
-/// Commands that were well-formed, whatever came of them, and the connections that sent them.
+/// Counts well-formed commands, whatever their outcome, and the connections that sent them.
 ///
 /// COMPAT(beanstalkd): `reserve-job`, `kick-job` and `quit` are not counted; a put counts as soon
-/// as its numbers are right, a pause although its name is wrong; cases
+/// as its numbers are valid, a pause even if its name is wrong; cases
 /// stats-cmd-put-counts-rejected-puts, stats-command-counters.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
@@ -51,7 +51,7 @@ pub(crate) struct Counters {
     pub(crate) list_tube_used: Count,
     pub(crate) list_tubes_watched: Count,
     pub(crate) pause_tube: Count,
-    /// Connections that are open.
+    /// Open connections.
     pub(crate) connections: Count,
     /// Connections since the start.
     pub(crate) connections_total: Count,

@@ -1,4 +1,4 @@
-//! What a session is told of the world outside, since it does no I/O itself.
+//! What a session knows about the process and the machine. It does no I/O itself.
 
 use std::sync::Arc;
 
@@ -21,11 +21,11 @@ pub struct ServerInfo {
     pub platform: String,
     /// Drawn at random when the process starts; shown as 16 hexadecimal digits.
     pub id: u64,
-    /// The setting for the size of a log file in bytes, which is shown without a log too.
+    /// The configured size of a log file in bytes; shown even without a log.
     pub segment_bytes: u64,
     /// When the process started, in the broker's time.
     pub started: Millis,
-    /// Asks the system how much processor time was used so far.
+    /// Asks the system for the processor time used so far.
     pub processor_time: fn() -> ProcessorTime,
 }
 
@@ -38,7 +38,7 @@ pub struct ProcessorTime {
     pub system_us: u64,
 }
 
-/// What all beanstalk sessions of a process share, over all listeners.
+/// State that all beanstalkd sessions of a process share, over all listeners.
 #[derive(Debug)]
 pub struct Server {
     pub(crate) info: ServerInfo,
@@ -46,19 +46,19 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server that has not seen a connection yet.
+    /// A server without connections so far.
     pub fn new(info: ServerInfo) -> Arc<Self> {
         Arc::new(Self { info, counters: Counters::default() })
     }
 }
 
-/// What all sessions of one listening socket share.
+/// State that all sessions of one listener share.
 #[derive(Clone, Debug)]
 pub struct Listener {
-    /// The process it belongs to.
+    /// The server it belongs to.
     pub server: Arc<Server>,
-    /// Largest body that a put may bring, in bytes, CR LF not included. The original's default
-    /// is [`MAX_JOB_SIZE_DEFAULT`].
+    /// Largest body of a put in bytes, without CR LF. The original's default is
+    /// [`MAX_JOB_SIZE_DEFAULT`].
     pub max_job_size: u32,
 }
 

@@ -1,9 +1,9 @@
-//! Tube names: what the protocol can express.
+//! Tube names: which names the protocol allows.
 
 /// Longest tube name in bytes.
 const NAME_BYTES_MAX: usize = 200;
 
-/// Which bytes a tube name may consist of.
+/// The valid bytes of a tube name.
 static IS_NAME_BYTE: [bool; 256] = {
     let mut table = [false; 256];
     let allowed = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-+/;.$_()";
@@ -21,7 +21,7 @@ pub(crate) fn is_tube_name(name: &[u8]) -> bool {
     fits && name[0] != b'-' && name_prefix_len(name) == name.len()
 }
 
-/// How many bytes at the front of `text` may stand in a tube name.
+/// Number of bytes at the front of `text` that are valid in a tube name.
 pub(crate) fn name_prefix_len(text: &[u8]) -> usize {
     text.iter().position(|&byte| !IS_NAME_BYTE[usize::from(byte)]).unwrap_or(text.len())
 }

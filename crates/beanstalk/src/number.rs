@@ -2,8 +2,8 @@
 
 use broker::Patience;
 
-/// Takes a number off the front of `text`: any number of spaces, then digits. `None` if there is
-/// no digit or the value needs more than 64 bits; `text` is of no use then.
+/// Takes a number off the front of `text`: any number of spaces, then digits. Returns `None` if
+/// there is no digit, or the value needs more than 64 bits; `text` is then invalid.
 pub(crate) fn take_u64(text: &mut &[u8]) -> Option<u64> {
     let mut rest = *text;
     while let [b' ', tail @ ..] = rest {
@@ -24,7 +24,7 @@ pub(crate) fn take_u32(text: &mut &[u8]) -> Option<u32> {
     take_u64(text).and_then(|value| u32::try_from(value).ok())
 }
 
-/// A number of 64 bits that must be all there is.
+/// Reads a 64-bit number that must be the whole text.
 pub(crate) fn only_u64(mut text: &[u8]) -> Option<u64> {
     let value = take_u64(&mut text)?;
     text.is_empty().then_some(value)
@@ -32,8 +32,8 @@ pub(crate) fn only_u64(mut text: &[u8]) -> Option<u64> {
 
 /// The bound of `kick`.
 ///
-/// COMPAT(beanstalkd): read as C's `strtoul` does and then cut to 32 bits, so that a sign and
-/// anything after the digits are accepted; cases int-kick-forms, int-kick-lax.
+/// COMPAT(beanstalkd): read like C's `strtoul`, then cut to 32 bits. So a sign and anything after
+/// the digits are accepted; cases int-kick-forms, int-kick-lax.
 pub(crate) fn kick_bound(text: &[u8]) -> Option<u32> {
     let Scanned { negative, digits } = scan_c_number(text);
     let magnitude = only_u64(digits)?;
@@ -42,8 +42,8 @@ pub(crate) fn kick_bound(text: &[u8]) -> Option<u32> {
 
 /// The argument of `reserve-with-timeout`.
 ///
-/// COMPAT(beanstalkd): read as C's `strtol` does and then cut to 32 bits; what is no number is 0,
-/// and a negative one means to wait for ever. Later releases of the original are strict; cases
+/// COMPAT(beanstalkd): read like C's `strtol`, then cut to 32 bits. Anything but a number is 0, and
+/// a negative number waits for ever. Later releases of the original are strict; cases
 /// reserve-timeout-trailing-garbage-accepted, reserve-timeout-negative-waits-forever,
 /// reserve-timeout-non-numeric-is-zero.
 pub(crate) fn timeout(text: &[u8]) -> Option<Patience> {

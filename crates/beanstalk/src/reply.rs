@@ -54,8 +54,8 @@ const NUMBERS_BYTES_MAX: usize = 10 + 2 * (1 + DIGITS_MAX) + 2;
 
 /// A line of a word and one or two numbers.
 ///
-/// Made by hand because it is made for nearly every command: the formatting machinery of the
-/// standard library would cost more than reading the command.
+/// Formatted by hand, because nearly every command needs it: the standard library's formatting
+/// would cost more than parsing the command.
 pub(crate) struct Numbers {
     bytes: [u8; NUMBERS_BYTES_MAX],
     len: usize,

@@ -13,7 +13,7 @@ use crate::reply;
 use crate::tube_list::TubeList;
 use crate::wire::{Excess, Line, excess, first_line};
 
-/// A reply that depends on nothing in the log waits for this position.
+/// The position for a reply that depends on nothing in the log.
 pub(crate) const AT_ONCE: Position = Position::NONE;
 
 /// One connection that speaks beanstalkd's protocol, without I/O.
@@ -23,16 +23,16 @@ pub struct Session {
     pub(crate) listener: Arc<Listener>,
     pub(crate) reading: Reading,
     pub(crate) waiting: Waiting,
-    /// The answer to `list-tubes` gathers, and what comes next has to wait.
+    /// The reply to `list-tubes` being built. Later commands wait for it.
     pub(crate) listing: Option<TubeList>,
-    /// How many tubes it watches.
+    /// Number of tubes it watches.
     pub(crate) watched_tubes: u32,
     /// Sent a put of an acceptable size; counted as such.
     pub(crate) is_producer: bool,
     /// Asked for a job, or got one by its id; counted as such.
     pub(crate) is_worker: bool,
     input_end: InputEnd,
-    /// The session of the broker is closed; nothing is read or answered any more.
+    /// The broker's session is closed. Nothing more is read or answered.
     ended: bool,
 }
 
@@ -41,16 +41,16 @@ pub struct Session {
 pub(crate) enum Reading {
     /// A command line.
     Line,
-    /// The rest of a line that is too long, to be thrown away and then answered for.
+    /// The rest of a line that is too long: it is skipped, then answered.
     LongLine,
     /// The body of a put, and its CR LF.
     Body(PendingPut),
-    /// So many more bytes of a body that is refused, to be thrown away and then answered for.
-    /// More than 32 bits: the largest that can be announced, and CR LF.
+    /// The rest of a refused body: these bytes are skipped, then answered. A u64, because the
+    /// largest announced body plus CR LF needs more than 32 bits.
     RefusedBody { missing: u64, answer: &'static [u8] },
 }
 
-/// A put whose body is on its way.
+/// A put whose body is still arriving.
 #[derive(Debug)]
 pub(crate) struct PendingPut {
     pub(crate) job: NewJob,
@@ -58,7 +58,7 @@ pub(crate) struct PendingPut {
     pub(crate) body: BodyBuffer,
 }
 
-/// What the session waits for; it reads no command meanwhile.
+/// What the session waits for. Meanwhile it reads no command.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Waiting {
     Nothing,
@@ -87,7 +87,7 @@ impl Session {
         }
     }
 
-    /// Its number in the broker: the address of its events.
+    /// Its id in the broker, to which events are addressed.
     pub fn id(&self) -> SessionId {
         self.id
     }
@@ -104,8 +104,8 @@ impl Session {
         self.input_end.has_come()
     }
 
-    /// Deals with one line, or one stretch of a body; returns how many bytes that took. 0: more
-    /// must arrive first.
+    /// Handles one line or one piece of a body, and returns the number of bytes used. 0 means that
+    /// more bytes must arrive first.
     fn step(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
         match &mut self.reading {
             Reading::Line => self.read_line(bytes, turn, outbox),
@@ -165,16 +165,16 @@ impl Session {
         count
     }
 
-    /// Closes the session in the broker, once: what it holds is given back.
+    /// Closes the session in the broker, once. The broker gives back the jobs it holds.
     fn end(&mut self, turn: &mut Turn<'_>) {
         if self.ended {
             return;
         }
         self.ended = true;
         if let Reading::Body(_) = self.reading {
-            // The original numbers a put when its line arrives, and the number of one that is cut
-            // short is lost. Here numbers are dealt when the body is complete, so between
-            // connections they follow the order of the bodies' ends, not that of the lines.
+            // The original assigns a job id when the line of a put arrives, so an interrupted put
+            // loses its id. Here the id is assigned when the body is complete. So across
+            // connections, ids follow the ends of the bodies, not the lines.
             turn.skip_job_id();
             self.reading = Reading::Line;
         }
@@ -189,14 +189,15 @@ impl Session {
         }
     }
 
-    /// After the peer ended its sending: closes as soon as all that it sent is dealt with.
+    /// After the client closed its sending side: ends the session once everything it sent is
+    /// handled.
     fn end_if_drained(&mut self, turn: &mut Turn<'_>) {
         if self.waiting == Waiting::Nothing && self.input_end.is_drained() {
             self.end(turn);
         }
     }
 
-    /// `quit`: nothing after it is looked at.
+    /// Handles `quit`: everything after it is ignored.
     pub(crate) fn quit(&mut self, turn: &mut Turn<'_>) {
         self.end(turn);
     }
@@ -247,7 +248,7 @@ impl Dialect for Session {
             Waiting::Job => {
                 // COMPAT(beanstalkd): a half-closed connection does not wait; cases
                 // half-close-while-waiting, half-close-then-empty-reserve-times-out. If a job was
-                // granted in the same moment, its event is on the way and answers the reserve.
+                // granted at the same moment, its event is on the way and answers the reserve.
                 if let Some(after) = turn.cancel_wait(self.id) {
                     self.waiting = Waiting::Nothing;
                     outbox.reply(after, reply::TIMED_OUT);
@@ -283,7 +284,7 @@ impl Dialect for Session {
 
     fn stop(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         if self.waiting == Waiting::Kick || self.listing.take().is_some() {
-            // Some jobs are kicked, or listed, and nobody will go on with the others.
+            // Part of the jobs is kicked or listed, and the server stops before the rest.
             outbox.reply(AT_ONCE, reply::INTERNAL_ERROR);
             self.end(turn);
         }

@@ -1,4 +1,4 @@
-//! The texts of the statistics and lists, byte for byte: keys, their order, and forms of values.
+//! The texts of statistics and lists, byte for byte: keys, their order, and the format of values.
 
 use broker::{JobStatus, Millis, QueueStats, State, Turn};
 
@@ -31,14 +31,14 @@ impl Text {
         self.0.push(b'\n');
     }
 
-    /// A word of ours, which needs no quotes.
+    /// A word of our own, which needs no quotes.
     fn word(&mut self, key: &str, value: &str) {
         self.key(key);
         self.0.extend_from_slice(value.as_bytes());
         self.0.push(b'\n');
     }
 
-    /// A name from elsewhere.
+    /// A name from outside, quoted if needed.
     fn name(&mut self, key: &str, value: &[u8]) {
         self.key(key);
         yaml::append_scalar(&mut self.0, value);
@@ -52,11 +52,10 @@ impl Text {
     }
 }
 
-/// Whole seconds that are left of `left_ms`.
+/// The whole seconds left in `left_ms`.
 ///
-/// COMPAT(beanstalkd): truncated, and the moment at which it is asked is never the one at which the
-/// time began to run, so that 59 is the most that is seen of 60; cases ttr-time-left-truncates,
-/// pause-blocks-reserve.
+/// COMPAT(beanstalkd): truncated. The clock has always moved since the time began to run, so of 60
+/// seconds a client sees at most 59; cases ttr-time-left-truncates, pause-blocks-reserve.
 fn seconds_left(left_ms: u64) -> u64 {
     left_ms.saturating_sub(1) / 1000
 }

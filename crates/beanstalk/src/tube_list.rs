@@ -1,5 +1,5 @@
-//! The answer to `list-tubes`. It begins with the number of its bytes, so its text gathers here, over as many
-//! slices of work as it takes, before the first byte can leave.
+//! The reply to `list-tubes`. It begins with its own length, so the whole text is built here, in
+//! slices of work, before the first byte is sent.
 
 use broker::{Body, Outbox, QueueCursor, Turn};
 
@@ -8,15 +8,15 @@ use crate::reply;
 use crate::reply::Numbers;
 use crate::yaml;
 
-/// The text gathers in stretches of about this size, so that a long one is never copied as a whole.
+/// The text is built in chunks of about this size, so that a long text is never copied as a whole.
 const STRETCH_BYTES: usize = 64 * 1024;
 
-/// What there is of the list, and how far it has come.
+/// The list so far, and the position in the queues.
 #[derive(Debug)]
 pub(crate) struct TubeList {
     cursor: QueueCursor,
     full: Vec<Body>,
-    /// The stretch that grows.
+    /// The chunk being filled.
     last: Vec<u8>,
     bytes: usize,
 }
@@ -27,8 +27,8 @@ impl TubeList {
         Self { cursor: QueueCursor::default(), full: Vec::new(), bytes: last.len(), last }
     }
 
-    /// Adds the next queue, if it has the name of a tube; those that other dialects named otherwise cannot
-    /// be reached through this one. False: that was the last one, and the answer is sent.
+    /// Adds the next queue, if its name is a valid tube name; this dialect cannot reach other
+    /// queues. Returns false after the last queue, when the reply is sent.
     pub(crate) fn step(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) -> bool {
         let Some(queue) = turn.next_queue(&mut self.cursor) else {
             self.send(turn, outbox);
@@ -56,7 +56,7 @@ impl TubeList {
         outbox.reply(after, reply::CR_LF);
     }
 
-    /// Bytes of memory that it holds.
+    /// Bytes of memory it uses.
     pub(crate) fn buffered_bytes(&self) -> usize {
         let full: usize = self.full.iter().map(|stretch| stretch.len()).sum();
         full + self.last.capacity()

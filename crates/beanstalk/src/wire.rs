@@ -1,4 +1,4 @@
-//! Framing: where a command line ends, and how one that is too long is thrown away.
+//! Framing: where a command line ends, and how a line that is too long is skipped.
 
 use memchr::{memchr, memmem};
 
@@ -6,7 +6,7 @@ use memchr::{memchr, memmem};
 /// pause of ten digits.
 pub(crate) const LINE_BYTES_MAX: usize = 224;
 
-/// What the front of the received bytes is.
+/// What the received bytes begin with.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) enum Line<'a> {
     /// A line; this is its text without the CR LF.
@@ -37,12 +37,12 @@ pub(crate) fn first_line(bytes: &[u8]) -> Line<'_> {
 pub(crate) enum Excess {
     /// The line ends within this many bytes, CR LF included.
     Ends(usize),
-    /// It goes on after this many bytes. A CR at the very end is not counted: it may be half of the
-    /// CR LF, so it has to be presented again.
+    /// It continues after this many bytes. A CR at the very end is not counted: it may be half of
+    /// CR LF, so the caller must pass it again.
     GoesOn(usize),
 }
 
-/// Measures what is to be thrown away of a line that is too long.
+/// Measures how much to skip of a line that is too long.
 pub(crate) fn excess(bytes: &[u8]) -> Excess {
     match memmem::find(bytes, b"\r\n") {
         Some(carriage_return) => Excess::Ends(carriage_return + 2),

@@ -1,21 +1,21 @@
-//! When a name must stand in quotes, so that a YAML reader takes it for the text it is.
+//! When a name needs quotes, so that a YAML reader reads it as text.
 //!
-//! Statistics are YAML. Release 1.12 of the original writes names bare, 1.13 always in quotes.
-//! Some clients read real YAML and would take a tube `123` for a number; others split at `: ` and
-//! would hand the quotes to their user. Quotes only where they are needed suit both.
+//! Statistics are YAML. Release 1.12 of the original writes names bare, 1.13 always in quotes. Some
+//! clients parse real YAML and would read a tube `123` as a number. Others split at `: ` and would
+//! pass the quotes on to their user. Quotes only where needed work for both.
 
 /// Statistics and lists begin with this line.
 pub(crate) const HEAD: &[u8] = b"---\n";
 
-/// Appends a line for a name of a list. It stands bare whatever YAML makes of it: every release of the
-/// original does so, and clients send it back as they read it.
+/// Appends a list item for a name, always without quotes: every release of the original does so,
+/// and clients send the name back as they read it.
 pub(crate) fn append_item(yaml: &mut Vec<u8>, name: &[u8]) {
     yaml.extend_from_slice(b"- ");
     yaml.extend_from_slice(name);
     yaml.push(b'\n');
 }
 
-/// Appends `text` as YAML of one line: bare if every reader takes it for text, else in quotes.
+/// Appends `text` as one line of YAML: bare if every reader reads it as text, otherwise in quotes.
 pub(crate) fn append_scalar(yaml: &mut Vec<u8>, text: &[u8]) {
     if is_plain_text(text) {
         yaml.extend_from_slice(text);
@@ -43,7 +43,7 @@ pub(crate) fn append_quoted(yaml: &mut Vec<u8>, text: &[u8]) {
     yaml.push(b'"');
 }
 
-/// Whether readers of YAML 1.1 and of 1.2 take the bare text for a string, unchanged.
+/// Whether readers of YAML 1.1 and 1.2 read the bare text as the same string.
 fn is_plain_text(text: &[u8]) -> bool {
     let (Some(first), Some(last)) = (text.first(), text.last()) else { return false };
     let has_indicator = b"-?:,[]{}#&*!|>'\"%@` ".contains(first) || b": ".contains(last);
@@ -57,7 +57,7 @@ fn is_plain_text(text: &[u8]) -> bool {
         && !is_date(text)
 }
 
-/// Words that stand for a value, in any case: readers differ in the cases they know.
+/// Words that mean a value, in upper or lower case: readers differ in which cases they accept.
 fn is_word(text: &[u8]) -> bool {
     const WORDS: [&[u8]; 15] = [
         b"~", b"null", b"true", b"false", b"yes", b"no", b"on", b"off", b"y", b"n", b"=", b"<<",
@@ -68,8 +68,8 @@ fn is_word(text: &[u8]) -> bool {
 }
 
 /// Whether the text is a number to some reader: decimal with `_` and `,` between digits, a
-/// fraction, an exponent, base 60 (`1:30`), or a prefix for another base. Laxer than any one
-/// reader (`1.2.3`), for quotes do less harm than a wrong value.
+/// fraction, an exponent, base 60 (`1:30`), or a prefix for another base. Accepts more than any one
+/// reader does (`1.2.3`), because quotes do less harm than a wrong value.
 fn is_number(text: &[u8]) -> bool {
     let unsigned = text.strip_prefix(b"+").unwrap_or(text);
     match unsigned {
@@ -95,7 +95,7 @@ fn is_exponent(text: &[u8]) -> bool {
     consists_of(digits, |byte| byte.is_ascii_digit())
 }
 
-/// Whether there are bytes, and all of them are of a kind or `_`.
+/// Whether the text is not empty, and all bytes are of this kind or `_`.
 fn consists_of(text: &[u8], is_of_the_kind: impl Fn(u8) -> bool) -> bool {
     !text.is_empty() && text.iter().all(|&byte| byte == b'_' || is_of_the_kind(byte))
 }

@@ -1,4 +1,4 @@
-//! What is recognised, and what is refused how.
+//! Which lines are recognised, and how others are refused.
 
 use super::*;
 
