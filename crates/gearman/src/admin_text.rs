@@ -1,5 +1,5 @@
-//! The text commands, which people and monitoring send (spec gearman 5). Some replies end in LF, some
-//! in CR LF, as in the original.
+//! The text commands of administrators and monitoring (spec gearman 5). As in the original, some
+//! replies end in LF and some in CR LF.
 
 use broker::{Clearing, Denied, JobCursor, Outbox, Position, QueueCursor, Refusal, Turn};
 
@@ -9,7 +9,7 @@ use crate::number::leading_integer;
 use crate::reply::AT_ONCE;
 use crate::session::Session;
 
-/// Most words of a line; a further one ends the connection.
+/// Limit of words in a line. One more ends the connection.
 const WORDS_MAX: usize = 5;
 
 const OK: &[u8] = b"OK\r\n";
@@ -19,15 +19,15 @@ const UNKNOWN_SHOW_ARGUMENTS: &[u8] = b"ERR UNKNOWN_SHOW_ARGUMENTS\r\n";
 const FUNCTION_IN_USE: &[u8] = b"ERR there are still connected workers or executing clients\r\n";
 const NO_NEW_FUNCTION: &[u8] = b"ERR QUEUE_ERROR There+is+no+room+for+another+function\r\n";
 const FUNCTION_NOT_FOUND: &[u8] = b"ERR function not found\r\n";
-/// The server stops in the middle of a long drop.
+/// The reply if the server stops during a long drop.
 pub(crate) const DROP_INTERRUPTED: &[u8] =
     b"ERR the server stops before the function is dropped\r\n";
 
-/// A reply, and what it waits for.
+/// A reply, and the position it waits for.
 type Answer = (Position, Vec<u8>);
 
 impl Session {
-    /// Deals with a line, without its end.
+    /// Executes a line, given without its line end.
     pub(crate) fn execute_line(&mut self, line: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
         let words = words(line);
         if words.len() > WORDS_MAX {
@@ -69,8 +69,8 @@ impl Session {
         (AT_ONCE, text)
     }
 
-    /// Queued jobs go with the function, and their clients hear that they failed. (The original leaves
-    /// them where nobody finds them.) The reply comes when they are gone.
+    /// Drops the function and its queued jobs; their clients learn that they failed. (The original
+    /// leaves these jobs where nobody finds them.) The reply is sent when the jobs are gone.
     fn drop_function(&mut self, name: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
         let Some(found) = listings::find_function(name, turn) else {
             return outbox.reply(turn.after_named(name), FUNCTION_NOT_FOUND);
@@ -83,14 +83,14 @@ impl Session {
         }
     }
 
-    /// The function is gone, after all.
+    /// Replies once the function is gone.
     pub(crate) fn dropped(&mut self, after: Position, outbox: &mut Outbox) {
         self.is_dropping = false;
         outbox.reply(after, OK);
     }
 
-    /// The job is gone at once, also from the hands of a worker, and its clients with it. (The
-    /// original keeps it until a worker comes to it or ends it.)
+    /// Cancels the job at once, even if a worker holds it; its clients stop waiting. (The original
+    /// keeps the job until a worker takes or ends it.)
     fn cancel(&self, handle: &[u8], turn: &mut Turn<'_>) -> Answer {
         let Some(id) = self.server.prefix.parse(handle) else {
             return (AT_ONCE, UNKNOWN_JOB.to_vec());
@@ -102,7 +102,7 @@ impl Session {
     }
 }
 
-/// The list that a line asks for.
+/// The list that a line requests.
 fn listing(words: &[&[u8]]) -> Option<Listing> {
     match words {
         [command, ..] if is(command, "workers") => Some(Listing::Workers(Workers::default())),
@@ -144,7 +144,7 @@ fn incomplete(command: &[u8]) -> Vec<u8> {
     [&text[..], command, b"\r\n"].concat()
 }
 
-/// One number limits all priorities; of two, the third is not limited.
+/// A single number limits all priorities. Two numbers leave the third priority without a limit.
 fn max_queue(function: &[u8], limits: &[&[u8]], turn: &mut Turn<'_>) -> Answer {
     let limit = |text: &&[u8]| u32::try_from(leading_integer(text).max(0)).unwrap_or(u32::MAX);
     let limits = match limits {

@@ -1,4 +1,4 @@
-//! What clients say: submitting jobs, and asking how they stand.
+//! Requests of clients: submit a job, ask for its status.
 
 use broker::{AddRefusal, Body, Denied, Millis, Outbox, Outlook, Position, Submit, Turn, When};
 
@@ -8,7 +8,7 @@ use crate::packet::{Arguments, Kind};
 use crate::reply::{self, AT_ONCE, Failure};
 use crate::session::Session;
 
-/// Gearman's three priorities among those of all dialects; [`broker::Band`] reads them back.
+/// Gearman's three priorities on the scale of all dialects. [`broker::Band`] maps them back.
 pub(crate) const HIGH: u32 = 512;
 pub(crate) const NORMAL: u32 = 1024;
 pub(crate) const LOW: u32 = 3 << 30;
@@ -16,11 +16,11 @@ pub(crate) const LOW: u32 = 3 << 30;
 /// Longest key or reducer of a job (spec gearman 1.2).
 pub(crate) const UNIQUE_BYTES_MAX: usize = 64;
 
-/// Longest key that can be asked for.
+/// Longest key in a status request.
 const UNIQUE_ASKED_BYTES_MAX: usize = 63;
 
-/// The end of the year 9999. Later than this is not meant, and would not be lived to see; but it
-/// must not be taken for never.
+/// The end of the year 9999. A later time is capped to this, so that it cannot be taken for
+/// "never".
 const DUE_MAX: Millis = Millis(253_402_300_799_000);
 
 /// Whether the client waits for the outcome.
@@ -31,7 +31,7 @@ pub(crate) enum Manner {
 }
 
 impl Session {
-    /// The plain kinds, whose arguments are function, key and workload.
+    /// Handles the plain kinds, whose arguments are function, key and workload.
     pub(crate) fn submit(
         &mut self,
         priority: u32,
@@ -52,7 +52,8 @@ impl Session {
         self.submit_job(function, submit, turn, outbox);
     }
 
-    /// A time in the past, or none that can be read, is now. One beyond 64 bits: no reply, no job.
+    /// A time in the past, or an unreadable one, means now. A time beyond 64 bits gets no reply and
+    /// no job.
     pub(crate) fn submit_epoch(
         &mut self,
         arguments: &Arguments<'_>,
@@ -73,7 +74,7 @@ impl Session {
         self.submit_job(function, submit, turn, outbox);
     }
 
-    /// The fourth argument, which no client fills, is ignored.
+    /// The fourth argument, which no client uses, is ignored.
     pub(crate) fn submit_reduce(
         &mut self,
         manner: Manner,
@@ -116,7 +117,7 @@ impl Session {
     }
 
     pub(crate) fn get_status(&mut self, handle: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
-        // COMPAT(gearmand): no reply to what is too long for a handle; case
+        // COMPAT(gearmand): no reply to a handle that is too long; case
         // get-status-of-a-long-handle-is-not-answered.
         if handle.len() > HANDLE_BYTES_MAX {
             return;
@@ -131,7 +132,7 @@ impl Session {
     }
 }
 
-/// What a client is told whose job was refused, and the position that this waits for.
+/// The error for a refused job, and the position that the reply waits for.
 pub(crate) fn not_submitted(refusal: AddRefusal) -> (Position, Failure) {
     match refusal {
         AddRefusal::Full(after) => (after, reply::QUEUE_FULL),
@@ -140,17 +141,17 @@ pub(crate) fn not_submitted(refusal: AddRefusal) -> (Position, Failure) {
         | AddRefusal::MemoryFull
         | AddRefusal::NoNewQueue
         | AddRefusal::WritesBlocked => (AT_ONCE, reply::QUEUE_ERROR),
-        // The original goes on accepting jobs while it waits for the last one to end. Here draining
-        // means the same for the clients of all dialects: what is there is finished, nothing new
-        // is taken; a submit that would join an unfinished job is no exception.
+        // The original continues to accept jobs while it waits for the last one to end. Here
+        // draining means the same in all dialects: existing jobs are finished, new ones are
+        // refused. That includes a submit that would join an unfinished job.
         AddRefusal::Draining => (AT_ONCE, reply::DRAINING),
     }
 }
 
 /// `GET_STATUS_UNIQUE`: any job with this key, whatever its function.
 pub(crate) fn get_status_unique(unique: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
-    // COMPAT(gearmand): no reply, although a submit may have a key that is one byte longer;
-    // case get-status-unique-of-a-long-key-is-not-answered.
+    // COMPAT(gearmand): no reply, although the key of a submit can be one byte longer; case
+    // get-status-unique-of-a-long-key-is-not-answered.
     if unique.len() > UNIQUE_ASKED_BYTES_MAX {
         return;
     }
@@ -161,8 +162,8 @@ pub(crate) fn get_status_unique(unique: &[u8], turn: &mut Turn<'_>, outbox: &mut
     reply::send(outbox, after, Kind::StatusResUnique, &arguments);
 }
 
-/// What is known of a job, as status packets tell it: known, running, numerator, denominator and
-/// clients. All zeros, at the given position, if it is not known.
+/// The fields of a status packet: known, running, numerator, denominator and clients. All zeros, at
+/// the given position, if the job is unknown.
 fn figures(outlook: Result<(Outlook, Position), Position>) -> (Position, [Vec<u8>; 5]) {
     let text = |number: u64| number.to_string().into_bytes();
     match outlook {

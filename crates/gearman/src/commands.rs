@@ -1,5 +1,5 @@
-//! What each packet leads to: which function deals with it, and those that belong neither to
-//! workers nor to clients.
+//! Dispatches each packet to its function. Also handles the packets that belong neither to workers
+//! nor to clients.
 
 use broker::{Outbox, Turn};
 
@@ -8,11 +8,11 @@ use crate::packet::{Arguments, Header, Kind};
 use crate::reply::{self, AT_ONCE};
 use crate::session::Session;
 
-/// Longest name of an option that is looked at (spec gearman 1.2).
+/// Longest option name that is recognised (spec gearman 1.2).
 const OPTION_BYTES_MAX: usize = 63;
 
 impl Session {
-    /// Deals with a packet.
+    /// Executes a packet.
     pub(crate) fn execute(
         &mut self,
         kind: Kind,
@@ -55,8 +55,8 @@ impl Session {
             Kind::EchoReq => echo(first, outbox),
             Kind::OptionReq => self.option(first, outbox),
 
-            // SUBMIT_JOB_SCHED and ALL_YOURS were never more than numbers; the others are the
-            // server's own.
+            // SUBMIT_JOB_SCHED and ALL_YOURS were never implemented anywhere. Only servers send the
+            // others.
             Kind::SubmitJobSched
             | Kind::AllYours
             | Kind::Unused
@@ -89,7 +89,7 @@ fn echo(data: &[u8], outbox: &mut Outbox) {
     outbox.reply(AT_ONCE, data);
 }
 
-/// What the original, whose strings end at a NUL, sees of a text.
+/// The part of a text that the original sees: its strings end at a NUL.
 pub(crate) fn visible(text: &[u8]) -> &[u8] {
     memchr::memchr(0, text).map_or(text, |end| &text[..end])
 }

@@ -1,4 +1,4 @@
-//! What all sessions of a server share: its options, and who is connected.
+//! State that all sessions of a server share: its options, and its connections.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -10,23 +10,23 @@ use crate::handle::Prefix;
 /// Longest packet in bytes unless the options say otherwise.
 pub const PACKET_BYTES_MAX_DEFAULT: u32 = 64 << 20;
 
-/// What a server tells of itself, and how it behaves.
+/// What a server reports about itself, and how it behaves.
 ///
-/// How many sleepers one job wakes and how many attempts a job has are settings of the queue
-/// engine: [`broker::Turn::set_wake_max`], [`broker::Turn::set_attempts_max`].
+/// The number of sleepers that a job wakes, and of attempts that a job has, are settings of the
+/// queue engine: [`broker::Turn::set_wake_max`], [`broker::Turn::set_attempts_max`].
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Number of the process.
+    /// Process id.
     pub pid: u32,
-    /// Version of the server, as `version` tells it.
+    /// Version of the server, shown by `version`.
     pub version: String,
-    /// How much the server logs, as `verbose` tells it: one of FATAL, ALERT, CRITICAL, ERROR,
-    /// WARNING, NOTICE, INFO, DEBUG.
+    /// Log level of the server, shown by `verbose`: one of FATAL, ALERT, CRITICAL, ERROR, WARNING,
+    /// NOTICE, INFO, DEBUG.
     pub verbosity: String,
-    /// What handles of jobs begin with, before `:` and the number of the job. Should not change
-    /// between restarts. Only graphic ASCII characters are used of it, at most 46.
+    /// Prefix of job handles, before `:` and the job's id. It should not change between restarts.
+    /// At most 46 of its characters are used, and only graphic ASCII.
     pub handle_prefix: String,
-    /// A worker's functions take turns, instead of the newest always coming first.
+    /// A worker's functions take turns; otherwise the newest always comes first.
     pub round_robin: bool,
     /// All connections get `WORK_EXCEPTION`, as if they had asked for it.
     pub exceptions: bool,
@@ -49,16 +49,17 @@ impl ServerOptions {
     }
 }
 
-/// What all Gearman sessions of a process share, over all listeners.
+/// State that all Gearman sessions of a process share, over all listeners.
 #[derive(Debug)]
 pub struct Server {
     pub(crate) options: ServerOptions,
     pub(crate) prefix: Prefix,
-    /// Only touched by who holds a turn of the broker, so nobody ever waits for it.
+    /// Used only during a turn of the broker, so the lock never waits.
     peers: Mutex<Peers>,
 }
 
-/// The open connections, by a number that `workers` shows where the original shows a descriptor.
+/// The open connections by number. `workers` shows this number where the original shows a
+/// descriptor.
 #[derive(Debug, Default)]
 struct Peers {
     last_number: u64,
@@ -69,14 +70,14 @@ struct Peers {
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     pub(crate) session: SessionId,
-    /// Where it comes from.
+    /// The client's address.
     pub(crate) address: Box<str>,
-    /// What it calls itself.
+    /// The client's name for itself.
     pub(crate) client_id: Box<[u8]>,
 }
 
 impl Server {
-    /// A server that has not seen a connection yet.
+    /// A server without connections so far.
     pub fn new(options: ServerOptions) -> Arc<Self> {
         let prefix = Prefix::new(&options.handle_prefix);
         Arc::new(Self { options, prefix, peers: Mutex::default() })
@@ -86,7 +87,7 @@ impl Server {
         if self.options.round_robin { GrabOrder::RoundRobin } else { GrabOrder::NewestFirst }
     }
 
-    /// Enters a connection; its number is for the other functions.
+    /// Adds a connection, and returns the number that the other functions take.
     pub(crate) fn enter(&self, session: SessionId, address: &str) -> u64 {
         let mut peers = self.peers();
         peers.last_number += 1;

@@ -1,25 +1,25 @@
-//! Handles: the names that clients and workers know jobs by, `<prefix>:<number of the job>`.
+//! Handles: the names of jobs for clients and workers, `<prefix>:<job id>`.
 
 use std::io::Write as _;
 
 use broker::JobId;
 
-/// Longest handle; one more byte, and it would not fit the fields of the clients (spec gearman 1.2).
+/// Longest handle. One more byte would not fit into the clients' fields (spec gearman 1.2).
 pub(crate) const HANDLE_BYTES_MAX: usize = 63;
 
-/// Decimal digits of the largest job number, which is below 2^53.
+/// Decimal digits of the largest job id, which is below 2^53.
 const NUMBER_BYTES_MAX: usize = 16;
 
 /// Longest prefix with which every handle is short enough.
 const PREFIX_BYTES_MAX: usize = HANDLE_BYTES_MAX - 1 - NUMBER_BYTES_MAX;
 
-/// What all handles of a server begin with, colon included.
+/// The prefix of all handles of a server, including the colon.
 #[derive(Debug)]
 pub(crate) struct Prefix(Vec<u8>);
 
 impl Prefix {
-    /// From the prefix as configured. What a handle cannot hold is left out: a separator or a line
-    /// end would be taken for the end of the handle.
+    /// Builds the prefix from the setting. It drops characters that a handle cannot hold: a
+    /// separator or a line end would end the handle.
     pub(crate) fn new(configured: &str) -> Self {
         let fitting = configured.bytes().filter(u8::is_ascii_graphic).take(PREFIX_BYTES_MAX);
         Self(fitting.chain([b':']).collect())
@@ -33,8 +33,8 @@ impl Prefix {
         handle
     }
 
-    /// The number of the job that a handle names. `None`: this server did not give it out. There is
-    /// one spelling for each number, so that a handle equals no other one.
+    /// The id of the job that a handle names, or `None` if this server did not issue the handle.
+    /// Each id has exactly one spelling, so two handles are never equal.
     pub(crate) fn parse(&self, handle: &[u8]) -> Option<JobId> {
         let digits = handle.strip_prefix(&self.0[..])?;
         let is_number = digits.iter().all(u8::is_ascii_digit) && digits.first() != Some(&b'0');

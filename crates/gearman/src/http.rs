@@ -1,5 +1,5 @@
-//! One connection that speaks HTTP: one request submits one job, and its outcome is the answer (spec
-//! gearman 7).
+//! A connection that speaks HTTP: one request submits one job, and the response is its outcome
+//! (spec gearman 7).
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -17,49 +17,50 @@ use crate::http_request::{HEAD_BYTES_MAX, Method, Refusal, Request, head_end};
 use crate::packet::HEADER_BYTES;
 use crate::reply::{self, AT_ONCE, Failure};
 
-/// How long a head may take, however slowly its bytes come. A body may take longer as long as it comes.
+/// Time limit for a request head, however slowly its bytes arrive. A body can take longer while it
+/// keeps arriving.
 const HEAD_TIME_MAX_MS: u64 = 10_000;
 
-/// What the client, which waits for leave to send its workload, is told.
+/// The reply to a client that waits for permission to send its workload.
 const LEAVE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// One connection of a client that speaks HTTP, without I/O. It ends with the answer.
+/// A connection of an HTTP client, without I/O. It ends with the response.
 #[derive(Debug)]
 pub struct HttpSession {
     id: SessionId,
     server: Arc<Server>,
-    /// Whose requests are answered.
+    /// Decides which requests are served.
     gate: Gate,
     opened: Millis,
     stage: Stage,
 }
 
-/// How far the request is.
+/// The progress of the request.
 #[derive(Debug)]
 enum Stage {
     Head,
     Body(Request, BodyBuffer),
-    /// The job is submitted; its client waits for the outcome.
+    /// The job is submitted, and the client waits for the outcome.
     Waiting(Waiting),
-    /// The session of the broker is closed; nothing is read or answered any more.
+    /// The broker's session is closed. Nothing more is read or answered.
     Ended,
 }
 
 #[derive(Debug)]
 struct Waiting {
     method: Method,
-    /// What the worker has sent ahead of the result.
+    /// Data that the worker sent before the result.
     data: Vec<u8>,
 }
 
 impl HttpSession {
-    /// A new connection, which came through `gate`; its events go to `mailbox`.
+    /// A new connection that came through `gate`. Its events go to `mailbox`.
     pub fn new(server: Arc<Server>, gate: Gate, turn: &mut Turn<'_>, mailbox: usize) -> Self {
         let id = turn.open_worker_session(mailbox);
         Self { id, server, gate, opened: turn.now(), stage: Stage::Head }
     }
 
-    /// Its number in the broker: the address of its events.
+    /// Its id in the broker, to which events are addressed.
     pub fn id(&self) -> SessionId {
         self.id
     }
@@ -78,7 +79,7 @@ impl HttpSession {
         };
         match Request::parse(&bytes[..end], &self.gate) {
             Ok(request) => self.take_head(request, turn, outbox),
-            // The original says nothing, and closes.
+            // The original closes without a response.
             Err(refusal) => self.answer_plainly(refusal.status(), turn, outbox),
         }
         end
@@ -89,7 +90,7 @@ impl HttpSession {
             let status = if request.method == Method::Head { "200 OK" } else { "404 NOT_FOUND" };
             return self.answer_plainly(status, turn, outbox);
         }
-        // An empty job instead of the one that was meant would be worse than none.
+        // An empty job instead of the intended one would be worse than none.
         if request.has_no_length {
             return self.answer_plainly("411 Length Required", turn, outbox);
         }
@@ -104,7 +105,7 @@ impl HttpSession {
         self.read_body(&[], turn, outbox);
     }
 
-    /// As much as a packet with the same job could bring.
+    /// The limit is the same as for a packet with this job.
     fn body_bytes_max(&self, request: &Request) -> u64 {
         let separators = 2;
         let others = HEADER_BYTES + request.function.len() + request.unique.len() + separators;
@@ -147,9 +148,9 @@ impl HttpSession {
         }
     }
 
-    /// Tells the outcome, which may be long in coming. What is sent on the way there is no answer
-    /// yet: data comes before the result, and the rest is for clients of packets. More than a packet
-    /// can hold is not kept for anybody; the connection ends instead.
+    /// Handles news of the job. Only its outcome makes the response: earlier data is kept and comes
+    /// before the result, and all other news are for packet clients. If more data arrives than fits
+    /// into a packet, the connection ends.
     fn tell(
         &mut self,
         id: JobId,
@@ -185,7 +186,7 @@ impl HttpSession {
         self.end(turn);
     }
 
-    /// As the original does it: an error is an answer like any other, with its code for a handle.
+    /// Like the original: an error is a normal response, with the error code as handle.
     fn refuse(
         &mut self,
         method: Method,
@@ -198,13 +199,13 @@ impl HttpSession {
         self.end(turn);
     }
 
-    /// The head of an answer about a job.
+    /// The head of a response about a job.
     fn head(&self, method: Method, handle: &[u8], command: &str, body_bytes: usize) -> Vec<u8> {
         let mut head = b"HTTP/1.0 200 OK\r\nX-Gearman-Job-Handle: ".to_vec();
         head.extend_from_slice(handle);
         let line = match method {
             Method::Post | Method::Get => format!("\r\nX-Gearman-Command: {command}"),
-            // As in the original, it does not say how the job ended.
+            // As in the original, the response does not say how the job ended.
             Method::Head => String::new(),
         };
         let version = &self.server.options.version;
@@ -216,7 +217,7 @@ impl HttpSession {
         head
     }
 
-    /// An answer that is about no job.
+    /// A response without a job.
     fn answer_plainly(&mut self, status: &str, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         let version = &self.server.options.version;
         let head = format!(
@@ -226,7 +227,7 @@ impl HttpSession {
         self.end(turn);
     }
 
-    /// Closes the session in the broker, once: a job that nobody else waits for ends.
+    /// Closes the session in the broker, once. A job that no other client waits for ends.
     fn end(&mut self, turn: &mut Turn<'_>) {
         if !matches!(self.stage, Stage::Ended) {
             self.stage = Stage::Ended;
@@ -243,7 +244,7 @@ impl Dialect for HttpSession {
             let count = match self.stage {
                 Stage::Head => self.read_head(rest, turn, outbox),
                 Stage::Body(..) => self.read_body(rest, turn, outbox),
-                // A second request would have no answer.
+                // A second request would get no response.
                 Stage::Waiting(_) | Stage::Ended => rest.len(),
             };
             if count == 0 && !matches!(self.stage, Stage::Ended) {
@@ -269,7 +270,8 @@ impl Dialect for HttpSession {
     }
 
     fn end_of_input(&mut self, turn: &mut Turn<'_>, _outbox: &mut Outbox) {
-        // A client that gave up looks the same as one that only ended its side: nobody waits.
+        // A client that only closed its sending side looks like one that gave up. So the session
+        // ends.
         self.end(turn);
     }
 
@@ -287,7 +289,7 @@ impl Dialect for HttpSession {
 
     fn is_mid_request(&self) -> bool {
         match self.stage {
-            // A connection is there for one request, so nobody has a reason to be late with it.
+            // A connection carries only one request, so no client has a reason to be late.
             Stage::Head | Stage::Body(..) => true,
             Stage::Waiting(_) | Stage::Ended => false,
         }

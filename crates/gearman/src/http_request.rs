@@ -1,26 +1,25 @@
-//! What an HTTP request asks for: its first line and those headers that mean something here (spec
-//! gearman 7).
+//! Parses an HTTP request: its first line, and the headers that matter here (spec gearman 7).
 
 use httparse::Status;
 use origin::{Claims, Gate};
 
 use crate::clients::{HIGH, LOW, NORMAL};
 
-/// Longest head: first line, headers and the empty line behind them. So a function is never longer
-/// than one that a packet can name.
+/// Longest head: first line, headers and the empty line after them. So a function is never longer
+/// than a packet allows.
 pub(crate) const HEAD_BYTES_MAX: usize = 8192;
 
-/// Most headers.
+/// Limit of headers.
 const HEADERS_MAX: usize = 64;
 
-/// How the client asks. PUT is POST, and GET a POST without a workload.
+/// The method. PUT counts as POST, and GET as a POST without a workload.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Method {
-    /// The workload comes behind the head.
+    /// The workload follows the head.
     Post,
     /// There is none.
     Get,
-    /// There is none, and the outcome is not shown.
+    /// No workload, and the response does not show the outcome.
     Head,
 }
 
@@ -28,34 +27,34 @@ pub(crate) enum Method {
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) struct Request {
     pub(crate) method: Method,
-    /// The path without its leading slashes, taken literally. Empty: no function is named.
+    /// The path without its leading slashes, taken literally. Empty if there is no function.
     pub(crate) function: Vec<u8>,
     pub(crate) unique: Vec<u8>,
     pub(crate) priority: u32,
     pub(crate) background: bool,
-    /// Length of the workload; too large a number is as good as any other that is too large.
+    /// Length of the workload. A number that is too large for the type becomes the largest one.
     pub(crate) body_bytes: u64,
-    /// The client waits for leave to send the workload.
+    /// The client waits for permission to send the workload (`100 Continue`).
     pub(crate) asks_leave: bool,
-    /// The workload comes without its length.
+    /// The workload has no length.
     pub(crate) has_no_length: bool,
 }
 
-/// Why a head is no request for a job, as the client is told.
+/// Why a head is refused, as the client learns it.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Refusal {
-    /// It is not HTTP/1, or says things that no two servers would understand alike.
+    /// It is not HTTP/1, or two servers could understand it differently.
     Malformed,
-    /// It has more headers than anybody needs.
+    /// It has too many headers.
     TooManyHeaders,
-    /// The original knows TRACE and never answers it; others it does not know.
+    /// TRACE, which the original never answers, and methods that it does not know.
     UnknownMethod,
-    /// It comes from somewhere it should not.
+    /// The request comes from a foreign site.
     Foreign,
 }
 
 impl Refusal {
-    /// The status of the answer.
+    /// The status of the response.
     pub(crate) fn status(self) -> &'static str {
         match self {
             Self::Malformed => "400 Bad Request",
@@ -66,7 +65,7 @@ impl Refusal {
     }
 }
 
-/// Where the head ends, the empty line included. `None`: not within these bytes.
+/// The end of the head, including the empty line, or `None` if these bytes do not contain it.
 pub(crate) fn head_end(bytes: &[u8]) -> Option<usize> {
     let window = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
     let mut start = 0;
@@ -80,7 +79,7 @@ pub(crate) fn head_end(bytes: &[u8]) -> Option<usize> {
 }
 
 impl Request {
-    /// Reads a head that is complete, its empty line included, and looks at where it comes from.
+    /// Parses a complete head, including the empty line, and checks where it comes from.
     pub(crate) fn parse(head: &[u8], gate: &Gate) -> Result<Self, Refusal> {
         let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
         let mut parsed = httparse::Request::new(&mut headers);
@@ -106,7 +105,7 @@ impl Request {
         let mut request = Self {
             method,
             function: path.trim_start_matches('/').into(),
-            // As in the original, the workload is the key unless another one is given.
+            // As in the original, the workload is the key by default.
             unique: b"-".to_vec(),
             priority: NORMAL,
             background: false,
@@ -137,7 +136,7 @@ impl Request {
         let value = header.value.trim_ascii();
         let is = |wanted: &str| header.name.eq_ignore_ascii_case(wanted);
         if is("content-length") {
-            // Two of them may come from two programs that understood the request differently.
+            // Two lengths could come from two programs that understood the request differently.
             let length = content_length(value).filter(|_| once.length.is_none());
             once.length = Some(length.ok_or(Refusal::Malformed)?);
         } else if is("host") {
@@ -163,7 +162,7 @@ impl Request {
     }
 }
 
-/// Headers that may come once at most, or not beside each other.
+/// Headers that can occur only once, or exclude each other.
 #[derive(Debug, Default)]
 struct Once {
     length: Option<u64>,

@@ -1,7 +1,7 @@
 //! The Gearman dialect: bytes to requests and outcomes to bytes, without I/O.
 //!
-//! A [`Session`] is one connection. Whoever owns the socket hands it the bytes that came in and a
-//! turn of the broker; replies go to the connection's outbox.
+//! A [`Session`] is one connection. The owner of the socket passes it the received bytes and a turn
+//! of the broker. Replies go to the connection's outbox.
 //!
 //! - `packet`: kinds of packets, headers, arguments. `handle`, `number`: what arguments say.
 //! - `session`: what the next bytes are, events, and the end of a connection.
@@ -10,7 +10,7 @@
 //! - `http`, `http_request`: an [`HttpSession`] is a connection that speaks HTTP instead.
 //! - `environment`: what all sessions share.
 //!
-//! It knows no clock, socket, file or thread, nor the other dialects.
+//! It knows no clock, socket, file or thread, and no other dialect.
 
 mod admin_text;
 mod clients;

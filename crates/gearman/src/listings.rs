@@ -1,7 +1,7 @@
 //! The lists among the text replies: functions, connections and jobs. Each ends in a line with a dot.
 //!
-//! A list may be long, so it goes row by row straight into the outbox, from a cursor that the session keeps
-//! from one slice of work to the next.
+//! A list can be long. So it goes row by row straight into the outbox, from a cursor that the
+//! session keeps between slices of work.
 
 use std::io::Write as _;
 
@@ -11,25 +11,25 @@ use crate::commands::visible;
 use crate::environment::Server;
 use crate::reply::AT_ONCE;
 
-/// The queue that exists whether anybody wants it or not.
+/// The queue that always exists.
 const DEFAULT_QUEUE: &[u8] = b"default";
 
 const END: &[u8] = b".\n";
 
-/// Units of work that a row takes to be written, beside what it takes to be found.
+/// Units of work to write a row, in addition to those to find it.
 const ROW_UNITS: usize = 1;
 
-/// A list that is being sent, and how far it has come.
+/// A list being sent, and its position.
 #[derive(Debug)]
 pub(crate) enum Listing {
     /// Jobs, running jobs and workers of each function.
     Status(QueueCursor),
     /// Queued jobs of each function by priority, and its workers.
     PriorityStatus(QueueCursor),
-    /// All connections, oldest first, and what each can do, the newest registration first.
+    /// All connections, oldest first, with their functions, newest registration first.
     Workers(Workers),
-    /// Handle, lost attempts, 0, and whether it is durable, of each job that was submitted. (The third
-    /// number is 1 for jobs that the original will throw away; here they are gone at once.)
+    /// Handle, lost attempts, 0, and whether it is durable, of each job that was submitted. (The
+    /// third number is 1 for jobs that the original will drop later; here they are gone at once.)
     Jobs(JobCursor),
     /// The key of each job that was submitted.
     UniqueJobs(JobCursor),
@@ -37,14 +37,14 @@ pub(crate) enum Listing {
 
 #[derive(Debug, Default)]
 pub(crate) struct Workers {
-    /// The number of the connection whose line was begun last.
+    /// The number of the connection whose line began last.
     number: u64,
-    /// The line that is not complete: its session, and the rank of the registration written last.
+    /// The incomplete line: its session, and the rank of the registration written last.
     line: Option<(SessionId, Option<i64>)>,
 }
 
 impl Listing {
-    /// Sends the next row, or a part of one. False: that was the end.
+    /// Sends the next row, or a part of it. Returns false at the end.
     pub(crate) fn step(
         &mut self,
         server: &Server,
@@ -83,9 +83,9 @@ impl Listing {
             text.extend_from_slice(END);
         }
         let after = match self {
-            // Rests on nothing that lasts.
+            // Depends on nothing in the log.
             Self::Workers(_) => AT_ONCE,
-            // That a job is there, and that others are not there any more.
+            // Shows that some jobs exist, and that others are gone.
             Self::Status(_) | Self::PriorityStatus(_) | Self::Jobs(_) | Self::UniqueJobs(_) => {
                 turn.after_all()
             }
@@ -95,7 +95,7 @@ impl Listing {
     }
 }
 
-/// Looks at the next queue, and writes its row if it is a function. False: there is none.
+/// Takes the next queue, and writes its row if it is a function. Returns false if there is none.
 fn function_row(
     cursor: &mut QueueCursor,
     turn: &mut Turn<'_>,
@@ -133,9 +133,9 @@ impl Workers {
     }
 }
 
-/// The numbers of a queue if it is a function: one that Gearman's clients and workers have made known, or
-/// Kestrel's clients, or that a worker is registered for; not every tube. The queue that always exists is one
-/// only while it has jobs or workers.
+/// The statistics of a queue if it is a function: one that Gearman's or Kestrel's clients created,
+/// or that a worker registered for. Not every tube is a function. The default queue is one only
+/// while it has jobs or workers.
 fn function(queue: QueueId, turn: &Turn<'_>) -> Option<QueueStats> {
     let stats = turn.queue_stats_of(queue);
     let QueueFacts { kept, .. } = turn.queue_facts_of(queue);
@@ -145,7 +145,7 @@ fn function(queue: QueueId, turn: &Turn<'_>) -> Option<QueueStats> {
     is_known.then_some(stats)
 }
 
-/// Jobs that are queued or running. Buried ones are neither: only other dialects know of them.
+/// Jobs that are queued or running. Buried jobs do not count: only other dialects know them.
 fn total(stats: &QueueStats) -> u64 {
     stats.ready + stats.delayed + stats.leased
 }
@@ -154,8 +154,8 @@ fn push_number(text: &mut Vec<u8>, number: impl std::fmt::Display) {
     write!(text, "\t{number}").expect("a vector takes everything");
 }
 
-/// The function of this name: exactly so, or else the oldest that differs in case only. Also one that is being
-/// dropped.
+/// The function of this name: an exact match, otherwise the oldest that differs only in case.
+/// Includes functions being dropped.
 pub(crate) fn find_function(name: &[u8], turn: &mut Turn<'_>) -> Option<Vec<u8>> {
     let alike = turn.queues_alike(name);
     let is_same = |queue: &QueueId| turn.queue_name(*queue) == name;

@@ -3,19 +3,19 @@
 /// Bytes before the body: magic, kind, length of the body.
 pub(crate) const HEADER_BYTES: usize = 12;
 
-/// Header and arguments, data at the end not counted (spec gearman 1.1).
+/// Limit of header and arguments, without data at the end (spec gearman 1.1).
 pub(crate) const ARGUMENT_AREA_BYTES_MAX: usize = 8192;
 
-/// What of it is left for the arguments.
+/// The part of it for the arguments.
 const ARGUMENTS_BYTES_MAX: usize = ARGUMENT_AREA_BYTES_MAX - HEADER_BYTES;
 
 const MAGIC_REQUEST: [u8; 4] = *b"\0REQ";
 const MAGIC_RESPONSE: [u8; 4] = *b"\0RES";
 
-/// Most arguments that a packet has (`SubmitJobSched`).
+/// Largest number of arguments in a packet (`SubmitJobSched`).
 const ARGUMENTS_MAX: usize = 8;
 
-/// The arguments of a packet, in their order; empty beyond those that it has.
+/// The arguments of a packet, in order; the rest is empty.
 pub(crate) type Arguments<'a> = [&'a [u8]; ARGUMENTS_MAX];
 
 /// A kind of packet, by its number.
@@ -66,7 +66,7 @@ pub(crate) enum Kind {
     StatusResUnique = 42,
 }
 
-/// What stands at the end of a packet.
+/// How a packet ends.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 enum Ending {
     /// The last argument is like the others.
@@ -134,7 +134,7 @@ impl Kind {
         (count, ending)
     }
 
-    /// Whether a body of such a packet says nothing.
+    /// Whether packets of this kind have no arguments.
     pub(crate) fn has_no_arguments(self) -> bool {
         self.arguments().0 == 0
     }
@@ -144,13 +144,13 @@ impl Kind {
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Header {
     pub(crate) kind: Kind,
-    /// Not a response, which only a server sends.
+    /// A request, not a response; only servers send responses.
     pub(crate) is_request: bool,
     pub(crate) body_bytes: u32,
 }
 
 impl Header {
-    /// Reads a header. `None`: nothing that follows could be understood.
+    /// Reads a header. Returns `None` if nothing after it can be understood.
     pub(crate) fn parse(bytes: [u8; HEADER_BYTES]) -> Option<Self> {
         let [m0, m1, m2, m3, k0, k1, k2, k3, b0, b1, b2, b3] = bytes;
         let is_request = match [m0, m1, m2, m3] {
@@ -164,7 +164,7 @@ impl Header {
 
     /// The header of a packet that the server sends.
     pub(crate) fn reply(kind: Kind, body_bytes: usize) -> [u8; HEADER_BYTES] {
-        // Listeners of all dialects limit bodies to far less than 4 GiB.
+        // Listeners of all dialects limit bodies to much less than 4 GiB.
         let body_bytes = u32::try_from(body_bytes).unwrap_or(u32::MAX);
         let mut bytes = [0; HEADER_BYTES];
         bytes[..4].copy_from_slice(&MAGIC_RESPONSE);
@@ -173,7 +173,7 @@ impl Header {
         bytes
     }
 
-    /// Whether it tells news of a job.
+    /// Whether it reports news of a job.
     pub(crate) fn is_news(self) -> bool {
         matches!(
             self.kind,
@@ -186,7 +186,7 @@ impl Header {
         )
     }
 
-    /// Whether it asks for a job.
+    /// Whether it submits a job.
     pub(crate) fn is_submit(self) -> bool {
         self.is_request
             && matches!(
@@ -209,7 +209,7 @@ impl Header {
         HEADER_BYTES + self.body_bytes as usize
     }
 
-    /// Whether a packet of this length is taken at all.
+    /// Whether a packet of this length is accepted.
     pub(crate) fn is_acceptable(self, packet_bytes_max: u32) -> bool {
         let (count, ending) = self.kind.arguments();
         let only_arguments = count > 0 && ending == Plain;
@@ -219,7 +219,7 @@ impl Header {
     }
 }
 
-/// Splits a complete body. `None`: it lacks arguments, or they are too long.
+/// Splits a complete body. Returns `None` if arguments are missing or too long.
 pub(crate) fn split(kind: Kind, body: &[u8]) -> Option<Arguments<'_>> {
     let (count, ending) = kind.arguments();
     let mut arguments = Arguments::default();
@@ -238,7 +238,7 @@ pub(crate) fn split(kind: Kind, body: &[u8]) -> Option<Arguments<'_>> {
     (arguments_bytes <= ARGUMENTS_BYTES_MAX).then_some(arguments)
 }
 
-/// Whether the beginning of a body shows already that it cannot be split.
+/// Whether the beginning of a body already shows that it cannot be split.
 pub(crate) fn is_hopeless(kind: Kind, beginning: &[u8]) -> bool {
     let (count, _) = kind.arguments();
     let Some(area) = beginning.get(..ARGUMENTS_BYTES_MAX) else { return false };

@@ -1,13 +1,13 @@
-//! What the server sends: packets, and the errors among them.
+//! Packets that the server sends, including errors.
 
 use broker::{Body, Outbox, Position};
 
 use crate::packet::{Header, Kind};
 
-/// A reply that depends on nothing in the log waits for this position.
+/// The position for a reply that depends on nothing in the log.
 pub(crate) const AT_ONCE: Position = Position::NONE;
 
-/// The code and the text of an ERROR packet. Clients know them by heart.
+/// The code and the text of an ERROR packet. Clients compare them, so they never change.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Failure(&'static str, &'static str);
 
@@ -27,9 +27,9 @@ pub(crate) const HANDLE_TOO_LARGE: Failure = Failure(
     "Error occurred due to GEARMAND_JOB_HANDLE_SIZE being too small from snprintf",
 );
 pub(crate) const QUEUE_FULL: Failure = Failure("QUEUE_ERROR", "Job queue is full");
-/// The log has no room. The original says the same when its store refuses a job.
+/// The log has no room. The original sends the same when its store refuses a job.
 pub(crate) const QUEUE_ERROR: Failure = Failure("QUEUE_ERROR", "QUEUE_ERROR");
-/// The original has no such state; clients show the text.
+/// The original has no such state. Clients show the text.
 pub(crate) const DRAINING: Failure = Failure("QUEUE_ERROR", "Server is draining");
 pub(crate) const UNKNOWN_OPTION: Failure =
     Failure("UNKNOWN_OPTION", "Server does not recognize given option");

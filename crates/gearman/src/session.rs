@@ -1,4 +1,4 @@
-//! One connection: which bytes it reads next, what it is told unasked, and how it ends.
+//! One connection: which bytes it reads next, which events it gets, and how it ends.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,31 +18,31 @@ use crate::reply::{self, AT_ONCE};
 /// Longest line of text, line feed included (spec gearman 1.2).
 const LINE_BYTES_MAX: usize = 8192;
 
-/// One connection that speaks Gearman's protocol, without I/O. Commands are answered at once, but
-/// for the drop of a function with many jobs; what happens to its jobs comes as events in between.
+/// One connection that speaks Gearman's protocol, without I/O. Commands are answered at once,
+/// except the drop of a function with many jobs. News of its jobs arrive as events in between.
 #[derive(Debug)]
 pub struct Session {
     pub(crate) id: SessionId,
     pub(crate) server: Arc<Server>,
     /// Its number among the connections of the server.
     pub(crate) number: u64,
-    /// It wants to hear why a job failed.
+    /// It wants exceptions: the reason why a job failed.
     pub(crate) wants_exceptions: bool,
     reading: Reading,
-    /// A function with many jobs is being dropped, and what comes next has to wait.
+    /// A function with many jobs is being dropped. Later commands wait.
     pub(crate) is_dropping: bool,
-    /// A list is being sent, and what comes next has to wait.
+    /// A list is being sent. Later commands wait.
     listing: Option<Listing>,
-    /// News that came during a list, and would stand in the middle of it.
+    /// Events that arrived during a list. They wait, so that they do not interrupt it.
     late: VecDeque<Event>,
-    /// What they take in memory.
+    /// Their size in memory.
     late_bytes: usize,
-    /// It registered for many functions and takes all of that back, a slice of work at a time.
+    /// It resets its many registrations, slice by slice.
     pub(crate) is_resetting: bool,
-    /// It told news that is on its way to many clients, and helps with that before it goes on.
+    /// It reported news to many clients, and helps to deliver them before it continues.
     is_telling: bool,
     input_end: InputEnd,
-    /// The session of the broker is closed; nothing is read or answered any more.
+    /// The broker's session is closed. Nothing more is read or answered.
     ended: bool,
 }
 
@@ -53,13 +53,13 @@ enum Reading {
     Message,
     /// The rest of a long packet.
     LongPacket(LongPacket),
-    /// So many more bytes of a body that says nothing, before the packet is dealt with.
+    /// Skips this many more bytes of a body without meaning, then handles the packet.
     NoBody(Header, usize),
-    /// So many more bytes of a submit for which there is no memory, before it is refused.
+    /// Skips this many more bytes of a submit that exceeds the memory limit, then refuses it.
     Refused(usize),
 }
 
-/// A packet that is too long to be left with the owner of the connection until it is complete.
+/// A packet that is too long for the connection's input buffer.
 #[derive(Debug)]
 struct LongPacket {
     header: Header,
@@ -67,8 +67,8 @@ struct LongPacket {
 }
 
 impl Session {
-    /// A new connection; its events go to `mailbox`. `address` is the peer's, without a port, as the
-    /// list of workers shows it; it must not hold spaces.
+    /// A new connection. Its events go to `mailbox`. `address` is the client's address without a
+    /// port, as the list of workers shows it. It must not contain spaces.
     pub fn new(server: Arc<Server>, address: &str, turn: &mut Turn<'_>, mailbox: usize) -> Self {
         let id = turn.open_worker_session(mailbox);
         let number = server.enter(id, address);
@@ -90,7 +90,7 @@ impl Session {
         }
     }
 
-    /// Its number in the broker: the address of its events.
+    /// Its id in the broker, to which events are addressed.
     pub fn id(&self) -> SessionId {
         self.id
     }
@@ -103,12 +103,12 @@ impl Session {
         self.listing.is_some() || !self.late.is_empty()
     }
 
-    /// Sends a list, from the next step on.
+    /// Starts a list, which the next steps send.
     pub(crate) fn list(&mut self, listing: Listing) {
         self.listing = Some(listing);
     }
 
-    /// Goes on with a list, or with what came during it.
+    /// Continues a list, or handles events that arrived during it.
     fn step_of_listing(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         if let Some(listing) = &mut self.listing {
             if !listing.step(&self.server, turn, outbox) {
@@ -121,8 +121,8 @@ impl Session {
         }
     }
 
-    /// Deals with one message, or a stretch of one; returns how many bytes that took. 0: more must
-    /// arrive first, or the session has ended.
+    /// Handles one message or a piece of it, and returns the number of bytes used. 0 means that
+    /// more bytes must arrive first, or that the session has ended.
     fn step(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
         match (&mut self.reading, bytes.first()) {
             (_, None) => 0,
@@ -200,7 +200,7 @@ impl Session {
         count
     }
 
-    /// Skips a submit for which there is no memory, and refuses it at its end.
+    /// Skips a submit that exceeds the memory limit, and refuses it at its end.
     fn refuse(&mut self, bytes: &[u8], outbox: &mut Outbox) -> usize {
         let Reading::Refused(missing) = &mut self.reading else { return 0 };
         let count = bytes.len().min(*missing);
@@ -213,7 +213,7 @@ impl Session {
         count
     }
 
-    /// A packet is complete.
+    /// Handles a complete packet.
     fn take_packet(
         &mut self,
         header: Header,
@@ -227,12 +227,12 @@ impl Session {
                 self.is_telling = header.is_news() && turn.has_untold_news();
             }
             Some(_) => reply::fail(outbox, AT_ONCE, reply::INVALID_MAGIC),
-            // The original takes the beginning of the next packet for the missing arguments.
+            // The original reads the missing arguments from the next packet.
             None => self.end(turn),
         }
     }
 
-    /// Tells the client what happened to a job that it waits for.
+    /// Sends the client news of a job it waits for.
     fn tell(&self, id: JobId, news: News, after: Position, outbox: &mut Outbox) {
         let handle = &self.server.prefix.handle(id)[..];
         let (kind, data) = match news {
@@ -248,7 +248,7 @@ impl Session {
         reply::send_data(outbox, after, kind, &[handle], &data);
     }
 
-    /// Tells the client of something that happened.
+    /// Handles an event for the client.
     fn hear(&mut self, event: Event, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         match event {
             Event::WorkToDo => reply::send(outbox, AT_ONCE, Kind::Noop, &[]),
@@ -268,16 +268,16 @@ impl Session {
         }
     }
 
-    /// After the peer ended its sending, which is a disconnect: closes as soon as all that came before
-    /// is answered.
+    /// The client closed its sending side, which counts as a disconnect: ends the session once
+    /// everything before is answered.
     fn end_if_drained(&mut self, turn: &mut Turn<'_>) {
         if !self.is_dropping && self.input_end.is_drained() {
             self.end(turn);
         }
     }
 
-    /// Closes the session in the broker, once: running jobs go back, and jobs that nobody else
-    /// waits for end.
+    /// Closes the session in the broker, once. Running jobs go back to their queues. Jobs that no
+    /// other client waits for end.
     pub(crate) fn end(&mut self, turn: &mut Turn<'_>) {
         if !self.ended {
             self.ended = true;
@@ -355,11 +355,11 @@ impl Dialect for Session {
 
     fn stop(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         if self.is_listing() {
-            // Without its last line, the client sees that the list is cut short.
+            // Without the last line, the client sees that the list is incomplete.
             return self.end(turn);
         }
         if self.is_dropping {
-            // Some of its jobs are gone, and nobody will remove the others.
+            // Some of its jobs are gone, and the server stops before the rest.
             outbox.reply(AT_ONCE, DROP_INTERRUPTED);
             self.end(turn);
         }
@@ -370,7 +370,7 @@ impl Dialect for Session {
     }
 }
 
-/// Bytes of memory that an event holds.
+/// Bytes of memory that an event uses.
 fn event_bytes(event: &Event) -> usize {
     size_of::<Event>()
         + match event {

@@ -1,4 +1,4 @@
-//! What workers say: what they can do, that they want a job, and what became of it.
+//! Requests of workers: register functions, ask for a job, report its outcome.
 
 use broker::{Body, Grabbed, JobId, News, Outbox, Refusal, Turn};
 
@@ -8,13 +8,13 @@ use crate::packet::{Arguments, Kind};
 use crate::reply::{self, AT_ONCE, Failure};
 use crate::session::Session;
 
-/// What is kept of a client id (spec gearman 1.2).
+/// Number of bytes kept of a client id (spec gearman 1.2).
 const CLIENT_ID_BYTES_MAX: usize = 127;
 
-/// Longest text of a time limit that is looked at.
+/// Longest text of a time limit that is read.
 const LIMIT_BYTES_MAX: usize = 20;
 
-/// What is read of a denominator. What is passed on is whole.
+/// Number of bytes read of a denominator. The whole text is passed on.
 // COMPAT(gearmand): case work-status-denominator-is-read-up-to-ten-characters.
 const DENOMINATOR_BYTES_READ: usize = 10;
 
@@ -23,15 +23,16 @@ impl Session {
         self.register(function, None, turn);
     }
 
-    /// `CAN_DO` has no reply: what cannot be registered is left out, and shows in the metrics.
+    /// `CAN_DO` has no reply: a registration that is refused is left out, and counts in the
+    /// metrics.
     fn register(&mut self, function: &[u8], limit_ms: Option<u64>, turn: &mut Turn<'_>) {
         if turn.admits_worker(self.id, function) {
             turn.register(self.id, function, limit_ms);
         }
     }
 
-    /// A limit that no clock will reach is not taken, as one of more than 20 digits: registering
-    /// without a limit is not what was asked for.
+    /// Ignores a limit that no clock can reach, such as one of more than 20 digits. To register
+    /// without a limit would not be what the worker asked for.
     pub(crate) fn can_do_timeout(
         &mut self,
         function: &[u8],
@@ -98,7 +99,7 @@ impl Session {
         self.for_job(handle, reply::NO_SUCH_JOB, outbox, |id| turn.report(self.id, id, &news));
     }
 
-    /// Clients get the worker's own words; numbers are read from them for those who ask.
+    /// Clients get the worker's text unchanged. Its numbers are read for status requests.
     pub(crate) fn work_status(
         &mut self,
         arguments: &Arguments<'_>,
@@ -136,7 +137,7 @@ impl Session {
         });
     }
 
-    /// The job ends here: a `WORK_FAIL` that follows finds none.
+    /// The job ends here: a later `WORK_FAIL` does not find it.
     pub(crate) fn work_exception(
         &mut self,
         handle: &[u8],
@@ -150,7 +151,8 @@ impl Session {
         });
     }
 
-    /// Does something to the job that a handle names, without a reply unless it is denied.
+    /// Applies an operation to the job that a handle names. It replies only if the operation is
+    /// denied.
     fn for_job<E: Into<Refusal>>(
         &self,
         handle: &[u8],
@@ -164,7 +166,7 @@ impl Session {
         match act(id).map_err(Into::into) {
             Ok(()) => {}
             Err(Refusal::NotFound(after)) => reply::fail(outbox, after, denial),
-            // Only of a job that would have to be buried. The worker holds it still.
+            // Happens only if the job would have to be buried. The worker still holds it.
             Err(Refusal::Full) => reply::fail(outbox, AT_ONCE, reply::QUEUE_ERROR),
         }
     }
