@@ -34,7 +34,7 @@ impl Prefix {
     }
 
     /// The id of the job that a handle names, or `None` if this server did not issue the handle.
-    /// Each id has exactly one spelling, so two handles are never equal.
+    /// Each id has exactly one spelling.
     pub(crate) fn parse(&self, handle: &[u8]) -> Option<JobId> {
         let digits = handle.strip_prefix(&self.0[..])?;
         let is_number = digits.iter().all(u8::is_ascii_digit) && digits.first() != Some(&b'0');

@@ -1,4 +1,4 @@
-//! What is asked, what an answer looks like, and who gives it.
+//! Requests, responses, and the sites that serve them.
 
 use std::pin::Pin;
 
@@ -7,11 +7,11 @@ use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use origin::{Claims, Foreign};
 
-/// The head of a request; the [`origin::Gate`] that it came through is among its extensions. Bodies are not read: nothing here
-/// has a use for them.
+/// The head of a request. Its extensions contain the [`origin::Gate`] that it came through. Bodies
+/// are not read, because no page needs them.
 pub type Asked = Request<()>;
 
-/// A whole answer.
+/// A complete response.
 pub type Answer = Response<Bytes>;
 
 /// The type of plain text.
@@ -19,14 +19,14 @@ pub const TEXT: &str = "text/plain; charset=utf-8";
 /// The type of a page.
 pub const HTML: &str = "text/html; charset=utf-8";
 
-/// What happens meanwhile.
+/// Work to await before the response.
 pub type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// An answer, or what its client has to wait for first.
+/// A response, now or after some work.
 pub enum Reply {
-    /// It is there.
+    /// The response is ready.
     Now(Answer),
-    /// It is given when the work is done.
+    /// The response follows when the work is done.
     After(Work, Answer),
 }
 
@@ -41,7 +41,7 @@ impl std::fmt::Debug for Reply {
 }
 
 impl Reply {
-    /// The answer, when the client may have it.
+    /// Waits for the work, if any, and returns the response.
     pub async fn answer(self) -> Answer {
         match self {
             Reply::Now(answer) => answer,
@@ -53,17 +53,17 @@ impl Reply {
     }
 }
 
-/// What is served at an address.
+/// A site that is served at an address.
 pub trait Site: Send + Sync {
-    /// Answers one request. Must not wait for anything but a turn of the broker: all connections share one thread. What
-    /// takes longer is awaited with the reply.
+    /// Answers one request. It must not wait for anything but a turn of the broker, because all
+    /// connections share one thread. Longer work is awaited with the reply.
     fn reply(&self, asked: &Asked) -> Reply;
 
-    /// Is called once a second, for what has to be done in time.
+    /// Called once a second, for timed work.
     fn tick(&self) {}
 }
 
-/// An answer of this type. None of them may be kept: the next one says something else.
+/// A response of this type. It forbids caching, because the next response can differ.
 pub fn answer(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Answer {
     let mut answer = Response::new(body.into());
     *answer.status_mut() = status;
@@ -73,22 +73,22 @@ pub fn answer(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) ->
     answer
 }
 
-/// Whether the request only looks. HEAD is a GET whose body is not sent.
+/// Whether the request only reads. HEAD is a GET whose body is not sent.
 pub fn only_looks(asked: &Asked) -> bool {
     matches!(*asked.method(), Method::GET | Method::HEAD)
 }
 
-/// What the headers say about who asks.
+/// What the headers say about the client.
 pub fn claims(headers: &HeaderMap) -> Claims<'_> {
     Claims::of(headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())))
 }
 
-/// The request is not to be answered.
+/// The response to a foreign request.
 pub fn forbidden(why: Foreign) -> Answer {
     answer(StatusCode::FORBIDDEN, TEXT, format!("refused: {why}\n"))
 }
 
-/// What is there can only be looked at.
+/// The response to a method other than GET and HEAD.
 pub fn method_not_allowed() -> Answer {
     let mut answer = answer(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET and HEAD\n");
     answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));

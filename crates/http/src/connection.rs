@@ -1,4 +1,4 @@
-//! One connection: HTTP/1 with keep-alive, and bounds on everything that a peer decides.
+//! One connection: HTTP/1 with keep-alive, and limits on everything that the client controls.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -17,21 +17,21 @@ use crate::answer::{Asked, Reply, Site, claims, forbidden};
 use crate::stall::Stalling;
 use crate::unread::Unread;
 
-/// Longest head of a request, and the most that waits to be sent beside one answer.
+/// Longest request head, and the limit of unsent bytes besides one response.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
-/// Most headers of a request.
+/// Limit of headers in a request.
 const HEADERS_MAX: usize = 64;
-/// How long a head may take to arrive; also how long a connection may be idle.
+/// Time limit for a head to arrive, and for an idle connection.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
-/// How long a new connection may take until its first byte comes. Less than what follows, because connections are few
-/// and those that come for nothing should not keep others out.
+/// Time limit for the first byte of a new connection. It is shorter than the others, because
+/// connections are few, and silent ones should not keep others out.
 const SILENCE_TIME_MAX: Duration = Duration::from_secs(2);
-/// How long a peer may take nothing of an answer.
+/// How long a client can read nothing of a response.
 const STALL_TIME_MAX: Duration = Duration::from_secs(10);
-/// No connection is older than this: whoever reads byte by byte comes to an end too.
+/// Age limit of a connection. It also ends clients that read byte by byte.
 const AGE_MAX: Duration = Duration::from_mins(5);
 
-/// Serves one connection to its end. Faults of the peer end it, and are nobody else's matter.
+/// Serves one connection to its end. A fault of the client ends only this connection.
 ///
 /// `note_request` is called for each request. All connections of a site share one `unread`.
 pub async fn serve<S>(
@@ -61,7 +61,7 @@ pub async fn serve<S>(
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(socket, service);
     let mut connection = pin!(connection);
-    // Its errors are the peer's: garbage, silence, or a socket that broke.
+    // Its errors come from the client: garbage, silence, or a broken socket.
     let is_over = tokio::time::timeout(AGE_MAX, connection.as_mut()).await.is_ok();
     if !is_over {
         connection.as_mut().graceful_shutdown();
@@ -78,7 +78,8 @@ fn reply(site: &dyn Site, gate: &Gate, request: Request<Incoming>) -> Reply {
     site.reply(&Asked::from_parts(head, ()))
 }
 
-/// What browsers need to be told of every answer: it is what its type says, and no page of another site may embed it.
+/// Adds headers for browsers: the type is exact (`nosniff`), and no page of another site can embed
+/// the response.
 fn mark<B>(answer: &mut Response<B>) {
     use hyper::header::{
         CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
@@ -104,7 +105,7 @@ mod tests {
     use super::*;
     use crate::answer::{TEXT, answer};
 
-    /// Always gives the same answer.
+    /// Always gives the same response.
     struct Echo(usize);
 
     impl Site for Echo {
@@ -113,8 +114,8 @@ mod tests {
         }
     }
 
-    /// Runs a client against a connection, in time that passes when nobody has anything to do. How long the
-    /// connection lasted.
+    /// Runs a client against a connection, in simulated time. Returns how long the connection
+    /// lasted.
     fn run<F: Future<Output = ()>>(
         bytes: usize,
         client: impl FnOnce(DuplexStream) -> F,
@@ -141,7 +142,7 @@ mod tests {
         });
         assert!(silent <= SILENCE_TIME_MAX + Duration::from_secs(1), "{silent:?}");
         let slow = run(1, |mut peer| async move {
-            // Not silent: this is borne for longer.
+            // Not silent, so the limit is longer.
             for byte in b"GET / HTTP/1.1\r\nHost: somebody-who-has-time\r\n\r\n" {
                 if peer.write_all(&[*byte]).await.is_err() {
                     return;
@@ -200,7 +201,7 @@ mod tests {
             String::from_utf8(answer).unwrap()
         };
         let browser = "Mozilla/5.0 (X11; Linux x86_64)";
-        // The page's own name has come to stand for this address.
+        // The page's own name now resolves to this address (DNS rebinding).
         let rebound = ask("evil.example", browser);
         assert!(
             rebound.starts_with("HTTP/1.1 403 ") && rebound.contains("http.hosts"),

@@ -1,23 +1,23 @@
 //! The text form in which Prometheus reads metrics (version 0.0.4).
 //!
-//! It is a page of rules, and every number here is one that the server has already: a registry of typed metrics
-//! would hold each of them a second time.
+//! The format is simple, and the server already has every number. A registry of typed metrics would
+//! store each number twice.
 
 use std::fmt::{Display, Write as _};
 
-/// What the text is, for the header of the answer.
+/// The content type of the text.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What a metric does.
+/// The kind of a metric.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Kind {
-    /// Grows, and begins at 0 with the process.
+    /// Only grows, from 0 at the start of the process.
     Counter,
     /// Goes up and down.
     Gauge,
 }
 
-/// The text, as far as it is written.
+/// The text so far.
 #[derive(Debug, Default)]
 pub(crate) struct Exposition {
     text: String,
@@ -47,7 +47,7 @@ impl Exposition {
         self.metric(name, kind, help).sample(&[], value);
     }
 
-    /// One sample of the metric that was begun.
+    /// One sample of the current metric.
     pub(crate) fn sample(&mut self, labels: &[(&str, &str)], value: impl Display) {
         self.push(self.name);
         let mut separator = '{';

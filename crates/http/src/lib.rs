@@ -1,11 +1,14 @@
-//! HTTP: what a site is, one connection that serves it, and the server's own site of health and metrics.
+//! HTTP: sites, connections that serve them, and the server's own site with health and metrics.
 //!
-//! A [`Site`] turns a request into an answer; it looks at the broker and at what the server tells it, and waits for
-//! nothing. [`serve`] speaks HTTP/1 on one connection, with bounds on sizes and time. Sockets, threads and the
-//! clock belong to the server. Kestrel's admin commands are a site of their own, in `crates/kestrel-admin`.
+//! A [`Site`] turns a request into a response. It reads the broker and the facts that the server
+//! gives it, and never waits. [`serve`] speaks HTTP/1 on one connection, with limits on sizes and
+//! time. The server owns sockets, threads and the clock. Kestrel's admin commands are a site of
+//! their own, in `crates/kestrel-admin`.
 //!
-//! - `answer`: what an answer looks like. `connection`, `stall`: one connection. `unread`: answers on their way.
-//! - `overview`: health and metrics; `metrics`, `exposition`: the numbers and the form in which Prometheus reads them.
+//! - `answer`: requests and responses. `connection`, `stall`: one connection. `unread`: responses
+//!   not read yet.
+//! - `overview`: health and metrics. `metrics`, `exposition`: the numbers, and their text format
+//!   for Prometheus.
 
 mod answer;
 mod connection;

@@ -1,4 +1,4 @@
-//! Metrics: gathered in one short turn of the broker, written as text after it.
+//! Metrics: collected in a short turn of the broker, formatted after it.
 
 use std::collections::BTreeMap;
 
@@ -7,35 +7,36 @@ use broker::{LogStats, Memory, Millis, QueueStats, QueueUsage, Status, Totals, T
 use crate::exposition::Exposition;
 use crate::exposition::Kind::{Counter, Gauge};
 
-/// The label of all queues that have none of their own.
+/// The label of all queues without a label of their own.
 const OTHER: &str = "other";
-/// A queue with a longer name counts among the others: names may be 8 KiB long, and each stands in many lines.
+/// A queue with a longer name counts as `other`: names can have 8 KiB, and each appears in many
+/// lines.
 const LABEL_NAME_BYTES_MAX: usize = 256;
 
-/// What the server knows of its process.
+/// Facts about the server's process.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct ProcessFacts {
-    /// Open connections of all protocols, without those that ask this.
+    /// Open connections of all protocols, without those for HTTP.
     pub connections: u64,
-    /// How many may be open.
+    /// Limit of open connections.
     pub connections_max: u64,
-    /// Connections that were closed at once because their address had too many.
+    /// Connections closed at once, because their address had too many.
     pub refused_per_address: u64,
-    /// Connections that were closed because HTTP or TLS came where neither is spoken.
+    /// Connections closed because the client sent HTTP or TLS to a port that does not speak it.
     pub refused_foreign: u64,
-    /// How long threads that serve connections held the queues so far, in nanoseconds.
+    /// Time for which I/O threads held the broker so far, in nanoseconds.
     pub turns_ns: u64,
-    /// Processor time that was used so far, in microseconds.
+    /// Processor time used so far, in microseconds.
     pub processor_us: u64,
-    /// Memory that is in use; 0 if the system does not tell.
+    /// Memory in use; 0 if unknown.
     pub resident_bytes: u64,
-    /// Processors that it may use.
+    /// Processors that it can use.
     pub processors: u64,
-    /// The server is about to end.
+    /// The server is stopping.
     pub is_stopping: bool,
 }
 
-/// All that a turn has to be taken for.
+/// The numbers that need a turn of the broker.
 #[derive(Debug)]
 pub(crate) struct Gathered {
     totals: Totals,
@@ -47,8 +48,8 @@ pub(crate) struct Gathered {
 }
 
 impl Gathered {
-    /// Looks at the totals and the oldest `queues_max` queues, and at nothing else: a queue that is not among them
-    /// costs nothing, however many there are. The oldest, because they change least: a label stays.
+    /// Reads only the totals and the oldest `queues_max` queues, so other queues cost nothing. The
+    /// oldest change least, so labels stay stable.
     pub(crate) fn of(turn: &Turn<'_>, queues_max: usize) -> Gathered {
         let names = turn.queue_names().take(queues_max);
         let queues = names.filter_map(|name| Some((label(name)?, turn.queue_stats(name)?)));
@@ -61,10 +62,11 @@ impl Gathered {
         }
     }
 
-    /// Jobs of all queues that are not shown.
+    /// Statistics of all queues without a label of their own.
     fn other(&self) -> QueueStats {
         let shown = |number: fn(&QueueStats) -> u64| self.queues.values().map(number).sum::<u64>();
-        // A moment ago in the same turn they were sums; still, a scrape is no place to panic.
+        // The totals include the shown queues, so this cannot underflow. Still, a scrape must not
+        // panic.
         let rest = |total: u64, number| total.saturating_sub(shown(number));
         let totals = &self.totals;
         QueueStats {
@@ -77,8 +79,8 @@ impl Gathered {
     }
 }
 
-/// The name of a queue as a label; none if it is one that only stands among the others. Different names have
-/// different labels: bytes that are no UTF-8 become `\xff`, and a backslash two.
+/// The label of a queue, or `None` if it counts as `other`. Different names have different labels:
+/// bytes that are not UTF-8 become `\xff`, and a backslash is doubled.
 fn label(name: &[u8]) -> Option<String> {
     if name.len() > LABEL_NAME_BYTES_MAX || name == OTHER.as_bytes() {
         return None;
@@ -91,14 +93,14 @@ fn label(name: &[u8]) -> Option<String> {
     Some(label)
 }
 
-/// What a server is, for the metrics that do not change.
+/// Facts about the server that do not change.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Identity<'a> {
     pub(crate) version: &'a str,
     pub(crate) started: Millis,
 }
 
-/// What is known beside the broker's numbers.
+/// All facts besides the broker's numbers.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Health {
     pub(crate) is_ready: bool,

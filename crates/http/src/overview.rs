@@ -1,4 +1,4 @@
-//! The server's own pages: whether it lives, whether it is ready, and its numbers.
+//! The server's own pages: liveness, readiness, and metrics.
 
 use broker::{Broker, Clock, Millis};
 use hyper::StatusCode;
@@ -9,7 +9,7 @@ use crate::answer::{
 use crate::exposition::CONTENT_TYPE;
 use crate::metrics::{Gathered, Health, Identity, ProcessFacts, render};
 
-/// What can be asked here, for people.
+/// The index page, for people.
 const INDEX: &str = "<!doctype html>\n<html lang=\"en\"><title>Lineshaft</title>\n<h1>Lineshaft</h1>\n<ul>\n\
     <li><a href=\"/health/live\">/health/live</a>: the server works\n\
     <li><a href=\"/health/ready\">/health/ready</a>: the server takes and hands out jobs\n\
@@ -17,7 +17,7 @@ const INDEX: &str = "<!doctype html>\n<html lang=\"en\"><title>Lineshaft</title>
 
 /// The server's own site.
 pub struct Overview {
-    /// The broker that is looked at.
+    /// The broker to report on.
     pub broker: Broker,
     /// Its time.
     pub clock: Clock,
@@ -25,9 +25,9 @@ pub struct Overview {
     pub version: &'static str,
     /// When the server started.
     pub started: Millis,
-    /// How many queues have metrics of their own.
+    /// Number of queues with metrics of their own.
     pub queues_max: usize,
-    /// Asks for numbers of the process.
+    /// Returns the current facts of the process.
     pub process: Box<dyn Fn() -> ProcessFacts + Send + Sync>,
 }
 
@@ -38,8 +38,8 @@ impl std::fmt::Debug for Overview {
 }
 
 impl Overview {
-    /// Why the server should get no more work, if so. A full log is no reason: those who would finish jobs, and so
-    /// make room, must find the server.
+    /// Why the server is not ready, if so. A full log is no reason: workers must still reach the
+    /// server to finish jobs and make room.
     fn unready(&self) -> Option<String> {
         if let Some(failure) = self.broker.failure() {
             return Some(format!("the log failed: {failure}"));
@@ -55,7 +55,8 @@ impl Overview {
             .then(|| "the status is quiescent".to_owned())
     }
 
-    /// That a turn comes shows that the broker is not stuck. If it is, there is no answer, and whoever asked gives up.
+    /// Getting a turn shows that the broker is not stuck. If it is stuck, there is no response, and
+    /// the probe times out.
     fn live(&self) -> Answer {
         drop(self.broker.turn((self.clock)()));
         answer(StatusCode::OK, TEXT, "live\n")

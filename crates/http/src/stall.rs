@@ -1,4 +1,4 @@
-//! A socket whose peer has to ask soon, and to take what it asked for.
+//! A socket with time limits for the client's first byte and for its reads.
 
 use std::io;
 use std::pin::Pin;
@@ -8,25 +8,26 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// A socket on which writing fails when the peer takes nothing for some time. Without it, an answer for somebody who
-/// never reads it would be kept until the connection is too old. Reading fails when the peer has not sent a byte for
-/// some time after it connected: whoever comes for nothing must not keep others out for long.
+/// A socket whose writes fail if the client reads nothing for some time. Without this limit, an
+/// unread response would stay in memory until the connection is too old. Its reads fail if the
+/// client sends nothing for some time after it connected, so that silent connections do not keep
+/// others out.
 pub(crate) struct Stalling<S> {
     socket: S,
     limit: Duration,
-    /// Runs until the first byte comes.
+    /// Runs until the first byte arrives.
     silence: Option<Pin<Box<Sleep>>>,
     /// Runs while a write waits.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Stalling<S> {
-    /// A peer may take nothing for `limit`, and send nothing at first for `silence`.
+    /// The client can read nothing for `limit`, and send nothing at first for `silence`.
     pub(crate) fn new(socket: S, limit: Duration, silence: Duration) -> Self {
         Self { socket, limit, silence: Some(Box::pin(sleep(silence))), timer: None }
     }
 
-    /// What became of a write; waiting is bounded.
+    /// Applies the time limit to the result of a write.
     fn judge<T>(
         &mut self,
         written: Poll<io::Result<T>>,
@@ -39,7 +40,7 @@ impl<S> Stalling<S> {
         let limit = self.limit;
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(limit)));
         ready!(timer.as_mut().poll(context));
-        // Asked again after the failure, it waits again.
+        // If polled again after the failure, it waits again.
         timer.as_mut().reset(Instant::now() + limit);
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }

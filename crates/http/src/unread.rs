@@ -1,4 +1,4 @@
-//! Answers that clients have not read yet: how many bytes they may be in all, and how they leave.
+//! Responses that clients have not read yet: the limit of their bytes, and how they are sent.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -12,26 +12,27 @@ use hyper::{Response, StatusCode};
 
 use crate::answer::{Answer, TEXT, answer};
 
-/// Long answers of one site that wait to be read may take so much memory together.
+/// Memory limit for the unread long responses of one site.
 const BYTES_MAX: usize = 32 << 20;
-/// An answer leaves in pieces of this size. Shorter answers are not counted: connections are few.
+/// Responses are sent in pieces of this size. Shorter responses are not counted, because
+/// connections are few.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Bytes of long answers that the clients of one site have not read yet.
+/// Bytes of long responses that the clients of one site have not read yet.
 #[derive(Clone, Debug)]
 pub struct Unread {
     bytes: Arc<AtomicUsize>,
-    /// The bytes are in its account of memory, too.
+    /// Its memory account includes the bytes.
     broker: Broker,
 }
 
 impl Unread {
-    /// Nothing is unread yet.
+    /// Starts with no unread bytes.
     pub fn new(broker: Broker) -> Unread {
         Unread { bytes: Arc::default(), broker }
     }
 
-    /// The answer as it is sent, or that it would be too much.
+    /// The response, or a refusal if it would exceed the limit.
     pub(crate) fn admit(&self, asked_for: Answer) -> Response<Pieces> {
         let len = asked_for.body().len();
         if len <= PIECE_BYTES || self.bytes.load(Ordering::Relaxed) + len <= BYTES_MAX {
@@ -49,7 +50,7 @@ impl Unread {
     }
 }
 
-/// The body of an answer. Its memory is counted for as long as it is kept.
+/// The body of a response. Its memory counts for as long as it exists.
 #[derive(Debug)]
 pub(crate) struct Pieces {
     rest: Bytes,
@@ -70,7 +71,7 @@ impl Body for Pieces {
         }
         let piece = self.rest.len().min(PIECE_BYTES);
         let piece = self.rest.split_to(piece);
-        // A copy: a piece that waits in a socket's queue must not keep the whole answer alive.
+        // A copy, so that a piece in a socket's queue does not keep the whole response alive.
         let piece = if self.counted > 0 { Bytes::copy_from_slice(&piece) } else { piece };
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }

@@ -1,4 +1,4 @@
-//! Kestrel's admin commands, as its monitoring knows them (spec kestrel 7.3).
+//! Kestrel's admin commands, for its monitoring (spec kestrel 7.3).
 
 #[cfg(test)]
 mod tests;
@@ -24,13 +24,13 @@ use crate::{date, report};
 
 const JSON: &str = "application/json";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
-/// Monitoring looks whether the header is there.
+/// Monitoring checks for this header.
 const VERSION_HEADER: (HeaderName, HeaderValue) =
     (HeaderName::from_static("x-ostrich-version"), HeaderValue::from_static("8.2.9"));
-/// Names of those who ask are kept, for a while.
+/// Limit of a namespace's length, because names are kept for a while.
 const NAMESPACE_BYTES_MAX: usize = 256;
 
-/// What can be asked here, for people.
+/// The index page, for people.
 const INDEX: &str = "<!doctype html>\n<html lang=\"en\"><title>Kestrel's admin commands</title>\n\
     <h1>Kestrel's admin commands</h1>\n<ul>\n\
     <li><a href=\"/ping\">/ping</a>\n\
@@ -39,27 +39,27 @@ const INDEX: &str = "<!doctype html>\n<html lang=\"en\"><title>Kestrel's admin c
     <li><a href=\"/graph_data\">/graph_data</a>\n\
     <li>by POST: /reload, /quiesce, /shutdown\n</ul></html>\n";
 
-/// What a request may ask for and only the owner of the process can do.
+/// Actions that a request can ask for, and only the owner of the process can do.
 pub trait Controls: Send + Sync {
-    /// Reads the configuration anew. The work is done when that is.
+    /// Reads the configuration again. The work ends when that is done.
     fn reload(&self) -> Work;
 
-    /// The server is to stop, 100 ms from now. Returns at once.
+    /// Stops the server in 100 ms. Returns at once.
     fn shut_down(&self);
 }
 
-/// Which requests may change something. None that a page of another site leads to, in any case.
+/// Which requests can change something. A request from a page of another site never can.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct Permissions {
-    /// GET does what POST does.
+    /// GET works like POST.
     pub by_get: bool,
-    /// The server may be stopped through listeners that only this machine can reach.
+    /// Clients can stop the server through listeners that only this machine can reach.
     pub stop_locally: bool,
-    /// The server may be stopped through all others.
+    /// Clients can stop the server through all other listeners.
     pub stop_from_elsewhere: bool,
 }
 
-/// What the server is, as these commands tell it.
+/// Facts about the server that these commands report.
 #[derive(Clone, Debug)]
 pub struct About {
     /// The version of Kestrel that its clients see.
@@ -81,7 +81,7 @@ pub struct KestrelAdmin {
     served: Box<dyn Fn() -> Served + Send + Sync>,
     process: Box<dyn Fn() -> ProcessFacts + Send + Sync>,
     controls: Box<dyn Controls>,
-    /// Only the thread that serves this site looks here.
+    /// Only the thread that serves this site uses it.
     history: Mutex<History>,
 }
 
@@ -91,29 +91,29 @@ impl std::fmt::Debug for KestrelAdmin {
     }
 }
 
-/// What a command leads to.
+/// The outcome of a command.
 enum Outcome {
     Stats(Snapshot),
     Value(Value),
-    /// It is done when the work is.
+    /// The command is done when the work is.
     Begun(Work),
 }
 
-/// Why a command did not work.
+/// Why a command failed.
 #[derive(Debug, Eq, PartialEq)]
 enum Trouble {
     NoSuchCommand,
-    /// The request may not have been meant by whoever sent it.
+    /// A page of another site may have caused the request.
     Foreign(Foreign),
-    /// This method changes nothing.
+    /// The method cannot change anything.
     WrongMethod,
-    /// The server is not to be stopped from there.
+    /// Clients at this address cannot stop the server.
     NotFromThere,
     Failed(String),
 }
 
 impl KestrelAdmin {
-    /// A site for this broker; `served` and `process` tell numbers of now.
+    /// A site for this broker. `served` and `process` return current numbers.
     pub fn new(
         broker: Broker,
         clock: Clock,
@@ -132,7 +132,7 @@ impl KestrelAdmin {
         let process = (self.process)();
         snapshot.labels.insert("version", self.about.version.clone());
         snapshot.gauges.extend([
-            // No such machine runs here; these have a meaning all the same.
+            // There is no JVM here, but these numbers still have a meaning.
             ("jvm_uptime", now.since(self.about.started) as f64),
             ("jvm_start_time", self.about.started.0 as f64),
             ("jvm_heap_used", process.resident_bytes as f64),
@@ -141,7 +141,7 @@ impl KestrelAdmin {
         snapshot
     }
 
-    /// Remembers what it is time to remember, and forgets what nobody asks for any more.
+    /// Records numbers whose time has come, and forgets those that nobody requests any more.
     fn remember(&self) {
         let now = (self.clock)();
         let mut history = self.history();
@@ -165,7 +165,7 @@ impl KestrelAdmin {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps what is remembered in bounds, and in the account of memory.
+    /// Keeps the history within its limit, and updates the memory account.
     fn settle_memory(&self) {
         let grown_bytes = self.history().settle();
         if grown_bytes != 0 {
@@ -209,7 +209,8 @@ impl KestrelAdmin {
         Ok(Outcome::Value(value))
     }
 
-    /// `filtered` leaves nothing out: no filter is configured here. Filters were code in the original.
+    /// `filtered` leaves nothing out: there are no filters here. In the original, filters were
+    /// code.
     fn stats(&self, parameters: &Parameters, asked: &Asked) -> Result<Snapshot, Trouble> {
         let (period, name) = (parameters.get("period"), parameters.get("namespace"));
         let remembers = match check_remembering(asked) {
@@ -265,7 +266,7 @@ impl KestrelAdmin {
         Ok(json!({ key: points }))
     }
 
-    /// Without a look at who asks, any page could stop the server of whoever reads it.
+    /// Without this check, any web page could stop the server of its reader.
     fn check_change(&self, asked: &Asked) -> Result<(), Trouble> {
         let is_get = match *asked.method() {
             Method::POST => false,
@@ -292,9 +293,11 @@ impl KestrelAdmin {
         let result = callback(&parameters, &claims)
             .and_then(|callback| Ok((callback, self.execute(&command, &parameters, asked)?)));
         let written = |kind: &'static str, mut text: String, callback: Option<&str>| {
-            // A long one may wait for its reader, and only what it is long is counted.
+            // A long text can wait for its reader, and only its length is counted, not its
+            // capacity.
             text.shrink_to_fit();
-            // Browsers run nothing that is not called a script, so no page of another site can have it run.
+            // Browsers run only responses of a script type. So a page of another site cannot run
+            // this one.
             let is_script = callback.is_some() && kind == JSON && claims.is_same_origin();
             answer(StatusCode::OK, if is_script { SCRIPT } else { kind }, text)
         };
@@ -330,8 +333,8 @@ fn gate(asked: &Asked) -> Result<&Gate, Trouble> {
     asked.extensions().get::<Gate>().ok_or(Trouble::NotFromThere)
 }
 
-/// Numbers are remembered for nobody whom a page of another site may have sent: those of others would be used up, or
-/// forgotten for that.
+/// Refuses to remember numbers for a request that a page of another site may have caused. It could
+/// use up, or evict, the numbers of others.
 fn check_remembering(asked: &Asked) -> Result<(), Trouble> {
     claims(asked.headers()).check_no_page(only_looks(asked)).map_err(Trouble::Foreign)
 }
@@ -358,8 +361,8 @@ fn refused(trouble: Trouble) -> Answer {
     }
 }
 
-/// The function that a script wants its answer to be handed to, if it does. Not a script of another site: what is
-/// handed to a function can be read, whatever site it is from.
+/// The callback function that the request names, if any. Refused to a script of another site, which
+/// could read what its function gets.
 fn callback<'a>(
     parameters: &'a Parameters,
     claims: &Claims<'_>,
@@ -378,7 +381,7 @@ fn callback<'a>(
 
 impl Site for KestrelAdmin {
     fn reply(&self, asked: &Asked) -> Reply {
-        // The original does not look at the method, and some scripts post.
+        // The original ignores the method, and some scripts use POST.
         let is_posted = *asked.method() == Method::POST;
         let mut reply = if only_looks(asked) || is_posted {
             self.answer(asked)

@@ -1,4 +1,4 @@
-//! What changed: in the last whole period, or since the same somebody asked before.
+//! Changes of numbers: in the last whole period, or since the last request of the same namespace.
 
 use std::collections::BTreeMap;
 
@@ -6,35 +6,35 @@ use broker::Millis;
 
 use crate::snapshot::{Counts, Snapshot};
 
-/// So many periods are watched at a time; the one that was asked for longest ago makes room.
+/// Limit of watched periods. The one that was requested longest ago is evicted.
 const PERIODS_MAX: usize = 9;
-/// A period for which nobody asked for so many of its lengths is not watched any more.
+/// A period is dropped if nobody requests it for this many of its lengths.
 const LENGTHS_MAX: u64 = 10;
-/// The longest one.
+/// The longest period.
 pub(crate) const PERIOD_S_MAX: u64 = 86_400;
-/// So many who ask are remembered; whoever asked longest ago makes room.
+/// Limit of namespaces. The one that asked longest ago is evicted.
 const NAMESPACES_MAX: usize = 32;
 
-/// Remembers numbers of earlier moments, for those who ask for them.
+/// Numbers of earlier moments, per period and namespace.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     periods: BTreeMap<u64, Period>,
     namespaces: BTreeMap<String, Asker>,
 }
 
-/// One period that is watched.
+/// A watched period.
 #[derive(Debug)]
 struct Period {
-    /// When the running one ends.
+    /// When the current period ends.
     ends: Millis,
     /// The numbers when it began.
     base: Counts,
-    /// What changed in the one before it.
+    /// What changed in the period before.
     latched: Counts,
     asked: Millis,
 }
 
-/// Somebody who asks for what changed since the last time.
+/// A namespace: a client that asks for changes since its last request.
 #[derive(Debug)]
 struct Asker {
     seen: Counts,
@@ -42,8 +42,8 @@ struct Asker {
 }
 
 impl Changes {
-    /// Forgets the periods that nobody asks for any more. Whether another one is over, so that
-    /// [`Changes::advance`] is wanted.
+    /// Forgets periods that nobody requests any more. Returns whether another one is over, so that
+    /// [`Changes::advance`] is needed.
     pub(crate) fn is_due(&mut self, now: Millis) -> bool {
         let is_wanted = |seconds: &u64, period: &mut Period| {
             now.since(period.asked) <= seconds * 1_000 * LENGTHS_MAX
@@ -52,20 +52,20 @@ impl Changes {
         self.periods.values().any(|period| period.ends <= now)
     }
 
-    /// Latches what changed in the periods that are over.
+    /// Latches the changes of the periods that are over.
     pub(crate) fn advance(&mut self, now: Millis, snapshot: &Snapshot) {
         for (seconds, period) in self.periods.iter_mut().filter(|(_, period)| period.ends <= now) {
             period.latched = snapshot.since(&period.base).counts();
             period.base = snapshot.counts();
-            // One that was missed is not caught up with: its numbers are in the one that is latched now.
+            // A missed period is not caught up: its changes are part of the one latched now.
             let length_ms = seconds * 1_000;
             let late_ms = now.since(period.ends) % length_ms;
             period.ends = Millis(now.0 - late_ms + length_ms);
         }
     }
 
-    /// What changed in the last whole period of this length; nothing if none is over since it was first asked for.
-    /// Other numbers are those of now.
+    /// The changes in the last whole period of this length; none if no period is over since the
+    /// first request. Other numbers are current.
     pub(crate) fn in_period(&mut self, now: Millis, seconds: u64, snapshot: &Snapshot) -> Snapshot {
         if !self.periods.contains_key(&seconds) {
             if self.periods.len() == PERIODS_MAX
@@ -80,7 +80,7 @@ impl Changes {
         snapshot.with_changes(&period.latched)
     }
 
-    /// What changed since this one asked before; the first time, since the start.
+    /// The changes since this namespace asked before; the first time, since the start.
     pub(crate) fn for_asker(&mut self, now: Millis, name: &str, snapshot: &Snapshot) -> Snapshot {
         let asker = Asker { seen: snapshot.counts(), asked: now };
         if let Some(before) = self.namespaces.insert(name.to_owned(), asker) {
@@ -94,13 +94,14 @@ impl Changes {
         snapshot.clone()
     }
 
-    /// All that is remembered.
+    /// All recorded numbers.
     pub(crate) fn remembered(&self) -> impl Iterator<Item = &Counts> {
         let periods = self.periods.values().flat_map(|period| [&period.base, &period.latched]);
         periods.chain(self.namespaces.values().map(|asker| &asker.seen))
     }
 
-    /// Forgets the period, or the one who asks, that was heard of longest ago. Whether there was any.
+    /// Forgets the period or namespace that was requested longest ago. Returns whether there was
+    /// one.
     pub(crate) fn forget_oldest(&mut self) -> bool {
         let (period, asker) = (self.oldest_period(), self.oldest_asker());
         let asked_earlier = |(asked, _): &(Millis, u64)| {
@@ -156,7 +157,7 @@ mod tests {
         snapshot
     }
 
-    /// Somebody asked for a period at the first moment, when the counter was there.
+    /// A period requested at the first moment, with the counter present.
     fn watching(seconds: u64, value: u64) -> Changes {
         let mut changes = Changes::default();
         changes.in_period(at(0), seconds, &counted(value));
@@ -236,7 +237,7 @@ mod tests {
         assert_eq!(changes.for_asker(at(3), "a", &counted(8)).counters["c"], 3);
         assert_eq!(changes.for_asker(at(3), "a", &counted(8)).counters["c"], 0);
         assert_eq!(changes.for_asker(at(3), "b", &counted(8)).counters["c"], 2);
-        // A queue that was removed and made again began anew.
+        // A queue that was removed and created again starts from 0.
         assert_eq!(changes.for_asker(at(4), "a", &counted(4)).counters["c"], 4);
         for number in 0..100 {
             changes.for_asker(at(number), &number.to_string(), &counted(0));

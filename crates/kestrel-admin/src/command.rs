@@ -1,20 +1,20 @@
-//! What a request asks for: a command, its form, its parameters.
+//! Parses a request: command, format, parameters.
 
 use percent_encoding::percent_decode_str;
 
-/// How an answer is to look.
+/// The format of a response.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Form {
     Json,
     Text,
 }
 
-/// A path, taken apart.
+/// A parsed path.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Command {
     /// The first part, without `.json` or `.txt`.
     pub(crate) name: String,
-    /// What follows it.
+    /// The rest of the path.
     pub(crate) rest: Option<String>,
     pub(crate) form: Form,
 }
@@ -24,7 +24,8 @@ impl Command {
     pub(crate) fn read(path: &str) -> Command {
         let path = decode(path);
         let path = path.trim_start_matches('/');
-        // A name of a queue may have slashes and dots; so the form is at the end of the command only.
+        // A queue name can contain slashes and dots. So the format is only at the end of the
+        // command.
         let (name, rest) = match path.split_once('/') {
             Some((name, rest)) => (name, Some(rest.to_owned())),
             None => (path, None),
@@ -38,12 +39,12 @@ impl Command {
     }
 }
 
-/// The parameters of a request; of those that come twice, the first one counts.
+/// The parameters of a request. If one comes twice, the first one counts.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Parameters(Vec<(String, String)>);
 
 impl Parameters {
-    /// Reads what stands behind the `?`.
+    /// Reads the part after the `?`.
     pub(crate) fn read(query: Option<&str>) -> Parameters {
         let pairs = query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
         let read = |text: &str| decode(&text.replace('+', " "));

@@ -1,4 +1,4 @@
-//! A moment in words.
+//! A date as text.
 
 use broker::Millis;
 
@@ -7,7 +7,7 @@ const WEEKDAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// The moment as the original writes it, in UTC: `Thu Jan 01 00:00:00 UTC 1970`.
+/// The date as the original writes it, in UTC: `Thu Jan 01 00:00:00 UTC 1970`.
 pub(crate) fn written(moment: Millis) -> String {
     let seconds = moment.0 / 1_000;
     let (mut days, second) = (seconds / DAY_S, seconds % DAY_S);

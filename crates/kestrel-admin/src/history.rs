@@ -1,4 +1,4 @@
-//! Numbers of earlier moments, and the bound on the memory that they take.
+//! Numbers of earlier moments, and the limit of their memory.
 
 use broker::Millis;
 
@@ -6,35 +6,34 @@ use crate::changes::Changes;
 use crate::series::Series;
 use crate::snapshot::{Counts, Snapshot};
 
-/// All that is remembered takes no more than this. For 10,000 queues it is a megabyte for each moment, and two of them
-/// for a period.
+/// Memory limit for all recorded numbers. With 10,000 queues, each moment takes a megabyte, and
+/// each period two.
 pub(crate) const BYTES_MAX: u64 = if cfg!(test) { 3 << 19 } else { 32 << 20 };
 
-/// What is remembered. Nothing is remembered for nobody: that begins with the first question for numbers, and ends
-/// when no more come.
+/// The recorded numbers. Recording begins with the first request, and ends when requests stop.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     pub(crate) changes: Changes,
     pub(crate) series: Option<Series>,
-    /// What was last told to be in use.
+    /// The memory use reported last.
     told_bytes: u64,
 }
 
 impl History {
-    /// The series, which begin now if they have not.
+    /// The series. They begin now if they have not yet.
     pub(crate) fn series(&mut self, now: Millis, snapshot: impl FnOnce() -> Snapshot) -> &Series {
         let series = self.series.get_or_insert_with(|| Series::new(now, &snapshot()));
         series.note_question(now);
         series
     }
 
-    /// Takes the names of queues from what is remembered if they are the same.
+    /// Shares the list of queue names with the recorded numbers, if it is the same.
     pub(crate) fn share_names(&self, snapshot: &mut Snapshot) {
         snapshot.share_names(self.remembered());
     }
 
-    /// Keeps the bound; whoever asked longest ago is forgotten first. By how many bytes the memory in use has grown
-    /// since the last time.
+    /// Enforces the limit, evicting what was requested longest ago. Returns by how many bytes the
+    /// memory use has grown since the last call.
     pub(crate) fn settle(&mut self) -> i64 {
         let mut bytes = self.bytes();
         while bytes > BYTES_MAX && self.changes.forget_oldest() {

@@ -1,9 +1,10 @@
-//! Kestrel's admin commands over HTTP, as its monitoring knows them (spec kestrel 7.3).
+//! Kestrel's admin commands over HTTP, for its monitoring (spec kestrel 7.3).
 //!
-//! - `admin`: the commands, and who may give which. `command`: what a request asks for.
+//! - `admin`: the commands, and who can use them. `command`: parses a request.
 //! - `snapshot`: all numbers at one moment. `name_list`: many names in little memory.
-//! - `history`: numbers of earlier moments. `changes`: what changed since. `series`: a value a minute.
-//! - `report`: JSON, and text for people. `date`: a moment in words.
+//! - `history`: numbers of earlier moments. `changes`: changes since then. `series`: a value per
+//!   minute.
+//! - `report`: JSON, and text for people. `date`: dates as text.
 
 mod admin;
 mod changes;

@@ -1,6 +1,6 @@
-//! Many names in little memory: those of queues, and those of series.
+//! Many names in little memory: for queues and series.
 
-/// Sorted names, each of them once, in one piece.
+/// Sorted unique names, stored in one piece.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub(crate) struct NameList {
     text: Box<str>,
@@ -9,7 +9,7 @@ pub(crate) struct NameList {
 }
 
 impl NameList {
-    /// The names must be sorted, and less than 4 GiB together.
+    /// Builds the list. The names must be sorted, and take less than 4 GiB together.
     pub(crate) fn of<'a>(sorted: impl Iterator<Item = &'a str>) -> NameList {
         let (mut text, mut ends) = (String::new(), Vec::new());
         for name in sorted {
@@ -23,7 +23,7 @@ impl NameList {
         (0..self.ends.len()).map(|place| self.get(place))
     }
 
-    /// The place of a name in the list.
+    /// The index of a name in the list.
     pub(crate) fn find(&self, name: &str) -> Option<usize> {
         let (mut from, mut to) = (0, self.ends.len());
         while from < to {
@@ -37,7 +37,7 @@ impl NameList {
         None
     }
 
-    /// The memory that it takes.
+    /// Its memory in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         (self.text.len() + size_of_val(&*self.ends)) as u64
     }

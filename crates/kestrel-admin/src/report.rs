@@ -1,4 +1,4 @@
-//! The two forms of an answer: JSON, and text for people.
+//! The two formats of a response: JSON, and text for people.
 
 use hdrhistogram::Histogram;
 use serde::{Serialize, Serializer};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::snapshot::Snapshot;
 
-/// The numbers, to be written as one object.
+/// The numbers, written as one object.
 #[derive(Serialize)]
 pub(crate) struct Stats<'a> {
     counters: Counters<'a>,
@@ -15,7 +15,7 @@ pub(crate) struct Stats<'a> {
     metrics: Metrics<'a>,
 }
 
-/// One section of them; the names of what belongs to queues are made only when they are written.
+/// A section of the numbers. Names of queues' numbers are built only when they are written.
 struct Counters<'a>(&'a Snapshot);
 struct Gauges<'a>(&'a Snapshot);
 struct Metrics<'a>(&'a Snapshot);
@@ -30,7 +30,7 @@ impl<'a> Stats<'a> {
         }
     }
 
-    /// Each section sorted, its rows set in by two blanks.
+    /// Each section sorted, with rows indented by two spaces.
     pub(crate) fn as_text(&self) -> String {
         let sections = [
             ("counters", lines(self.counters.rows())),
@@ -94,7 +94,7 @@ impl Serialize for Metrics<'_> {
     }
 }
 
-/// A number; a whole one without decimals. The cast turns what stands for no limit back into what it was.
+/// A number, without decimals if it is whole. The cast restores the value that means "no limit".
 pub(crate) fn number(value: f64) -> Value {
     if value.fract() == 0.0 { json!(value as i64) } else { json!(value) }
 }
@@ -122,7 +122,7 @@ fn distribution(measured: Option<&Histogram<u64>>) -> Value {
     })
 }
 
-/// One line of JSON, handed to the function that a script named, if it did.
+/// A line of JSON, wrapped in the callback function if there is one.
 pub(crate) fn as_json(value: &impl Serialize, callback: Option<&str>) -> String {
     let text =
         serde_json::to_string(value).expect("all keys are texts, and nothing fails to be written");
@@ -132,7 +132,7 @@ pub(crate) fn as_json(value: &impl Serialize, callback: Option<&str>) -> String 
     }
 }
 
-/// The same, where what is no object becomes one.
+/// Like `as_json`, but wraps a value that is not an object into one.
 pub(crate) fn as_object(value: &Value, callback: Option<&str>) -> String {
     match value {
         Value::Object(_) => as_json(value, callback),
@@ -140,7 +140,7 @@ pub(crate) fn as_object(value: &Value, callback: Option<&str>) -> String {
     }
 }
 
-/// Text: an object has a line for each key.
+/// Text: one line per key of an object.
 pub(crate) fn as_text(value: &Value) -> String {
     let Value::Object(rows) = value else { return format!("{}\n", plain(value)) };
     let mut text = String::new();

@@ -1,16 +1,17 @@
-//! Series of the last hour: a value a minute for each number.
+//! Series of the last hour: one value per minute for each number.
 
 use broker::Millis;
 
 use crate::name_list::NameList;
 use crate::snapshot::{Counts, Snapshot};
 
-/// Values of a series.
+/// Number of values in a series.
 const POINTS: usize = 60;
 const MINUTE_MS: u64 = 60_000;
-/// Each takes half a kilobyte. The server's own come first, then those of queues: counters by name, and then gauges.
+/// Limit of series; each takes half a kilobyte. The server's own come first, then those of queues:
+/// counters by name, then gauges.
 const SERIES_MAX: usize = 10_000;
-/// Nor do their names take more than this: names of queues can be long.
+/// Limit of their names' bytes: queue names can be long.
 const NAMES_BYTES_MAX: usize = 1 << 20;
 
 /// All series.
@@ -18,9 +19,9 @@ const NAMES_BYTES_MAX: usize = 1 << 20;
 pub(crate) struct Series {
     /// When the last value was added.
     latest: Millis,
-    /// The numbers then.
+    /// The numbers at that time.
     seen: Counts,
-    /// When somebody asked for numbers.
+    /// When numbers were last requested.
     asked: Millis,
     names: NameList,
     /// The values of each of them.
@@ -28,7 +29,7 @@ pub(crate) struct Series {
 }
 
 impl Series {
-    /// Begins with one value each, as if nothing had been counted before.
+    /// Begins with one value each, as if everything was 0 before.
     pub(crate) fn new(now: Millis, snapshot: &Snapshot) -> Series {
         let seen = snapshot.counts();
         let unchanged = snapshot.since(&seen);
@@ -38,29 +39,29 @@ impl Series {
         series
     }
 
-    /// Somebody asked for numbers, and may ask for series.
+    /// Notes a request for numbers.
     pub(crate) fn note_question(&mut self, now: Millis) {
         self.asked = now;
     }
 
-    /// Whether nobody asked for so long that nothing of what the last who did saw is left.
+    /// Whether the last request was so long ago that no value of that time is left.
     pub(crate) fn is_forgotten(&self, now: Millis) -> bool {
         now.since(self.asked) > POINTS as u64 * MINUTE_MS
     }
 
-    /// Whether a minute is over, so that [`Series::advance`] is wanted.
+    /// Whether a minute is over, so that [`Series::advance`] is needed.
     pub(crate) fn is_due(&self, now: Millis) -> bool {
         now.since(self.latest) >= MINUTE_MS
     }
 
-    /// Adds a value to each series: how much a counter grew, what a gauge shows, the mean of what was measured. A
-    /// series whose number is gone goes, too.
+    /// Adds a value to each series: the growth of a counter, the value of a gauge, the mean of a
+    /// metric. A series whose number is gone is removed.
     pub(crate) fn advance(&mut self, now: Millis, snapshot: &Snapshot) {
         let minutes = now.since(self.latest) / MINUTE_MS;
         self.latest = Millis(self.latest.0 + minutes * MINUTE_MS);
         let changed = snapshot.since(&self.seen);
         self.seen = snapshot.counts();
-        // Minutes that were missed stay empty; more than an hour of them is as good as one.
+        // Missed minutes stay empty. More than an hour of them counts as one hour.
         for _ in 1..minutes.min(POINTS as u64) {
             self.values.iter_mut().for_each(|values| shift(values, 0.0));
         }
@@ -99,12 +100,12 @@ impl Series {
         }
     }
 
-    /// What is remembered beside the series themselves.
+    /// The recorded numbers besides the series themselves.
     pub(crate) fn remembered(&self) -> &Counts {
         &self.seen
     }
 
-    /// The memory that the series themselves take.
+    /// Memory of the series themselves, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.names.bytes() + size_of_val(&*self.values) as u64
     }
@@ -114,7 +115,7 @@ impl Series {
         self.names.iter()
     }
 
-    /// Points of one, oldest first: Unix seconds and a value.
+    /// The points of a series, oldest first: Unix seconds and a value.
     pub(crate) fn points(&self, key: &str) -> Option<impl Iterator<Item = (u64, f64)>> {
         let values = &self.values[self.names.find(key)?];
         let latest = self.latest;

@@ -1,4 +1,5 @@
-//! All numbers of Kestrel's statistics at one moment, under the names that monitoring knows (spec kestrel 7.3).
+//! All numbers of Kestrel's statistics at one moment, with the names for monitoring (spec kestrel
+//! 7.3).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,18 +10,18 @@ use hdrhistogram::Histogram;
 
 use crate::name_list::NameList;
 
-/// So many queues are looked at in one turn of the broker.
+/// Number of queues read in one turn of the broker.
 const QUEUES_PER_TURN: usize = 64;
-/// No more queues are shown: each costs 200 bytes of memory while a question is answered, and 100 for each asker who
-/// is remembered.
+/// Limit of queues shown. Each takes 200 bytes of memory during a request, and 100 for each
+/// recorded moment.
 pub(crate) const QUEUES_MAX: usize = if cfg!(test) { 100 } else { 10_000 };
-/// Nor more bytes of names: each is written with each number.
+/// Limit of their names' bytes: each name is written with each number.
 const NAMES_BYTES_MAX: usize = 1 << 20;
-/// What the original shows where a queue may have any number of items, or of bytes.
+/// What the original shows for a queue without a limit of items or bytes.
 const NO_ITEMS_MAX: u64 = 2_147_483_647;
 const NO_BYTES_MAX: u64 = 9_223_372_036_854_775_807;
 
-/// What is measured; shown also if it never happened.
+/// The server's metrics, shown even if they have no values.
 const METRICS: [&str; 7] = [
     "delivery_latency_msec",
     "fsync_delay_usec",
@@ -30,7 +31,7 @@ const METRICS: [&str; 7] = [
     "item_fsync_delay_usec",
     "set_latency_usec",
 ];
-/// What the original measures of each queue. Nothing of it is measured here.
+/// The original's metrics of each queue. None of them is measured here.
 const QUEUE_METRICS: [&str; 12] = [
     "delivery_latency_msec",
     "fill_readbehind_usec",
@@ -72,26 +73,26 @@ const QUEUE_GAUGES: [&str; 11] = [
     "open_transactions",
     "waiters",
 ];
-/// All that an alias has: `put_bytes` and `put_items`.
+/// The counters of an alias: `put_bytes` and `put_items`.
 const ALIAS_COUNTERS: Range<usize> = 7..9;
-/// What the maps of the server's own counters and metrics take, roughly.
+/// Rough memory of the server's own counters and metrics.
 const SERVER_BYTES: u64 = 2_000;
 
-/// What Kestrel's sessions did since the start, all ports together.
+/// Counters and metrics of all Kestrel sessions since the start.
 #[derive(Clone, Debug, Default)]
 pub struct Served {
     /// Open connections.
     pub connections: u64,
     /// Counters by their names.
     pub counters: Vec<(&'static str, u64)>,
-    /// What was measured, by its names.
+    /// Metrics by their names.
     pub metrics: Vec<(&'static str, Arc<Histogram<u64>>)>,
 }
 
-/// What was measured; `None`: nothing.
+/// A metric; `None` if it has no values.
 pub(crate) type Measured = Option<Arc<Histogram<u64>>>;
 
-/// All numbers at one moment, or how they changed between two.
+/// All numbers at one moment, or their changes between two moments.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshot {
     // Those of the server.
@@ -116,19 +117,19 @@ struct Queue {
     gauges: Option<[u64; QUEUE_GAUGES.len()]>,
 }
 
-/// What is remembered of a moment: what only grows.
+/// The numbers recorded of a moment: only those that grow.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     counters: BTreeMap<&'static str, u64>,
     metrics: BTreeMap<&'static str, Measured>,
-    /// Names of queues and aliases. Most of what is remembered has the same ones.
+    /// Names of queues and aliases. Most recorded moments share one list.
     names: Arc<NameList>,
     queues: Box<[QueueCounters]>,
 }
 
 impl Snapshot {
-    /// Looks at everything, but for queues beyond the bounds. Takes one turn for the totals, and one for so many
-    /// queues each, so that others get theirs in between.
+    /// Reads everything, except queues beyond the limits. It takes one turn for the totals, and one
+    /// for each group of queues, so that other clients get their turns in between.
     pub(crate) fn take(broker: &Broker, clock: &Clock, served: &Served) -> Snapshot {
         let mut snapshot = Snapshot::default();
         let (totals, status) = {
@@ -178,7 +179,7 @@ impl Snapshot {
         self.gauges.extend([
             ("items", items as f64),
             ("bytes", bytes as f64),
-            // No memory is set apart for a queue.
+            // No memory is reserved for a queue.
             ("reserved_memory_ratio", 0.0),
             ("status/readable", f64::from(u8::from(reads))),
             ("status/writeable", f64::from(u8::from(writes))),
@@ -192,7 +193,7 @@ impl Snapshot {
         self.metrics.extend(served.metrics.iter().map(|(name, all)| (*name, Some(all.clone()))));
     }
 
-    /// What is to be remembered of these numbers.
+    /// The part of these numbers to record.
     pub(crate) fn counts(&self) -> Counts {
         Counts {
             counters: self.counters.clone(),
@@ -202,16 +203,16 @@ impl Snapshot {
         }
     }
 
-    /// Takes the names of queues from what is remembered, if they are the same there, so that they take memory only
-    /// once.
+    /// Shares the list of queue names with a recorded moment that has the same, so that it takes
+    /// memory only once.
     pub(crate) fn share_names<'a>(&mut self, mut remembered: impl Iterator<Item = &'a Counts>) {
         if let Some(same) = remembered.find(|counts| counts.names == self.names) {
             self.names = same.names.clone();
         }
     }
 
-    /// These numbers with counters and metrics as they changed since an earlier moment. What began anew meanwhile
-    /// changed by all that it has.
+    /// These numbers, with counters and metrics as changes since an earlier moment. A counter that
+    /// restarted meanwhile changed by its whole value.
     pub(crate) fn since(&self, earlier: &Counts) -> Snapshot {
         let mut changed = self.clone();
         for (name, now) in &mut changed.counters {
@@ -230,7 +231,7 @@ impl Snapshot {
         changed
     }
 
-    /// These numbers with counters and metrics as `changed` has them; 0 where it has none.
+    /// These numbers, with counters and metrics from `changed`, or 0.
     pub(crate) fn with_changes(&self, changed: &Counts) -> Snapshot {
         let mut shown = self.since(&self.counts());
         shown.counters.extend(changed.counters.iter().map(|(name, value)| (*name, *value)));
@@ -259,7 +260,7 @@ impl Snapshot {
         })
     }
 
-    /// Names of what would be measured of queues.
+    /// Names of the queues' metrics.
     pub(crate) fn queue_metrics(&self) -> impl Iterator<Item = String> {
         let queues = self.by_name().filter(|(_, numbers)| numbers.gauges.is_some());
         queues.flat_map(|(queue, _)| QUEUE_METRICS.iter().map(move |name| path(queue, name)))
@@ -275,7 +276,7 @@ impl Counts {
         self.queues.get(self.names.find(name)?)
     }
 
-    /// The memory that all these take. Names that several share are counted once.
+    /// Memory of all of these in bytes. A shared list of names counts once.
     pub(crate) fn bytes_of<'a>(all: impl Iterator<Item = &'a Counts>) -> u64 {
         let (mut bytes, mut lists) = (0, BTreeMap::new());
         for counts in all {
@@ -290,7 +291,7 @@ impl Counts {
 }
 
 impl Queue {
-    /// `created`: when it was made, by the wall clock.
+    /// `created`: the time of creation by the wall clock.
     fn of_items(stats: &ItemStats, created: Millis) -> Queue {
         Queue {
             counters: [
@@ -299,7 +300,7 @@ impl Queue {
                 stats.expired,
                 stats.hits,
                 stats.misses,
-                // There is one log for all queues, and all items are in memory.
+                // All queues share one log, and all items are in memory.
                 0,
                 0,
                 stats.put_bytes,
@@ -341,8 +342,8 @@ impl Queue {
     }
 }
 
-/// The queues and aliases behind the cursor; none at the end. Nothing is made into text here: the broker is
-/// locked.
+/// The next queues and aliases after the cursor; none at the end. Nothing is formatted here,
+/// because the broker is locked.
 fn look(turn: &mut Turn<'_>, cursor: &mut NameCursor) -> Vec<(Vec<u8>, Queue)> {
     let mut found = Vec::with_capacity(QUEUES_PER_TURN);
     while found.len() < QUEUES_PER_TURN
@@ -363,7 +364,7 @@ fn path(queue: &str, name: &str) -> String {
     format!("q/{queue}/{name}")
 }
 
-/// By how much a counter grew. If it is less than before, it began anew.
+/// The growth of a counter. If it is less than before, it restarted.
 fn grown(now: u64, before: Option<u64>) -> u64 {
     now.checked_sub(before.unwrap_or(0)).unwrap_or(now)
 }
@@ -373,7 +374,7 @@ fn difference(now: &Arc<Histogram<u64>>, before: Option<&Histogram<u64>>) -> Arc
     let mut difference = Histogram::clone(now);
     match difference.subtract(before) {
         Ok(()) => Arc::new(difference),
-        // It has less than before: it began anew.
+        // It has fewer values than before, so it restarted.
         Err(_) => now.clone(),
     }
 }

@@ -1,4 +1,4 @@
-//! The commands as a whole, in time that is moved by hand.
+//! Tests of the commands as a whole, in simulated time.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use origin::{Names, Reach};
 use super::*;
 use crate::{history, snapshot};
 
-/// What was done to the server.
+/// Actions on the server.
 #[derive(Debug, Default)]
 struct Seen {
     reloads: AtomicU64,
@@ -87,7 +87,7 @@ impl World {
         World { admin, gate: Gate { names, reach }, now_ms, gets, seen, broker }
     }
 
-    /// Moves time on by so many seconds, with a tick in each.
+    /// Advances time by this many seconds, with a tick each second.
     fn pass(&self, seconds: u64) {
         for _ in 0..seconds {
             self.now_ms.fetch_add(1_000, Ordering::Relaxed);
@@ -191,7 +191,8 @@ fn get_changes_something_where_it_is_allowed_and_not_for_browsers() {
     assert_eq!(world.ask("/shutdown.txt"), (200, "ok\n".to_owned()));
     assert_eq!(world.ask("/reload.txt"), (200, "ok\n".to_owned()));
     assert_eq!(world.ask_with(Request::head("/shutdown").body(()).unwrap()).0, 405);
-    // What a picture with `referrerpolicy="no-referrer"` brings, at an address that is not this machine's own.
+    // The request of a picture with `referrerpolicy="no-referrer"`, at an address that other
+    // machines can reach.
     let picture = Request::get("/shutdown").header("Host", "192.0.2.1:2223");
     let picture = picture.header("User-Agent", "Mozilla/5.0 (X11; Linux x86_64)");
     assert_eq!(world.ask_with(picture.body(()).unwrap()).0, 403);
@@ -239,7 +240,7 @@ fn a_script_of_another_site_learns_nothing() {
         assert_eq!(status, 403);
         assert!(!text.contains("counters"), "{text}");
     }
-    // Browsers that do not say where they come from run no such script because of its type.
+    // Browsers that do not say where they come from do not run it, because of its type.
     let (status, kind, text) = ask(None);
     assert_eq!((status, kind.as_str(), &text[..2]), (200, "application/json", "f("));
     let (status, kind, _) = ask(Some("same-origin"));
@@ -280,7 +281,8 @@ fn a_page_of_another_site_uses_up_and_forgets_nothing() {
                 assert_eq!(page(&format!("/stats.json?period={number}"), name, value), 403);
             }
         }
-        // At an address of other machines a picture can be fetched without any of these marks.
+        // At an address that other machines can reach, a picture can be fetched without any of
+        // these marks.
         let browser = ("User-Agent", "Mozilla/5.0 (X11; Linux x86_64)");
         assert_eq!(page("/stats.json?namespace=mon", browser.0, browser.1), 403);
         assert_eq!(page("/stats.json?period=60", browser.0, browser.1), 403);
@@ -475,7 +477,7 @@ fn what_is_remembered_is_in_the_account_and_the_oldest_asker_makes_room() {
     );
     assert_eq!(world.json("/stats?namespace=first")["counters"]["cmd_get"], 5, "since the start");
     assert_eq!(world.json("/stats?namespace=19")["counters"]["cmd_get"], 0);
-    // Periods and series end when nobody asks for them any more.
+    // Periods and series end when requests stop.
     world.pass(11_000);
     assert!(used_bytes() < with_series, "{}", used_bytes());
 }
