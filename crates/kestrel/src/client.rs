@@ -1,4 +1,4 @@
-//! What a connection of memcache or text does with queues: fetching, waiting, and its open reads.
+//! Queue operations of a memcache or text connection: fetching, waiting, and its open reads.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::counters::Counters;
 use crate::latency::{Measure, Watch};
 use crate::server::{Refusals, Server};
 
-/// A reply that depends on nothing in the log waits for this position.
+/// The position for a reply that depends on nothing in the log.
 pub(crate) const AT_ONCE: Position = Position::NONE;
 
 /// The broker's side of a connection.
@@ -20,17 +20,17 @@ pub(crate) struct Client {
     pub(crate) id: SessionId,
     pub(crate) server: Arc<Server>,
     refusals: Refusals,
-    /// Open reads by queue, oldest first. An open read that ran out of time, or whose queue was
-    /// removed, stays in its place: a close that follows was meant for it, and must not end the
-    /// next one. As many as the policy lets be open, for each queue.
+    /// Open reads by queue, oldest first. An open read that timed out, or whose queue was removed,
+    /// keeps its place: a later close was meant for it, and must not end the next one. The policy
+    /// limits their number per queue.
     open: BTreeMap<Box<[u8]>, VecDeque<LeaseId>>,
     /// An event will end a fetch.
     waits: bool,
     /// Measures the last fetch.
     watch: Watch,
-    /// The connection may stop the server and set its status.
+    /// The connection can stop the server and set its status.
     pub(crate) may_control: bool,
-    /// The session of the broker is closed; nothing is read or answered any more.
+    /// The broker's session is closed. Nothing more is read or answered.
     ended: bool,
 }
 
@@ -42,14 +42,14 @@ pub(crate) enum How {
     Peek,
 }
 
-/// What a fetch leads to.
+/// The outcome of a fetch.
 #[derive(Debug)]
 pub(crate) enum Fetched {
     /// An item; the reply waits for the position.
     Item(Body, Position),
-    /// None, and none is waited for.
+    /// No item, and no wait.
     Nothing(Position),
-    /// An event will come.
+    /// The session waits for an event.
     Waiting,
 }
 
@@ -73,17 +73,17 @@ impl Client {
         self.server.counters()
     }
 
-    /// Whether this connection may not set, delete or flush.
+    /// Whether set, delete and flush are refused on this connection.
     pub(crate) fn is_refused_writes(&self, turn: &Turn<'_>) -> bool {
         self.refusals.writes(turn)
     }
 
-    /// Whether this connection may not get, peek or monitor.
+    /// Whether get, peek and monitor are refused on this connection.
     pub(crate) fn is_refused_reads(&self, turn: &Turn<'_>) -> bool {
         self.refusals.reads(turn)
     }
 
-    /// Adds an item, or says after which position its refusal may be told.
+    /// Adds an item, or returns the position that its refusal waits for.
     pub(crate) fn add(
         &self,
         queue: &[u8],
@@ -137,7 +137,7 @@ impl Client {
         }
     }
 
-    /// The wait of a fetch is over.
+    /// Handles the end of a fetch's wait.
     pub(crate) fn resume(
         &mut self,
         queue: &[u8],
@@ -166,7 +166,7 @@ impl Client {
         }
     }
 
-    /// An event that came when nobody waited any more. What it gave has gone back with the session.
+    /// Handles an event that arrived after the session ended. Its item has already gone back.
     pub(crate) fn note_late(&self, event: &Event) {
         if let Event::Granted(_) = event {
             self.counters().cmd_get_open_dropped.add_one();
@@ -196,20 +196,20 @@ impl Client {
         Fetched::Nothing(after)
     }
 
-    /// Reads of this queue that this connection opened and did not close.
+    /// Number of reads of this queue that the connection opened and did not close.
     pub(crate) fn open_count(&self, queue: &[u8]) -> usize {
         self.open.get(queue).map_or(0, VecDeque::len)
     }
 
-    /// Whether it has as many as it may have.
+    /// Whether the connection has reached the limit of open reads.
     pub(crate) fn is_open_full(&self, queue: &[u8], turn: &Turn<'_>) -> bool {
-        // One may be open in any case; so most requests need not look at the policy.
+        // One open read is always allowed, so most requests need not look at the policy.
         let open = self.open_count(queue);
         open > 0 && open >= turn.open_max(queue) as usize
     }
 
-    /// Ends the items of the oldest open reads; the reply waits for the position. Reads that went
-    /// back by themselves count, and nothing happens to their items.
+    /// Finishes the items of the oldest open reads, and returns the position for the reply. Reads
+    /// that already went back count, but their items stay.
     pub(crate) fn close_oldest(
         &mut self,
         queue: &[u8],
@@ -246,7 +246,7 @@ impl Client {
         self.ended
     }
 
-    /// Closes the session in the broker, once: open reads go back.
+    /// Closes the session in the broker, once. Open reads go back.
     pub(crate) fn end(&mut self, turn: &mut Turn<'_>) {
         if !self.ended {
             self.ended = true;
@@ -260,7 +260,7 @@ impl Client {
     }
 }
 
-/// How long to wait for an item, by what the client said.
+/// How long to wait for an item, from the client's timeout.
 pub(crate) fn patience(timeout_ms: i32) -> Patience {
     Patience::Millis(u64::try_from(timeout_ms).unwrap_or(0))
 }

@@ -1,10 +1,10 @@
-//! What Kestrel's sessions did since the start, counted together over all ports.
+//! Counters of all Kestrel sessions since the start, over all ports.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A number that all sessions of a server change.
 ///
-/// Relaxed: nothing is concluded from one count about another.
+/// Relaxed ordering: no code draws conclusions from one count about another.
 #[derive(Debug, Default)]
 pub struct Count(AtomicU64);
 
@@ -21,7 +21,7 @@ impl Count {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// The number now.
+    /// The current value.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -30,25 +30,25 @@ impl Count {
 /// Commands and their outcomes, and the connections that sent them (spec kestrel 7.1, 7.3).
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Connections that are open.
+    /// Open connections.
     pub connections: Count,
     /// Connections since the start.
     pub connections_total: Count,
-    /// Fetches, also open and waiting ones; not a close or an abort by itself.
+    /// Fetches, including open and waiting ones, but not a close or an abort alone.
     pub cmd_get: Count,
-    /// Items that a client wanted to add.
+    /// Items that clients tried to add.
     pub cmd_set: Count,
-    /// Looks at a head.
+    /// Peeks at a head.
     pub cmd_peek: Count,
     /// MONITOR, and thrift's `get`.
     pub cmd_monitor: Count,
-    /// Items that they looked for.
+    /// Items that these looked for.
     pub cmd_monitor_get: Count,
-    /// Lookups that found an item, of whatever command.
+    /// Lookups of any command that found an item.
     pub get_hits: Count,
-    /// Lookups that found none, of whatever command.
+    /// Lookups of any command that found no item.
     pub get_misses: Count,
-    /// Items that came for a waiting client when it was gone, and went back.
+    /// Items for a waiting client that was gone; they went back.
     pub cmd_get_open_dropped: Count,
     /// Waits that ended because the client was gone.
     pub waiters_aborted: Count,

@@ -1,12 +1,13 @@
-//! When an item expires, by what its client said.
+//! When an item expires, from its client's expiry.
 
 use broker::{Millis, When};
 
 /// Expiries from here on are seconds since 1970, smaller ones seconds from now (spec kestrel 0).
-// COMPAT(kestrel): memcached's border is 30 days; cases mc-expiry-999999-relative, mc-expiry-absolute-past.
+// COMPAT(kestrel): memcached's limit is 30 days; cases mc-expiry-999999-relative,
+// mc-expiry-absolute-past.
 const ABSOLUTE_FROM_S: i32 = 1_000_000;
 
-/// The expiry of a `SET`, in seconds. `None`: never.
+/// The expiry of a `SET`, in seconds. `None` means never.
 pub(crate) fn of_seconds(seconds: i32, now: Millis) -> Option<When> {
     match seconds {
         0 => None,
@@ -21,7 +22,7 @@ pub(crate) fn of_millis(millis: i32, now: Millis) -> When {
     later(i64::from(millis), now)
 }
 
-/// A moment so many milliseconds after (or before) now.
+/// The time this many milliseconds after (or before) now.
 fn later(millis: i64, now: Millis) -> When {
     When::At(Millis(now.0.saturating_add_signed(millis)))
 }

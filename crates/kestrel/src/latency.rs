@@ -1,5 +1,5 @@
-//! How long commands of memcache and text took, and puts of thrift, for the statistics of Kestrel's admin
-//! service.
+//! Latencies of memcache and text commands, and of thrift puts, for the statistics of Kestrel's
+//! admin service.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,25 +7,25 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use broker::Millis;
 use hdrhistogram::Histogram;
 
-/// Longer ones count as this long: an hour, in microseconds.
+/// Longer times count as this: an hour, in microseconds.
 const LONGEST: u64 = 3_600_000_000;
-/// Values are kept with an error of a hundredth.
+/// Values have an error of one percent.
 const DIGITS: u8 = 2;
 
-/// So many commands are measured of those that begin in one millisecond.
+/// Number of commands measured among those that begin in the same millisecond.
 const MEASURED_PER_MOMENT: u64 = 16;
 
-/// What was measured since the start. Times of a command end when its reply is ready, but may not have left: a set
-/// may still wait for the disk.
+/// Latencies since the start. A command ends when its reply is ready; the reply of a set may still
+/// wait for the disk.
 #[derive(Clone, Debug)]
 pub struct Latencies {
-    /// Microseconds of adding an item.
+    /// Microseconds to add an item.
     pub set_us: Histogram<u64>,
-    /// Microseconds until a fetch had its item, waiting included.
+    /// Microseconds until a fetch had its item, including the wait.
     pub hit_us: Histogram<u64>,
-    /// Microseconds of a fetch that found none and did not wait.
+    /// Microseconds of a fetch that found no item and did not wait.
     pub miss_us: Histogram<u64>,
-    /// Milliseconds that a fetch waited in vain.
+    /// Milliseconds of a wait that timed out.
     pub timeout_ms: Histogram<u64>,
 }
 
@@ -37,7 +37,7 @@ impl Default for Latencies {
     }
 }
 
-/// What is measured.
+/// The kinds of measurement.
 #[derive(Copy, Clone, Debug)]
 pub(crate) enum Measure {
     Set,
@@ -46,22 +46,23 @@ pub(crate) enum Measure {
     Timeout,
 }
 
-/// A command that is on its way.
+/// A command being executed.
 #[derive(Copy, Clone, Debug)]
 pub(crate) enum Watch {
-    /// Nobody wants to know.
+    /// Measuring is off.
     Off,
-    /// It counts as long as the next one that is measured.
+    /// It is not measured: it counts with the latency of the next measured one.
     Counted,
-    /// It began at this microsecond of the stopwatch.
+    /// It began at this time of the stopwatch, in microseconds.
     Since(u64),
 }
 
-/// Measurements of all sessions. Changed by who holds a turn of the broker, so that hardly anybody waits.
+/// Latencies of all sessions. They change only during a turn of the broker, so the lock hardly ever
+/// waits.
 #[derive(Debug, Default)]
 pub(crate) struct Measured {
     latencies: Mutex<Latencies>,
-    /// Commands that only counted, since the last one that was measured.
+    /// Commands that were only counted, since the last measured one.
     counted: [AtomicU64; 4],
     /// The millisecond of the last command, and how many began in it.
     moment: AtomicU64,
@@ -80,8 +81,8 @@ impl Latencies {
 }
 
 impl Measured {
-    /// Whether a command that begins now is one of those that only count. Two looks at the clock are a tenth of what
-    /// a command costs when clients send many at once; then a sample will do.
+    /// Whether a command that begins now is only counted. Reading the clock twice is a tenth of a
+    /// command's cost when clients send many at once; then a sample is enough.
     pub(crate) fn only_counts(&self, now: Millis) -> bool {
         if self.moment.swap(now.0, Ordering::Relaxed) != now.0 {
             self.in_moment.store(0, Ordering::Relaxed);
@@ -89,12 +90,12 @@ impl Measured {
         self.in_moment.fetch_add(1, Ordering::Relaxed) >= MEASURED_PER_MOMENT
     }
 
-    /// A command counts, and is not measured.
+    /// Counts a command without measuring it.
     pub(crate) fn count(&self, measure: Measure) {
         self.counted[measure as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A command was measured.
+    /// Records a measured command.
     pub(crate) fn note(&self, measure: Measure, value: u64) {
         let counted = self.counted[measure as usize].swap(0, Ordering::Relaxed);
         self.lock().of(measure).saturating_record_n(value, 1 + counted);

@@ -1,16 +1,18 @@
 //! Kestrel's dialects: bytes to requests and outcomes to bytes, without I/O.
 //!
-//! A session is one connection: a [`MemcacheSession`], a [`TextSession`] or a [`ThriftSession`]. Whoever owns the socket
-//! hands it the bytes that came in and a turn of the broker; replies go to the connection's outbox.
+//! A session is one connection: a [`MemcacheSession`], a [`TextSession`] or a [`ThriftSession`].
+//! The owner of the socket passes it the received bytes and a turn of the broker. Replies go to the
+//! connection's outbox.
 //!
-//! - `memcache`, `text`, `thrift`: a dialect each.
-//! - `line`: framing. `name`, `expiry`, `status`: what words mean.
-//! - `session`, `client`, `monitor`: a connection, fetching, waiting, and open reads, which memcache and text have in
-//!   common.
-//! - `stats`: what `STATS` and its kin print.
-//! - `server`, `counters`, `latency`: what all sessions of a process share, over all of Kestrel's ports.
+//! - `memcache`, `text`, `thrift`: one dialect each.
+//! - `line`: framing. `name`, `expiry`, `status`: parsing of words.
+//! - `session`, `client`, `monitor`: the connection, fetching, waiting and open reads, shared by
+//!   memcache and text.
+//! - `stats`: the output of `STATS` and similar commands.
+//! - `server`, `counters`, `latency`: state that all sessions of a process share, over all of
+//!   Kestrel's ports.
 //!
-//! It knows no clock, socket, file or thread, nor the other dialects.
+//! It knows no clock, socket, file or thread, and no other dialect.
 
 mod client;
 mod counters;

@@ -1,10 +1,10 @@
-//! Lines: where one ends, its words, and the numbers among them. Memcache and text agree on them.
+//! Lines: where a line ends, its words, and numbers. Memcache and text share these rules.
 
-/// Longest line in bytes, line feed included. The original has no limit; a client that asks for
-/// thousands of keys with one `get` still fits.
+/// Longest line in bytes, line feed included. The original has no limit. This is enough for a `get`
+/// with thousands of keys.
 pub(crate) const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// What the front of the received bytes is.
+/// What the received bytes begin with.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) enum Line<'a> {
     /// A line; this is its text without its end.
@@ -19,8 +19,8 @@ pub(crate) enum Line<'a> {
     TooLong,
 }
 
-/// Looks for a line at the front of `bytes`. A line feed ends it, and one carriage return right
-/// before that does not belong to it.
+/// Looks for a line at the front of `bytes`. A line feed ends it. A carriage return right before
+/// that is not part of the line.
 pub(crate) fn first_line(bytes: &[u8]) -> Line<'_> {
     let window = &bytes[..bytes.len().min(LINE_BYTES_MAX)];
     match memchr::memchr(b'\n', window) {
@@ -35,8 +35,8 @@ pub(crate) fn without_cr(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// Splits a line at single spaces. Empty words are words, except at the end: a trailing space is
-/// harmless, a double one shifts all that follows.
+/// Splits a line at single spaces. Empty words count, except at the end: a trailing space is
+/// harmless, but a double space shifts all following words.
 pub(crate) fn words(line: &[u8]) -> Vec<&[u8]> {
     let mut words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
     while words.last().is_some_and(|word| word.is_empty()) {

@@ -1,5 +1,5 @@
-//! Answers that go over all queues of items, or over many that are named: row by row straight into the
-//! outbox, from a cursor that the session keeps from one slice of work to the next.
+//! Replies about all queues of items, or about many named ones. They go row by row straight into
+//! the outbox, from a cursor that the session keeps between slices of work.
 
 use std::collections::BTreeSet;
 
@@ -8,61 +8,61 @@ use broker::{NameCursor, Outbox, Position, Turn};
 use crate::server::Server;
 use crate::stats::{Block, queue_rows, server_rows};
 
-/// Units of work that it takes to write the numbers of a queue, beside finding it.
+/// Units of work to write the numbers of a queue, in addition to those to find it.
 const QUEUE_UNITS: usize = 8;
 
 const END: &[u8] = b"END\r\n";
 
-/// Something that goes over queues, and how far it has come.
+/// An operation over queues, and its position.
 #[derive(Debug)]
 pub(crate) enum Listing {
-    /// `STATS`: items and bytes of all queues stand at its beginning, so that they are added up first.
+    /// `STATS`, first part: adds up items and bytes of all queues, which come first in the reply.
     Sums {
-        /// The next queue to be added.
+        /// The next queue to add.
         cursor: NameCursor,
         /// Items so far.
         items: u64,
         /// Bytes so far.
         bytes: u64,
     },
-    /// The queues of `STATS`.
+    /// `STATS`, second part: the queues.
     Stats(NameCursor),
     /// `DUMP_STATS` or `DUMP_CONFIG`.
     Blocks {
-        /// What is told of each queue.
+        /// What to print about each queue.
         block: Block,
         /// The queues.
         names: Names,
-        /// There was none yet.
+        /// No queue was printed yet.
         is_empty: bool,
     },
     /// `FLUSH_ALL_EXPIRED`.
     FlushExpired {
-        /// The next queue to be looked at.
+        /// The next queue to check.
         cursor: NameCursor,
         /// Items that ended so far.
         count: u64,
-        /// What the answer waits for.
+        /// The position that the reply waits for.
         after: Position,
     },
 }
 
-/// The queues that are told of.
+/// The queues to print.
 #[derive(Debug)]
 pub(crate) enum Names {
     /// All queues of items, and aliases.
     All(NameCursor),
-    /// Those that the request names, each once.
+    /// The queues that the request names, each once.
     Named(std::vec::IntoIter<Box<[u8]>>),
 }
 
 impl Names {
-    /// All, if none is named.
+    /// All queues, if none is named.
     pub(crate) fn new(named: &[&[u8]]) -> Self {
         if named.is_empty() {
             return Self::All(NameCursor::default());
         }
-        // A short line must not have a long queue's numbers printed thousands of times.
+        // A short line must not cause thousands of copies of a queue's numbers.
         let mut seen = BTreeSet::new();
         let names = named.iter().filter(|name| seen.insert(**name));
         Self::Named(names.map(|name| Box::from(*name)).collect::<Vec<_>>().into_iter())
@@ -85,7 +85,7 @@ impl Listing {
         Self::FlushExpired { cursor: NameCursor::default(), count: 0, after: Position::NONE }
     }
 
-    /// Deals with the next queue. `None`: that was the end.
+    /// Handles the next queue. Returns `None` at the end.
     pub(crate) fn step(
         mut self,
         server: &Server,
@@ -122,8 +122,8 @@ impl Listing {
                     }
                 };
                 let Some(name) = next else {
-                    // COMPAT(kestrel): the blocks are joined as if there were one at least, so that
-                    // nothing is an empty line; case mc-dump-stats-of-nothing.
+                    // COMPAT(kestrel): the blocks are joined as if there were at least one, so
+                    // without a queue the reply has an empty line; case mc-dump-stats-of-nothing.
                     let text: &[u8] = if *is_empty { b"\r\nEND\r\n" } else { END };
                     outbox.reply(turn.after_all(), text);
                     return None;
@@ -146,7 +146,7 @@ impl Listing {
         Some(self)
     }
 
-    /// Bytes of memory that it holds.
+    /// Bytes of memory it uses.
     pub(crate) fn buffered_bytes(&self) -> usize {
         match self {
             Self::Blocks { names: Names::Named(names), .. } => {

@@ -1,34 +1,35 @@
-//! A client that takes items as they come, until a moment or a number of them (spec kestrel 1.7), or until
-//! they are many, or many bytes: they may all come in one turn of the broker.
+//! `MONITOR`: a client takes items as they come, until a deadline or a number of items (spec
+//! kestrel 1.7). The number and bytes of items are limited, because all of them may come in one
+//! turn of the broker.
 
 use broker::{Body, Event, Millis, Patience, Position, Turn};
 
 use crate::client::{Client, Fetched, How};
 use crate::server::{ITEM_BYTES, ITEMS_AT_ONCE_MAX, ITEMS_BYTES_MAX};
 
-/// A monitor that is on its way.
+/// A running monitor.
 #[derive(Debug)]
 pub(crate) struct Monitor {
     queue: Box<[u8]>,
     deadline: Millis,
-    /// Items that may still come; `None`: as many as there are.
+    /// Number of items left; `None` means no limit.
     left: Option<u64>,
-    /// Items that may still come before it waits for one.
+    /// Number of items that it can still take before it waits for one.
     left_at_once: usize,
-    /// Bytes that may still come; the last item may reach beyond.
+    /// Number of bytes left; the last item can exceed it.
     left_bytes: usize,
-    /// Whatever is said waits for this: reads were closed before.
+    /// The position for all replies, because reads were closed before.
     after: Position,
 }
 
-/// What comes next.
+/// The next step of a monitor.
 #[derive(Debug)]
 pub(crate) enum Next {
-    /// An item, which is an open read from now on.
+    /// An item, now an open read.
     Item(Body, Position),
-    /// No more.
+    /// The end.
     End(Position),
-    /// An event will come.
+    /// The session waits for an event.
     Waiting,
 }
 
@@ -39,7 +40,7 @@ impl Monitor {
         Self { queue, deadline, left, left_at_once, left_bytes, after }
     }
 
-    /// Where the items come from.
+    /// The queue of the items.
     pub(crate) fn queue(&self) -> &[u8] {
         &self.queue
     }
@@ -61,7 +62,7 @@ impl Monitor {
         self.follow(fetched)
     }
 
-    /// The wait for the next item is over.
+    /// Handles the end of the wait for the next item.
     pub(crate) fn resume(
         &mut self,
         event: Event,

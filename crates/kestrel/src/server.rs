@@ -1,4 +1,4 @@
-//! What all sessions of a process share: options, counters, and what only the owner can do.
+//! State that all sessions of a process share: options, counters, and actions of the owner.
 
 use std::sync::Arc;
 
@@ -9,36 +9,36 @@ use crate::counters::Counters;
 use crate::latency::{Latencies, Measure, Measured, Watch};
 use crate::thrift::Holder;
 
-/// Largest item in bytes unless the options say otherwise.
+/// Default limit of an item in bytes.
 pub const ITEM_BYTES_MAX_DEFAULT: u32 = 64 << 20;
 
-/// The items that one request fetches end when they are this long; the last one may reach beyond.
+/// Limit of bytes that one request fetches; the last item can exceed it.
 pub(crate) const ITEMS_BYTES_MAX: usize = 8 << 20;
 
-/// No more items come in one turn for one request, which ends with them.
+/// Limit of items that one request fetches in one turn; then the request ends.
 pub(crate) const ITEMS_AT_ONCE_MAX: usize = 1000;
 
-/// What an item costs beside its bytes, in the reply and in memory.
+/// Overhead of an item in the reply and in memory, in bytes.
 pub(crate) const ITEM_BYTES: usize = 64;
 
-/// What a server tells of itself, and how it behaves. What differs from queue to queue is a policy
-/// of the broker.
+/// What a server reports about itself, and how it behaves. The broker's policies hold what differs
+/// between queues.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// As `VERSION` tells it. Its first number must not be 0: libmemcached refuses that.
+    /// The reply to `VERSION`. Its first number must not be 0, because libmemcached refuses that.
     pub version: String,
     /// When the process started, in the broker's time.
     pub started: Millis,
-    /// Largest item that a request may bring, in bytes; a larger one ends its connection. Also the
-    /// most that a thrift frame may hold.
+    /// Limit of an item in bytes; a larger one ends its connection. Also the limit of a thrift
+    /// frame.
     pub item_bytes_max: u32,
-    /// How durable a put is where no policy says otherwise, as `DUMP_CONFIG` shows it.
+    /// The default durability of a put, shown by `DUMP_CONFIG`.
     pub sync: QueueSync,
-    /// A stricter status holds this much later, in milliseconds (`statusChangeGracePeriod`).
+    /// Delay before a stricter status takes effect, in milliseconds (`statusChangeGracePeriod`).
     pub status_grace_ms: u64,
-    /// A connection is refused writes if more than so many are open when it comes.
+    /// A connection cannot write if more than this number are open when it comes.
     pub refuse_writes_above: Option<u32>,
-    /// A connection is refused reads if more than so many are open when it comes.
+    /// A connection cannot read if more than this number are open when it comes.
     pub refuse_reads_above: Option<u32>,
 }
 
@@ -56,37 +56,37 @@ impl Default for ServerOptions {
     }
 }
 
-/// What a client may ask for and only the owner of the process can do.
+/// Actions that a client can ask for, and only the owner of the process can do.
 pub trait Controls: Send + Sync + std::fmt::Debug {
-    /// Sees to it that the policies are read anew and set. That is not done in this turn, where
-    /// nobody may wait for a file; the session hears of it by [`Turn::tell_reloaded`]. If they are
-    /// wrong nothing changes, the log of the server says why, and the session is told all the same.
+    /// Starts a reload of the policies. It does not run in this turn, which must not wait for a
+    /// file. The session learns of its end by [`Turn::tell_reloaded`]. If the policies are wrong,
+    /// nothing changes, the server logs why, and the session is still told.
     fn reload(&self, session: SessionId, turn: &mut Turn<'_>);
 
-    /// The server is to stop, 100 ms from now. Returns at once.
+    /// Stops the server in 100 ms. Returns at once.
     fn shut_down(&self);
 
-    /// Microseconds of a clock that never goes back, to measure how long commands take. `None`: nobody wants to
-    /// know, and nothing is measured.
+    /// Microseconds of a monotonic clock, to measure latencies. `None` means that nothing is
+    /// measured.
     fn stopwatch_us(&self) -> Option<u64> {
         None
     }
 }
 
-/// What all sessions of a process share, over all of Kestrel's ports.
+/// State that all sessions of a process share, over all of Kestrel's ports.
 #[derive(Debug)]
 pub struct Server {
     pub(crate) options: ServerOptions,
     pub(crate) controls: Box<dyn Controls>,
     counters: Counters,
     measured: Measured,
-    /// Somebody wants to know how long commands take.
+    /// Latencies are measured.
     is_measured: bool,
     /// Holds the open reads of all thrift connections.
     pub(crate) thrift_holder: Holder,
 }
 
-/// What a connection is refused for its whole life, because too many were open when it came.
+/// What a connection cannot do for its whole life, because too many were open when it came.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Refusals {
     /// Set, delete, flush.
@@ -96,19 +96,19 @@ pub(crate) struct Refusals {
 }
 
 impl Refusals {
-    /// Whether the connection may not set, delete or flush now.
+    /// Whether set, delete and flush are refused now.
     pub(crate) fn writes(self, turn: &Turn<'_>) -> bool {
         self.writes || turn.writes_blocked()
     }
 
-    /// Whether it may not get, peek or monitor now.
+    /// Whether get, peek and monitor are refused now.
     pub(crate) fn reads(self, turn: &Turn<'_>) -> bool {
         self.reads || turn.reads_blocked()
     }
 }
 
 impl Server {
-    /// A server that has not seen a connection yet.
+    /// A server without connections so far.
     pub fn new(options: ServerOptions, controls: Box<dyn Controls>) -> Arc<Self> {
         let thrift_holder = Holder::default();
         let is_measured = controls.stopwatch_us().is_some();
@@ -122,17 +122,17 @@ impl Server {
         })
     }
 
-    /// What was done since the start.
+    /// The counters since the start.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// How long commands took since the start, if that is measured.
+    /// The latencies since the start, if they are measured.
     pub fn latencies(&self) -> Latencies {
         self.measured.get()
     }
 
-    /// A command begins.
+    /// Notes the begin of a command.
     pub(crate) fn begin(&self, now: Millis) -> Watch {
         if self.is_measured && self.measured.only_counts(now) {
             return Watch::Counted;
@@ -140,13 +140,13 @@ impl Server {
         self.begin_wait()
     }
 
-    /// A wait begins, which is always measured.
+    /// Notes the begin of a wait, which is always measured.
     pub(crate) fn begin_wait(&self) -> Watch {
         let began = self.is_measured.then(|| self.controls.stopwatch_us()).flatten();
         began.map_or(Watch::Off, Watch::Since)
     }
 
-    /// It has ended.
+    /// Notes the end of a command or wait.
     pub(crate) fn note(&self, watch: Watch, measure: Measure) {
         match watch {
             Watch::Off => {}
@@ -162,26 +162,26 @@ impl Server {
         }
     }
 
-    /// What it was started with.
+    /// The options of the server.
     pub fn options(&self) -> &ServerOptions {
         &self.options
     }
 
-    /// A fetch found nothing.
+    /// Counts a fetch that found nothing.
     pub(crate) fn count_miss(&self, queue: &[u8], turn: &Turn<'_>) {
-        // An alias has no items that one could miss.
+        // An alias has no items, so it cannot have misses.
         if turn.alias_stats(queue).is_none() {
             self.counters.get_misses.add_one();
         }
     }
 
-    /// Counts what came from a client and what will leave for it.
+    /// Counts bytes from and to a client.
     pub(crate) fn count_bytes(&self, read: usize, written: usize) {
         self.counters.bytes_read.add(read as u64);
         self.counters.bytes_written.add(written as u64);
     }
 
-    /// A connection came, to whichever port.
+    /// Counts a new connection on any port.
     pub(crate) fn enter(&self) -> Refusals {
         self.counters.connections.add_one();
         self.counters.connections_total.add_one();
@@ -193,7 +193,7 @@ impl Server {
         }
     }
 
-    /// A connection went.
+    /// Counts a closed connection.
     pub(crate) fn leave(&self) {
         self.counters.connections.remove_one();
     }

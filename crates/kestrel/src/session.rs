@@ -1,5 +1,5 @@
-//! One connection of memcache or text: what it waits for, how it goes on, and how it ends. What its bytes
-//! mean is the dialect's business.
+//! A memcache or text connection: what it waits for, how it continues, and how it ends. The dialect
+//! interprets the bytes.
 
 use std::mem;
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use crate::listing::Listing;
 use crate::monitor::{Monitor, Next};
 use crate::server::Server;
 
-/// What a dialect of lines makes of its bytes. A value says what the next bytes of a connection are.
+/// A dialect of lines. A value says what the connection reads next.
 pub trait LineDialect: std::fmt::Debug + Default + Send {
-    /// The answer that there is no item.
+    /// The reply if there is no item.
     const NONE: &'static [u8];
 
-    /// The answer that something long will not be done: the server stops.
+    /// The reply if the server stops before a long operation ends.
     const STOPPING: &'static [u8];
 
-    /// Deals with one line, one stretch of data, or one slice of a list.
+    /// Handles one line, one piece of data, or one slice of a list.
     fn step(
         session: &mut LineSession<Self>,
         bytes: &[u8],
@@ -30,47 +30,47 @@ pub trait LineDialect: std::fmt::Debug + Default + Send {
         outbox: &mut Outbox,
     ) -> Step;
 
-    /// Bytes of memory held for a request that has not arrived whole.
+    /// Bytes of memory for an incomplete request.
     fn buffered_bytes(&self) -> usize;
 
-    /// Whether a request has begun and its rest must come.
+    /// Whether part of a request has arrived.
     fn is_mid_request(&self) -> bool;
 
-    /// Answers with an item.
+    /// Replies with an item.
     fn item(outbox: &mut Outbox, after: Position, queue: &[u8], body: &Body);
 }
 
-/// One connection that speaks a dialect of lines, without I/O.
+/// A connection that speaks a dialect of lines, without I/O.
 #[derive(Debug)]
 pub struct LineSession<D> {
     pub(crate) client: Client,
     pub(crate) reading: D,
     waiting: Waiting,
-    /// Something that goes over queues, row by row; what comes next has to wait.
+    /// An operation over queues, row by row. Later requests wait.
     listing: Option<Listing>,
     input_end: InputEnd,
 }
 
-/// What the session waits for; it reads no request meanwhile.
+/// What the session waits for. Meanwhile it reads no request.
 #[derive(Debug)]
 enum Waiting {
     Nothing,
-    /// An item. The reply waits for the position too: reads were closed before.
+    /// An item. The reply also waits for the position, because reads were closed before.
     Item {
         queue: Box<[u8]>,
         how: How,
         after: Position,
-        /// Only until what has expired is gone: at once, but for as long as the broker has enough to
-        /// write.
+        /// A short wait until expired items are gone. It is immediate unless the broker pauses
+        /// chores because the log is behind.
         is_brief: bool,
     },
     Monitor(Monitor),
-    /// The end of a flush or a removal, or of reading the configuration again, which is answered so.
+    /// The end of a flush, a removal or a reload, with its reply.
     Work(&'static [u8]),
 }
 
 impl<D: LineDialect> LineSession<D> {
-    /// A new connection; its events go to `mailbox`.
+    /// A new connection. Its events go to `mailbox`.
     pub fn new(server: Arc<Server>, turn: &mut Turn<'_>, mailbox: usize) -> Self {
         Self {
             client: Client::new(server, turn, mailbox),
@@ -81,14 +81,14 @@ impl<D: LineDialect> LineSession<D> {
         }
     }
 
-    /// The same, but it may not stop the server nor set its status.
+    /// The same connection, but it cannot stop the server or set its status.
     #[must_use]
     pub fn without_control(mut self) -> Self {
         self.client.may_control = false;
         self
     }
 
-    /// Its number in the broker: the address of its events.
+    /// Its id in the broker, to which events are addressed.
     pub fn id(&self) -> SessionId {
         self.client.id
     }
@@ -99,12 +99,12 @@ impl<D: LineDialect> LineSession<D> {
             && !self.client.is_ended()
     }
 
-    /// Goes over queues, from the next step on.
+    /// Starts an operation over queues, which the next steps continue.
     pub(crate) fn list(&mut self, listing: Listing) {
         self.listing = Some(listing);
     }
 
-    /// Fetches an item and answers, or waits for one; the answer also waits for `after`.
+    /// Fetches an item and replies, or waits for one. The reply also waits for `after`.
     pub(crate) fn fetch(
         &mut self,
         queue: &[u8],
@@ -124,7 +124,7 @@ impl<D: LineDialect> LineSession<D> {
         }
     }
 
-    /// Sends items until there is something to wait for.
+    /// Sends items until it has to wait.
     pub(crate) fn monitor(
         &mut self,
         mut monitor: Monitor,
@@ -155,7 +155,7 @@ impl<D: LineDialect> LineSession<D> {
         }
     }
 
-    /// Answers a flush, or the removal of a queue, with `done` when it is done.
+    /// Replies `done` to a flush, or to the removal of a queue, when it is done.
     pub(crate) fn answer_clearing(
         &mut self,
         clearing: Clearing,
@@ -168,12 +168,12 @@ impl<D: LineDialect> LineSession<D> {
         }
     }
 
-    /// An event will tell of the end of something long, which is answered so.
+    /// Waits for the event that ends a long operation, then replies `done`.
     pub(crate) fn wait_for_work(&mut self, done: &'static [u8]) {
         self.waiting = Waiting::Work(done);
     }
 
-    /// What the session waited for has happened.
+    /// Handles the event that the session waited for.
     fn resume(&mut self, event: Event, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         match mem::replace(&mut self.waiting, Waiting::Nothing) {
             Waiting::Nothing => unreachable!("nothing is told to who does not wait"),
@@ -195,8 +195,8 @@ impl<D: LineDialect> LineSession<D> {
         }
     }
 
-    /// After the peer ended its sending: closes as soon as all that it sent is dealt with. That is a
-    /// disconnect, so who waits for an item, which may never come, is not answered.
+    /// The client closed its sending side, which counts as a disconnect: ends the session once
+    /// everything before is handled. A client that waits for an item gets no reply.
     fn end_if_drained(&mut self, turn: &mut Turn<'_>) {
         let is_drained = match self.waiting {
             Waiting::Nothing => self.input_end.is_drained(),
@@ -222,7 +222,7 @@ impl<D: LineDialect> Dialect for LineSession<D> {
             } else {
                 return Step::Stuck;
             };
-            // After each step: what statistics say must not depend on how the bytes were cut.
+            // After each step, so that statistics do not depend on how the bytes were split.
             let count = if let Step::Used(count) = step { count } else { 0 };
             self.client.server.count_bytes(count, outbox.len() - unsent);
             step
@@ -269,7 +269,7 @@ impl<D: LineDialect> Dialect for LineSession<D> {
             outbox.reply(Position::NONE, D::STOPPING);
             return self.client.end(turn);
         }
-        // Who waits for an item has waited long enough.
+        // Ends the wait for an item.
         if let Some(after) = turn.cancel_wait(self.client.id) {
             self.event(Event::TimedOut(after), turn, outbox);
         }

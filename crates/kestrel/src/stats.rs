@@ -7,19 +7,19 @@ use broker::{AliasStats, ItemStats, Turn};
 
 use crate::server::Server;
 
-/// What the original prints where there is no limit, for items and for bytes.
+/// What the original prints if there is no limit, for items and for bytes.
 const NO_ITEMS_MAX: u64 = 2_147_483_647;
 const NO_BYTES_MAX: u64 = 9_223_372_036_854_775_807;
 
-/// What an item took in the original's journal beside its bytes.
+/// Overhead of an item in the original's journal, in bytes.
 const JOURNAL_BYTES_PER_ITEM: u64 = 21;
 
-/// There is one log for all queues. This is what the items would take in a file of their own.
+/// The size of the items in a file of their own. All queues share one log here.
 pub(crate) fn journal_bytes(stats: &ItemStats) -> u64 {
     stats.bytes + JOURNAL_BYTES_PER_ITEM * stats.items
 }
 
-/// Enough for the lines of a queue with a name of usual length.
+/// Enough for the lines of a queue with a typical name.
 const ROWS_BYTES_USUAL: usize = 1024;
 
 /// A key and its value.
@@ -41,7 +41,7 @@ impl Value {
     }
 }
 
-/// Adds the lines of the server's own numbers; `items` and `bytes` are those of all queues.
+/// The lines of the server's own numbers. `items` and `bytes` are sums over all queues.
 pub(crate) fn server_rows(server: &Server, items: u64, bytes: u64, turn: &Turn<'_>) -> Vec<u8> {
     let mut text = Vec::new();
     for (key, value) in of_server(server, items, bytes, turn) {
@@ -63,13 +63,13 @@ pub(crate) fn queue_rows(name: &[u8], turn: &Turn<'_>) -> Vec<u8> {
     text
 }
 
-/// What blocks of lines tell of queues.
+/// What a block prints about a queue.
 #[derive(Copy, Clone, Debug)]
 pub(crate) enum Block {
     /// Numbers.
     Stats,
-    /// What is asked of them, in the shape that the original's first versions printed. What has no
-    /// counterpart is shown as unlimited.
+    /// Its policy, in the format of the original's first versions. Settings without a counterpart
+    /// are shown as unlimited.
     Config,
 }
 
@@ -88,7 +88,7 @@ impl Block {
         text.extend_from_slice(name);
         text.extend_from_slice(b"' {\r\n");
         if rows.is_empty() {
-            // COMPAT(kestrel): the lines are joined as if there were one at least; case
+            // COMPAT(kestrel): the lines are joined as if there were at least one; case
             // mc-dump-stats-missing.
             text.extend_from_slice(b"  \r\n");
         }
@@ -132,7 +132,7 @@ fn of_server(
         ("curr_items", items.to_string()),
         ("total_items", totals.puts.to_string()),
         ("bytes", bytes.to_string()),
-        // No memory is set apart for a queue.
+        // No memory is reserved for a queue.
         ("reserved_memory_ratio", "0.000".to_owned()),
     ];
     rows.extend(numbers.map(|(key, number)| (key, number.to_string())));

@@ -1,13 +1,13 @@
-//! The words for the server's status.
+//! The names of the server's status.
 
 use broker::Status;
 
-/// What was asked for instead of a status.
+/// Why a word is not a status that a client can set.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum NoStatus {
-    /// There is none of this name.
+    /// There is no status of this name.
     Unknown,
-    /// It is what a server has that stops; nobody can ask for it.
+    /// A stopping server has this status. Clients cannot set it.
     Forbidden,
 }
 

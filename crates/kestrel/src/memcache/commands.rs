@@ -1,4 +1,4 @@
-//! What each request does, and the order in which it is looked at (spec kestrel 1.3).
+//! Executes each request, with checks in the original's order (spec kestrel 1.3).
 
 use broker::{Body, Millis, Outbox, Turn};
 
@@ -60,7 +60,7 @@ impl MemcacheSession {
         }
     }
 
-    /// A set whose data is complete.
+    /// Executes a set with complete data.
     pub(crate) fn set(
         &mut self,
         queue: &[u8],
@@ -126,8 +126,9 @@ impl MemcacheSession {
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
     ) {
-        // COMPAT(kestrel): as with FLUSH_EXPIRED, the original says nothing and closes. Clients retry after
-        // a SERVER_ERROR, so it is none; case mc-status-blocks-monitor-and-flush-expired.
+        // COMPAT(kestrel): as for FLUSH_EXPIRED, the original closes silently. This is not a
+        // SERVER_ERROR, because clients retry after that; case
+        // mc-status-blocks-monitor-and-flush-expired.
         if self.client.is_refused_reads(turn) || !is_usable(queue, turn) {
             return self.fail(AT_ONCE, reply::CLIENT_ERROR, turn, outbox);
         }

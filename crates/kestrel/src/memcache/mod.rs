@@ -1,5 +1,5 @@
-//! The memcache dialect: `request` says what a line asks for, `session` what the next bytes are,
-//! `commands` what each request does, `reply` what it answers.
+//! The memcache dialect. `request` parses lines, `session` reads the bytes, `commands` executes
+//! requests, and `reply` formats replies.
 
 mod commands;
 mod reply;

@@ -1,4 +1,4 @@
-//! What the server sends (spec kestrel 1.2).
+//! Replies of the server (spec kestrel 1.2).
 
 use broker::{Body, Outbox, Position};
 
@@ -10,12 +10,12 @@ pub(crate) const FLUSHED_ALL: &[u8] = b"Flushed all queues.\r\n";
 pub(crate) const RELOADED: &[u8] = b"Reloaded config.\r\n";
 pub(crate) const ERROR: &[u8] = b"ERROR\r\n";
 pub(crate) const CLIENT_ERROR: &[u8] = b"CLIENT_ERROR\r\n";
-/// The original knows no such refusal, so no client depends on its words.
+/// The original has no such refusal, so no client depends on its text.
 pub(crate) const NOT_ALLOWED: &[u8] = b"CLIENT_ERROR not allowed here; see kestrel.control\r\n";
 pub(crate) const SERVER_ERROR: &[u8] = b"SERVER_ERROR\r\n";
 
 /// A block with one item.
-// COMPAT(kestrel): flags are not kept, and the name is printed without the options that were asked with;
+// COMPAT(kestrel): flags are not kept, and the name is printed without the options of the request;
 // cases mc-flags-not-kept, mc-open-close.
 pub(crate) fn item(outbox: &mut Outbox, after: Position, queue: &[u8], body: &Body) {
     outbox.reply(after, b"VALUE ");

@@ -1,13 +1,13 @@
-//! What a line of the memcache dialect asks for (spec kestrel 1.1 to 1.4).
+//! Parses lines of the memcache dialect (spec kestrel 1.1 to 1.4).
 
 use crate::line::{number, words};
 
-/// A request, before anything is known about queues.
+/// A parsed request; its queues are not checked yet.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) enum Request<'a> {
     /// Data follows.
     Set(Set<'a>),
-    /// A command of memcached's that Kestrel lacks, with so many bytes of data to follow.
+    /// A memcached command that Kestrel lacks, with the number of its data bytes.
     Refused {
         data_bytes: u32,
     },
@@ -15,7 +15,7 @@ pub(crate) enum Request<'a> {
     Monitor {
         queue: &'a [u8],
         seconds: i32,
-        /// Most items. `None`: as many as may be open; negative: no limit of its own.
+        /// Limit of items. `None`: the limit of open reads; negative: no own limit.
         max: Option<i32>,
     },
     Confirm {
@@ -28,11 +28,11 @@ pub(crate) enum Request<'a> {
     FlushExpired(&'a [u8]),
     FlushAllExpired,
     Stats,
-    /// Of these queues; of all if none is named.
+    /// The queues; all queues if empty.
     DumpStats(Vec<&'a [u8]>),
     DumpConfig(Vec<&'a [u8]>),
     Version,
-    /// `None` asks for it.
+    /// `None` queries the status.
     Status(Option<&'a [u8]>),
     Reload,
     Shutdown,
@@ -43,7 +43,7 @@ pub(crate) enum Request<'a> {
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Set<'a> {
     pub(crate) queue: &'a [u8],
-    /// What is wrong with the line will be told after the data.
+    /// The expiry, or the mistake in the line, which is reported after the data.
     pub(crate) verdict: Result<i32, Malformed>,
     pub(crate) data_bytes: u32,
 }
@@ -52,7 +52,7 @@ pub(crate) struct Set<'a> {
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Get<'a> {
     pub(crate) queue: &'a [u8],
-    /// Milliseconds to wait; none if not positive.
+    /// Milliseconds to wait; no wait if not positive.
     pub(crate) timeout_ms: i32,
     pub(crate) open: bool,
     pub(crate) close: bool,
@@ -60,17 +60,17 @@ pub(crate) struct Get<'a> {
     pub(crate) peek: bool,
 }
 
-/// A line that asks for nothing sensible. All are answered with `CLIENT_ERROR`.
+/// A malformed line. The reply is always `CLIENT_ERROR`.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Malformed {
-    /// The connection goes on.
+    /// The connection continues.
     Harmless,
-    /// It is closed. The original closes without a word in some of these cases; saying what it was
-    /// helps whoever looks for the reason, and no client is known that depends on the silence.
+    /// The connection is closed. In some of these cases the original closes it silently. An error
+    /// helps to find the reason, and no known client depends on the silence.
     Fatal,
 }
 
-/// Commands after whose line data comes.
+/// Commands whose line is followed by data.
 const WITH_DATA: [&[u8]; 6] = [b"set", b"add", b"replace", b"append", b"prepend", b"cas"];
 
 impl<'a> Request<'a> {
@@ -82,8 +82,9 @@ impl<'a> Request<'a> {
         if WITH_DATA.contains(&command) {
             return with_data(command, arguments);
         }
-        // COMPAT(kestrel): further words are not looked at: of several keys the first counts, and there
-        // is no `noreply`; cases mc-extra-keys-ignored, mc-noreply-ignored, mc-delete-extra-word.
+        // COMPAT(kestrel): further words are ignored: only the first of several keys counts, and
+        // there is no `noreply`; cases mc-extra-keys-ignored, mc-noreply-ignored,
+        // mc-delete-extra-word.
         let name = arguments.first().copied().ok_or(Malformed::Harmless);
         Ok(match command {
             b"get" | b"gets" => Self::Get(Get::parse(name?)?),
@@ -114,7 +115,7 @@ fn with_data<'a>(command: &[u8], arguments: &[&'a [u8]]) -> Result<Request<'a>, 
     if command != b"set" {
         return Ok(Request::Refused { data_bytes });
     }
-    // Flags are looked at first, as the connection survives only what is wrong with them.
+    // Flags are checked first, because only a mistake in the flags leaves the connection open.
     let verdict = number(flags)
         .ok_or(Malformed::Harmless)
         .and_then(|_| number(expiry).ok_or(Malformed::Fatal));
@@ -137,7 +138,7 @@ impl<'a> Get<'a> {
     fn parse(key: &'a [u8]) -> Result<Self, Malformed> {
         let mut pieces = key.split(|byte| *byte == b'/');
         let queue = pieces.next().unwrap_or_default();
-        // COMPAT(kestrel): a key of slashes only does not end the connection; case
+        // COMPAT(kestrel): a key of only slashes does not end the connection; case
         // mc-get-slash-only.
         if !key.is_empty() && key.iter().all(|byte| *byte == b'/') {
             return Err(Malformed::Harmless);

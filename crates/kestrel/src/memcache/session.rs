@@ -13,13 +13,13 @@ use crate::session::{LineDialect, LineSession};
 const BINARY_MAGIC: u8 = 0x80;
 
 /// Bytes after the data.
-// COMPAT(kestrel): they are skipped without a look at them; case mc-data-trailer-not-checked.
+// COMPAT(kestrel): they are skipped without a check; case mc-data-trailer-not-checked.
 const TRAILER_BYTES: usize = 2;
 
 /// One connection that speaks the memcache dialect, without I/O.
 pub type MemcacheSession = LineSession<Memcache>;
 
-/// The memcache dialect: what the next bytes of a connection are.
+/// The memcache dialect: what the connection reads next.
 #[derive(Debug, Default)]
 pub struct Memcache(Reading);
 
@@ -30,17 +30,17 @@ enum Reading {
     Line,
     /// The data of a set, and its trailer.
     Data(PendingSet),
-    /// So many more bytes of data for a command that will be refused.
+    /// Skips this many more data bytes of a command that will be refused.
     Refused(usize),
-    /// So many more bytes of data for which there is no memory, before the set is answered.
+    /// Skips this many more data bytes that exceed the memory limit, then answers the set.
     NotStored(usize),
 }
 
-/// A set whose data is on its way.
+/// A set whose data is still arriving.
 #[derive(Debug)]
 struct PendingSet {
     queue: Vec<u8>,
-    /// The expiry, or what is wrong with the line.
+    /// The expiry, or the mistake in the line.
     verdict: Result<i32, Malformed>,
     data: BodyBuffer,
 }
@@ -57,8 +57,8 @@ impl LineDialect for Memcache {
     ) -> Step {
         Step::used_or_stuck(match &mut session.reading.0 {
             Reading::Line if bytes.first() == Some(&BINARY_MAGIC) => {
-                // Such a client would wait for ever, as the original does: nothing that it
-                // understands can be said.
+                // In the original such a client waits for ever. No reply would be understood, so
+                // the connection closes.
                 session.client.end(turn);
                 0
             }
@@ -130,8 +130,8 @@ impl MemcacheSession {
         bytes
     }
 
-    /// The line of a set: its data is gathered, or skipped if there is no memory for it. A set that is
-    /// wrong in other ways fails for those.
+    /// Handles the line of a set. Its data is collected, or skipped if it exceeds the memory limit.
+    /// Other mistakes of the line take precedence.
     fn begin_set(&mut self, set: &Set<'_>, turn: &mut Turn<'_>) {
         let data_bytes = set.data_bytes as usize;
         let is_usable = set.verdict.is_ok()
@@ -167,7 +167,7 @@ impl MemcacheSession {
         }
     }
 
-    /// Answers with an error that ends the connection.
+    /// Replies with an error that ends the connection.
     pub(crate) fn fail(
         &mut self,
         after: Position,

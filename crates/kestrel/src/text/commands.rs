@@ -1,4 +1,4 @@
-//! What each request does. Whatever is wrong with one, the connection goes on (spec kestrel 6).
+//! Executes each request. The connection continues after any error (spec kestrel 6).
 
 use broker::{Millis, Outbox, Position, Turn};
 
@@ -11,9 +11,9 @@ use crate::name::{is_possible, is_usable};
 use crate::status::NoStatus;
 use crate::{expiry, status};
 
-/// There is nothing to say.
+/// The reply without a result.
 const DONE: &[u8] = b"+0\n";
-/// The original closes the connection without a word.
+/// The original closes the connection silently.
 const ILLEGAL_NAME: &[u8] = b"Illegal queue name.";
 const NOT_ALLOWED: &[u8] = b"Not allowed here; see kestrel.control.";
 const TOO_FEW_OPEN: &[u8] = b"Not that many transactions open.";
@@ -178,7 +178,7 @@ fn string(outbox: &mut Outbox, after: Position, text: &[u8]) {
     outbox.reply(after, &[b":", text, b"\n"].concat());
 }
 
-/// How many.
+/// Replies with a number.
 pub(crate) fn number(outbox: &mut Outbox, after: Position, number: u64) {
     outbox.reply(after, format!("+{number}\n").as_bytes());
 }

@@ -1,29 +1,29 @@
-//! The items that follow a line which ends with a colon: one a line, until an empty line.
+//! The items after a line that ends with a colon: one per line, until an empty line.
 
 use crate::line::without_cr;
 
-/// A list that is on its way. However long an item is, its bytes are looked at once.
+/// A list that is still arriving. Each byte is checked only once, however long an item is.
 #[derive(Debug, Default)]
 pub(crate) struct ItemList {
-    /// Items that are complete, each followed by a line feed, and what is here of the next one.
+    /// Complete items, each followed by a line feed, and the beginning of the next one.
     bytes: Vec<u8>,
-    /// Where the next one begins.
+    /// Where the next item begins.
     line_start: usize,
-    /// Where the next item begins that is taken out of a list that ended.
+    /// Where the next item to take out of a complete list begins.
     taken: usize,
 }
 
-/// What became of a stretch of bytes.
+/// The result of adding bytes.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Progress {
-    /// All of it belongs to the list, which goes on.
+    /// All bytes belong to the list, which continues.
     GoesOn,
-    /// The list ended after so many bytes of it.
+    /// The list ended after this many bytes.
     Ended(usize),
 }
 
 impl ItemList {
-    /// Keeps what belongs to the list.
+    /// Adds the bytes that belong to the list.
     pub(crate) fn gather(&mut self, stretch: &[u8]) -> Progress {
         let mut used = 0;
         while let Some(line_feed) = memchr::memchr(b'\n', &stretch[used..]) {
@@ -42,18 +42,18 @@ impl ItemList {
         Progress::GoesOn
     }
 
-    /// Bytes of the items so far, line feeds included. A carriage return at the end does not count: it
-    /// may turn out to belong to the end of a line, which nobody can tell before more comes.
+    /// Bytes of the items so far, including line feeds. A carriage return at the end does not
+    /// count, because it may be part of a line end.
     pub(crate) fn bytes(&self) -> usize {
         self.line_start + without_cr(&self.bytes[self.line_start..]).len()
     }
 
-    /// Bytes of memory held for them.
+    /// Bytes of memory for the items.
     pub(crate) fn buffered_bytes(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// The next item of a list that ended.
+    /// The next item of a complete list.
     pub(crate) fn take_item(&mut self) -> Option<&[u8]> {
         let rest = &self.bytes[self.taken..];
         let item = &rest[..memchr::memchr(b'\n', rest)?];

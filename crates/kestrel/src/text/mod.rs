@@ -1,5 +1,5 @@
-//! The text dialect: `request` says what a line asks for, `items` gathers the lines of a list,
-//! `session` is a connection, `commands` what each request does.
+//! The text dialect. `request` parses lines, `items` collects the lines of a list, `session` reads
+//! the bytes, and `commands` executes requests.
 
 mod commands;
 mod items;

@@ -1,8 +1,8 @@
-//! What a line of the text dialect asks for (spec kestrel 6).
+//! Parses lines of the text dialect (spec kestrel 6).
 
 use crate::line::{number, words};
 
-/// A request, before anything is known about queues.
+/// A parsed request; its queues are not checked yet.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Request {
     Put {
@@ -28,12 +28,12 @@ pub(crate) enum Request {
     },
     Flush(Vec<u8>),
     Delete(Vec<u8>),
-    /// `None` asks for it.
+    /// `None` queries the status.
     Status(Option<Vec<u8>>),
     Version,
     Shutdown,
     Quit,
-    /// Answered with this text; the connection goes on.
+    /// The error text of the reply. The connection continues.
     Wrong(Vec<u8>),
 }
 
@@ -42,10 +42,10 @@ const TIMEOUT_REQUIRED: &str = "Queue name & timeout required.";
 const COUNT_REQUIRED: &str = "Queue name & count required.";
 const WRONG_EXPIRY: &str = "Error parsing expiration time.";
 const WRONG_TIMEOUT: &str = "Error parsing timeout.";
-/// The original says nothing and closes; so it does for a wrong timeout of a monitor.
+/// The original closes silently, also for a wrong timeout of a monitor.
 const WRONG_COUNT: &str = "Error parsing count.";
 
-/// Reads a line, without its end and without the colon that announces items.
+/// Parses a line, without its end and without the colon before items.
 pub(crate) fn parse(line: &[u8]) -> Request {
     let words = words(line);
     let (command, arguments) = words.split_first().map_or((&[][..], &[][..]), |(c, a)| (*c, a));
@@ -90,7 +90,7 @@ fn name(arguments: &[&[u8]]) -> Result<Vec<u8>, &'static str> {
     }
 }
 
-/// The number after the name, if there is one.
+/// The optional number after the name.
 fn optional(arguments: &[&[u8]], wrong: &'static str) -> Result<Option<i32>, &'static str> {
     arguments.get(1).map(|word| number(word).ok_or(wrong)).transpose()
 }

@@ -14,7 +14,7 @@ use crate::session::{LineDialect, LineSession};
 /// One connection that speaks the text dialect, without I/O.
 pub type TextSession = LineSession<Text>;
 
-/// The text dialect: what the next bytes of a connection are.
+/// The text dialect: what the connection reads next.
 #[derive(Debug, Default)]
 pub struct Text(Reading);
 
@@ -23,21 +23,21 @@ enum Reading {
     /// A line.
     #[default]
     Line,
-    /// The items for a request.
+    /// The items of a request.
     Items(Request, ItemList),
-    /// None before the items of a put are stored.
+    /// Nothing, until the items of a put are stored.
     Storing(Storing),
 }
 
-/// A put whose items are stored, a slice of work at a time.
+/// A put that stores its items slice by slice.
 #[derive(Debug)]
 pub(super) struct Storing {
     pub(super) queue: Vec<u8>,
     pub(super) expires: Option<When>,
     pub(super) items: ItemList,
-    /// So many were stored.
+    /// Number of stored items.
     pub(super) stored: u64,
-    /// What the answer waits for.
+    /// The position that the reply waits for.
     pub(super) after: Position,
 }
 
@@ -90,7 +90,7 @@ impl TextSession {
             }
         };
         match text.strip_suffix(b":") {
-            // Whatever the command is, only a put does something with them.
+            // Any command can have items, but only a put uses them.
             Some(text) => self.reading.0 = Reading::Items(parse(text), ItemList::default()),
             None => self.execute(parse(text), ItemList::default(), turn, outbox),
         }
@@ -112,12 +112,12 @@ impl TextSession {
         count
     }
 
-    /// The next step stores the first items.
+    /// Starts to store items in the next step.
     pub(super) fn begin_storing(&mut self, storing: Storing) {
         self.reading.0 = Reading::Storing(storing);
     }
 
-    /// Refused items are skipped, and the others tried.
+    /// Stores a slice of items. It skips refused items and tries the others.
     fn store(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) -> Step {
         let Reading::Storing(storing) = &mut self.reading.0 else { return Step::Stuck };
         while let Some(item) = storing.items.take_item() {

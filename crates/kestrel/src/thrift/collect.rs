@@ -1,4 +1,4 @@
-//! `get`: collects items until there are enough, or the time is over.
+//! `get`: collects items until it has enough, or the time is over.
 
 use broker::{Body, Grant, LeaseId, Millis, Outbox, Patience, Position, Read, ReadHow};
 use broker::{SessionId, Turn};
@@ -11,26 +11,26 @@ use super::writer::{Reply, ReplyTo};
 use crate::client::AT_ONCE;
 use crate::server::{ITEM_BYTES, ITEMS_AT_ONCE_MAX, ITEMS_BYTES_MAX};
 
-/// A `get` on its way.
+/// A running `get`.
 #[derive(Debug)]
 pub(super) struct Collect {
     to: ReplyTo,
     queue: Box<[u8]>,
     items_max: usize,
-    /// When to wait no longer; `None`: not at all.
+    /// When the wait ends; `None` means no wait.
     deadline: Option<Millis>,
-    /// After how long unconfirmed items go back; `None`: they are gone at once.
+    /// When unconfirmed items go back; `None` means that the reads are not open.
     auto_abort_ms: Option<u64>,
     items: Vec<Collected>,
     items_bytes: usize,
-    /// What the reply waits for.
+    /// The position that the reply waits for.
     after: Position,
 }
 
-/// An item that the reply will hold.
+/// An item of the reply.
 #[derive(Debug)]
 struct Collected {
-    /// `None`: it is gone already.
+    /// `None` if it is already finished.
     lease: Option<LeaseId>,
     body: Body,
 }
@@ -42,7 +42,7 @@ impl Collect {
         Self {
             to,
             queue: arguments.queue.into(),
-            // Less than none is no limit, as with MONITOR.
+            // A negative number is no limit, as with MONITOR.
             items_max: usize::try_from(arguments.items_max)
                 .map_or(ITEMS_AT_ONCE_MAX, |max| max.min(ITEMS_AT_ONCE_MAX)),
             deadline: wait_ms.map(|millis| Millis(turn.now().0 + millis)),
@@ -53,12 +53,12 @@ impl Collect {
         }
     }
 
-    /// How many items it has.
+    /// Number of its items.
     pub(super) fn items_count(&self) -> u64 {
         self.items.len() as u64
     }
 
-    /// Whether it waits for items to come, and not only for a look behind what has expired.
+    /// Whether it waits for new items, and not only for expired items to go.
     pub(super) fn is_patient(&self) -> bool {
         self.deadline.is_some()
     }
@@ -67,14 +67,15 @@ impl Collect {
         self.items.len() >= self.items_max || self.items_bytes >= ITEMS_BYTES_MAX
     }
 
-    /// Forgets what is not held any more: a limit of the queue took it back, or the queue ended.
+    /// Drops items that it no longer holds, because a limit of the queue took them back, or the
+    /// queue ended.
     fn drop_lost(&mut self, holder: SessionId, turn: &Turn<'_>) {
         self.items.retain(|item| item.lease.is_none_or(|lease| turn.holds(holder, lease)));
         self.items_bytes = self.items.iter().map(Collected::cost_bytes).sum();
     }
 
-    /// Without a deadline it may wait behind items that expired, but with empty hands only: what it
-    /// has is gone for good by then.
+    /// Without a deadline it can wait for expired items to go, but only if it has no items: those
+    /// it has are already finished.
     fn patience(&self, now: Millis) -> Patience {
         match self.deadline {
             Some(deadline) => Patience::Millis(deadline.0.saturating_sub(now.0)),
@@ -83,8 +84,8 @@ impl Collect {
         }
     }
 
-    /// Items are held until the reply, because the client may go away before it; unless the reply is
-    /// made in the turn that gets the first of them.
+    /// Items are held until the reply, because the client may disconnect before. The exception is a
+    /// reply in the same turn.
     fn how(&self) -> ReadHow {
         let is_answered_now = self.items_max == 1 || self.deadline.is_none();
         if self.auto_abort_ms.is_none() && is_answered_now {
@@ -109,8 +110,8 @@ impl Collected {
 }
 
 impl ThriftSession {
-    /// The session that holds open reads for all connections, when they were answered. Until then
-    /// they are the connection's own, and go back when it ends.
+    /// The session that holds open reads of all connections after the reply. Before that, the
+    /// connection holds them, and they go back when it ends.
     pub(super) fn holder(&self, turn: &mut Turn<'_>) -> SessionId {
         self.server.thrift_holder.session(turn, self.mailbox)
     }
@@ -129,7 +130,7 @@ impl ThriftSession {
         Ok(())
     }
 
-    /// Takes what is there, and then waits or answers.
+    /// Takes the available items, then waits or replies.
     fn collect(&mut self, mut collect: Collect, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         let open_max = turn.open_max(&collect.queue);
         while self.may_take(&mut collect, open_max, turn) {
@@ -156,8 +157,8 @@ impl ThriftSession {
         self.answer_get(collect, turn, outbox);
     }
 
-    /// Whether the reply may hold another item. What has ended meanwhile is looked for only when it would
-    /// be in the way.
+    /// Whether the reply can hold another item. Ended reads are removed only when the limit is
+    /// reached.
     fn may_take(&mut self, collect: &mut Collect, open_max: u32, turn: &mut Turn<'_>) -> bool {
         let holder = self.holder(turn);
         if collect.is_full() {
@@ -169,13 +170,13 @@ impl ThriftSession {
         !collect.is_full() && !self.is_open_full(collect, open_max)
     }
 
-    /// Whether the connection has as many reads of the queue open as it may have.
+    /// Whether the connection has reached the limit of open reads of the queue.
     fn is_open_full(&self, collect: &Collect, open_max: u32) -> bool {
         let new = if collect.auto_abort_ms.is_some() { collect.items.len() } else { 0 };
         self.open_reads.count(&collect.queue) + new >= open_max as usize
     }
 
-    /// An item came.
+    /// Handles a new item.
     pub(super) fn granted(
         &mut self,
         mut collect: Collect,
@@ -188,7 +189,7 @@ impl ThriftSession {
         self.collect(collect, turn, outbox);
     }
 
-    /// No more items come.
+    /// Handles the end of the wait.
     pub(super) fn timed_out(
         &mut self,
         mut collect: Collect,
@@ -220,7 +221,7 @@ impl ThriftSession {
         reply.send(collect.after, outbox);
     }
 
-    /// Ends what the client gets for good.
+    /// Finishes the items that the client gets for good.
     fn finish_items(&self, collect: &mut Collect, turn: &mut Turn<'_>) {
         let Collect { items, after, .. } = collect;
         items.retain_mut(|item| {
@@ -231,7 +232,7 @@ impl ThriftSession {
         });
     }
 
-    /// From the reply on, open reads outlive the connection, for a time.
+    /// Hands over the open reads, which outlive the connection for a time.
     fn hand_over_items(&mut self, collect: &mut Collect, limit_ms: u64, turn: &mut Turn<'_>) {
         let holder = self.holder(turn);
         collect.items.retain(|item| {

@@ -1,4 +1,4 @@
-//! Calls with a list: items to put, and numbers of open reads. A list may be long, so it is dealt with in
+//! Calls with a list: items to put, and ids of open reads. A list can be long, so it is handled in
 //! slices of work.
 
 use broker::{AddRefusal, Body, LeaseId, Millis, Outbox, Position, SessionId, Step, Turn, When};
@@ -12,24 +12,24 @@ use super::writer::ReplyTo;
 use crate::client::AT_ONCE;
 use crate::latency::Measure;
 
-/// A call with a list, and how far it is. The message with the list is kept beside it.
+/// A call with a list, and its progress. The message with the list is kept beside it.
 #[derive(Debug)]
 pub(super) struct ListCall {
     pub(super) to: ReplyTo,
     pub(super) method: Method,
     act: Act,
     protocol: Protocol,
-    /// Where in the message the next value begins.
+    /// Offset of the next value in the message.
     next: usize,
-    /// Values from there on.
+    /// Number of values left.
     left: usize,
-    /// So many were stored, confirmed or put back.
+    /// Number of items stored, confirmed or put back.
     done: i32,
-    /// What the reply waits for.
+    /// The position that the reply waits for.
     after: Position,
 }
 
-/// What is done with each value.
+/// The operation on each value.
 #[derive(Debug)]
 enum Act {
     Put { queue: Box<[u8]>, expires: Option<When> },
@@ -38,7 +38,7 @@ enum Act {
 }
 
 impl ListCall {
-    /// `values` lie in the message, which has so many bytes.
+    /// Starts a call. `values` are in a message of `message_bytes` bytes.
     fn new(
         to: ReplyTo,
         method: Method,
@@ -56,7 +56,7 @@ impl ListCall {
 }
 
 impl ThriftSession {
-    /// Items are stored up to the first that is refused: the client sees how many are left.
+    /// Stores items up to the first one refused. The client sees how many are left.
     pub(super) fn put(
         &self,
         to: ReplyTo,
@@ -76,7 +76,8 @@ impl ThriftSession {
         Ok(call)
     }
 
-    /// Confirms open reads, or puts them back, whichever connection opened them; how many there were.
+    /// Confirms open reads, or puts them back, whichever connection opened them. Replies with their
+    /// number.
     pub(super) fn settle(
         &self,
         to: ReplyTo,
@@ -91,7 +92,7 @@ impl ThriftSession {
         ListCall::new(to, method, act, arguments.set, (Type::I64, message_bytes))
     }
 
-    /// Goes on with a list, which lies in this message. True if it is not done.
+    /// Continues a list in this message. Returns true if it is not done.
     pub(super) fn take_from_list(
         &self,
         call: &mut ListCall,
@@ -114,7 +115,7 @@ impl ThriftSession {
         false
     }
 
-    /// `None`: no further value is to be dealt with.
+    /// Handles the next value. Returns `None` if there is no further one.
     fn deal_with_next(
         &self,
         call: &mut ListCall,
@@ -153,7 +154,7 @@ impl ThriftSession {
         Some(())
     }
 
-    /// One more slice of a list that the session is busy with.
+    /// Handles the next slice of the session's list.
     pub(super) fn go_on_with_list(
         &mut self,
         mut call: ListCall,

@@ -1,4 +1,5 @@
-//! What each method does (spec kestrel 8). `get` is in `collect`, and those with lists are in `lists`.
+//! Executes each method (spec kestrel 8). `get` is in `collect`, and methods with lists are in
+//! `lists`.
 
 use broker::{Clearing, Outbox, Patience, Position, Read, ReadHow, Status, Turn};
 
@@ -23,7 +24,7 @@ pub(super) enum Failed {
 }
 
 impl ThriftSession {
-    /// Does what a call asks for; but one with a list is only begun. Its message has so many bytes.
+    /// Executes a call. A call with a list only begins here.
     pub(super) fn execute(
         &mut self,
         to: ReplyTo,
@@ -76,12 +77,12 @@ impl ThriftSession {
         None
     }
 
-    /// Whether this connection may write now.
+    /// Checks whether this connection can write now.
     pub(super) fn check_writes(&self, turn: &Turn<'_>) -> Result<(), Failed> {
         if self.refusals.writes(turn) { Err(Failed::StatusForbids) } else { Ok(()) }
     }
 
-    /// Whether it may read.
+    /// Checks whether this connection can read now.
     pub(super) fn check_reads(&self, turn: &Turn<'_>) -> Result<(), Failed> {
         if self.refusals.reads(turn) { Err(Failed::StatusForbids) } else { Ok(()) }
     }
@@ -182,12 +183,12 @@ impl ThriftSession {
     }
 }
 
-/// Whether a call that would create the queue may name it so.
+/// Checks the name in a call that would create the queue.
 pub(super) fn check_name(queue: &[u8], turn: &Turn<'_>) -> Result<(), Failed> {
     if name::is_usable(queue, turn) { Ok(()) } else { Err(Failed::IllegalName) }
 }
 
-/// The status as the service's description numbers it; what it has no number for is 0.
+/// The number of a status in the service's description; 0 for others.
 fn status_number(status: Status) -> i32 {
     match status {
         Status::WriteAvoid => 0,
@@ -197,12 +198,12 @@ fn status_number(status: Status) -> i32 {
     }
 }
 
-/// Answers a call that has no result.
+/// Replies to a call without a result.
 fn answer(to: ReplyTo, method: Method, after: Position, outbox: &mut Outbox) {
     Reply::result(to, method.name().as_bytes()).send(after, outbox);
 }
 
-/// Answers a call whose result is a number.
+/// Replies to a call with a number.
 pub(super) fn answer_i32(
     to: ReplyTo,
     method: Method,
@@ -215,7 +216,7 @@ pub(super) fn answer_i32(
     reply.send(after, outbox);
 }
 
-/// Answers that a call failed.
+/// Replies that a call failed.
 pub(super) fn fail(to: ReplyTo, method: Method, failed: Failed, outbox: &mut Outbox) {
     let name = method.name();
     let exception = match failed {

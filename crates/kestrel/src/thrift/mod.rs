@@ -3,8 +3,9 @@
 //! - `receiver`: messages, with or without frames. `walker`: where a value ends.
 //! - `types`, `reader`, `writer`: values in the binary and the compact protocol.
 //! - `request`: methods and their arguments.
-//! - `session`: the next message, waiting, and the end of a connection. `methods`: what each does.
-//! - `collect`: a `get`, which may wait. `open_reads`: whose they are.
+//! - `session`: the next message, waiting, and the end of a connection. `methods`: executes each
+//!   method.
+//! - `collect`: a `get`, which can wait. `open_reads`: who holds open reads.
 
 mod collect;
 mod lists;

@@ -1,44 +1,44 @@
-//! Open reads: who holds them, and how many of them a connection has opened.
+//! Open reads: who holds them, and how many each connection has opened.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use broker::{LeaseId, SessionId, Turn};
 
-/// Forgetting begins at twice what was left the last time, and not below this.
+/// Pruning begins at twice the number left last time, but not below this.
 const PRUNED_FROM_MIN: usize = 64;
 
-/// The session of the broker that holds the open reads of all thrift connections, because they may
-/// be confirmed on any, and outlive the one that opened them.
+/// The broker's session that holds the open reads of all thrift connections: any connection can
+/// confirm them, and they outlive the one that opened them.
 #[derive(Debug, Default)]
 pub(crate) struct Holder(Mutex<Option<SessionId>>);
 
-/// The reads that a connection has opened and that may still be open, by queue.
+/// The reads that a connection opened and that may still be open, by queue.
 #[derive(Debug, Default)]
 pub(crate) struct OpenReads {
     by_queue: BTreeMap<Box<[u8]>, Vec<LeaseId>>,
-    /// How many are in the lists.
+    /// Number of reads in the lists.
     count: usize,
-    /// At how many the lists are looked through.
+    /// The number at which the lists are pruned.
     pruned_from: usize,
 }
 
 impl Holder {
-    /// The session; it is opened when it is needed first, and stays open as long as the process.
+    /// The session. It is opened when first needed, and stays open as long as the process.
     pub(crate) fn session(&self, turn: &mut Turn<'_>, mailbox: usize) -> SessionId {
-        // Only touched by who holds a turn of the broker, so nobody ever waits for it.
+        // Used only during a turn of the broker, so the lock never waits.
         let mut session = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *session.get_or_insert_with(|| turn.open_reader_session(mailbox))
     }
 }
 
 impl OpenReads {
-    /// How many reads of this queue are open, at most: some may have ended and not be forgotten.
+    /// Upper bound of open reads of this queue: some may have ended since the last pruning.
     pub(crate) fn count(&self, queue: &[u8]) -> usize {
         self.by_queue.get(queue).map_or(0, Vec::len)
     }
 
-    /// Forgets reads of this queue that `holder` does not hold any more.
+    /// Removes reads of this queue that `holder` no longer holds.
     pub(crate) fn forget_ended(&mut self, queue: &[u8], holder: SessionId, turn: &mut Turn<'_>) {
         if let Some(leases) = self.by_queue.get_mut(queue) {
             let before = leases.len();
@@ -48,7 +48,7 @@ impl OpenReads {
         }
     }
 
-    /// One was opened.
+    /// Adds an opened read.
     pub(crate) fn add(
         &mut self,
         queue: &[u8],
@@ -66,7 +66,7 @@ impl OpenReads {
         }
     }
 
-    /// Forgets those that are not open any more.
+    /// Removes reads that are no longer open.
     fn prune(&mut self, holder: SessionId, turn: &mut Turn<'_>) {
         turn.count_work(self.count);
         self.by_queue.retain(|_, leases| {

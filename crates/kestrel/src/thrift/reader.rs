@@ -1,20 +1,20 @@
-//! Reads thrift's values from bytes, in both protocols, without believing a length before the
-//! bytes are there.
+//! Reads thrift's values from bytes, in both protocols. It never trusts a length before the bytes
+//! have arrived.
 
 use super::types::{Protocol, Type};
 use super::walker::Walker;
 
-/// Longest name of a method; no service has one that long.
+/// Longest name of a method; no service has such a long one.
 const NAME_BYTES_MAX: usize = 1024;
 
-/// The first bytes of a call in the binary protocol that names its version, and of one in the
-/// compact protocol. An old call begins with the length of a name.
+/// The first bytes of a call with a version in the binary protocol, and of a call in the compact
+/// protocol. An old-style call begins with the length of a name.
 const STRICT_VERSION: u32 = 0x8001_0000;
 pub(crate) const STRICT_FIRST_BYTE: u8 = 0x80;
 pub(crate) const COMPACT_FIRST_BYTE: u8 = 0x82;
 const COMPACT_VERSION: u8 = 1;
 
-/// Why nothing can be read.
+/// Why a value cannot be read.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Broken {
     /// More bytes are needed.
@@ -23,18 +23,18 @@ pub(crate) enum Broken {
     Malformed,
 }
 
-/// Whether a message wants an answer.
+/// Whether a message wants a reply.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Kind {
-    /// A call, which is answered.
+    /// A call with a reply.
     Call,
-    /// A call that is not.
+    /// A call without a reply.
     Oneway,
-    /// An answer, which only a client may get.
+    /// A reply, which only clients receive.
     Other,
 }
 
-/// What a message begins with.
+/// The head of a message.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Head<'a> {
     pub(crate) protocol: Protocol,
@@ -45,7 +45,7 @@ pub(crate) struct Head<'a> {
     pub(crate) sequence: i32,
 }
 
-/// The values of a list or set, which were found to be complete.
+/// The values of a complete list or set.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Values<'a> {
     /// Before the first value.
@@ -62,7 +62,7 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Head<'a> {
-    /// Reads what a message begins with; the reader is at its arguments then.
+    /// Reads the head of a message. The reader is then at its arguments.
     pub(crate) fn read(bytes: &'a [u8]) -> Result<(Self, Reader<'a>), Broken> {
         let first = *bytes.first().ok_or(Broken::Incomplete)?;
         let protocol =
@@ -100,7 +100,8 @@ impl<'a> Head<'a> {
 }
 
 impl<'a> Values<'a> {
-    /// Before the values, and how many there are, if they are of this type. An empty list is of any.
+    /// A reader at the values, and their number, if they have this type. An empty list has any
+    /// type.
     pub(crate) fn of(self, kind: Type) -> Result<(Reader<'a>, usize), Broken> {
         let fits = self.count == 0 || self.kind == kind;
         if fits { Ok((self.reader, self.count)) } else { Err(Broken::Malformed) }
@@ -116,7 +117,7 @@ impl<'a> Reader<'a> {
         self.protocol
     }
 
-    /// Bytes that were not read yet.
+    /// The unread bytes.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -145,7 +146,7 @@ impl<'a> Reader<'a> {
         Err(Broken::Malformed)
     }
 
-    /// A number whose sign is its last bit.
+    /// A number whose last bit is the sign.
     fn zigzag(&mut self) -> Result<i64, Broken> {
         let number = self.varint()?;
         Ok((number >> 1) as i64 ^ -((number & 1) as i64))
@@ -172,7 +173,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A number of bytes or values; it is a claim, not a fact.
+    /// A number of bytes or values, as claimed by the message.
     pub(crate) fn count(&mut self) -> Result<usize, Broken> {
         let count = match self.protocol {
             Protocol::Binary => i64::from(self.i32()?),
@@ -228,7 +229,7 @@ impl<'a> Reader<'a> {
             (Protocol::Compact, 15) => (head & 0x0f, self.count()?),
             (Protocol::Compact, count) => (head & 0x0f, usize::from(count)),
         };
-        // Some writers give the values of an empty list no type.
+        // Some writers give an empty list no type.
         let kind = if count == 0 { Type::Byte } else { self.type_of(code)? };
         Ok((kind, count))
     }
@@ -254,7 +255,7 @@ impl<'a> Reader<'a> {
         Ok((self.type_of(key)?, self.type_of(value)?, count))
     }
 
-    /// A list or set whose values are looked at later; all of them are there.
+    /// A complete list or set, to be read later.
     pub(crate) fn values(&mut self) -> Result<Values<'a>, Broken> {
         let mut inside = *self;
         self.skip(Type::List)?;
@@ -262,7 +263,7 @@ impl<'a> Reader<'a> {
         Ok(Values { reader: inside, kind, count })
     }
 
-    /// Goes past a value.
+    /// Skips a value.
     pub(crate) fn skip(&mut self, kind: Type) -> Result<(), Broken> {
         let end = Walker::of_value(self.protocol, kind).walk(self.rest)?;
         self.take(end).map(|_| ())

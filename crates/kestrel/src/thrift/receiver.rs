@@ -1,4 +1,4 @@
-//! Cuts what a connection sends into messages, with or without frames around them.
+//! Splits received bytes into messages, with or without frames.
 
 use std::borrow::Cow;
 
@@ -7,30 +7,30 @@ use broker::BodyBuffer;
 use super::reader::{Broken, COMPACT_FIRST_BYTE, STRICT_FIRST_BYTE};
 use super::walker::Walker;
 
-/// Length of a frame, before it.
+/// Bytes of the length before a frame.
 const FRAME_HEAD_BYTES: usize = 4;
 
-/// How many bytes say whether there are frames.
+/// Number of bytes that show whether there are frames.
 const TELLTALE_BYTES: usize = FRAME_HEAD_BYTES + 1;
 
-/// A message, or why there is none.
+/// The result of receiving bytes.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) enum Received<'a> {
-    /// A message is complete.
+    /// Handles a complete message.
     Message {
         message: Cow<'a, [u8]>,
-        /// Whether it was in a frame; the reply is as well then.
+        /// Whether it was in a frame; the reply then has a frame, too.
         framed: bool,
-        /// So many of the bytes are dealt with.
+        /// Number of bytes used.
         used: usize,
     },
-    /// So many of the bytes are dealt with; more must come.
+    /// This many bytes were used; more must arrive.
     More(usize),
-    /// No message can follow any more.
+    /// No further message is possible.
     Broken,
 }
 
-/// What of a message has come.
+/// The state of receiving a message.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     /// Longest message.
@@ -44,7 +44,7 @@ enum Stage {
     Start,
     /// In a frame.
     Frame(BodyBuffer),
-    /// In a message without a frame, of which there may be the longest message at most.
+    /// In a message without a frame, up to the longest message.
     Bare(Walker, BodyBuffer),
 }
 
@@ -53,7 +53,7 @@ impl Receiver {
         Self { bytes_max, stage: Stage::Start }
     }
 
-    /// Bytes of memory held for a message that is on its way.
+    /// Bytes of memory for an incomplete message.
     pub(crate) fn buffered_bytes(&self) -> usize {
         match &self.stage {
             Stage::Start => 0,
@@ -61,7 +61,7 @@ impl Receiver {
         }
     }
 
-    /// Whether the rest of a message must come.
+    /// Whether part of a message has arrived.
     pub(crate) fn is_mid_message(&self) -> bool {
         match self.stage {
             Stage::Frame(_) | Stage::Bare(..) => true,
@@ -69,7 +69,7 @@ impl Receiver {
         }
     }
 
-    /// Deals with a message, or a part of one.
+    /// Handles a message or a part of it.
     pub(crate) fn receive<'a>(&mut self, bytes: &'a [u8]) -> Received<'a> {
         match &mut self.stage {
             Stage::Start => self.start(bytes),
@@ -99,9 +99,9 @@ impl Receiver {
         }
     }
 
-    /// The first byte of a message names its protocol, and is none that a bearable length of a frame
-    /// begins with. Old-style messages begin with a length too, that of the name: there the byte
-    /// behind it tells, which is a letter or the beginning of the message in the frame.
+    /// The first byte of a message names its protocol, and no acceptable frame length begins with
+    /// that byte. Old-style messages also begin with a length, that of the name. There the next
+    /// byte decides: it is a letter, or the beginning of the message in the frame.
     fn start<'a>(&mut self, bytes: &'a [u8]) -> Received<'a> {
         match bytes {
             [STRICT_FIRST_BYTE | COMPACT_FIRST_BYTE, ..] => self.start_bare(bytes),

@@ -1,4 +1,4 @@
-//! What a call asks for: the methods of the service and their arguments.
+//! Parses calls: the methods of the service and their arguments.
 
 use super::reader::{Broken, Reader, Values};
 use super::types::Type;
@@ -19,9 +19,9 @@ pub(crate) enum Method {
     GetVersion,
 }
 
-/// The arguments of a call. All methods share them, because those of one number and type are alike;
-/// an argument of another type is passed over like an unknown one. What is left out has the value
-/// that the service's description gives it.
+/// The arguments of a call. All methods share this type, because arguments of the same number and
+/// type mean the same. An argument of another type is ignored like an unknown one. A missing
+/// argument has the default of the service's description.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct Arguments<'a> {
     /// 1: the queue.
@@ -30,18 +30,18 @@ pub(crate) struct Arguments<'a> {
     pub(crate) status: i32,
     /// 2: items to put.
     pub(crate) list: Option<Values<'a>>,
-    /// 2: numbers of open reads.
+    /// 2: ids of open reads.
     pub(crate) set: Option<Values<'a>>,
     /// 2: how many items to get.
     pub(crate) items_max: i32,
-    /// 3: after how long items expire, or how long to wait for them, in milliseconds.
+    /// 3: expiry of items, or time to wait for them, in milliseconds.
     pub(crate) time_ms: i32,
     /// 4: when open items go back, in milliseconds.
     pub(crate) auto_abort_ms: i32,
 }
 
 impl Method {
-    /// All, with their names.
+    /// All methods.
     pub(crate) const ALL: [Self; 11] = [
         Self::Put,
         Self::Get,
@@ -78,7 +78,7 @@ impl Method {
 }
 
 impl<'a> Arguments<'a> {
-    /// Reads the arguments of a call, of which all bytes are there.
+    /// Reads the arguments of a complete call.
     pub(crate) fn read(mut reader: Reader<'a>) -> Result<Self, Broken> {
         let mut arguments = Self::default();
         let mut last = 0;

@@ -26,16 +26,16 @@ pub struct ThriftSession {
     pub(super) mailbox: usize,
     pub(super) refusals: Refusals,
     pub(super) open_reads: OpenReads,
-    /// The connection may set the server's status.
+    /// The connection can set the server's status.
     pub(super) may_control: bool,
     receiver: Receiver,
     pub(super) waiting: Waiting,
     input_end: InputEnd,
-    /// The session of the broker is closed; nothing is read or answered any more.
+    /// The broker's session is closed. Nothing more is read or answered.
     ended: bool,
 }
 
-/// What the session waits for; it reads no call meanwhile.
+/// What the session waits for. Meanwhile it reads no call.
 #[derive(Debug)]
 pub(super) enum Waiting {
     Nothing,
@@ -43,12 +43,12 @@ pub(super) enum Waiting {
     Item(Collect),
     /// For the end of a flush or a removal.
     Clearing(ReplyTo, Method),
-    /// For nobody: it goes on with a list, which lies in this message.
+    /// Nothing: it continues a list in this message.
     List(ListCall, Vec<u8>),
 }
 
 impl ThriftSession {
-    /// A new connection; its events go to `mailbox`.
+    /// A new connection. Its events go to `mailbox`.
     pub fn new(server: Arc<Server>, turn: &mut Turn<'_>, mailbox: usize) -> Self {
         let refusals = server.enter();
         Self {
@@ -65,14 +65,14 @@ impl ThriftSession {
         }
     }
 
-    /// The same, but it may not set the server's status.
+    /// The same connection, but it cannot set the server's status.
     #[must_use]
     pub fn without_control(mut self) -> Self {
         self.may_control = false;
         self
     }
 
-    /// Its number in the broker: the address of its events.
+    /// Its id in the broker, to which events are addressed.
     pub fn id(&self) -> SessionId {
         self.id
     }
@@ -81,8 +81,8 @@ impl ThriftSession {
         !self.ended && matches!(self.waiting, Waiting::Nothing)
     }
 
-    /// Deals with one message, or a stretch of one; returns how many bytes that took. 0: more must
-    /// arrive first, or the session has ended.
+    /// Handles one message or a piece of it, and returns the number of bytes used. 0 means that
+    /// more bytes must arrive first, or that the session has ended.
     fn step(&mut self, bytes: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) -> usize {
         match self.receiver.receive(bytes) {
             Received::Message { message, framed, used } => {
@@ -97,7 +97,7 @@ impl ThriftSession {
         }
     }
 
-    /// A message is complete.
+    /// Handles a complete message.
     fn take_message(
         &mut self,
         message: Cow<'_, [u8]>,
@@ -105,7 +105,7 @@ impl ThriftSession {
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
     ) {
-        // Without a head there is nothing to refer to in an answer.
+        // Without a head, a reply has nothing to refer to.
         let Ok((head, arguments)) = Head::read(&message) else { return self.end(turn) };
         let Head { protocol, kind, name, sequence } = head;
         let to = ReplyTo { framed, protocol, sequence, oneway: kind == Kind::Oneway };
@@ -136,8 +136,9 @@ impl ThriftSession {
         }
     }
 
-    /// After the peer ended its sending: closes as soon as all that it sent is dealt with. Thrift clients
-    /// do not shut one side only, so this one is gone, and nobody would get the items that a `get` waits for.
+    /// The client closed its sending side: ends the session once everything before is handled.
+    /// Thrift clients never close only one side, so this one is gone, and nobody would get the
+    /// items of a waiting `get`.
     fn end_if_drained(&mut self, turn: &mut Turn<'_>) {
         let is_drained = match &self.waiting {
             Waiting::Nothing => self.input_end.is_drained(),
@@ -149,8 +150,8 @@ impl ThriftSession {
         }
     }
 
-    /// Closes the session in the broker, once: what a waiting `get` has collected goes back. Open
-    /// reads that were answered are not held by this session, and stay.
+    /// Closes the session in the broker, once. Items of a waiting `get` go back. Open reads after
+    /// their reply belong to another session, and stay.
     fn end(&mut self, turn: &mut Turn<'_>) {
         if self.ended {
             return;
@@ -244,7 +245,7 @@ impl Dialect for ThriftSession {
             fail(to, method, Failed::Stopping, outbox);
             return self.end(turn);
         }
-        // Who waits for an item has waited long enough.
+        // Ends the wait for an item.
         if let Some(after) = turn.cancel_wait(self.id) {
             self.event(Event::TimedOut(after), turn, outbox);
         }

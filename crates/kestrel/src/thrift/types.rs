@@ -1,20 +1,20 @@
-//! How thrift writes values: the two protocols, and the codes that each has for types.
+//! Thrift's encodings: the two protocols, and their codes of types.
 
-/// How values are written.
+/// The encoding of values.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Protocol {
     /// Numbers of fixed size, most significant byte first.
     Binary,
-    /// Numbers as short as they are.
+    /// Numbers of variable size.
     Compact,
 }
 
-/// What a value is.
+/// The type of a value.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Type {
-    /// A truth value in a byte of its own.
+    /// A boolean in a byte of its own.
     Bool,
-    /// A truth value that the head of its field holds; only the compact protocol has it.
+    /// A boolean in the head of its field; only in the compact protocol.
     BoolInHead,
     /// A number of 8 bits.
     Byte,
@@ -24,11 +24,11 @@ pub(crate) enum Type {
     I32,
     /// A number of 64 bits.
     I64,
-    /// A fraction.
+    /// A floating-point number.
     Double,
     /// A string or binary.
     Bytes,
-    /// Fields until there are no more.
+    /// Fields up to the end mark.
     Struct,
     /// Pairs of a key and a value.
     Map,
@@ -41,7 +41,7 @@ pub(crate) enum Type {
 }
 
 impl Protocol {
-    /// The type with this code, as the head of a list, set or map has it.
+    /// The type with this code in the head of a list, set or map.
     pub(crate) fn type_of(self, code: u8) -> Option<Type> {
         Some(match (self, code) {
             (Self::Binary, 2) | (Self::Compact, 1 | 2) => Type::Bool,
@@ -80,7 +80,7 @@ impl Protocol {
         }
     }
 
-    /// How many bytes every value of a type has, if they all have as many.
+    /// The size of a value in bytes, if the type has a fixed size.
     pub(crate) fn fixed_bytes(self, kind: Type) -> Option<usize> {
         match (self, kind) {
             (_, Type::BoolInHead) => Some(0),

@@ -1,24 +1,24 @@
-//! Finds the end of a value or a message, however deeply nested, without recursion; goes on where
-//! it stopped when more bytes have come.
+//! Finds the end of a value or message of any depth, without recursion. It continues where it
+//! stopped when more bytes arrive.
 
 use super::reader::{Broken, Head, Reader};
 use super::types::{Protocol, Type};
 
-/// Values inside values: more than any service nests, and little memory.
+/// Limit of nesting: more than any service needs, and little memory.
 const DEPTH_MAX: usize = 64;
 
-/// How far the walk is. Bytes that were passed are not looked at again, so that a message which
-/// comes byte by byte costs no more than one that comes at once.
+/// The state of the walk. Passed bytes are not read again, so a message that arrives byte by byte
+/// costs no more than one that arrives at once.
 #[derive(Debug)]
 pub(crate) struct Walker {
     protocol: Protocol,
-    /// So many bytes were passed.
+    /// Number of bytes passed.
     at: usize,
-    /// What is open, the innermost last.
+    /// The open parts, innermost last.
     open: Vec<Open>,
 }
 
-/// Something that is not passed yet.
+/// A part that is not passed yet.
 #[derive(Copy, Clone, Debug)]
 enum Open {
     /// A whole message.
@@ -27,28 +27,28 @@ enum Open {
     Value(Type),
     /// Fields, until there are no more.
     Fields,
-    /// So many values.
+    /// This many values.
     Values(Type, usize),
-    /// So many pairs.
+    /// This many pairs.
     Pairs(Type, Type, usize),
-    /// So many bytes.
+    /// This many bytes.
     Bytes(usize),
 }
 
 impl Walker {
-    /// To the end of a message that begins with the first byte.
+    /// A walk to the end of a message that begins at the first byte.
     pub(crate) fn of_message() -> Self {
-        // The protocol is known when the head is.
+        // The head sets the protocol.
         Self { protocol: Protocol::Binary, at: 0, open: vec![Open::Message] }
     }
 
-    /// To the end of a value.
+    /// A walk to the end of a value.
     pub(crate) fn of_value(protocol: Protocol, kind: Type) -> Self {
         Self { protocol, at: 0, open: vec![Open::Value(kind)] }
     }
 
-    /// Where the end is. `bytes` are all from the beginning: those that it was given before, and
-    /// any that have come since then.
+    /// Returns where the end is. `bytes` are all bytes from the beginning: those of earlier calls,
+    /// and new ones.
     pub(crate) fn walk(&mut self, bytes: &[u8]) -> Result<usize, Broken> {
         while let Some(open) = self.open.pop() {
             let rest = &bytes[self.at..];
@@ -66,8 +66,8 @@ impl Walker {
         Ok(self.at)
     }
 
-    /// Passes one part of what was innermost; leaves what there is still to pass. How many bytes
-    /// that took.
+    /// Passes one piece of the innermost part, and keeps the rest open. Returns the number of bytes
+    /// passed.
     fn step(&mut self, open: Open, rest: &[u8]) -> Result<usize, Broken> {
         let mut reader = Reader::new(self.protocol, rest);
         match open {
@@ -113,7 +113,7 @@ impl Walker {
             Type::Struct => self.open.push(Open::Fields),
             Type::List | Type::Set => {
                 let (kind, count) = reader.list_head()?;
-                // A number of values that is a lie must not be counted down one by one.
+                // A false number of values must not be counted down one by one.
                 self.open.push(match self.protocol.fixed_bytes(kind) {
                     Some(bytes) => Open::Bytes(bytes * count),
                     None => Open::Values(kind, count),
@@ -123,7 +123,7 @@ impl Walker {
                 let (key, value, count) = reader.map_head()?;
                 self.open.push(Open::Pairs(key, value, count));
             }
-            // Numbers of the compact protocol; the other types have a fixed size.
+            // Numbers of the compact protocol; other types have a fixed size.
             Type::I16
             | Type::I32
             | Type::I64

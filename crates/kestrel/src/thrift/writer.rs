@@ -4,7 +4,7 @@ use broker::{Body, Outbox, Position};
 
 use super::types::{Protocol, Written};
 
-/// Why a call has no result: the codes of thrift's application exception.
+/// Why a call failed: the codes of thrift's application exception.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Failure {
     UnknownMethod = 1,
@@ -13,34 +13,34 @@ pub(crate) enum Failure {
     ProtocolError = 7,
 }
 
-/// Where the answer to a call goes, and how.
+/// Where and how to send the reply to a call.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct ReplyTo {
     pub(crate) framed: bool,
     pub(crate) protocol: Protocol,
     pub(crate) sequence: i32,
-    /// The client wants none.
+    /// The client wants no reply.
     pub(crate) oneway: bool,
 }
 
-/// A reply that is being written.
+/// A reply being written.
 #[derive(Debug)]
 pub(crate) struct Reply {
     to: ReplyTo,
     bytes: Vec<u8>,
-    /// Bodies, and how many of `bytes` stand before each.
+    /// Bodies, and their offsets in `bytes`.
     bodies: Vec<(usize, Body)>,
-    /// The compact protocol writes the number of a field as the distance from the one before.
+    /// The last field's number: the compact protocol writes the difference from it.
     last_field: i16,
 }
 
 impl Reply {
-    /// The answer to a call, whose result is to be written.
+    /// The reply to a call; the caller then writes its result.
     pub(crate) fn result(to: ReplyTo, name: &[u8]) -> Self {
         Self::begin(to, name, 2)
     }
 
-    /// The answer that a call failed.
+    /// The reply that a call failed.
     pub(crate) fn failure(to: ReplyTo, name: &[u8], failure: Failure, message: &str) -> Self {
         let mut reply = Self::begin(to, name, 3);
         reply.field(1, Written::Bytes);
@@ -67,7 +67,7 @@ impl Reply {
         reply
     }
 
-    /// Begins a field; its value is to follow.
+    /// Begins a field; its value follows.
     pub(crate) fn field(&mut self, number: i16, kind: Written) {
         let code = self.to.protocol.code_of(kind);
         match self.to.protocol {
@@ -135,7 +135,7 @@ impl Reply {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The same for a body, which is not copied here.
+    /// Writes a body without copying it.
     pub(crate) fn body(&mut self, body: Body) {
         self.count(body.len());
         self.bodies.push((self.bytes.len(), body));
@@ -160,8 +160,8 @@ impl Reply {
         self.bytes.push(number as u8);
     }
 
-    /// Hands the reply over; it does not leave before the log has released `after`. Nothing is sent
-    /// to a client that wants no answer.
+    /// Passes the reply to the outbox, which sends it once the log has released `after`. A oneway
+    /// call gets no reply.
     pub(crate) fn send(mut self, after: Position, outbox: &mut Outbox) {
         if self.to.oneway {
             return;
