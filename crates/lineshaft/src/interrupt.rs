@@ -1,4 +1,4 @@
-//! Ctrl-C, SIGTERM and SIGHUP, counted: the first asks to stop, later ones insist.
+//! Counts Ctrl-C, SIGTERM and SIGHUP: the first asks to stop, later ones insist.
 
 use std::io;
 use std::sync::Arc;
@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// How often the user asked to stop. Clones count together.
+/// How often the user asked to stop. Clones share the count.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Interrupts {
     count: Arc<AtomicUsize>,
 }
 
 impl Interrupts {
-    /// Begins to count instead of letting the signals end the program. `each` runs after every
-    /// signal, on a thread of its own, with the new count.
+    /// Starts to count the signals, which then no longer end the program. `each` runs after every
+    /// signal, on its own thread, with the new count.
     pub(crate) fn listen(each: impl Fn(usize) + Send + 'static) -> io::Result<Interrupts> {
         let interrupts = Interrupts::default();
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;

@@ -1,4 +1,4 @@
-//! The program `lineshaft`: reads the command line and hands over to the subcommand.
+//! The program `lineshaft`: parses the command line and runs the subcommand.
 
 mod cli;
 mod client;
@@ -15,18 +15,18 @@ use clap::Parser;
 
 use cli::{Cli, Command, ServeArguments};
 
-/// Gives back what a backlog took, by a thread of its own.
+/// Returns the memory of a backlog to the system, on a background thread.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 type Run = fn(&[OsString]) -> ExitCode;
 
-/// The programs that this one can be called in place of.
+/// The programs that this one can replace.
 const ORIGINALS: [(&str, Run); 2] =
     [("beanstalkd", commands::beanstalkd::run), ("gearmand", commands::gearmand::run)];
 
 fn main() -> ExitCode {
-    // Not for clap: the originals' flags are glued, and their messages are their own.
+    // Not parsed by clap: the originals attach values to flags, and have their own messages.
     for (original, run) in ORIGINALS {
         if let Some(arguments) = commands::arguments_if_called(original, std::env::args_os()) {
             return run(&arguments);
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
         Err(error) if error.is::<clap::Error>() => {
             error.downcast::<clap::Error>().expect("it was seen above").exit()
         }
-        // Whoever read our output has seen enough, as `head` does.
+        // The reader of our output has seen enough, such as `head`.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("lineshaft: {error:#}");
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The command line; called by the name of Kestrel, the program is its subcommand of that name.
+/// The command line. Called by the name `kestrel`, the program runs that subcommand.
 fn arguments() -> Vec<OsString> {
     let given: Vec<OsString> = std::env::args_os().collect();
     let name = given.first().and_then(|program| Path::new(program).file_name());
@@ -79,7 +79,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Only our own output: a broken connection is wrapped in an error of the client.
+/// Only for our own output: a broken connection has an error of the client around it.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

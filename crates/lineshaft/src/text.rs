@@ -1,10 +1,10 @@
-//! Numbers and times as people write and read them.
+//! Numbers and times in text.
 
 use std::time::Duration;
 
 const UNITS: [(&str, u32); 4] = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];
 
-/// Reads a time such as `90`, `5s`, `2m` or `1h30m` into whole seconds, the unit of the protocol.
+/// Parses a time such as `90`, `5s`, `2m` or `1h30m` into whole seconds, the protocol's unit.
 pub(crate) fn parse_seconds(text: &str) -> Result<u32, String> {
     let usage = || format!("`{text}` is no time: write 90, 5s, 2m, 1h30m or 3d (whole seconds)");
     if let Ok(seconds) = text.parse() {
@@ -27,7 +27,7 @@ pub(crate) fn parse_seconds(text: &str) -> Result<u32, String> {
     if text.is_empty() { Err(usage()) } else { Ok(total) }
 }
 
-/// Reads a priority: a number, or one of Gearman's three as the number that stands for it in beanstalkd's
+/// Parses a priority: a number, or one of Gearman's three names, as a number of the beanstalkd
 /// protocol.
 pub(crate) fn parse_priority(text: &str) -> Result<u32, String> {
     match text {
@@ -55,7 +55,7 @@ pub(crate) fn seconds(total: u64) -> String {
     parts.join(" ")
 }
 
-/// A measured time: tenths of a second while that says something, else as [`seconds`].
+/// A measured time: with tenths of a second if short, otherwise like [`seconds`].
 pub(crate) fn elapsed(time: Duration) -> String {
     if time < Duration::from_mins(1) {
         format!("{:.1} s", time.as_secs_f64())
@@ -64,7 +64,7 @@ pub(crate) fn elapsed(time: Duration) -> String {
     }
 }
 
-/// A count with its thousands apart: `1,234,567`.
+/// A count with separated thousands: `1,234,567`.
 pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -83,7 +83,7 @@ pub(crate) fn counted(number: u64, noun: &str) -> String {
     format!("{} {noun}{plural}", count(number))
 }
 
-/// What became of jobs that were in one state, and how many are left in it:
+/// What was done with jobs in one state, and how many are left in it:
 /// `2 buried jobs kicked in mail, 1 left`.
 pub(crate) fn done(number: u64, state: &str, what: &str, rest: u64) -> String {
     let jobs = counted(number, &format!("{state} job"));

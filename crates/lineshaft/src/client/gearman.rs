@@ -47,7 +47,7 @@ impl Client {
         self.requests.packet(request, arguments)
     }
 
-    /// Sends what was added so far.
+    /// Sends all jobs added so far.
     pub(crate) fn flush(&mut self) -> Result<(), ClientError> {
         self.requests.flush()
     }

@@ -112,7 +112,7 @@ impl Requests {
         Ok(())
     }
 
-    /// Sends what was added so far.
+    /// Sends all jobs added so far.
     pub(crate) fn flush(&mut self) -> Result<(), ClientError> {
         self.writer.flush().map_err(ClientError::Broken)
     }

@@ -1,5 +1,5 @@
-//! `lineshaft beanstalkd`, or the program called by that name: takes the original's flags, and
-//! serves with its defaults, so that whatever starts the original can start this instead.
+//! `lineshaft beanstalkd`, or the program called by that name: takes the original's flags and uses
+//! its defaults. So scripts that start the original can start this instead.
 
 mod binlog;
 mod options;
@@ -20,7 +20,7 @@ use options::{Options, Parsed, USAGE};
 use super::serve::end_with_the_first_panic;
 use super::user::{UserError, become_user};
 
-/// What the original says; clients and scripts compare it.
+/// The version of the original. Clients and scripts compare it.
 const VERSION: &str = "beanstalkd 1.12";
 
 /// The original's exit codes.
@@ -34,13 +34,13 @@ mod exit {
     pub(super) const ADDRESS: u8 = 111;
 }
 
-/// Why the server ended, with an exit code.
+/// Why the server ended, and its exit code.
 struct Failure {
     code: u8,
     message: String,
 }
 
-/// Does what the arguments say.
+/// Runs the mode with these arguments.
 pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
     let (notes, parsed) = options::parse(arguments);
     for note in notes {
@@ -70,12 +70,12 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
     }
 }
 
-/// The error output may be closed; a server goes on without it.
+/// Standard error may be closed; the server continues without it.
 fn complain(message: &str) {
     let _ = writeln!(std::io::stderr(), "beanstalkd: {message}");
 }
 
-/// In the original's order: listen, become the user, then open the log.
+/// Starts in the original's order: listen, become the user, open the log.
 fn serve(options: &Options) -> Result<(), Failure> {
     let config = configure(options);
     let logging = Logging::install(config.log);
@@ -113,7 +113,7 @@ fn configure(options: &Options) -> Config {
 
 fn listen(options: &Options) -> Result<Vec<Bound>, Failure> {
     let failed = |message: String| Failure { code: exit::ADDRESS, message };
-    // The original knows nothing of names.
+    // The original ignores the names of inherited sockets.
     let mut inherited =
         server::inherited_as(Protocol::Beanstalk).map_err(|error| failed(error.to_string()))?;
     if !inherited.is_empty() {
@@ -133,8 +133,8 @@ fn listen(options: &Options) -> Result<Vec<Bound>, Failure> {
         .map_err(|error| failed(error.to_string()))
 }
 
-/// Sees to it that no beanstalkd works in the folder, now or later, and that none has left jobs.
-/// The lock lasts as long as the file is open.
+/// Makes sure that no beanstalkd uses the folder, now or later, and that none left jobs in it. The
+/// lock lasts as long as the file is open.
 fn prepare_folder(folder: &Path) -> Result<File, Failure> {
     let failed = |message: String| Failure { code: exit::FOLDER_UNUSABLE, message };
     let shown = folder.display();

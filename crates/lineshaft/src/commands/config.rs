@@ -1,4 +1,4 @@
-//! `lineshaft config`: checks a configuration, or shows the one in force.
+//! `lineshaft config`: checks a configuration, or shows the current one.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use server::{ServeError, exit};
 
 use crate::cli::ConfigCommand;
 
-/// Runs one of the subcommands. Mistakes go to the error output, one a line.
+/// Runs one of the subcommands. Mistakes go to standard error, one per line.
 pub(crate) fn run(command: ConfigCommand) -> Result<ExitCode> {
     match command {
         ConfigCommand::Check { file } => check(file.path()),

@@ -1,4 +1,4 @@
-//! `lineshaft delete`: deletes jobs that wait.
+//! `lineshaft delete`: deletes waiting jobs.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -9,7 +9,7 @@ use crate::cli::DeleteArguments;
 use crate::client::{CONNECT_TIMEOUT, Client, WaitingState};
 use crate::text;
 
-/// Deletes one job by id, or the first or all of a queue that are in one state.
+/// Deletes a job by id, or the first or all jobs of a queue in one state.
 pub(crate) fn run(arguments: &DeleteArguments) -> Result<ExitCode> {
     let mut client = Client::connect_within(&arguments.server.beanstalk(), CONNECT_TIMEOUT)?;
     match (&arguments.queue, arguments.state, arguments.id) {
@@ -41,7 +41,7 @@ fn delete_of_queue(
     let word = state.word();
     let stats = client.stats_queue(queue)?.unwrap_or_default();
     let present = stats.number(&format!("current-jobs-{word}"));
-    // Never more than were there at the beginning: others may put faster than this deletes.
+    // Never more than existed at the beginning, because clients may put faster than this deletes.
     let wanted = if all { present } else { present.min(1) };
     let (mut rest, mut deleted) = (present, 0);
     while rest > 0 && deleted < wanted {
@@ -50,7 +50,7 @@ fn delete_of_queue(
             break;
         };
         rest -= 1;
-        // If a worker has taken it just now, the next one is meant.
+        // If a worker has just taken it, go on to the next one.
         if client.delete(job.id)? {
             deleted += 1;
         }

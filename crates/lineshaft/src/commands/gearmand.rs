@@ -1,5 +1,5 @@
-//! `lineshaft gearmand`, or the program called by that name: takes the original's flags, and serves
-//! with its defaults, so that whatever starts the original can start this instead.
+//! `lineshaft gearmand`, or the program called by that name: takes the original's flags and uses
+//! its defaults. So scripts that start the original can start this instead.
 
 mod daemon;
 mod flags;
@@ -35,13 +35,14 @@ const LOG_FILE_DEFAULT: &str = "/var/log/gearmand.log";
 const PORT_DEFAULT: &str = "4730";
 const HTTP_PORT_DEFAULT: &str = "8080";
 const PORT_VARIABLE: &str = "GEARMAND_PORT";
-/// What an address begins with that is a unix socket; ours.
+/// The prefix of a unix socket's address. The original does not have it.
 const UNIX: &str = "unix:";
 const THREADS_MAX: usize = 64;
-/// How often an address that is in use is tried, once a second: a predecessor may be about to end.
+/// Number of attempts to bind an address in use, once a second: an older server may be about to
+/// end.
 const BIND_ATTEMPTS: u32 = 20;
 
-/// Why the server ended, with an exit code: the original has only one.
+/// Why the server ended, and its exit code. The original has only one.
 struct Failure {
     code: u8,
     message: String,
@@ -53,7 +54,7 @@ impl From<String> for Failure {
     }
 }
 
-/// Does what the arguments say.
+/// Runs the mode with these arguments.
 pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
     let options = match options::parse(arguments) {
         Ok(options) => options,
@@ -80,7 +81,7 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
     match serve(&options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // For those who only look into the log file; on the error output it would come twice.
+            // Also into the log file, but not twice to standard error.
             if options.log_file.as_deref() != Some("stderr") {
                 tracing::error!("{}", failure.message);
             }
@@ -94,13 +95,13 @@ fn refuse(failure: &Failure) -> ExitCode {
     ExitCode::from(failure.code)
 }
 
-/// The error output may be closed; a server goes on without it.
+/// Standard error may be closed; the server continues without it.
 fn complain(message: &str) {
     let _ = writeln!(std::io::stderr(), "gearmand: {message}");
 }
 
-/// In the original's order, but for the file with the process id: user, background, queue, log, and
-/// then listen.
+/// Starts in the original's order, except for the process id file: user, background, queue, log,
+/// listen.
 fn serve(options: &Options) -> Result<(), Failure> {
     refuse_unknown_protocol(options)?;
     set_limits(options)?;
@@ -124,15 +125,15 @@ fn serve(options: &Options) -> Result<(), Failure> {
     let logging = Logging::install_to(log_output(options), config.log);
     end_with_the_first_panic();
     let listeners = listen(options)?;
-    // Not before: a start that fails because another server runs must not take away that one's file,
-    // as the original's does.
+    // Not earlier: a start that fails because another server runs must not remove that server's
+    // file, as the original does.
     let _pid_file = PidFile::write(options.pid_file.as_deref())?;
     let (hangup, drain) = (Hangup::ReopenLog, Drain::StopWhenDone);
     let setup = Setup { config, listeners, logging, sources: None, hangup, drain };
     server::run(setup, |started| announce(options, started)).map_err(Failure::from)
 }
 
-/// To go on without would be worse than to refuse: clients would speak to nobody.
+/// It is better to refuse than to continue, because clients of that protocol would find no server.
 fn refuse_unknown_protocol(options: &Options) -> Result<(), String> {
     match options.protocol.as_deref() {
         None | Some("http") => Ok(()),
@@ -206,7 +207,7 @@ fn listen(options: &Options) -> Result<Vec<Bound>, Failure> {
         listeners = bind(options, Protocol::Gearman, port)?;
     }
     if options.ssl {
-        // COMPAT(gearmand): the port for HTTP stays without it.
+        // COMPAT(gearmand): the HTTP port stays plain.
         listeners = listeners
             .into_iter()
             .map(|bound| if bound.protocol == Protocol::Gearman { bound.with_tls() } else { bound })
@@ -254,7 +255,7 @@ fn socket_options(options: &Options) -> SocketOptions {
     if let Some(backlog) = options.backlog {
         socket_options.backlog = backlog;
     }
-    // Silent peers are asked in any case; these say when.
+    // Keep-alive is always on. These flags set its times.
     if options.keepalive {
         socket_options.keepalive = Keepalive {
             idle_s: options.keepalive_idle_s,
@@ -288,7 +289,7 @@ fn announce(options: &Options, started: &Started<'_>) {
 impl From<ServeError> for Failure {
     fn from(error: ServeError) -> Failure {
         let code = match error {
-            // The original knows no log that fails; whoever watches the process should hear of it.
+            // The original has no exit code for a failed log, but a service manager should see it.
             ServeError::LogFailed(_) => error.exit_code(),
             _ => 1,
         };

@@ -81,7 +81,7 @@ fn serve(arguments: KestrelArguments) -> Result<(), Failure> {
     Ok(server::run(setup, announce)?)
 }
 
-/// The sources, to be read again by a reload, and what they say now.
+/// The configuration's sources, for reloads, and their current result.
 fn configure(arguments: KestrelArguments) -> Result<(Sources, server::config::Config), ServeError> {
     let KestrelArguments { config, data, memory, sync, listen, .. } = arguments;
     let address = |port: String| if port == "off" { port } else { format!("{listen}:{port}") };
@@ -115,7 +115,7 @@ fn configure(arguments: KestrelArguments) -> Result<(Sources, server::config::Co
     Ok((sources, config))
 }
 
-/// The ports are set by flags here, which a file does not override.
+/// Removes advice about settings: here flags set the ports, and a file does not override them.
 fn without_settings(error: ServeError) -> ServeError {
     match error {
         ServeError::ListenerInUse { address, .. } => ServeError::AddressInUse(address),
@@ -123,8 +123,7 @@ fn without_settings(error: ServeError) -> ServeError {
     }
 }
 
-/// The original keeps its journals in a folder that may well be named here: to serve empty queues
-/// beside them would look like a loss.
+/// Refuses a folder with journals of the original: empty queues beside them would look like a loss.
 fn refuse_journals(folder: &Path) -> Result<(), Failure> {
     match journal::file_with_items(folder) {
         Ok(None) => Ok(()),

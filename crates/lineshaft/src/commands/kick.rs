@@ -9,10 +9,10 @@ use crate::cli::KickArguments;
 use crate::client::{CONNECT_TIMEOUT, Client, Stats};
 use crate::text;
 
-/// How many jobs one command asks for: the server does nothing else meanwhile.
+/// Number of jobs per command, because the server may do nothing else meanwhile.
 const KICK_AT_ONCE: u64 = 10_000;
 
-/// Kicks one job by id, or some or all of a queue.
+/// Kicks a job by id, or some or all jobs of a queue.
 pub(crate) fn run(arguments: &KickArguments) -> Result<ExitCode> {
     let mut client = Client::connect_within(&arguments.server.beanstalk(), CONNECT_TIMEOUT)?;
     match (&arguments.queue, arguments.id) {
@@ -42,8 +42,8 @@ fn kick_queue(client: &mut Client, arguments: &KickArguments, queue: &str) -> Re
         eprintln!("lineshaft: no job in {queue} is buried or delayed");
         return Ok(ExitCode::FAILURE);
     };
-    // Never more than were there at the beginning: after the last buried job the server would go
-    // on with the delayed ones.
+    // Never more than existed at the beginning: after the last buried job the server would continue
+    // with delayed ones.
     let wanted = if arguments.all { present } else { present.min(u64::from(arguments.count)) };
     let mut kicked = 0;
     while kicked < wanted {
@@ -59,7 +59,7 @@ fn kick_queue(client: &mut Client, arguments: &KickArguments, queue: &str) -> Re
     Ok(if kicked == 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Which jobs the server would kick, and how many there are.
+/// The state of the jobs that the server would kick, and their number.
 fn kickable(stats: &Stats) -> Option<(&'static str, u64)> {
     ["buried", "delayed"]
         .into_iter()

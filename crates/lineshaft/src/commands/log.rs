@@ -1,4 +1,5 @@
-//! `lineshaft log`: reads the log of a data folder without a server, and saves what is whole of a damaged one.
+//! `lineshaft log`: checks the log of a data folder without a server, and saves the intact part of
+//! a damaged one.
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,13 +16,13 @@ use server::exit;
 use crate::cli::LogCommand;
 use crate::text::counted;
 
-/// Pieces of one file that are told one by one: of a file without its header each entry is one.
+/// Limit of losses listed per file: in a file without its header, each entry is a loss.
 const LOSSES_TOLD_MAX: usize = 20;
 
-/// Runs one of the subcommands. For a log that a server refuses the exit code is the server's, but a log that a disk
-/// cannot read in places counts as damaged.
+/// Runs one of the subcommands. If a server would refuse the log, the exit code is the server's. A
+/// log with unreadable places on the disk counts as damaged.
 pub(crate) fn run(command: LogCommand) -> Result<ExitCode> {
-    // All segments are open at a time.
+    // All segments are open at the same time.
     server::raise_descriptors();
     let done = match command {
         LogCommand::Check { folder } => check(&folder),
@@ -63,7 +64,7 @@ fn repair(folder: &Path, copy: &Path) -> Result<ExitCode> {
     let from = open(folder)?;
     let copy = &whole_path(copy)?;
     refuse_used(folder, copy)?;
-    // A copy that was interrupted must not pass for one that is complete.
+    // An interrupted copy must not look complete.
     let mut unfinished = OsString::from(copy);
     unfinished.push(".unfinished");
     let unfinished = PathBuf::from(unfinished);
@@ -104,7 +105,7 @@ fn is_empty(salvage: &Salvage) -> bool {
     salvage.report.segments == 0 && salvage.refusal.is_none()
 }
 
-/// The path by which the copy gets its name in the end: with nothing behind that name, as a slash, nor a link for it.
+/// The final path of the copy, without a trailing slash, and with links resolved.
 fn whole_path(copy: &Path) -> Result<PathBuf> {
     let whole = match fs::canonicalize(copy) {
         Ok(whole) => whole,
@@ -119,7 +120,7 @@ fn whole_path(copy: &Path) -> Result<PathBuf> {
     Ok(whole)
 }
 
-/// The copy needs a folder that holds nothing, outside the folder that is only read.
+/// Refuses a folder that is not empty, or is inside the source folder.
 fn refuse_used(folder: &Path, copy: &Path) -> Result<()> {
     let is_used = match fs::read_dir(copy) {
         Ok(mut entries) => entries.next().is_some(),
@@ -145,7 +146,7 @@ fn sync_parent(path: &Path) -> io::Result<()> {
     fs::File::open(path.parent().unwrap_or(path))?.sync_all()
 }
 
-/// The folder is only read, so it is the copy that finds no room.
+/// Whether the copy has no room. The source folder is only read.
 fn has_no_room(error: &OpenError) -> bool {
     match error {
         OpenError::Full { .. } => true,
@@ -245,7 +246,7 @@ fn tell_loss(out: &mut impl Write, loss: &Loss) -> io::Result<()> {
     writeln!(out, ": {what}; {}", at_most(*jobs_max))
 }
 
-/// What is lost of a file besides what was told.
+/// Sums up the losses of a file that were not listed.
 fn tell_rest(out: &mut impl Write, rest: &[Loss]) -> io::Result<()> {
     let Some(Loss { file, .. }) = rest.first() else { return Ok(()) };
     let pieces = counted(rest.len() as u64, "more piece");

@@ -1,4 +1,4 @@
-//! `lineshaft pause`: has a queue hand out no jobs for a while.
+//! `lineshaft pause`: stops a queue from handing out jobs for a while.
 
 use std::io::{self, Write};
 use std::process::ExitCode;

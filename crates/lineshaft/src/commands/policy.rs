@@ -1,4 +1,4 @@
-//! `lineshaft policy`: shows what is asked of a queue.
+//! `lineshaft policy`: shows the policies of a queue.
 
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt as _;
@@ -10,7 +10,7 @@ use server::exit;
 
 use crate::cli::PolicyCommand;
 
-/// Runs one of the subcommands. Mistakes go to the error output, one a line.
+/// Runs one of the subcommands. Mistakes go to standard error, one per line.
 pub(crate) fn run(command: PolicyCommand) -> Result<ExitCode> {
     let PolicyCommand::Show { queue, file } = command;
     match Sources::of_process(file.path()).load() {

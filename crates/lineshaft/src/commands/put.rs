@@ -1,8 +1,8 @@
 //! `lineshaft put`: arguments, lines or a whole input become jobs.
 //!
-//! Commands are sent ahead of their replies: this thread reads the input and sends, a second one
-//! (see `collect`) receives. The bounded channel between them is the window: it holds what is in
-//! flight, in order, and makes this thread wait when the server falls behind.
+//! Commands are pipelined: this thread reads the input and sends, and a second one (see `collect`)
+//! receives. The bounded channel between them is the window. It holds the jobs in flight, in order,
+//! and makes this thread wait when the server falls behind.
 
 mod input;
 mod results;
@@ -28,14 +28,14 @@ use input::{Input, Piece};
 use server::{Answer, Connection, JobName, Sender};
 use tally::{Refusal, Tally};
 
-/// Jobs sent and not yet answered. The replies of so many fit a socket's buffer, so the server
-/// never has to wait for us to read before it reads on.
+/// Limit of jobs in flight. Their replies fit into a socket's buffer, so the server never waits for
+/// us to read.
 const IN_FLIGHT_MAX: usize = 1000;
 
-/// No progress bar for what is over sooner than this.
+/// No progress bar for a shorter run than this.
 const BAR_AFTER: Duration = Duration::from_millis(700);
 
-/// What the receiving thread has to expect next.
+/// What the receiving thread expects next.
 enum Pending {
     /// A job was sent.
     Sent(u64),
@@ -43,11 +43,11 @@ enum Pending {
     TooBig { number: u64, bytes: u64 },
 }
 
-/// What both threads and the handler of Ctrl-C share.
+/// State shared by both threads and the Ctrl-C handler.
 #[derive(Clone)]
 struct Shared {
     tally: Arc<Mutex<Tally>>,
-    /// Set when it makes no sense to send more.
+    /// Set when sending more makes no sense.
     stop: Arc<AtomicBool>,
     bar: ProgressBar,
 }
@@ -69,7 +69,7 @@ impl Shared {
     }
 }
 
-/// Puts all jobs and says how it went.
+/// Puts all jobs and prints the result.
 pub(crate) fn run(arguments: PutArguments) -> Result<ExitCode> {
     let started = Instant::now();
     let Connection { sender, receiver, body_bytes_max } = server::connect(&arguments)?;
@@ -111,8 +111,9 @@ pub(crate) fn run(arguments: PutArguments) -> Result<ExitCode> {
             receiver => collect(receiver, &next, &for_collector, print_ids),
         };
         if let Err(error) = outcome {
-            // At once: the other thread may wait for its input for ever. And not through `main`, to which an
-            // output that nobody reads is no failure: here it leaves work undone.
+            // Ends at once, because the other thread may wait for input for ever. Not through
+            // `main`, which does not count a closed output as a failure: here it leaves work
+            // undone.
             for_collector.show(quiet, started);
             eprintln!("lineshaft: {error:#}");
             std::process::exit(1);
@@ -122,7 +123,8 @@ pub(crate) fn run(arguments: PutArguments) -> Result<ExitCode> {
     let mut feeder = Feeder { sender, pending, shared: shared.clone(), started, with_bar };
     let fed = feeder.feed(input);
     drop(feeder);
-    // A broken connection is felt by both threads. The receiving one knows the reason, and ends the program.
+    // Both threads notice a broken connection. The receiving one knows the reason, and ends the
+    // program.
     collector.join().expect("the receiving thread does not panic");
     shared.show(quiet, started);
     fed?;
@@ -130,7 +132,7 @@ pub(crate) fn run(arguments: PutArguments) -> Result<ExitCode> {
     Ok(if complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// A progress bar that is not to be seen yet; bytes where their number is known.
+/// A progress bar, hidden at first. It shows bytes if their number is known.
 fn hidden_bar(input_bytes: Option<u64>) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(input_bytes, ProgressDrawTarget::hidden());
     let template = match input_bytes {
@@ -154,7 +156,7 @@ impl Feeder {
         let mut number = 0;
         loop {
             if input.would_wait() {
-                // What was typed so far must not wait for what comes next.
+                // Typed lines must not wait for the next ones.
                 self.sender.flush()?;
             }
             if self.shared.stop.load(Ordering::Relaxed) {
@@ -178,7 +180,7 @@ impl Feeder {
         Ok(self.sender.flush()?)
     }
 
-    /// Waits for a place in the window.
+    /// Waits for room in the window.
     fn enqueue(&mut self, pending: Pending) -> Result<(), ClientError> {
         match self.pending.try_send(pending) {
             Ok(()) => Ok(()),
@@ -200,8 +202,8 @@ impl Feeder {
     }
 }
 
-/// Receives one answer for each job that was sent, until the sender is done. Fails when the connection breaks, or
-/// nobody reads the ids.
+/// Receives one reply for each sent job, until the sender is done. Fails if the connection breaks,
+/// or nobody reads the ids.
 fn collect(
     mut receiver: server::Receiver,
     pending: &Receiver<Pending>,
@@ -249,7 +251,7 @@ fn collect(
     ids.flush().context("cannot print the ids")
 }
 
-/// Enters one answer into the tally; the job's name when it is in.
+/// Adds a reply to the tally. Returns the job's name if it was accepted.
 fn note(number: u64, answer: Answer, shared: &Shared) -> Option<JobName> {
     let mut tally = shared.tally();
     match answer {

@@ -32,14 +32,14 @@ fn serve(arguments: ServeArguments) -> Result<(), ServeError> {
     server::run(Setup { config, listeners, logging, sources, hangup, drain }, announce)
 }
 
-/// A thread that panics was at work on something that is now half done; a server that went on
-/// without it could acknowledge what is not so.
+/// A thread that panics leaves something half done. A server that continued without it could
+/// acknowledge something false.
 pub(crate) fn end_with_the_first_panic() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         usual(panic);
-        // What answers questions about the server changes nothing. Had it held the broker, the next who wants
-        // that would panic, too.
+        // The web thread changes nothing. If it held the broker when it panicked, the next thread
+        // that needs the broker panics, too.
         if std::thread::current().name() != Some(server::WEB_THREAD) {
             std::process::abort();
         }
@@ -94,7 +94,7 @@ fn sources(arguments: ServeArguments) -> Sources {
     Sources { flags: flags.collect(), only_named_listeners: only, ..Sources::of_process(config) }
 }
 
-/// Says where the server listens, where the jobs are, and what to try first.
+/// Prints where the server listens, where the jobs are, and a first command.
 pub(crate) fn announce(started: &Started<'_>) {
     let Started { config, recovery, .. } = started;
     let jobs = recovery.map_or(0, |report| report.jobs);
@@ -145,11 +145,11 @@ pub(crate) fn announce(started: &Started<'_>) {
     for (name, value) in listeners.into_iter().chain(data).filter(|(_, value)| !value.is_empty()) {
         text.extend([format!("  {name:<14}  {value}\n")]);
     }
-    // The output may be closed; a server goes on without it.
+    // The output may be closed; the server continues without it.
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
 }
 
-/// Who can stop the server, if that is more than its own machine.
+/// A warning if other machines can stop the server.
 fn control_line(started: &Started<'_>) -> String {
     if !started.can_be_stopped_from_elsewhere() {
         return String::new();
@@ -176,7 +176,7 @@ fn data_line(config: &Config, jobs: u64) -> String {
     format!("{} ({count}), sync {sync}: {promise}", dir.display())
 }
 
-/// A command that works as it stands; none without the protocol of our own tools, which do without TLS.
+/// An example command that works, or nothing if no plain listener speaks the tools' protocol.
 fn example(started: &Started<'_>) -> String {
     let server = match started.addresses(Protocol::Beanstalk).find(|one| !one.is_tls()) {
         Some(Address::Tcp { host, port }) => {

@@ -1,10 +1,10 @@
-//! Ports as the originals take them: by number, or by the name of a service.
+//! Ports as in the originals: a number, or the name of a service.
 
-/// Neither a number nor a service.
+/// The text is neither a number nor a service.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) struct PortError;
 
-/// Reads a port.
+/// Parses a port.
 pub(crate) fn parse_port(text: &str) -> Result<u16, PortError> {
     match text.parse::<u64>() {
         // COMPAT(beanstalkd), COMPAT(gearmand): the system takes the lower 16 bits.

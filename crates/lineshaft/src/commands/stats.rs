@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: &StatsArguments) -> Result<ExitCode> {
             output.write_all(queue_table(&queues).as_bytes())?;
         }
         if let Some(note) = unnamed_note(unnamed_count) {
-            // JSON has to stay JSON.
+            // Only JSON goes to the output.
             output.flush()?;
             eprintln!("{note}");
         }
@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &StatsArguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Tells of queues that the table cannot have.
+/// A note about queues that the table cannot show.
 fn unnamed_note(count: u64) -> Option<String> {
     let (verb, them) = if count == 1 { ("has a name", "it") } else { ("have names", "them") };
     let queues = text::counted(count, "more queue");
@@ -56,7 +56,7 @@ fn unnamed_note(count: u64) -> Option<String> {
     (count > 0).then(|| format!("{queues} {verb} {why} {them}"))
 }
 
-/// Values that are whole numbers or booleans become such; all else is text. Names are always text.
+/// Whole numbers and booleans keep their type; other values become text. Names are always text.
 fn json_of(stats: &Stats) -> Value {
     let value = |key: &str, text: &str| match text {
         _ if matches!(key, "name" | "tube" | "id" | "version" | "hostname" | "os") => {
@@ -87,7 +87,7 @@ fn server_summary(address: &str, stats: &Stats) -> String {
     )
 }
 
-/// The columns of the table: heading, key, and what stands there.
+/// The columns of the table: heading and key.
 const COLUMNS: [(&str, &str); 7] = [
     ("READY", "current-jobs-ready"),
     ("DELAYED", "current-jobs-delayed"),
@@ -132,7 +132,7 @@ fn queue_table(queues: &[Stats]) -> String {
     table
 }
 
-/// How long the queue is still paused, if it is.
+/// The seconds left of the queue's pause, if it is paused.
 pub(crate) fn paused_seconds(queue: &Stats) -> Option<u64> {
     (queue.number("pause") > 0).then(|| queue.number("pause-time-left"))
 }

@@ -1,16 +1,16 @@
-//! `-u USER` of the originals: gives up the rights with which the server was started.
+//! `-u USER` of the originals: drops the privileges of the start.
 
 use nix::errno::Errno;
 use nix::unistd::{User, getuid, setgid, setgroups, setuid};
 
-/// Why the process did not become the user.
+/// Why the process could not become the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UserError {
     #[error("getpwnam(\"{0}\"): {1}")]
     LookUp(String, Errno),
     #[error("getpwnam(\"{0}\"): no such user")]
     Unknown(String),
-    /// The step, and what the system said.
+    /// The failed step, and the system's error.
     #[error("{0}: {1}")]
     Refused(String, Errno),
 }
@@ -22,7 +22,7 @@ pub(crate) fn become_user(name: &str) -> Result<(), UserError> {
         .ok_or_else(|| UserError::Unknown(name.to_owned()))?;
     let refused = |step: String| move |error| UserError::Refused(step, error);
     if getuid().is_root() {
-        // The originals keep root's other groups; nobody wants that.
+        // The originals keep root's other groups, which is unsafe.
         setgroups(&[]).map_err(refused("setgroups()".to_owned()))?;
     }
     let (uid, gid) = (user.uid, user.gid);

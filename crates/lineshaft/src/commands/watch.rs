@@ -1,7 +1,7 @@
 //! `lineshaft watch`: a live table of the queues.
 //!
-//! One thread asks the server, so that a slow server or one with very many queues does not make the
-//! keys sluggish; the main thread draws and reads keys.
+//! One thread queries the server, so that a slow server or very many queues do not delay the keys.
+//! The main thread draws and reads keys.
 
 mod fit;
 mod keys;
@@ -23,10 +23,10 @@ use crate::client::{Address, CONNECT_TIMEOUT, Client, ClientError};
 use snapshot::{Meter, Snapshot};
 use view::View;
 
-/// How soon a key or an answer of the server is seen.
+/// Time until a key or a reply of the server is noticed.
 const TICK: Duration = Duration::from_millis(100);
 
-/// What the asking thread tells the drawing one.
+/// Messages from the querying thread to the drawing thread.
 enum Update {
     Snapshot(Snapshot),
     Trouble(ClientError),
@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: WatchArguments) -> Result<ExitCode> {
         "watch needs a terminal; for scripts there is `lineshaft stats --json`"
     );
     let address = arguments.server.beanstalk();
-    // A wrong address should end in an error at once, not in an empty table.
+    // A wrong address must fail at once, not show an empty table.
     let client = Client::connect_within(&address, CONNECT_TIMEOUT)?;
     let interval = Duration::from_secs(arguments.interval.max(1).into());
     let (sender, updates) = sync_channel(1);
@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: WatchArguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Ends when nobody listens any more.
+/// Queries the server until nobody listens any more.
 fn ask_for_ever(
     client: Client,
     address: &Address,
@@ -94,7 +94,7 @@ fn show(
     loop {
         let age = view.age_to_show(Instant::now());
         terminal.draw(|frame| view.draw(frame, age))?;
-        // Wait for either; redraw only when there was one, or the table that is shown has got older.
+        // Waits for either, and redraws only then, or if the table's age changed.
         let mut changed = false;
         while !changed && view.age_to_show(Instant::now()) == age {
             for update in updates.try_iter() {

@@ -1,8 +1,8 @@
 //! `lineshaft work`: runs a command for each job.
 //!
-//! Each of the `--jobs` slots is a thread with a connection of its own: a connection that waits for
-//! a job cannot renew the lease of another one. The slots share only what is in [`Shared`]. What they do is in
-//! `slot`; what is different between the protocols is behind its trait `Side`.
+//! Each of the `--jobs` slots is a thread with its own connection, because a connection that waits
+//! for a job cannot renew the lease of another one. The slots share only [`Shared`]. Their work is
+//! in `slot`; its trait `Side` hides the differences between the protocols.
 
 mod beanstalk;
 mod gearman;
@@ -31,28 +31,28 @@ use outage::{Notice, Outage};
 use policy::RetryPolicy;
 use slot::Side;
 
-/// How long `--drain` waits for a server that is away, unless `--give-up-after` says otherwise: long
-/// enough for a restart, short enough for the script that runs it.
+/// How long `--drain` waits for a server that is away, by default: long enough for a restart, short
+/// enough for a script.
 const DRAIN_GIVES_UP_AFTER_SECONDS: u32 = 60;
 
-/// What the slots were asked to do; does not change.
+/// The task of the slots. It does not change.
 #[derive(Debug)]
 struct Plan {
     address: Address,
     queues: Vec<String>,
     command: Vec<OsString>,
     retry: RetryPolicy,
-    /// How long a command may run; `None` = for ever.
+    /// Time limit of a command; `None` means no limit.
     timeout: Option<Duration>,
-    /// From SIGTERM to SIGKILL.
+    /// Time from SIGTERM to SIGKILL.
     grace: Duration,
-    /// How long the server may be away; `None` = for ever.
+    /// How long the server can be away; `None` means for ever.
     give_up_after: Option<Duration>,
     drain: bool,
     verbose: bool,
 }
 
-/// What became of the jobs.
+/// Counts of jobs by outcome.
 #[derive(Debug, Default)]
 struct Totals {
     done: AtomicU64,
@@ -60,26 +60,26 @@ struct Totals {
     buried: AtomicU64,
     /// Gearman jobs whose command failed.
     failed: AtomicU64,
-    /// The lease ended before the command did.
+    /// Jobs whose lease ended before their command.
     lost: AtomicU64,
 }
 
-/// What all slots see.
+/// State that all slots share.
 #[derive(Debug)]
 struct Shared {
     plan: Plan,
     interrupts: Interrupts,
     totals: Totals,
-    /// Set when no more jobs are to be taken for a reason of our own.
+    /// Set when the work itself must stop taking jobs.
     stop: AtomicBool,
     /// Slots that hold a job.
     busy: AtomicUsize,
-    /// Commands that run now. The handler of Ctrl-C has it, too.
+    /// Commands running now. The Ctrl-C handler reads it, too.
     running: Arc<AtomicUsize>,
     outage: Outage,
-    /// When the last of the jobs that we gave back becomes ready; `--drain` waits for it.
+    /// When the last job that we gave back becomes ready. `--drain` waits for it.
     retries_due: Mutex<Instant>,
-    /// Why the work cannot go on, from the slot that noticed first.
+    /// Why the work cannot continue, from the slot that noticed first.
     failure: Mutex<Option<anyhow::Error>>,
 }
 
@@ -88,7 +88,7 @@ impl Shared {
         self.interrupts.count() > 0 || self.stop.load(Ordering::Relaxed)
     }
 
-    /// Whether the running commands have to end now.
+    /// Whether the running commands must end now.
     fn insists(&self) -> bool {
         self.interrupts.count() > 1
     }
@@ -99,14 +99,14 @@ impl Shared {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// There is a connection again, or a first one.
+    /// Notes a successful connection.
     fn note_connected(&self) {
         if self.outage.ended() {
             say(&format!("connected to {} again", self.plan.address));
         }
     }
 
-    /// An attempt to reach the server has failed; tells the user now and then.
+    /// Notes a failed attempt to connect, and reports it from time to time.
     fn note_outage(&self, error: &ClientError) {
         match self.outage.failed(Instant::now()) {
             None => {}
@@ -124,8 +124,8 @@ impl Shared {
         }
     }
 
-    /// Ends the work when the server has been away for too long. For slots that have nothing else
-    /// to do: a running command is never given up for this.
+    /// Ends the work if the server was away for too long. Only idle slots call it: a running
+    /// command is never stopped for this.
     fn give_up_when_due(&self) {
         let Some(limit) = self.plan.give_up_after else { return };
         if self.outage.lasts(Instant::now()) >= limit {
@@ -135,8 +135,8 @@ impl Shared {
         }
     }
 
-    /// A job was given back just now, and becomes ready after `delay`, or a little later: a server's
-    /// timers may be coarse.
+    /// Notes a job that was just given back. It becomes ready after `delay` or a little later,
+    /// because a server's timers can be coarse.
     fn expect_retry_in(&self, delay: Duration) {
         let mut retries_due = self.retries_due();
         *retries_due = retries_due.max(Instant::now() + delay);
@@ -146,8 +146,8 @@ impl Shared {
         self.retries_due.lock().expect("no slot panics while it holds this")
     }
 
-    /// Whether nothing is left to wait for, given that no job was ready for a request that was made
-    /// at `asked`. An answer to an earlier request says nothing about the jobs that were not due then.
+    /// Whether nothing is left to wait for, given that a request at `asked` found no ready job. A
+    /// reply to an earlier request says nothing about jobs that were not due then.
     fn is_drained(&self, asked: Instant) -> bool {
         self.busy.load(Ordering::SeqCst) == 0 && asked > *self.retries_due()
     }
@@ -171,7 +171,7 @@ impl Totals {
     }
 }
 
-/// Works until it is told to stop or, with `--drain`, until nothing is left.
+/// Works until it is stopped or, with `--drain`, until nothing is left.
 pub(crate) fn run(arguments: WorkArguments) -> Result<ExitCode> {
     let retries = [
         ("--attempts", arguments.attempts),
@@ -184,7 +184,7 @@ pub(crate) fn run(arguments: WorkArguments) -> Result<ExitCode> {
         let why = "a Gearman job that failed has ended, and its client knows";
         return Err(refuse(&format!("{option}: {why}; it is not tried again")).into());
     }
-    // Before the first job is taken: each take counts as an attempt.
+    // Before the first take, because each take counts as an attempt.
     let program = &arguments.command[0];
     process::look_up(program).with_context(|| format!("cannot run `{}`", program.display()))?;
     let plan = Plan {
@@ -206,7 +206,7 @@ pub(crate) fn run(arguments: WorkArguments) -> Result<ExitCode> {
 
 fn run_slots<S: Side>(plan: Plan, jobs: u16) -> Result<ExitCode> {
     let started = Instant::now();
-    // A wrong address or name should end in an error at once, not in attempts to reconnect.
+    // A wrong address or name must fail at once, not cause attempts to reconnect.
     let mut first = S::default();
     first.connect(&plan)?;
     let mut first = Some(first);
@@ -252,15 +252,15 @@ fn run_slots<S: Side>(plan: Plan, jobs: u16) -> Result<ExitCode> {
     })
 }
 
-/// What `--give-up-after` means; 0 is for ever.
+/// The value of `--give-up-after`; 0 means for ever.
 fn give_up_after(given_seconds: Option<u32>, drain: bool) -> Option<Duration> {
     let default = if drain { DRAIN_GIVES_UP_AFTER_SECONDS } else { 0 };
     let seconds = given_seconds.unwrap_or(default);
     (seconds > 0).then(|| Duration::from_secs(seconds.into()))
 }
 
-/// One line for the person who watches; the output belongs to the commands.
+/// Prints a line to standard error. Standard output belongs to the commands.
 fn say(line: &str) {
-    // Not `eprintln`, which panics when the terminal is gone: the jobs come first.
+    // Not `eprintln`, which panics if the terminal is gone: the jobs come first.
     let _ = writeln!(io::stderr(), "lineshaft: {line}");
 }

@@ -60,7 +60,7 @@ pub(crate) enum News {
     /// A part of the result.
     Data(Vec<u8>),
     Warning(Vec<u8>),
-    /// So much is done, out of so much.
+    /// The progress: numerator and denominator.
     Progress(u64, u64),
     /// The end: the result, or the rest of it.
     Complete(Vec<u8>),

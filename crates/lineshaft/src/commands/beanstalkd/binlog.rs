@@ -1,33 +1,34 @@
-//! Looks whether the original's log files still hold jobs. Reads records only as far as it takes to
-//! know which jobs live; whatever it does not understand counts as a job, to be careful.
+//! Checks whether the original's log files still hold jobs. It reads only the parts of records that
+//! show which jobs are live. To be safe, unknown data counts as a job.
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-/// The version that every release since 1.5 writes.
+/// The format version of every release since 1.5.
 const VERSION: i32 = 7;
 const NAME_BYTES_MAX: i32 = 200;
 const JOB_BYTES: usize = 80;
-/// Where the fields lie in a job's record.
+/// Offsets of the fields in a job's record.
 const BODY_SIZE_OFFSET: usize = 32;
 const STATE_OFFSET: usize = 76;
 const DELETED: u8 = 0;
 
-/// What the next bytes of a file are.
+/// The next record of a file.
 enum Record {
-    /// A job's fields; `true` if its name and body come with it.
+    /// A job's fields. `is_full` if its name and body follow.
     Job { id: u64, state: u8, is_full: bool },
-    /// The file goes on with zeros, or ends.
+    /// Only zeros follow, or the file ends.
     End,
     /// Not a record.
     Unknown,
 }
 
-/// A log file with at least one job that was not deleted, if there is one.
+/// Finds a log file with at least one job that was not deleted.
 pub(super) fn file_with_jobs(folder: &Path) -> io::Result<Option<PathBuf>> {
-    // A job's records are spread over files, the last one counts; the file is that of the full one.
+    // A job's records can be in several files, and the last one counts. The reported file is that
+    // of the full record.
     let mut living: HashMap<u64, PathBuf> = HashMap::new();
     for file in files(folder)? {
         let mut reader = BufReader::new(File::open(&file)?);
@@ -97,7 +98,7 @@ fn read_record(reader: &mut BufReader<File>) -> io::Result<Record> {
     Ok(Record::Job { id, state: job[STATE_OFFSET], is_full })
 }
 
-/// Reads all or, at the end of the file, nothing.
+/// Fills the buffer or, at the end of the file, reads nothing.
 fn fill(reader: &mut impl Read, bytes: &mut [u8]) -> io::Result<bool> {
     match reader.read_exact(bytes) {
         Ok(()) => Ok(true),

@@ -1,4 +1,5 @@
-//! The original's command line: one-letter flags, glued or apart, no long ones.
+//! The original's command line: one-letter flags, with values attached or separate, and no long
+//! flags.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,7 +10,7 @@ use server::config::{Durability, JOB_BYTES_LIMIT, SEGMENT_BYTES};
 
 use crate::commands::service::service_port;
 
-/// As the original prints it.
+/// The usage text of the original.
 pub(super) const USAGE: &str = "\
 Use: beanstalkd [OPTIONS]
 
@@ -31,25 +32,25 @@ Options:
 
 const JOB_BYTES_DEFAULT: u32 = 65_535;
 const SEGMENT_BYTES_DEFAULT: u64 = 10_485_760;
-/// Longer than anybody means; `-f -1` is 2^64 milliseconds to the original.
+/// A limit far above any sensible value. For the original, `-f -1` is 2^64 milliseconds.
 const SYNC_MAX: Duration = Duration::from_hours(1);
 
-/// What the command line says.
+/// The parsed command line.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) enum Parsed {
     Serve(Options),
     Help,
     Version,
-    /// The message; usage follows.
+    /// An error message; the usage follows.
     Wrong(String),
 }
 
 /// How to serve.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) struct Options {
-    /// `-b`: where the log is kept; none: everything is in memory.
+    /// `-b`: the folder of the log. `None` keeps everything in memory.
     pub(super) folder: Option<PathBuf>,
-    /// `-f`, `-F`: when the log is synced.
+    /// `-f`, `-F`: when to sync the log.
     pub(super) sync: Durability,
     /// `-l`
     pub(super) address: Option<String>,
@@ -61,7 +62,7 @@ pub(super) struct Options {
     pub(super) job_bytes_max: u32,
     /// `-s`
     pub(super) segment_bytes: u64,
-    /// How often `-V` was given.
+    /// Number of `-V` flags.
     pub(super) verbosity: u32,
 }
 
@@ -69,7 +70,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             folder: None,
-            // The original promises 50 ms unless told otherwise; this is better, and cheap enough.
+            // The original's default is 50 ms. This is safer, and cheap enough.
             sync: Durability::Always,
             address: None,
             port: None,
@@ -81,13 +82,13 @@ impl Default for Options {
     }
 }
 
-/// Reads the command line. Also returns what is to be said before acting on it.
+/// Parses the command line. Also returns warnings to print first.
 pub(super) fn parse(arguments: &[OsString]) -> (Vec<String>, Parsed) {
     let mut notes = Vec::new();
     let mut options = Options::default();
     let mut arguments = arguments.iter().map(|argument| argument.to_string_lossy().into_owned());
     while let Some(argument) = arguments.next() {
-        // Unknown to the original, but what everybody tries first.
+        // The original does not have it, but people try it first.
         if argument == "--help" {
             return (notes, Parsed::Help);
         }
@@ -170,7 +171,8 @@ impl Options {
     }
 }
 
-/// COMPAT(beanstalkd): leading space and a sign are fine, what is negative or too large is huge.
+/// COMPAT(beanstalkd): leading spaces and a sign are accepted. A number that is negative or too
+/// large becomes the largest.
 fn number(text: &str) -> Result<u64, String> {
     let trimmed = text.trim_start();
     let (is_negative, digits) = match trimmed.strip_prefix('-') {

@@ -1,5 +1,5 @@
-//! `--daemon`: the server goes on in a process of its own, in a session of its own. A running program
-//! cannot be split in two safely, so the program is started anew.
+//! `--daemon`: the server runs in a background process with its own session. A program with threads
+//! cannot fork safely, so it starts itself again.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -7,13 +7,13 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode, Stdio};
 
-/// What the background process says on its standard output when it serves.
+/// What the background process writes to its standard output when it is ready.
 const READY: &[u8] = b"ready\n";
 
-/// Starts the program anew with the same arguments, and waits until it serves or has failed.
+/// Starts the program again with the same arguments, and waits until it is ready or has failed.
 pub(super) fn start(arguments: &[OsString]) -> io::Result<ExitCode> {
     let mut child = Command::new(std::env::current_exe()?)
-        // Whoever looks for the server in the list of processes looks for this name.
+        // Scripts look for this name in the list of processes.
         .arg0("gearmand")
         .arg("--detached")
         .args(arguments)
@@ -30,15 +30,16 @@ pub(super) fn start(arguments: &[OsString]) -> io::Result<ExitCode> {
     Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
-/// In the background process, first of all: leaves the session of the terminal.
+/// First step of the background process: leaves the terminal's session.
 pub(super) fn leave_session() -> io::Result<()> {
     rustix::process::setsid()?;
     Ok(())
 }
 
-/// In the background process, when it serves: lets the foreground one end, and the terminal go.
+/// Called by the background process when it is ready: lets the foreground process end, and releases
+/// the terminal.
 pub(super) fn tell_ready() {
-    // Nobody listens any more if these fail; the server goes on.
+    // These fail only if nobody reads any more; the server continues.
     let mut stdout = io::stdout();
     let _ = stdout.write_all(READY).and_then(|()| stdout.flush());
     if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {

@@ -1,4 +1,4 @@
-//! The original's flags: how each is written, and what `--help` says about it.
+//! The original's flags: their names, and their `--help` texts.
 
 /// One flag.
 #[derive(Debug)]
@@ -7,7 +7,7 @@ pub(super) struct Flag {
     /// Its name without the dashes.
     pub(super) long: &'static str,
     pub(super) takes: Takes,
-    /// Its meaning; empty for those that `--help` does not show.
+    /// Its help text; empty for flags that `--help` does not show.
     pub(super) help: &'static str,
 }
 
@@ -26,12 +26,12 @@ const fn value(short: Option<char>, long: &'static str, help: &'static str) -> F
     Flag { short, long, takes: Takes::Value, help }
 }
 
-/// Of a queue plug-in: accepted, and replaced by Lineshaft's own log.
+/// A flag of a queue plug-in: accepted and ignored, because Lineshaft uses its own log.
 const fn plug_in(long: &'static str) -> Flag {
     value(None, long, "")
 }
 
-/// All of them.
+/// All flags.
 pub(super) static FLAGS: [Flag; 58] = [
     value(Some('b'), "backlog", "connections that may wait to be accepted"),
     switch(Some('d'), "daemon", "run in the background"),
@@ -75,7 +75,7 @@ pub(super) static FLAGS: [Flag; 58] = [
     // Ours.
     value(None, "ssl-client-auth", "none (default), optional or required: a client's certificate"),
     switch(None, "check-args", ""),
-    // Ours: set by `--daemon` for the process that goes on in the background.
+    // Our own flag: set by `--daemon` for the background process.
     switch(None, "detached", ""),
     switch(None, "store-queue-on-shutdown", ""),
     plug_in("libsqlite3-table"),
@@ -99,7 +99,7 @@ pub(super) static FLAGS: [Flag; 58] = [
     plug_in("libdrizzle-db"),
 ];
 
-/// What `--help` says.
+/// The `--help` text.
 pub(super) fn help() -> String {
     let mut text = "Use: gearmand [OPTIONS]\n\nOptions:\n".to_owned();
     for flag in FLAGS.iter().filter(|flag| !flag.help.is_empty()) {

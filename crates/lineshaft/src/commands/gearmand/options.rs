@@ -1,5 +1,4 @@
-//! The original's command line and configuration file: what was given, and what that means. The
-//! messages are the original's.
+//! Parses the original's command line and configuration file. The messages are the original's.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -7,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::flags::{FLAGS, Flag, Takes};
 use super::verbosity::Verbosity;
 
-/// The file that is read when none is named, if it exists.
+/// The default configuration file, read if it exists.
 const CONFIG_FILE_DEFAULT: &str = "/etc/gearmand.conf";
 
 /// How to serve.
@@ -15,7 +14,7 @@ const CONFIG_FILE_DEFAULT: &str = "/etc/gearmand.conf";
 pub(super) struct Options {
     pub(super) backlog: Option<i32>,
     pub(super) daemon: bool,
-    /// This process is the one that goes on in the background.
+    /// This is the background process.
     pub(super) detached: bool,
     pub(super) check_args: bool,
     pub(super) exceptions: bool,
@@ -38,7 +37,7 @@ pub(super) struct Options {
     pub(super) queue_type: Option<String>,
     pub(super) syslog: bool,
     pub(super) coredump: bool,
-    /// 0: as many as fit the machine.
+    /// 0: suits the machine.
     pub(super) threads: usize,
     pub(super) user: Option<String>,
     pub(super) verbosity: Verbosity,
@@ -47,23 +46,23 @@ pub(super) struct Options {
     pub(super) ssl_certificate: Option<PathBuf>,
     pub(super) ssl_key: Option<PathBuf>,
     pub(super) ssl_ca_file: Option<PathBuf>,
-    /// Ours: what clients have to show.
+    /// Our own flag: whether clients need a certificate.
     pub(super) ssl_client_auth: Option<String>,
     /// The file of `-q libsqlite3` or `-q tokyocabinet`.
     pub(super) queue_file: Option<PathBuf>,
-    /// Flags of queue plug-ins that have no meaning here.
+    /// Flags of queue plug-ins that are ignored.
     pub(super) ignored: Vec<&'static str>,
-    /// Ours: where jobs are kept instead of the original's queue.
+    /// Our own flag: the folder for jobs, instead of the original's queue.
     pub(super) data: Option<PathBuf>,
 }
 
-/// One flag as it was given.
+/// A flag with its value.
 struct Given {
     flag: &'static Flag,
     value: String,
 }
 
-/// Reads the command line, and the configuration file that it names. The command line wins.
+/// Parses the command line and its configuration file. The command line overrides the file.
 pub(super) fn parse(arguments: &[OsString]) -> Result<Options, String> {
     let words: Vec<String> =
         arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -75,11 +74,11 @@ pub(super) fn parse(arguments: &[OsString]) -> Result<Options, String> {
     Ok(options)
 }
 
-/// What happens to words that are no flags.
+/// What to do with words that are not flags.
 #[derive(Copy, Clone, Eq, PartialEq)]
 enum Strangers {
     Refuse,
-    /// COMPAT(gearmand): in the file they are passed over, so that comments do no harm.
+    /// COMPAT(gearmand): in the file they are ignored, so that comments do no harm.
     Ignore,
 }
 
@@ -155,7 +154,7 @@ fn read_long<'a>(
     Ok(Given { flag, value })
 }
 
-/// Letters behind one dash; what follows the first one that takes a value is that value.
+/// Letters after one dash. The rest after the first letter that takes a value is its value.
 fn read_short<'a>(
     text: &str,
     words: &mut impl Iterator<Item = &'a String>,
@@ -226,7 +225,7 @@ impl Options {
             "ssl-client-auth" => self.ssl_client_auth = text(),
             "libsqlite3-db" | "libtokyocabinet-file" => self.queue_file = Some(value.into()),
             "data" => self.data = Some(value.into()),
-            // There is no table of a fixed size here, and the file was read already.
+            // There is no table of fixed size here, and the file was already read.
             "hashtable-buckets" | "config-file" => {}
             other => self.ignored.push(other),
         }
@@ -234,7 +233,7 @@ impl Options {
     }
 }
 
-/// COMPAT(gearmand): 32 bits; what is negative is counted down from the largest number.
+/// COMPAT(gearmand): 32 bits; a negative number counts down from the largest number.
 fn number(given: &Given) -> Result<u32, String> {
     let (long, value) = (given.flag.long, &given.value);
     let number: Option<i64> = value.parse().ok();
@@ -244,7 +243,7 @@ fn number(given: &Given) -> Result<u32, String> {
         .ok_or_else(|| format!("the argument ('{value}') for option '--{long}' is invalid"))
 }
 
-/// -1, the original's default, is the system's own value.
+/// -1, the original's default, means the system's default.
 fn positive(given: &Given) -> Result<Option<u32>, String> {
     let number = number(given)?.cast_signed();
     Ok(u32::try_from(number).ok().filter(|number| *number > 0))

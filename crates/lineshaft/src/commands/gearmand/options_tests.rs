@@ -1,4 +1,4 @@
-//! Tests of the original's command line: forms of flags, meanings, and what is refused how.
+//! Tests of the original's command line: forms of flags, meanings, and error messages.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn wrong(line: &str) -> String {
     parsed(&words).unwrap_err()
 }
 
-/// A file to be named by `--config-file`.
+/// A file for `--config-file`.
 fn config_file(text: &str) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("gearmand.conf");

@@ -1,12 +1,12 @@
-//! `-q TYPE`: the original keeps background jobs in a database of somebody else; here, Lineshaft's own
-//! log takes its place.
+//! `-q TYPE`: the original keeps background jobs in an external database. Lineshaft uses its own
+//! log instead.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::options::Options;
 
-/// The types of the original that are kept, and the flag with the file of those that have one.
+/// The original's durable types, with the flag for the file if they have one.
 const KEPT: [(&str, Option<&str>); 8] = [
     ("libsqlite3", Some("--libsqlite3-db")),
     ("tokyocabinet", Some("--libtokyocabinet-file")),
@@ -18,7 +18,7 @@ const KEPT: [(&str, Option<&str>); 8] = [
     ("libdrizzle", None),
 ];
 
-/// The folder of the log; `None`: everything is in memory.
+/// The folder of the log. `None` keeps everything in memory.
 pub(super) fn folder(options: &Options) -> Result<Option<PathBuf>, String> {
     let queue_type = options.queue_type.as_deref().unwrap_or("builtin");
     if queue_type.eq_ignore_ascii_case("builtin") {

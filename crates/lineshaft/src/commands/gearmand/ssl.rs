@@ -1,4 +1,4 @@
-//! `--ssl`: which files the original's flags and variables name.
+//! `--ssl`: the files named by the original's flags and variables.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use server::config::{ClientAuth, Tls};
 
 use super::options::Options;
 
-/// Where the original looks when no file is named, as Debian builds it.
+/// The original's default files, as built by Debian.
 const CERTIFICATE_DEFAULT: &str = "/etc/ssl/certs/gearmand.pem";
 const KEY_DEFAULT: &str = "/etc/ssl/certs/gearmand.key";
 const CA_DEFAULT: &str = "/etc/ssl/certs/gearmand-ca.pem";
@@ -15,18 +15,18 @@ const CERTIFICATE_VARIABLE: &str = "GEARMAND_SERVER_PEM";
 const KEY_VARIABLE: &str = "GEARMAND_SERVER_KEY";
 const CA_VARIABLE: &str = "GEARMAND_CA_CERTIFICATE";
 
-/// What clients are shown and asked for. `variable` looks a variable of the environment up.
+/// The TLS settings. `variable` looks up an environment variable.
 pub(super) fn settings(
     options: &Options,
     variable: impl Fn(&str) -> Option<PathBuf>,
 ) -> Result<Tls, String> {
-    // COMPAT(gearmand): the environment wins over the flags.
+    // COMPAT(gearmand): the environment overrides the flags.
     let named = |name: &str, flag: &Option<PathBuf>| variable(name).or_else(|| flag.clone());
     let certificate = named(CERTIFICATE_VARIABLE, &options.ssl_certificate);
     let key = named(KEY_VARIABLE, &options.ssl_key);
     let ca = named(CA_VARIABLE, &options.ssl_ca_file);
-    // COMPAT(gearmand): clients are not asked who they are, although there is an authority. Ours is
-    // the flag that says otherwise.
+    // COMPAT(gearmand): clients are not asked for a certificate, even with an authority. Our own
+    // flag changes that.
     let client_auth = match options.ssl_client_auth.as_deref() {
         None => ClientAuth::None,
         Some(text) => {
@@ -47,7 +47,7 @@ pub(super) fn settings(
     })
 }
 
-/// Whether a flag was given that only `--ssl` gives a meaning.
+/// Whether a flag was given that has an effect only with `--ssl`.
 pub(super) fn is_meant_but_off(options: &Options) -> bool {
     let is_named = options.ssl_certificate.is_some()
         || options.ssl_key.is_some()

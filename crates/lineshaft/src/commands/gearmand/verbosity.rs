@@ -1,8 +1,8 @@
-//! The original's levels of its log.
+//! The original's log levels.
 
 use tracing::Level;
 
-/// How much is logged, least first.
+/// A log level, least verbose first.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub(super) enum Verbosity {
     Fatal,
@@ -28,7 +28,7 @@ impl Verbosity {
         Verbosity::Debug,
     ];
 
-    /// Reads a level, which is written in capitals.
+    /// Parses a level, written in capitals.
     pub(super) fn parse(text: &str) -> Option<Verbosity> {
         Verbosity::ALL.into_iter().find(|level| level.name() == text)
     }
@@ -46,7 +46,7 @@ impl Verbosity {
         }
     }
 
-    /// Our own level that comes closest.
+    /// The closest level of our own.
     pub(super) fn level(self) -> Level {
         match self {
             Verbosity::Fatal | Verbosity::Alert | Verbosity::Critical | Verbosity::Error => {

@@ -1,37 +1,37 @@
-//! Looks whether a folder holds journals of the original with items in them. Reads records only as
-//! far as it takes to count (spec kestrel 4.1, 4.2).
+//! Checks whether a folder holds journals of the original with items. It reads only the parts of
+//! records needed to count (spec kestrel 4.1, 4.2).
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-/// Bytes of an item's record before its data, by the form of the record.
+/// Bytes before the data in an item's record, by record type.
 const OLD_ITEM_HEAD_BYTES: i32 = 4;
 const ITEM_HEAD_BYTES: i32 = 16;
 
-/// What the next record of a journal does to the number of items.
+/// The effect of a journal's record on the number of items.
 enum Record {
-    /// It adds an item.
+    /// Adds an item.
     Add,
-    /// It ends one.
+    /// Ends an item.
     End,
-    /// Neither: an open read, its end without a confirmation, or one item for another.
+    /// Neither: an open read, an aborted read, or a replaced item.
     Neither,
-    /// There is no further whole record.
+    /// No further complete record.
     None,
 }
 
-/// A journal with items that were not removed, if there is one. Items of open reads count: the
-/// original gives them back when it starts.
+/// Finds a journal with items that were not removed. Items of open reads count, because the
+/// original gives them back at its start.
 pub(super) fn file_with_items(folder: &Path) -> io::Result<Option<PathBuf>> {
-    // An item may be added in one file of a queue and removed in the next; the queue's name is what
-    // stands before the first dot.
+    // An item can be added in one file of a queue and removed in the next. The queue's name is the
+    // part before the first dot.
     let mut queues: BTreeMap<String, (PathBuf, i64)> = BTreeMap::new();
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        // With `~~` a rewrite was not finished: the original throws it away.
+        // `~~` marks an unfinished rewrite, which the original deletes.
         if !entry.file_type()?.is_file() || name.contains("~~") {
             continue;
         }
@@ -42,7 +42,8 @@ pub(super) fn file_with_items(folder: &Path) -> io::Result<Option<PathBuf>> {
     Ok(queues.into_values().find(|(_, count)| *count > 0).map(|(file, _)| file))
 }
 
-/// How many more items a file adds than it ends. Of what is no journal not one record is whole.
+/// The number of items that a file adds, minus those it ends. A file that is not a journal has no
+/// complete record.
 fn count_items(file: &Path) -> io::Result<i64> {
     let length = std::fs::metadata(file)?.len();
     let mut reader = BufReader::new(File::open(file)?);
@@ -57,7 +58,7 @@ fn count_items(file: &Path) -> io::Result<i64> {
     }
 }
 
-/// Reads one record; `used` is the number of bytes up to its end, if the file is as long.
+/// Reads one record. `used` counts the bytes up to its end, if the file is long enough.
 fn read_record(reader: &mut BufReader<File>, used: &mut u64) -> io::Result<Record> {
     let Some([operation]) = fill(reader, used)? else { return Ok(Record::None) };
     let number_follows = match operation {
@@ -72,7 +73,7 @@ fn read_record(reader: &mut BufReader<File>, used: &mut u64) -> io::Result<Recor
     match operation {
         1 | 6 => Ok(Record::End),
         7 => read_item(reader, used, false, Record::Add),
-        // Confirms one, and adds another.
+        // Confirms an item and adds another.
         8 => read_item(reader, used, false, Record::Neither),
         _ => Ok(Record::Neither),
     }
@@ -94,7 +95,7 @@ fn read_item(
     Ok(record)
 }
 
-/// Reads all of the bytes or, at the end of the file, none.
+/// Reads all bytes or, at the end of the file, none.
 fn fill<const N: usize>(reader: &mut impl Read, used: &mut u64) -> io::Result<Option<[u8; N]>> {
     let mut bytes = [0; N];
     match reader.read_exact(&mut bytes) {

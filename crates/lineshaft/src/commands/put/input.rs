@@ -1,4 +1,4 @@
-//! Where the jobs of `put` come from: arguments, lines, or one whole input.
+//! The input of `put`: arguments, lines, or one whole input.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -13,7 +13,7 @@ use crate::cli::PutArguments;
 
 const READ_BYTES: usize = 256 * 1024;
 
-/// Kept in memory of one job when the server does not tell its limit: what the protocol allows.
+/// Limit of a job in memory if the server's limit is unknown: the protocol's limit.
 const BODY_BYTES_MAX: u64 = u32::MAX as u64;
 
 /// One job to put.
@@ -21,9 +21,9 @@ const BODY_BYTES_MAX: u64 = u32::MAX as u64;
 pub(super) enum Piece<'a> {
     /// The body.
     Body(&'a [u8]),
-    /// More than the server takes; it was read to its end and not kept.
+    /// Larger than the server accepts. It was read to its end, but not kept.
     TooBig {
-        /// How long it was.
+        /// Its length.
         bytes: u64,
     },
 }
@@ -31,11 +31,11 @@ pub(super) enum Piece<'a> {
 /// The jobs, one after the other.
 pub(super) struct Input {
     source: Source,
-    /// The piece handed out last.
+    /// The piece returned last.
     piece: Vec<u8>,
     body_bytes_max: u64,
     bytes_read: u64,
-    /// Size of the file, where it is one.
+    /// Size of the file, if it is a file.
     bytes: Option<u64>,
     is_typed: bool,
 }
@@ -43,12 +43,12 @@ pub(super) struct Input {
 enum Source {
     Arguments(IntoIter<OsString>),
     Lines(BufReader<Box<dyn Read>>),
-    /// `None` after it was handed out.
+    /// `None` after it was returned.
     Whole(Option<Box<dyn Read>>),
 }
 
 impl Input {
-    /// Opens what the command line names. `body_bytes_max`: the server's limit, where it is known.
+    /// Opens the input from the command line. `body_bytes_max` is the server's limit, if known.
     pub(super) fn open(arguments: &PutArguments, body_bytes_max: Option<u64>) -> Result<Input> {
         let mut input = Input {
             source: Source::Arguments(arguments.bodies.clone().into_iter()),
@@ -65,7 +65,7 @@ impl Input {
             Some(path) => {
                 File::open(path).with_context(|| format!("cannot open {}", path.display()))?
             }
-            // As a file, because the buffer of `io::stdin` hides whether it holds another line.
+            // As a file, because `io::stdin` hides whether its buffer holds another line.
             None => File::from(io::stdin().as_fd().try_clone_to_owned()?),
         };
         input.is_typed = file.is_terminal();
@@ -79,7 +79,7 @@ impl Input {
         Ok(input)
     }
 
-    /// What one job is, for messages.
+    /// The noun for one job, for messages.
     pub(super) fn noun(&self) -> &'static str {
         match self.source {
             Source::Arguments(_) => "argument",
@@ -88,7 +88,7 @@ impl Input {
         }
     }
 
-    /// Tells a person who types what becomes of it.
+    /// A hint for a person who types.
     pub(super) fn what_to_type(&self) -> &'static str {
         match self.source {
             Source::Arguments(_) | Source::Lines(_) => "one job per line",
@@ -101,12 +101,12 @@ impl Input {
         self.is_typed
     }
 
-    /// The size of the input, where it has one.
+    /// The size of the input, if known.
     pub(super) fn bytes(&self) -> Option<u64> {
         self.bytes
     }
 
-    /// How much of it was handed out.
+    /// Number of bytes returned so far.
     pub(super) fn bytes_read(&self) -> u64 {
         self.bytes_read
     }
@@ -149,8 +149,8 @@ struct Line {
     bytes_with_end: u64,
 }
 
-/// Reads up to the next line end and keeps at most `max` bytes of the line, without its end. The
-/// last line needs no end.
+/// Reads up to the next line end, and keeps at most `max` bytes of the line, without its end. The
+/// last line needs no line end.
 fn read_line(reader: &mut impl BufRead, max: u64, kept: &mut Vec<u8>) -> io::Result<Option<Line>> {
     let mut bytes: u64 = 0;
     loop {

@@ -1,7 +1,7 @@
 //! The results of `put --wait`: printed as they come, in the order of the jobs.
 //!
-//! Many jobs are under way at a time, and their news arrive in any order. Those of the first one are printed
-//! at once, all others are kept until it is their turn.
+//! Many jobs run at a time, and their news arrive in any order. News of the first job are printed
+//! at once; all others are kept until their turn.
 
 use std::collections::VecDeque;
 use std::io::{self, BufWriter, StdoutLock, Write};
@@ -17,18 +17,18 @@ use super::{Pending, Shared};
 use crate::client::ClientError;
 use crate::client::gearman::{Handle, News, Packet, Replies};
 
-/// Jobs under way at a time: what they answer while they wait for their turn is kept in memory.
+/// Limit of jobs at a time. Their results are kept in memory until their turn.
 pub(super) const WAITING_MAX: usize = 100;
 
-/// A bar that shows how far the first job is, once its worker says so.
+/// A bar for the progress of the first job, shown once its worker reports it.
 pub(super) fn hidden_bar() -> ProgressBar {
     let template = "{msg}{wide_bar} {pos}/{len}, {eta} left";
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
     bar.with_style(ProgressStyle::with_template(template).expect("the template is constant"))
 }
 
-/// Receives and prints until the sender is done and all its jobs have ended. Fails when the connection breaks, or
-/// nobody reads the results.
+/// Receives and prints results until the sender is done and all its jobs have ended. Fails if the
+/// connection breaks, or nobody reads the results.
 pub(super) fn collect(
     mut replies: Replies,
     pending: &mpsc::Receiver<Pending>,
@@ -38,8 +38,8 @@ pub(super) fn collect(
     let output = BufWriter::new(io::stdout().lock());
     let mut printer = Printer { output, shared, with_bar };
     let mut jobs = Jobs::default();
-    // Taking a job from the channel makes room for another one to be sent. The news that it waits for are
-    // those of the first job, since both are in the order of the input.
+    // Taking a job from the channel makes room to send another one. It then waits for news of the
+    // first job, because both are in the order of the input.
     for next in pending {
         let number = match next {
             Pending::TooBig { number, bytes } => {
@@ -73,7 +73,7 @@ pub(super) fn collect(
     Ok(())
 }
 
-/// Jobs that were submitted, and what was heard of them.
+/// Submitted jobs, and their news so far.
 #[derive(Debug, Default)]
 struct Jobs {
     /// In the order of the input.
@@ -82,12 +82,12 @@ struct Jobs {
 
 #[derive(Debug)]
 struct Job {
-    /// `None`: it was refused.
+    /// `None` if it was refused.
     handle: Option<Handle>,
-    /// How much was heard of it so far, or missed before it joined another one.
+    /// Number of its news so far, including those missed before it joined another job.
     heard: u64,
     has_ended: bool,
-    /// Not printed yet.
+    /// News that are not printed yet.
     words: VecDeque<Word>,
 }
 
@@ -98,7 +98,7 @@ enum Word {
 }
 
 impl Jobs {
-    /// A packet came.
+    /// Handles a packet.
     fn note(&mut self, packet: Packet) -> Result<(), ClientError> {
         match packet {
             Packet::Created(handle) => self.push(Some(handle), VecDeque::new()),
@@ -113,14 +113,14 @@ impl Jobs {
     }
 
     fn push(&mut self, handle: Option<Handle>, words: VecDeque<Word>) {
-        // What the server told before is not told to the one that joins now.
+        // A job that joins now does not get earlier news.
         let same = self.jobs.iter().filter(|job| !job.has_ended && job.handle == handle);
         let heard = same.map(|job| job.heard).max().unwrap_or(0);
         self.jobs.push_back(Job { handle, heard, has_ended: false, words });
     }
 
-    /// Jobs of one key may be one job of the server, which then tells each news as often as it was asked for
-    /// the job: whoever has heard least is meant.
+    /// Jobs with the same key can be one job of the server. It then sends each news once per
+    /// submit, so this one is for the job with the fewest news.
     fn tell(&mut self, handle: &Handle, news: News) {
         let called = |job: &&mut Job| !job.has_ended && job.handle.as_ref() == Some(handle);
         if let Some(job) = self.jobs.iter_mut().filter(called).min_by_key(|job| job.heard) {
@@ -130,12 +130,12 @@ impl Jobs {
         }
     }
 
-    /// What is to be printed next of the first job.
+    /// The next news of the first job to print.
     fn next_word(&mut self) -> Option<Word> {
         self.jobs.front_mut()?.words.pop_front()
     }
 
-    /// It is the next one's turn.
+    /// Moves on to the next job.
     fn first_has_ended(&mut self) {
         self.jobs.pop_front();
     }
@@ -148,7 +148,7 @@ struct Printer<'a> {
 }
 
 impl Printer<'_> {
-    /// Prints what was heard of a job. `true`: that was its end.
+    /// Prints news of a job. Returns true at its end.
     fn print(&mut self, number: u64, word: Word) -> io::Result<bool> {
         let is_end = match &word {
             Word::News(news) => news.is_end(),
@@ -189,12 +189,13 @@ impl Printer<'_> {
         })
     }
 
-    /// To the error output, as whole lines; they say which job is meant, where there may be several.
+    /// Writes a warning to standard error, as whole lines. It names the job if there can be
+    /// several.
     fn warn(&self, number: u64, text: &[u8]) {
         let name = self.name(number);
         let end = if text.ends_with(b"\n") { &b""[..] } else { b"\n" };
         let line = [name.as_bytes(), text, end].concat();
-        // Nothing is lost that matters when nobody reads warnings.
+        // It does not matter if nobody reads warnings.
         self.shared.bar.suspend(|| drop(io::stderr().write_all(&line)));
     }
 

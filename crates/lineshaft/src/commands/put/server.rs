@@ -1,4 +1,4 @@
-//! The server of a `put`, in either protocol: how a job is sent, and what the answer to it says.
+//! The server of a `put`, in either protocol: sends jobs and reads their replies.
 
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -12,19 +12,19 @@ use crate::client::{
     Client, ClientError, Protocol, Replies, Reply, Requests, Schedule, unexpected,
 };
 
-/// The ttr of a job in beanstalkd's protocol, unless another one is asked for.
+/// The default ttr of a job in the beanstalkd protocol.
 const TTR_SECONDS: u32 = 60;
 
-/// Gearman's normal priority ends here on beanstalkd's scale, as in Lineshaft.
+/// The end of Gearman's normal priority on beanstalkd's scale, as in Lineshaft.
 const NORMAL_PRIORITY_MAX: u32 = 1 << 31;
-/// More urgent than this is Gearman's high priority.
+/// Below this is Gearman's high priority.
 const NORMAL_PRIORITY_MIN: u32 = 1024;
 
-/// A connection that takes jobs for the queue.
+/// A connection that puts jobs into the queue.
 pub(super) struct Connection {
     pub(super) sender: Sender,
     pub(super) receiver: Receiver,
-    /// The server's own limit, when it tells one.
+    /// The server's limit, if it reports one.
     pub(super) body_bytes_max: Option<u64>,
 }
 
@@ -34,13 +34,13 @@ pub(super) enum Sender {
     Gearman { requests: Requests, submission: Submission },
 }
 
-/// Receives an answer for each of them.
+/// Receives a reply for each job.
 pub(super) enum Receiver {
     Beanstalk(Replies),
     Gearman(gearman::Replies),
 }
 
-/// How jobs are submitted in Gearman.
+/// How to submit jobs in Gearman.
 pub(super) struct Submission {
     request: Request,
     function: String,
@@ -48,23 +48,23 @@ pub(super) struct Submission {
     delay_seconds: u32,
 }
 
-/// What the server says of a job.
+/// The server's reply about a job.
 #[derive(Debug)]
 pub(super) enum Answer {
     In(JobName),
-    /// It is in, but set aside at once.
+    /// It was accepted, but buried at once.
     Buried(u64),
     Refused(Refusal),
 }
 
-/// What the server calls a job.
+/// The server's name for a job.
 #[derive(Debug)]
 pub(super) enum JobName {
     Id(u64),
     Handle(Handle),
 }
 
-/// Connects in the protocol that the arguments ask for.
+/// Connects with the protocol that the arguments ask for.
 pub(super) fn connect(arguments: &PutArguments) -> Result<Connection> {
     let protocol = arguments.protocol()?;
     let address = arguments.server.server.address(protocol);
@@ -87,7 +87,7 @@ pub(super) fn connect(arguments: &PutArguments) -> Result<Connection> {
             let submission = Submission::new(arguments)?;
             let mut client = gearman::Client::connect(&address, None)?;
             if arguments.wait {
-                // A server that does not know it says only that a job failed, not why.
+                // A server without this option reports only that a job failed, not why.
                 client.add(Request::OptionReq, &[b"exceptions"])?;
                 client.errors_so_far()?;
             }
@@ -101,7 +101,7 @@ pub(super) fn connect(arguments: &PutArguments) -> Result<Connection> {
     }
 }
 
-/// The server's own limit, when it tells one.
+/// The server's limit, if it reports one.
 fn body_bytes_max(client: &mut Client) -> Result<Option<u64>, ClientError> {
     match client.stats() {
         Ok(stats) => Ok(Some(stats.number("max-job-size")).filter(|bytes| *bytes > 0)),
@@ -111,7 +111,7 @@ fn body_bytes_max(client: &mut Client) -> Result<Option<u64>, ClientError> {
 }
 
 impl Sender {
-    /// Adds a job; it leaves with the next flush at the latest.
+    /// Adds a job, sent at the latest with the next flush.
     pub(super) fn put(&mut self, body: &[u8]) -> Result<(), ClientError> {
         match self {
             Sender::Beanstalk { requests, schedule, ttr_seconds } => {
@@ -121,7 +121,7 @@ impl Sender {
         }
     }
 
-    /// Sends what was added so far.
+    /// Sends all jobs added so far.
     pub(super) fn flush(&mut self) -> Result<(), ClientError> {
         match self {
             Sender::Beanstalk { requests, .. } | Sender::Gearman { requests, .. } => {
@@ -171,7 +171,7 @@ impl Submission {
 }
 
 impl Receiver {
-    /// Waits for the answer to the next job.
+    /// Waits for the reply to the next job.
     pub(super) fn next_answer(&mut self) -> Result<Answer, ClientError> {
         match self {
             Receiver::Beanstalk(replies) => {
@@ -182,7 +182,7 @@ impl Receiver {
                     Reply::Draining => Refusal::Draining,
                     Reply::OutOfMemory => Refusal::OutOfMemory,
                     Reply::InternalError => Refusal::InternalError,
-                    // After anything else, what follows on the line may be misread as commands.
+                    // After any other reply, the server may read the following bodies as commands.
                     reply => return Err(unexpected("put", &reply)),
                 };
                 Ok(Answer::Refused(refusal))
@@ -195,7 +195,7 @@ impl Receiver {
     }
 }
 
-/// Why a Gearman server did not take a job, if that is what the packet says.
+/// Why a Gearman server refused a job, if the packet is a refusal.
 pub(super) fn refusal(packet: &Packet) -> Result<Refusal, ClientError> {
     match packet {
         Packet::Error { code, text } if code == "QUEUE_ERROR" => {

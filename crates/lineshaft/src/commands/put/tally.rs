@@ -1,33 +1,33 @@
-//! What became of the jobs of one `put`: counts, ids, and which were refused and why.
+//! The outcome of a `put`: counts, ids, and refused jobs with reasons.
 
 use std::fmt::Write;
 
 use crate::text;
 
-/// More ranges than this are not spelled out in one message.
+/// Limit of ranges listed in one message.
 const RANGES_SHOWN: usize = 8;
 
-/// Why the server did not take a job.
+/// Why the server refused a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// Above the server's limit; how long, where that was counted here.
+    /// Above the server's limit, with its length if known.
     TooBig { bytes: Option<u64> },
-    /// The queue is full by its policy, or the server takes no new jobs now; it does not say which.
+    /// The queue is full by its policy, or the server accepts no jobs now; it does not say which.
     Draining,
     /// No room in its memory or on its disk.
     OutOfMemory,
-    /// A fault of the server.
+    /// A failure of the server.
     InternalError,
     /// The Gearman function is full, by `maxqueue` or its policy.
     QueueFull,
-    /// The Gearman server takes no new jobs; it does not say why.
+    /// The Gearman server accepts no jobs; it does not say why.
     QueueError,
-    /// It was taken, and a worker gave it up.
+    /// It was accepted, but its worker reported a failure.
     Failed,
 }
 
 impl Refusal {
-    /// Whether the jobs after this one will meet the same fate.
+    /// Whether the server will refuse later jobs, too.
     pub(super) fn concerns_later_jobs(self) -> bool {
         match self {
             Refusal::TooBig { .. } | Refusal::Failed => false,
@@ -44,10 +44,10 @@ impl Refusal {
     }
 }
 
-/// The jobs that were refused for one reason.
+/// The jobs refused for one reason.
 #[derive(Debug)]
 struct Refused {
-    /// The first one's.
+    /// The reason, from the first job.
     refusal: Refusal,
     count: u64,
     /// First and last number of each run.
@@ -58,21 +58,21 @@ struct Refused {
 #[derive(Debug)]
 pub(super) struct Tally {
     queue: String,
-    /// What one job was in the input: `line`, `argument` or `input`.
+    /// The noun for one job: `line`, `argument` or `input`.
     noun: &'static str,
     body_bytes_max: Option<u64>,
-    /// `put into` or `done by`, between the jobs and the queue.
+    /// `put into` or `done by`: the words between jobs and queue.
     verb: &'static str,
     accepted: u64,
     buried: u64,
     ids: Option<(u64, u64)>,
     refused: Vec<Refused>,
-    /// The number after which nothing was sent any more.
+    /// The number of the last job sent before a stop.
     stopped_after: Option<u64>,
 }
 
 impl Tally {
-    /// Nothing put yet.
+    /// An empty tally.
     pub(super) fn new(queue: &str, noun: &'static str, body_bytes_max: Option<u64>) -> Tally {
         Tally {
             queue: queue.to_owned(),
@@ -87,22 +87,22 @@ impl Tally {
         }
     }
 
-    /// The same for jobs whose results are awaited.
+    /// An empty tally for jobs with results.
     pub(super) fn of_results(queue: &str, noun: &'static str) -> Tally {
         Tally { verb: "done by", ..Tally::new(queue, noun, None) }
     }
 
-    /// What one job was in the input.
+    /// The noun for one job.
     pub(super) fn noun(&self) -> &'static str {
         self.noun
     }
 
-    /// How many jobs are in.
+    /// Number of accepted jobs.
     pub(super) fn accepted(&self) -> u64 {
         self.accepted
     }
 
-    /// A job is in, or done; with its id, where ids are numbers.
+    /// Adds an accepted or finished job, with its id if ids are numbers.
     pub(super) fn accept(&mut self, id: Option<u64>) {
         self.accepted += 1;
         if let Some(id) = id {
@@ -111,13 +111,13 @@ impl Tally {
         }
     }
 
-    /// A job is in, but set aside at once.
+    /// Adds a job that was accepted, but buried at once.
     pub(super) fn accept_buried(&mut self, id: u64) {
         self.buried += 1;
         self.accept(Some(id));
     }
 
-    /// A job is not in. Numbers come in rising order.
+    /// Adds a refused job. Numbers must rise.
     pub(super) fn refuse(&mut self, number: u64, refusal: Refusal) {
         let known = self.refused.iter().position(|refused| refused.refusal.same_kind(refusal));
         let index = known.unwrap_or_else(|| {
@@ -132,12 +132,12 @@ impl Tally {
         }
     }
 
-    /// Nothing after this number was sent.
+    /// Notes that nothing after this number was sent.
     pub(super) fn stopped_after(&mut self, number: u64) {
         self.stopped_after = Some(number);
     }
 
-    /// Whether every job of the input is in, and may run.
+    /// Whether every job of the input was accepted and can run.
     pub(super) fn is_complete(&self) -> bool {
         self.refused.is_empty() && self.stopped_after.is_none() && self.buried == 0
     }
@@ -156,7 +156,7 @@ impl Tally {
         format!("{count} {} {}{ids}", self.verb, self.queue)
     }
 
-    /// One line for each thing that went wrong, with what to do.
+    /// One line per kind of failure, with advice.
     pub(super) fn refusals(&self) -> Vec<String> {
         let mut lines: Vec<String> =
             self.refused.iter().map(|refused| self.describe(refused)).collect();

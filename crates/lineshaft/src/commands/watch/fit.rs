@@ -1,51 +1,51 @@
-//! Makes text fit the terminal: numbers whole or not at all, the rest cut with a mark.
+//! Fits text into the terminal: numbers whole or not at all, other text cut with a mark.
 
-/// The room between two columns.
+/// The space between two columns.
 const GAP: usize = 1;
 
-/// The mark of what was cut, one column wide.
+/// The mark for cut text, one column wide.
 const MORE: char = '…';
 
-/// A name is cut to this width before a column of numbers is left out.
+/// Names are cut to this width before a column of numbers is dropped.
 const NAME_WIDTH_ENOUGH: usize = 16;
 
-/// Longer names are cut even where there is room.
+/// Longer names are cut even if there is room.
 const NAME_WIDTH_MAX: usize = 48;
 
 /// Room for the name's heading with its mark.
 const NAME_WIDTH_MIN: usize = 6;
 
-/// A pause that has less room is not shown: `paused…`.
+/// A pause with less room is not shown: `paused…`.
 const PAUSE_WIDTH_MIN: usize = 7;
 
-/// How wide the parts of the table would like to be.
+/// The desired widths of the table's parts.
 #[derive(Debug)]
 pub(super) struct Wanted {
     /// The longest name.
     pub(super) name: usize,
     /// Each column of numbers.
     pub(super) numbers: Vec<usize>,
-    /// The longest text about a pause; 0 when no queue is paused.
+    /// The longest text about a pause; 0 if no queue is paused.
     pub(super) pause: usize,
 }
 
-/// How wide the parts of the table are.
+/// The widths of the table's parts.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Columns {
     pub(super) name: usize,
-    /// The columns that are shown; those on the right are left out first.
+    /// The columns shown; those on the right are dropped first.
     pub(super) numbers: Vec<usize>,
     pub(super) pause: usize,
 }
 
 impl Columns {
-    /// Shares out `width`.
+    /// Distributes `width`.
     pub(super) fn fit(wanted: &Wanted, width: usize) -> Columns {
         let name = wanted.name.clamp(NAME_WIDTH_MIN, NAME_WIDTH_MAX);
         let name_enough = name.min(NAME_WIDTH_ENOUGH);
         let mut numbers = wanted.numbers.clone();
         let taken = |numbers: &[usize]| {
-            // Without all columns, the heading needs room for the mark.
+            // If columns are dropped, the heading needs room for the mark.
             let more = if numbers.len() < wanted.numbers.len() { GAP + 1 } else { 0 };
             numbers.iter().map(|number| GAP + number).sum::<usize>() + more
         };
@@ -61,7 +61,7 @@ impl Columns {
     }
 }
 
-/// The text, or as much of it as fits, with a mark.
+/// The text, cut with a mark if it does not fit.
 pub(super) fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
@@ -70,7 +70,7 @@ pub(super) fn cut(text: &str, width: usize) -> String {
     text.chars().take(kept).chain([MORE]).collect()
 }
 
-/// Puts parts into lines; a part that is wider than a line is cut. At least one line.
+/// Wraps parts into lines, at least one. A part that is wider than a line is cut.
 pub(super) fn fold<'a>(
     parts: impl Iterator<Item = &'a str>,
     separator: &str,

@@ -1,4 +1,4 @@
-//! Which key does what, and the orders of the table.
+//! The keys, and the sort orders of the table.
 
 use std::cmp::Ordering;
 
@@ -6,12 +6,12 @@ use ratatui::crossterm::event::{Event, KeyCode, KeyEventKind, KeyModifiers};
 
 use super::snapshot::Queue;
 
-/// What the user wants.
+/// The action of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
     Quit,
     Sort(SortKey),
-    /// By so many rows, down when positive.
+    /// Moves by this many rows, down if positive.
     Move(i32),
     MovePages(i32),
     First,
@@ -37,7 +37,7 @@ pub(super) struct SortOrder {
     pub(super) reversed: bool,
 }
 
-/// What a key means here; `None` for all others.
+/// The action of a key, or `None`.
 pub(super) fn action(event: &Event) -> Option<Action> {
     let Event::Key(key) = event else { return None };
     if key.kind == KeyEventKind::Release {
@@ -65,12 +65,12 @@ pub(super) fn action(event: &Event) -> Option<Action> {
 }
 
 impl SortOrder {
-    /// The order after the user asked for `key`: the same one again turns it round.
+    /// The order after the user chose `key`; the same key again reverses it.
     pub(super) fn asked_for(self, key: SortKey) -> SortOrder {
         SortOrder { key, reversed: self.key == key && !self.reversed }
     }
 
-    /// Names from A to Z, numbers from the largest down; equal ones by name.
+    /// Names from A to Z, numbers from large to small; equal ones by name.
     pub(super) fn compare(self, left: &Queue, right: &Queue) -> Ordering {
         let by_rate = |left: Option<f64>, right: Option<f64>| {
             right.unwrap_or(0.0).total_cmp(&left.unwrap_or(0.0))

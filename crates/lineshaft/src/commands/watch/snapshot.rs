@@ -1,4 +1,4 @@
-//! What the server looked like at one moment, and how fast it moved since the moment before.
+//! The state of the server at one moment, and the rates since the moment before.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -14,10 +14,10 @@ pub(super) struct Queue {
     pub(super) delayed: u64,
     pub(super) leased: u64,
     pub(super) buried: u64,
-    /// Workers that wait for a job.
+    /// Workers waiting for a job.
     pub(super) waiting: u64,
     pub(super) paused_seconds: Option<u64>,
-    /// Jobs put per second; `None` before the second look.
+    /// Jobs put per second; `None` before the second snapshot.
     pub(super) put_rate: Option<f64>,
     /// Jobs finished per second.
     pub(super) finish_rate: Option<f64>,
@@ -28,9 +28,9 @@ pub(super) struct Queue {
 pub(super) struct Snapshot {
     pub(super) server: Stats,
     pub(super) queues: Vec<Queue>,
-    /// Queues that cannot be shown, because the protocol cannot say their names.
+    /// Queues that cannot be shown, because the protocol cannot express their names.
     pub(super) unnamed_count: u64,
-    /// When the server said it.
+    /// When the server replied.
     pub(super) taken: Option<Instant>,
 }
 
@@ -41,14 +41,14 @@ struct Counters {
     finished: u64,
 }
 
-/// Remembers the counters of the look before.
+/// The counters of the snapshot before.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     before: Option<(Instant, BTreeMap<String, Counters>)>,
 }
 
 impl Meter {
-    /// Turns what the server said into a snapshot with rates.
+    /// Turns the server's reply into a snapshot with rates.
     pub(super) fn measure(&mut self, survey: Survey, now: Instant) -> Snapshot {
         let Survey { server, queues, unnamed_count } = survey;
         let mut counters_now = BTreeMap::new();
@@ -75,12 +75,12 @@ impl Meter {
         Snapshot { server, queues: rows, unnamed_count, taken: Some(now) }
     }
 
-    /// Puts and finishes per second since the look before, if there was one.
+    /// Puts and finishes per second since the snapshot before, if there was one.
     fn rates(&self, name: &str, counters: Counters, now: Instant) -> Option<(f64, f64)> {
         let (then, all_before) = self.before.as_ref()?;
         let seconds = now.duration_since(*then).as_secs_f64();
-        // A queue that was not there began with nothing. So did one whose counters went down: it
-        // vanished and came again, or the server did.
+        // A new queue began with zeros. So did a queue whose counters went down: it vanished and
+        // came back, or the server restarted.
         let nothing = Counters { put: 0, finished: 0 };
         let before = all_before
             .get(name)

@@ -1,4 +1,4 @@
-//! Draws the table and remembers how the user wants to see it.
+//! Draws the table, and stores the user's choices for it.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -16,13 +16,13 @@ use super::keys::{Action, SortKey, SortOrder, action};
 use super::snapshot::{Queue, Snapshot};
 use crate::text;
 
-/// Columns do not get narrower than this, so that they do not move with each job: room for 999,999.
+/// Minimum width of a column, so that columns do not move with each job: room for 999,999.
 const NUMBER_WIDTH_MIN: usize = 7;
 
-/// How late an answer may be before the table is called old.
+/// How late a reply can be before the table is marked as old.
 const OLD_AFTER: Duration = Duration::from_secs(3);
 
-/// What the keys do; as much of it is shown as fits.
+/// Help about the keys, shown as far as it fits.
 const KEYS: &str = "q quit  sort: n name r ready d delayed l leased b buried p put/s f finished/s";
 
 /// The columns of numbers: heading, its sort key, and the cell.
@@ -38,23 +38,23 @@ const COLUMNS: [Column; 7] = [
     ("FINISHED/S", Some(SortKey::FinishRate), |queue| rate(queue.finish_rate)),
 ];
 
-/// What is on the screen.
+/// The state of the screen.
 #[derive(Debug)]
 pub(super) struct View {
     address: String,
     filter: Option<String>,
     snapshot: Snapshot,
     trouble: Option<String>,
-    /// A table that was not renewed for so long is called old.
+    /// A table that was not refreshed for this long is marked as old.
     old_after: Duration,
     order: SortOrder,
     table: TableState,
-    /// Rows that fit, as drawn last.
+    /// Number of rows that fit, from the last drawing.
     page_rows: u16,
 }
 
 impl View {
-    /// An empty table, to be renewed once in each `interval`.
+    /// An empty table, refreshed once per `interval`.
     pub(super) fn new(address: String, filter: Option<String>, interval: Duration) -> View {
         View {
             address,
@@ -68,7 +68,7 @@ impl View {
         }
     }
 
-    /// Takes what the server said; in trouble, the last table stays to be seen.
+    /// Takes an update from the server. After an error, the last table stays visible.
     pub(super) fn update(&mut self, update: Update) {
         match update {
             Update::Snapshot(mut snapshot) => {
@@ -83,7 +83,7 @@ impl View {
         }
     }
 
-    /// Does what a key asks for; breaks when that is to quit.
+    /// Handles a key. Breaks if the user quits.
     pub(super) fn handle(&mut self, event: &Event) -> ControlFlow<()> {
         match action(event) {
             None => {}
@@ -100,8 +100,8 @@ impl View {
         ControlFlow::Continue(())
     }
 
-    /// How many seconds old the table is, when that has to be told: in trouble, and when the server takes
-    /// unusually long to answer.
+    /// The age of the table in seconds, if it should be shown: after an error, and if the server
+    /// takes unusually long to reply.
     pub(super) fn age_to_show(&self, now: Instant) -> Option<u64> {
         let age = now.saturating_duration_since(self.snapshot.taken?);
         (self.trouble.is_some() || age > self.old_after).then_some(age.as_secs())
@@ -116,14 +116,14 @@ impl View {
         let last = self.snapshot.queues.len().saturating_sub(1);
         let selected = match self.table.selected() {
             Some(selected) => selected.saturating_add_signed(rows as isize),
-            // The first key only shows where the mark is.
+            // The first key only shows the selection.
             None if rows.abs() == 1 => 0,
             None => 0_usize.saturating_add_signed(rows as isize),
         };
         self.table.select(Some(selected.min(last)));
     }
 
-    /// Draws everything; `age`: how many seconds old the table is, if that is to be seen.
+    /// Draws everything. `age` is the table's age in seconds, if it should be shown.
     pub(super) fn draw(&mut self, frame: &mut Frame<'_>, age: Option<u64>) {
         let width = usize::from(frame.area().width);
         let (title, style) = self.title(width, age);
@@ -176,7 +176,7 @@ impl View {
         (fold(parts.iter().map(String::as_str), "  ", width), Style::new().bold())
     }
 
-    /// How wide everything in the table would like to be.
+    /// The desired widths of the table's parts.
     fn wanted(&self) -> Wanted {
         let queues = &self.snapshot.queues;
         let longest = |cell: &dyn Fn(&Queue) -> usize| queues.iter().map(cell).max().unwrap_or(0);
@@ -203,9 +203,9 @@ impl View {
             (true, false) => "▾",
             (true, true) => "▴",
         };
-        // The mark is where the cells below have room.
+        // The mark is where the cells below leave room.
         let name = Cell::from(format!("QUEUE{}", mark(Some(SortKey::Name))));
-        // Says that there is more to see in a wider terminal.
+        // Shows that a wider terminal would show more.
         let more = if numbers.len() < COLUMNS.len() { "…" } else { "" };
         let header = std::iter::once(name)
             .chain(numbers.iter().map(|(title, key, _)| right(format!("{}{title}", mark(*key)))))
@@ -222,7 +222,7 @@ fn row(queue: &Queue, numbers: &[Column], fitted: &Columns) -> Row<'static> {
     let cells = std::iter::once(Cell::from(cut(&queue.name, fitted.name)))
         .chain(numbers.iter().map(|(_, key, cell)| {
             let cell = right(cell(queue));
-            // What needs a person's eye.
+            // Needs a person's attention.
             if *key == Some(SortKey::Buried) && queue.buried > 0 {
                 cell.fg(Color::Red)
             } else {
@@ -243,7 +243,7 @@ fn right(text: String) -> Cell<'static> {
     Cell::from(Text::from(text).alignment(Alignment::Right))
 }
 
-/// One decimal below ten, where it says something.
+/// One decimal below ten, otherwise none.
 fn rate(rate: Option<f64>) -> String {
     match rate {
         None => "-".to_owned(),

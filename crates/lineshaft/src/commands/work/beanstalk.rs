@@ -1,5 +1,5 @@
-//! Jobs of beanstalkd's protocol: taken with a lease that is renewed, tried again later when the command
-//! fails, and buried in the end.
+//! Jobs of the beanstalkd protocol: taken with a lease that is renewed, retried later if the
+//! command fails, and finally buried.
 
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -18,10 +18,10 @@ use crate::client::{
 };
 use crate::text;
 
-/// How long one `reserve` waits. Not for ever, so that a dead network is noticed.
+/// Time limit of a `reserve`, so that a dead network is noticed.
 const RESERVE_SECONDS: u64 = 60;
 
-/// What we want the server to do with the job.
+/// What the server should do with the job.
 #[derive(Debug, Clone, Copy)]
 enum LastWord {
     Finish,
@@ -65,7 +65,7 @@ impl Side for BeanstalkSide {
         let seconds = match (shared.plan.drain, self.found_nothing) {
             (false, _) => RESERVE_SECONDS,
             (true, false) => 0,
-            // Others still work, or failed jobs wait for their next attempt.
+            // Other slots still work, or failed jobs wait for their next attempt.
             (true, true) => 1,
         };
         let command = format!("reserve-with-timeout {seconds}");
@@ -74,7 +74,7 @@ impl Side for BeanstalkSide {
         loop {
             let reply = client.reply_within(TICK)?;
             if shared.is_stopping() {
-                // Ends the wait at the server, and gives back a job that was on its way.
+                // Ends the wait at the server, and gives back a job that was on the way.
                 self.client = None;
                 return Ok(None);
             }
@@ -114,7 +114,7 @@ impl Side for BeanstalkSide {
         };
         let at_once = Schedule { priority, delay_seconds: 0 };
         let command = &shared.plan.command;
-        // Before it runs, so that Ctrl-C in the next moment finds that something does.
+        // Before the start, so that a Ctrl-C right after it sees a running command.
         shared.running.fetch_add(1, Ordering::SeqCst);
         let body = lease.job().body.clone();
         let mut running = match Running::start(command, &environment, body, Outputs::Shown) {
@@ -140,7 +140,7 @@ impl Side for BeanstalkSide {
                 self.give_up_attempt(&mut lease, &describe_timeout(timeout), priority, shared);
             }
             Ending::Interrupted => {
-                // When this fails the connection is gone, which gives the job back as well.
+                // If this fails, the connection is gone, which also gives the job back.
                 self.tell(&mut lease, LastWord::GiveBack(at_once), shared);
                 count(&shared.totals.given_back);
                 say_of(&lease, "stopped and given back");
@@ -155,7 +155,7 @@ impl Side for BeanstalkSide {
 }
 
 impl BeanstalkSide {
-    /// What the server knows of the job; `None` when it is not ours any more.
+    /// The server's statistics of the job; `None` if it is no longer ours.
     fn stats_of(&mut self, job: &Job) -> anyhow::Result<Option<Stats>> {
         let Some(client) = self.client.as_mut() else { return Ok(None) };
         match client.stats_job(job.id) {
@@ -190,7 +190,7 @@ impl BeanstalkSide {
     ) {
         let retry = shared.plan.retry;
         let attempt = lease.attempt();
-        // A job that was kicked, or that others have tried, may be past the limit.
+        // A job that was kicked, or that other workers tried, can be past the limit.
         let of = match retry.attempts_max {
             0 => String::new(),
             max if attempt > u64::from(max) => format!(", past the limit of {max}"),
@@ -219,8 +219,8 @@ impl BeanstalkSide {
         }
     }
 
-    /// Has the server do the last thing about a job, over a new connection if need be. `false`: the
-    /// job is not ours any more, or the work ends while the server is away.
+    /// Settles a job at the server, over a new connection if necessary. Returns false if the job is
+    /// no longer ours, or the work ends while the server is away.
     fn tell(&mut self, lease: &mut Lease, word: LastWord, shared: &Shared) -> bool {
         lease.try_soon();
         loop {
@@ -246,7 +246,7 @@ impl BeanstalkSide {
                     lease.keep(&mut self.client, shared);
                     if lease.state() == LeaseState::Broken {
                         shared.give_up_when_due();
-                        // No command runs here any more that would be worth waiting for.
+                        // No command runs here any more, so there is no reason to wait.
                         if shared.is_stopping() {
                             return false;
                         }
@@ -272,7 +272,7 @@ fn say_of(lease: &Lease, what: &str) {
     say(&format!("job {} of {}: {what}", lease.job().id, lease.queue()));
 }
 
-/// Why the server did not hear of the job's end.
+/// Why the job's end could not be reported.
 fn why_untold(lease: &Lease) -> &'static str {
     match lease.state() {
         LeaseState::Broken => "the server could not be told",

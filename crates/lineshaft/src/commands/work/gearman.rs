@@ -1,7 +1,8 @@
-//! Jobs of Gearman functions: the command's output is the result, its error output is warnings and progress.
+//! Jobs of Gearman functions: the command's output is the result, its standard error is warnings
+//! and progress.
 //!
-//! A job belongs to its connection. When that breaks the server gives the job to another worker, and there is no
-//! way to take it back; so the command is stopped.
+//! A job belongs to its connection. If that breaks, the server gives the job to another worker, and
+//! there is no way to take it back. So the command is stopped.
 
 use std::io::{self, Write};
 use std::sync::atomic::Ordering;
@@ -17,13 +18,13 @@ use crate::client::gearman::{Assignment, Client, Handle, Packet, Request, unexpe
 use crate::client::{CONNECT_TIMEOUT, ClientError, PATIENCE, no_answer};
 use crate::text;
 
-/// How long one sleep takes. Not for ever, so that a dead network is noticed.
+/// Time limit of a sleep, so that a dead network is noticed.
 const SLEEP: Duration = Duration::from_mins(1);
 
-/// The same with `--drain`, when others still work.
+/// The same with `--drain`, while other slots still work.
 const DRAINING_SLEEP: Duration = Duration::from_secs(1);
 
-/// Why the end of a job is not taken.
+/// Why the server refused the end of a job.
 const GIVEN_AWAY: &str = "the server had given it up or given it to another worker";
 
 /// A slot's connection.
@@ -34,13 +35,13 @@ pub(super) struct GearmanSide {
     found_nothing: bool,
 }
 
-/// A job whose command runs.
+/// A job with a running command.
 #[derive(Debug)]
 struct Work {
     handle: Handle,
     function: String,
     report: Report,
-    /// The server says that the job is not ours.
+    /// The server says that the job is no longer ours.
     is_lost: bool,
 }
 
@@ -77,7 +78,7 @@ impl Side for GearmanSide {
                 self.found_nothing = false;
                 return Ok(Some(job));
             }
-            // Gives back a job that was on its way.
+            // Gives back a job that was on the way.
             Next::Packet(Packet::Assigned(_)) | Next::Stopping => {
                 self.hang_up();
                 return Ok(None);
@@ -114,7 +115,7 @@ impl Side for GearmanSide {
             is_lost: false,
         };
         let command = &shared.plan.command;
-        // Before it runs, so that Ctrl-C in the next moment finds that something does.
+        // Before the start, so that a Ctrl-C right after it sees a running command.
         shared.running.fetch_add(1, Ordering::SeqCst);
         let mut running = match Running::start(command, &environment, job.body, Outputs::Heard) {
             Ok(running) => running,
@@ -143,7 +144,7 @@ impl Side for GearmanSide {
                 work.say("stopped and given back");
             }
             Ending::JobLost => {
-                // Whatever the server thinks of the job, it is not ours any more.
+                // Whatever the server thinks, the job is no longer ours.
                 self.hang_up();
                 count(&shared.totals.lost);
                 work.say("given up or given to another worker; command stopped");
@@ -153,14 +154,14 @@ impl Side for GearmanSide {
     }
 }
 
-/// What came of waiting for a packet.
+/// The result of waiting for a packet.
 enum Next {
     Packet(Packet),
     Nothing,
     Stopping,
 }
 
-/// Waits at most `time` for a packet that is wanted, or until it is time to stop.
+/// Waits at most `time` for an expected packet, or until the work stops.
 fn next_packet(
     client: &mut Client,
     time: Duration,
@@ -179,7 +180,7 @@ fn next_packet(
 }
 
 impl GearmanSide {
-    /// Passes on what the command said, and sees whether the job is still ours.
+    /// Passes on the command's output, and checks whether the job is still ours.
     fn attend(&mut self, work: &mut Work, said: Said) {
         let messages = work.report.hear(said);
         let Some(client) = self.client.as_mut() else { return };
@@ -196,7 +197,8 @@ impl GearmanSide {
         }
     }
 
-    /// Tells the server the end of the job, and sees that it took it. `failure`: why it failed, if it did.
+    /// Reports the end of the job, and checks that the server accepted it. `failure` says why the
+    /// job failed, if it did.
     fn settle(
         &mut self,
         mut work: Work,
@@ -236,14 +238,14 @@ impl GearmanSide {
 }
 
 impl Work {
-    /// Tells the client; warnings are for the worker's own terminal, too.
+    /// Sends messages to the client. Warnings also go to the worker's own terminal.
     fn tell(&self, messages: Vec<Message>, client: &mut Client) -> Result<(), ClientError> {
         let handle = self.handle.bytes();
         for message in messages {
             match message {
                 Message::Data(data) => client.add(Request::WorkData, &[handle, &data])?,
                 Message::Warning(line) => {
-                    // Nobody may be there to see it.
+                    // The terminal may be gone.
                     let _ = io::stderr().write_all(&line);
                     client.add(Request::WorkWarning, &[handle, &line])?;
                 }
@@ -257,7 +259,7 @@ impl Work {
         client.flush()
     }
 
-    /// The last word about the job. `Ok(Err(_))`: the server did not take it.
+    /// Reports the end of the job. `Ok(Err(_))` means that the server refused it.
     fn report_end(
         &mut self,
         is_done: bool,

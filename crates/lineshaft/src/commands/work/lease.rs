@@ -1,4 +1,4 @@
-//! Keeps one job ours while its command runs: renews the lease, and takes the job back after the
+//! Keeps a job's lease while its command runs: renews it, and takes the job back after the
 //! connection broke.
 
 use std::time::{Duration, Instant};
@@ -7,17 +7,17 @@ use super::slot::{RECONNECT_MAX, RECONNECT_MIN};
 use super::{Shared, beanstalk, say};
 use crate::client::{Client, ClientError, Job, Stats};
 
-/// What we know of our right to the job.
+/// The state of our lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LeaseState {
     /// This connection holds it.
     Held,
-    /// The connection broke; the job may still be waiting for us.
+    /// The connection broke. The job may still wait for us.
     Broken,
     /// The job waits at a server that cannot give it to us (`reserve-job` came with beanstalkd
-    /// 1.12): the command goes on, and the job is finished if nobody took it meanwhile.
+    /// 1.12). The command continues, and the job is finished if nobody took it meanwhile.
     Unguarded,
-    /// The job is not ours any more.
+    /// The job is no longer ours.
     Lost,
 }
 
@@ -26,10 +26,10 @@ pub(super) enum LeaseState {
 pub(super) struct Lease {
     job: Job,
     queue: String,
-    /// How often the job had been taken when we took it.
+    /// The job's number of takes when we took it.
     reserves: u64,
     taken: Instant,
-    /// A third of the ttr, so that two renewals may come late.
+    /// A third of the ttr, so that two renewals can be late.
     renewal: Duration,
     ttr: Duration,
     renewed: Instant,
@@ -39,7 +39,7 @@ pub(super) struct Lease {
 }
 
 impl Lease {
-    /// A job that was taken just now; `stats` are the server's of this job.
+    /// A job that was just taken, with its statistics from the server.
     pub(super) fn new(job: Job, stats: &Stats) -> Lease {
         let now = Instant::now();
         let ttr = Duration::from_secs(stats.number("ttr").max(1));
@@ -65,7 +65,7 @@ impl Lease {
         &self.queue
     }
 
-    /// Which attempt at the job this is; the first is 1.
+    /// The number of this attempt; the first is 1.
     pub(super) fn attempt(&self) -> u64 {
         self.reserves
     }
@@ -74,7 +74,7 @@ impl Lease {
         self.state
     }
 
-    /// How long nothing has to be done for the lease.
+    /// Time until the lease needs work.
     pub(super) fn idle_time(&self) -> Duration {
         let next = match self.state {
             LeaseState::Held => self.renewed + self.renewal,
@@ -84,7 +84,7 @@ impl Lease {
         next.saturating_duration_since(Instant::now())
     }
 
-    /// Does what is due. A broken connection is put away, and a new one left in `client`.
+    /// Does the due work. It replaces a broken connection in `client`.
     pub(super) fn keep(&mut self, client: &mut Option<Client>, shared: &Shared) {
         let outcome = match (self.state, client.as_mut()) {
             (LeaseState::Unguarded | LeaseState::Lost, _) => return,
@@ -98,13 +98,13 @@ impl Lease {
         }
     }
 
-    /// If the connection is broken, the next attempt to connect is due now.
+    /// If the connection is broken, makes the next attempt to connect due now.
     pub(super) fn try_soon(&mut self) {
         self.next_attempt = Instant::now();
         self.pause = RECONNECT_MIN;
     }
 
-    /// The connection turned out to be broken; `meanwhile` is what the user is told to expect.
+    /// Notes a broken connection. `meanwhile` tells the user what happens next.
     pub(super) fn broke(&mut self, error: &ClientError, meanwhile: &str) {
         self.state = LeaseState::Broken;
         self.try_soon();
@@ -140,14 +140,14 @@ impl Lease {
                 }
             }
             Err(error) if error.is_disconnect() => shared.note_outage(&error),
-            // Something else listens there now.
+            // Another program listens there now.
             Err(_) => self.state = LeaseState::Lost,
         }
         self.next_attempt = Instant::now() + self.pause;
         self.pause = (self.pause * 2).min(RECONNECT_MAX);
     }
 
-    /// Takes the job on a new connection, if it is still the same job and waits there.
+    /// Takes the job on a new connection, if it is still the same job and still waits there.
     fn take_back(&mut self, client: &mut Client) -> Result<LeaseState, ClientError> {
         let id = self.job.id;
         let Some(stats) = client.stats_job(id)? else { return Ok(LeaseState::Lost) };
@@ -161,7 +161,7 @@ impl Lease {
                 Err(ClientError::Unexpected { .. }) => Ok(LeaseState::Unguarded),
                 Err(error) => Err(error),
             },
-            // Held by our old connection, as long as the server has not noticed its end.
+            // Our old connection holds it until the server notices its end.
             Some("reserved")
                 if stats.number("reserves") == self.reserves
                     && self.renewed.elapsed() < self.ttr =>
@@ -172,7 +172,7 @@ impl Lease {
         }
     }
 
-    /// Finishes a job that we do not hold, unless it is not ours any more.
+    /// Finishes a job without a lease, if it is still ours.
     pub(super) fn finish_unguarded(&self, client: &mut Client) -> Result<bool, ClientError> {
         let id = self.job.id;
         let stats = client.stats_job(id)?.unwrap_or_default();
@@ -181,11 +181,11 @@ impl Lease {
         Ok(ours && client.delete(id)?)
     }
 
-    /// Whether what the server has under this id is our job. A server that lost its jobs begins to
-    /// count anew, and finishing another job in place of ours would lose that one.
+    /// Whether the server's job with this id is ours. A server that lost its jobs reuses ids, and
+    /// finishing the wrong job would lose it.
     fn is_same(&self, stats: &Stats, found: Option<&Job>) -> bool {
         let held_seconds = self.taken.elapsed().as_secs();
-        // Ages are cut to whole seconds.
+        // Ages are truncated to whole seconds.
         let old_enough = stats.number("age") + 1 >= held_seconds;
         old_enough && stats.get("tube") == Some(self.queue.as_str()) && found == Some(&self.job)
     }

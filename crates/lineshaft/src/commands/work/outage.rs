@@ -1,12 +1,13 @@
-//! Whether the server can be reached: known to all slots, so that it is said once and not once a slot.
+//! Whether the server is reachable: shared by all slots, so that it is reported once and not by
+//! each slot.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// How often it is said again that the server is away.
+/// How often to repeat that the server is away.
 const REMIND_AFTER: Duration = Duration::from_secs(30);
 
-/// The time since the server went away, if it has.
+/// Since when the server is away, if it is.
 #[derive(Debug, Default)]
 pub(super) struct Outage {
     away: Mutex<Option<Away>>,
@@ -15,21 +16,21 @@ pub(super) struct Outage {
 #[derive(Debug, Clone, Copy)]
 struct Away {
     since: Instant,
-    /// When the user was told last.
+    /// When the user was last told.
     said: Instant,
 }
 
-/// What the user ought to hear about a failed attempt.
+/// What to tell the user about a failed attempt.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Notice {
-    /// The first attempt has failed.
+    /// The first attempt failed.
     Began,
-    /// It still fails, after so long.
+    /// It still fails after this time.
     GoesOn(Duration),
 }
 
 impl Outage {
-    /// An attempt to reach the server has failed.
+    /// Notes a failed attempt to connect.
     pub(super) fn failed(&self, now: Instant) -> Option<Notice> {
         let mut state = self.away();
         let Some(away) = state.as_mut() else {
@@ -43,7 +44,7 @@ impl Outage {
         })
     }
 
-    /// An attempt has succeeded. Says whether one had failed before.
+    /// Notes a successful attempt. Returns whether one had failed before.
     pub(super) fn ended(&self) -> bool {
         self.away().take().is_some()
     }

@@ -1,13 +1,13 @@
-//! When a failed job is tried again, and when it is given up.
+//! When a failed job is retried, and when it is buried.
 //!
-//! The counts come from the server, so that they hold over several workers and over restarts.
+//! The counts come from the server, so they include all workers and survive restarts.
 
 use crate::client::Stats;
 
-/// What the user chose.
+/// The user's settings.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RetryPolicy {
-    /// A job that failed so often is buried; 0 = never.
+    /// A job that failed this often is buried; 0 = never.
     pub(super) attempts_max: u32,
     /// The wait after the first attempt.
     pub(super) base_seconds: u32,
@@ -18,17 +18,17 @@ pub(super) struct RetryPolicy {
 /// What happens to a failed job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It goes back and waits.
+    /// It goes back with a delay.
     Retry {
-        /// For so long.
+        /// The delay.
         delay_seconds: u32,
     },
-    /// It is set aside.
+    /// It is buried.
     Bury,
 }
 
 impl RetryPolicy {
-    /// What the user chose, or else five attempts, the first pauses short.
+    /// The user's settings, with defaults: five attempts, with short first delays.
     pub(super) fn new(
         attempts_max: Option<u32>,
         base_seconds: Option<u32>,
@@ -52,10 +52,11 @@ impl RetryPolicy {
         Verdict::Retry { delay_seconds }
     }
 
-    /// Whether the job's workers vanished so often that it looks as if it kills them. Such a job
-    /// never fails, it would be taken again and again without any wait.
+    /// Whether the job's workers vanished so often that the job seems to kill them. Such a job
+    /// never fails; it would be taken again and again without a delay.
     ///
-    /// Every take ends in a release, a burial, or with the worker gone. Each kick allows one more.
+    /// Every take ends with a release, a bury, or a vanished worker. Each kick allows one more
+    /// take.
     pub(super) fn looks_deadly(self, counts: Counts) -> bool {
         let ended_well = 1 + counts.releases + counts.buries;
         let vanished = counts.reserves.saturating_sub(ended_well);
@@ -63,16 +64,16 @@ impl RetryPolicy {
     }
 }
 
-/// The server's counts of one job.
+/// The server's counts for a job.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Counts {
-    /// How often it was taken, this time included.
+    /// Number of takes, including this one.
     pub(super) reserves: u64,
-    /// How often it was given back.
+    /// Number of releases.
     pub(super) releases: u64,
-    /// How often it was buried.
+    /// Number of buries.
     pub(super) buries: u64,
-    /// How often it was kicked.
+    /// Number of kicks.
     pub(super) kicks: u64,
 }
 

@@ -1,4 +1,4 @@
-//! One running command: started with the job as its input, listened to, waited for, stopped.
+//! A running command: started with the job as input, read, awaited, stopped.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -17,38 +17,38 @@ use rustix::fs::{Access, access};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-/// How much is read of a command's output at once.
+/// Bytes of a command's output to read at once.
 const READ_BYTES: usize = 64 * 1024;
 
-/// How often a pipe is read after the command's end: more than a pipe holds, and an end to it when
-/// a child of the command goes on writing.
+/// Limit of reads from a pipe after the command's end: enough for all that a pipe holds, but
+/// bounded if a child of the command continues to write.
 const LAST_READS_MAX: usize = 32;
 
-/// What the command learns about its job, besides the body.
+/// What the command gets besides the body.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Environment {
     pub(super) job_id: String,
     pub(super) queue: String,
-    /// Names and values that only one protocol has.
+    /// Variables that only one protocol has.
     pub(super) others: Vec<(&'static str, String)>,
 }
 
-/// Where the command's output and error output go.
+/// Where the command's standard output and error go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outputs {
-    /// To our own.
+    /// To our own output.
     Shown,
-    /// To whoever listens.
+    /// To the caller.
     Heard,
 }
 
-/// A command that was started.
+/// A started command.
 #[derive(Debug)]
 pub(super) struct Running {
     child: Child,
-    /// Closed when the command has ended.
+    /// Closed when the command ends.
     end: PipeReader,
-    /// Those that are heard and not closed yet.
+    /// Open outputs that the caller reads.
     voices: Vec<Voice>,
 }
 
@@ -59,14 +59,14 @@ struct Voice {
     pipe: File,
 }
 
-/// What a command said since it was listened to last.
+/// A command's output since the last read.
 #[derive(Debug, Default)]
 pub(super) struct Said {
     pub(super) output: Vec<u8>,
     pub(super) errors: Vec<u8>,
 }
 
-/// Fails when the program is not there or may not be run; looks for it where starting it would.
+/// Fails if the program does not exist or cannot run. It searches the same places as a start.
 pub(super) fn look_up(program: &OsStr) -> io::Result<()> {
     let may_run = |path: &Path| {
         access(path, Access::EXEC_OK)?;
@@ -75,15 +75,15 @@ pub(super) fn look_up(program: &OsStr) -> io::Result<()> {
     if program.as_bytes().contains(&b'/') {
         return may_run(Path::new(program));
     }
-    // The system's own default.
+    // The system's default.
     let folders = env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
     let is_found = env::split_paths(&folders).any(|folder| may_run(&folder.join(program)).is_ok());
     if is_found { Ok(()) } else { Err(Errno::NOENT.into()) }
 }
 
 impl Running {
-    /// Starts the command in a process group of its own, so that Ctrl-C in the terminal reaches
-    /// only us, and so that its children can be stopped with it.
+    /// Starts the command in its own process group, so that Ctrl-C in the terminal reaches only us,
+    /// and its children can be stopped with it.
     pub(super) fn start(
         command: &[OsString],
         environment: &Environment,
@@ -106,15 +106,15 @@ impl Running {
         let (end, still_runs) = io::pipe()?;
         let mut child = command.spawn()?;
         let mut input = child.stdin.take().expect("the input was piped above");
-        // On a thread, since a command may begin to read late, and we have other things to do.
+        // On a thread, because a command can read late, and we have other work.
         thread::spawn(move || {
-            // A command need not read its input; what it did not want is no error.
+            // A command need not read its input, so a failed write is not an error.
             drop(input.write_all(&body));
         });
         let pid = Pid::from_child(&child);
         thread::spawn(move || {
-            // NOWAIT leaves the process to be reaped by `wait`: until then its number cannot be
-            // given to another process, which a signal of ours would hit.
+            // With NOWAIT, only `wait` reaps the process. Until then its id cannot be reused by
+            // another process, which our signal would hit.
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
             while waitid(WaitId::Pid(pid), options).err() == Some(Errno::INTR) {}
             drop(still_runs);
@@ -126,8 +126,8 @@ impl Running {
         Ok(Running { child, end, voices: voices.collect() })
     }
 
-    /// Waits at most `timeout` until the command says something, which is added to `said`, or ends. All
-    /// that it wrote before its end has been heard then.
+    /// Waits at most `timeout` until the command writes something, which is added to `said`, or
+    /// ends. At the end, all its output has been read.
     pub(super) fn listen(
         &mut self,
         timeout: Duration,
@@ -141,8 +141,8 @@ impl Running {
         self.child.wait().map(Some)
     }
 
-    /// Hears what was said before the end. Asks at least once, however silent the command was when its end was
-    /// noticed: its outputs may have been looked at just before it spoke and ended.
+    /// Reads the remaining output after the end. It reads at least once, because the outputs may
+    /// have been checked just before the command wrote and ended.
     fn hear_the_rest(&mut self, said: &mut Said) -> io::Result<()> {
         for _ in 0..LAST_READS_MAX {
             let (_, may_have_more) = self.hear(Duration::ZERO, said)?;
@@ -153,7 +153,8 @@ impl Running {
         Ok(())
     }
 
-    /// Waits for anything. Says whether the command has ended, and whether it may have said more.
+    /// Waits for any event. Returns whether the command ended, and whether there may be more
+    /// output.
     fn hear(&mut self, timeout: Duration, said: &mut Said) -> io::Result<(bool, bool)> {
         let pipes = self.voices.iter().map(|voice| PollFd::new(&voice.pipe, PollFlags::IN));
         let mut pipes: Vec<PollFd<'_>> = pipes.collect();
@@ -161,7 +162,7 @@ impl Running {
         let timeout = Timespec::try_from(timeout).ok();
         match poll(&mut pipes, timeout.as_ref()) {
             Ok(_) => {}
-            // Nothing was looked at.
+            // Nothing was checked.
             Err(Errno::INTR) => return Ok((false, true)),
             Err(error) => return Err(error.into()),
         }
@@ -172,7 +173,7 @@ impl Running {
         let mut ready = ready.into_iter();
         self.voices.retain_mut(|voice| {
             let is_ready = ready.next().expect("there is one for each");
-            // What is ready is read without waiting.
+            // Ready output is read without waiting.
             !is_ready || voice.read(said).unwrap_or_else(|error| failure.replace(error).is_some())
         });
         failure.map_or(Ok((has_ended, has_spoken)), Err)
@@ -189,13 +190,13 @@ impl Running {
     }
 
     fn signal(&self, signal: Signal) {
-        // Fails only when all of them have ended meanwhile.
+        // Fails only if all of them have ended meanwhile.
         let _ = kill_process_group(Pid::from_child(&self.child), signal);
     }
 }
 
 impl Voice {
-    /// Reads once. `false`: it is closed.
+    /// Reads once. Returns false if it is closed.
     fn read(&mut self, said: &mut Said) -> io::Result<bool> {
         let heard = if self.is_errors { &mut said.errors } else { &mut said.output };
         let length = heard.len();
@@ -229,7 +230,7 @@ mod tests {
         let environment = Environment::default();
         let mut running =
             Running::start(&command, &environment, Vec::new(), Outputs::Heard).unwrap();
-        // As when the end is noticed and the outputs were silent a moment ago.
+        // The end is noticed, and the outputs were silent a moment ago.
         let mut end = [PollFd::new(&running.end, PollFlags::IN)];
         assert_eq!(poll(&mut end, None).unwrap(), 1);
         let mut said = Said::default();

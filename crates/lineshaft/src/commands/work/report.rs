@@ -1,30 +1,30 @@
-//! What a Gearman client hears of the command that does its job: its output is the result, and its error
-//! output becomes warnings and progress.
+//! Messages to a Gearman client from a command: its output is the result, and its standard error
+//! becomes warnings and progress.
 
 use super::process::Said;
 
-/// A result up to this size comes in one piece. What is longer is sent in pieces of this size as they come, so
-/// that a command may say more than fits into memory.
+/// A result up to this size is sent in one piece. A longer one is sent in pieces of this size, so
+/// that it need not fit into memory.
 const PIECE_BYTES: usize = 16 * 1024 * 1024;
 
-/// A longer line of the error output becomes several warnings.
+/// A longer line of standard error becomes several warnings.
 const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// Begins a line of the error output that says how far the command is.
+/// The prefix of a line of standard error that reports progress.
 const PROGRESS: &[u8] = b"progress:";
 
-/// Something to tell the client while the command runs.
+/// A message to the client while the command runs.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Message {
     /// A part of the result.
     Data(Vec<u8>),
-    /// One line of the error output, with its end.
+    /// A line of standard error, with its end.
     Warning(Vec<u8>),
-    /// So much is done, out of so much.
+    /// The progress: numerator and denominator.
     Progress(u64, u64),
 }
 
-/// What the command has said and the client has not heard yet.
+/// Output of the command that was not sent to the client yet.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     result: Vec<u8>,
@@ -33,7 +33,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Takes what the command said; returns what there is to tell by now.
+    /// Takes output of the command, and returns the messages to send now.
     pub(super) fn hear(&mut self, said: Said) -> Vec<Message> {
         let mut messages = Vec::new();
         self.result.extend(said.output);
@@ -52,7 +52,7 @@ impl Report {
         messages
     }
 
-    /// A last line without an end, once the command has ended.
+    /// The last line without an end, after the command has ended.
     pub(super) fn end_of_line(&mut self) -> Option<Message> {
         let line = std::mem::take(&mut self.line);
         if line.is_empty() {
@@ -62,13 +62,13 @@ impl Report {
         Some(progress.unwrap_or(Message::Warning(line)))
     }
 
-    /// The result, or what is left of it, once the command has ended.
+    /// The result, or the rest of it, after the command has ended.
     pub(super) fn into_result(self) -> Vec<u8> {
         self.result
     }
 }
 
-/// Reads `progress: 3/10` and `progress: 30%`.
+/// Parses `progress: 3/10` and `progress: 30%`.
 fn read_progress(line: &[u8]) -> Option<(u64, u64)> {
     let words = str::from_utf8(line.strip_prefix(PROGRESS)?).ok()?.trim();
     if let Some(percent) = words.strip_suffix('%') {

@@ -1,4 +1,4 @@
-//! One slot: takes a job, runs the command, settles the job, again and again, in either protocol.
+//! A slot: takes a job, runs the command, settles the job, and repeats this, in either protocol.
 
 use std::io;
 use std::process::ExitStatus;
@@ -11,7 +11,7 @@ use super::{Plan, Shared};
 use crate::client::ClientError;
 use crate::text;
 
-/// How soon Ctrl-C is noticed, and a broken connection.
+/// Time until Ctrl-C or a broken connection is noticed.
 pub(super) const TICK: Duration = Duration::from_millis(200);
 
 /// Wait before the second attempt to connect, doubled up to [`RECONNECT_MAX`].
@@ -20,31 +20,31 @@ pub(super) const RECONNECT_MIN: Duration = Duration::from_millis(250);
 /// The longest wait between two attempts to connect.
 pub(super) const RECONNECT_MAX: Duration = Duration::from_secs(10);
 
-/// The server's side of a slot: how jobs come, and what becomes of them. Each protocol has one.
+/// The server's side of a slot: takes and settles jobs. Each protocol implements it.
 pub(super) trait Side: Default + Send {
-    /// A job that was taken.
+    /// A taken job.
     type Job;
 
-    /// Makes a connection that is ready to take jobs.
+    /// Connects, ready to take jobs.
     fn connect(&mut self, plan: &Plan) -> Result<(), ClientError>;
 
-    /// Whether there is a connection that seems to work.
+    /// Whether there is a connection, which may still turn out to be broken.
     fn is_connected(&self) -> bool;
 
-    /// Ends the connection, which gives back whatever it held.
+    /// Ends the connection, which gives back the jobs it held.
     fn hang_up(&mut self);
 
-    /// Waits for a job on the connection. `None`: there was none in a while, or it is time to stop.
+    /// Waits for a job. `None` means that none came for a while, or that the work stops.
     fn take(&mut self, shared: &Shared) -> Result<Option<Self::Job>, ClientError>;
 
-    /// Runs the command for a job that was just taken. An error ends the whole work.
+    /// Runs the command for a taken job. An error ends the whole work.
     fn work_on(&mut self, job: Self::Job, shared: &Shared) -> anyhow::Result<()>;
 }
 
-/// Works until there is nothing more to do.
+/// Works until there is nothing left to do.
 pub(super) fn serve<S: Side>(mut side: S, shared: &Shared) {
-    // Wait before the next attempt to connect. Only what goes well shortens it again: a connection alone does not
-    // show that the server hears of a job's end.
+    // Wait before the next attempt to connect. Only a settled job shortens it again: a connection
+    // alone does not show that the server accepts a job's end.
     let mut pause = RECONNECT_MIN;
     while !shared.is_stopping() {
         let asked = Instant::now();
@@ -59,7 +59,7 @@ pub(super) fn serve<S: Side>(mut side: S, shared: &Shared) {
                 if side.is_connected() {
                     pause = RECONNECT_MIN;
                 } else {
-                    // The server gives the job out again, and may not be able to hear of its end then, either.
+                    // The server hands out the job again, and may fail to learn its end again.
                     back_off(&mut pause, shared);
                 }
             }
@@ -96,18 +96,18 @@ fn back_off(pause: &mut Duration, shared: &Shared) {
 /// How a command ended.
 pub(super) enum Ending {
     Exited(ExitStatus),
-    /// Stopped because it ran for longer than this.
+    /// Stopped because it ran longer than this.
     TimedOut(Duration),
     /// Stopped because the user insisted.
     Interrupted,
-    /// Stopped because the job is not ours any more.
+    /// Stopped because the job is no longer ours.
     JobLost,
 }
 
-/// Waits for the command to end, and ends it when it must.
+/// Waits for the command to end, and stops it if necessary.
 ///
-/// `attend` gets what the command said, looks after the job and returns within which time it wants to be
-/// called again; `None` when the job is not ours any more.
+/// `attend` gets the command's output, maintains the job, and returns the time until its next call,
+/// or `None` if the job is no longer ours.
 pub(super) fn supervise(
     running: &mut Running,
     shared: &Shared,
@@ -146,7 +146,7 @@ pub(super) fn supervise(
     }
 }
 
-/// Why a command that was stopped for the time that it took has failed, for messages.
+/// Why a command failed that was stopped by the time limit, for messages.
 pub(super) fn describe_timeout(timeout: Duration) -> String {
     format!("stopped after {} (--timeout)", text::seconds(timeout.as_secs()))
 }
