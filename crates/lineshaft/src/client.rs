@@ -1,8 +1,7 @@
-//! Small blocking clients for the command-line tools: what the protocols share is here, and a module
-//! for each.
+//! Small blocking clients for the command-line tools: shared parts here, and a module per protocol.
 //!
-//! Sending and receiving are two halves of a connection ([`Requests`], [`Replies`]) so that `put` can keep
-//! many jobs in flight; the clients join them for everything that asks one thing at a time.
+//! A connection has a sending and a receiving half ([`Requests`], [`Replies`]), so that `put` can
+//! keep many jobs in flight. The clients join both halves for all other commands.
 
 mod address;
 mod beanstalk;
@@ -38,7 +37,7 @@ pub(crate) enum ClientError {
     /// The server closed the connection.
     #[error("the server closed the connection")]
     Closed,
-    /// The server answered something that is no legal reply to the command.
+    /// The server's answer is not a valid reply to the command.
     #[error("the server answered `{reply}` to `{command}`")]
     Unexpected {
         /// The command line that was sent, without the body.
@@ -46,13 +45,13 @@ pub(crate) enum ClientError {
         /// The first line of the reply.
         reply: String,
     },
-    /// The bytes received are not this protocol.
+    /// The received bytes are not the beanstalkd protocol.
     #[error("this is no beanstalkd server: it answered `{0}`{hint}", hint = what_it_may_be(.0))]
     Garbled(String),
-    /// The bytes received are not Gearman's protocol.
+    /// The received bytes are not the Gearman protocol.
     #[error("this is no Gearman server: it answered `{0}`{hint}", hint = where_gearman_may_be(.0))]
     NotGearman(String),
-    /// Longer than a packet of Gearman can say.
+    /// The job is too long for a Gearman packet.
     #[error("a Gearman job cannot have more than 4 GiB")]
     PacketTooBig,
     /// The name cannot be sent: it would break the command line.
@@ -77,10 +76,10 @@ fn plain_reason(error: &io::Error) -> String {
     }
 }
 
-/// Begins what a server of TLS answers to anything else: an alert, of protocol version 3.
+/// The first bytes of a TLS server's answer to anything else: an alert, of protocol version 3.
 pub(crate) const TLS_ALERT: [u8; 2] = [0x15, 0x03];
 
-/// What to do when something else than a beanstalkd server answers.
+/// Advice if another server than beanstalkd answers.
 fn what_it_may_be(reply: &str) -> &'static str {
     if is_tls(reply) {
         TLS_HINT
@@ -91,7 +90,7 @@ fn what_it_may_be(reply: &str) -> &'static str {
     }
 }
 
-/// What to do when something else than a Gearman server answers.
+/// Advice if another server than a Gearman server answers.
 fn where_gearman_may_be(reply: &str) -> &'static str {
     if is_tls(reply) {
         TLS_HINT
@@ -104,20 +103,20 @@ fn where_gearman_may_be(reply: &str) -> &'static str {
 const TLS_HINT: &str =
     "; it seems to speak TLS, and the tools connect without TLS: name a plain address";
 
-/// Whether a reply, as it is shown, is an alert of TLS.
+/// Whether a printed reply is a TLS alert.
 fn is_tls(reply: &str) -> bool {
     reply.starts_with(&TLS_ALERT.escape_ascii().to_string())
 }
 
-/// How long a patient caller waits for an answer, which takes a server far less than a second: long
-/// enough for a stalled disk, short enough to notice a dead network.
+/// How long a caller waits for a reply, which normally takes much less than a second: long enough
+/// for a stalled disk, short enough to notice a dead network.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A server that does not even take the connection within this time is treated as unreachable.
+/// A server that does not accept the connection within this time counts as unreachable.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl ClientError {
-    /// Whether a new connection may help: the line broke, rather than the server saying no.
+    /// Whether a new connection can help: the connection broke, and the server did not refuse.
     pub(crate) fn is_disconnect(&self) -> bool {
         match self {
             ClientError::Unreachable { .. } | ClientError::Broken(_) | ClientError::Closed => true,
@@ -131,7 +130,7 @@ impl ClientError {
     }
 }
 
-/// The error for an answer that did not come in time.
+/// The error for a reply that did not come in time.
 pub(crate) fn no_answer() -> ClientError {
     ClientError::Broken(io::Error::new(io::ErrorKind::TimedOut, "no answer for too long"))
 }

@@ -1,11 +1,10 @@
-//! Where a server listens: `HOST:PORT`, `HOST` or `unix:PATH`; and which protocol it speaks there.
+//! The address of a server: `HOST:PORT`, `HOST` or `unix:PATH`; and its protocol.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Protocols that `put` and `work` speak. Their names say enough in the help, which is shorter without
-/// descriptions.
+/// Protocols of `put` and `work`. Without descriptions the help is shorter; the names say enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Protocol {
     Beanstalk,
@@ -13,7 +12,7 @@ pub(crate) enum Protocol {
 }
 
 impl Protocol {
-    /// The port of the original, and of Lineshaft's listener.
+    /// The default port of the original and of Lineshaft.
     fn default_port(self) -> u16 {
         match self {
             Protocol::Beanstalk => 11300,
@@ -22,10 +21,10 @@ impl Protocol {
     }
 }
 
-/// A server as the user names it: which port is meant may depend on the protocol.
+/// A server as the user names it. The default port depends on the protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ServerName {
-    /// A host name or address, and a port where one was named.
+    /// A host name or address, and optionally a port.
     Tcp {
         /// Name or address, without the brackets of IPv6.
         host: String,
@@ -51,7 +50,7 @@ pub(crate) enum Address {
 }
 
 impl ServerName {
-    /// Where it is in this protocol.
+    /// Its address for this protocol.
     pub(crate) fn address(&self, protocol: Protocol) -> Address {
         match self {
             ServerName::Unix(path) => Address::Unix(path.clone()),
@@ -77,7 +76,7 @@ impl FromStr for ServerName {
             return Ok(ServerName::Unix(PathBuf::from(path)));
         }
         let (host, port) = match text.rsplit_once(':') {
-            // More than one colon without brackets is a bare IPv6 address, which has no port.
+            // Several colons without brackets are a bare IPv6 address, which has no port.
             Some((host, _)) if host.contains(':') && !host.starts_with('[') => (text, None),
             Some((host, port)) if !text.ends_with(']') => (host, Some(port)),
             _ => (text, None),

@@ -1,7 +1,7 @@
 //! A small blocking client of the beanstalkd protocol.
 //!
-//! It speaks to any server of that protocol, not only to Lineshaft: names in statistics may be bare
-//! or quoted, and a reply it does not expect becomes an error that names the command and the reply.
+//! It works with any server of that protocol, not only Lineshaft. Names in statistics can be bare
+//! or quoted. An unexpected reply becomes an error that names the command and the reply.
 
 mod reply;
 mod stats;
@@ -25,12 +25,12 @@ pub(crate) enum WaitingState {
     Ready,
     /// Waits for its time.
     Delayed,
-    /// Set aside after failing, until somebody kicks it.
+    /// Buried after a failure, until a kick.
     Buried,
 }
 
 impl WaitingState {
-    /// The protocol's word, which is also the word shown to people.
+    /// The protocol's word, also shown to people.
     pub(crate) fn word(self) -> &'static str {
         match self {
             WaitingState::Ready => "ready",
@@ -40,12 +40,12 @@ impl WaitingState {
     }
 }
 
-/// How urgent a job is and when it may run; the numbers of the protocol's `put` and `release`.
+/// Priority and delay of a job, as in the protocol's `put` and `release`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Schedule {
     /// 0 is the most urgent.
     pub priority: u32,
-    /// How long the job is held back first.
+    /// The delay of the job.
     pub delay_seconds: u32,
 }
 
@@ -54,30 +54,30 @@ pub(crate) struct Schedule {
 pub(crate) struct Survey {
     /// The statistics of the whole server.
     pub server: Stats,
-    /// Those of the queues that have the name of a tube, by name.
+    /// The statistics of queues with valid tube names, by name.
     pub queues: Vec<Stats>,
-    /// How many queues there are besides: clients of Lineshaft's other protocols may give a queue a
-    /// name that no command of this one can say.
+    /// The number of other queues: clients of Lineshaft's other protocols can use queue names that
+    /// are invalid in this protocol.
     pub unnamed_count: u64,
 }
 
-/// One connection that asks one thing at a time.
+/// A connection that sends one command at a time.
 #[derive(Debug)]
 pub(crate) struct Client {
     requests: Requests,
     replies: Replies,
-    /// How long an answer may take before the server counts as gone; `None` = any time.
+    /// Time limit for a reply before the server counts as gone; `None` means no limit.
     patience: Option<Duration>,
 }
 
 impl Client {
-    /// Connects within the time the system allows, and waits for answers as long as they take.
+    /// Connects, and waits for replies without a time limit.
     pub(crate) fn connect(address: &Address) -> Result<Client, ClientError> {
         Client::join(address, None)
     }
 
-    /// Connects, or gives up after `timeout` (TCP only; a UNIX socket answers at once). Answers
-    /// that take longer than [`PATIENCE`] count as a broken connection.
+    /// Connects, or gives up after `timeout` (TCP only; a UNIX socket connects at once). A reply
+    /// that takes longer than [`PATIENCE`] counts as a broken connection.
     pub(crate) fn connect_within(
         address: &Address,
         timeout: Duration,
@@ -90,7 +90,7 @@ impl Client {
         Ok(Client { requests, replies, patience: timeout.map(|_| PATIENCE) })
     }
 
-    /// Gives the two halves to a caller that sends ahead of the replies.
+    /// Returns the two halves, for a caller that pipelines.
     pub(crate) fn into_halves(self) -> (Requests, Replies) {
         (self.requests, self.replies)
     }
@@ -101,12 +101,12 @@ impl Client {
         self.requests.flush()
     }
 
-    /// Waits at most `timeout` for the next reply; `None` says that the time is over.
+    /// Waits at most `timeout` for the next reply. Returns `None` on timeout.
     pub(crate) fn reply_within(&mut self, timeout: Duration) -> Result<Option<Reply>, ClientError> {
         self.replies.next_within(timeout)
     }
 
-    /// Fails when the server has gone, without waiting and without sending anything.
+    /// Fails if the server has closed the connection. Does not wait or send anything.
     pub(crate) fn check_open(&mut self) -> Result<(), ClientError> {
         self.replies.check_open()
     }
@@ -117,13 +117,13 @@ impl Client {
         self.answer()
     }
 
-    /// Waits for the next reply as long as patience lasts.
+    /// Waits for the next reply within the time limit.
     fn answer(&mut self) -> Result<Reply, ClientError> {
         let Some(patience) = self.patience else { return self.replies.next_reply() };
         self.replies.next_within(patience)?.ok_or_else(no_answer)
     }
 
-    /// Makes `queue` the one that `put`, `kick` and `peek` speak of.
+    /// Selects the queue for `put`, `kick` and `peek`.
     pub(crate) fn use_queue(&mut self, queue: &str) -> Result<(), ClientError> {
         let command = format!("use {}", sendable_name(queue)?);
         match self.ask(&command)? {
@@ -133,7 +133,7 @@ impl Client {
         }
     }
 
-    /// Takes jobs from `queues` and no others.
+    /// Watches only `queues`.
     pub(crate) fn watch_only(&mut self, queues: &[String]) -> Result<(), ClientError> {
         for queue in queues {
             let command = format!("watch {}", sendable_name(queue)?);
@@ -155,14 +155,14 @@ impl Client {
         data("stats", reply).map(|data| Stats::parse(&data))
     }
 
-    /// The statistics of one job, or `None` when the server does not know it.
+    /// The statistics of a job, or `None` if it does not exist.
     pub(crate) fn stats_job(&mut self, id: u64) -> Result<Option<Stats>, ClientError> {
         let command = format!("stats-job {id}");
         let reply = self.ask(&command)?;
         stats_reply(&command, reply)
     }
 
-    /// The statistics of one queue, or `None` when the server does not know it.
+    /// The statistics of a queue, or `None` if it does not exist.
     pub(crate) fn stats_queue(&mut self, queue: &str) -> Result<Option<Stats>, ClientError> {
         let command = format!("stats-tube {}", sendable_name(queue)?);
         match self.ask(&command)? {
@@ -173,8 +173,8 @@ impl Client {
 
     /// The statistics of the server and all its queues. Queues that vanish meanwhile are left out.
     pub(crate) fn survey(&mut self) -> Result<Survey, ClientError> {
-        // Counted before and after the list, all sent at once: a queue that comes or vanishes just then
-        // is not taken for one without a name.
+        // Counts before and after the list, all sent at once. So a queue that appears or vanishes
+        // just then does not count as one with an invalid name.
         let commands = ["stats", "list-tubes", "stats"];
         for command in commands {
             self.requests.line(command)?;
@@ -194,8 +194,8 @@ impl Client {
     }
 
     fn stats_of_queues(&mut self, mut names: Vec<String>) -> Result<Vec<Stats>, ClientError> {
-        /// Commands sent before their replies are read: few enough that neither side's socket
-        /// buffer fills while the other is still writing.
+        /// Commands sent before reading their replies: few enough that no socket buffer fills while
+        /// the other side is still writing.
         const QUEUES_IN_FLIGHT: usize = 100;
         names.sort_unstable();
         let mut all = Vec::with_capacity(names.len());
@@ -212,12 +212,12 @@ impl Client {
         Ok(all)
     }
 
-    /// The job with this id, left where it is.
+    /// Looks at the job with this id.
     pub(crate) fn peek(&mut self, id: u64) -> Result<Option<Job>, ClientError> {
         self.peek_command(&format!("peek {id}"))
     }
 
-    /// The job of the used queue that is next in this state, left where it is.
+    /// Looks at the next job of the used queue in this state.
     pub(crate) fn peek_next(&mut self, state: WaitingState) -> Result<Option<Job>, ClientError> {
         self.peek_command(&format!("peek-{}", state.word()))
     }
@@ -230,7 +230,7 @@ impl Client {
         }
     }
 
-    /// Takes a certain job; `None` when it cannot be taken (gone, or another worker has it).
+    /// Takes the job with this id. Returns `None` if it is gone, or another worker holds it.
     pub(crate) fn reserve_job(&mut self, id: u64) -> Result<Option<Job>, ClientError> {
         let command = format!("reserve-job {id}");
         match self.ask(&command)? {
@@ -240,34 +240,34 @@ impl Client {
         }
     }
 
-    /// Finishes a job. `false`: the server does not know it, or another connection holds it.
+    /// Deletes a job. Returns false if it does not exist, or another connection holds it.
     pub(crate) fn delete(&mut self, id: u64) -> Result<bool, ClientError> {
         self.yes_or_not_found(&format!("delete {id}"), Reply::Deleted)
     }
 
-    /// Gives a held job back. `false`: this connection does not hold it.
+    /// Releases a held job. Returns false if this connection does not hold it.
     pub(crate) fn release(&mut self, id: u64, schedule: Schedule) -> Result<bool, ClientError> {
         let Schedule { priority, delay_seconds } = schedule;
         self.yes_or_not_found(&format!("release {id} {priority} {delay_seconds}"), Reply::Released)
     }
 
-    /// Sets a held job aside. `false`: this connection does not hold it.
+    /// Buries a held job. Returns false if this connection does not hold it.
     pub(crate) fn bury(&mut self, id: u64, priority: u32) -> Result<bool, ClientError> {
         self.yes_or_not_found(&format!("bury {id} {priority}"), Reply::Buried(None))
     }
 
-    /// Starts the lease of a held job anew. `false`: this connection does not hold it.
+    /// Renews the lease of a held job. Returns false if this connection does not hold it.
     pub(crate) fn touch(&mut self, id: u64) -> Result<bool, ClientError> {
         self.yes_or_not_found(&format!("touch {id}"), Reply::Touched)
     }
 
-    /// Makes one buried or delayed job ready. `false`: it is neither.
+    /// Makes a buried or delayed job ready. Returns false if it is neither.
     pub(crate) fn kick_job(&mut self, id: u64) -> Result<bool, ClientError> {
         self.yes_or_not_found(&format!("kick-job {id}"), Reply::Kicked(None))
     }
 
-    /// Makes up to `count` buried jobs of the used queue ready or, when none is buried, delayed
-    /// ones. Says how many.
+    /// Makes up to `count` buried jobs of the used queue ready; if none is buried, delayed jobs.
+    /// Returns their number.
     pub(crate) fn kick(&mut self, count: u32) -> Result<u64, ClientError> {
         let command = format!("kick {count}");
         match self.ask(&command)? {
@@ -276,7 +276,7 @@ impl Client {
         }
     }
 
-    /// Has a queue hand out no jobs for so long; 0 ends that. `false`: there is no such queue.
+    /// Pauses a queue for this long; 0 ends a pause. Returns false if the queue does not exist.
     pub(crate) fn pause(&mut self, queue: &str, seconds: u32) -> Result<bool, ClientError> {
         let command = format!("pause-tube {} {seconds}", sendable_name(queue)?);
         match self.ask(&command)? {
@@ -297,7 +297,7 @@ impl Client {
 }
 
 impl Requests {
-    /// Adds one command line; the line end is added here.
+    /// Adds a command line, with its line end.
     pub(crate) fn line(&mut self, line: &str) -> Result<(), ClientError> {
         self.add(&[line.as_bytes(), b"\r\n"])
     }
@@ -315,7 +315,7 @@ impl Requests {
     }
 }
 
-/// The error for a reply that the command does not have.
+/// The error for an unexpected reply.
 pub(crate) fn unexpected(command: &str, reply: &Reply) -> ClientError {
     ClientError::Unexpected { command: command.to_owned(), reply: reply.to_string() }
 }
@@ -335,7 +335,7 @@ fn stats_reply(command: &str, reply: Reply) -> Result<Option<Stats>, ClientError
     }
 }
 
-/// Keeps out what would break the command line; all other judgement of names is the server's.
+/// Refuses a name that would break the command line. The server checks everything else.
 fn sendable_name(name: &str) -> Result<&str, ClientError> {
     let breaks_the_line = |byte: u8| byte == b' ' || byte.is_ascii_control();
     if name.is_empty() || name.bytes().any(breaks_the_line) {
@@ -351,7 +351,7 @@ mod tests {
 
     use super::*;
 
-    /// A client of a server that takes connections, says `text`, and then nothing more.
+    /// A client of a server that accepts connections, sends `text`, and then nothing more.
     fn client_of_silence(text: &'static [u8]) -> (Client, std::thread::JoinHandle<()>) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -359,7 +359,7 @@ mod tests {
         let server = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             stream.write_all(text).unwrap();
-            // Until the client hangs up.
+            // Until the client disconnects.
             let _ = stream.read_to_end(&mut Vec::new());
         });
         let mut client = Client::connect_within(&address, PATIENCE).unwrap();

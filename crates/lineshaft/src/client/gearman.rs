@@ -1,4 +1,4 @@
-//! A small blocking client of Gearman's protocol: one connection, of a client or of a worker.
+//! A small blocking client of the Gearman protocol: one connection of a client or worker.
 
 mod packet;
 
@@ -12,8 +12,8 @@ use super::{Address, ClientError, PATIENCE, no_answer};
 /// The receiving half of a connection.
 pub(crate) type Replies = stream::Replies<Packet>;
 
-/// What a server is asked to echo. The line end makes a server of a protocol of lines answer as well, so that
-/// it is recognised.
+/// The text for an echo request. The line end also makes servers of line protocols answer, so that
+/// they are recognised.
 const ECHO: &[u8] = b"lineshaft\r\n";
 
 /// One connection.
@@ -24,8 +24,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Connects within the time the system allows, or within `timeout`, and sees that a Gearman server
-    /// is there.
+    /// Connects, within `timeout` if given, and checks that a Gearman server answers.
     pub(crate) fn connect(
         address: &Address,
         timeout: Option<Duration>,
@@ -36,23 +35,23 @@ impl Client {
         Ok(client)
     }
 
-    /// Gives the two halves to a caller that sends ahead of the replies.
+    /// Returns the two halves, for a caller that pipelines.
     pub(crate) fn into_halves(self) -> (Requests, Replies) {
         (self.requests, self.replies)
     }
 
-    /// Adds a request that has no reply, or whose reply is awaited elsewhere. It leaves with the next
-    /// [`Client::flush`].
+    /// Adds a request without a reply, or whose reply is awaited elsewhere. The next
+    /// [`Client::flush`] sends it.
     pub(crate) fn add(&mut self, request: Request, arguments: &[&[u8]]) -> Result<(), ClientError> {
         self.requests.packet(request, arguments)
     }
 
-    /// Sends all jobs added so far.
+    /// Sends everything added so far.
     pub(crate) fn flush(&mut self) -> Result<(), ClientError> {
         self.requests.flush()
     }
 
-    /// Waits at most `timeout` for the next packet; `None` says that the time is over.
+    /// Waits at most `timeout` for the next packet. Returns `None` on timeout.
     pub(crate) fn packet_within(
         &mut self,
         timeout: Duration,
@@ -60,13 +59,14 @@ impl Client {
         self.replies.next_within(timeout)
     }
 
-    /// The next packet if it is there; does not wait. Fails when the server has gone.
+    /// The next packet, if it has arrived; does not wait. Fails if the server has closed the
+    /// connection.
     pub(crate) fn packet_if_there(&mut self) -> Result<Option<Packet>, ClientError> {
         self.replies.next_if_there()
     }
 
-    /// Waits until the server has dealt with all requests so far, most of which it answers only when
-    /// something is wrong. Returns the codes of the errors that it found.
+    /// Waits until the server has handled all requests so far; it answers most of them only after
+    /// an error. Returns the codes of the errors.
     pub(crate) fn errors_so_far(&mut self) -> Result<Vec<String>, ClientError> {
         self.add(Request::EchoReq, &[ECHO])?;
         self.flush()?;
@@ -77,7 +77,7 @@ impl Client {
             match self.packet_within(remaining)?.ok_or_else(no_answer)? {
                 Packet::Echo => return Ok(codes),
                 Packet::Error { code, .. } => codes.push(code),
-                // A worker may have been woken meanwhile.
+                // The worker may have been woken meanwhile.
                 Packet::Noop | Packet::OptionSet => {}
                 packet => return Err(unexpected("ECHO_REQ", &packet)),
             }
@@ -85,7 +85,7 @@ impl Client {
     }
 }
 
-/// The error for a packet that does not answer the request.
+/// The error for an unexpected packet.
 pub(crate) fn unexpected(request: &str, packet: &Packet) -> ClientError {
     ClientError::Unexpected { command: request.to_owned(), reply: packet.to_string() }
 }

@@ -1,4 +1,4 @@
-//! The connection itself: TCP or UNIX socket, a buffered writing half and a buffered reading half.
+//! The connection: a TCP or UNIX socket, with a buffered writing half and a buffered reading half.
 
 use std::io::{self, BufWriter, Read, Write};
 use std::marker::PhantomData;
@@ -10,26 +10,25 @@ use rustix::net::sockopt;
 
 use super::{Address, ClientError, PATIENCE};
 
-/// What a server sends, in the one protocol or the other.
+/// A message from a server, in either protocol.
 pub(crate) trait Message: Sized {
-    /// Reads one from the front of `input` and says how many bytes it took; `None` when it is not
-    /// complete yet.
+    /// Parses one at the front of `input`, and returns its length; `None` if it is incomplete.
     fn parse(input: &[u8]) -> Result<Option<(Self, usize)>, ClientError>;
 }
 
-/// How much is read from the socket at once.
+/// Bytes to read from the socket at once.
 const READ_BYTES: usize = 64 * 1024;
 
-/// How much is gathered before it is written to the socket.
+/// Bytes to collect before a write to the socket.
 const WRITE_BYTES: usize = 64 * 1024;
 
-/// After so much silence the peer is asked whether it is still there,
+/// Time of silence before the first keep-alive probe.
 const KEEPALIVE_IDLE: Duration = Duration::from_mins(1);
 
-/// again after so long without an answer,
+/// Time between keep-alive probes.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
-/// and after so many questions it counts as gone.
+/// Number of unanswered probes after which the server counts as gone.
 const KEEPALIVE_COUNT: u32 = 4;
 
 /// A connected socket of either kind.
@@ -39,8 +38,8 @@ enum Stream {
     Unix(UnixStream),
 }
 
-/// Connects, and makes the two halves of the connection. With a `timeout` nothing that is sent waits for
-/// longer than [`PATIENCE`], either.
+/// Connects, and returns the two halves of the connection. With a `timeout`, no write waits longer
+/// than [`PATIENCE`].
 pub(super) fn open<M: Message>(
     address: &Address,
     timeout: Option<Duration>,
@@ -52,7 +51,7 @@ pub(super) fn open<M: Message>(
     opened.map_err(|reason| ClientError::Unreachable { address: address.clone(), reason })
 }
 
-/// Connects to the first of the host's addresses that answers.
+/// Connects to the host's first address that answers.
 fn connect(address: &Address, timeout: Option<Duration>) -> io::Result<Stream> {
     let (host, port) = match address {
         Address::Unix(path) => return UnixStream::connect(path).map(Stream::Unix),
@@ -76,8 +75,8 @@ fn connect(address: &Address, timeout: Option<Duration>) -> io::Result<Stream> {
     Err(last_error)
 }
 
-/// Has the system ask a silent peer whether it is still there, so that a wait for an answer, which may take days,
-/// ends when the peer's machine or the network is gone.
+/// Turns on keep-alive, so that a wait for a reply, which can take days, ends if the server's
+/// machine or the network is gone.
 fn watch_over(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_tcp_keepidle(stream, KEEPALIVE_IDLE)?;
     sockopt::set_tcp_keepintvl(stream, KEEPALIVE_INTERVAL)?;
@@ -85,7 +84,7 @@ fn watch_over(stream: &TcpStream) -> io::Result<()> {
     Ok(sockopt::set_socket_keepalive(stream, true)?)
 }
 
-/// Makes the two halves of one connection.
+/// Splits a connection into its two halves.
 fn split<M: Message>(stream: Stream) -> io::Result<(Requests, Replies<M>)> {
     let for_writing = match &stream {
         Stream::Tcp(stream) => Stream::Tcp(stream.try_clone()?),
@@ -112,7 +111,7 @@ impl Requests {
         Ok(())
     }
 
-    /// Sends all jobs added so far.
+    /// Sends everything added so far.
     pub(crate) fn flush(&mut self) -> Result<(), ClientError> {
         self.writer.flush().map_err(ClientError::Broken)
     }
@@ -125,13 +124,13 @@ pub(crate) struct Replies<M> {
     /// Received bytes; those before `start` have been used.
     buffer: Vec<u8>,
     start: usize,
-    /// What the socket is set to, so that it is set again only when it changes.
+    /// The socket's current timeout, so that it is set only if it changes.
     read_timeout: Option<Duration>,
     message: PhantomData<M>,
 }
 
 impl<M: Message> Replies<M> {
-    /// Waits for the next reply, however long it takes.
+    /// Waits for the next reply without a time limit.
     pub(crate) fn next_reply(&mut self) -> Result<M, ClientError> {
         loop {
             if let Some(reply) = self.buffered()? {
@@ -142,7 +141,7 @@ impl<M: Message> Replies<M> {
         }
     }
 
-    /// Waits at most `timeout` for the next reply. What arrived of an incomplete one is kept.
+    /// Waits at most `timeout` for the next reply. Keeps the received part of an incomplete one.
     pub(crate) fn next_within(&mut self, timeout: Duration) -> Result<Option<M>, ClientError> {
         let deadline = Instant::now() + timeout;
         loop {
@@ -167,7 +166,8 @@ impl<M: Message> Replies<M> {
         outcome
     }
 
-    /// The next reply if it is there; does not wait. Fails when the server has closed the connection.
+    /// The next reply, if it has arrived; does not wait. Fails if the server has closed the
+    /// connection.
     pub(crate) fn next_if_there(&mut self) -> Result<Option<M>, ClientError> {
         if let Some(reply) = self.buffered()? {
             return Ok(Some(reply));
@@ -184,7 +184,7 @@ impl<M: Message> Replies<M> {
         Ok(Some(reply))
     }
 
-    /// Reads once. Coming back with nothing (time over, or not ready) is no error.
+    /// Reads once. A timeout, or nothing to read, is not an error.
     fn fill(&mut self) -> Result<(), ClientError> {
         self.buffer.drain(..self.start);
         self.start = 0;
@@ -221,7 +221,7 @@ impl Stream {
         }
     }
 
-    /// A write that the server does not take for so long fails.
+    /// Sets the time after which a write fails if the server does not accept it.
     fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         match self {
             Stream::Tcp(stream) => stream.set_write_timeout(timeout),

@@ -1,5 +1,6 @@
-//! `lineshaft kestrel`, or the program called by that name: serves Kestrel's protocols and its admin commands alone, at the
-//! original's ports on all addresses, so that whatever starts the original can start this instead.
+//! `lineshaft kestrel`, or the program called by that name: serves only Kestrel's protocols and
+//! admin commands, on the original's ports and all addresses. So scripts that start the original
+//! can start this instead.
 
 mod journal;
 
@@ -14,14 +15,14 @@ use server::{Drain, Hangup, Logging, Protocol, ServeError, Setup, exit};
 use super::serve::{announce, end_with_the_first_panic};
 use crate::cli::KestrelArguments;
 
-/// Where jobs are kept unless something says otherwise.
+/// The default folder for jobs.
 const FOLDER_DEFAULT: &str = "./kestrel-data";
 
-/// What is set as the original has it, unless something says otherwise.
+/// Settings that default to the original's behaviour.
 const DEFAULTS: [(&str, &str); 3] =
     [("data.dir", FOLDER_DEFAULT), ("kestrel.control", "all"), ("kestrel.admin_get", "true")];
 
-/// Why the server ended, besides what every server ends for.
+/// Why the server ended, in addition to the reasons of every server.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error(transparent)]

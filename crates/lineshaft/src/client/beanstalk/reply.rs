@@ -7,14 +7,14 @@ use memchr::memchr;
 use crate::client::stream::Message;
 use crate::client::{ClientError, TLS_ALERT};
 
-/// A longer first line is no reply of this protocol; without a bound, a stream of garbage without
-/// line ends would be gathered for ever.
+/// A longer first line is not a reply of this protocol. Without a limit, garbage without line ends
+/// would be collected for ever.
 const LINE_BYTES_MAX: usize = 1024;
 
 /// A job as `reserve` and `peek` show it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Job {
-    /// The server's number for it.
+    /// The job's id.
     pub id: u64,
     /// What the producer put.
     pub body: Vec<u8>,
@@ -54,7 +54,7 @@ pub(crate) enum Reply {
 impl Message for Reply {
     fn parse(input: &[u8]) -> Result<Option<(Reply, usize)>, ClientError> {
         let Some(line_end) = memchr(b'\n', input) else {
-            // An alert of TLS need not hold a line end.
+            // A TLS alert may have no line end.
             if input.len() > LINE_BYTES_MAX || input.starts_with(&TLS_ALERT) {
                 return Err(garbled(input));
             }

@@ -7,7 +7,7 @@ pub(crate) struct Stats {
 }
 
 impl Stats {
-    /// Reads `---`, then one `key: value` a line; other lines are passed over.
+    /// Parses `---`, then one `key: value` per line; other lines are ignored.
     pub(crate) fn parse(data: &[u8]) -> Stats {
         let text = String::from_utf8_lossy(data);
         let pairs = text
@@ -23,8 +23,8 @@ impl Stats {
         self.pairs.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
-    /// The value of `key` as a whole number; 0 when it is missing, negative or no number, so that a
-    /// server with fewer keys can still be shown.
+    /// The value of `key` as a whole number; 0 if it is missing, negative or not a number, so that
+    /// a server with fewer keys can still be shown.
     pub(crate) fn number(&self, key: &str) -> u64 {
         self.get(key).and_then(|value| value.parse().ok()).unwrap_or(0)
     }
@@ -41,7 +41,7 @@ pub(crate) fn parse_list(data: &[u8]) -> Vec<String> {
     text.lines().filter_map(|line| line.strip_prefix("- ")).map(unquote).collect()
 }
 
-/// Takes the quotes off that newer servers put around names and texts.
+/// Removes the quotes that newer servers put around names and texts.
 fn unquote(value: &str) -> String {
     let inner = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     match inner {

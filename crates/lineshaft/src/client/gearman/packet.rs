@@ -11,10 +11,10 @@ const HEADER_BYTES: usize = 12;
 const REQUEST_MAGIC: [u8; 4] = *b"\0REQ";
 /// Begins each packet of a server.
 const REPLY_MAGIC: [u8; 4] = *b"\0RES";
-/// How much is shown of what is no packet.
+/// Number of bytes shown of something that is not a packet.
 const SHOWN_BYTES_MAX: usize = 80;
 
-/// What is asked of a server, by the number on the wire.
+/// The kinds of requests, with their numbers on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Request {
@@ -42,7 +42,7 @@ pub(crate) enum Request {
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Handle(Vec<u8>);
 
-/// A job that a worker was given.
+/// A job assigned to a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Assignment {
     pub(crate) handle: Handle,
@@ -54,7 +54,7 @@ pub(crate) struct Assignment {
     pub(crate) body: Vec<u8>,
 }
 
-/// What a client hears of its job.
+/// News of a job for its client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum News {
     /// A part of the result.
@@ -85,12 +85,12 @@ pub(crate) enum Packet {
         code: String,
         text: String,
     },
-    /// A packet that nothing here asks for.
+    /// Any other packet.
     Other(u32),
 }
 
 impl News {
-    /// Whether nothing more comes of the job.
+    /// Whether this is the end of the job.
     pub(crate) fn is_end(&self) -> bool {
         match self {
             News::Complete(_) | News::Fail | News::Exception(_) => true,
@@ -179,8 +179,8 @@ fn news(body: &[u8], what: fn(Vec<u8>) -> News) -> Packet {
     Packet::News(handle.into(), what(data.to_vec()))
 }
 
-/// The arguments of a body: separated by NUL, and the last one holds all that is left. What is missing
-/// is empty.
+/// The arguments of a body, separated by NUL; the last one holds the rest. Missing arguments are
+/// empty.
 fn arguments<const COUNT: usize>(body: &[u8]) -> [&[u8]; COUNT] {
     let mut parts = body.splitn(COUNT, |byte| *byte == 0);
     std::array::from_fn(|_| parts.next().unwrap_or_default())
@@ -190,7 +190,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A count; 0 for what is none, since it is only shown.
+/// A count; 0 if it is not a number, because it is only shown.
 fn number(digits: &[u8]) -> u64 {
     text(digits).trim().parse().unwrap_or(0)
 }
