@@ -1,4 +1,4 @@
-//! What can be configured, and where the values come from.
+//! The configuration: its keys, and the sources of their values.
 //!
 //! - `schema`: the whole configuration as one value, with its defaults.
 //! - `settings`: the table of all keys, for reading, showing and reloading.

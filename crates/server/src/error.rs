@@ -1,4 +1,4 @@
-//! Why a server could not start, or had to end; each kind with an exit code of its own.
+//! Why a server could not start, or had to end. Each kind has its own exit code.
 
 use std::io;
 use std::path::PathBuf;
@@ -15,15 +15,15 @@ pub enum ServeError {
     /// The configuration has mistakes.
     #[error(transparent)]
     Config(#[from] Mistakes),
-    /// There is nothing to listen on.
+    /// No listener is configured.
     #[error("every listener is off; name at least one, for example --beanstalk 127.0.0.1:11300")]
     NothingToListenOn,
-    /// Somebody listens there already.
+    /// The address is in use.
     #[error(
         "cannot listen on {0}: the address is in use; stop the other server, or choose another address"
     )]
     AddressInUse(Address),
-    /// Somebody listens where the configuration says.
+    /// A configured address is in use.
     #[error(
         "cannot listen on {address}: the address is in use; stop the other server, or set listen.{protocol} \
          to another address, or to \"off\" (lineshaft serve --{} off)", protocol.replace('_', "-")
@@ -34,10 +34,10 @@ pub enum ServeError {
         /// The name of its protocol.
         protocol: &'static str,
     },
-    /// A file that is no socket lies where the socket should be.
+    /// Another file has the path of the socket.
     #[error("cannot listen on {0}: another file is there; move it away, or choose another path")]
     NotASocket(Address),
-    /// The system forbids to listen there.
+    /// No permission to listen there.
     #[error("cannot listen on {}: no permission; {}", .0, permission_advice(.0))]
     ListenForbidden(Address),
     /// Listening failed in another way.
@@ -48,22 +48,24 @@ pub enum ServeError {
         /// What the system said.
         source: io::Error,
     },
-    /// Sockets were handed over for a protocol that was to speak TLS, and none of them does.
+    /// The service manager passed sockets for a protocol that should speak TLS, but none of them
+    /// does.
     #[error(
         "listen.{0} asks for TLS, and a socket was handed over in its place: call it {0}-tls, or \
          change listen.{0}"
     )]
     InheritedWithoutTls(&'static str),
-    /// A socket was handed over under a name that says nothing. To guess could mean to speak in clear.
+    /// The service manager passed a socket with an unknown name. A wrong guess could mean plain
+    /// text.
     #[error(
         "a socket was handed over under the name `{0}`: name a protocol as under [listen], with -tls after \
          it for TLS, for example gearman-tls; or give it no name"
     )]
     InheritedName(String),
-    /// The listeners with TLS have no use of their certificate.
+    /// The certificate of the TLS listeners is invalid.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// A socket that the service manager handed over is of no use.
+    /// A socket from the service manager cannot be used.
     #[error("an inherited socket is of no use: {0}")]
     Inherited(io::Error),
     /// The data folder cannot be used.
@@ -77,7 +79,7 @@ pub enum ServeError {
     /// The log cannot be opened.
     #[error(transparent)]
     Open(#[from] BrokerError),
-    /// A thread, a runtime or a signal handler could not be had.
+    /// The system refused a thread, a runtime or a signal handler.
     #[error("cannot {doing}: {source}")]
     System {
         /// What was tried.
@@ -92,17 +94,17 @@ pub enum ServeError {
     LogFailed(log::Failure),
 }
 
-/// Exit codes, as in `sysexits.h` where it has a fitting one.
+/// Exit codes, from `sysexits.h` where one fits.
 pub mod exit {
     /// The log's content cannot be accepted.
     pub const DAMAGED_DATA: u8 = 65;
-    /// An address is taken, or cannot be listened on.
+    /// The server cannot listen on an address.
     pub const ADDRESS_UNAVAILABLE: u8 = 69;
     /// The system lacks a resource.
     pub const SYSTEM: u8 = 71;
     /// The disk cannot be read or written.
     pub const DISK: u8 = 74;
-    /// Another process works in the folder.
+    /// Another process uses the folder.
     pub const FOLDER_LOCKED: u8 = 75;
     /// No permission.
     pub const NO_PERMISSION: u8 = 77;
@@ -144,7 +146,7 @@ impl ServeError {
     }
 }
 
-/// What to do about a data folder that cannot be used.
+/// Advice about an unusable data folder.
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
@@ -159,7 +161,7 @@ fn advice(error: &io::Error) -> &'static str {
     }
 }
 
-/// What to do where the system forbids to listen.
+/// Advice if there is no permission to listen.
 fn permission_advice(address: &Address) -> &'static str {
     if address.is_unix() {
         "give the server's user write access to the folder of the socket, and to the socket if there is one"

@@ -1,4 +1,4 @@
-//! Where a listener listens: `host:port` or `unix:PATH`, with `tls:` before it for TLS.
+//! Addresses of listeners: `host:port` or `unix:PATH`, with `tls:` before it for TLS.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use origin::Reach;
 /// The longest path that fits into the address of a unix socket, without its final NUL.
 pub const UNIX_PATH_BYTES_MAX: usize = 107;
 
-/// One address of a listener, as somebody wrote it. Names are resolved when it is bound.
+/// An address of a listener, as written in the configuration. Names are resolved when it is bound.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Address {
     /// A host (name, IPv4 or IPv6 without brackets) and a port; port 0 asks the system.
@@ -21,7 +21,7 @@ pub enum Address {
     },
     /// A unix stream socket.
     Unix(PathBuf),
-    /// One of the others, whose clients speak TLS.
+    /// Another address, whose clients speak TLS.
     Tls(Box<Address>),
 }
 
@@ -34,10 +34,10 @@ pub enum AddressError {
     /// Not a number of 0 to 65535.
     #[error("`{0}` is not a port; a port is a number from 0 to 65535")]
     Port(String),
-    /// An IPv6 address is only told from its port by brackets.
+    /// Only brackets separate an IPv6 address from its port.
     #[error("`{0}`: put an IPv6 address into brackets, like [::1]:11300")]
     Brackets(String),
-    /// The system has no room for more.
+    /// The path is too long for the system.
     #[error("the socket path `{0}` is longer than {UNIX_PATH_BYTES_MAX} bytes")]
     UnixPathTooLong(String),
     /// `unix:` alone.
@@ -77,7 +77,8 @@ impl Address {
         }
     }
 
-    /// From where a socket that is bound there can be reached. A name is taken for one of the network.
+    /// Where clients can reach a socket bound there from. A host name counts as reachable from the
+    /// network.
     pub(crate) fn reach(&self) -> Reach {
         match self {
             Address::Tcp { host, port: _ } => match host.parse::<IpAddr>() {
@@ -130,7 +131,7 @@ impl Address {
     }
 }
 
-/// Reads the addresses of one listener: each text is an address, or the only one is `off`.
+/// Parses the addresses of a listener: each text is an address, or the only one is `off`.
 pub fn parse_list(texts: &[&str]) -> Result<Vec<Address>, String> {
     match texts {
         ["off"] => Ok(Vec::new()),

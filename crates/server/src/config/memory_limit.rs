@@ -1,19 +1,19 @@
-//! How much memory the process may use: the machine's, or that of a control group if it is less.
+//! The memory limit: that of the machine, or of a control group if it is less.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::config::units::{format_bytes, parse_bytes};
 
-/// With less, hardly a job would ever be taken.
+/// With less, hardly any job would be accepted.
 const BYTES_MIN: u64 = 1 << 20;
 
-/// What `limits.memory` says.
+/// The value of `limits.memory`.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum MemoryLimit {
-    /// So many percent of what the machine or the control group has.
+    /// A percentage of the memory of the machine or control group.
     Percent(u8),
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(u64),
     /// None.
     Off,
@@ -39,7 +39,7 @@ impl MemoryLimit {
         }
     }
 
-    /// As it is written in the configuration.
+    /// The value as written in the configuration.
     pub(crate) fn show(self) -> String {
         match self {
             Self::Percent(percent) => format!("{percent}%"),
@@ -48,7 +48,7 @@ impl MemoryLimit {
         }
     }
 
-    /// The limit on this machine; `None`: none, or it cannot be found out.
+    /// The limit on this machine; `None` if there is none, or it is unknown.
     pub fn bytes(self) -> Option<u64> {
         match self {
             Self::Percent(percent) => {
@@ -61,8 +61,8 @@ impl MemoryLimit {
     }
 }
 
-/// The memory of the machine whose root is this folder, or of the control groups of this process if one of
-/// them has less.
+/// The memory of the machine whose root is this folder, or of this process's control groups if they
+/// have less.
 fn available_bytes(root: &Path) -> Option<u64> {
     let machine = machine_bytes(&fs::read_to_string(root.join("proc/meminfo")).ok()?);
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
@@ -76,7 +76,8 @@ fn machine_bytes(meminfo: &str) -> Option<u64> {
     kibibytes.checked_mul(1024)
 }
 
-/// The limits of a group and of those around it. The line is `0::PATH`, or `N:CONTROLLERS:PATH` of version 1.
+/// The limits of a group and its parents. The line is `0::PATH`, or `N:CONTROLLERS:PATH` in version
+/// 1.
 fn group_limits(root: &Path, line: &str) -> Vec<u64> {
     let mut parts = line.splitn(3, ':').skip(1);
     let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { return Vec::new() };
@@ -90,7 +91,7 @@ fn group_limits(root: &Path, line: &str) -> Vec<u64> {
     let mount = root.join(mount);
     let group: PathBuf = mount.join(path.trim_start_matches('/'));
     let groups = group.ancestors().take_while(|folder| folder.starts_with(&mount));
-    // A group without a limit says `max`, or of version 1 a number that no machine has.
+    // A group without a limit says `max`; in version 1, a number that no machine has.
     groups
         .filter_map(|folder| fs::read_to_string(folder.join(file)).ok()?.trim().parse().ok())
         .collect()

@@ -1,4 +1,4 @@
-//! `[[policy]]` tables of the configuration: reading them, and writing them as they would be read.
+//! `[[policy]]` tables of the configuration: reads them, and prints them in the same form.
 
 use broker::policy::{Asked, Name, Pattern, QueueSync, Rule, Rules, Setting, WhenFull};
 use toml::Spanned;
@@ -12,12 +12,12 @@ use crate::config::units::{format_bytes, format_duration, parse_bytes, parse_dur
 /// The name of these tables.
 pub(crate) const SECTION: &str = "policy";
 
-/// Takes back what a more general policy asks.
+/// Removes a setting of a more general policy.
 const NONE: &str = "none";
-/// No session needs more open reads of one queue, and each costs memory.
+/// Limit of open reads: no session needs more of one queue, and each costs memory.
 const OPEN_MAX: u32 = 1_000_000;
 
-/// Keys that are planned, and refused as such: an operator must not believe that they hold.
+/// Planned keys. They are refused, because an operator must not believe that they work.
 const LATER_KEYS: [&str; 16] = [
     "retries",
     "dead",
@@ -37,10 +37,10 @@ const LATER_KEYS: [&str; 16] = [
     "pause",
 ];
 
-/// Keys whose values are names of queues, which may be any text in quotes.
+/// Keys whose values are queue names, which can be any text in quotes.
 const NAMES: [&str; 3] = ["expire_to", "alias", "route.copy_to"];
 
-/// How the value of a key is read; an error says what is wrong with it.
+/// How to read the value of a key. An error describes the mistake.
 enum Read {
     One(fn(&str) -> Result<Setting, String>),
     List(fn(&[&str]) -> Setting),
@@ -206,7 +206,7 @@ fn is_group(path: &str) -> bool {
 }
 
 fn suggest(path: &str) -> Option<String> {
-    // A key outside of its group, or in the wrong one, is more often meant than a similar spelling.
+    // A key outside its group, or in the wrong one, is more likely than a similar spelling.
     let name = last_word(path);
     let keys = KEYS.iter().map(|(key, _)| (*key).to_owned());
     let others = ["match", "limits", "open", "route"].map(str::to_owned);
@@ -287,7 +287,7 @@ fn names(texts: &[&str]) -> Box<[Name]> {
     texts.iter().map(|text| name(text)).collect()
 }
 
-/// The rules as they would be read, each line with where it came from.
+/// The rules in the file's form, each line with its origin.
 pub(crate) fn show(rules: &Rules, mut origin: impl FnMut(u32) -> String) -> String {
     let mut text = String::new();
     for rule in &rules.0 {
@@ -304,12 +304,12 @@ pub(crate) fn show(rules: &Rules, mut origin: impl FnMut(u32) -> String) -> Stri
     text
 }
 
-/// One line of what is shown: the comment says where the value came from.
+/// One printed line, with the value's origin as a comment.
 pub(crate) fn line_with_origin(line: &str, origin: &str) -> String {
     format!("{line:<40} # {origin}\n")
 }
 
-/// The value of a setting as it is written in a file.
+/// The value of a setting as written in a file.
 pub(crate) fn show_value(setting: &Setting) -> String {
     let none = || quote(NONE);
     let millis = |time: u64| quote(&format_duration(std::time::Duration::from_millis(time)));

@@ -1,4 +1,4 @@
-//! The protocols that clients speak: what the server calls them, and how they differ for it.
+//! The protocols of clients: their names, and their differences for the server.
 
 use crate::config::Config;
 
@@ -24,8 +24,8 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// All of them, in the order in which they are shown. That is also the order of their declaration, so
-    /// that the number of one is its place here.
+    /// All protocols, in display order. It equals the order of declaration, so a protocol's number
+    /// is its index here.
     pub const ALL: [Protocol; 8] = [
         Protocol::Beanstalk,
         Protocol::Gearman,
@@ -51,7 +51,7 @@ impl Protocol {
         }
     }
 
-    /// Whether HTTP is spoken here, so that requests of browsers are what is expected.
+    /// Whether the protocol is HTTP, so that requests of browsers are expected.
     pub(crate) fn is_http(self) -> bool {
         match self {
             Protocol::GearmanHttp | Protocol::KestrelAdmin | Protocol::Http => true,
@@ -63,7 +63,7 @@ impl Protocol {
         }
     }
 
-    /// Whether its clients can stop the server, where that is allowed.
+    /// Whether its clients can stop the server, if that is allowed.
     pub(crate) fn has_control(self) -> bool {
         match self {
             Protocol::Kestrel | Protocol::KestrelText | Protocol::KestrelAdmin => true,
@@ -75,7 +75,7 @@ impl Protocol {
         }
     }
 
-    /// Its connections are closed when nothing comes from their peers for so long.
+    /// The time after which a silent connection is closed.
     pub(crate) fn silence_max_ms(self, config: &Config) -> Option<u64> {
         match self {
             Protocol::Kestrel | Protocol::KestrelText | Protocol::KestrelThrift => {

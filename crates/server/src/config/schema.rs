@@ -1,5 +1,5 @@
-//! The whole configuration, with its defaults. The table of all keys is in `settings`; where values come
-//! from is in `sources`.
+//! The whole configuration, with its defaults. `settings` has the table of all keys, and `sources`
+//! the origins of values.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -14,9 +14,9 @@ use crate::config::memory_limit::MemoryLimit;
 use crate::config::protocol::Protocol;
 use crate::config::units::{format_duration, parse_duration};
 
-/// The largest job size that may be allowed, as in beanstalkd.
+/// The maximum of the job size setting, as in beanstalkd.
 pub const JOB_BYTES_LIMIT: u64 = 1 << 30;
-/// How small and how large a file of the log may be.
+/// The allowed sizes of a file of the log.
 pub const SEGMENT_BYTES: RangeInclusive<u64> = 256 << 10..=1 << 30;
 
 /// The whole configuration of a server.
@@ -26,36 +26,36 @@ pub struct Config {
     pub data: Data,
     /// Where clients connect.
     pub listen: Listen,
-    /// What the listeners with TLS show, and what they ask for.
+    /// Certificates of TLS listeners and of their clients.
     pub tls: Tls,
     /// Bounds.
     pub limits: Limits,
-    /// How the server is called over HTTP.
+    /// The server's names over HTTP.
     pub http: Http,
     /// What the metrics show.
     pub metrics: Metrics,
     /// How Gearman jobs and workers are treated.
     pub gearman: Gearman,
-    /// What Kestrel's clients see, beside the policies of their queues.
+    /// Settings for Kestrel's clients, besides policies.
     pub kestrel: Kestrel,
-    /// How many threads serve connections.
+    /// Number of threads that serve connections.
     pub io_threads: usize,
-    /// What the server says about itself.
+    /// The server's own messages.
     pub log: LogOutput,
-    /// What is asked of queues.
+    /// The policies of queues.
     pub policies: Rules,
 }
 
 /// Where and how jobs are kept.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Data {
-    /// The folder; not used in memory.
+    /// The folder; unused if jobs are only in memory.
     pub dir: PathBuf,
     /// How durable an acknowledged job is.
     pub sync: Durability,
     /// Size of one file of the log.
     pub segment_bytes: u64,
-    /// All files of the log together stay below it; `None`: the disk is the limit.
+    /// Limit of the log's files together; `None` means the size of the disk.
     pub bytes_max: Option<u64>,
 }
 
@@ -66,13 +66,13 @@ pub enum Durability {
     Memory,
     /// On stable storage.
     Always,
-    /// In the kernel, and on stable storage at most so much later.
+    /// In the kernel, and on stable storage at most this much later.
     Every(Duration),
     /// In the kernel.
     Never,
 }
 
-/// Where clients connect; an empty list: nowhere.
+/// Where clients connect. An empty list means nowhere.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Listen {
     /// The beanstalkd protocol.
@@ -91,7 +91,7 @@ pub struct Listen {
     pub kestrel_admin: Vec<Address>,
     /// Health and metrics over HTTP.
     pub http: Vec<Address>,
-    /// Who may connect to unix sockets, as the mode of their files; `None`: as the umask says.
+    /// Who can connect to unix sockets, as a file mode; `None` means that the umask decides.
     pub unix_mode: Option<u32>,
 }
 
@@ -116,28 +116,28 @@ impl Listen {
     }
 }
 
-/// What the listeners with TLS show, and what they ask for. All files hold PEM.
+/// Certificates of TLS listeners and of their clients. All files hold PEM.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Tls {
-    /// The server's certificate, and those between it and a root, in this order.
+    /// The server's certificate, then the intermediate certificates.
     pub certificate: Option<PathBuf>,
     /// The private key of the certificate.
     pub key: Option<PathBuf>,
-    /// Whose certificates clients must have; `None`: clients are not asked.
+    /// The authority of client certificates; `None` means that clients are not asked.
     pub client_ca: Option<PathBuf>,
-    /// What is asked of clients.
+    /// Which certificate clients need.
     pub client_auth: ClientAuth,
 }
 
-/// What clients of a listener with TLS have to show.
+/// Which certificate clients of a TLS listener need.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub enum ClientAuth {
-    /// A certificate, if there is an authority to verify it with.
+    /// A certificate, if there is an authority to verify it.
     #[default]
     Auto,
     /// Nothing.
     None,
-    /// A certificate, if they have one; a wrong one is refused.
+    /// A certificate is optional, but an invalid one is rejected.
     Optional,
     /// A certificate.
     Required,
@@ -146,9 +146,9 @@ pub enum ClientAuth {
 /// Bounds.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Limits {
-    /// What jobs, queues, connections and their buffers may take together.
+    /// Limit of the memory of jobs, queues, connections and their buffers.
     pub memory: MemoryLimit,
-    /// Open connections; `None`: as many as the descriptors of the process allow.
+    /// Limit of open connections; `None`: as many as the descriptors of the process allow.
     pub connections: Option<usize>,
     /// The largest body that the beanstalk listeners accept.
     pub beanstalk_job_bytes: u32,
@@ -156,59 +156,60 @@ pub struct Limits {
     pub gearman_packet_bytes: u32,
     /// The largest item that the Kestrel listeners accept, and the largest thrift frame.
     pub kestrel_item_bytes: u32,
-    /// Queues that there may be before clients can make no more; `None`: any number.
+    /// Limit of queues, above which clients can create no more; `None` means no limit.
     pub queues: Option<usize>,
-    /// Replies waiting for one slow reader, beyond one body; a reader that is further behind, and does
-    /// not catch up, is cut off.
+    /// Limit of unsent replies for one reader, plus one body. A reader that is further behind, and
+    /// does not catch up, is disconnected.
     pub unsent_bytes: u64,
-    /// A reader that takes nothing for so long while replies wait is cut off.
+    /// A reader that reads nothing for this long while replies wait is disconnected.
     pub unsent_time: Duration,
-    /// Replies waiting for all slow readers, beyond one body; the one for whom most
-    /// waits is cut off.
+    /// Limit of unsent replies for all readers together, plus one body. The reader with the most is
+    /// disconnected.
     pub unsent_total_bytes: u64,
-    /// Open connections of one address; `None`: any number.
+    /// Limit of open connections of one address; `None` means no limit.
     pub connections_per_address: Option<usize>,
-    /// A connection of whose unfinished request nothing comes for so long is closed; `None`: never.
+    /// A connection is closed if nothing more of its unfinished request arrives for this long;
+    /// `None` means never.
     pub unfinished_time: Option<Duration>,
-    /// What all connections may have sent of commands that are not complete, beyond
-    /// one body; the one that sent most is cut off.
+    /// Limit of incomplete commands of all connections together, plus one body. The connection that
+    /// sent the most is disconnected.
     pub unfinished_bytes: u64,
 }
 
-/// How the server is called over HTTP.
+/// The server's names over HTTP.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Http {
-    /// Names that it has beside its addresses, `localhost` and the machine's own; none: any name will do for those who
-    /// only look, where others than this machine can.
+    /// Names besides its addresses, `localhost` and the machine's own. If empty, programs that only
+    /// read can use any name, at addresses that other machines can reach.
     pub hosts: Vec<String>,
 }
 
 /// What the metrics show.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct Metrics {
-    /// So many queues, the oldest ones, have numbers of their own; the others are summed up.
+    /// Number of queues, the oldest ones, with metrics of their own; the others are summed up.
     pub queues_max: usize,
 }
 
-/// How Gearman jobs and workers are treated; the defaults are gearmand's.
+/// Settings for Gearman. The defaults are gearmand's.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Gearman {
-    /// A worker's functions take turns, instead of the newest always coming first.
+    /// A worker's functions take turns; otherwise the newest always comes first.
     pub round_robin: bool,
-    /// How many attempts a job has; 0: any number.
+    /// Number of attempts of a job; 0 means no limit.
     pub job_retries: u8,
-    /// How many sleeping workers one job wakes; 0: all.
+    /// Number of sleeping workers that a job wakes; 0 means all.
     pub worker_wakeup: u32,
-    /// All connections hear why a job failed, as if they had asked for it.
+    /// All connections get exceptions, as if they had asked for them.
     pub exceptions: bool,
-    /// What handles of jobs begin with; `None`: `H:` and the name of the machine.
+    /// Prefix of job handles; `None` means `H:` and the name of the machine.
     pub handle_prefix: Option<String>,
-    /// What `verbose` answers; `None`: what comes closest to the log's level.
+    /// The reply to `verbose`; `None` means the closest to the log level.
     pub verbosity: Option<&'static str>,
 }
 
 impl Gearman {
-    /// What `verbose` answers.
+    /// The reply to `verbose`.
     pub(crate) fn verbosity(&self, level: tracing::Level) -> &'static str {
         self.verbosity.unwrap_or(match level {
             tracing::Level::ERROR => "ERROR",
@@ -219,22 +220,23 @@ impl Gearman {
     }
 }
 
-/// What Kestrel's clients see, beside the policies of their queues.
+/// Settings for Kestrel's clients, besides policies.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Kestrel {
-    /// What `VERSION` answers.
+    /// The reply to `VERSION`.
     pub version: String,
-    /// A connection is refused reads for its life if more than so many were open when it came.
+    /// A connection cannot read, for its whole life, if more than this number were open when it
+    /// came.
     pub refuse_reads_above: Option<u32>,
     /// The same for writes.
     pub refuse_writes_above: Option<u32>,
-    /// A stricter status is in force so much later.
+    /// Delay before a stricter status takes effect.
     pub status_change_grace: Duration,
-    /// A connection from which nothing comes for so long is closed.
+    /// A connection that sends nothing for this long is closed.
     pub client_timeout: Option<Duration>,
     /// Which listeners let clients stop the server and set its status.
     pub control: Control,
-    /// Admin commands that change something do so by GET, too.
+    /// Admin commands can change things by GET.
     pub admin_get: bool,
 }
 
@@ -277,12 +279,12 @@ impl Control {
     }
 }
 
-/// What the server says about itself.
+/// The server's own messages.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct LogOutput {
     /// The form of a line.
     pub format: LogFormat,
-    /// The least important lines to be written.
+    /// The lowest level to write.
     pub level: tracing::Level,
 }
 
@@ -291,7 +293,7 @@ pub struct LogOutput {
 pub enum LogFormat {
     /// For a terminal or a journal.
     Human,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
@@ -353,8 +355,9 @@ fn local(port: u16) -> Address {
     Address::Tcp { host: "127.0.0.1".to_owned(), port }
 }
 
-/// One thread on small machines, since the log's thread needs a core too. Asked once: what may be used can
-/// change while the server runs, and nobody would have asked for another number.
+/// One thread on small machines, because the log's thread also needs a core. Computed once: the
+/// available processors can change while the server runs, and a reload must not see a change that
+/// nobody made.
 fn default_io_threads() -> usize {
     static THREADS: OnceLock<usize> = OnceLock::new();
     *THREADS.get_or_init(|| match std::thread::available_parallelism().map_or(1, usize::from) {
@@ -371,7 +374,7 @@ impl ClientAuth {
         named.ok_or_else(|| format!("`{text}` is not `auto`, `none`, `optional` or `required`"))
     }
 
-    /// Whether clients are asked even if there is no authority to verify them with, which is a mistake.
+    /// Whether clients need a certificate even without an authority, which is a mistake.
     pub(crate) fn needs_authority(self) -> bool {
         match self {
             ClientAuth::Auto | ClientAuth::None => false,

@@ -15,9 +15,9 @@ use crate::config::{
 const PACKET_BYTES_MIN: u64 = 8 << 10;
 /// Every thrift frame that brings no item fits into this.
 const ITEM_BYTES_MIN: u64 = 1 << 10;
-/// What leaves room for the number of the job in a handle of 63 bytes.
+/// Longest prefix that leaves room for the job's id in a handle of 63 bytes.
 const HANDLE_PREFIX_BYTES_MAX: usize = 46;
-/// The broker is locked while the numbers of the queues are read.
+/// Limit, because the broker is locked while the queues' numbers are read.
 const METRICS_QUEUES_LIMIT: usize = 10_000;
 /// More I/O threads than this only contend for the broker.
 const IO_THREADS_MAX: usize = 64;
@@ -26,13 +26,13 @@ const IO_THREADS_MAX: usize = 64;
 pub(crate) struct Setting {
     /// Its name, with the section before the dot.
     pub(crate) key: &'static str,
-    /// Whether it takes a list.
+    /// Whether the value is a list.
     pub(crate) many: bool,
     /// Whether a running server can take a new value.
     pub(crate) live: bool,
-    /// Reads a value; the error says what is wrong with it.
+    /// Sets a value. The error describes the mistake.
     pub(crate) set: fn(&mut Config, &[&str]) -> Result<(), String>,
-    /// Writes the value as the file has it.
+    /// Prints the value as in the file.
     pub(crate) show: fn(&Config) -> String,
 }
 
@@ -42,7 +42,7 @@ impl std::fmt::Debug for Setting {
     }
 }
 
-/// All keys, in the order in which they are shown.
+/// All keys, in display order.
 pub(crate) static SETTINGS: [Setting; 46] = [
     Setting {
         key: "io_threads",
@@ -423,7 +423,7 @@ fn parse_mode(text: &str) -> Result<Option<u32>, String> {
     }
 }
 
-/// With none, every reader for whom something waits at the moment of a look would be cut off.
+/// A time of zero would disconnect every reader with unsent replies at the next check.
 fn parse_unsent_time(text: &str) -> Result<Duration, String> {
     match parse_duration(text)? {
         Duration::ZERO => Err(format!("`{text}` leaves nobody time to read")),
@@ -453,7 +453,7 @@ fn show_count(count: Option<usize>) -> String {
     count.map_or_else(|| quote("off"), |count| count.to_string())
 }
 
-/// A number of something that can be without a limit.
+/// A limit that can be `off`.
 fn parse_count(text: &str) -> Result<Option<usize>, String> {
     if text == "off" {
         return Ok(None);
@@ -574,7 +574,7 @@ fn parse_bytes_max(text: &str) -> Result<Option<u64>, String> {
     if text == "disk" {
         return Ok(None);
     }
-    // The log needs a few segments of 256 KiB to turn round.
+    // The log needs a few segments of 256 KiB for reclaim.
     match parse_bytes(text)? {
         bytes if bytes >= 4 << 20 => Ok(Some(bytes)),
         _ => Err(format!("`{text}` is not `disk` and not a size from 4MiB on")),

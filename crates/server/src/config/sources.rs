@@ -1,5 +1,5 @@
-//! Where a configuration comes from: `lineshaft.toml`, then the environment, then flags. Finds all
-//! mistakes at once, each with its place and, for a misspelt key, the key that was probably meant.
+//! Loads a configuration: `lineshaft.toml`, then the environment, then flags. It finds all mistakes
+//! at once, each with its place and, for a misspelt key, the probable key.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,13 +16,14 @@ use crate::config::protocol::Protocol;
 use crate::config::settings::{SETTINGS, Setting};
 use crate::net::tls::{Certificates, TlsError};
 
-/// The file that is read when none is named, if it exists.
+/// The default file, read if it exists.
 pub const DEFAULT_FILE: &str = "lineshaft.toml";
-/// Names the file, unless a flag does.
+/// The variable that names the file; a flag overrides it.
 pub const FILE_VARIABLE: &str = "LINESHAFT_CONFIG";
 
 const VARIABLE_PREFIX: &str = "LINESHAFT_";
-/// Keys for which any text will do: if it is a number or a truth there, nothing else finds the mistake.
+/// Keys that accept any text. Only here is a number or boolean without quotes reported as a
+/// mistake.
 const FREE_TEXTS: [&str; 6] = [
     "data.dir",
     "tls.certificate",
@@ -31,10 +32,10 @@ const FREE_TEXTS: [&str; 6] = [
     "gearman.handle_prefix",
     "kestrel.version",
 ];
-/// Variables of the programs that are not settings, without the prefix: a misspelt one is a mistake, too.
+/// Variables of the tools, without the prefix. A misspelt one is also a mistake.
 const OTHER_VARIABLES: [&str; 7] =
     ["CONFIG", "SERVER", "JOB_ID", "QUEUE", "ATTEMPT", "UNIQUE", "REDUCER"];
-/// Sections that the plan has and this version does not.
+/// Planned sections that this version does not have.
 const LATER_SECTIONS: [&str; 1] = ["cron"];
 
 /// Everything that a configuration is read from.
@@ -46,13 +47,13 @@ pub struct Sources {
     pub usual_file: Option<PathBuf>,
     /// The environment.
     pub environment: Vec<(String, String)>,
-    /// What flags said.
+    /// The flags.
     pub flags: Vec<Flag>,
     /// Whether listeners that no flag names are off.
     pub only_named_listeners: bool,
 }
 
-/// What one flag said.
+/// A flag with its values.
 #[derive(Clone, Debug)]
 pub struct Flag {
     /// The flag, for messages.
@@ -68,7 +69,7 @@ pub struct Flag {
 pub struct Place {
     /// The line.
     pub line: usize,
-    /// The character in it. `None`: the whole line is meant, or what follows it.
+    /// The character in the line. `None` means the whole line, or the lines after it.
     pub column: Option<usize>,
 }
 
@@ -93,10 +94,10 @@ impl fmt::Display for Place {
     }
 }
 
-/// Where a value came from.
+/// The origin of a value.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Origin {
-    /// Nobody said anything.
+    /// The default.
     Default,
     /// A place in the file.
     File(PathBuf, Place),
@@ -118,7 +119,7 @@ impl fmt::Display for Origin {
 }
 
 impl Origin {
-    /// Where a mistake is: as it is shown, and the column, too.
+    /// The place of a mistake, including the column.
     fn place(&self) -> String {
         match self {
             Origin::File(file, place) => format!("{}:{place}", file.display()),
@@ -127,7 +128,7 @@ impl Origin {
     }
 }
 
-/// A configuration, and where each value of it came from.
+/// A configuration, and the origin of each value.
 #[derive(Clone, Debug)]
 pub struct Effective {
     /// The values.
@@ -143,7 +144,7 @@ pub struct Effective {
 pub struct Mistake {
     /// File, line and column; variable; or flag.
     pub place: String,
-    /// What is wrong, and what would be right.
+    /// The mistake, and how to fix it.
     pub message: String,
 }
 
@@ -179,8 +180,8 @@ impl Sources {
         }
     }
 
-    /// The same as [`Sources::load`]. A file that was found then counts as named: were it gone later, the
-    /// defaults would be what nobody has asked for.
+    /// Like [`Sources::load`], but a file that was found then counts as named. If it is missing at
+    /// a reload, that is a mistake, and the defaults do not silently apply.
     pub fn load_and_keep(&mut self) -> Result<Effective, Mistakes> {
         let effective = self.load()?;
         self.file.clone_from(&effective.file);
@@ -221,7 +222,7 @@ impl Sources {
 }
 
 impl Effective {
-    /// Where the value of a key came from.
+    /// The origin of a key's value.
     pub fn origin(&self, key: &str) -> &Origin {
         self.origins.get(key).unwrap_or(&Origin::Default)
     }
@@ -242,15 +243,15 @@ impl Effective {
         text + &policies::show(&self.config.policies, |line| self.place(line))
     }
 
-    /// What is asked of the queue of this name, as keys of a policy, each line with the origin of its
-    /// value. A name with a `+` is that of a fan-out child.
+    /// The policy of the queue of this name, each line with the origin of its value. A name with a
+    /// `+` is a fan-out child.
     pub fn show_policy(&self, name: &[u8]) -> String {
         let all = self.config.policies.resolve_with_origins(name, parent_name(name));
         let lines = all.into_iter().map(|(setting, line)| {
             let origin = line.map_or_else(|| Origin::Default.to_string(), |line| self.place(line));
             let key = setting.key();
             if matches!(setting, Asked::Sync(None)) {
-                // What is in force: `none` would be read as no durability.
+                // The effective value: `none` would look like no durability.
                 let origin = format!("{origin}: as data.sync, {}", self.origin("data.sync"));
                 let value = &self.config.data.sync;
                 return policies::line_with_origin(&format!("{key} = \"{value}\""), &origin);
@@ -261,8 +262,8 @@ impl Effective {
         lines.collect()
     }
 
-    /// Reads what the configuration names as the start of the server does: the files of TLS, if an
-    /// address needs them.
+    /// Checks the files that the configuration names, as the server's start does: the TLS files, if
+    /// an address needs them.
     pub fn check_files(&self) -> Result<(), TlsError> {
         let listen = &self.config.listen;
         let is_tls = |protocol: Protocol| listen.of(protocol).iter().any(Address::is_tls);
@@ -272,7 +273,7 @@ impl Effective {
         Ok(())
     }
 
-    /// A line of the file, for people.
+    /// A line of the file, for messages.
     fn place(&self, line: u32) -> String {
         self.file.as_ref().map_or_else(String::new, |file| format!("{}:{line}", file.display()))
     }
@@ -288,7 +289,7 @@ impl Loading {
         let setting = find(key).expect("flags, variables and keys are looked up before");
         match (setting.set)(&mut self.effective.config, values) {
             Ok(()) => drop(self.effective.origins.insert(key, origin)),
-            // A flag says the same as its key.
+            // A flag's message needs no key.
             Err(message) if matches!(origin, Origin::Flag(_)) => {
                 self.refuse(origin.place(), message);
             }
@@ -296,7 +297,7 @@ impl Loading {
         }
     }
 
-    /// Addresses with TLS are of no use without a certificate and its key.
+    /// Checks that TLS addresses have a certificate and its key.
     fn check_tls(&mut self) {
         let Config { listen, tls, .. } = &self.effective.config;
         let (certificate, key) = (tls.certificate.is_some(), tls.key.is_some());
@@ -318,7 +319,8 @@ impl Loading {
         }
     }
 
-    /// Clients cannot be verified without an authority, and would all be let in.
+    /// Checks that there is an authority if clients need certificates. Without one, all clients
+    /// would be admitted.
     fn check_client_auth(&mut self) {
         let tls = &self.effective.config.tls;
         if tls.client_auth.needs_authority() && tls.client_ca.is_none() {
@@ -333,7 +335,7 @@ impl Loading {
     }
 
     fn switch_off_listeners(&mut self) {
-        // Those that take a list are listeners.
+        // The settings with lists are listeners.
         let listeners =
             SETTINGS.iter().filter(|setting| setting.many && setting.key.starts_with("listen."));
         for setting in listeners {
@@ -359,7 +361,7 @@ impl Loading {
                     let known = SETTINGS.iter().map(|setting| variable_suffix(setting.key));
                     let others = OTHER_VARIABLES.into_iter().map(str::to_owned);
                     let meant = suggestion(name, known.chain(others));
-                    // Tests and scripts have variables of their own, which resemble none of these.
+                    // Tests and scripts have their own variables, which do not resemble these.
                     if meant.is_some() || is_of_a_section(name) {
                         let hint =
                             meant.map(|known| format!("; did you mean {VARIABLE_PREFIX}{known}?"));
@@ -392,7 +394,7 @@ impl Loading {
     }
 
     fn read_table(&mut self, source: &Source<'_>, section: &str, table: &DeTable<'_>) {
-        // Mistakes are reported in the order of the file, the table is in that of the alphabet.
+        // The table is sorted by name, but mistakes are reported in file order.
         let mut entries: Vec<_> = table.iter().collect();
         entries.sort_by_key(|(key, _)| key.span().start);
         for (key, value) in entries {
@@ -461,7 +463,7 @@ impl Source<'_> {
     }
 }
 
-/// Numbers may be written without quotes; the setting itself reads the digits.
+/// Numbers can be written without quotes; the setting parses the digits.
 pub(crate) fn scalar(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.to_string()),
@@ -475,7 +477,7 @@ pub(crate) fn scalar(value: &DeValue<'_>) -> Option<String> {
     }
 }
 
-/// Only what is in quotes.
+/// Only text in quotes.
 pub(crate) fn text(value: &DeValue<'_>) -> Option<String> {
     value.as_str().map(str::to_owned)
 }
@@ -496,9 +498,10 @@ fn is_of_a_section(name: &str) -> bool {
     name.split_once('_').is_some_and(|(section, _)| is_section(&section.to_lowercase()))
 }
 
-/// Kubernetes sets such variables in each container, for every service of the namespace: a service of the name
-/// `lineshaft-gearman` makes them look like settings. No setting ends like this; but a person may think that there is
-/// one for a port, so the value of a bare one has to be that of Kubernetes, as in `tcp://10.0.0.1:4730`.
+/// Kubernetes sets such variables in each container, for every service of the namespace. A service
+/// named `lineshaft-gearman` makes them look like settings. No setting ends like this. But a person
+/// may expect one for a port, so a bare `_PORT` must have a value as from Kubernetes, such as
+/// `tcp://10.0.0.1:4730`.
 fn is_of_kubernetes(name: &str, value: &str) -> bool {
     let has_port = |suffix: &str| {
         let digits = suffix.split('_').next().unwrap_or_default();
@@ -514,7 +517,7 @@ fn is_of_kubernetes(name: &str, value: &str) -> bool {
 fn suggest_key(path: &str) -> Option<String> {
     let sections = SETTINGS.iter().filter_map(|setting| setting.key.split_once('.'));
     let keys = SETTINGS.iter().map(|setting| setting.key.to_owned());
-    // A key in the wrong section, or in none, is more often meant than a similar spelling.
+    // A key in the wrong section, or in none, is more likely than a similar spelling.
     let name = path.rsplit_once('.').map_or(path, |(_, name)| name);
     let elsewhere = sections.clone().find(|(_, known)| *known == name);
     if let Some((section, known)) = elsewhere {
@@ -523,7 +526,7 @@ fn suggest_key(path: &str) -> Option<String> {
     suggestion(path, keys.chain(sections.map(|(section, _)| section.to_owned())))
 }
 
-/// The known name that is closest, if it is close.
+/// The closest known name, if it is close enough.
 pub(crate) fn suggestion(name: &str, known: impl Iterator<Item = String>) -> Option<String> {
     known
         .map(|known| (strsim::damerau_levenshtein(name, &known), known))

@@ -1,4 +1,4 @@
-//! Sizes and times as people write them: `64MiB`, `50ms`.
+//! Sizes and times in text: `64MiB`, `50ms`.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const SIZE_UNITS: [(&str, u64); 9] = [
     ("B", 1),
 ];
 
-/// Longest first where one is the end of another (`ms` before `s`).
+/// If a unit is the end of another one, the longer comes first (`ms` before `s`).
 const TIME_UNITS: [(&str, u64); 5] =
     [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
@@ -46,7 +46,7 @@ pub fn format_bytes(bytes: u64) -> String {
     unit.map_or_else(|| bytes.to_string(), |(name, unit)| format!("{}{name}", bytes / unit))
 }
 
-/// Writes a size as people say it: `16.4 GiB`.
+/// Writes a rounded size for people: `16.4 GiB`.
 pub fn rounded_bytes(bytes: u64) -> String {
     let unit = SIZE_UNITS[..4].iter().find(|(_, unit)| bytes >= *unit);
     unit.map_or_else(

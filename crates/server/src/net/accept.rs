@@ -37,7 +37,7 @@ pub(crate) struct Acceptor {
     open: Arc<Open>,
     /// What clients are shown if they are to speak TLS.
     certificates: Option<Arc<Certificates>>,
-    /// Its connections are closed when nothing comes from their peers for so long.
+    /// The time after which a silent connection is closed.
     pub(crate) silence_max_ms: Option<u64>,
     limits: Arc<LiveLimits>,
     ports: Vec<Arc<Port>>,

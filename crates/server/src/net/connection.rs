@@ -56,7 +56,7 @@ pub(crate) enum Phase {
 
 /// What became of reading.
 pub(crate) enum Read {
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(usize),
     /// The peer has ended its side.
     End,
