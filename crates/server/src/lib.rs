@@ -1,19 +1,20 @@
-//! Sockets, threads, clock, signals and configuration: what the pure crates must not know.
+//! Sockets, threads, clock, signals and configuration: everything that the pure crates must not
+//! know.
 //!
-//! [`run`] (in `start`) starts everything. The rooms, each with its own table of contents:
+//! [`run`] (in `start`) starts everything. The modules, each with its own table of contents:
 //!
-//! - [`config`]: what can be configured, and where the values come from.
+//! - [`config`]: the configuration, and the sources of its values.
 //! - `net`: sockets, from the listener to the dialect and back.
-//! - `threads`: the I/O threads and their sleep.
+//! - `threads`: the I/O threads, and how they sleep and wake.
 //! - `web`: health, metrics and Kestrel's admin commands over HTTP.
 //! - `process`: clock, signals, reload, messages.
 //!
-//! Each I/O thread owns its connections and sleeps until a socket is ready, the broker has an event for one of its
-//! sessions, or the log has released replies. The first one also serves the broker's timers, and its runtime runs the
-//! tasks beside: accepting and signals.
+//! Each I/O thread owns its connections and sleeps until a socket is ready, the broker has an event
+//! for one of its sessions, or the log has released replies. The first one also serves the broker's
+//! timers, and its runtime runs the other tasks: accepting and signals.
 //!
-//! What must stay true: the broker is never locked during a system call or an `await`; nothing
-//! leaves before the log has released it; an idle connection costs no time and no buffer.
+//! Invariants: the broker is never locked during a system call or an `await`. No reply is sent
+//! before the log has released it. An idle connection costs no time and no buffer.
 
 pub mod config;
 mod error;

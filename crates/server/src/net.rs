@@ -1,9 +1,10 @@
 //! Sockets: from the listener to the dialect and back.
 //!
-//! - `listen`, `listen_file`: sockets that clients connect to, and where scripts read their addresses.
-//! - `accept`: new connections, handed to the I/O threads in turn. `limits`: how many, and how much they may hold.
+//! - `listen`, `listen_file`: listening sockets, and the file with their addresses.
+//! - `accept`: new connections, distributed to the I/O threads in turn. `limits`: limits of
+//!   connections and their memory.
 //! - `connection`: one connection of an I/O thread. `pending`: its bytes that no command has used yet.
-//! - `sessions`: how a session of each protocol begins. `first_line`: browsers are turned away.
+//! - `sessions`: opens a session of each protocol. `first_line`: rejects browsers.
 //! - `tls`: certificates. `tls_stream`: TLS between socket and dialect.
 //! - `socket`: a socket that the runtime watches.
 

@@ -1,5 +1,5 @@
-//! Accepting: deals new connections out to the I/O threads in turn. Pauses, without spinning, when
-//! there are too many of them or no descriptors left.
+//! Accepts connections, and distributes them to the I/O threads in turn. It pauses, without
+//! spinning, if there are too many, or no descriptors left.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,22 +20,22 @@ use crate::net::tls::Certificates;
 use crate::process::log_limit::LogLimit;
 use crate::threads::mailbox::{Arrival, Open, Peer, Port};
 
-/// How long to wait for a connection to end when there can be no more.
+/// How long to wait for a connection to end when the limit is reached.
 const PAUSE: Duration = Duration::from_millis(100);
 /// How often a pause is logged.
 const WARNING_PERIOD: Duration = Duration::from_mins(1);
-/// So many connections are accepted before others have their turn.
+/// Number of connections accepted before other tasks run.
 const ACCEPTS_MAX: usize = 64;
 
 /// One listening socket at work.
 pub(crate) struct Acceptor {
-    /// Goes before the socket: see [`Bound`].
+    /// Dropped before the socket: see [`Bound`].
     _file: Option<SocketFile>,
     socket: AsyncFd<OwnedFd>,
     address: Address,
     protocol: Protocol,
     open: Arc<Open>,
-    /// What clients are shown if they are to speak TLS.
+    /// The certificates, if the listener speaks TLS.
     certificates: Option<Arc<Certificates>>,
     /// The time after which a silent connection is closed.
     pub(crate) silence_max_ms: Option<u64>,
@@ -47,7 +47,7 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    /// To be called inside the runtime that will run it.
+    /// Must be called inside the runtime that will run it.
     pub(crate) fn new(
         bound: Bound,
         open: Arc<Open>,
@@ -98,12 +98,12 @@ impl Acceptor {
                 Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
                     self.pause("no more descriptors or memory for connections").await;
                 }
-                // The client was gone before it was accepted.
+                // The client left before it was accepted.
                 Some(error @ (Errno::CONNABORTED | Errno::PROTO | Errno::PERM)) => {
                     tracing::debug!(listener = %self.address, %error, "accept failed");
                     tokio::task::yield_now().await;
                 }
-                // The network has a fault; or the socket was handed over and does not listen.
+                // The network has a fault, or an inherited socket does not listen.
                 Some(error) => self.pause(&format!("accept failed ({error})")).await,
             }
         }
@@ -127,13 +127,13 @@ impl Acceptor {
     }
 
     async fn wait(&self) {
-        // An error means that the runtime ends, and this task with it.
+        // An error means that the runtime ends, and so does this task.
         if let Ok(mut guard) = self.socket.readable().await {
             guard.clear_ready();
         }
     }
 
-    /// New clients wait in the backlog meanwhile.
+    /// Pauses. New clients wait in the backlog meanwhile.
     async fn pause(&mut self, reason: &str) {
         if self.warned_at.is_none_or(|at| at.elapsed() >= WARNING_PERIOD) {
             self.warned_at = Some(Instant::now());

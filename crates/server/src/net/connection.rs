@@ -1,5 +1,5 @@
-//! One connection: its socket, its session, and what waits in both directions. What is done when
-//! is decided by the I/O thread that owns it.
+//! One connection: its socket, its session, and the waiting bytes in both directions. The I/O
+//! thread that owns it decides what happens when.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -19,61 +19,64 @@ use crate::net::pending::Pending;
 use crate::net::tls_stream::TlsStream;
 use crate::threads::mailbox::{Entrance, Open, Peer};
 
-/// While more than this waits to be sent, no further commands are executed: a pipeline of cheap
-/// requests for large replies must not fill the memory.
+/// While more than this is unsent, no further commands are executed: a pipeline of cheap requests
+/// for large replies must not fill the memory.
 const OUTBOX_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes are shown to the dialect in pieces of this size, with a look at the outbox and the time in between.
+/// The dialect gets bytes in pieces of this size. Between them, the outbox and the time are
+/// checked.
 pub(crate) const PIECE_BYTES: usize = 4 * 1024;
 
-/// A turn that has lasted so long begins nothing more of what clients sent: all others wait for its end. The clock
-/// is looked at between two slices of work, so a turn may last a slice longer, about as long again.
+/// After this time a turn begins no further commands, because all other threads wait for its end.
+/// The clock is checked between slices of work, so a turn can last one slice longer, about as long
+/// again.
 const TURN_TIME_MAX: Duration = Duration::from_millis(1);
 
-/// The same for a turn that goes on with what was held back: requests that have taken a slice already. Those who ask for
-/// little wait for it each time.
+/// The same for a turn that continues held-back requests, which have already used a slice. Clients
+/// with small requests wait for it each time.
 const LATER_TURN_TIME_MAX: Duration = Duration::from_micros(250);
 
-/// A waiting connection whose peer has shut its side is read to the end, to tell a half-close from
-/// a broken connection; but not more than this. (More than the kernel buffers by default.)
+/// If the client of a waiting connection closes its sending side, the connection is read to the
+/// end, to tell a half-close from a broken connection; but at most this much. (More than the kernel
+/// buffers by default.)
 const WAITING_BYTES_MAX: usize = 8 << 20;
 
-/// With TLS a half-close comes between the bytes, so a waiting connection is always read, but not more
-/// than this.
+/// With TLS a half-close is part of the bytes, so a waiting connection is always read, but at most
+/// this much.
 const WAITING_TLS_BYTES_MAX: usize = 64 << 10;
 
-/// How far the connection is on its way from first to last byte.
+/// The stage of a connection.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Phase {
-    /// Commands come and are answered.
+    /// Commands arrive and are answered.
     Open,
-    /// No more commands; the last replies are on their way.
+    /// No more commands; the last replies are being sent.
     Flushing,
-    /// All is said. What the peer still sends is thrown away until it closes too: closing with unread
-    /// bytes would let the kernel throw away our last replies.
+    /// All replies are sent. Further bytes from the client are discarded until it closes, too: if
+    /// we closed with unread bytes, the kernel would discard our last replies.
     Lingering,
 }
 
-/// What became of reading.
+/// The result of a read.
 pub(crate) enum Read {
     /// A number of bytes.
     Bytes(usize),
-    /// The peer has ended its side.
+    /// The client has closed its sending side.
     End,
-    /// Nothing is there now.
+    /// No bytes now.
     Nothing,
 }
 
-/// What became of sending.
+/// The result of sending.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct Sent {
-    /// Bytes left, or nothing had to.
+    /// Bytes were sent, or there was nothing to send.
     pub(crate) progress: bool,
-    /// So many bytes of replies went on their way.
+    /// Number of reply bytes sent.
     pub(crate) bytes: usize,
 }
 
-/// How long a turn has lasted.
+/// The duration of a turn.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct TurnTime {
     began_at: Instant,
@@ -81,27 +84,27 @@ pub(crate) struct TurnTime {
 }
 
 impl TurnTime {
-    /// A turn begins now.
+    /// Starts the clock of a turn.
     pub(crate) fn begin() -> TurnTime {
         TurnTime { began_at: Instant::now(), most: TURN_TIME_MAX }
     }
 
-    /// A turn begins now that goes on with what was held back.
+    /// Starts the clock of a turn that continues held-back requests.
     pub(crate) fn begin_later() -> TurnTime {
         TurnTime { began_at: Instant::now(), most: LATER_TURN_TIME_MAX }
     }
 
-    /// How long it has lasted.
+    /// The time since the start.
     pub(crate) fn elapsed(self) -> Duration {
         self.began_at.elapsed()
     }
 
-    /// Whether it has lasted so long that others are to have theirs.
+    /// Whether the turn must end to let others run.
     pub(crate) fn is_over(self) -> bool {
         self.began_at.elapsed() >= self.most
     }
 
-    /// A turn that has lasted long already.
+    /// A turn that is already over its time.
     #[cfg(test)]
     pub(crate) fn over() -> TurnTime {
         let began_at = Instant::now().checked_sub(TURN_TIME_MAX);
@@ -110,73 +113,75 @@ impl TurnTime {
     }
 }
 
-/// What opens the session of a connection.
+/// Everything needed to open the session of a connection.
 pub(crate) struct Opener {
     pub(crate) open: Arc<Open>,
     pub(crate) entrance: Entrance,
 }
 
-/// What a connection with TLS takes more than one without, after its handshake: measured with a thousand.
+/// Extra memory of a TLS connection after its handshake, measured with a thousand of them.
 const TLS_BYTES: u64 = 7 << 10;
 
-/// Bytes of memory that a connection holds, or several.
+/// Bytes of memory of one or more connections.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 #[expect(clippy::struct_field_names, reason = "the unit is part of the names")]
 pub(crate) struct Held {
-    /// Of commands that are not complete, or that wait.
+    /// Bytes of incomplete or waiting commands.
     pub(crate) unfinished_bytes: u64,
     /// Of replies.
     pub(crate) unsent_bytes: u64,
-    /// Of replies that wait for a slow reader.
+    /// Bytes of replies that wait for a slow reader.
     pub(crate) stuck_bytes: u64,
-    /// Of the state of TLS.
+    /// Bytes of TLS state.
     pub(crate) tls_bytes: u64,
 }
 
 pub(crate) struct Connection {
     socket: AsyncFd<OwnedFd>,
-    /// What stands between the socket and the dialect if the peer speaks TLS.
+    /// The TLS layer between socket and dialect, if the connection speaks TLS.
     tls: Option<Box<TlsStream>>,
     waker: Waker,
-    /// Held for as long as the connection is open.
+    /// Counts the connection as open while it exists.
     slot: Slot,
     protocol: Protocol,
-    /// Opens the session; taken when that is done.
+    /// Opens the session; `None` after that.
     opener: Option<Box<Opener>>,
     /// The session in the broker, once it is open.
     pub(crate) session: Option<SessionId>,
     pub(crate) dialect: Box<dyn Dialect>,
-    /// The first line, until it is known what the peer speaks.
+    /// The first line, until the client's protocol is known.
     first_line: Option<Box<FirstLine>>,
     pub(crate) outbox: Outbox,
-    /// Bytes that the dialect has left: a part of a command, or what came while the session waits.
+    /// Bytes that the dialect did not use: part of a command, or bytes that arrived while the
+    /// session waits.
     pending: Pending,
     pub(crate) phase: Phase,
-    /// What the account has for it.
+    /// Its memory in the account.
     pub(crate) counted: Held,
-    /// When bytes last left, or began to wait, in milliseconds of the clock.
+    /// When bytes were last sent, or began to wait, in milliseconds of the clock.
     pub(crate) progress_at: u64,
-    /// What waited for a reader that was too far behind when housekeeping looked last.
+    /// Unsent bytes at the last housekeeping, if the reader was too far behind.
     pub(crate) was_behind_by: Option<u64>,
-    /// When bytes last came, in the same milliseconds.
+    /// When bytes last arrived, in the same milliseconds.
     pub(crate) heard_at: u64,
-    /// When the last wait of its session ended. Before, the peer had no reason to send the rest of a request.
+    /// When the last wait of its session ended. Before that, the client had no reason to send the
+    /// rest of a request.
     waited_until: u64,
-    /// It is closed when nothing comes for so long.
+    /// The connection is closed after this time of silence.
     pub(crate) silence_max_ms: Option<u64>,
-    /// Nothing was learnt about the socket that forbids a read.
+    /// A read may return bytes.
     readable: bool,
-    /// The same for writing.
+    /// A write may succeed.
     writable: bool,
-    /// The kernel saw the peer's end; there may be bytes before it.
+    /// The kernel saw the end of input; there may be bytes before it.
     peer_ended: bool,
     /// The end was read.
     input_ended: bool,
-    /// The dialect was told so.
+    /// The dialect knows about the end.
     end_told: bool,
-    /// Commands that could be executed wait until replies have left, or for the next turn.
+    /// Executable commands wait until replies are sent, or for the next turn.
     held_back: bool,
-    /// The dialect stopped in the middle of its work: there is more to do than the bytes show.
+    /// The dialect stopped in the middle of its work, so there is more to do than the bytes show.
     unfinished: bool,
     // The lists of the I/O thread on which the connection is.
     pub(crate) in_reads: bool,
@@ -187,7 +192,7 @@ pub(crate) struct Connection {
     pub(crate) in_leaving: bool,
     pub(crate) in_resumed: bool,
     pub(crate) in_opening: bool,
-    /// Something happened since the last look of housekeeping.
+    /// Something happened since the last housekeeping.
     pub(crate) active: bool,
 }
 
@@ -219,7 +224,7 @@ impl Connection {
             heard_at: 0,
             waited_until: 0,
             silence_max_ms: None,
-            // The first bytes are often there already.
+            // The first bytes have often arrived already.
             readable: true,
             writable: true,
             peer_ended: false,
@@ -239,15 +244,15 @@ impl Connection {
         }
     }
 
-    /// Learns what the socket has become ready for, and sees to it that the next change is told.
+    /// Reads the socket's readiness, and registers for the next change.
     pub(crate) fn learn_readiness(&mut self) {
         let mut context = Context::from_waker(&self.waker);
-        // Ready is taken note of and cleared; only a second look that finds nothing leaves the waker.
+        // Notes and clears readiness. Only a second check that finds nothing registers the waker.
         while !self.peer_ended {
             match self.socket.poll_read_ready(&mut context) {
                 Poll::Ready(Ok(mut guard)) => {
                     self.readable = true;
-                    // An end stays ready for ever; nothing newer can come after it.
+                    // An end of input stays ready for ever; nothing newer can follow it.
                     self.peer_ended = guard.ready().is_read_closed();
                     guard.clear_ready();
                 }
@@ -258,13 +263,13 @@ impl Connection {
         self.learn_writable();
     }
 
-    /// Only asked for when a write did not go through.
+    /// Called only after a write failed for lack of room.
     fn learn_writable(&mut self) {
         let mut context = Context::from_waker(&self.waker);
         while !self.writable {
             match self.socket.poll_write_ready(&mut context) {
                 Poll::Ready(Ok(mut guard)) => {
-                    // A closed side stays ready for ever, and the next write says what is wrong.
+                    // A closed side stays ready for ever, and the next write reports the error.
                     self.writable = true;
                     guard.clear_ready();
                 }
@@ -273,7 +278,7 @@ impl Connection {
         }
     }
 
-    /// After a write that did not go through: what the kernel told before is out of date.
+    /// After a write failed for lack of room: the earlier readiness is out of date.
     fn expect_writable(&mut self) {
         let mut context = Context::from_waker(&self.waker);
         self.writable = false;
@@ -286,7 +291,7 @@ impl Connection {
         }
     }
 
-    /// Whether to read now, as far as this connection is concerned.
+    /// Whether this connection wants to read now.
     pub(crate) fn wants_read(&self) -> bool {
         if !self.readable || self.input_ended {
             return false;
@@ -316,7 +321,7 @@ impl Connection {
                 Ok(Read::End)
             }
             Ok((count, _)) => {
-                // A read that leaves room has emptied the socket; the next bytes will be told.
+                // A read that leaves room has emptied the socket. New bytes will wake the thread.
                 self.readable = count == room || self.peer_ended;
                 Ok(Read::Bytes(count))
             }
@@ -328,7 +333,7 @@ impl Connection {
         }
     }
 
-    /// Reads once through TLS. `Read::Nothing` may leave something to be sent.
+    /// Reads once through TLS. After `Read::Nothing` there may be something to send.
     fn read_tls(&mut self, buffer: &mut [u8]) -> io::Result<Read> {
         let Some(tls) = &mut self.tls else { return Ok(Read::Nothing) };
         let (plaintext, ciphertext) = buffer.split_at_mut(buffer.len() / 2);
@@ -355,7 +360,7 @@ impl Connection {
             }
         }
         if count > 0 {
-            // What is left in there is not told by the socket.
+            // The socket does not report bytes left inside TLS.
             self.readable |= count == plaintext.len() || tls.has_ended();
             return Ok(Read::Bytes(count));
         }
@@ -370,7 +375,8 @@ impl Connection {
         Ok(Read::End)
     }
 
-    /// Opens the session. Not before a handshake has succeeded: until then the peer may be anybody.
+    /// Opens the session, but only after a successful handshake: before that, the client is
+    /// unknown.
     pub(crate) fn open_session(
         &mut self,
         turn: &mut Turn<'_>,
@@ -383,12 +389,12 @@ impl Connection {
         self.session
     }
 
-    /// Whether the peer can be served, and its session is not open yet.
+    /// Whether the session can be opened, and is not open yet.
     pub(crate) fn wants_session(&self) -> bool {
         self.opener.is_some() && self.phase == Phase::Open && !self.is_without_tls_yet()
     }
 
-    /// Where the peer is.
+    /// The client's address.
     pub(crate) fn peer(&self) -> Peer {
         self.slot.peer
     }
@@ -397,7 +403,7 @@ impl Connection {
         self.protocol
     }
 
-    /// Whether these bytes, which were just read, show that a browser has come to a protocol that is not HTTP.
+    /// Whether these bytes, which were just read, show a browser at a protocol other than HTTP.
     pub(crate) fn is_foreign(&mut self, arrived: &[u8]) -> bool {
         let Some(line) = &mut self.first_line else { return false };
         match line.scan(arrived) {
@@ -410,7 +416,7 @@ impl Connection {
         }
     }
 
-    /// Whether commands lie here that can be executed now that replies have left.
+    /// Whether commands wait here that can be executed, now that replies were sent.
     pub(crate) fn has_work(&self) -> bool {
         self.held_back
             && self.phase == Phase::Open
@@ -418,7 +424,7 @@ impl Connection {
             && self.outbox.len() <= OUTBOX_BYTES_MAX
     }
 
-    /// Shows the dialect what was pending and what arrived, and the end if it was read.
+    /// Passes pending and new bytes to the dialect, and the end of input.
     pub(crate) fn feed(&mut self, arrived: &[u8], turn: &mut Turn<'_>, time: TurnTime) {
         if self.phase != Phase::Open || self.in_leaving {
             return;
@@ -446,8 +452,8 @@ impl Connection {
         self.pending = pending;
     }
 
-    /// After an event: what the session's waiting has held up goes on in the next turn, which looks at the
-    /// log and the time as for all commands.
+    /// After an event: commands behind the session's wait continue in the next turn, which checks
+    /// the log and the time as for all commands.
     pub(crate) fn go_on_after_event(&mut self, now_ms: u64) {
         if self.phase == Phase::Open {
             self.waited_until = now_ms;
@@ -463,7 +469,7 @@ impl Connection {
         }
     }
 
-    /// Keeps what arrived for the next turn.
+    /// Keeps new bytes for the next turn.
     pub(crate) fn hold_back(&mut self, arrived: &[u8]) {
         if self.phase == Phase::Open {
             self.pending.append(arrived);
@@ -471,10 +477,11 @@ impl Connection {
         }
     }
 
-    /// Shows bytes to the dialect in pieces, and says how many it has dealt with. Holds back the rest
-    /// when too much waits to be sent, when a slice of work is spent, or when the turn has lasted long.
+    /// Passes bytes to the dialect in pieces, and returns how many it used. It holds back the rest
+    /// if too much is unsent, a slice of work is spent, or the turn has lasted too long.
     fn present(&mut self, bytes: &[u8], turn: &mut Turn<'_>, time: TurnTime) -> usize {
-        // After the end, what is left of a piece is taken for an unfinished command: show all.
+        // After the end of input, the rest of a piece counts as an unfinished command, so pass
+        // everything.
         let mut piece = if self.end_told { bytes.len() } else { PIECE_BYTES };
         let (mut used, mut is_first) = (0, true);
         while (used < bytes.len() || self.unfinished) && !self.dialect.finished() {
@@ -489,7 +496,7 @@ impl Connection {
             used += count;
             self.unfinished = more;
             if more {
-                // Others have their turn between two slices.
+                // Others get their turn between two slices.
                 self.held_back = true;
                 break;
             }
@@ -504,7 +511,7 @@ impl Connection {
         used
     }
 
-    /// Sends what may leave, but no more than about this many bytes of replies at once.
+    /// Sends released replies, but at most about this many bytes at once.
     pub(crate) fn send(&mut self, released: Position, bytes_max: usize) -> io::Result<Sent> {
         if self.tls.is_some() {
             return self.send_tls(released, bytes_max);
@@ -535,7 +542,7 @@ impl Connection {
         Ok(sent)
     }
 
-    /// Sends what may leave through TLS, as many records at once as it buffers.
+    /// Sends released replies through TLS, as many records at once as it buffers.
     fn send_tls(&mut self, released: Position, bytes_max: usize) -> io::Result<Sent> {
         let mut sent = Sent::default();
         while self.send_ciphertext(&mut sent.progress)? {
@@ -565,12 +572,12 @@ impl Connection {
         Ok(sent)
     }
 
-    /// Whether replies could leave at once.
+    /// Whether replies can be sent now.
     pub(crate) fn can_send(&mut self, released: Position) -> bool {
         self.writable && !self.is_without_tls_yet() && !self.outbox.sendable(released).is_empty()
     }
 
-    /// Sends what is encrypted already. True if all of it has left.
+    /// Sends encrypted bytes. Returns true if all were sent.
     fn send_ciphertext(&mut self, progress: &mut bool) -> io::Result<bool> {
         while let Some(tls) = self.tls.as_mut().filter(|tls| tls.has_ciphertext()) {
             if !self.writable {
@@ -585,31 +592,31 @@ impl Connection {
         Ok(true)
     }
 
-    /// Whether TLS itself has something to send after a read that gave nothing, or has come to its end.
+    /// Whether TLS itself has something to send after an empty read, or has ended.
     pub(crate) fn has_tls_to_say(&self) -> bool {
         self.has_ciphertext() || self.phase == Phase::Flushing
     }
 
-    /// Whether something of TLS itself, or encrypted replies, wait to be sent.
+    /// Whether encrypted bytes wait to be sent.
     fn has_ciphertext(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.has_ciphertext())
     }
 
-    /// Whether replies wait, or are on their way.
+    /// Whether there are unsent replies.
     pub(crate) fn has_unsent(&self) -> bool {
         !self.outbox.is_empty() || self.has_ciphertext()
     }
 
-    /// Whether TLS is still being agreed upon, or was refused.
+    /// Whether the TLS handshake is not finished, or failed.
     pub(crate) fn is_without_tls_yet(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.is_unusable())
     }
 
-    /// Bytes of memory held for commands that are not complete, or that wait.
+    /// Bytes of memory for incomplete or waiting commands.
     pub(crate) fn unfinished_bytes(&self) -> usize {
         match self.phase {
             Phase::Open => {
-                // An empty buffer is only kept for what comes next, until the connection is quiet.
+                // An empty buffer is kept only until the connection is idle.
                 let is_kept = self.pending.is_empty();
                 let pending_bytes = if is_kept { 0 } else { self.pending.capacity() };
                 let allocated = |bytes| broker::allocated_bytes(bytes) as usize;
@@ -619,10 +626,10 @@ impl Connection {
         }
     }
 
-    /// What the connection holds now.
+    /// The connection's current memory.
     pub(crate) fn held(&self) -> Held {
         if self.in_leaving {
-            // As good as given back.
+            // Counts as given back.
             return Held::default();
         }
         let unsent_bytes = self.outbox.len() as u64;
@@ -634,8 +641,7 @@ impl Connection {
         }
     }
 
-    /// Whether the peer has begun a request whose rest it still has to send. Not if the server is what it
-    /// waits for.
+    /// Whether the client has sent only part of a request, and does not wait for the server.
     pub(crate) fn is_mid_request(&self) -> bool {
         self.phase == Phase::Open
             && self.dialect.wants_input()
@@ -644,41 +650,41 @@ impl Connection {
             && !self.readable
     }
 
-    /// Whether nothing has come of a request for too long.
+    /// Whether the rest of a request is overdue.
     pub(crate) fn is_request_overdue(&self, now_ms: u64, most_ms: u64) -> bool {
         let since = self.heard_at.max(self.waited_until);
         self.is_mid_request() && now_ms.saturating_sub(since) >= most_ms
     }
 
-    /// Whether the peer has said nothing for too long.
+    /// Whether the client has been silent for too long.
     pub(crate) fn is_too_silent(&self, now_ms: u64) -> bool {
         self.silence_max_ms.is_some_and(|most| now_ms.saturating_sub(self.heard_at) >= most)
     }
 
-    /// Whether that takes too long.
+    /// Whether the handshake takes too long.
     pub(crate) fn is_tls_overdue(&self, now_ms: u64) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.is_overdue(now_ms))
     }
 
-    /// Whether replies that may leave wait for a slow reader.
+    /// Whether released replies wait for a slow reader.
     pub(crate) fn is_stuck(&self) -> bool {
         !self.writable && self.has_unsent()
     }
 
-    /// Whether a reader, with so much waiting for it, is too far behind and does not catch up. To be asked
-    /// at each look of housekeeping.
+    /// Whether the reader is too far behind and does not catch up. Called at each housekeeping.
     pub(crate) fn falls_behind(&mut self, unsent_bytes: u64, bytes_max: u64) -> bool {
         let is_behind = self.is_stuck() && unsent_bytes > bytes_max;
         let before = std::mem::replace(&mut self.was_behind_by, is_behind.then_some(unsent_bytes));
         is_behind && before.is_some_and(|before| unsent_bytes >= before)
     }
 
-    /// Whether the last reply is sent and the session can be closed.
+    /// Whether the last reply is sent, so that the connection can end.
     pub(crate) fn is_flushed(&self) -> bool {
         self.phase == Phase::Flushing && !self.has_unsent()
     }
 
-    /// Begins to linger. False if the peer has ended already, so that there is nothing to wait for.
+    /// Begins to linger. Returns false if the client has already closed, so that there is nothing
+    /// to wait for.
     pub(crate) fn linger(&mut self) -> bool {
         self.phase = Phase::Lingering;
         self.pending = Pending::default();
@@ -689,14 +695,14 @@ impl Connection {
         !self.input_ended && rustix::net::shutdown(&self.socket, Shutdown::Write).is_ok()
     }
 
-    /// Gives back memory that is kept for the next request.
+    /// Frees memory kept for the next request.
     pub(crate) fn shrink(&mut self) {
         self.pending.shrink();
         self.outbox.shrink();
     }
 }
 
-/// Stands for the dialect until the session is open. It is shown no bytes.
+/// A placeholder for the dialect until the session is open. It gets no bytes.
 struct NoSession;
 
 impl Dialect for NoSession {

@@ -1,20 +1,20 @@
-//! Keeps web pages away from the line protocols. A browser sends an HTTP request to any port that a page
-//! names, and the page chooses the body. A line protocol would answer each header with an error, and then
-//! execute the body line by line. So a connection whose first line is that of an HTTP request is closed
-//! before that line is complete, whatever its protocol would make of it.
+//! Keeps web pages away from the line protocols. A browser sends an HTTP request to any port that a
+//! page names, and the page chooses the body. A line protocol would answer each header with an
+//! error, and then execute the body line by line. So a connection whose first line is an HTTP
+//! request is closed before that line is complete, whatever its protocol.
 //!
-//! No client waits for the verdict: bytes are scanned as they come. What stands before the end of a first
-//! line may reach the dialect, which executes nothing before that end.
+//! No client waits for the verdict: bytes are scanned as they arrive. Bytes before the end of the
+//! first line can reach the dialect, which executes nothing before that end.
 
-/// The longest end of a line that tells an HTTP request: a space, the version, and the carriage return.
+/// The end of a line that shows an HTTP request: a space, the version, and the carriage return.
 const TAIL_BYTES: usize = b" HTTP/1.1\r".len();
 
-/// What a TLS client sends first: the type and the version of a handshake record. The session ticket in it is
-/// chosen by whoever issued it, line ends included.
+/// The first bytes of a TLS client: type and version of a handshake record. Its session ticket
+/// comes from an arbitrary server, and can contain line ends.
 const TLS_HANDSHAKE: u8 = 22;
 const TLS_VERSION: u8 = 3;
 
-/// What was seen so far of the first line of a connection.
+/// The first line of a connection so far.
 #[derive(Debug, Default)]
 pub(crate) struct FirstLine {
     /// The last bytes, the newest at the end.
@@ -23,19 +23,19 @@ pub(crate) struct FirstLine {
     space_count: u64,
 }
 
-/// What the first line says about the client.
+/// The verdict about the client.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Verdict {
-    /// Nothing yet: the line goes on.
+    /// Unknown: the line continues.
     Open,
     /// It does not speak HTTP.
     Other,
-    /// It speaks HTTP, or TLS where nothing does.
+    /// It speaks HTTP, or TLS on a plain port.
     Foreign,
 }
 
 impl FirstLine {
-    /// Looks at what came next.
+    /// Scans the next bytes.
     pub(crate) fn scan(&mut self, bytes: &[u8]) -> Verdict {
         let line_end = memchr::memchr(b'\n', bytes);
         let line = &bytes[..line_end.unwrap_or(bytes.len())];
@@ -45,7 +45,7 @@ impl FirstLine {
             match (first.next(), first.next()) {
                 (Some(&TLS_HANDSHAKE), None) => {}
                 (Some(&TLS_HANDSHAKE), Some(&TLS_VERSION)) => return Verdict::Foreign,
-                // A method begins with a letter. Binary protocols are settled here.
+                // A method begins with a letter, so binary protocols are known here.
                 (Some(first), _) if !first.is_ascii_alphabetic() => return Verdict::Other,
                 _ => {}
             }
@@ -66,7 +66,7 @@ impl FirstLine {
         self.tail[TAIL_BYTES - newest.len()..].copy_from_slice(newest);
     }
 
-    /// Whether the line, which is complete, reads like `GET / HTTP/1.1`. HTTP/2 begins with `PRI * HTTP/2.0`.
+    /// Whether the complete line looks like `GET / HTTP/1.1`. HTTP/2 begins with `PRI * HTTP/2.0`.
     fn names_http(&self) -> bool {
         let line = self.tail.strip_suffix(b"\r").unwrap_or(&self.tail);
         let [.., major, b'.', minor] = line else { return false };

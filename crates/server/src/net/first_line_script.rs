@@ -1,9 +1,10 @@
-//! Any first bytes of a connection: the verdict does not depend on how they are cut, nor on what follows the line, and
-//! a line that reads like a request of HTTP is one. Shared by the tests and the fuzz target.
+//! Checks with any first bytes of a connection: the verdict depends neither on how they are split
+//! nor on what follows the line, and it recognises HTTP requests. Shared by the tests and the fuzz
+//! target.
 
 use super::first_line::{FirstLine, Verdict};
 
-/// The verdict when the bytes come in pieces of this length.
+/// The verdict if the bytes arrive in pieces of this length.
 pub(crate) fn verdict(bytes: &[u8], piece: usize) -> Verdict {
     let mut line = FirstLine::default();
     let mut verdicts = bytes.chunks(piece).map(|piece| line.scan(piece));

@@ -1,4 +1,4 @@
-//! Bounds that a running server can change, and the process's own bound on descriptors.
+//! Limits that a running server can change, and the process's limit of descriptors.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,27 +11,27 @@ use crate::config::Limits;
 use crate::net::connection::Held;
 use crate::threads::mailbox::{Peer, Port};
 
-/// What the process has open besides what is counted below: the log's files, standard streams, files that
-/// are read in passing.
+/// Descriptors for everything not counted below: the log's files, standard streams, files that are
+/// read briefly.
 const FILES_MAX: usize = 32;
-/// What one runtime has open, to watch sockets, to be woken, and to hear of signals.
+/// Descriptors of a runtime, for sockets, wake-ups and signals.
 const RUNTIME_DESCRIPTORS: usize = 4;
-/// Unfinished commands, and replies that slow readers leave, may each take this part of the limit of memory.
+/// Unfinished commands, and unsent replies, can each take this part of the memory limit.
 const BUFFERS_SHARE: u64 = 20;
 /// Connections for HTTP.
 const WEB_CONNECTIONS_MAX: usize = 64;
 
-/// Descriptors that no connection may take: a log that cannot open its next file is the end of the server.
+/// Descriptors reserved for the process: if the log cannot open its next file, the server must end.
 pub(crate) fn own_descriptors(io_threads: usize, listeners: usize) -> usize {
     // HTTP has a runtime for each of its two sites.
     FILES_MAX + RUNTIME_DESCRIPTORS * (io_threads + 2) + listeners
 }
 
-/// The bounds as they are now, shared by all threads.
+/// The current limits, shared by all threads.
 #[derive(Debug)]
 pub(crate) struct LiveLimits {
     connections: AtomicUsize,
-    /// 0: any number.
+    /// 0 means no limit.
     connections_per_address: AtomicUsize,
     unfinished_ms: AtomicU64,
     unsent_bytes: AtomicU64,
@@ -41,43 +41,43 @@ pub(crate) struct LiveLimits {
     /// `u64::MAX`: no limit.
     memory_bytes: AtomicU64,
     queues: AtomicUsize,
-    /// How many connections may be open because of the process's descriptors.
+    /// Limit of connections from the process's descriptors.
     descriptors: usize,
-    /// How many connections for HTTP may be open, beside the others.
+    /// Limit of connections for HTTP, besides the others.
     web_connections: usize,
     /// Open connections of all threads.
     open: AtomicUsize,
-    /// How many of them come from each address; none without any is kept.
+    /// Open connections per address; addresses without any are removed.
     addresses: Mutex<HashMap<IpAddr, usize>>,
-    /// What was turned away.
+    /// Counts of refused connections.
     pub(crate) refused: Refused,
-    /// What all connections hold.
+    /// Memory of all connections.
     pub(crate) held: HeldByAll,
     /// Nanoseconds for which I/O threads held the broker, since the start.
     pub(crate) turns_ns: AtomicU64,
 }
 
-/// How many connections were closed at once since the start.
+/// Connections closed at once since the start.
 #[derive(Debug, Default)]
 pub(crate) struct Refused {
-    /// Too many were open from the same address.
+    /// Their address had too many.
     pub(crate) per_address: AtomicU64,
-    /// They began like those of a browser, where another protocol is spoken.
+    /// They began like a browser's, on a port of another protocol.
     pub(crate) foreign: AtomicU64,
 }
 
-/// What the connections of all threads hold. Each thread adds what has changed; in between a sum may be below
-/// zero.
+/// Memory of the connections of all threads. Each thread adds its changes; in between, a sum can be
+/// negative.
 #[derive(Debug, Default)]
 pub(crate) struct HeldByAll {
     unfinished_bytes: AtomicI64,
     stuck_bytes: AtomicI64,
-    /// The threads. (A port may hold connections, which hold this.)
+    /// The threads. (Weak, because a port can own connections, which own this.)
     ports: Mutex<Vec<Weak<Port>>>,
 }
 
 impl HeldByAll {
-    /// The thread of this port adds what its connections hold from now on.
+    /// Registers the thread of this port.
     pub(crate) fn enter(&self, port: &Arc<Port>) {
         self.ports().push(Arc::downgrade(port));
     }
@@ -91,12 +91,12 @@ impl HeldByAll {
         }
     }
 
-    /// How many threads there are.
+    /// Number of threads.
     pub(crate) fn threads(&self) -> usize {
         self.ports().len()
     }
 
-    /// Tells the threads, all but this one, that all connections hold too much together.
+    /// Tells all other threads that the connections together hold too much.
     pub(crate) fn tell_excess(&self, but: &Arc<Port>) {
         let ports = self.ports();
         let others = ports.iter().filter_map(Weak::upgrade).filter(|port| !Arc::ptr_eq(port, but));
@@ -124,11 +124,11 @@ impl HeldByAll {
     }
 }
 
-/// The place of one connection among those that are open. It is given back when this is dropped.
+/// Counts one open connection until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Slot {
     limits: Arc<LiveLimits>,
-    /// Where the connection comes from.
+    /// The client's address.
     pub(crate) peer: Peer,
 }
 
@@ -147,10 +147,11 @@ impl Drop for Slot {
 }
 
 impl LiveLimits {
-    /// Connections may have the process's descriptors, without its own ones.
+    /// Connections can use the process's descriptors, except its own.
     pub(crate) fn new(limits: &Limits, descriptors: u64, own: usize) -> LiveLimits {
         let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
-        // The count of our own is generous, so where there are too few some are left all the same.
+        // The estimate of our own is generous, so with few descriptors some are left for
+        // connections anyway.
         let free = descriptors.saturating_sub(own).max(descriptors / 16).max(1);
         let web_connections = WEB_CONNECTIONS_MAX.min(free / 2);
         let live = LiveLimits {
@@ -182,8 +183,8 @@ impl LiveLimits {
         self.connections_per_address.store(per_address, Ordering::Relaxed);
         let unfinished_ms = limits.unfinished_time.map_or(u64::MAX, |time| time.as_millis() as u64);
         self.unfinished_ms.store(unfinished_ms, Ordering::Relaxed);
-        // A reply has its body and its head; the largest one must always be allowed to wait, and it
-        // may have been put in another protocol. The same goes for a command.
+        // The largest reply, with body and head, must always be allowed to wait; its job can come
+        // from another protocol. The same holds for a command.
         let sizes =
             [limits.beanstalk_job_bytes, limits.gearman_packet_bytes, limits.kestrel_item_bytes];
         let largest = sizes.into_iter().max().unwrap_or(0);
@@ -194,7 +195,7 @@ impl LiveLimits {
         let memory_bytes = limits.memory.bytes().unwrap_or(u64::MAX);
         self.memory_bytes.store(memory_bytes, Ordering::Relaxed);
         self.queues.store(limits.queues.unwrap_or(usize::MAX), Ordering::Relaxed);
-        // Puts are refused at the limit of memory, but these go on for a while.
+        // At the limit of memory puts are refused, but these can still grow for a while.
         let share = memory_bytes / BUFFERS_SHARE;
         let one_body = broker::allocated_bytes(one_reply as usize);
         let total = |wanted: u64| wanted.min(share).saturating_add(one_body);
@@ -202,49 +203,49 @@ impl LiveLimits {
         self.unfinished_bytes.store(total(limits.unfinished_bytes), Ordering::Relaxed);
     }
 
-    /// How many connections may be open.
+    /// Limit of open connections.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// How many bytes of replies may wait for a reader that does not catch up.
+    /// Limit of unsent bytes for a reader that does not catch up.
     pub(crate) fn unsent_bytes(&self) -> u64 {
         self.unsent_bytes.load(Ordering::Relaxed)
     }
 
-    /// How long replies may wait for a reader that takes none.
+    /// How long replies can wait for a reader that reads nothing.
     pub(crate) fn unsent_ms(&self) -> u64 {
         self.unsent_ms.load(Ordering::Relaxed)
     }
 
-    /// How much memory jobs, queues and connections may take together; `None`: any.
+    /// Limit of the memory of jobs, queues and connections together; `None` means no limit.
     pub(crate) fn memory_bytes(&self) -> Option<u64> {
         let bytes = self.memory_bytes.load(Ordering::Relaxed);
         (bytes < u64::MAX).then_some(bytes)
     }
 
-    /// How many queues there may be; `None`: any number.
+    /// Limit of queues; `None` means no limit.
     pub(crate) fn queues(&self) -> Option<usize> {
         let count = self.queues.load(Ordering::Relaxed);
         (count < usize::MAX).then_some(count)
     }
 
-    /// How many bytes of replies may wait for all slow readers.
+    /// Limit of unsent bytes for all slow readers together.
     pub(crate) fn unsent_total_bytes(&self) -> u64 {
         self.unsent_total_bytes.load(Ordering::Relaxed)
     }
 
-    /// How many bytes of incomplete commands all connections may have sent.
+    /// Limit of bytes of incomplete commands of all connections.
     pub(crate) fn unfinished_bytes(&self) -> u64 {
         self.unfinished_bytes.load(Ordering::Relaxed)
     }
 
-    /// How many connections are open.
+    /// Number of open connections.
     pub(crate) fn open(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// How many connections for HTTP may be open, beside the others.
+    /// Limit of connections for HTTP, besides the others.
     pub(crate) fn web_connections(&self) -> usize {
         self.web_connections
     }
@@ -253,19 +254,19 @@ impl LiveLimits {
         self.open() >= self.connections()
     }
 
-    /// How long nothing may come of a request that has begun.
+    /// How long an incomplete request can stand still.
     pub(crate) fn unfinished_ms(&self) -> u64 {
         self.unfinished_ms.load(Ordering::Relaxed)
     }
 
-    /// Counts a connection that has come; `None` if its address has too many. The total is for the caller to look
-    /// at, who lets clients wait.
+    /// Counts a new connection, or returns `None` if its address has too many. The caller checks
+    /// the total, and makes clients wait.
     pub(crate) fn admit(self: &Arc<Self>, peer: Peer) -> Option<Slot> {
         if let Some(address) = peer.counted_address() {
             let most = self.connections_per_address.load(Ordering::Relaxed);
             let mut addresses = self.addresses();
             let count = addresses.entry(address).or_default();
-            // An entry that is there counts at least one, unless it was made just now: then there is room.
+            // An existing entry counts at least one, so a new entry always has room.
             if most > 0 && *count >= most {
                 self.refused.per_address.fetch_add(1, Ordering::Relaxed);
                 return None;
@@ -282,7 +283,7 @@ impl LiveLimits {
     }
 }
 
-/// Raises the soft limit of open descriptors to the hard one, and says what it is then.
+/// Raises the soft limit of open descriptors to the hard one, and returns it.
 pub fn raise_descriptors() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {

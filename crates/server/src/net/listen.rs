@@ -15,49 +15,50 @@ use crate::config::address::Address;
 use crate::config::protocol::Protocol;
 use crate::error::ServeError;
 
-/// How many connections may wait to be accepted. With the usual 1024, some of 12,000 clients that
-/// come at once were left without an answer for half a minute.
+/// Length of the accept queue. With the usual 1024, some of 12,000 simultaneous clients waited half
+/// a minute for an answer.
 const BACKLOG: i32 = 4096;
 
-/// How long to wait for another server that makes a socket in the same folder.
+/// How long to wait for another server that creates a socket in the same folder.
 const FOLDER_LOCK_TIME: Duration = Duration::from_millis(500);
 
-/// What the service manager calls the sockets of a protocol other than the first one.
+/// The variable with the names of inherited sockets.
 const NAMES_VARIABLE: &str = "LISTEN_FDNAMES";
 
-/// What systemd calls a socket to which nobody gave a name: it has that of its unit, which ends so,
+/// systemd's name for a socket without a name is that of its unit, with this suffix,
 const UNIT_SUFFIX: &str = ".socket";
-/// or this one.
+/// or this name.
 const NO_NAME: &str = "unknown";
 
-/// What such a name ends with if clients speak TLS.
+/// The suffix of a socket's name if it speaks TLS.
 const TLS_SUFFIX: &str = "-tls";
 
-/// A socket that listens.
+/// A listening socket.
 #[derive(Debug)]
 pub struct Bound {
-    /// Its file, if it is a unix socket that was made here. Fields are dropped in this order: the file goes
-    /// while the socket still listens, or the next server could find it dead, and replace it, in between.
+    /// Its file, if it is a unix socket created here. Fields are dropped in this order: the file is
+    /// removed while the socket still listens. Otherwise the next server could find the socket
+    /// dead, and replace its file, in between.
     pub(crate) file: Option<SocketFile>,
     /// The socket, not blocking.
     pub(crate) socket: OwnedFd,
-    /// What its clients speak.
+    /// Its protocol.
     pub protocol: Protocol,
-    /// Where it listens really: with the port that the system chose.
+    /// Its actual address, with the port that the system chose.
     pub address: Address,
 }
 
-/// The file of a unix socket; removed again when dropped, unless another has taken its place.
+/// The file of a unix socket, removed when dropped, unless another file has replaced it.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
-    /// What it is on the disk, whatever its name.
+    /// Its identity on the disk (device and inode).
     identity: (u64, u64),
 }
 
 impl SocketFile {
     fn of(path: &Path) -> io::Result<SocketFile> {
-        // The process may change its folder.
+        // The process may change its working directory.
         let path = std::path::absolute(path)?;
         let identity = SocketFile::identity(&path)?;
         Ok(SocketFile { path, identity })
@@ -72,7 +73,8 @@ impl SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if SocketFile::identity(&self.path).is_ok_and(|identity| identity == self.identity) {
-            // A server that became another user may not; the next one replaces the file then.
+            // A server that changed its user may lack permission; the next one then replaces the
+            // file.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -86,25 +88,25 @@ impl Bound {
     }
 }
 
-/// How a listening socket, and the connections that come from it, are set up.
+/// Options of a listening socket and its connections.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct SocketOptions {
-    /// How many connections may wait to be accepted.
+    /// Length of the accept queue.
     pub backlog: i32,
-    /// When silent peers are asked whether they are still there.
+    /// Times of keep-alive probes.
     pub keepalive: Keepalive,
-    /// Who may connect to a unix socket, as the mode of its file; `None`: as the umask says.
+    /// Who can connect to a unix socket, as a file mode; `None` means that the umask decides.
     pub unix_mode: Option<u32>,
 }
 
-/// When silent peers are asked whether they are still there; `None`: as the system does.
+/// Times of keep-alive probes; `None` means the system's default.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct Keepalive {
-    /// After so many seconds.
+    /// Seconds of silence before the first probe.
     pub idle_s: Option<u32>,
-    /// Again after so many seconds.
+    /// Seconds between probes.
     pub interval_s: Option<u32>,
-    /// How often.
+    /// Number of probes.
     pub count: Option<u32>,
 }
 
@@ -114,7 +116,7 @@ impl Default for SocketOptions {
     }
 }
 
-/// Listens on an address; on each that its host name stands for.
+/// Listens on an address, or on all addresses of its host name.
 pub fn bind(
     protocol: Protocol,
     address: &Address,
@@ -157,8 +159,8 @@ pub fn bind_all_addresses(
     sockets.into_iter().map(|socket| bound(protocol, socket).map_err(explain)).collect()
 }
 
-/// Binds every address that this machine has. A name such as `localhost` may stand for IPv6, too,
-/// on machines without it.
+/// Binds every address that this machine has. A name such as `localhost` can include IPv6 on
+/// machines without it.
 fn bind_all(addresses: &[SocketAddr], options: &SocketOptions) -> io::Result<Vec<Socket>> {
     let mut bound = Vec::new();
     let mut missing = io::Error::from(io::ErrorKind::AddrNotAvailable);
@@ -195,7 +197,7 @@ fn bind_tcp(
     Ok(socket)
 }
 
-/// Accepted sockets have these from the listening one.
+/// Sets options that accepted sockets inherit from the listening one.
 fn prepare_tcp(socket: &Socket, keepalive: &Keepalive) -> io::Result<()> {
     let seconds = |count: u32| Duration::from_secs(count.into());
     let mut parameters = TcpKeepalive::new();
@@ -218,7 +220,7 @@ fn bind_unix(
     options: &SocketOptions,
 ) -> Result<Socket, ServeError> {
     let explain = |error| explain(address, error);
-    // Until the socket listens, another server would take it for a dead one.
+    // Until the socket listens, it would look dead to another server.
     let _lock = lock_folder(path);
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None).map_err(explain)?;
     let name = SockAddr::unix(path).map_err(explain)?;
@@ -229,14 +231,14 @@ fn bind_unix(
         Ok(_) => {
             socket.set_nonblocking(true).map_err(explain)?;
             match socket.connect(&name) {
-                // Nobody listens: it was left by a server that is gone.
+                // Nobody listens: the socket is left from a server that is gone.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
-                // Somebody does; perhaps so many wait already that there is no room for us.
+                // Somebody listens; the accept queue may be full.
                 Ok(()) => return Err(ServeError::AddressInUse(address.clone())),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Err(ServeError::AddressInUse(address.clone()));
                 }
-                // We cannot know, or it is a socket of another kind.
+                // Unknown, or a socket of another kind.
                 Err(error) => return Err(explain(error)),
             }
             tracing::info!(%address, "removing existing local socket to replace it");
@@ -254,8 +256,8 @@ fn bind_unix(
     Ok(socket)
 }
 
-/// Keeps other servers from looking at the sockets in the folder of this one, as long as what it gives lives.
-/// Where that cannot be, for want of permission or because somebody else needs the folder for long, it goes without:
+/// Keeps other servers from checking sockets in this folder while the returned lock exists. Without
+/// permission, or if another program holds the folder for long, it continues without the lock:
 /// servers seldom start at the same moment.
 fn lock_folder(path: &Path) -> Option<File> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -295,15 +297,15 @@ fn address_of(socket: &Socket) -> io::Result<Address> {
     })
 }
 
-/// Takes over the sockets that a service manager has bound (`LISTEN_PID`, `LISTEN_FDS`). To be
-/// called once, before other files are opened. A socket speaks the protocol whose name it has
-/// (`LISTEN_FDNAMES`), with TLS if `-tls` follows it; those without a name speak `usual`.
+/// Takes over the sockets of a service manager (`LISTEN_PID`, `LISTEN_FDS`). Must be called once,
+/// before other files are opened. A socket speaks the protocol of its name (`LISTEN_FDNAMES`), with
+/// TLS if the name ends with `-tls`. Sockets without a name speak `usual`.
 pub fn inherited(usual: Protocol) -> Result<Vec<Bound>, ServeError> {
     let names = std::env::var(NAMES_VARIABLE).unwrap_or_default();
     take_all(usual, &names)
 }
 
-/// The same, whatever names they have: all speak one protocol.
+/// Like [`inherited`], but ignores the names: all speak one protocol.
 pub fn inherited_as(protocol: Protocol) -> Result<Vec<Bound>, ServeError> {
     take_all(protocol, "")
 }
@@ -320,7 +322,7 @@ fn take_all(usual: Protocol, names: &str) -> Result<Vec<Bound>, ServeError> {
     bound.collect()
 }
 
-/// The protocol of a socket with this name, if it has one, and whether TLS comes before it.
+/// The protocol of a socket with this name, if any, and whether it speaks TLS.
 fn read_name(name: &str) -> Result<(Option<Protocol>, bool), ServeError> {
     if name.is_empty() || name == NO_NAME || name.ends_with(UNIT_SUFFIX) {
         return Ok((None, false));

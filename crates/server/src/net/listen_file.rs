@@ -1,4 +1,4 @@
-//! `listen.json` in the data folder: where this server listens, for scripts that used port 0.
+//! `listen.json` in the data folder: the server's addresses, for scripts that use port 0.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,14 +8,14 @@ use crate::start::Listening;
 
 const NAME: &str = "listen.json";
 
-/// The file; removed again when dropped.
+/// The file, removed when dropped.
 #[derive(Debug)]
 pub(crate) struct ListenFile {
     path: PathBuf,
 }
 
 impl ListenFile {
-    /// Writes the file so that a reader sees it whole or not at all.
+    /// Writes the file atomically.
     pub(crate) fn write(folder: &Path, listening: &[Listening]) -> io::Result<ListenFile> {
         let mut content = serde_json::json!({ "pid": std::process::id() });
         for protocol in Protocol::ALL {
@@ -28,7 +28,7 @@ impl ListenFile {
         let written = std::fs::write(&unfinished, format!("{content:#}\n"))
             .and_then(|()| std::fs::rename(&unfinished, &path));
         if let Err(error) = written {
-            // Half a file must not stay; if it cannot be removed there is nothing left to try.
+            // A partial file must not stay. If it cannot be removed, there is nothing else to try.
             let _ = std::fs::remove_file(&unfinished);
             return Err(error);
         }

@@ -41,7 +41,7 @@ const TICK: Duration = Duration::from_secs(1);
 /// Where a site is served.
 pub(crate) struct Place {
     pub(crate) bound: Bound,
-    /// What clients are shown if they are to speak TLS.
+    /// The certificates, if the listener speaks TLS.
     pub(crate) certificates: Option<Arc<Certificates>>,
 }
 
@@ -61,7 +61,7 @@ struct Served {
 
 /// A place at work.
 struct Listener {
-    /// Goes before the socket: see [`Bound`].
+    /// Dropped before the socket: see [`Bound`].
     _file: Option<SocketFile>,
     socket: Socket,
     served: Served,
