@@ -1,10 +1,10 @@
-//! The process: time, signals, messages, and what it tells of itself.
+//! The process: time, signals, messages, and facts about it.
 //!
 //! - `clock`: the engine's time, and steps of the wall clock.
-//! - `signals`, `controls`: how the process is told to stop or to reload, by signals and by clients.
-//! - `reload`: reading the configuration again. `systemd`: word for the service manager.
+//! - `signals`, `controls`: stop and reload, by signals and by clients.
+//! - `reload`: reloads the configuration. `systemd`: notifies the service manager.
 //! - `logging`, `log_limit`: the server's messages.
-//! - `facts`: what dialects and metrics tell of the process and the machine.
+//! - `facts`: facts about the process and the machine, for dialects and metrics.
 
 pub(crate) mod clock;
 pub(crate) mod controls;

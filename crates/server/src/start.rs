@@ -1,4 +1,4 @@
-//! Starts a server, runs it, and ends it: the only place that knows all the parts.
+//! Starts, runs and stops a server. The only module that knows all parts.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -36,16 +36,16 @@ use crate::threads::mailbox::Port;
 use crate::web::sites::{kestrel_admin, names, overview};
 use crate::web::thread::{Place, WebThread};
 
-/// All that a server needs.
+/// Everything that a server needs.
 #[derive(Debug)]
 pub struct Setup {
-    /// Its configuration. The listeners in it are bound already.
+    /// Its configuration. Its listeners are already bound.
     pub config: Config,
-    /// Where it listens.
+    /// Its listening sockets.
     pub listeners: Vec<Bound>,
-    /// The installed output of the server's log, if it can be changed.
+    /// The installed output of messages, if it can change.
     pub logging: Option<Logging>,
-    /// Where a changed configuration is read from; `None`: it cannot change.
+    /// The sources for reloads; `None` if the configuration cannot change.
     pub sources: Option<Sources>,
     /// What SIGHUP does.
     pub hangup: Hangup,
@@ -53,29 +53,29 @@ pub struct Setup {
     pub drain: Drain,
 }
 
-/// What a server has to say when it is ready.
+/// Facts about a server that is ready.
 #[derive(Debug)]
 pub struct Started<'a> {
     /// Its configuration.
     pub config: &'a Config,
-    /// Where it listens, one protocol after the other.
+    /// Its addresses, protocol by protocol.
     pub listening: &'a [Listening],
-    /// What was found in the log; `None` in memory.
+    /// The report of the log's recovery; `None` without a log.
     pub recovery: Option<&'a RecoveryReport>,
-    /// What jobs, queues and connections may take together; `None`: any.
+    /// Limit of the memory of jobs, queues and connections; `None` means no limit.
     pub memory_bytes: Option<u64>,
 }
 
-/// One address at which the server listens.
+/// An address of the server.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Listening {
-    /// What clients speak there.
+    /// Its protocol.
     pub protocol: Protocol,
     /// The address, with the port that the system chose.
     pub address: Address,
 }
 
-/// Binds the configured addresses of the protocols for which no socket was handed over.
+/// Binds the configured addresses of protocols without an inherited socket.
 pub fn bind_configured(config: &Config, inherited: Vec<Bound>) -> Result<Vec<Bound>, ServeError> {
     let is_inherited =
         Protocol::ALL.map(|protocol| inherited.iter().any(|bound| bound.protocol == protocol));
@@ -94,7 +94,7 @@ pub fn bind_configured(config: &Config, inherited: Vec<Bound>) -> Result<Vec<Bou
     if listeners.is_empty() { Err(ServeError::NothingToListenOn) } else { Ok(listeners) }
 }
 
-/// Of the many listeners, an operator may not know the one that is meant.
+/// Adds the listener's name to the error, because there are many.
 fn name_listener(protocol: Protocol, error: ServeError) -> ServeError {
     match error {
         ServeError::AddressInUse(address) => {
@@ -104,7 +104,7 @@ fn name_listener(protocol: Protocol, error: ServeError) -> ServeError {
     }
 }
 
-/// What was to be encrypted must not go in clear because the sockets come from somewhere else.
+/// If the configuration asks for TLS, an inherited socket must not speak plain text.
 fn refuse_plain_instead_of_tls(
     protocol: Protocol,
     config: &Config,
@@ -121,7 +121,7 @@ fn refuse_plain_instead_of_tls(
 }
 
 impl Started<'_> {
-    /// Where it listens for a protocol.
+    /// Its addresses for a protocol.
     pub fn addresses(&self, protocol: Protocol) -> impl Iterator<Item = &Address> {
         let of_protocol = self.listening.iter().filter(move |one| one.protocol == protocol);
         of_protocol.map(|one| &one.address)
@@ -129,7 +129,7 @@ impl Started<'_> {
 }
 
 impl Started<'_> {
-    /// Whether clients of other machines can stop the server.
+    /// Whether clients on other machines can stop the server.
     pub fn can_be_stopped_from_elsewhere(&self) -> bool {
         let control = self.config.kestrel.control;
         let is_open = |one: &Listening| {
@@ -146,12 +146,12 @@ impl Listening {
     }
 }
 
-/// Opens the log and serves until a signal ends it. `announce` is called when clients are served.
+/// Opens the log and serves until a signal ends it. Calls `announce` when it is ready.
 pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), ServeError> {
     let Setup { config, mut listeners, logging, sources, hangup, drain } = setup;
     let runtime = runtime()?;
     let _inside = runtime.enter();
-    // Before anything that takes its time: an operator does not know how far the start is.
+    // Before anything slow, because an operator does not know the progress of the start.
     let signals = EarlySignals::new(hangup).map_err(failed("watch for signals"))?;
     let certificates = load_certificates(&config, &listeners)?;
     let descriptors = raise_descriptors();
@@ -171,7 +171,7 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     let shared = Shared { broker: broker.clone(), clock, limits: limits.clone() };
 
     let ports: Vec<Arc<Port>> = (0..config.io_threads).map(|_| Arc::default()).collect();
-    // The first mailbox is the one that the broker's timers are told to: it belongs to this thread.
+    // The first mailbox gets the broker's timers. It belongs to this thread.
     let first = IoThread::new(shared.clone(), ports[0].clone());
     let others = spawn_others(&shared, &ports[1..])?;
 
@@ -201,13 +201,13 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
         acceptor.silence_max_ms = silence_max_ms;
         acceptors.push(runtime.spawn(acceptor.run()).abort_handle());
     }
-    // Health and metrics are one site, Kestrel's admin commands are the other.
+    // There are two sites: health and metrics, and Kestrel's admin commands.
     let connections_max = (limits.web_connections() / 2).max(1);
     let web = [
         spawn_web(Some(overview), overview_places, &names, connections_max, &broker)?,
         spawn_web(admin, admin_places, &names, connections_max, &broker)?,
     ];
-    // Before anybody can know that clients are served: the next signal may be that of the end.
+    // Before anybody can know that the server is ready: the next signal may stop it.
     let signals = signals.complete().map_err(failed("watch for signals"))?;
     let _listen_file = write_listen_file(&config.data, &listening);
     let memory_bytes = limits.memory_bytes();
@@ -226,14 +226,14 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
         has_log: config.data.sync != Durability::Memory,
     };
     runtime.spawn(control.run(signals));
-    // Its rounds are bounded by themselves, and see all sockets at once.
+    // Its rounds are bounded, and see all sockets at once.
     let ended = runtime.block_on(unconstrained(first.run()));
-    // Nobody is to look at the broker after its end.
+    // Nothing must use the broker after its end.
     drop(web);
     end(ended, others, &ports, &broker, clock)
 }
 
-/// What clients may ask of the process. Time is measured only where somebody can ask for it.
+/// Actions of clients on the process. Latencies are measured only if a listener can report them.
 fn controls(reloader: &Arc<Reloader>, stop: &Arc<Notify>, listening: &[Listening]) -> Controls {
     let stopwatch = is_served(Protocol::KestrelAdmin, listening).then(Instant::now);
     Controls { reloader: reloader.clone(), stop: stop.clone(), stopwatch }
@@ -243,7 +243,7 @@ fn is_served(protocol: Protocol, listening: &[Listening]) -> bool {
     listening.iter().any(|one| one.protocol == protocol)
 }
 
-/// What listeners with TLS show, if there are any.
+/// The certificates of TLS listeners, if any.
 fn load_certificates(
     config: &Config,
     listeners: &[Bound],
@@ -307,9 +307,9 @@ fn open_broker(data: &Data) -> Result<(Broker, Clock, Option<RecoveryReport>), S
         .map_err(|source| ServeError::Folder { dir: data.dir.clone(), source })?;
     let settings =
         log::Settings { segment_bytes: data.segment_bytes, bytes_max: data.bytes_max, sync };
-    // The log's threads need a clock before the log has said where it must start. They move it as
-    // it is done here, so all have one: a sync that is due at a moment of the broker's must not wait
-    // for a clock that was set back.
+    // The log's threads need a clock before the log says where it must start. They move it in the
+    // same way as here, so all use one clock: a sync due at a time of the broker must not wait for
+    // a clock that was set back.
     let early = Clock::start();
     let options = Options {
         disk: Arc::new(disk),
@@ -324,7 +324,7 @@ fn open_broker(data: &Data) -> Result<(Broker, Clock, Option<RecoveryReport>), S
 }
 
 fn engine_setup() -> EngineSetup {
-    // The standard library draws its keys from the system's random numbers.
+    // The standard library takes its keys from system randomness.
     EngineSetup { hash_seed: RandomState::new().hash_one(0), ..EngineSetup::default() }
 }
 
@@ -353,8 +353,8 @@ fn spawn_others(
     Ok(threads)
 }
 
-/// The file is a convenience: on a full disk the server must start without it, or its jobs could
-/// never be finished.
+/// The file is a convenience. On a full disk the server must start without it, so that jobs can be
+/// finished.
 fn write_listen_file(data: &Data, listening: &[Listening]) -> Option<ListenFile> {
     let dir = match data.sync {
         Durability::Memory => return None,

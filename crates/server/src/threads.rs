@@ -1,8 +1,8 @@
 //! The I/O threads.
 //!
 //! - `io_thread`: the loop of one thread. `table`: its connections.
-//! - `mailbox`: how other threads tell it something. `wakeup`: how it falls asleep and is woken.
-//! - `primitives`: the atomics of the standard library, which the model checker replaces.
+//! - `mailbox`: messages from other threads. `wakeup`: how it sleeps and wakes.
+//! - `primitives`: the standard library's atomics, which the model checker replaces.
 
 pub(crate) mod io_thread;
 pub(crate) mod mailbox;

@@ -1,14 +1,14 @@
-//! Bytes of a connection that its dialect has not dealt with yet: a part of a command, or commands that wait.
+//! Bytes of a connection that its dialect has not used yet: part of a command, or waiting commands.
 
-/// A larger buffer is given back as soon as it is empty.
+/// A larger buffer is freed as soon as it is empty.
 const KEPT_BUFFER_BYTES_MAX: usize = 4 * 1024;
 
-/// A buffer that is filled at its end and emptied at its front. Taking from the front costs no more than
-/// putting in did, however long the rest is.
+/// A buffer that is filled at its end and emptied at its front. Removing from the front costs no
+/// more than adding did, however long the rest is.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     bytes: Vec<u8>,
-    /// What lies before is dealt with.
+    /// Bytes before this are used.
     start: usize,
 }
 
@@ -21,7 +21,7 @@ impl Pending {
         self.len() == 0
     }
 
-    /// Bytes of memory that it takes.
+    /// Its memory in bytes.
     pub(crate) fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
@@ -30,24 +30,24 @@ impl Pending {
         &self.bytes[self.start..]
     }
 
-    /// Puts bytes in.
+    /// Adds bytes.
     pub(crate) fn append(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// So many bytes at the front are dealt with.
+    /// Removes this many bytes from the front.
     pub(crate) fn consume(&mut self, count: usize) {
         self.start += count;
         if self.is_empty() && self.bytes.capacity() > KEPT_BUFFER_BYTES_MAX {
             *self = Self::default();
         } else if self.start > self.len() {
-            // Fewer bytes are moved than were taken since the last time.
+            // This moves fewer bytes than were removed since the last time.
             self.bytes.drain(..self.start);
             self.start = 0;
         }
     }
 
-    /// Gives back memory that is kept for what comes next.
+    /// Frees memory kept for later bytes.
     pub(crate) fn shrink(&mut self) {
         if self.is_empty() {
             *self = Self::default();

@@ -1,4 +1,4 @@
-//! How a session of each protocol begins.
+//! Opens sessions of each protocol.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::process::facts;
 use crate::threads::mailbox::Open;
 use crate::web::sites::names;
 
-/// What opens the sessions of all listeners of a protocol; `None` if the `web` threads serve them.
+/// The function that opens sessions of a protocol, or `None` if the `web` threads serve it.
 pub(crate) fn opener(
     protocol: Protocol,
     config: &Config,
@@ -50,7 +50,7 @@ fn open_gearman(config: &Config) -> Arc<Open> {
     })
 }
 
-/// Its connections are in no list of workers, so it needs no more of the others than their options.
+/// Its connections are not in the list of workers, so it shares only the options.
 fn open_gearman_http(config: &Config) -> Arc<Open> {
     let server = gearman::Server::new(facts::gearman_options(config));
     let names = Arc::new(names(config));

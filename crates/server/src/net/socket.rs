@@ -1,11 +1,11 @@
-//! A socket that the runtime watches, whatever its family.
+//! A socket that the runtime watches, of any family.
 
 use std::io;
 use std::os::fd::OwnedFd;
 
 use tokio::io::unix::AsyncFd;
 
-/// Has the runtime, inside which this is called, watch a socket that does not block.
+/// Lets the current runtime watch a non-blocking socket.
 #[expect(
     deprecated,
     reason = "its successor is unsafe for types that do not keep their descriptor open; OwnedFd does"

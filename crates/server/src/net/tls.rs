@@ -1,5 +1,5 @@
-//! Certificates of the listeners with TLS: read from files, checked, and read anew while the server
-//! runs. What happens on a connection is in `tls_stream`.
+//! Certificates of TLS listeners: read from files, checked, and reloaded while the server runs.
+//! `tls_stream` handles connections.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ use rustls::{CertificateError, Error as RustlsError, RootCertStore, ServerConfig
 
 use crate::config::{ClientAuth, Tls};
 
-/// Why the listeners with TLS cannot be served.
+/// Why TLS listeners cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file is not named at all.
+    /// A file is missing in the configuration.
     #[error("TLS needs a {0}, and none is named")]
     Unset(&'static str),
     /// A file cannot be read.
@@ -38,7 +38,7 @@ pub enum TlsError {
         /// The file.
         path: PathBuf,
     },
-    /// A file is damaged, or holds something that is not supported.
+    /// A file is damaged, or contains something unsupported.
     #[error("{path}: the {what} is of no use: {reason}")]
     Unusable {
         /// What the file is for.
@@ -48,7 +48,7 @@ pub enum TlsError {
         /// Why.
         reason: String,
     },
-    /// They do not fit together.
+    /// Key and certificate do not match.
     #[error("the key in {key} does not belong to the certificate in {certificate}")]
     Mismatch {
         /// The key's file.
@@ -62,14 +62,14 @@ const CERTIFICATE: &str = "certificate";
 const KEY: &str = "key";
 const CLIENT_CA: &str = "certificate of the clients' authority";
 
-/// What the library says of a certificate of version 1, which `openssl x509 -req` makes by default.
+/// The library's error for a certificate of version 1, which `openssl x509 -req` makes by default.
 const OLD_VERSION: &str = "UnsupportedCertVersion";
 
 fn hint(what: &str) -> &'static str {
     if what == KEY { ", without a passphrase" } else { "" }
 }
 
-/// What new connections are shown, the same for all listeners.
+/// The certificates for new connections, shared by all listeners.
 #[derive(Debug)]
 pub(crate) struct Certificates {
     current: RwLock<Arc<ServerConfig>>,
@@ -119,7 +119,7 @@ fn read(settings: &Tls) -> Result<Arc<ServerConfig>, TlsError> {
     Ok(Arc::new(config))
 }
 
-/// Without the library's opinion that it must be a peer's.
+/// The reason, without the library's assumption that the certificate is a peer's.
 fn explain(reason: &CertificateError) -> String {
     let reason = reason.to_string();
     if reason.contains(OLD_VERSION) {
@@ -135,7 +135,7 @@ fn client_verifier(
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
     let Some(path) = settings.client_ca.as_deref() else {
-        // To let everybody in is the last that somebody wants who asks for certificates.
+        // Fail closed: `client_auth` without an authority must not fall back to no authentication.
         let is_asked = settings.client_auth.needs_authority();
         return if is_asked { Err(TlsError::Unset(CLIENT_CA)) } else { Ok(Arc::new(NoClientAuth)) };
     };

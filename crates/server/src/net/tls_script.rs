@@ -1,5 +1,6 @@
-//! Clients of TLS that keep the rules or break them, as scripts: whatever comes, and however it is cut, what the
-//! dialect reads is what the client wrote, up to the first broken rule. Shared by tests and the fuzz target.
+//! Scripts of TLS clients that follow or break the rules. Whatever arrives, and however it is
+//! split, the dialect reads what the client wrote, up to the first broken rule. Shared by tests and
+//! the fuzz target.
 
 use std::io::{Read as _, Write as _};
 use std::sync::{Arc, OnceLock};
@@ -13,15 +14,15 @@ use testkit::tls::Client;
 
 use super::tls_stream::TlsStream;
 
-/// What is shown to the server at once, and has room for its plain text.
+/// Bytes passed to the server at once, and room for their plain text.
 const ROOM: usize = 16 << 10;
-/// More than that is no longer a script, but a load.
+/// Limit of bytes written by a script.
 const WRITTEN_BYTES_MAX: usize = 256 << 10;
 
-/// With more new keys than this the client breaks a rule of rustls (32).
+/// Limit of key updates; rustls refuses more than 32.
 const NEW_KEYS_MAX: u8 = 30;
 
-/// Plays a script. Its first byte seeds the lengths of fragments; the next one says who the client is.
+/// Plays a script. Its first byte seeds the lengths of fragments; the next one selects the client.
 pub(crate) fn check(script: &[u8]) {
     let mut script = Script(script);
     let seed = script.byte();
@@ -32,7 +33,7 @@ pub(crate) fn check(script: &[u8]) {
     }
 }
 
-/// Who serves and who connects; certificates are made once in a process.
+/// Server and client setups; certificates are created once per process.
 struct Setup {
     server: Arc<ServerConfig>,
     newest: Client,
@@ -64,7 +65,7 @@ fn setup() -> &'static Setup {
     })
 }
 
-/// A client without any keys: nothing that it sends may come out, and how it is cut makes no difference.
+/// A client without keys: nothing that it sends reaches the dialect, however it is split.
 fn check_raw(seed: u8, bytes: &[u8]) {
     let outcome = |lengths: Option<Lengths>| {
         let mut server = Server::new(lengths);
@@ -89,7 +90,7 @@ impl Server {
         Self { stream, lengths, received: Vec::new() }
     }
 
-    /// As a connection reads: nothing more after a failure or the end.
+    /// Reads like a connection: nothing more after a failure or the end.
     fn hear(&mut self, mut bytes: &[u8]) {
         let mut plaintext = vec![0; ROOM];
         while !bytes.is_empty() && !self.stream.has_failed() && !self.stream.has_ended() {
@@ -113,7 +114,7 @@ impl Server {
     }
 }
 
-/// A client with keys, and somebody in between.
+/// A client with keys, and an attacker in between.
 struct Play {
     client: ClientConnection,
     client_failed: bool,
@@ -121,14 +122,14 @@ struct Play {
     written: Vec<u8>,
     new_keys: u8,
     edits: Vec<Edit>,
-    /// Something else than what the client said has reached the server.
+    /// Bytes that the client did not send have reached the server.
     tampered: bool,
     closed: bool,
     answered: Vec<u8>,
     told: Vec<u8>,
 }
 
-/// What somebody in between does to the bytes that the client sends next. Places are taken modulo their number.
+/// Changes by the attacker to the client's next bytes. Positions are modulo the length.
 enum Edit {
     Flip(usize, u8),
     Insert(usize, Vec<u8>),
@@ -165,7 +166,7 @@ impl Play {
                 }
                 4 => self.edits.push(Edit::Remove(script.short(), 1 + usize::from(script.byte()))),
                 5 => self.renew_keys(),
-                // Before the handshake is over it would be an alert that means nothing.
+                // During the handshake it would be an alert without meaning.
                 6 if self.client.is_handshaking() => {}
                 6 => {
                     self.closed = true;
@@ -177,7 +178,7 @@ impl Play {
         self.deliver();
         self.deliver();
         if !self.tampered && !self.client_failed {
-            // It takes two round trips at most to shake hands.
+            // A handshake takes at most two round trips.
             self.deliver();
             assert!(!self.server.stream.has_failed(), "it failed by itself");
             assert_eq!(self.server.received.len(), self.written.len(), "something is missing");
@@ -185,7 +186,7 @@ impl Play {
         }
     }
 
-    /// The client says something, and nothing behind its end.
+    /// The client writes something, but nothing after its end.
     fn write(&mut self, len: usize) {
         if self.closed || self.client_failed || self.written.len() + len > WRITTEN_BYTES_MAX {
             return;
@@ -199,12 +200,12 @@ impl Play {
     fn renew_keys(&mut self) {
         if self.new_keys < NEW_KEYS_MAX {
             self.new_keys += 1;
-            // Keys cannot be renewed before there are any, nor with the older version.
+            // Keys cannot be updated before they exist, or with the older version.
             let _ = self.client.refresh_traffic_keys();
         }
     }
 
-    /// The server says something, as far as there is room for it.
+    /// The server writes something, if there is room.
     fn tell(&mut self, len: usize) {
         if self.server.stream.is_unusable() {
             return;
@@ -215,7 +216,7 @@ impl Play {
         self.told.extend_from_slice(&bytes[..taken]);
     }
 
-    /// What the client has to send goes to the server, and its answer comes back.
+    /// Sends the client's bytes to the server, and its answer back.
     fn deliver(&mut self) {
         let mut bytes = Vec::new();
         while self.client.wants_write() {
@@ -266,7 +267,7 @@ impl Edit {
     }
 }
 
-/// What of a script was not acted upon; what is missing at its end is 0.
+/// The rest of a script. Missing bytes at its end are 0.
 struct Script<'a>(&'a [u8]);
 
 impl<'a> Script<'a> {
@@ -285,7 +286,7 @@ impl<'a> Script<'a> {
     }
 }
 
-/// Lengths of fragments, short ones mostly, and at most what there is room for.
+/// Lengths of fragments: mostly short, and never more than there is room for.
 struct Lengths(u32);
 
 impl Lengths {

@@ -1,6 +1,6 @@
-//! TLS of one connection: turns what the socket gives into what the dialect reads, and replies into
-//! what the socket takes. It never waits; its buffers are bounded by rustls: one record and 16 KiB of
-//! plain text in one direction, 64 KiB in the other.
+//! TLS of one connection: decrypts bytes from the socket for the dialect, and encrypts replies. It
+//! never waits. rustls limits its buffers: one record and 16 KiB of plain text for input, 64 KiB
+//! for output.
 
 use std::io::{self, IoSlice, Read as _, Write};
 use std::os::fd::OwnedFd;
@@ -10,7 +10,7 @@ use rustix::net::{SendAncillaryBuffer, SendFlags};
 use rustls::{Error, ServerConfig, ServerConnection};
 use tokio::io::unix::AsyncFd;
 
-/// How long a client may take for the handshake. Tests cannot wait for the real time.
+/// Time limit of the handshake; shorter in tests.
 pub(crate) const HANDSHAKE_MS: u64 = if cfg!(test) { 1500 } else { 10_000 };
 
 /// The state of TLS on one connection.
@@ -18,9 +18,9 @@ pub(crate) struct TlsStream {
     connection: ServerConnection,
     /// When the handshake began, in milliseconds of the clock.
     begun_at: u64,
-    /// The peer broke the rules, or was refused. It hears so, and nothing else.
+    /// The client broke the rules, or was refused. It gets an alert, and nothing else.
     failed: bool,
-    /// The peer has ended its side, with or without saying so.
+    /// The client has closed its sending side, with or without a close alert.
     ended: bool,
 }
 
@@ -30,42 +30,42 @@ impl TlsStream {
         Ok(TlsStream { connection, begun_at: now_ms, failed: false, ended: false })
     }
 
-    /// Whether no reply can be sent yet, or no more.
+    /// Whether replies cannot be sent: not yet, or no longer.
     pub(crate) fn is_unusable(&self) -> bool {
         self.failed || self.connection.is_handshaking()
     }
 
-    /// Whether it has been of no use for too long.
+    /// Whether the handshake takes too long.
     pub(crate) fn is_overdue(&self, now_ms: u64) -> bool {
         self.is_unusable() && now_ms.saturating_sub(self.begun_at) >= HANDSHAKE_MS
     }
 
-    /// Whether the peer broke the rules, or was refused.
+    /// Whether the client broke the rules, or was refused.
     pub(crate) fn has_failed(&self) -> bool {
         self.failed
     }
 
-    /// Whether the peer sends no more.
+    /// Whether the client sends no more.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// The socket gave its end. A client that leaves without a word cannot make a command look whole
-    /// that is not, so this is no worse than a proper end.
+    /// The socket has ended. Even without a close alert, an incomplete command cannot look
+    /// complete, so this counts as a proper end.
     pub(crate) fn end(&mut self) {
         self.ended = true;
     }
 
-    /// Takes out what was decrypted before, and says how much of `plaintext` it filled. If all of it,
-    /// there may be more.
+    /// Copies decrypted bytes into `plaintext`, and returns their number. If it is full, there may
+    /// be more.
     pub(crate) fn take(&mut self, plaintext: &mut [u8]) -> usize {
-        // It errs when nothing is there, in one way or another.
+        // It returns an error if there are no bytes.
         self.connection.reader().read(plaintext).unwrap_or(0)
     }
 
-    /// Takes what came from the socket, and decrypts as much of it as is whole into `plaintext`. What
-    /// has no room there can be taken later; it is kept in bounds if no more is shown at once than
-    /// `plaintext` has room for.
+    /// Decrypts complete records from the socket's bytes into `plaintext`. `take` returns bytes
+    /// without room later. They stay bounded if the caller passes no more bytes than `plaintext`
+    /// has room for.
     pub(crate) fn decrypt(
         &mut self,
         mut ciphertext: &[u8],
@@ -89,27 +89,27 @@ impl TlsStream {
         Ok(filled)
     }
 
-    /// Encrypts a part of the bytes, and says how many.
+    /// Encrypts part of the bytes, and returns their number.
     pub(crate) fn encrypt(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.connection.writer().write(bytes)
     }
 
-    /// Whether something encrypted waits to be sent.
+    /// Whether encrypted bytes wait to be sent.
     pub(crate) fn has_ciphertext(&self) -> bool {
         self.connection.wants_write()
     }
 
-    /// Sends once of what is encrypted.
+    /// Sends encrypted bytes once.
     pub(crate) fn send(&mut self, socket: &AsyncFd<OwnedFd>) -> io::Result<()> {
         self.send_to(&mut Sending(socket))
     }
 
-    /// The same, wherever it goes.
+    /// Writes encrypted bytes once to any writer.
     pub(crate) fn send_to(&mut self, out: &mut dyn Write) -> io::Result<()> {
         self.connection.write_tls(out).map(drop)
     }
 
-    /// Says the end. There is nobody left to tell if that fails.
+    /// Sends the close alert. A failure does not matter any more.
     pub(crate) fn say_end(&mut self, socket: &AsyncFd<OwnedFd>) {
         self.connection.send_close_notify();
         let _ = self.send(socket);
@@ -150,7 +150,7 @@ mod tests {
     use crate::config::Tls;
     use crate::net::tls::Certificates;
 
-    /// A pair that has shaken hands: the server's side, and the client's.
+    /// A pair after the handshake: the server's side and the client's.
     fn pair() -> (TlsStream, rustls::ClientConnection) {
         let folder = tempfile::tempdir().unwrap();
         let authority = Authority::new(folder.path(), "authority").unwrap();
@@ -221,7 +221,7 @@ mod tests {
                 }
             }
             if damaged.is_some() {
-                // Whatever is damaged, nothing false comes out.
+                // Whatever was damaged, only correct bytes come out.
                 prop_assert!(all.starts_with(&received));
                 prop_assert!(received.len() < all.len() || !server.has_ended() || all.is_empty());
             } else {

@@ -1,5 +1,6 @@
-//! The server's clock: the wall clock when it started, carried on by one that no step moves, and that goes on while
-//! the machine sleeps. Once a second it is looked at whether the wall clock was set, and whether the machine has slept.
+//! The server's clock: the wall clock at the start, continued by a clock that nobody sets and that
+//! runs while the machine sleeps. Once a second it checks whether the wall clock was set, and
+//! whether the machine slept.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -9,19 +10,19 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::threads::mailbox::Port;
 
-/// Two clocks are never read at the same time. When they moved by more against each other, one was set, or one stood
-/// still.
+/// Two clocks are never read at exactly the same time. If their difference changed by more than
+/// this, one was set or stood still.
 const JUMP_MS: u64 = 100;
 
 /// Milliseconds since the Unix epoch that never go back. All copies agree.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Clock {
     start: Millis,
-    /// By the clock that goes on while the machine sleeps.
+    /// The start by the clock that runs while the machine sleeps.
     started: Duration,
-    /// By the clock that the runtime's timers go by. It stands still while the machine sleeps.
+    /// The start by the clock of the runtime's timers, which stands still while the machine sleeps.
     timers_started: Instant,
-    /// A test lets the machine sleep for so long.
+    /// How long the machine slept, for tests.
     #[cfg(test)]
     nap_ms: &'static std::sync::atomic::AtomicU64,
 }
@@ -55,8 +56,8 @@ impl Clock {
         passed
     }
 
-    /// The instant at which `now` reaches `at`, if the machine does not sleep meanwhile; `None` if that is too far away
-    /// to matter.
+    /// The instant at which `now` reaches `at`, if the machine does not sleep meanwhile; `None` if
+    /// it is too far away to matter.
     pub(crate) fn instant(&self, at: Millis) -> Option<Instant> {
         let passes = Duration::from_millis(at.0.saturating_sub(self.start.0));
         Instant::now().checked_add(passes.saturating_sub(self.passed()))
@@ -72,7 +73,7 @@ impl Clock {
         Duration::from_millis(self.nap_ms.load(std::sync::atomic::Ordering::SeqCst))
     }
 
-    /// The machine sleeps for so long.
+    /// Lets the machine sleep for this long.
     #[cfg(test)]
     pub(crate) fn nap_for(&self, nap: Duration) {
         self.nap_ms.fetch_add(millis(nap), std::sync::atomic::Ordering::SeqCst);
@@ -84,7 +85,7 @@ pub(crate) fn wall() -> Millis {
     Millis(millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()))
 }
 
-/// Costs as much as a look at the clock that stands still while the machine sleeps: no system call.
+/// Costs no system call, like the clock that stands still while the machine sleeps.
 fn since_boot() -> Duration {
     Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
 }
@@ -96,17 +97,17 @@ fn millis(duration: Duration) -> u64 {
 /// Notices that the wall clock was set, or that the machine has slept.
 #[derive(Debug, Default)]
 pub(crate) struct ClockWatch {
-    /// How far the wall clock was ahead when the broker was told last.
+    /// How far the wall clock was ahead when the broker last learned it.
     told_ahead_ms: Option<i64>,
     slept_ms: u64,
 }
 
 impl ClockWatch {
-    /// To be called once a second. Takes a turn only if there is news.
+    /// Must be called once a second. Takes a turn only after a change.
     pub(crate) fn look(&mut self, clock: &Clock, broker: &Broker, ports: &[Arc<Port>]) {
         self.look_for_sleep(clock, ports);
         let (now, wall) = (clock.now(), wall());
-        // If this thread was held up in between, the two do not belong together.
+        // If this thread was paused in between, the two times do not match.
         if clock.now().since(now) <= JUMP_MS {
             self.tell_wall(now, wall, broker);
         }
@@ -139,13 +140,13 @@ impl ClockWatch {
                 );
             }
         }
-        // If the log has no room, it is told later.
+        // If the log has no room, the broker learns it later.
         let is_told = broker.turn(now).set_wall(now, wall);
         self.told_ahead_ms = is_told.then_some(ahead_ms);
     }
 }
 
-/// Says so if the wall clock cannot be right, or was not when the log was written.
+/// Warns if the wall clock is wrong, or was wrong when the log was written.
 pub(crate) fn doubt_wall_clock(stopped_ms: i64) {
     let apart = Duration::from_millis(stopped_ms.unsigned_abs());
     let days = apart.as_secs() / (24 * 3600);
@@ -171,8 +172,8 @@ enum Doubt {
     Behind,
 }
 
-/// What is wrong with a wall clock by which nobody served for so long. A minute back is no more than an
-/// administrator or NTP does.
+/// What is wrong with the wall clock, if the server was stopped for this long by it. A minute back
+/// is normal: an administrator or NTP does that.
 fn doubt(stopped_ms: i64) -> Option<Doubt> {
     match stopped_ms {
         ..-60_000 => Some(Doubt::Behind),

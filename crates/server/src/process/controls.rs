@@ -1,5 +1,5 @@
-//! What clients may ask of the process itself: Kestrel's can make it read its configuration anew, and
-//! stop it.
+//! Actions of clients on the process: Kestrel's clients can reload the configuration, and stop the
+//! server.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,18 +11,18 @@ use crate::config::Config;
 use crate::process::facts;
 use crate::process::reload::{Asker, Reloader};
 
-/// Does what clients ask for.
+/// Executes these actions.
 #[derive(Clone, Debug)]
 pub(crate) struct Controls {
     pub(crate) reloader: Arc<Reloader>,
-    /// Somebody wants the server to stop.
+    /// Notified when the server should stop.
     pub(crate) stop: Arc<Notify>,
-    /// How long commands take is measured from here, if anybody can ask for it.
+    /// The zero of the stopwatch, if latencies are measured.
     pub(crate) stopwatch: Option<Instant>,
 }
 
 impl Controls {
-    /// What all Kestrel listeners have in common.
+    /// The shared state of all Kestrel listeners.
     pub(crate) fn kestrel_server(self, config: &Config, started: Millis) -> Arc<kestrel::Server> {
         kestrel::Server::new(facts::kestrel_options(config, started), Box::new(self))
     }

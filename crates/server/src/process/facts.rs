@@ -1,4 +1,4 @@
-//! The process and the machine, for the statistics of the dialects.
+//! Facts about the process and the machine, for statistics.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use rustix::system::uname;
 use crate::config::{Config, Durability};
 use crate::net::limits::LiveLimits;
 
-/// What the beanstalk dialect shows of us.
+/// Facts for the beanstalkd dialect.
 pub(crate) fn beanstalk_info(started: Millis, segment_bytes: u64) -> ServerInfo {
     let machine = uname();
     ServerInfo {
@@ -23,7 +23,7 @@ pub(crate) fn beanstalk_info(started: Millis, segment_bytes: u64) -> ServerInfo 
         hostname: machine.nodename().to_string_lossy().into_owned(),
         os: machine.version().to_string_lossy().into_owned(),
         platform: machine.machine().to_string_lossy().into_owned(),
-        // The standard library seeds its hashers from the system's random source.
+        // The standard library seeds its hashers with system randomness.
         id: RandomState::new().hash_one(std::process::id()),
         segment_bytes,
         started,
@@ -31,7 +31,7 @@ pub(crate) fn beanstalk_info(started: Millis, segment_bytes: u64) -> ServerInfo 
     }
 }
 
-/// What the Gearman dialect tells of us, and how it is to behave.
+/// Options of the Gearman dialect.
 pub(crate) fn gearman_options(config: &Config) -> gearman::ServerOptions {
     let settings = &config.gearman;
     let defaults = gearman::ServerOptions::for_host(&host_name());
@@ -46,7 +46,7 @@ pub(crate) fn gearman_options(config: &Config) -> gearman::ServerOptions {
     }
 }
 
-/// What Kestrel's dialects tell of us, and how they are to behave.
+/// Options of Kestrel's dialects.
 pub(crate) fn kestrel_options(config: &Config, started: Millis) -> kestrel::ServerOptions {
     let settings = &config.kestrel;
     kestrel::ServerOptions {
@@ -70,7 +70,7 @@ pub(crate) fn host_name() -> String {
     uname().nodename().to_string_lossy().into_owned()
 }
 
-/// What metrics tell of us.
+/// Facts for the metrics.
 pub(crate) fn process_facts(limits: &LiveLimits, is_stopping: bool) -> ProcessFacts {
     let time = processor_time();
     ProcessFacts {
@@ -86,7 +86,7 @@ pub(crate) fn process_facts(limits: &LiveLimits, is_stopping: bool) -> ProcessFa
     }
 }
 
-/// `None` where the system does not tell it in this way.
+/// `None` if the system does not report it this way.
 fn resident_bytes() -> Option<u64> {
     let sizes = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = sizes.split(' ').nth(1)?.parse().ok()?;

@@ -1,8 +1,8 @@
-//! Messages about what a stranger can cause as often as he likes: a few of them tell as much as all.
+//! Rate limit for messages that any client can cause as often as it likes.
 
 use std::time::{Duration, Instant};
 
-/// One message in so much time.
+/// Time between two messages.
 const PERIOD: Duration = Duration::from_mins(1);
 
 /// Decides which occurrences of one kind are logged.
@@ -13,7 +13,7 @@ pub(crate) struct LogLimit {
 }
 
 impl LogLimit {
-    /// Counts one occurrence. How many there were since the last message, if another one is due.
+    /// Counts an occurrence. If a message is due, returns the number since the last one.
     pub(crate) fn count(&mut self) -> Option<u64> {
         self.count += 1;
         if self.logged_at.is_some_and(|at| at.elapsed() < PERIOD) {

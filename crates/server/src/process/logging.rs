@@ -1,5 +1,5 @@
-//! What the server says about itself: one line an event, for people or as JSON, on the error output
-//! or where the original of a compatible mode would write it.
+//! The server's messages: one line per event, for people or as JSON, on standard error or where the
+//! original of a compatible mode writes them.
 
 use std::fmt;
 use std::fs::File;
@@ -17,25 +17,25 @@ use tracing_subscriber::{Layer, Registry, fmt as lines, reload};
 
 use crate::config::{LogFormat, LogOutput};
 
-/// Where the system's log takes lines.
+/// The socket of the system log.
 const SYSLOG_SOCKET: &str = "/dev/log";
 /// Facility "daemon", severity "notice".
 const SYSLOG_PRIORITY: u8 = 3 * 8 + 5;
 
-/// Where lines go.
+/// The destination of messages.
 #[derive(Debug)]
 pub enum Output {
-    /// The error output.
+    /// Standard error.
     Stderr,
-    /// A file, which can be opened anew.
+    /// A file, which can be reopened.
     File(LogFile),
-    /// The system's log, with the name of the program.
+    /// The system log, with the program's name.
     Syslog(&'static str),
     /// Nowhere.
     Nothing,
 }
 
-/// The installed output, to change its level or its file.
+/// A handle on the installed output, to change its level or file.
 #[derive(Clone)]
 pub struct Logging {
     level: reload::Handle<LevelFilter, Registry>,
@@ -49,12 +49,14 @@ impl fmt::Debug for Logging {
 }
 
 impl Logging {
-    /// Installs the error output for the whole process. `None` if another output is there already.
+    /// Installs standard error for the whole process. Returns `None` if another output is already
+    /// installed.
     pub fn install(output: LogOutput) -> Option<Logging> {
         Logging::install_to(Output::Stderr, output)
     }
 
-    /// Installs an output for the whole process. `None` if another one is there already.
+    /// Installs an output for the whole process. Returns `None` if another one is already
+    /// installed.
     pub fn install_to(to: Output, output: LogOutput) -> Option<Logging> {
         let (filter, level) = reload::Layer::new(LevelFilter::from_level(output.level));
         let mut file = None;
@@ -67,7 +69,7 @@ impl Logging {
             Output::Syslog(program) => BoxMakeWriter::new(move || Syslog { program }),
             Output::Nothing => BoxMakeWriter::new(io::sink),
         };
-        // When the error output is closed, complaining about that there would panic.
+        // If standard error is closed, reporting that there would panic.
         let layer =
             lines::layer().with_writer(writer).with_target(false).log_internal_errors(false);
         let layer = match output.format {
@@ -78,14 +80,14 @@ impl Logging {
         Some(Logging { level, file })
     }
 
-    /// Sets the least important level to be written.
+    /// Sets the lowest level to write.
     pub(crate) fn set_level(&self, level: Level) {
         if let Err(error) = self.level.modify(|filter| *filter = LevelFilter::from_level(level)) {
             tracing::error!(%error, "cannot change the log level");
         }
     }
 
-    /// Opens the file anew, if lines go to one: it may have been moved away.
+    /// Reopens the file, if there is one: it may have been moved away.
     pub(crate) fn reopen(&self) {
         let Some(file) = &self.file else { return };
         match file.reopen() {
@@ -105,7 +107,7 @@ pub struct LogFile {
 }
 
 impl LogFile {
-    /// Opens the file, or makes it.
+    /// Opens or creates the file.
     pub fn open(path: &Path) -> io::Result<LogFile> {
         Ok(LogFile { path: path.to_owned(), file: Mutex::new(open(path)?) })
     }
@@ -131,7 +133,7 @@ impl Write for &LogFile {
     }
 }
 
-/// One line for the system's log; it is lost when nobody listens there, as with all programs.
+/// One line for the system log. It is lost if nobody listens there.
 struct Syslog {
     program: &'static str,
 }

@@ -1,8 +1,8 @@
-//! Taking over a changed configuration while the server runs: all of it, or nothing.
+//! Reloads the configuration while the server runs: all of it, or nothing.
 //!
-//! Files are read by a thread that does nothing else, since a file can take any time (a pipe, a network
-//! that is away): neither the broker nor an I/O thread waits for it. One is read after the other, so
-//! what was read last is in force.
+//! A separate thread reads the files, because a file can take any time (a pipe, a broken network).
+//! Neither the broker nor an I/O thread waits for it. Reloads run one after the other, so the last
+//! one read applies.
 
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,35 +18,35 @@ use crate::net::tls::Certificates;
 use crate::process::logging::Logging;
 use crate::threads::io_thread::Shared;
 
-/// Reads the configuration and puts it into force, when a signal or a client asks for it.
+/// Reloads the configuration when a signal or a client asks for it.
 #[derive(Debug)]
 pub(crate) struct Reloader {
-    /// `None`: there is no configuration to read, only the files that it names.
+    /// `None` if there is no configuration to read, only certificates.
     sources: Option<Mutex<Sources>>,
     limits: Arc<LiveLimits>,
     logging: Option<Logging>,
-    /// Of the listeners with TLS, if there are any.
+    /// The certificates of TLS listeners, if any.
     certificates: Option<Arc<Certificates>>,
-    /// What is in force.
+    /// The current configuration.
     config: Mutex<Config>,
-    /// Who has asked since the last reading began: at most one of each connection.
+    /// Requests since the last reload began: at most one per connection.
     askers: Mutex<Vec<Asker>>,
     asked: Notify,
 }
 
-/// Who asks for the configuration to be read again, and is told when that is done.
+/// The source of a reload request, which learns when it is done.
 #[derive(Debug)]
 pub(crate) enum Asker {
-    /// Nobody waits for it.
+    /// A signal; nobody waits.
     Signal,
     /// A Kestrel client.
     Session(SessionId),
-    /// An admin command. Its client may have gone meanwhile.
+    /// An admin command. Its client may have left meanwhile.
     Admin(oneshot::Sender<()>),
 }
 
 impl Asker {
-    /// Whether nobody waits for the answer any more, as far as can be known here.
+    /// Whether it is known that nobody waits for the answer any more.
     fn has_gone(&self) -> bool {
         match self {
             Asker::Admin(waiting) => waiting.is_closed(),
@@ -74,17 +74,17 @@ impl Reloader {
         }
     }
 
-    /// Asks for a reading that begins after this. Waits for nothing: the broker may be locked.
+    /// Requests a reload that begins after this. Does not wait, because the broker may be locked.
     pub(crate) fn ask(&self, asker: Asker) {
         let mut askers = lock(&self.askers);
-        // While a file cannot be read, clients may come, ask and go as often as they like.
+        // While a file is slow to read, clients can connect, ask and leave any number of times.
         askers.retain(|asker| !asker.has_gone());
         askers.push(asker);
         drop(askers);
         self.asked.notify_one();
     }
 
-    /// Does what is asked for until it is dropped.
+    /// Handles requests until it is dropped.
     pub(crate) async fn run(self: Arc<Self>, shared: Shared) {
         loop {
             self.asked.notified().await;
@@ -97,8 +97,8 @@ impl Reloader {
         }
     }
 
-    /// Puts the policies into force if they are new, and tells all who asked. A client that is told finds
-    /// them in force.
+    /// Applies the policies if they are new, and notifies all requesters. A notified client sees
+    /// the new policies.
     fn finish(&self, askers: Vec<Asker>, has_new_policies: bool, shared: &Shared) {
         let policies = has_new_policies.then(|| lock(&self.config).policies.clone());
         if let Some(policies) = &policies {
@@ -120,9 +120,9 @@ impl Reloader {
         }
     }
 
-    /// Takes over what has changed, but for the policies. Whether those have. All or nothing, since half
-    /// a new configuration is what nobody has written: if anything is wrong it is logged, and nothing
-    /// changes.
+    /// Applies all changes except policies, and returns whether the policies changed. All or
+    /// nothing: a half-applied configuration is one nobody wrote. After a mistake it logs the
+    /// mistake, and nothing changes.
     fn take_over(&self) -> bool {
         let loaded = match self.sources.as_ref().map(|sources| lock(sources).load_and_keep()) {
             None => {
@@ -155,7 +155,7 @@ impl Reloader {
         has_new_policies
     }
 
-    /// What may still fail: changes that a running server cannot take, and certificates.
+    /// Checks that can still fail: changes that need a restart, and certificates.
     fn check(&self, changes: &[&Setting], loaded: &Config) -> Result<(), String> {
         let fixed: Vec<&str> =
             changes.iter().filter(|setting| !setting.live).map(|setting| setting.key).collect();
@@ -166,7 +166,8 @@ impl Reloader {
         reload.unwrap_or(Ok(())).map_err(|error| error.to_string())
     }
 
-    /// Opens the server's own log anew, after it was moved away, and reads the certificates.
+    /// Reopens the server's own log file, which may have been moved away, and reads the
+    /// certificates.
     fn reopen_files(&self) {
         if let Some(logging) = &self.logging {
             logging.reopen();
@@ -183,8 +184,8 @@ fn lock<T>(content: &Mutex<T>) -> MutexGuard<'_, T> {
     content.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the work says that a thread of its own does; false if it cannot be done. A runtime's own threads
-/// for such work would be waited for at the end of the process, however long that takes.
+/// Runs work on its own thread, and returns its result; false if it cannot run. The runtime's own
+/// blocking threads would delay the end of the process until they finish.
 async fn on_a_thread(work: impl FnOnce() -> bool + Send + 'static) -> bool {
     let (said, result) = oneshot::channel();
     let named = std::thread::Builder::new().name("reload".to_owned());
@@ -205,7 +206,7 @@ mod tests {
     use super::*;
     use crate::process::clock::Clock;
 
-    /// The number of jobs that the only rule lets a queue have.
+    /// A configuration whose only rule limits jobs to this number.
     fn limit(jobs: u32) -> String {
         format!("[[policy]]\nmatch = \"q\"\nlimits.jobs = {jobs}\n")
     }
@@ -238,7 +239,8 @@ mod tests {
         let mut first = ask();
         assert!(first.try_recv().is_err());
         assert_eq!(rules(), 0, "the broker is free while the file is read");
-        // Opening the pipe waits until it is read, so the others ask after that has begun.
+        // Opening the pipe waits for its reader. So the others ask after the first reload has
+        // begun.
         let mut pipe = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
         let (second, third) = (ask(), ask());
         std::io::Write::write_all(&mut pipe, limit(1).as_bytes()).unwrap();

@@ -1,4 +1,5 @@
-//! Signals, and what they lead to: a clean stop, an end at once, a drain, a reload. Also feeds the watchdog.
+//! Signals and their actions: a clean stop, an immediate end, a drain, a reload. Also feeds the
+//! watchdog.
 
 use std::io::{self, IsTerminal as _};
 use std::pin::pin;
@@ -25,32 +26,32 @@ use crate::threads::mailbox::Port;
 /// What SIGHUP does.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Hangup {
-    /// Takes over what has changed in the configuration.
+    /// Reloads the configuration.
     Reload,
     /// Stops, like SIGTERM.
     Stop,
-    /// Opens the file of the server's own log anew, after it was moved away, and reads the certificates
-    /// again. There must be no configuration to read.
+    /// Reopens the server's own log file, which may have been moved away, and reads the
+    /// certificates again. There must be no configuration to read.
     ReopenLog,
 }
 
 /// What SIGUSR1 does.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Drain {
-    /// New jobs are refused; everything else goes on.
+    /// New jobs are refused; everything else continues.
     RefuseJobs,
-    /// New connections are refused; the server stops when no worker has a job, nor anybody waits for
-    /// one's end. Without a log, when no job is left to be done.
+    /// New connections are refused. The server stops when no worker holds a job and no client waits
+    /// for one; without a log, when no job is left.
     StopWhenDone,
 }
 
-/// How often it is looked whether the log has room, its files are kept in bounds, and what the clocks show.
+/// Time between checks of the log's room, its files, and the clocks.
 const HEALTH_PERIOD: Duration = Duration::from_secs(1);
 
-/// How often a server that stops when all is done looks whether it is.
+/// Time between checks of a server that stops when all jobs are done.
 const LOOK_PERIOD: Duration = Duration::from_millis(100);
 
-/// How long after a client's wish the server stops: its last replies are on their way then.
+/// Delay of a stop by a client, so that its last replies are sent.
 const CLIENTS_STOP_DELAY: Duration = Duration::from_millis(100);
 
 /// Watches for signals while the server runs.
@@ -59,24 +60,24 @@ pub(crate) struct Control {
     pub(crate) reloader: Arc<Reloader>,
     pub(crate) hangup: Hangup,
     pub(crate) drain: Drain,
-    /// A client wants the server to stop.
+    /// Notified when a client stops the server.
     pub(crate) clients_stop: Arc<Notify>,
     pub(crate) acceptors: Vec<AbortHandle>,
     pub(crate) ports: Vec<Arc<Port>>,
-    /// Jobs may outlive the process.
+    /// Jobs are kept over restarts.
     pub(crate) has_log: bool,
 }
 
-/// The signals that must not end a server that still recovers its log: they wait until it serves.
+/// Signals that must not end a server during recovery. They wait until it serves.
 pub(crate) struct EarlySignals {
-    /// `None`: it ends the server, and may do so at once.
+    /// `None`: SIGHUP ends the server, even during recovery.
     hangup: Option<Signal>,
     drain: Signal,
-    /// The server was started in a terminal. Looked at early: who hangs up takes it away.
+    /// The server was started in a terminal. Checked early, because a hang-up removes the terminal.
     has_terminal: bool,
 }
 
-/// The signals that are handled. Made before the server says that it is ready.
+/// All handled signals. Created before the server reports that it is ready.
 pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -85,20 +86,21 @@ pub(crate) struct Signals {
     has_terminal: bool,
 }
 
-/// Lets the second SIGTERM or SIGINT end the process at once. The handler itself does it, since whoever sends a
-/// second one may do so because no thread gets anywhere. The status is what a shell shows for the signal: a process
-/// that is number 1 of a container cannot be killed by its own.
+/// Lets the second SIGTERM or SIGINT end the process at once. The signal handler itself does it,
+/// because all threads may be stuck. The exit status is that of a shell for the signal: process 1
+/// of a container cannot kill itself by a signal.
 fn end_at_the_second() -> io::Result<()> {
     let is_second = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT] {
-        // In this order: the first signal finds the flag unset, and sets it then.
+        // The order matters: the first signal finds the flag unset, then sets it.
         flag::register_conditional_shutdown(signal, 128 + signal, is_second.clone())?;
         flag::register(signal, is_second.clone())?;
     }
     Ok(())
 }
 
-/// Whether all of these threads have answered since they were asked last, but for those that end; asks them again.
+/// Whether all these threads, except those that end, have answered since the last question. Asks
+/// them again.
 fn all_live(ports: &[Arc<Port>]) -> bool {
     let all_live = ports.iter().all(|port| port.has_shown_life() || port.is_stopping());
     for port in ports {
@@ -107,7 +109,7 @@ fn all_live(ports: &[Arc<Port>]) -> bool {
     all_live
 }
 
-/// Whether the error output is a terminal that is still there.
+/// Whether standard error is a terminal that still exists.
 fn is_in_terminal() -> bool {
     io::stderr().is_terminal()
 }
@@ -123,7 +125,7 @@ impl EarlySignals {
         Ok(EarlySignals { hangup, drain, has_terminal })
     }
 
-    /// The signals of the end, too. Until now they ended the process without further ado.
+    /// Adds the signals that stop the server. Until now they ended the process at once.
     pub(crate) fn complete(self) -> io::Result<Signals> {
         let EarlySignals { hangup, drain, has_terminal } = self;
         end_at_the_second()?;
@@ -138,7 +140,7 @@ impl EarlySignals {
 }
 
 impl Control {
-    /// Acts on signals until it is dropped.
+    /// Handles signals until it is dropped.
     pub(crate) async fn run(mut self, mut signals: Signals) {
         let period = systemd::watchdog_period();
         let mut beat = tokio::time::interval(period.unwrap_or(Duration::from_hours(24)));
@@ -160,7 +162,7 @@ impl Control {
                     Drain::StopWhenDone => {
                         tracing::info!("no more connections; stopping when all jobs are done");
                         self.close_listeners();
-                        // Nobody has looked until now; what was missed since the start is not made up for.
+                        // The checks begin now; those missed since the start are skipped.
                         look.reset();
                         stops_when_done = true;
                     }
@@ -197,9 +199,9 @@ impl Control {
         }
     }
 
-    /// Whether nothing is lost or broken off by a stop: no job is with a worker, and none waits that is
-    /// kept in memory only. What the log keeps waits for the next start; there may be no worker for it.
-    /// Buried jobs are nobody's to do.
+    /// Whether a stop loses and interrupts nothing: no worker holds a job, and no job waits only in
+    /// memory. Jobs in the log wait for the next start; there may be no worker for them. Buried
+    /// jobs do not count.
     fn is_done(&self) -> bool {
         let totals = self.shared.broker.turn(self.shared.clock.now()).totals();
         let waiting = totals.ready + totals.delayed;
@@ -214,7 +216,7 @@ impl Control {
     }
 
     fn beat(&self) {
-        // A broker that is stuck would make us stuck, and silent.
+        // If the broker is stuck, this blocks, and the watchdog gets no answer.
         drop(self.shared.broker.turn(self.shared.clock.now()));
         if all_live(&self.ports) {
             systemd::alive();
@@ -224,20 +226,20 @@ impl Control {
     fn hang_up(&mut self, had_terminal: bool) {
         match self.hangup {
             Hangup::Stop => self.stop("SIGHUP"),
-            // The signal's first meaning: whoever started us there is gone.
+            // The signal's original meaning: the terminal is gone.
             Hangup::Reload if had_terminal && !is_in_terminal() => self.stop("SIGHUP"),
             Hangup::Reload | Hangup::ReopenLog => self.reloader.ask(Asker::Signal),
         }
     }
 }
 
-/// Comes to its end when the server is to stop because a client wants it.
+/// Completes when a client stops the server.
 async fn clients_stop(wished: Arc<Notify>) {
     wished.notified().await;
     tokio::time::sleep(CLIENTS_STOP_DELAY).await;
 }
 
-/// What an operator was told of the log.
+/// The reported health of the log.
 #[derive(Debug, Default)]
 struct LogHealth {
     is_full: bool,
@@ -245,7 +247,7 @@ struct LogHealth {
 }
 
 impl LogHealth {
-    /// Tells what has changed.
+    /// Reports changes.
     fn look(&mut self, broker: &Broker) {
         let is_full = broker.is_full();
         if is_full && !self.is_full {

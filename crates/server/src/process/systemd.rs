@@ -1,5 +1,5 @@
-//! What the service manager is told, if there is one: ready, stopping, alive. Everywhere else these
-//! calls do nothing.
+//! Notifies the service manager, if there is one: ready, stopping, alive. Without one, these calls
+//! do nothing.
 
 use std::time::Duration;
 
@@ -11,23 +11,23 @@ fn tell(state: NotifyState<'_>) {
     }
 }
 
-/// Clients are served.
+/// The server is ready.
 pub(crate) fn ready() {
     tell(NotifyState::Ready);
 }
 
-/// The stop has begun.
+/// The server is stopping.
 pub(crate) fn stopping() {
     tell(NotifyState::Stopping);
 }
 
-/// The server works. To be told once in each [`watchdog_period`].
+/// The server is alive. Must be called once per [`watchdog_period`].
 pub(crate) fn alive() {
     tell(NotifyState::Watchdog);
 }
 
-/// How often the service manager wants to hear that the server works, if at all: a quarter of the
-/// time after which it would restart it, so that a thread may answer one beat late.
+/// The period of watchdog notifications, if there is a watchdog: a quarter of its timeout, so that
+/// a thread can answer one period late.
 pub(crate) fn watchdog_period() -> Option<Duration> {
     sd_notify::watchdog_enabled().map(|time| time / 4)
 }
