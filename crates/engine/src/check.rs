@@ -22,7 +22,7 @@ impl Engine {
         self.check_workers();
         self.check_wall();
         assert_eq!(self.memory_bytes(), self.recounted_bytes(), "the memory account");
-        for ((at, key), _) in self.timers.iter() {
+        for (at, key) in self.timers.iter() {
             let held = match key {
                 TimerKey::Queue(place) | TimerKey::QueueAgain(place) => {
                     self.queues.get(place).map(|queue| queue.timer)

@@ -17,12 +17,11 @@ use crate::limits::{JOB_ID_MAX, Limits, UNIT_BODY_BYTES};
 use crate::meter::Meter;
 use crate::names::NameTable;
 use crate::news::UntoldNews;
-use crate::ordered::Ordered;
 use crate::queue::{Counts, Queue};
 use crate::route::{Draft, Refused};
 use crate::session::{NEVER, Session};
 use crate::slab::Slab;
-use crate::timers::TimerKey;
+use crate::timers::Timers;
 use crate::wall::{WallTimes, When, may_go_by_wall};
 
 /// The name of the queue that always exists (spec beanstalkd 6).
@@ -72,7 +71,7 @@ pub struct Engine {
     pub(crate) next_ticket: u64,
 
     /// At most one entry per queue and session.
-    pub(crate) timers: Ordered<(Millis, TimerKey)>,
+    pub(crate) timers: Timers,
     pub(crate) wall: WallTimes,
     pub(crate) chores: VecDeque<Chore>,
     /// Chores rest: see [`Engine::hold_chores`].
@@ -127,7 +126,7 @@ impl Engine {
             sessions: Slab::default(),
             next_generation: 1,
             next_ticket: 1,
-            timers: Ordered::default(),
+            timers: Timers::default(),
             wall: WallTimes::default(),
             chores: VecDeque::new(),
             chores_held: false,

@@ -15,6 +15,7 @@
 //! status mean all queues. Lists go row by row, behind a cursor. (And [`Engine::check_invariants`].)
 
 mod account;
+mod advance;
 mod check;
 mod chores;
 mod effects;

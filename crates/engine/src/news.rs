@@ -96,15 +96,12 @@ impl Engine {
     /// Tells a slice. What is told `late` is told after the request that it came from. The rest is told by
     /// a timer, behind all others that are due.
     pub(crate) fn tell_slice(&mut self, late: bool, effects: &mut Effects) {
-        if let Some(at) = self.untold.timer.take() {
-            self.timers.remove((at, TimerKey::News));
-        }
+        self.timers.disarm(&mut self.untold.timer, TimerKey::News);
         while let Some(mut untold) = self.untold.line.pop_front() {
             while self.tell_next(&mut untold, late, effects) {
                 if self.meter.request_is_spent() {
                     self.untold.line.push_front(untold);
-                    self.untold.timer = Some(self.now);
-                    self.timers.insert((self.now, TimerKey::News), 0);
+                    self.timers.arm(&mut self.untold.timer, self.now, TimerKey::News);
                     return;
                 }
             }

@@ -103,7 +103,7 @@ impl Engine {
         }
         self.meter.count(1);
         self.unmark(id);
-        let queue = self.queues.remove(id.0).expect("a queue that was just looked at");
+        let mut queue = self.queues.remove(id.0).expect("a queue that was just looked at");
         self.names.remove(self.hash.of(&queue.name), id);
         self.by_age.remove(&queue.age_rank);
         if let Some(place) = self.cased_place(&queue.name, queue.age_rank) {
@@ -111,9 +111,7 @@ impl Engine {
         }
         self.memory_bytes -= queue_bytes(&queue.name);
         self.memory_bytes -= if queue.kept { KEPT_BYTES } else { 0 };
-        if let Some(at) = queue.timer {
-            self.disarm(at, TimerKey::Queue(id.0));
-        }
+        self.timers.disarm(&mut queue.timer, TimerKey::Queue(id.0));
         if queue.extra.is_some() {
             self.special.extras -= 1;
             self.memory_bytes -= EXTRA_BYTES;

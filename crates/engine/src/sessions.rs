@@ -77,13 +77,11 @@ impl Engine {
             return true;
         }
         let (place, _) = split(session);
-        let Some(closed) = self.sessions.remove(place) else { return false };
+        let Some(mut closed) = self.sessions.remove(place) else { return false };
         let joins: u64 = closed.watching.values().map(|count| u64::from(*count)).sum();
         self.memory_bytes -=
             SESSION_BYTES + closed.watched.len() as u64 * WATCH_BYTES + joins * JOIN_BYTES;
-        if let Some(at) = closed.timer {
-            self.disarm(at, TimerKey::Session(place));
-        }
+        self.timers.disarm(&mut closed.timer, TimerKey::Session(place));
         // Its queues are held until its jobs are back: these may end, and nothing else may keep the
         // queues.
         self.begin(Chore::Detach { watcher: session, watching: closed.watching }, effects);

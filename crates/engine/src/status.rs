@@ -83,13 +83,10 @@ impl Engine {
         }
         standing.told = status;
         effects.records.push(Record::Status);
-        if let Some(at) = standing.changes_at.take() {
-            self.timers.remove((at, TimerKey::Status));
-        }
+        self.timers.disarm(&mut standing.changes_at, TimerKey::Status);
         if status > told && grace_ms > 0 {
             let at = Millis(self.now.0.saturating_add(grace_ms));
-            self.special.standing.changes_at = Some(at);
-            self.timers.insert((at, TimerKey::Status), 0);
+            self.timers.arm(&mut standing.changes_at, at, TimerKey::Status);
         } else {
             self.enforce_status(effects);
         }

@@ -22,9 +22,9 @@ pub(crate) struct Walk {
 impl Engine {
     /// Begins with the oldest queue. A walk that is not over is made again from there, for both reasons.
     pub(crate) fn walk_queues(&mut self, resolves: bool, unblocks: bool, effects: &mut Effects) {
-        let before = self.special.walk.take();
-        if let Some(at) = before.and_then(|walk| walk.timer) {
-            self.timers.remove((at, TimerKey::Walk));
+        let mut before = self.special.walk.take();
+        if let Some(before) = &mut before {
+            self.timers.disarm(&mut before.timer, TimerKey::Walk);
         }
         let resolves = resolves || before.is_some_and(|walk| walk.resolves);
         let unblocks = unblocks || before.is_some_and(|walk| walk.unblocks);
@@ -46,8 +46,9 @@ impl Engine {
                 return;
             };
             if self.meter.request_is_spent() {
-                self.timers.insert((self.now, TimerKey::Walk), 0);
-                self.special.walk = Some(Walk { timer: Some(self.now), ..walk });
+                walk.timer = None;
+                self.timers.arm(&mut walk.timer, self.now, TimerKey::Walk);
+                self.special.walk = Some(walk);
                 return;
             }
             self.meter.count(cost);

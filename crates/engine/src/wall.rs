@@ -43,7 +43,7 @@ pub(crate) struct WallTimes {
 struct Aiming {
     /// The last one that was.
     done: Option<JobSlot>,
-    timer: Millis,
+    timer: Option<Millis>,
 }
 
 impl When {
@@ -58,7 +58,7 @@ impl When {
 
 impl WallTimes {
     pub(crate) fn aiming_timer(&self) -> Option<Millis> {
-        self.aiming.map(|aiming| aiming.timer)
+        self.aiming.and_then(|aiming| aiming.timer)
     }
 
     /// What the memory account has for all of them.
@@ -89,10 +89,9 @@ impl Engine {
         if self.wall.times.is_empty() {
             return;
         }
-        let timer = self.wall.aiming_timer().unwrap_or(self.now);
-        if self.wall.aiming.replace(Aiming { done: None, timer }).is_none() {
-            self.timers.insert((timer, TimerKey::Aiming), 0);
-        }
+        let mut timer = self.wall.aiming_timer();
+        self.timers.arm(&mut timer, self.now, TimerKey::Aiming);
+        self.wall.aiming = Some(Aiming { done: None, timer });
     }
 
     /// What the wall clock shows at this moment, as far as it can be told now.
@@ -134,12 +133,12 @@ impl Engine {
     /// Aims as many jobs anew as the slice allows.
     pub(crate) fn aim_slice(&mut self) {
         let Some(mut aiming) = self.wall.aiming.take() else { return };
+        aiming.timer = None;
         loop {
             let rest = (aiming.done.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
             let Some((&slot, &wall)) = self.wall.times.range(rest).next() else { return };
             if self.meter.request_is_spent() {
-                aiming.timer = self.now;
-                self.timers.insert((self.now, TimerKey::Aiming), 0);
+                self.timers.arm(&mut aiming.timer, self.now, TimerKey::Aiming);
                 self.wall.aiming = Some(aiming);
                 return;
             }

@@ -1,0 +1,206 @@
+//! What happens by itself when time has moved on: due jobs, deadlines, patience, pauses.
+
+use crate::effects::{Effects, Happening};
+use crate::engine::Engine;
+use crate::ids::{JobSlot, Millis, QueueId, SessionId};
+use crate::job::State;
+use crate::limits::HELD_CHORES_REST_MS;
+use crate::queue::Queue;
+use crate::session::Waiting;
+use crate::timers::TimerKey;
+
+impl Engine {
+    /// The moment at which [`Engine::advance`] should be called next. It may turn out that nothing
+    /// is to be done then.
+    pub fn next_deadline(&self) -> Option<Millis> {
+        let timer = self.timers.next();
+        if self.chores.is_empty() {
+            return timer;
+        }
+        let rest = if self.chores_held { HELD_CHORES_REST_MS } else { 0 };
+        let chore = Millis(self.now.0.saturating_add(rest));
+        Some(timer.map_or(chore, |timer| timer.min(chore)))
+    }
+
+    /// Does what is due by now, a slice of work of it. True if more is due: others can be served
+    /// before the next call.
+    pub fn advance(&mut self, effects: &mut Effects) -> bool {
+        self.meter.begin_slice();
+        if self.chore_is_next && !self.chores_held {
+            self.do_a_chore(effects);
+            self.meter.begin_request();
+        }
+        self.chore_is_next = false;
+        while !self.meter.request_is_spent() {
+            let Some(key) = self.timers.pop_due(self.now) else { break };
+            self.meter.count(1);
+            match key {
+                TimerKey::Queue(place) | TimerKey::QueueAgain(place) => {
+                    self.look_at_queue(place, effects);
+                }
+                TimerKey::Session(place) | TimerKey::SessionAgain(place) => {
+                    self.look_at_session(place, effects);
+                }
+                TimerKey::Status => self.enforce_status(effects),
+                TimerKey::News => self.tell_slice(true, effects),
+                TimerKey::Walk => self.walk_slice(effects),
+                TimerKey::Aiming => self.aim_slice(),
+            }
+        }
+        if self.meter.request_is_spent() {
+            // Timers without end do not hold up chores.
+            self.chore_is_next = true;
+        } else if !self.chores_held {
+            self.do_a_chore(effects);
+        }
+        self.next_deadline().is_some_and(|at| at <= self.now)
+    }
+
+    fn look_at_queue(&mut self, place: u32, effects: &mut Effects) {
+        let id = QueueId(place);
+        let now = self.now;
+        self.queue_mut(id).timer = None;
+        // Held, lest it vanishes with its last job.
+        self.queue_mut(id).users += 1;
+        if self.queue(id).extra.is_some() {
+            self.sweep_in_time(id, effects);
+        }
+        let pause_ends = self.queue(id).pause.is_some_and(|pause| pause.until <= now);
+        if pause_ends {
+            self.queue_mut(id).pause = None;
+        }
+        let may_owe = pause_ends || self.owes(self.queue(id));
+        if may_owe && !self.queue(id).is_paused() {
+            self.serve_waiters(id, effects);
+        }
+        while !self.meter.request_is_spent() {
+            let delayed = &mut self.queue_mut(id).delayed;
+            match delayed.first() {
+                Some(((due, _), slot)) if due <= now => {
+                    delayed.pop_first();
+                    self.change_state(JobSlot(slot), State::Ready);
+                    self.offer(JobSlot(slot), effects);
+                }
+                Some(_) | None => break,
+            }
+        }
+        self.queue_mut(id).users -= 1;
+        self.arm_queue_behind(id);
+        if self.queue(id).extra.is_some() {
+            if self.queue(id).is_wanted() {
+                self.remove_if_idle(id, effects);
+            } else {
+                self.drop_if_unwanted(id, effects);
+            }
+        }
+    }
+
+    fn look_at_session(&mut self, place: u32, effects: &mut Effects) {
+        let id = self.session_at(place);
+        let now = self.now;
+        self.open_mut(id).timer = None;
+        while !self.meter.request_is_spent() {
+            match self.session(id).leases.first() {
+                Some(((deadline, _), slot)) if deadline <= now => {
+                    self.time_out(JobSlot(slot), effects);
+                }
+                Some(_) | None => break,
+            }
+        }
+        // A job that was just given back may have ended the wait.
+        let session = self.session(id);
+        if let Some(Waiting::Job { until, .. }) = session.waiting {
+            let soon = session.margin_begins().is_some_and(|margin| margin <= now);
+            if soon || until <= now {
+                self.stop_waiting(id);
+                let news = if soon { Happening::DeadlineSoon } else { Happening::TimedOut };
+                effects.happenings.push((id, news));
+            }
+        }
+        self.end_item_wait(id, effects);
+        self.arm_session_behind(place);
+    }
+
+    /// Ends a wait for an item that was long enough, unless what expired in front of it is not gone
+    /// yet, since the sweep goes on in a later slice or rests, or those who wait are served in slices.
+    fn end_item_wait(&mut self, id: SessionId, effects: &mut Effects) {
+        let now = self.now;
+        let Some(Waiting::Item { until, queue, .. }) = self.session(id).waiting else { return };
+        if until > now {
+            return;
+        }
+        let serving = self.queue(queue).pause.filter(|pause| pause.is_serving());
+        if let Some(pause) = serving
+            && pause.until > now
+        {
+            if let Some(Waiting::Item { until, .. }) = &mut self.open_mut(id).waiting {
+                *until = pause.until;
+            }
+            return;
+        }
+        if self.head_is_expired(self.queue(queue)) {
+            let rest_ends = self.sweep_rest_ends(self.queue(queue));
+            if let Some(Waiting::Item { until, .. }) = &mut self.open_mut(id).waiting {
+                *until = rest_ends.unwrap_or(now);
+            }
+            return;
+        }
+        self.count_miss(queue);
+        self.stop_waiting(id);
+        effects.happenings.push((id, Happening::NoneCame(Some(queue))));
+    }
+
+    /// The ttr of a leased job is over: it is ready again.
+    fn time_out(&mut self, slot: JobSlot, effects: &mut Effects) {
+        self.job_mut(slot).count(|counters| &mut counters.timeouts);
+        self.timeouts += 1;
+        self.lose(slot, effects);
+    }
+
+    /// Sees to it that a queue is looked at in time.
+    pub(crate) fn arm_queue(&mut self, id: QueueId) {
+        let Some(moment) = self.next_moment_of(self.queue(id)) else { return };
+        let queue = self.queues.get_mut(id.0).expect("only queues that exist are armed");
+        self.timers.arm(&mut queue.timer, moment, TimerKey::Queue(id.0));
+    }
+
+    /// The next moment at which something happens in a queue by itself.
+    pub(crate) fn next_moment_of(&self, queue: &Queue) -> Option<Millis> {
+        let plain = queue.next_moment();
+        if queue.extra.is_none() {
+            return plain;
+        }
+        let owed = self.owes(queue).then_some(self.now);
+        [plain, self.next_expiry(queue), queue.idle_ends(), owed].into_iter().flatten().min()
+    }
+
+    /// Sees to it that a session is looked at in time.
+    pub(crate) fn arm_session(&mut self, place: u32) {
+        let session = self.sessions.get_mut(place).expect("only open sessions are armed");
+        let Some(moment) = session.next_moment() else { return };
+        self.timers.arm(&mut session.timer, moment, TimerKey::Session(place));
+    }
+
+    /// A queue was just looked at. If that took the rest of the slice, what is due there still goes on
+    /// behind all others that are due.
+    fn arm_queue_behind(&mut self, id: QueueId) {
+        let now = self.now;
+        let moment = self.next_moment_of(self.queue(id));
+        if !self.meter.request_is_spent() || moment.is_none_or(|moment| moment > now) {
+            return self.arm_queue(id);
+        }
+        let queue = self.queues.get_mut(id.0).expect("it was just looked at");
+        self.timers.arm_behind(&mut queue.timer, now, TimerKey::Queue(id.0));
+    }
+
+    /// A session was just looked at. What is due there still goes on behind all others that are due.
+    fn arm_session_behind(&mut self, place: u32) {
+        let now = self.now;
+        let session = self.sessions.get_mut(place).expect("only open sessions are armed");
+        let moment = session.next_moment();
+        if moment.is_none_or(|moment| moment > now) {
+            return self.arm_session(place);
+        }
+        self.timers.arm_behind(&mut session.timer, now, TimerKey::Session(place));
+    }
+}
