@@ -3,7 +3,7 @@
 use crate::effects::{Effects, Happening};
 use crate::engine::Engine;
 use crate::ids::{JobSlot, Millis, QueueId, SessionId};
-use crate::job::State;
+use crate::jobs::State;
 use crate::limits::HELD_CHORES_REST_MS;
 use crate::queue::Queue;
 use crate::session::Waiting;
@@ -152,7 +152,7 @@ impl Engine {
 
     /// The ttr of a leased job is over: it is ready again.
     fn time_out(&mut self, slot: JobSlot, effects: &mut Effects) {
-        self.job_mut(slot).count(|counters| &mut counters.timeouts);
+        self.jobs[slot].count(|counters| &mut counters.timeouts);
         self.timeouts += 1;
         self.lose(slot, effects);
     }

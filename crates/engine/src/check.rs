@@ -2,26 +2,30 @@
 
 use std::collections::BTreeMap;
 
+use crate::bytes::{
+    EXTRA_BYTES, JOIN_BYTES, KEPT_BYTES, REGISTRATION_BYTES, SESSION_BYTES, WATCH_BYTES,
+    queue_bytes,
+};
 use crate::chores::Chore;
 use crate::engine::Engine;
 use crate::ids::{JobId, JobSlot, LeaseId, QueueId, SessionId};
-use crate::job::{Kind, State};
+use crate::jobs::{Counts, State};
 use crate::policy::parent_name;
-use crate::queue::Counts;
 use crate::session::Waiting;
 use crate::timers::TimerKey;
 
 impl Engine {
     /// Walks everything and panics where the parts disagree. Takes time in proportion to all jobs.
     pub fn check_invariants(&self) {
-        self.check_jobs();
+        self.jobs.check_invariants();
+        self.check_expiry();
         self.check_queues();
         self.check_sessions();
         self.check_references();
         self.check_watchers();
         self.check_workers();
         self.check_wall();
-        assert_eq!(self.memory_bytes(), self.recounted_bytes(), "the memory account");
+        assert_eq!(self.memory_bytes, self.recounted_bytes(), "the account of queues and sessions");
         for (at, key) in self.timers.iter() {
             let held = match key {
                 TimerKey::Queue(place) | TimerKey::QueueAgain(place) => {
@@ -33,42 +37,39 @@ impl Engine {
                 TimerKey::Status => Some(self.special.standing.changes_at),
                 TimerKey::News => Some(self.untold.timer),
                 TimerKey::Walk => Some(self.special.walk.and_then(|walk| walk.timer)),
-                TimerKey::Aiming => Some(self.wall.aiming_timer()),
+                TimerKey::Aiming => Some(self.wall.timer()),
             };
             assert_eq!(held, Some(Some(at)), "a timer belongs to {key:?}");
         }
     }
 
-    /// The places of all logged jobs, to be compared with what the log knows. Walks all jobs.
-    pub fn logged_slots(&self) -> impl Iterator<Item = JobSlot> {
-        let logged = self.jobs.iter().filter(|(_, job)| job.kind == Kind::Logged);
-        logged.map(|(place, _)| JobSlot(place))
+    /// What queues and sessions take, counted anew.
+    fn recounted_bytes(&self) -> u64 {
+        let queues = self.queues.iter().map(|(_, queue)| {
+            let kept_bytes = if queue.kept { KEPT_BYTES } else { 0 };
+            let extra_bytes = if queue.extra.is_some() { EXTRA_BYTES } else { 0 };
+            queue_bytes(&queue.name) + kept_bytes + extra_bytes
+        });
+        let sessions = self.sessions.iter().map(|(_, session)| {
+            let joins: u64 = session.watching.values().map(|count| u64::from(*count)).sum();
+            let registrations = session.worker.as_ref().map_or(0, |worker| worker.queues().count());
+            SESSION_BYTES
+                + session.watched.len() as u64 * WATCH_BYTES
+                + joins * JOIN_BYTES
+                + registrations as u64 * REGISTRATION_BYTES
+        });
+        queues.chain(sessions).sum::<u64>()
     }
 
-    fn check_jobs(&self) {
-        let mut counts = Counts::default();
-        let (mut keyed, mut unlogged) = (0, 0);
-        let submitted = self.jobs.iter().filter(|(_, job)| job.is_submitted());
-        assert!(submitted.map(|(place, _)| JobSlot(place)).eq(self.submitted.iter().copied()));
-        for (place, job) in self.jobs.iter() {
-            assert_eq!(self.ids.get(job.id.0), Some(place), "job {} is in the index", job.id);
-            assert!(job.id.0 < self.next_id && job.order() < self.next_id);
-            counts.add(job.state, job.priority, job.body.len());
-            unlogged += u64::from(job.is_unlogged());
-            let has_expiry = job.expires().is_some();
-            assert!(!has_expiry || self.queue(job.queue).extra.is_some(), "its queue looks for it");
-            assert_eq!(job.lease().is_some(), job.state == State::Leased);
-            if let Some(unique) = self.unique_place(JobSlot(place)) {
-                // One that is set aside equals no other.
-                let joins = job.state != State::Buried;
-                assert_eq!(self.uniques.contains(&unique), joins, "the key of job {}", job.id);
-                keyed += usize::from(joins);
-            }
-        }
-        assert_eq!(self.uniques.len(), keyed, "only keys of jobs");
-        assert_eq!(self.ids.len(), self.jobs.len());
-        assert_eq!(counts, self.counts);
-        assert_eq!(unlogged, self.unlogged);
+    /// The places of all logged jobs, to be compared with what the log knows. Walks all jobs.
+    pub fn logged_slots(&self) -> impl Iterator<Item = JobSlot> {
+        self.jobs.iter().filter(|(_, job)| job.is_logged()).map(|(slot, _)| slot)
+    }
+
+    /// Jobs that expire are where somebody looks for them.
+    fn check_expiry(&self) {
+        let mut expiring = self.jobs.iter().filter(|(_, job)| job.expires().is_some());
+        assert!(expiring.all(|(_, job)| self.queue(job.queue()).extra.is_some()));
     }
 
     fn check_queues(&self) {
@@ -96,7 +97,7 @@ impl Engine {
             total.buried += counts.buried;
             total.bytes += counts.bytes;
             let bytes =
-                queue.ready.iter().map(|(_, slot)| self.job(JobSlot(slot)).body.len() as u64);
+                queue.ready.iter().map(|(_, slot)| self.jobs[JobSlot(slot)].body().len() as u64);
             assert_eq!(bytes.sum::<u64>(), counts.bytes, "queue {place} counts its ready bytes");
             for (sum, band) in total.bands.iter_mut().zip(counts.bands) {
                 *sum += band;
@@ -115,7 +116,7 @@ impl Engine {
                 || self.owes(queue);
             assert!(queue.waiters.is_empty() || idle, "somebody waits for a job that is ready");
         }
-        assert_eq!(total, self.counts);
+        assert_eq!(total, *self.jobs.counts());
         assert_eq!(cased, self.cased.len(), "only names of queues");
         self.check_extras();
     }
@@ -154,8 +155,8 @@ impl Engine {
     fn check_list(&self, queue: u32, state: State, count: u32, places: impl Iterator<Item = u32>) {
         let mut seen = 0;
         for place in places {
-            let job = self.job(JobSlot(place));
-            assert_eq!((job.queue.0, job.state), (queue, state), "job {}", job.id);
+            let job = &self.jobs[JobSlot(place)];
+            assert_eq!((job.queue().0, job.state()), (queue, state), "job {}", job.id());
             seen += 1;
         }
         assert_eq!(seen, count, "queue {queue} counts its {state:?} jobs");
@@ -166,9 +167,9 @@ impl Engine {
         for (place, session) in self.sessions.iter() {
             let id = self.session_at(place);
             for ((deadline, lease), slot) in session.leases.iter() {
-                let job = self.job(JobSlot(slot));
+                let job = &self.jobs[JobSlot(slot)];
                 let held = job.lease().expect("a job in a session's hands has a lease");
-                assert_eq!((held.holder, held.id.0, job.due), (id, lease, deadline));
+                assert_eq!((held.holder, held.id.0, job.due()), (id, lease, deadline));
                 leased += 1;
             }
             if let Some(reader) = &session.reader {
@@ -180,9 +181,9 @@ impl Engine {
             if let Some(worker) = &session.worker {
                 assert_eq!(worker.held().len(), session.leases.len());
                 for (queue, lease, slot) in worker.held() {
-                    let job = self.job(slot);
+                    let job = &self.jobs[slot];
                     let held = job.lease().expect("a job in a worker's hands has a lease");
-                    assert_eq!((held.holder, held.id, job.queue), (id, lease, queue));
+                    assert_eq!((held.holder, held.id, job.queue()), (id, lease, queue));
                 }
             }
             if let Some(Waiting::Item { ticket, queue, .. }) = session.waiting {
@@ -208,7 +209,7 @@ impl Engine {
         let lines: usize = self.queues.iter().map(|(_, queue)| queue.waiters.len()).sum();
         assert_eq!(lines, places_in_lines, "only those who wait stand in lines");
         if self.chores.is_empty() {
-            assert_eq!(leased, self.counts.leased, "every leased job has a holder");
+            assert_eq!(leased, self.jobs.counts().leased, "every leased job has a holder");
         }
     }
 
@@ -253,7 +254,7 @@ impl Engine {
         let mut watched: BTreeMap<(SessionId, JobId), u32> = BTreeMap::new();
         for (_, job) in self.jobs.iter() {
             for watcher in job.watchers() {
-                *watched.entry((*watcher, job.id)).or_default() += 1;
+                *watched.entry((*watcher, job.id())).or_default() += 1;
             }
         }
         // Jobs that have ended are watched until everybody knows.

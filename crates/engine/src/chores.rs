@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BinaryHeap};
 
+use crate::collections::Ordered;
 use crate::effects::{Effects, Happening};
 use crate::engine::Engine;
 use crate::flush::FlushWork;
 use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
-use crate::job::Job;
-use crate::ordered::Ordered;
+use crate::jobs::Job;
 use crate::removal::RemovalWork;
 use crate::session::{Manner, Waiting};
 
@@ -243,7 +243,7 @@ impl Engine {
     /// Whether the lease of a session that is gone has not ended yet. The place may be another
     /// job's by now.
     fn is_still_held(&self, held: &Held) -> bool {
-        let job = self.jobs.get(held.slot.0);
+        let job = self.jobs.get(held.slot);
         job.and_then(Job::lease).is_some_and(|lease| lease.id == held.lease)
     }
 }

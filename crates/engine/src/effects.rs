@@ -1,7 +1,7 @@
 //! What comes out of the engine besides return values: records for the log, events for sessions.
 
 use crate::ids::{JobId, JobSlot, LeaseId, QueueId, SessionId};
-use crate::job::Body;
+use crate::jobs::Body;
 use crate::policy::QueueSync;
 
 /// A fact that must last. Records of one request are to be taken in their order, and before the

@@ -4,25 +4,23 @@
 //! from a clock, and hash maps are looked into but never walked.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::num::NonZeroU64;
 
 use crate::chores::Chore;
+use crate::collections::Slab;
 use crate::effects::{Effects, News, Record};
 use crate::extra::Special;
 use crate::hash::NameHash;
 use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
-use crate::index::IdIndex;
-use crate::job::{Body, Job, Kind, NewJob, State};
-use crate::limits::{JOB_ID_MAX, Limits, UNIT_BODY_BYTES};
+use crate::jobs::{Body, Draft, Job, Jobs, Kind, NewJob, State};
+use crate::limits::{Limits, UNIT_BODY_BYTES};
 use crate::meter::Meter;
 use crate::names::NameTable;
 use crate::news::UntoldNews;
-use crate::queue::{Counts, Queue};
-use crate::route::{Draft, Refused};
+use crate::queue::Queue;
+use crate::route::Refused;
 use crate::session::{NEVER, Session};
-use crate::slab::Slab;
 use crate::timers::Timers;
-use crate::wall::{WallTimes, When, may_go_by_wall};
+use crate::wall::{WallClock, When};
 
 /// The name of the queue that always exists (spec beanstalkd 6).
 pub const DEFAULT_QUEUE: &[u8] = b"default";
@@ -49,14 +47,11 @@ pub struct Engine {
     pub(crate) now: Millis,
     pub(crate) meter: Meter,
     pub(crate) hash: NameHash,
-    /// See `account.rs`.
+    /// What queues and sessions take of memory: see `bytes.rs`.
     pub(crate) memory_bytes: u64,
 
-    pub(crate) jobs: Slab<Job>,
-    pub(crate) ids: IdIndex,
-    pub(crate) next_id: u64,
+    pub(crate) jobs: Jobs,
     pub(crate) next_lease: u64,
-    pub(crate) next_buried: u64,
 
     pub(crate) queues: Slab<Queue>,
     pub(crate) names: NameTable,
@@ -72,7 +67,7 @@ pub struct Engine {
 
     /// At most one entry per queue and session.
     pub(crate) timers: Timers,
-    pub(crate) wall: WallTimes,
+    pub(crate) wall: WallClock,
     pub(crate) chores: VecDeque<Chore>,
     /// Chores rest: see [`Engine::hold_chores`].
     pub(crate) chores_held: bool,
@@ -84,17 +79,9 @@ pub struct Engine {
     pub(crate) supplying: BTreeSet<QueueId>,
     /// What only queues with an [`crate::extra::Extra`] need.
     pub(crate) special: Special,
-    /// Submitted jobs that can be joined, by the hash of their key and their queue. Not a hash table,
-    /// which is built anew when it grows: with millions of jobs that takes seconds.
-    pub(crate) uniques: BTreeSet<(u64, QueueId, JobId)>,
     pub(crate) attempts_max: u32,
     pub(crate) wake_max: u32,
 
-    pub(crate) counts: Counts,
-    /// Jobs that are not in the log, those that are set aside apart.
-    pub(crate) unlogged: u64,
-    /// Jobs that were submitted for their outcome.
-    pub(crate) submitted: BTreeSet<JobSlot>,
     pub(crate) waiting_sessions: u64,
     pub(crate) puts: u64,
     pub(crate) takes: u64,
@@ -108,16 +95,14 @@ impl Engine {
     /// An empty engine at this moment. Ids and lease numbers start at `first_id`, which must be
     /// above all that an earlier engine over the same log gave out (1 for a new one).
     pub fn new(setup: EngineSetup, now: Millis, first_id: u64) -> Self {
+        let hash = NameHash::new(setup.hash_seed);
         let mut engine = Self {
             now,
             meter: Meter::new(setup.limits.slice_units),
-            hash: NameHash::new(setup.hash_seed),
             memory_bytes: 0,
-            jobs: Slab::default(),
-            ids: IdIndex::default(),
-            next_id: first_id.max(1),
+            jobs: Jobs::new(hash.clone(), first_id.max(1)),
+            hash,
             next_lease: first_id.max(1),
-            next_buried: 1,
             queues: Slab::default(),
             names: NameTable::default(),
             by_age: BTreeMap::new(),
@@ -127,19 +112,15 @@ impl Engine {
             next_generation: 1,
             next_ticket: 1,
             timers: Timers::default(),
-            wall: WallTimes::default(),
+            wall: WallClock::default(),
             chores: VecDeque::new(),
             chores_held: false,
             chore_is_next: false,
             untold: UntoldNews::default(),
             supplying: BTreeSet::new(),
             special: Special::default(),
-            uniques: BTreeSet::new(),
             attempts_max: 0,
             wake_max: 0,
-            counts: Counts::default(),
-            unlogged: 0,
-            submitted: BTreeSet::new(),
             waiting_sessions: 0,
             puts: 0,
             takes: 0,
@@ -194,7 +175,7 @@ impl Engine {
 
     /// The next number that would be dealt to a job or a lease: everything from here on is unused.
     pub fn next_number(&self) -> u64 {
-        self.next_id.max(self.next_lease)
+        self.jobs.next_id().max(self.next_lease)
     }
 
     // --- Jobs ---
@@ -211,7 +192,7 @@ impl Engine {
         self.meter.begin_request();
         let queue = self.session(session).used;
         // The number that it will be dealt.
-        let id = JobId(self.next_id);
+        let id = JobId(self.jobs.next_id());
         let draft = Draft {
             priority: job.priority,
             due: When::At(self.now.plus_seconds(job.delay_s)),
@@ -233,14 +214,7 @@ impl Engine {
 
     /// Uses up a number without a job.
     pub fn skip_id(&mut self) {
-        self.deal_id();
-    }
-
-    pub(crate) fn deal_id(&mut self) -> JobId {
-        let id = self.next_id;
-        assert!(id <= JOB_ID_MAX, "job ids are used up");
-        self.next_id += 1;
-        JobId(id)
+        self.jobs.deal_id();
     }
 
     /// Ends a job that nobody holds, or that this session holds. The queue it was in.
@@ -251,11 +225,11 @@ impl Engine {
         effects: &mut Effects,
     ) -> Result<QueueId, NotFound> {
         let slot = self.slot(id)?;
-        let held_by_other = self.job(slot).lease().is_some_and(|lease| lease.holder != session);
+        let held_by_other = self.jobs[slot].lease().is_some_and(|lease| lease.holder != session);
         if held_by_other {
             return Err(NotFound);
         }
-        let queue = self.job(slot).queue;
+        let queue = self.jobs[slot].queue();
         self.queue_mut(queue).finishes += 1;
         // Whoever watches a job that another dialect deletes hears that it is done.
         self.end_job(slot, &News::Complete(Body::from(Vec::new())), effects);
@@ -275,13 +249,12 @@ impl Engine {
         let slot = self.held(session, id)?;
         self.releases += 1;
         self.end_lease(slot);
-        self.set_priority(slot, priority);
-        let due = self.now.plus_seconds(delay_s);
-        let job = self.job_mut(slot);
-        job.due = due;
-        job.aside().delay_s = delay_s;
+        let job = &mut self.jobs[slot];
+        job.set_priority(priority);
+        job.set_due(self.now.plus_seconds(delay_s));
+        job.set_delay_s(delay_s);
         job.count(|counters| &mut counters.releases);
-        if self.is_abandoned(slot) {
+        if job.is_abandoned() {
             self.remove_job(slot, effects);
             return Ok(slot);
         }
@@ -307,17 +280,14 @@ impl Engine {
         self.buries += 1;
         // Whoever watches a job that another dialect sets aside hears that it failed.
         self.tell_end(slot, &News::Fail, effects);
-        if self.is_abandoned(slot) {
+        if self.jobs[slot].is_abandoned() {
             self.remove_job(slot, effects);
             return Ok(slot);
         }
-        self.remove_unique(slot);
         self.end_lease(slot);
-        self.set_priority(slot, priority);
-        let buried_order = self.next_buried;
-        self.next_buried += 1;
-        let job = self.job_mut(slot);
-        job.aside().buried_order = buried_order;
+        self.jobs.deal_buried_order(slot);
+        let job = &mut self.jobs[slot];
+        job.set_priority(priority);
         job.count(|counters| &mut counters.buries);
         self.change_state(slot, State::Buried);
         self.note(Record::Update, slot, effects);
@@ -328,7 +298,7 @@ impl Engine {
     /// Makes a delayed or buried job ready.
     pub fn kick_job(&mut self, id: JobId, effects: &mut Effects) -> Result<JobSlot, NotFound> {
         let slot = self.slot(id)?;
-        match self.job(slot).state {
+        match self.jobs[slot].state() {
             State::Delayed | State::Buried => {}
             State::Ready | State::Leased => return Err(NotFound),
         }
@@ -339,11 +309,9 @@ impl Engine {
 
     /// Makes a job ready that was just taken off the delayed or buried list.
     pub(crate) fn kick_delisted(&mut self, slot: JobSlot, effects: &mut Effects) {
-        let now = self.now;
-        let job = self.job_mut(slot);
-        job.due = now;
+        let job = &mut self.jobs[slot];
+        job.set_due(self.now);
         job.count(|counters| &mut counters.kicks);
-        self.add_unique(slot);
         self.change_state(slot, State::Ready);
         self.note(Record::Update, slot, effects);
         self.offer(slot, effects);
@@ -353,48 +321,26 @@ impl Engine {
 
     /// Enters a new job into the tables, but not into a list of its queue.
     pub(crate) fn add_job(&mut self, job: Job) -> JobSlot {
-        let (id, queue, state, priority) = (job.id, job.queue, job.state, job.priority);
-        let body_bytes = job.body.len();
-        self.meter.count(1 + body_bytes / UNIT_BODY_BYTES);
-        let is_submitted = job.is_submitted();
-        self.unlogged += u64::from(job.is_unlogged());
-        let slot = self.jobs.insert(job);
-        self.ids.insert(id.0, slot);
-        if is_submitted {
-            self.submitted.insert(JobSlot(slot));
-        }
-        self.queue_mut(queue).counts.add(state, priority, body_bytes);
-        self.counts.add(state, priority, body_bytes);
-        self.charge_job(JobSlot(slot));
-        JobSlot(slot)
+        self.meter.count(1 + job.body().len() / UNIT_BODY_BYTES);
+        self.queue_mut(job.queue()).counts.add(job.share());
+        self.jobs.insert(job)
     }
 
     pub(crate) fn remove_job(&mut self, slot: JobSlot, effects: &mut Effects) {
         self.meter.count(1);
-        self.remove_unique(slot);
-        if may_go_by_wall(self.job(slot)) {
-            self.leave_wall(slot);
-        }
-        match self.job(slot).state {
-            State::Leased if self.job(slot).lease().is_none() => {}
+        match self.jobs[slot].state() {
+            State::Leased if self.jobs[slot].lease().is_none() => {}
             State::Leased => self.end_lease(slot),
             State::Ready | State::Delayed | State::Buried => self.delist(slot),
         }
-        let job = self.jobs.remove(slot.0).expect("a job that was just looked at");
-        self.ids.remove(job.id.0);
-        self.discharge_job(&job);
-        self.unlogged -= u64::from(job.is_unlogged());
-        if job.is_submitted() {
-            self.submitted.remove(&slot);
-        }
+        let job = self.jobs.remove(slot);
         self.ends += 1;
-        self.queue_mut(job.queue).counts.remove(job.state, job.priority, job.body.len());
-        self.counts.remove(job.state, job.priority, job.body.len());
-        if job.kind == Kind::Logged {
-            let sync = self.queue_sync(job.queue);
-            effects.records.push(Record::Finish(slot, job.queue, sync));
+        self.queue_mut(job.queue()).counts.remove(job.share());
+        if job.is_logged() {
+            let sync = self.queue_sync(job.queue());
+            effects.records.push(Record::Finish(slot, job.queue(), sync));
         }
-        self.drop_if_unwanted(job.queue, effects);
+        self.drop_if_unwanted(job.queue(), effects);
     }
 
     /// A fact about a job for the log, if the job is to be there.
@@ -404,110 +350,72 @@ impl Engine {
         slot: JobSlot,
         effects: &mut Effects,
     ) {
-        let job = self.job(slot);
-        if job.kind == Kind::Logged {
-            effects.records.push(record(slot, job.id));
+        let job = &self.jobs[slot];
+        if job.is_logged() {
+            effects.records.push(record(slot, job.id()));
         }
-    }
-
-    /// Gives a job that is in no list the last place among those of its priority.
-    pub(crate) fn move_to_tail(&mut self, slot: JobSlot) {
-        let order = self.deal_id();
-        self.job_mut(slot).aside().order = NonZeroU64::new(order.0);
     }
 
     /// Sets the state and keeps the counts. Lists are the caller's business.
     pub(crate) fn change_state(&mut self, slot: JobSlot, next: State) {
         self.meter.count(1);
-        let job = self.job_mut(slot);
-        let (state, priority, queue) = (job.state, job.priority, job.queue);
-        let body_bytes = job.body.len();
-        let was_due_later = state == State::Delayed && job.expires().is_none();
-        assert!(state.may_become(next), "a job went from {state:?} to {next:?}");
-        let was_unlogged = job.is_unlogged();
-        job.state = next;
-        let is_unlogged = job.is_unlogged();
-        self.recount_unlogged(was_unlogged, is_unlogged);
-        if was_due_later {
-            self.leave_wall(slot);
-        }
-        self.recharge_job(slot);
-        let counts = &mut self.queue_mut(queue).counts;
-        counts.remove(state, priority, body_bytes);
-        counts.add(next, priority, body_bytes);
-        self.counts.remove(state, priority, body_bytes);
-        self.counts.add(next, priority, body_bytes);
-    }
-
-    /// Sets how long a job lives, and keeps the counts. Records are the caller's business.
-    pub(crate) fn set_kind(&mut self, slot: JobSlot, kind: Kind) {
-        let job = self.job_mut(slot);
-        let was_unlogged = job.is_unlogged();
-        job.kind = kind;
-        let is_unlogged = job.is_unlogged();
-        self.recount_unlogged(was_unlogged, is_unlogged);
-    }
-
-    fn recount_unlogged(&mut self, before: bool, after: bool) {
-        self.unlogged = self.unlogged + u64::from(after) - u64::from(before);
-    }
-
-    /// Only for a leased job: a ready one would have to move in its queue.
-    fn set_priority(&mut self, slot: JobSlot, priority: u32) {
-        let job = self.job_mut(slot);
-        assert!(job.state == State::Leased, "only leased jobs change their priority");
-        job.priority = priority;
+        let before = self.jobs[slot].share();
+        self.jobs.set_state(slot, next);
+        let job = &self.jobs[slot];
+        let queue = self.queues.get_mut(job.queue().0).expect("a job's queue exists");
+        queue.counts.remove(before);
+        queue.counts.add(job.share());
     }
 
     /// Puts a ready, delayed or buried job into the list of its queue for that state.
     pub(crate) fn enlist(&mut self, slot: JobSlot) {
-        let job = self.jobs.get(slot.0).expect("the caller holds a live slot");
-        let queue = self.queues.get_mut(job.queue.0).expect("a job's queue exists");
-        match job.state {
+        let job = &self.jobs[slot];
+        let queue = self.queues.get_mut(job.queue().0).expect("a job's queue exists");
+        match job.state() {
             State::Ready => {
                 queue.ready.insert(job.ready_key(), slot.0);
                 if queue.workers > 0 {
-                    self.supplying.insert(job.queue);
+                    self.supplying.insert(job.queue());
                 }
                 if queue.extra.is_some() {
-                    self.arm_queue(job.queue);
+                    self.arm_queue(job.queue());
                 }
             }
             State::Buried => queue.buried.insert(job.buried_order(), slot.0),
             State::Leased => unreachable!("a leased job is in no list"),
             State::Delayed => {
-                queue.delayed.insert((job.due, job.id.0), slot.0);
-                self.arm_queue(job.queue);
+                queue.delayed.insert(job.delayed_key(), slot.0);
+                self.arm_queue(job.queue());
             }
         }
     }
 
     /// Takes a ready, delayed or buried job out of its queue's list.
     pub(crate) fn delist(&mut self, slot: JobSlot) {
-        let job = self.jobs.get(slot.0).expect("the caller holds a live slot");
-        let queue = self.queues.get_mut(job.queue.0).expect("a job's queue exists");
-        let found = match job.state {
+        let job = &self.jobs[slot];
+        let queue = self.queues.get_mut(job.queue().0).expect("a job's queue exists");
+        let found = match job.state() {
             State::Ready => queue.ready.remove(job.ready_key()),
-            State::Delayed => queue.delayed.remove((job.due, job.id.0)),
+            State::Delayed => queue.delayed.remove(job.delayed_key()),
             State::Buried => queue.buried.remove(job.buried_order()),
             State::Leased => unreachable!("a leased job is in no list"),
         };
         assert_eq!(found, Some(slot.0), "a job is in the list of its state");
         if queue.workers > 0 && queue.ready.is_empty() {
-            self.supplying.remove(&job.queue);
+            self.supplying.remove(&job.queue());
         }
         if queue.extra.is_some() {
             // The next one may expire sooner.
-            self.arm_queue(job.queue);
+            self.arm_queue(job.queue());
         }
     }
 
     /// Ends the hand-out of a leased job; its state is the caller's business.
     pub(crate) fn end_lease(&mut self, slot: JobSlot) {
-        let job = self.job_mut(slot);
+        let job = &mut self.jobs[slot];
         let lease = job.lease().expect("a leased job has a lease");
-        let (deadline, queue) = (job.due, job.queue);
-        job.aside().lease = None;
+        let (deadline, queue) = (job.due(), job.queue());
+        job.set_lease(None);
         if let Some(session) = self.session_mut(lease.holder) {
             session.leases.remove((deadline, lease.id.0));
             if let Some(reader) = &mut session.reader {
@@ -534,24 +442,16 @@ impl Engine {
 
     /// The place of a job.
     pub fn slot(&self, id: JobId) -> Result<JobSlot, NotFound> {
-        self.ids.get(id.0).map(JobSlot).ok_or(NotFound)
+        self.jobs.find(id).ok_or(NotFound)
     }
 
     /// The place of a job that this session holds.
     pub fn held(&self, session: SessionId, id: JobId) -> Result<JobSlot, NotFound> {
         let slot = self.slot(id)?;
-        match self.job(slot).lease() {
+        match self.jobs[slot].lease() {
             Some(lease) if lease.holder == session => Ok(slot),
             Some(_) | None => Err(NotFound),
         }
-    }
-
-    pub(crate) fn job(&self, slot: JobSlot) -> &Job {
-        self.jobs.get(slot.0).expect("a slot in a list or index has its job")
-    }
-
-    pub(crate) fn job_mut(&mut self, slot: JobSlot) -> &mut Job {
-        self.jobs.get_mut(slot.0).expect("a slot in a list or index has its job")
     }
 
     pub(crate) fn queue(&self, id: QueueId) -> &Queue {

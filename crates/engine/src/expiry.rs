@@ -3,20 +3,18 @@
 //! Only the head of a queue is looked at, on each request for it and when the time comes
 //! (spec kestrel 3.2): one that stands behind a job that lives longer stays until it is the head.
 
-use std::num::NonZeroU64;
-
 use crate::effects::{Effects, News, Record};
 use crate::engine::Engine;
 use crate::ids::{JobSlot, Millis, QueueId};
-use crate::job::Kind;
+use crate::jobs::Kind;
 use crate::limits::{HELD_CHORES_REST_MS, PUT_ENDS_MAX, SWEEP_REST_MS};
 use crate::queue::Queue;
 
 impl Engine {
     /// After this moment the job is not handed out any more.
     fn ends_after(&self, slot: JobSlot) -> Option<Millis> {
-        let job = self.job(slot);
-        let age_max = self.policy_of(job.queue).and_then(|policy| policy.age_max_ms);
+        let job = &self.jobs[slot];
+        let age_max = self.policy_of(job.queue()).and_then(|policy| policy.age_max_ms);
         let aged = age_max.map(|age| Millis(job.ready_since().0.saturating_add(age)));
         [job.expires(), aged].into_iter().flatten().min()
     }
@@ -100,7 +98,7 @@ impl Engine {
     /// Ends a ready job that somebody asks for, wherever it stands in its queue, if it has expired;
     /// whether it had.
     pub(crate) fn expire_if_due(&mut self, slot: JobSlot, effects: &mut Effects) -> bool {
-        let id = self.job(slot).queue;
+        let id = self.jobs[slot].queue();
         if self.queue(id).extra.is_none() || !self.is_expired(slot) {
             return false;
         }
@@ -156,14 +154,14 @@ impl Engine {
     /// A ready job has expired: it ends, or goes to the queue that its policy names for it.
     pub(crate) fn expire(&mut self, slot: JobSlot, effects: &mut Effects) {
         self.meter.count(1);
-        let from = self.job(slot).queue;
+        let from = self.jobs[slot].queue();
         let Some(extra) = &mut self.queue_mut(from).extra else { return };
         extra.expired += 1;
         let (target, items) = (extra.policy.expire_to.clone(), extra.items);
         let Some(target) = target else { return self.end_job(slot, &News::Fail, effects) };
         let to =
             if items { self.item_queue(&target, effects) } else { self.queue_or_create(&target) };
-        let body_bytes = self.job(slot).body.len();
+        let body_bytes = self.jobs[slot].body().len();
         if to != from && self.make_room(to, body_bytes, effects).is_ok() {
             self.reroute(slot, to, effects);
         } else {
@@ -179,34 +177,24 @@ impl Engine {
     /// queue feeds gets it.
     fn reroute(&mut self, slot: JobSlot, to: QueueId, effects: &mut Effects) {
         self.delist(slot);
-        self.remove_unique(slot);
-        self.leave_wall(slot);
-        let order = self.deal_id();
-        let (now, kind_there) = (self.now, self.kind_in(to));
-        let job = self.job_mut(slot);
-        let (from, was) = (job.queue, job.kind);
-        let (state, priority, body_bytes) = (job.state, job.priority, job.body.len());
-        job.queue = to;
-        job.created = now;
-        let aside = job.aside();
-        aside.order = NonZeroU64::new(order.0);
-        aside.expires = None;
+        let job = &self.jobs[slot];
+        let (from, was, share) = (job.queue(), job.kind(), job.share());
+        let body_bytes = job.body().len() as u64;
         // One that was never promised to outlive the process is not made to: nobody asked whether the
         // log has room for its body.
-        let kind = if was == Kind::Logged { kind_there } else { was };
-        self.set_kind(slot, kind);
-        self.recharge_job(slot);
-        self.queue_mut(from).counts.remove(state, priority, body_bytes);
+        let kind = if was == Kind::Logged { self.kind_in(to) } else { was };
+        self.jobs.set_kind(slot, kind);
+        self.jobs.set_queue(slot, to, self.now);
+        self.queue_mut(from).counts.remove(share);
         let target = self.queue_mut(to);
-        target.counts.add(state, priority, body_bytes);
+        target.counts.add(share);
         target.puts += 1;
         if let Some(extra) = &mut target.extra {
-            extra.put_bytes += body_bytes as u64;
+            extra.put_bytes += body_bytes;
         }
-        self.add_unique(slot);
         match (was, kind) {
             (Kind::Logged, Kind::Logged) => {
-                let (id, asked) = (self.job(slot).id, self.queue_sync(from));
+                let (id, asked) = (self.jobs[slot].id(), self.queue_sync(from));
                 effects.records.push(Record::Rerouted(slot, id, from, asked));
             }
             (Kind::Logged, Kind::Memory | Kind::Watched) => {

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::account::EXTRA_BYTES;
+use crate::bytes::EXTRA_BYTES;
 use crate::effects::{Effects, Record};
 use crate::engine::Engine;
 use crate::ids::{Millis, QueueId};

@@ -9,7 +9,7 @@ use foldhash::SharedSeed;
 use foldhash::fast::FoldHasher;
 
 /// Hashes names and keys; two with the same seed agree.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct NameHash {
     seed: u64,
     /// Made from the same seed. With the public constants of foldhash, names could be built whose

@@ -3,9 +3,9 @@
 use crate::effects::{Effects, Happening, News};
 use crate::engine::{Engine, NotFound};
 use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
-use crate::job::{Body, Lease};
+use crate::jobs::{Body, Draft, Lease};
 use crate::policy::Name;
-use crate::route::{Draft, Refused};
+use crate::route::Refused;
 use crate::session::{NEVER, Waiting, Wish};
 use crate::take::{Handout, Patience};
 use crate::wall::When;
@@ -164,8 +164,8 @@ impl Engine {
             self.count_hit(id);
             return match how {
                 ReadHow::Peek => {
-                    let job = self.job(slot);
-                    Read::Item { job: slot, id: job.id, lease: None, body: job.body.clone() }
+                    let job = &self.jobs[slot];
+                    Read::Item { job: slot, id: job.id(), lease: None, body: job.body().clone() }
                 }
                 ReadHow::Open { limit_ms } => {
                     self.delist(slot);
@@ -214,7 +214,7 @@ impl Engine {
         limit_ms: Option<u64>,
         effects: &mut Effects,
     ) -> Handout {
-        let queue = self.job(slot).queue;
+        let queue = self.jobs[slot].queue();
         if let Some(extra) = &mut self.queue_mut(queue).extra {
             extra.transactions += 1;
         }
@@ -228,7 +228,7 @@ impl Engine {
         limit_ms: Option<u64>,
         effects: &mut Effects,
     ) -> Handout {
-        let limit_ms = self.read_limit(self.job(slot).queue, limit_ms);
+        let limit_ms = self.read_limit(self.jobs[slot].queue(), limit_ms);
         self.note_read(slot);
         self.hand_out(slot, holder, limit_ms, effects)
     }
@@ -236,9 +236,9 @@ impl Engine {
     /// Takes and finishes in one step, so that one record will do.
     fn read_out(&mut self, slot: JobSlot, effects: &mut Effects) -> Read {
         self.note_read(slot);
-        let job = self.job(slot);
-        let (id, body) = (job.id, job.body.clone());
-        let queue = job.queue;
+        let job = &self.jobs[slot];
+        let (id, body) = (job.id(), job.body().clone());
+        let queue = job.queue();
         self.queue_mut(queue).finishes += 1;
         self.takes += 1;
         self.end_job(slot, &News::Complete(Body::from(Vec::new())), effects);
@@ -246,8 +246,8 @@ impl Engine {
     }
 
     fn note_read(&mut self, slot: JobSlot) {
-        let job = self.job(slot);
-        let (queue, created) = (job.queue, job.created);
+        let job = &self.jobs[slot];
+        let (queue, created) = (job.queue(), job.created());
         if let Some(extra) = &mut self.queue_mut(queue).extra {
             extra.last_read = Some(created);
         }
@@ -282,10 +282,10 @@ impl Engine {
         effects: &mut Effects,
     ) -> bool {
         self.stop_waiting(waiter);
-        self.count_hit(self.job(slot).queue);
+        self.count_hit(self.jobs[slot].queue());
         let Handout { job, id, lease, body } = match wish {
             Wish::Look => {
-                let body = self.job(slot).body.clone();
+                let body = self.jobs[slot].body().clone();
                 effects.happenings.push((waiter, Happening::Looked { job: slot, body }));
                 return false;
             }
@@ -315,7 +315,7 @@ impl Engine {
         effects: &mut Effects,
     ) -> Result<(), NotFound> {
         let slot = self.held_by(holder, lease)?;
-        self.queue_mut(self.job(slot).queue).finishes += 1;
+        self.queue_mut(self.jobs[slot].queue()).finishes += 1;
         self.end_job(slot, &News::Complete(Body::from(Vec::new())), effects);
         Ok(())
     }
@@ -344,16 +344,16 @@ impl Engine {
     ) -> Result<(), NotFound> {
         let slot = self.held_by(holder, lease)?;
         self.meter.count(1);
-        let due = self.job(slot).due;
+        let due = self.jobs[slot].due();
         let session = self.open_mut(holder);
         session.leases.remove((due, lease.0));
         if let Some(reader) = &mut session.reader {
             reader.open.remove(&lease);
         }
         self.arm_session(Self::place_of(holder));
-        let limit_ms = self.read_limit(self.job(slot).queue, limit_ms);
+        let limit_ms = self.read_limit(self.jobs[slot].queue(), limit_ms);
         let until = limit_ms.map_or(NEVER, |limit| Millis(self.now.0.saturating_add(limit)));
-        self.job_mut(slot).aside().lease = Some(Lease { id: lease, holder: to, until });
+        self.jobs[slot].set_lease(Some(Lease { id: lease, holder: to, until }));
         if let Some(reader) = &mut self.open_mut(to).reader {
             reader.open.insert(lease, slot);
         }
@@ -376,7 +376,7 @@ impl Engine {
     /// Numbers of a queue.
     pub fn item_stats(&self, name: &[u8]) -> Option<ItemStats> {
         let queue = self.queue(self.queue_id(name)?);
-        let head = queue.ready.first().map(|(_, slot)| self.job(JobSlot(slot)).created);
+        let head = queue.ready.first().map(|(_, slot)| self.jobs[JobSlot(slot)].created());
         let stats = ItemStats {
             items: u64::from(queue.counts.ready),
             bytes: queue.counts.bytes,

@@ -43,7 +43,7 @@ impl Engine {
     /// The submitted job behind the cursor, which moves there.
     pub fn next_submitted(&mut self, cursor: &mut JobCursor) -> Option<JobSlot> {
         self.meter.count(1);
-        let &slot = self.submitted.range(JobSlot(cursor.next_slot)..).next()?;
+        let slot = self.jobs.submitted_from(JobSlot(cursor.next_slot)).next()?;
         // Places are below the highest number, which stands for none.
         cursor.next_slot = slot.0 + 1;
         Some(slot)

@@ -4,9 +4,8 @@
 //! The line is empty nearly always: few jobs have more watchers than are told at once.
 
 use std::collections::VecDeque;
-use std::mem;
 
-use crate::account::JOIN_BYTES;
+use crate::bytes::JOIN_BYTES;
 use crate::effects::{Effects, Happening, News};
 use crate::engine::Engine;
 use crate::ids::{JobId, JobSlot, Millis, SessionId};
@@ -42,25 +41,25 @@ impl Untold {
 impl Engine {
     /// Tells all watchers of a job.
     pub(crate) fn tell(&mut self, slot: JobSlot, news: &News, effects: &mut Effects) {
-        let job = self.job(slot);
+        let job = &self.jobs[slot];
         self.meter.count(1);
         if self.untold.line.is_empty() && job.watchers().len() <= TOLD_AT_ONCE_MAX {
             self.meter.count(job.watchers().len());
-            let happening = || Happening::News { id: job.id, news: news.clone(), late: false };
+            let happening = || Happening::News { id: job.id(), news: news.clone(), late: false };
             effects.happenings.extend(job.watchers().iter().map(|watcher| (*watcher, happening())));
         } else if !job.watchers().is_empty() {
-            let (id, watchers) = (job.id, job.watchers().to_vec());
+            let (id, watchers) = (job.id(), job.watchers().to_vec());
             self.announce(Untold { id, news: news.clone(), watchers, told: 0 }, effects);
         }
     }
 
     /// The last news for all watchers; they watch this job no more.
     pub(crate) fn tell_end(&mut self, slot: JobSlot, news: &News, effects: &mut Effects) {
-        if self.job(slot).watchers().is_empty() {
+        if self.jobs[slot].watchers().is_empty() {
             return;
         }
-        let id = self.job(slot).id;
-        let watchers = mem::take(&mut self.job_mut(slot).outcome_mut().watchers);
+        let id = self.jobs[slot].id();
+        let watchers = self.jobs[slot].take_watchers();
         self.meter.count(1);
         let few = self.untold.line.is_empty() && watchers.len() <= TOLD_AT_ONCE_MAX;
         let mut untold = Untold { id, news: news.clone(), watchers, told: 0 };

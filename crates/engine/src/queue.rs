@@ -2,107 +2,23 @@
 
 use smallvec::SmallVec;
 
+use crate::collections::Ordered;
+use crate::collections::prefetch;
 use crate::engine::DEFAULT_QUEUE;
 use crate::extra::Extra;
 use crate::ids::Millis;
-use crate::job::State;
-use crate::ordered::Ordered;
-use crate::prefetch::prefetch;
-
-/// beanstalkd calls ready jobs with a priority below this urgent (spec beanstalkd 5.1).
-pub(crate) const URGENT_BELOW: u32 = 1024;
-
-/// Gearman calls jobs with a priority above this low.
-const LOW_ABOVE: u32 = 1 << 31;
+use crate::jobs::Counts;
 
 /// The order of ready jobs: rank (the priority, wider so that policies can refine it), then the
 /// order number.
 pub(crate) type ReadyKey = (u64, u64);
-
-/// Jobs by state, kept in step with every change so that statistics cost nothing to ask. A job's
-/// place is a u32, so no more of them can be.
-#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Counts {
-    pub(crate) ready: u32,
-    pub(crate) urgent: u32,
-    pub(crate) delayed: u32,
-    pub(crate) leased: u32,
-    pub(crate) buried: u32,
-    /// Ready and delayed jobs by band of urgency.
-    pub(crate) bands: [u32; 3],
-    /// Bytes of the bodies of ready jobs.
-    pub(crate) bytes: u64,
-}
-
-/// Gearman's three priorities, as bands of the priorities of all dialects.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub enum Band {
-    /// Below 1024.
-    High,
-    /// All others.
-    Normal,
-    /// Above 2^31.
-    Low,
-}
-
-impl Band {
-    /// The band of a priority.
-    pub fn of(priority: u32) -> Self {
-        match priority {
-            0..URGENT_BELOW => Self::High,
-            URGENT_BELOW..=LOW_ABOVE => Self::Normal,
-            _ => Self::Low,
-        }
-    }
-}
-
-impl Counts {
-    pub(crate) fn total(&self) -> u64 {
-        [self.ready, self.delayed, self.leased, self.buried].into_iter().map(u64::from).sum()
-    }
-
-    pub(crate) fn add(&mut self, state: State, priority: u32, body_bytes: usize) {
-        *self.of(state) += 1;
-        match state {
-            State::Ready => {
-                self.bytes += body_bytes as u64;
-                self.urgent += u32::from(priority < URGENT_BELOW);
-                self.bands[Band::of(priority) as usize] += 1;
-            }
-            State::Delayed => self.bands[Band::of(priority) as usize] += 1,
-            State::Leased | State::Buried => {}
-        }
-    }
-
-    pub(crate) fn remove(&mut self, state: State, priority: u32, body_bytes: usize) {
-        *self.of(state) -= 1;
-        match state {
-            State::Ready => {
-                self.bytes -= body_bytes as u64;
-                self.urgent -= u32::from(priority < URGENT_BELOW);
-                self.bands[Band::of(priority) as usize] -= 1;
-            }
-            State::Delayed => self.bands[Band::of(priority) as usize] -= 1,
-            State::Leased | State::Buried => {}
-        }
-    }
-
-    fn of(&mut self, state: State) -> &mut u32 {
-        match state {
-            State::Ready => &mut self.ready,
-            State::Delayed => &mut self.delayed,
-            State::Leased => &mut self.leased,
-            State::Buried => &mut self.buried,
-        }
-    }
-}
 
 /// What the log keeps of a queue apart from its jobs.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct QueueFacts {
     /// It exists without jobs or users.
     pub kept: bool,
-    /// Most unfinished jobs at which a submit of each [`Band`] is still accepted; 0 for no limit.
+    /// Most unfinished jobs at which a submit of each [`crate::Band`] is still accepted; 0 for no limit.
     pub limits: [u32; 3],
     /// A client of Kestrel's made it or used it.
     pub items: bool,

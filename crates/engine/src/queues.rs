@@ -1,6 +1,6 @@
 //! Queues: making, keeping, pausing and dropping them.
 
-use crate::account::{EXTRA_BYTES, KEPT_BYTES, queue_bytes};
+use crate::bytes::{EXTRA_BYTES, KEPT_BYTES, queue_bytes};
 use crate::effects::{Effects, Record};
 use crate::engine::{Engine, NotFound};
 use crate::ids::QueueId;

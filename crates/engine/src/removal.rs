@@ -8,7 +8,7 @@ use crate::effects::{Effects, Happening, News, Record};
 use crate::engine::{DEFAULT_QUEUE, Engine, NotFound};
 use crate::flush::Clearing;
 use crate::ids::{JobId, JobSlot, Millis, QueueId, SessionId};
-use crate::job::State;
+use crate::jobs::State;
 use crate::limits::UNIT_COMPARISONS;
 use crate::queue::ReadyKey;
 use crate::session::Waiting;
@@ -108,7 +108,7 @@ impl Engine {
         let is_kept = &*queue.name == DEFAULT_QUEUE || queue.workers > 0;
         queue.limits = [0; 3];
         self.set_kept(id, is_kept);
-        let (end, tickets_end) = (JobId(self.next_id), self.next_ticket);
+        let (end, tickets_end) = (JobId(self.jobs.next_id()), self.next_ticket);
         RemovalWork { queue: id, end, tickets_end, next: Next::Waiting(0) }
     }
 
@@ -167,7 +167,7 @@ impl Engine {
                 self.end_removal(work.queue, effects);
                 return false;
             };
-            if self.job(slot).id < work.end {
+            if self.jobs[slot].id() < work.end {
                 self.end_job(slot, &News::Fail, effects);
             }
         }
@@ -188,8 +188,8 @@ impl Engine {
             if (place as usize).is_multiple_of(UNIT_COMPARISONS) {
                 self.meter.count(1);
             }
-            let job = self.jobs.get(place);
-            if job.is_some_and(|job| job.queue == id && job.state == State::Leased) {
+            let job = self.jobs.get(JobSlot(place));
+            if job.is_some_and(|job| job.queue() == id && job.state() == State::Leased) {
                 self.end_job(JobSlot(place), &News::Fail, effects);
             }
         }

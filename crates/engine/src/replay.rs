@@ -1,14 +1,12 @@
 //! Bringing jobs back from the log before the first session opens.
 
-use std::num::NonZeroU64;
-
 use crate::engine::Engine;
 use crate::extra::parent_of;
 use crate::ids::{JobSlot, Millis};
-use crate::job::{Aside, Body, Job, JobFacts, Kind, Outcome, State, Tags, expiry};
+use crate::jobs::{Body, Job, JobFacts, State, Tags};
 use crate::limits::{JOB_ID_MAX, QUEUE_NAME_BYTES_MAX};
 use crate::queue::QueueFacts;
-use crate::wall::{When, may_go_by_wall};
+use crate::wall::When;
 
 /// What the log gave is impossible: it is not one that this program wrote.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -52,7 +50,7 @@ impl Engine {
             check_number(number)?;
         }
         check_name(queue)?;
-        if self.ids.get(facts.id.0).is_some() {
+        if self.jobs.find(facts.id).is_some() {
             return Err(RestoreError::Duplicate(facts.id.0));
         }
         let queue = self.queue_or_create(queue);
@@ -62,60 +60,27 @@ impl Engine {
         }
         let overdue = facts.state == State::Delayed && due <= self.now;
         let is_ready = overdue || matches!(facts.state, State::Leased | State::Ready);
-        let order = NonZeroU64::new(facts.order).filter(|order| order.get() != facts.id.0);
+        let order = if facts.order == 0 { facts.id.0 } else { facts.order };
         let lists = self.queue(queue);
         let is_taken = facts.state == State::Buried && lists.buried.contains(facts.buried_order)
-            || is_ready
-                && lists
-                    .ready
-                    .contains((facts.priority.into(), order.map_or(facts.id.0, u64::from)));
+            || is_ready && lists.ready.contains((facts.priority.into(), order));
         if is_taken {
             return Err(RestoreError::SamePlace(facts.id.0));
         }
-        let outcome = tags.map(|Tags { unique, reducer }| {
-            let (unique, reducer) = (unique.into(), reducer.into());
-            Box::new(Outcome { submitted: true, unique, reducer, ..Outcome::default() })
-        });
-        let aside = Aside {
-            delay_s: facts.delay_s,
-            counters: facts.counters,
-            order,
-            buried_order: facts.buried_order,
-            expires: expires.map(expiry),
-            lease: None,
-            outcome,
-        };
-        let slot = self.add_job(Job {
-            id: facts.id,
-            created: facts.created,
-            due,
-            body,
-            aside: (aside != Aside::default()).then(|| Box::new(aside)),
-            queue,
-            priority: facts.priority,
-            ttr_s: facts.ttr_s,
-            state: if is_ready { State::Ready } else { facts.state },
-            kind: Kind::Logged,
-            extra_units: 0,
-        });
-        if let Some(wall) = facts.wall
-            && may_go_by_wall(self.job(slot))
-        {
-            self.go_by_wall(slot, wall);
+        let state = if is_ready { State::Ready } else { facts.state };
+        let job = Job::restored(queue, facts, state, (due, expires), tags, body);
+        let slot = self.add_job(job);
+        if let Some(wall) = facts.wall {
+            self.jobs.set_wall_time(slot, wall);
         }
-        if facts.state != State::Buried {
-            self.add_unique(slot);
-        }
-        self.next_id = self.next_id.max(facts.id.0 + 1).max(facts.order + 1);
-        self.next_lease = self.next_lease.max(self.next_id);
-        self.next_buried = self.next_buried.max(facts.buried_order + 1);
+        self.next_lease = self.next_lease.max(self.jobs.next_id());
         self.enlist(slot);
         Ok(slot)
     }
 
     /// When a job is due and when it expires: by the wall clock of today, if it goes by that.
     fn moments(&self, facts: &JobFacts) -> (Millis, Option<Millis>) {
-        let moment = facts.wall.map(|wall| self.moment_of(When::Wall(wall)));
+        let moment = facts.wall.map(|wall| self.wall.moment_of(When::Wall(wall)));
         match (facts.expires, facts.state) {
             (Some(expires), _) => (facts.due, Some(moment.unwrap_or(expires))),
             (None, State::Delayed) => (moment.unwrap_or(facts.due), None),
@@ -151,7 +116,7 @@ impl Engine {
     /// Numbers below this were given out before.
     pub fn raise_numbers(&mut self, next: u64) -> Result<(), RestoreError> {
         check_number(next)?;
-        self.next_id = self.next_id.max(next);
+        self.jobs.raise_id(next);
         self.next_lease = self.next_lease.max(next);
         Ok(())
     }
@@ -161,7 +126,7 @@ impl Engine {
 mod tests {
     use super::*;
     use crate::ids::JobId;
-    use crate::job::Counters;
+    use crate::jobs::Counters;
 
     #[test]
     fn what_no_program_can_have_written_is_refused() {

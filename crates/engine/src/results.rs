@@ -7,11 +7,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::account::JOIN_BYTES;
+use crate::bytes::JOIN_BYTES;
 use crate::effects::{Effects, News, Record};
 use crate::engine::{Engine, NotFound};
 use crate::ids::{JobId, JobSlot, Millis, SessionId};
-use crate::job::{Body, Kind, State};
+use crate::jobs::{Body, State};
 use crate::limits::UNIT_COMPARISONS;
 use crate::session::Manner;
 
@@ -32,9 +32,9 @@ impl Engine {
     /// Attaches a watcher to a job.
     pub(crate) fn attach(&mut self, slot: JobSlot, watcher: SessionId) {
         self.meter.count(1);
-        let id = self.job(slot).id;
-        self.job_mut(slot).outcome_mut().watchers.push(watcher);
-        self.recharge_job(slot);
+        let id = self.jobs[slot].id();
+        self.jobs[slot].add_watcher(watcher);
+        self.jobs.recharge(slot);
         *self.open_mut(watcher).watching.entry(id).or_default() += 1;
         self.memory_bytes += JOIN_BYTES;
     }
@@ -56,21 +56,15 @@ impl Engine {
             let Some((id, _)) = watching.pop_first() else { break };
             self.meter.count(1);
             let Ok(slot) = self.slot(id) else { continue };
-            let watchers = &mut self.job_mut(slot).outcome_mut().watchers;
-            let compared = watchers.len() / UNIT_COMPARISONS;
-            watchers.retain(|other| *other != watcher);
-            self.meter.count(compared);
+            let compared = self.jobs[slot].remove_watcher(watcher);
+            self.meter.count(compared / UNIT_COMPARISONS);
             // Nobody will ever hear of it. What already runs is not taken from its worker.
-            if self.is_abandoned(slot) && self.job(slot).state != State::Leased {
+            let job = &self.jobs[slot];
+            if job.is_abandoned() && job.state() != State::Leased {
                 self.remove_job(slot, effects);
             }
         }
         false
-    }
-
-    pub(crate) fn is_abandoned(&self, slot: JobSlot) -> bool {
-        let job = self.job(slot);
-        job.kind == Kind::Watched && job.watchers().is_empty()
     }
 
     /// Ends a job with news for its watchers. (Records are taken over before the news, so that what
@@ -104,10 +98,8 @@ impl Engine {
         effects: &mut Effects,
     ) -> Result<(), NotFound> {
         let slot = self.held(session, id)?;
-        let outcome = self.job_mut(slot).outcome_mut();
-        outcome.numerator = numerator;
-        outcome.denominator = denominator;
-        self.recharge_job(slot);
+        self.jobs[slot].set_progress(numerator, denominator);
+        self.jobs.recharge(slot);
         self.tell(slot, &News::Progress(words.clone()), effects);
         self.extend(slot);
         Ok(())
@@ -115,7 +107,7 @@ impl Engine {
 
     /// A worker that is heard of keeps a job whose ttr came with the put.
     fn extend(&mut self, slot: JobSlot) {
-        if self.job(slot).ttr_s > 0 {
+        if self.jobs[slot].ttr_s() > 0 {
             self.renew_deadline(slot);
         }
     }
@@ -143,11 +135,11 @@ impl Engine {
         effects: &mut Effects,
     ) -> Result<(), NotFound> {
         let slot = self.held(session, id)?;
-        if self.job(slot).is_submitted() {
+        if self.jobs[slot].is_submitted() {
             self.finish_held(slot, news, effects);
         } else {
             self.tell_end(slot, news, effects);
-            let priority = self.job(slot).priority;
+            let priority = self.jobs[slot].priority();
             self.bury(session, id, priority, effects)?;
         }
         Ok(())
@@ -155,25 +147,25 @@ impl Engine {
 
     /// Its worker ends a job, well or not.
     fn finish_held(&mut self, slot: JobSlot, news: &News, effects: &mut Effects) {
-        self.queue_mut(self.job(slot).queue).finishes += 1;
+        self.queue_mut(self.jobs[slot].queue()).finishes += 1;
         self.end_job(slot, news, effects);
     }
 
     /// What is known of a job.
     pub fn outlook(&self, slot: JobSlot) -> Outlook {
-        let job = self.job(slot);
-        let outcome = job.outcome();
+        let job = &self.jobs[slot];
+        let (numerator, denominator) = job.progress();
         Outlook {
-            running: job.state == State::Leased,
-            numerator: outcome.map_or(0, |outcome| outcome.numerator),
-            denominator: outcome.map_or(0, |outcome| outcome.denominator),
+            running: job.state() == State::Leased,
+            numerator,
+            denominator,
             watchers: job.watchers().len(),
         }
     }
 
     /// The holder of a job has lost it: one failed attempt more.
     pub(crate) fn lose(&mut self, slot: JobSlot, effects: &mut Effects) {
-        let holder = self.job(slot).lease().map(|lease| lease.holder);
+        let holder = self.jobs[slot].lease().map(|lease| lease.holder);
         let manner = holder.and_then(|holder| self.find_session(holder)).map(|held| held.manner);
         self.end_lease(slot);
         self.lost(slot, manner.unwrap_or_default(), effects);
@@ -183,31 +175,28 @@ impl Engine {
     /// if nobody cares any more or it has had its attempts.
     pub(crate) fn lost(&mut self, slot: JobSlot, manner: Manner, effects: &mut Effects) {
         let attempts_max = self.attempts_max;
-        if let Some(extra) = &mut self.queue_mut(self.job(slot).queue).extra {
+        if let Some(extra) = &mut self.queue_mut(self.jobs[slot].queue()).extra {
             extra.cancelled += 1;
         }
-        let job = self.job_mut(slot);
+        let job = &mut self.jobs[slot];
         job.count(|counters| &mut counters.failures);
         let exhausted =
             attempts_max > 0 && job.is_submitted() && job.counters().failures >= attempts_max;
-        if let Some(outcome) = job.aside().outcome.as_mut() {
-            outcome.numerator = 0;
-            outcome.denominator = 0;
-        }
+        job.forget_progress();
         if exhausted {
             self.end_job(slot, &News::Fail, effects);
-        } else if self.is_abandoned(slot) {
+        } else if job.is_abandoned() {
             self.remove_job(slot, effects);
         } else {
             match manner {
                 Manner::KeepsPlace => self.note(Record::Count, slot, effects),
                 Manner::ToTheTail => {
-                    self.move_to_tail(slot);
+                    self.jobs.move_to_tail(slot);
                     self.note(Record::Moved, slot, effects);
                 }
             }
             // It is as old as before its lease. Otherwise a job that no worker survives would never end.
-            self.job_mut(slot).due = Millis(0);
+            self.jobs[slot].set_due(Millis(0));
             self.change_state(slot, State::Ready);
             self.offer(slot, effects);
         }

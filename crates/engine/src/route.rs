@@ -6,10 +6,9 @@ use std::collections::BTreeSet;
 use crate::effects::{Effects, News, Record};
 use crate::engine::Engine;
 use crate::ids::{JobId, JobSlot, QueueId};
-use crate::job::{Body, Job, Kind, State, expiry};
+use crate::jobs::{Draft, Job, Kind, State};
 use crate::limits::PUT_ENDS_MAX;
 use crate::policy::{Name, Policy, QueueSync, WhenFull};
-use crate::wall::When;
 
 /// Why a queue does not take a job.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -20,22 +19,6 @@ pub enum Refused {
     /// The body is larger than its policy lets it be.
     #[error("the body is larger than the queue takes")]
     TooBig,
-}
-
-/// A job to be, for one queue or several.
-#[derive(Clone, Debug)]
-pub(crate) struct Draft {
-    pub(crate) priority: u32,
-    /// Ready at once if this is not in the future.
-    pub(crate) due: When,
-    pub(crate) delay_s: u32,
-    pub(crate) ttr_s: u32,
-    pub(crate) expires: Option<When>,
-    /// It is submitted for its outcome, with this as the name that only some workers see.
-    pub(crate) reducer: Option<Box<[u8]>>,
-    /// The job that is asked for, unlike its copies, lives for its watchers.
-    pub(crate) foreground: bool,
-    pub(crate) body: Body,
 }
 
 /// Why a queue is among those that a put goes to.
@@ -86,38 +69,14 @@ impl Engine {
     /// Adds a new job to the tables and counts it. It is in no list yet.
     #[inline]
     pub(crate) fn enter(&mut self, queue: QueueId, draft: Draft, kind: Kind) -> JobSlot {
-        let id = self.deal_id();
         let body_bytes = draft.body.len() as u64;
-        let due = self.moment_of(draft.due);
-        let is_delayed = due > self.now;
-        let mut job = Job {
-            id,
-            created: self.now,
-            due,
-            body: draft.body,
-            aside: None,
-            queue,
-            priority: draft.priority,
-            ttr_s: draft.ttr_s,
-            state: if is_delayed { State::Delayed } else { State::Ready },
-            kind,
-            extra_units: 0,
-        };
-        if draft.delay_s > 0 {
-            job.aside().delay_s = draft.delay_s;
-        }
-        if let Some(expires) = draft.expires {
-            job.aside().expires = Some(expiry(self.moment_of(expires)));
-        }
-        if let Some(reducer) = draft.reducer {
-            let outcome = job.outcome_mut();
-            outcome.submitted = true;
-            outcome.reducer = reducer;
-        }
-        let slot = self.add_job(job);
-        let goes_by = draft.expires.or(is_delayed.then_some(draft.due));
-        if let Some(wall) = goes_by.and_then(When::wall) {
-            self.go_by_wall(slot, wall);
+        let due = self.wall.moment_of(draft.due);
+        let expires = draft.expires.map(|expires| self.wall.moment_of(expires));
+        let goes_by = draft.expires.unwrap_or(draft.due).wall();
+        let id = self.jobs.deal_id();
+        let slot = self.add_job(Job::new((id, queue, kind), self.now, (due, expires), draft));
+        if let Some(wall) = goes_by {
+            self.jobs.set_wall_time(slot, wall);
         }
         self.puts += 1;
         let queue = self.queue_mut(queue);
@@ -131,10 +90,10 @@ impl Engine {
     /// Offers a new job, or puts it aside until it is due. An item that expired before it came is
     /// gone after this, if it is the head.
     pub(crate) fn place(&mut self, slot: JobSlot, effects: &mut Effects) {
-        let job = self.job(slot);
-        match job.state {
+        let job = &self.jobs[slot];
+        match job.state() {
             State::Ready if job.expires().is_some() && self.is_expired(slot) => {
-                let queue = job.queue;
+                let queue = job.queue();
                 self.offer(slot, effects);
                 self.sweep(queue, PUT_ENDS_MAX, effects);
             }
@@ -162,7 +121,7 @@ impl Engine {
             self.admit(queue, draft.body.len(), effects)?;
             let slot = self.enter(queue, draft, self.kind_in(queue));
             self.note(Record::Put, slot, effects);
-            let id = self.job(slot).id;
+            let id = self.jobs[slot].id();
             self.place(slot, effects);
             return Ok(id);
         }
@@ -177,8 +136,8 @@ impl Engine {
     pub(crate) fn answer(&mut self, routed: &Routed) -> Result<JobId, Refused> {
         match (routed.refused, routed.asked.or(routed.first)) {
             (Some(refused), _) => Err(refused),
-            (None, Some(slot)) => Ok(self.job(slot).id),
-            (None, None) => Ok(self.deal_id()),
+            (None, Some(slot)) => Ok(self.jobs[slot].id()),
+            (None, None) => Ok(self.jobs.deal_id()),
         }
     }
 
@@ -329,10 +288,10 @@ impl Engine {
             }
         }
         routed.first = slots.first().copied();
-        let is_logged = |slot: &JobSlot| self.job(*slot).kind == Kind::Logged;
+        let is_logged = |slot: &JobSlot| self.jobs[*slot].is_logged();
         let logged = slots.iter().filter(|slot| is_logged(slot));
         let logged: Box<[(JobSlot, JobId)]> =
-            logged.map(|slot| (*slot, self.job(*slot).id)).collect();
+            logged.map(|slot| (*slot, self.jobs[*slot].id())).collect();
         match *logged {
             [] => {}
             [(slot, _)] => self.note(Record::Put, slot, effects),

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::collections::Ordered;
 use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId};
-use crate::ordered::Ordered;
 use crate::workers::Worker;
 
 /// A waiting take is told that a held job is close to its deadline this long before it

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::account::{JOIN_BYTES, SESSION_BYTES, WATCH_BYTES};
+use crate::bytes::{JOIN_BYTES, SESSION_BYTES, WATCH_BYTES};
 use crate::chores::Chore;
+use crate::collections::Ordered;
 use crate::effects::Effects;
 use crate::engine::{DEFAULT_QUEUE, Engine};
 use crate::ids::{QueueId, SessionId};
 use crate::limits::UNIT_COMPARISONS;
-use crate::ordered::Ordered;
 use crate::session::{Manner, Session, Waiting};
 use crate::timers::TimerKey;
 

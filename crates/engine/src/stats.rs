@@ -1,8 +1,8 @@
 //! Looking without touching: jobs, queues and numbers.
 
 use crate::engine::{Engine, NotFound};
-use crate::ids::{JobId, JobSlot, Millis, QueueId, SessionId};
-use crate::job::{Body, JobFacts, JobStatus, Kind, State, Tags};
+use crate::ids::{JobId, JobSlot, QueueId, SessionId};
+use crate::jobs::{Body, Job, JobFacts, JobStatus, State, Tags};
 use crate::policy::QueueSync;
 use crate::queue::{PauseReason, QueueFacts};
 use crate::session::NEVER;
@@ -92,36 +92,17 @@ pub struct Totals {
 impl Engine {
     /// What the log keeps of a job.
     pub fn facts(&self, slot: JobSlot) -> JobFacts {
-        let job = self.job(slot);
-        let due = match job.state {
-            State::Delayed => job.due,
-            State::Ready if job.due > job.created => job.due,
-            State::Ready | State::Leased | State::Buried => Millis(0),
-        };
-        JobFacts {
-            id: job.id,
-            priority: job.priority,
-            order: job.order(),
-            state: if job.state == State::Leased { State::Ready } else { job.state },
-            created: job.created,
-            due,
-            buried_order: if job.state == State::Buried { job.buried_order() } else { 0 },
-            ttr_s: job.ttr_s,
-            delay_s: job.aside.as_ref().map_or(0, |aside| aside.delay_s),
-            counters: job.counters(),
-            expires: job.expires(),
-            wall: self.wall_time(slot),
-        }
+        self.jobs[slot].facts(self.jobs.wall_time(slot))
     }
 
     /// What else the log keeps of a job that was submitted for its outcome.
     pub fn tags(&self, slot: JobSlot) -> Option<Tags<'_>> {
-        self.job(slot).tags()
+        self.jobs[slot].tags()
     }
 
     /// Whether a job is in the log.
     pub fn is_durable(&self, slot: JobSlot) -> bool {
-        self.job(slot).kind == Kind::Logged
+        self.jobs[slot].is_logged()
     }
 
     /// What the log keeps of a queue apart from its jobs.
@@ -141,22 +122,22 @@ impl Engine {
     /// All jobs that were submitted for their outcome, by their places; for tests and the simulator. Kept in
     /// an index of their own, because there may be millions of other jobs to pass over.
     pub fn submitted_jobs(&self) -> impl Iterator<Item = JobSlot> {
-        self.submitted.iter().copied()
+        self.jobs.submitted_from(JobSlot(0))
     }
 
     /// The queue of a job.
     pub fn queue_of(&self, slot: JobSlot) -> QueueId {
-        self.job(slot).queue
+        self.jobs[slot].queue()
     }
 
     /// The body of a job.
     pub fn body(&self, slot: JobSlot) -> &Body {
-        &self.job(slot).body
+        self.jobs[slot].body()
     }
 
     /// The number of the job at this place, if there is one.
     pub fn id_at(&self, slot: JobSlot) -> Option<JobId> {
-        self.jobs.get(slot.0).map(|job| job.id)
+        self.jobs.get(slot).map(Job::id)
     }
 
     /// How durable a queue's policy wants puts to be; `None`: it does not say.
@@ -166,19 +147,19 @@ impl Engine {
 
     /// The number of a job.
     pub fn id_of(&self, slot: JobSlot) -> JobId {
-        self.job(slot).id
+        self.jobs[slot].id()
     }
 
     /// A job of any state.
     pub fn job_status(&self, id: JobId) -> Result<JobStatus, NotFound> {
         let slot = self.slot(id)?;
-        let job = self.job(slot);
-        let timed = matches!(job.state, State::Delayed | State::Leased) && job.due != NEVER;
+        let job = &self.jobs[slot];
+        let timed = matches!(job.state(), State::Delayed | State::Leased) && job.due() != NEVER;
         Ok(JobStatus {
-            facts: JobFacts { state: job.state, ..self.facts(slot) },
-            queue: job.queue,
-            time_left_ms: if timed { job.due.since(self.now) } else { 0 },
-            body_len: job.body.len(),
+            facts: JobFacts { state: job.state(), ..self.facts(slot) },
+            queue: job.queue(),
+            time_left_ms: if timed { job.due().since(self.now) } else { 0 },
+            body_len: job.body().len(),
         })
     }
 
@@ -213,7 +194,7 @@ impl Engine {
             PauseReason::Asked { seconds } => Some((seconds, pause.until)),
             PauseReason::Serving => None,
         });
-        let head = queue.ready.first().map(|(_, slot)| self.job(JobSlot(slot)).created);
+        let head = queue.ready.first().map(|(_, slot)| self.jobs[JobSlot(slot)].created());
         QueueStats {
             urgent: u64::from(queue.counts.urgent),
             ready: u64::from(queue.counts.ready),
@@ -235,15 +216,20 @@ impl Engine {
         }
     }
 
+    /// Bytes of memory that jobs, queues and sessions take.
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory_bytes + self.jobs.bytes()
+    }
+
     /// Numbers over all queues.
     pub fn totals(&self) -> Totals {
         Totals {
-            urgent: u64::from(self.counts.urgent),
-            ready: u64::from(self.counts.ready),
-            leased: u64::from(self.counts.leased),
-            delayed: u64::from(self.counts.delayed),
-            buried: u64::from(self.counts.buried),
-            unlogged: self.unlogged,
+            urgent: u64::from(self.jobs.counts().urgent),
+            ready: u64::from(self.jobs.counts().ready),
+            leased: u64::from(self.jobs.counts().leased),
+            delayed: u64::from(self.jobs.counts().delayed),
+            buried: u64::from(self.jobs.counts().buried),
+            unlogged: self.jobs.unlogged(),
             queues: self.queues.len() as u64,
             sessions: self.sessions.len() as u64,
             waiting_sessions: self.waiting_sessions,
@@ -252,7 +238,7 @@ impl Engine {
             releases: self.releases,
             buries: self.buries,
             ends: self.ends,
-            ready_bytes: self.counts.bytes,
+            ready_bytes: self.jobs.counts().bytes,
             item_queue_creates: self.special.queue_creates,
             item_queue_deletes: self.special.queue_deletes,
             idle_queue_deletes: self.special.queue_expires,

@@ -4,14 +4,10 @@
 use crate::effects::{Effects, News, Record};
 use crate::engine::{Engine, NotFound};
 use crate::ids::{JobId, JobSlot, QueueId, SessionId};
-use crate::job::{Body, Kind, State};
+use crate::jobs::{Band, Body, Draft, Job, Kind, State};
 use crate::limits::{ATTACHMENTS_MAX, SAME_KEY_MAX, WATCHERS_MAX};
-use crate::queue::Band;
-use crate::route::{Draft, Refused, Route};
+use crate::route::{Refused, Route};
 use crate::wall::When;
-
-/// The key that stands for the whole body (spec gearman 4.6).
-const KEY_IS_BODY: &[u8] = b"-";
 
 /// A job to submit.
 #[derive(Clone, Debug)]
@@ -50,7 +46,7 @@ impl Engine {
         self.keep(queue, effects);
         if let Some(slot) = self.find_unique(queue, submit.unique, &submit.body) {
             self.join(slot, session, submit.foreground, effects)?;
-            return Ok(self.job(slot).id);
+            return Ok(self.jobs[slot].id());
         }
         let band = Band::of(submit.priority);
         let full = self.queue(queue);
@@ -68,19 +64,19 @@ impl Engine {
         self.note(Record::Put, slot, effects);
         self.become_submitted(slot, session, &submit);
         self.place(slot, effects);
-        Ok(self.job(slot).id)
+        Ok(self.jobs[slot].id())
     }
 
     /// How long the body is that the log needs room for if this is submitted: its own, or that of the
     /// foreground job which it joins and makes last, whose key may be equal although its body is not.
     pub fn submit_bytes(&self, name: &[u8], submit: &Submit<'_>) -> usize {
         let own = submit.body.len();
-        if submit.foreground || submit.unique.is_empty() || self.unlogged == 0 {
+        if submit.foreground || submit.unique.is_empty() || self.jobs.unlogged() == 0 {
             return own;
         }
         let queue = self.queue_id(name);
         let joined = queue.and_then(|id| self.find_unique(id, submit.unique, &submit.body));
-        joined.map_or(own, |slot| self.job(slot).body.len().max(own))
+        joined.map_or(own, |slot| self.jobs[slot].body().len().max(own))
     }
 
     /// Submits a job that goes to several queues, or to one with a policy.
@@ -125,9 +121,7 @@ impl Engine {
 
     /// The job that was asked for, unlike its copies, has the key and is watched.
     fn become_submitted(&mut self, slot: JobSlot, session: SessionId, submit: &Submit<'_>) {
-        self.job_mut(slot).outcome_mut().unique = submit.unique.into();
-        self.add_unique(slot);
-        self.recharge_job(slot);
+        self.jobs.set_unique(slot, submit.unique);
         if submit.foreground {
             self.attach(slot, session);
         }
@@ -144,8 +138,8 @@ impl Engine {
             self.outlive_watchers(slot, effects);
             return Ok(());
         }
-        let attached = self.session(session).watching.get(&self.job(slot).id);
-        let has_enough = self.job(slot).watchers().len() >= WATCHERS_MAX;
+        let attached = self.session(session).watching.get(&self.jobs[slot].id());
+        let has_enough = self.jobs[slot].watchers().len() >= WATCHERS_MAX;
         if has_enough || attached.is_some_and(|count| *count >= ATTACHMENTS_MAX) {
             return Err(Refused::Full);
         }
@@ -155,9 +149,9 @@ impl Engine {
 
     /// From now on the job does not end with the last one who watches it.
     fn outlive_watchers(&mut self, slot: JobSlot, effects: &mut Effects) {
-        if self.job(slot).kind == Kind::Watched {
-            let kind = self.kind_in(self.job(slot).queue);
-            self.set_kind(slot, kind);
+        if self.jobs[slot].kind() == Kind::Watched {
+            let kind = self.kind_in(self.jobs[slot].queue());
+            self.jobs.set_kind(slot, kind);
             self.note(Record::Put, slot, effects);
         }
     }
@@ -165,7 +159,7 @@ impl Engine {
     /// Ends a job on an operator's request, wherever it is; its watchers hear that it failed.
     pub fn cancel(&mut self, id: JobId, effects: &mut Effects) -> Result<QueueId, NotFound> {
         let slot = self.slot(id)?;
-        let queue = self.job(slot).queue;
+        let queue = self.jobs[slot].queue();
         self.end_job(slot, &News::Fail, effects);
         Ok(queue)
     }
@@ -173,57 +167,18 @@ impl Engine {
     /// The unfinished job with this key, in any queue: the oldest one. Of a key that is in very many
     /// queues, the oldest of some: see [`SAME_KEY_MAX`].
     pub fn find_key(&self, unique: &[u8]) -> Option<JobId> {
-        if unique == KEY_IS_BODY {
-            return None;
-        }
-        let hash = self.hash.of(unique);
-        let first = (hash, QueueId(0), JobId(0));
-        let found = self.uniques.range(first..=(hash, QueueId(u32::MAX), JobId(u64::MAX)));
-        let found = found.take(SAME_KEY_MAX).inspect(|_| self.meter.count(1));
-        let slots = found.filter_map(|(.., id)| self.slot(*id).ok());
-        let same = slots.map(|slot| self.job(slot)).filter(|job| job.unique() == unique);
-        same.map(|job| job.id).min()
+        let found = self.jobs.alike(unique).take(SAME_KEY_MAX);
+        let found = found.inspect(|_| self.meter.count(1));
+        found.filter(|job| job.unique() == unique).map(Job::id).min()
     }
 
     /// The oldest job that a submit with this key joins.
     fn find_unique(&self, queue: QueueId, unique: &[u8], body: &[u8]) -> Option<JobSlot> {
-        let key = key(unique, body)?;
-        let hash = self.hash.of(key);
-        let found = self.uniques.range((hash, queue, JobId(0))..=(hash, queue, JobId(u64::MAX)));
-        let found = found.inspect(|_| self.meter.count(1));
-        let mut slots = found.filter_map(|(.., id)| self.slot(*id).ok());
-        slots.find(|slot| {
-            let job = self.job(*slot);
+        let mut found = self.jobs.alike_in(queue, unique, body).inspect(|_| self.meter.count(1));
+        found.find(|slot| {
             // One that expired unread is still there only until somebody looks.
-            let ends = job.state != State::Leased && self.is_expired(*slot);
-            !ends && job.unique() == unique && self::key(job.unique(), &job.body) == Some(key)
+            let ends = self.jobs[*slot].state() != State::Leased && self.is_expired(*slot);
+            !ends && self.jobs.is_same(*slot, unique, body)
         })
     }
-
-    /// Where a job with a key stands among `uniques`.
-    pub(crate) fn unique_place(&self, slot: JobSlot) -> Option<(u64, QueueId, JobId)> {
-        let job = self.job(slot);
-        let key = key(job.unique(), &job.body)?;
-        Some((self.hash.of(key), job.queue, job.id))
-    }
-
-    /// From now on the job is found by its key.
-    pub(crate) fn add_unique(&mut self, slot: JobSlot) {
-        if let Some(place) = self.unique_place(slot) {
-            self.uniques.insert(place);
-        }
-    }
-
-    /// The key of a job that ends, is set aside or goes to another queue is free again.
-    pub(crate) fn remove_unique(&mut self, slot: JobSlot) {
-        if let Some(place) = self.unique_place(slot) {
-            self.uniques.remove(&place);
-        }
-    }
-}
-
-/// What equal jobs have in common; `None` for a job that equals no other.
-fn key<'a>(unique: &'a [u8], body: &'a [u8]) -> Option<&'a [u8]> {
-    let key = if unique == KEY_IS_BODY { body } else { unique };
-    (!key.is_empty()).then_some(key)
 }

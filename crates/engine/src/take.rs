@@ -3,7 +3,7 @@
 use crate::effects::{Effects, Happening, Record};
 use crate::engine::{Engine, NotFound};
 use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
-use crate::job::{Body, Lease, State};
+use crate::jobs::{Body, Lease, State};
 use crate::limits::SERVING_REST_MS;
 use crate::queue::{Pause, PauseReason};
 use crate::session::{NEVER, Waiting};
@@ -127,8 +127,8 @@ impl Engine {
     ) -> Result<Handout, NotFound> {
         self.meter.begin_request();
         let slot = self.slot(id)?;
-        let state = self.job(slot).state;
-        if state == State::Leased || self.queue(self.job(slot).queue).removals > 0 {
+        let state = self.jobs[slot].state();
+        if state == State::Leased || self.queue(self.jobs[slot].queue()).removals > 0 {
             return Err(NotFound);
         }
         if state == State::Ready && self.expire_if_due(slot, effects) {
@@ -137,7 +137,6 @@ impl Engine {
         self.delist(slot);
         let handout = self.hand_out(slot, session, None, effects);
         if state != State::Ready {
-            self.add_unique(slot);
             // It is not delayed or buried any more, whatever becomes of the lease; without this a
             // restart would set aside again what was seen ready.
             self.note(Record::Update, slot, effects);
@@ -158,14 +157,15 @@ impl Engine {
         self.change_state(slot, State::Leased);
         let until = limit_ms.map_or(NEVER, |limit| Millis(self.now.0.saturating_add(limit)));
         let lease = Lease { id: self.deal_lease(), holder: session, until };
-        let deadline = self.deadline(self.job(slot).ttr_s).min(until);
-        let job = self.job_mut(slot);
+        let deadline = self.deadline(self.jobs[slot].ttr_s()).min(until);
+        let job = &mut self.jobs[slot];
         job.count(|counters| &mut counters.takes);
-        job.due = deadline;
-        job.aside().lease = Some(lease);
-        let queue = job.queue;
-        let handout = Handout { job: slot, id: job.id, lease: lease.id, body: job.body.clone() };
-        self.recharge_job(slot);
+        job.set_due(deadline);
+        job.set_lease(Some(lease));
+        let queue = job.queue();
+        let handout =
+            Handout { job: slot, id: job.id(), lease: lease.id, body: job.body().clone() };
+        self.jobs.recharge(slot);
         let holder = self.open_mut(session);
         holder.leases.insert((deadline, lease.id.0), slot.0);
         if let Some(reader) = &mut holder.reader {
@@ -181,7 +181,7 @@ impl Engine {
 
     /// A job became ready: hands it to whoever waits longest for its queue, or enlists it.
     pub(crate) fn offer(&mut self, slot: JobSlot, effects: &mut Effects) {
-        let id = self.job(slot).queue;
+        let id = self.jobs[slot].queue();
         loop {
             let queue = self.queue(id);
             let serves = !queue.is_paused() && !self.is_blocked(queue);
@@ -261,10 +261,10 @@ impl Engine {
 
     /// Starts the ttr of a leased job anew, within its holder's own limit.
     pub(crate) fn renew_deadline(&mut self, slot: JobSlot) {
-        let job = self.job(slot);
+        let job = &self.jobs[slot];
         let lease = job.lease().expect("a held job has a lease");
-        let (before, deadline) = (job.due, self.deadline(job.ttr_s).min(lease.until));
-        self.job_mut(slot).due = deadline;
+        let (before, deadline) = (job.due(), self.deadline(job.ttr_s()).min(lease.until));
+        self.jobs[slot].set_due(deadline);
         let leases = &mut self.open_mut(lease.holder).leases;
         leases.remove((before, lease.id.0));
         leases.insert((deadline, lease.id.0), slot.0);

@@ -4,8 +4,8 @@
 //! owner's field, and change it together with the table. **Invariant**: an entry of the table stands at
 //! the moment that its owner keeps.
 
+use crate::collections::Ordered;
 use crate::ids::Millis;
-use crate::ordered::Ordered;
 
 /// Whose timer it is. Queues and sessions have at most one each, at or before the moment when
 /// something happens there: it is not moved when that moment moves away, only looked at in vain.

@@ -10,11 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::num::NonZeroU64;
 
-use crate::account::REGISTRATION_BYTES;
+use crate::bytes::REGISTRATION_BYTES;
 use crate::chores::{Chore, Unload};
 use crate::effects::{Effects, Happening};
 use crate::engine::Engine;
 use crate::ids::{JobSlot, LeaseId, QueueId, SessionId};
+use crate::jobs::{Job, Lease};
 use crate::session::NEVER;
 use crate::take::Handout;
 
@@ -327,11 +328,9 @@ impl Engine {
     fn lift_limit(&mut self, session: SessionId) {
         let worker = self.open_mut(session).worker.as_mut();
         let Some((lease, slot)) = worker.and_then(|worker| worker.newest.take()) else { return };
-        let job = self.jobs.get_mut(slot.0);
-        let held = job.and_then(|job| job.lease_mut()).filter(|held| held.id == lease);
-        if let Some(held) = held
-            && std::mem::replace(&mut held.until, NEVER) != NEVER
-        {
+        let held = self.jobs.get(slot).and_then(Job::lease);
+        if let Some(held) = held.filter(|held| held.id == lease && held.until != NEVER) {
+            self.jobs[slot].set_lease(Some(Lease { until: NEVER, ..held }));
             self.renew_deadline(slot);
         }
     }

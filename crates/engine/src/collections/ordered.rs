@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::prefetch::prefetch;
+use super::prefetch::prefetch;
 
 /// Most entries in a run.
 const RUN_LEN_MAX: usize = 64;

@@ -1,0 +1,75 @@
+//! Aiming: when the wall clock is set, jobs that go by it get another moment, in slices.
+
+use crate::engine::Engine;
+use crate::ids::{JobSlot, Millis};
+use crate::timers::TimerKey;
+use crate::wall::{Aiming, STEP_MS, When};
+
+impl Engine {
+    /// How far the wall clock is ahead of the engine's time, in milliseconds.
+    pub fn wall_ahead_ms(&self) -> i64 {
+        self.wall.ahead_ms()
+    }
+
+    /// The wall clock is so far ahead of the engine's time from now on. If it was set, jobs that go by it get
+    /// another moment, by and by.
+    pub fn set_wall_ahead(&mut self, ahead_ms: i64) {
+        if self.wall.set_ahead(ahead_ms) && self.jobs.go_by_wall() {
+            let mut timer = self.wall.timer();
+            self.timers.arm(&mut timer, self.now, TimerKey::Aiming);
+            *self.wall.aiming() = Some(Aiming { done: None, timer });
+        }
+    }
+
+    /// What the wall clock shows at this moment, as far as it can be told now.
+    pub fn wall_at(&self, moment: Millis) -> Millis {
+        self.wall.at(moment)
+    }
+
+    /// Aims as many jobs anew as the slice allows.
+    pub(crate) fn aim_slice(&mut self) {
+        let Some(mut aiming) = self.wall.aiming().take() else { return };
+        aiming.timer = None;
+        loop {
+            let Some((slot, wall)) = self.jobs.next_by_wall(aiming.done) else { return };
+            if self.meter.request_is_spent() {
+                self.timers.arm(&mut aiming.timer, self.now, TimerKey::Aiming);
+                *self.wall.aiming() = Some(aiming);
+                return;
+            }
+            self.aim(slot, wall);
+            aiming.done = Some(slot);
+        }
+    }
+
+    fn aim(&mut self, slot: JobSlot, wall: Millis) {
+        self.meter.count(2);
+        let moment = self.wall.moment_of(When::Wall(wall));
+        if self.jobs[slot].expires().is_some() {
+            self.jobs[slot].set_expires(moment);
+            // It may be the head of its queue, and somebody may wait for it.
+            self.arm_queue(self.jobs[slot].queue());
+        } else {
+            self.delist(slot);
+            self.jobs[slot].set_due(moment);
+            self.enlist(slot);
+        }
+    }
+
+    /// Jobs that go by the wall clock are where it wants them.
+    pub(crate) fn check_wall(&self) {
+        let mut last = None;
+        while let Some((slot, wall)) = self.jobs.next_by_wall(last) {
+            last = Some(slot);
+            let job = &self.jobs[slot];
+            let aimed = job.expires().unwrap_or(job.due());
+            let late_ms = self.wall.moment_of(When::Wall(wall)).0.abs_diff(aimed.0);
+            let is_aimed = self.wall.is_aiming() || late_ms < 2 * STEP_MS;
+            assert!(
+                is_aimed,
+                "job {} goes by a wall clock that was set {late_ms} ms ago",
+                job.id()
+            );
+        }
+    }
+}

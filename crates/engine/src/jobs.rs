@@ -1,0 +1,336 @@
+//! Jobs: the table of all of them, and the indexes and counts that follow from what they are.
+//!
+//! [`Jobs`] owns every job, and is the only one who changes what an index or a count rests on: its
+//! state, how long it lives, its key, its queue. The lists of a queue are the queue's: see
+//! [`crate::queues`].
+
+mod bytes;
+mod counts;
+mod draft;
+mod job;
+mod keys;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Bound, Index, IndexMut};
+
+use crate::collections::{IdIndex, Slab};
+use crate::hash::NameHash;
+use crate::ids::{JobId, JobSlot, Millis, QueueId};
+use crate::limits::JOB_ID_MAX;
+use keys::Keys;
+
+pub use bytes::job_bytes;
+pub use counts::Band;
+pub(crate) use counts::Counts;
+pub(crate) use draft::Draft;
+pub use job::{Body, Counters, JobFacts, JobStatus, NewJob, State, Tags};
+pub(crate) use job::{Job, Kind, Lease};
+
+/// All jobs. See the module.
+#[derive(Debug)]
+pub(crate) struct Jobs {
+    slab: Slab<Job>,
+    ids: IdIndex,
+    next_id: u64,
+    next_buried: u64,
+    /// Jobs that can be joined. One that is set aside equals no other.
+    keys: Keys,
+    /// Jobs that were submitted for their outcome.
+    submitted: BTreeSet<JobSlot>,
+    /// Times of the wall clock. **Invariant**: each of these jobs expires at its time; or has no expiry,
+    /// is delayed, and is due then.
+    wall_times: BTreeMap<JobSlot, Millis>,
+    counts: Counts,
+    /// Jobs that are not in the log, those that are set aside apart.
+    unlogged: u64,
+    bytes: u64,
+}
+
+impl Index<JobSlot> for Jobs {
+    type Output = Job;
+
+    #[inline]
+    fn index(&self, slot: JobSlot) -> &Job {
+        self.slab.get(slot.0).expect("a slot in a list or index has its job")
+    }
+}
+
+impl IndexMut<JobSlot> for Jobs {
+    #[inline]
+    fn index_mut(&mut self, slot: JobSlot) -> &mut Job {
+        self.slab.get_mut(slot.0).expect("a slot in a list or index has its job")
+    }
+}
+
+impl Jobs {
+    pub(crate) fn new(hash: NameHash, first_id: u64) -> Self {
+        Self {
+            slab: Slab::default(),
+            ids: IdIndex::default(),
+            next_id: first_id,
+            next_buried: 1,
+            keys: Keys::new(hash),
+            submitted: BTreeSet::new(),
+            wall_times: BTreeMap::new(),
+            counts: Counts::default(),
+            unlogged: 0,
+            bytes: 0,
+        }
+    }
+
+    // --- Numbers ---
+
+    /// The number that is dealt next.
+    pub(crate) fn next_id(&self) -> u64 {
+        self.next_id
+    }
+
+    pub(crate) fn deal_id(&mut self) -> JobId {
+        let id = self.next_id;
+        assert!(id <= JOB_ID_MAX, "job ids are used up");
+        self.next_id += 1;
+        JobId(id)
+    }
+
+    /// Numbers below this were dealt before.
+    pub(crate) fn raise_id(&mut self, next: u64) {
+        self.next_id = self.next_id.max(next);
+    }
+
+    /// Jobs by state.
+    pub(crate) fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    pub(crate) fn unlogged(&self) -> u64 {
+        self.unlogged
+    }
+
+    /// Memory that jobs take.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes + self.wall_times.len() as u64 * bytes::WALL_TIME_BYTES
+    }
+
+    // --- The table ---
+
+    /// The place of the job with this number.
+    pub(crate) fn find(&self, id: JobId) -> Option<JobSlot> {
+        self.ids.get(id.0).map(JobSlot)
+    }
+
+    /// The job at this place, if there is one.
+    pub(crate) fn get(&self, slot: JobSlot) -> Option<&Job> {
+        self.slab.get(slot.0)
+    }
+
+    /// All jobs are at places below this.
+    pub(crate) fn end(&self) -> u32 {
+        self.slab.end()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (JobSlot, &Job)> {
+        self.slab.iter().map(|(place, job)| (JobSlot(place), job))
+    }
+
+    /// Enters a new job, or one that comes back from the log.
+    #[inline]
+    pub(crate) fn insert(&mut self, job: Job) -> JobSlot {
+        let (id, is_submitted) = (job.id(), job.is_submitted());
+        self.counts.add(job.share());
+        self.unlogged += u64::from(job.is_unlogged());
+        self.next_id = self.next_id.max(id.0 + 1).max(job.order() + 1);
+        self.next_buried = self.next_buried.max(job.buried_order() + 1);
+        if job.state() != State::Buried {
+            self.keys.insert(&job);
+        }
+        self.bytes += job_bytes(job.body().len());
+        let slot = JobSlot(self.slab.insert(job));
+        self.ids.insert(id.0, slot.0);
+        if is_submitted {
+            self.submitted.insert(slot);
+        }
+        self.recharge(slot);
+        slot
+    }
+
+    pub(crate) fn remove(&mut self, slot: JobSlot) -> Job {
+        let job = &self.slab.get(slot.0).expect("the caller holds a live slot");
+        self.keys.remove(job);
+        if job.may_go_by_wall() {
+            self.wall_times.remove(&slot);
+        }
+        let job = self.slab.remove(slot.0).expect("a job that was just looked at");
+        self.ids.remove(job.id().0);
+        self.bytes -= job_bytes(job.body().len()) + bytes::of_units(job.extra_units);
+        self.unlogged -= u64::from(job.is_unlogged());
+        if job.is_submitted() {
+            self.submitted.remove(&slot);
+        }
+        self.counts.remove(job.share());
+        job
+    }
+
+    /// What a job has beside what every job has may have changed: corrects the account.
+    pub(crate) fn recharge(&mut self, slot: JobSlot) {
+        let job = &mut self[slot];
+        let units = bytes::extra_units(job);
+        let before = std::mem::replace(&mut job.extra_units, units);
+        self.bytes += bytes::of_units(units);
+        self.bytes -= bytes::of_units(before);
+    }
+
+    // --- What indexes and counts rest on ---
+
+    /// Sets the state of a job. The lists and the counts of its queue are the caller's business.
+    #[inline]
+    pub(crate) fn set_state(&mut self, slot: JobSlot, next: State) {
+        let job = self.slab.get_mut(slot.0).expect("the caller holds a live slot");
+        let (before, was_unlogged) = (job.share(), job.is_unlogged());
+        let was_due_later = before.state == State::Delayed && job.expires().is_none();
+        if next == State::Buried {
+            self.keys.remove(job);
+        }
+        job.set_state(next);
+        if before.state == State::Buried {
+            self.keys.insert(job);
+        }
+        self.unlogged = self.unlogged + u64::from(job.is_unlogged()) - u64::from(was_unlogged);
+        self.counts.remove(before);
+        self.counts.add(job.share());
+        if was_due_later {
+            self.wall_times.remove(&slot);
+        }
+        self.recharge(slot);
+    }
+
+    /// The job that is about to be buried is the last of those.
+    pub(crate) fn deal_buried_order(&mut self, slot: JobSlot) {
+        let order = self.next_buried;
+        self.next_buried += 1;
+        self[slot].set_buried_order(order);
+    }
+
+    /// Sets how long a job lives. Records are the caller's business.
+    pub(crate) fn set_kind(&mut self, slot: JobSlot, kind: Kind) {
+        let job = &mut self[slot];
+        let was_unlogged = job.is_unlogged();
+        job.set_kind(kind);
+        let is_unlogged = job.is_unlogged();
+        self.unlogged = self.unlogged + u64::from(is_unlogged) - u64::from(was_unlogged);
+    }
+
+    /// A submitted job that is not set aside gets its key.
+    pub(crate) fn set_unique(&mut self, slot: JobSlot, unique: &[u8]) {
+        self[slot].set_unique(unique);
+        self.keys.insert(self.slab.get(slot.0).expect("it was just there"));
+        self.recharge(slot);
+    }
+
+    /// A job that is in no list goes to the tail of another queue, as if it were put there now.
+    pub(crate) fn set_queue(&mut self, slot: JobSlot, queue: QueueId, now: Millis) {
+        let order = self.deal_id();
+        let job = self.slab.get_mut(slot.0).expect("the caller holds a live slot");
+        self.keys.remove(job);
+        job.set_queue(queue, now, order);
+        self.keys.insert(job);
+        self.wall_times.remove(&slot);
+        self.recharge(slot);
+    }
+
+    /// Gives a job that is in no list the last place among those of its priority.
+    pub(crate) fn move_to_tail(&mut self, slot: JobSlot) {
+        let order = self.deal_id();
+        self[slot].set_order(order);
+    }
+
+    // --- Keys ---
+
+    /// Jobs of a queue that may have the same key, the oldest first. A submit can join those of them
+    /// for which [`Jobs::is_same`] holds.
+    pub(crate) fn alike_in(
+        &self,
+        queue: QueueId,
+        unique: &[u8],
+        body: &[u8],
+    ) -> impl Iterator<Item = JobSlot> {
+        self.keys.alike_in(queue, unique, body).filter_map(|id| self.find(id))
+    }
+
+    /// Whether a submit with this key and body is for the same work as a job.
+    pub(crate) fn is_same(&self, slot: JobSlot, unique: &[u8], body: &[u8]) -> bool {
+        keys::is_same(&self[slot], unique, body)
+    }
+
+    /// Jobs of any queue that may have this key.
+    pub(crate) fn alike(&self, unique: &[u8]) -> impl Iterator<Item = &Job> {
+        self.keys.alike(unique).filter_map(|id| self.find(id)).map(|slot| &self[slot])
+    }
+
+    // --- Submitted jobs ---
+
+    /// All of them, from this place on.
+    pub(crate) fn submitted_from(&self, slot: JobSlot) -> impl Iterator<Item = JobSlot> {
+        self.submitted.range(slot..).copied()
+    }
+
+    // --- Jobs that go by the wall clock ---
+
+    /// Whether any job does.
+    pub(crate) fn go_by_wall(&self) -> bool {
+        !self.wall_times.is_empty()
+    }
+
+    /// The time of the wall clock at which a job expires, or is due.
+    pub(crate) fn wall_time(&self, slot: JobSlot) -> Option<Millis> {
+        if self[slot].may_go_by_wall() { self.wall_times.get(&slot).copied() } else { None }
+    }
+
+    /// The job goes by the wall clock, if it may.
+    pub(crate) fn set_wall_time(&mut self, slot: JobSlot, wall: Millis) {
+        if self[slot].may_go_by_wall() {
+            self.wall_times.insert(slot, wall);
+        }
+    }
+
+    /// The next job behind this one that goes by the wall clock, and its time.
+    pub(crate) fn next_by_wall(&self, behind: Option<JobSlot>) -> Option<(JobSlot, Millis)> {
+        let rest = (behind.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        self.wall_times.range(rest).next().map(|(slot, wall)| (*slot, *wall))
+    }
+
+    // --- Checks ---
+
+    /// Walks all jobs, and panics where an index, a count or the account disagrees with them.
+    pub(crate) fn check_invariants(&self) {
+        let mut counts = Counts::default();
+        let (mut keyed, mut unlogged, mut bytes) = (0, 0, 0);
+        let submitted = self.iter().filter(|(_, job)| job.is_submitted()).map(|(slot, _)| slot);
+        assert!(submitted.eq(self.submitted.iter().copied()));
+        for (slot, job) in self.iter() {
+            let id = job.id();
+            assert_eq!(self.find(id), Some(slot), "job {id} is in the index");
+            assert!(id.0 < self.next_id && job.order() < self.next_id);
+            assert_eq!(job.lease().is_some(), job.state() == State::Leased);
+            counts.add(job.share());
+            unlogged += u64::from(job.is_unlogged());
+            if let Some(is_found) = self.keys.has(job) {
+                assert_eq!(is_found, job.state() != State::Buried, "the key of job {id}");
+                keyed += usize::from(is_found);
+            }
+            assert_eq!(job.extra_units, bytes::extra_units(job), "what is counted for job {id}");
+            bytes += job_bytes(job.body().len()) + bytes::of_units(job.extra_units);
+        }
+        for slot in self.wall_times.keys() {
+            let job = &self[*slot];
+            assert!(job.may_go_by_wall(), "job {} has no moment that it tells", job.id());
+        }
+        assert_eq!(self.keys.len(), keyed, "only keys of jobs");
+        assert_eq!(self.ids.len(), self.slab.len());
+        assert_eq!(counts, self.counts);
+        assert_eq!(unlogged, self.unlogged);
+        assert_eq!(bytes, self.bytes, "the memory account of jobs");
+    }
+}
+
+#[cfg(test)]
+mod tests;

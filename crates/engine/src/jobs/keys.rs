@@ -1,0 +1,83 @@
+//! The index of keys: which jobs a submit may join.
+//!
+//! Not a hash table, which is built anew when it grows: with millions of jobs that takes seconds.
+
+use std::collections::BTreeSet;
+
+use super::job::Job;
+use crate::hash::NameHash;
+use crate::ids::{JobId, QueueId};
+
+/// The key that stands for the whole body (spec gearman 4.6).
+const KEY_IS_BODY: &[u8] = b"-";
+
+/// Jobs by the hash of their key, and by their queue.
+#[derive(Debug)]
+pub(super) struct Keys {
+    hash: NameHash,
+    entries: BTreeSet<(u64, QueueId, JobId)>,
+}
+
+/// What equal jobs have in common; `None` for a job that equals no other.
+fn key<'a>(unique: &'a [u8], body: &'a [u8]) -> Option<&'a [u8]> {
+    let key = if unique == KEY_IS_BODY { body } else { unique };
+    (!key.is_empty()).then_some(key)
+}
+
+/// Whether a submit with this key and body is for the same work as the job.
+pub(super) fn is_same(job: &Job, unique: &[u8], body: &[u8]) -> bool {
+    job.unique() == unique && key(unique, job.body()) == key(unique, body)
+}
+
+impl Keys {
+    pub(super) fn new(hash: NameHash) -> Self {
+        Self { hash, entries: BTreeSet::new() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Where a job with a key stands.
+    fn place(&self, job: &Job) -> Option<(u64, QueueId, JobId)> {
+        let key = key(job.unique(), job.body())?;
+        Some((self.hash.of(key), job.queue(), job.id()))
+    }
+
+    /// Whether the job stands here; `None`: it has no key.
+    pub(super) fn has(&self, job: &Job) -> Option<bool> {
+        self.place(job).map(|place| self.entries.contains(&place))
+    }
+
+    pub(super) fn insert(&mut self, job: &Job) {
+        if let Some(place) = self.place(job) {
+            self.entries.insert(place);
+        }
+    }
+
+    pub(super) fn remove(&mut self, job: &Job) {
+        if let Some(place) = self.place(job) {
+            self.entries.remove(&place);
+        }
+    }
+
+    /// Jobs of a queue whose key has the hash of this one, the oldest first.
+    pub(super) fn alike_in(
+        &self,
+        queue: QueueId,
+        unique: &[u8],
+        body: &[u8],
+    ) -> impl Iterator<Item = JobId> {
+        let hash = key(unique, body).map(|key| self.hash.of(key));
+        let range = move |hash| (hash, queue, JobId(0))..=(hash, queue, JobId(u64::MAX));
+        hash.into_iter().flat_map(move |hash| self.entries.range(range(hash))).map(|(.., id)| *id)
+    }
+
+    /// Jobs of all queues whose key has the hash of this one. None if it stands for the body.
+    pub(super) fn alike(&self, unique: &[u8]) -> impl Iterator<Item = JobId> {
+        let hash = (unique != KEY_IS_BODY).then(|| self.hash.of(unique));
+        let range =
+            |hash| (hash, QueueId(0), JobId(0))..=(hash, QueueId(u32::MAX), JobId(u64::MAX));
+        hash.into_iter().flat_map(move |hash| self.entries.range(range(hash))).map(|(.., id)| *id)
+    }
+}
