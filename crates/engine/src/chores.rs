@@ -1,20 +1,53 @@
-//! Operations that touch many jobs, done in slices so that nobody waits for the whole of them.
+//! Chores: operations that touch many jobs, and how far each is. They are done in slices, one after the
+//! other, so that nobody waits for the whole of them.
 
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use crate::collections::Ordered;
-use crate::effects::{Effects, Happening};
-use crate::engine::Engine;
-use crate::flush::FlushWork;
 use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
-use crate::jobs::Job;
-use crate::removal::RemovalWork;
-use crate::session::{Manner, Waiting};
+use crate::policy::Name;
+use crate::queues::{Queue, ReadyKey};
+use crate::sessions::Manner;
 
-/// Leases that are put into another order, so many for one unit of work.
-const MOVES_OF_A_UNIT: usize = 8;
+/// The line of chores.
+#[derive(Debug, Default)]
+pub(crate) struct ChoreLine {
+    line: VecDeque<Chore>,
+    /// Chores rest: see [`crate::Engine::hold_chores`].
+    is_held: bool,
+    /// Timers left no time for chores: one comes before them next time.
+    pub(crate) comes_first: bool,
+}
 
-/// A long operation and how far it is.
+impl ChoreLine {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.line.is_empty()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Chore> {
+        self.line.iter()
+    }
+
+    /// A chore that has begun goes on behind all others.
+    pub(crate) fn push(&mut self, chore: Chore) {
+        self.line.push_back(chore);
+    }
+
+    /// Takes out the chore that waits longest.
+    pub(crate) fn pop(&mut self) -> Option<Chore> {
+        self.line.pop_front()
+    }
+
+    pub(crate) fn hold(&mut self, hold: bool) {
+        self.is_held = hold;
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        self.is_held
+    }
+}
+
+/// A chore and how far it is.
 #[derive(Debug)]
 pub(crate) enum Chore {
     /// The jobs that a closed session held go back to their queues: first they move from its leases
@@ -52,205 +85,144 @@ pub(crate) struct Unload {
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Ord, PartialOrd)]
 pub(crate) struct Held {
     number: u64,
-    lease: LeaseId,
-    slot: JobSlot,
+    pub(crate) lease: LeaseId,
+    pub(crate) slot: JobSlot,
 }
 
-/// What a kick leads to at once.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub enum Kick {
-    /// So many jobs were kicked.
-    Done(u64),
-    /// It goes on in slices; [`Happening::Kicked`] will come.
-    Waiting,
+/// How far a flush is.
+#[derive(Debug)]
+pub(crate) struct FlushWork {
+    /// After this queue comes the next one by name.
+    pub(crate) all: bool,
+    pub(crate) queue: Name,
+    /// Ready jobs that the queue had when its turn came, and has no more: what is put meanwhile
+    /// need not go.
+    pub(crate) left: u64,
 }
 
-impl Engine {
-    /// Makes jobs of the used queue ready: up to `max` buried ones, longest buried first, or if
-    /// none is buried, up to `max` delayed ones, soonest due first.
-    pub fn kick(&mut self, session: SessionId, max: u64, effects: &mut Effects) -> Kick {
-        debug_assert!(!self.is_waiting(session));
-        self.meter.begin_request();
-        let queue = self.session(session).used;
-        let buried = !self.queue(queue).buried.is_empty();
-        let mut chore = Chore::Kick { session, queue, buried, left: max, kicked: 0 };
-        if self.step(&mut chore, effects) {
-            self.open_mut(session).waiting = Some(Waiting::Kick);
-            self.chores.push_back(chore);
-            return Kick::Waiting;
-        }
-        match chore {
-            Chore::Kick { kicked, .. } => Kick::Done(kicked),
-            Chore::Return { .. }
-            | Chore::Unload(_)
-            | Chore::Close { .. }
-            | Chore::Leave { .. }
-            | Chore::Detach { .. }
-            | Chore::Flush { .. }
-            | Chore::Remove { .. } => unreachable!("the chore of this function is a kick"),
-        }
-    }
+/// How far the removal of a queue is.
+#[derive(Debug)]
+pub(crate) struct RemovalWork {
+    queue: QueueId,
+    /// Jobs from this number on were put later, and stay, …
+    end: JobId,
+    /// … and sessions with tickets from this one on came later.
+    tickets_end: u64,
+    pub(crate) next: Next,
+}
 
-    /// Lets long operations rest, or go on. They write a lot, and nobody who could be asked to
-    /// stop reading feeds them: whoever keeps the records says when it has enough.
-    pub fn hold_chores(&mut self, hold: bool) {
-        self.chores_held = hold;
-    }
-
-    /// Works a slice off the chore that waits longest.
-    pub(crate) fn do_a_chore(&mut self, effects: &mut Effects) {
-        let Some(mut chore) = self.chores.pop_front() else { return };
-        self.meter.begin_request();
-        if let Chore::Kick { session, .. } = chore
-            && self.find_session(session).is_none()
-        {
-            // Whoever asked is gone; what was done so far stays done.
-            return;
-        }
-        if self.step(&mut chore, effects) {
-            return self.chores.push_back(chore);
-        }
-        let (session, news) = match chore {
-            Chore::Return { .. }
-            | Chore::Unload(_)
-            | Chore::Close { .. }
-            | Chore::Leave { .. }
-            | Chore::Detach { .. } => return,
-            Chore::Kick { session, queue, kicked, .. } => {
-                (session, Happening::Kicked(queue, kicked))
-            }
-            // These went on without whoever asked: a queue is not left half flushed or removed.
-            Chore::Flush { session, .. } | Chore::Remove { session, .. }
-                if self.find_session(session).is_none() =>
-            {
-                return;
-            }
-            Chore::Flush { session, .. } | Chore::Remove { session, .. } => {
-                (session, Happening::Cleared)
-            }
-        };
-        self.open_mut(session).waiting = None;
-        effects.happenings.push((session, news));
-    }
-
-    /// Begins a chore that nobody waits for: it is over at once, if it is small.
-    pub(crate) fn begin(&mut self, mut chore: Chore, effects: &mut Effects) {
-        if self.step(&mut chore, effects) {
-            self.chores.push_back(chore);
-        }
-    }
-
-    /// Does one slice of a chore; true if something is left.
-    pub(crate) fn step(&mut self, chore: &mut Chore, effects: &mut Effects) -> bool {
-        match chore {
-            Chore::Return { leases, held, manner } => {
-                self.return_slice(leases, held, *manner, effects)
-            }
-            Chore::Unload(unload) => self.unload_slice(unload, effects),
-            Chore::Close { session } => self.close_slice(*session, effects),
-            Chore::Leave { watched } => self.leave_slice(watched, effects),
-            Chore::Detach { watcher, watching } => self.detach_slice(*watcher, watching, effects),
-            Chore::Flush { work, .. } => self.flush_slice(work, effects),
-            Chore::Remove { work, .. } => self.removal_slice(work, effects),
-            Chore::Kick { queue, buried, left, kicked, .. } => {
-                let mut jobs_left = self.meter.step_jobs();
-                while *left > 0 {
-                    if jobs_left == 0 || self.meter.request_is_spent() {
-                        return true;
-                    }
-                    jobs_left -= 1;
-                    let lists = self.queue_mut(*queue);
-                    let first = if *buried {
-                        lists.buried.pop_first().map(|(_, slot)| slot)
-                    } else {
-                        lists.delayed.pop_first().map(|(_, slot)| slot)
-                    };
-                    let Some(slot) = first else { return false };
-                    self.kick_delisted(JobSlot(slot), effects);
-                    *kicked += 1;
-                    *left -= 1;
-                }
-                false
-            }
-        }
-    }
-
-    fn return_slice(
-        &mut self,
-        leases: &mut Ordered<(Millis, u64)>,
-        held: &mut BinaryHeap<Held>,
-        manner: Manner,
-        effects: &mut Effects,
-    ) -> bool {
-        while let Some(((_, lease), slot)) = leases.first() {
-            if self.meter.request_is_spent() {
-                return true;
-            }
-            leases.pop_first();
-            // Far less than a unit each.
-            self.meter.count(usize::from(held.len().is_multiple_of(MOVES_OF_A_UNIT)));
-            // The oldest goes back first where jobs keep their place, so that waiters get them as
-            // they were handed out; the newest where they go to the tail (spec gearman 4.3).
-            let number = match manner {
-                Manner::KeepsPlace => !lease,
-                Manner::ToTheTail => lease,
-            };
-            held.push(Held { number, lease: LeaseId(lease), slot: JobSlot(slot) });
-        }
-        let mut jobs_left = self.meter.step_jobs();
-        while !held.is_empty() {
-            if jobs_left == 0 || self.meter.request_is_spent() {
-                return true;
-            }
-            jobs_left -= 1;
-            let Some(next) = held.pop() else { break };
-            // While the chore waited for its turn the job may have ended, with its queue.
-            if self.is_still_held(&next) {
-                self.end_lease(next.slot);
-                self.lost(next.slot, manner, effects);
-            }
-        }
-        false
-    }
-
-    /// The newest one goes back first, as when the worker is lost (spec gearman 4.3).
-    fn unload_slice(&mut self, unload: &mut Unload, effects: &mut Effects) -> bool {
-        let mut jobs_left = self.meter.step_jobs();
-        loop {
-            // A session that has ended gives all back by itself.
-            let Some(session) = self.find_session(unload.worker) else { return false };
-            let manner = session.manner;
-            let next =
-                session.worker.as_ref().and_then(|w| w.held_from(unload.queue, unload.before));
-            let Some((queue, slot)) = next else { return false };
-            if queue != unload.queue {
-                if !unload.all_behind {
-                    return false;
-                }
-                // Its newest ones may have been handed out since.
-                unload.queue = queue;
-                continue;
-            }
-            if jobs_left == 0 || self.meter.request_is_spent() {
-                return true;
-            }
-            jobs_left -= 1;
-            self.end_lease(slot);
-            self.lost(slot, manner, effects);
-        }
-    }
-
-    /// Whether the lease of a session that is gone has not ended yet. The place may be another
-    /// job's by now.
-    fn is_still_held(&self, held: &Held) -> bool {
-        let job = self.jobs.get(held.slot);
-        job.and_then(Job::lease).is_some_and(|lease| lease.id == held.lease)
-    }
+/// Where the next job is looked for. None of the queue's jobs is handed out meanwhile, so none of the
+/// old ones comes back to where it was looked for already.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// Among sessions that wait, from this ticket on.
+    Waiting(u64),
+    /// Among those that somebody holds: from this place of the table of all jobs on, since there is
+    /// no list of them.
+    Leased(u32),
+    /// From here on in the lists.
+    Buried(u64),
+    Delayed((Millis, u64)),
+    Ready(ReadyKey),
 }
 
 impl Chore {
     /// The return of the jobs that a session held when it was closed.
     pub(crate) fn return_of(leases: Ordered<(Millis, u64)>, manner: Manner) -> Self {
         Self::Return { leases, held: BinaryHeap::new(), manner }
+    }
+}
+
+impl Held {
+    /// The oldest goes back first where jobs keep their place, so that waiters get them as they were
+    /// handed out; the newest where they go to the tail (spec gearman 4.3).
+    pub(crate) fn new(lease: LeaseId, slot: JobSlot, manner: Manner) -> Self {
+        let number = match manner {
+            Manner::KeepsPlace => !lease.0,
+            Manner::ToTheTail => lease.0,
+        };
+        Self { number, lease, slot }
+    }
+}
+
+impl RemovalWork {
+    /// The removal of what is there now: jobs below `end`, and sessions with tickets below `tickets_end`.
+    pub(crate) fn new(queue: QueueId, end: JobId, tickets_end: u64) -> Self {
+        Self { queue, end, tickets_end, next: Next::Waiting(0) }
+    }
+
+    pub(crate) fn queue(&self) -> QueueId {
+        self.queue
+    }
+
+    /// Whether a job was there when the removal began.
+    pub(crate) fn covers(&self, job: JobId) -> bool {
+        job < self.end
+    }
+
+    /// Whether a session waited when the removal began.
+    pub(crate) fn covers_ticket(&self, ticket: u64) -> bool {
+        ticket < self.tickets_end
+    }
+
+    /// The next job in the lists of the queue, which is passed by that.
+    pub(crate) fn next_of_lists(&mut self, queue: &Queue) -> Option<JobSlot> {
+        loop {
+            match &mut self.next {
+                Next::Waiting(_) | Next::Leased(_) => self.next = Next::Buried(0),
+                Next::Buried(from) => {
+                    if let Some((order, slot)) = queue.buried().first_from(*from) {
+                        *from = order + 1;
+                        return Some(JobSlot(slot));
+                    }
+                    self.next = Next::Delayed((Millis(0), 0));
+                }
+                Next::Delayed(from) => {
+                    if let Some(((due, id), slot)) = queue.delayed().first_from(*from) {
+                        *from = (due, id + 1);
+                        return Some(JobSlot(slot));
+                    }
+                    self.next = Next::Ready((0, 0));
+                }
+                Next::Ready(from) => {
+                    let ((rank, order), slot) = queue.ready().first_from(*from)?;
+                    *from = (rank, order + 1);
+                    return Some(JobSlot(slot));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chores_take_turns_in_the_order_in_which_they_began() {
+        let mut line = ChoreLine::default();
+        let close = |number| Chore::Close { session: SessionId(number) };
+        line.push(close(1));
+        line.push(close(2));
+        let first = line.pop().expect("one was begun");
+        assert!(matches!(first, Chore::Close { session: SessionId(1) }));
+        line.push(first);
+        let sessions: Vec<SessionId> = line
+            .iter()
+            .filter_map(|chore| match chore {
+                Chore::Close { session } => Some(*session),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(sessions, [SessionId(2), SessionId(1)]);
+    }
+
+    #[test]
+    fn jobs_go_back_oldest_first_or_newest_first() {
+        for (manner, first) in [(Manner::KeepsPlace, 1), (Manner::ToTheTail, 3)] {
+            let held = [2, 3, 1].map(|lease| Held::new(LeaseId(lease), JobSlot(0), manner));
+            let mut heap = BinaryHeap::from(held);
+            assert_eq!(heap.pop().map(|held| held.lease), Some(LeaseId(first)));
+        }
     }
 }

@@ -3,27 +3,56 @@
 //! Everything here is deterministic. Time comes in through [`Engine::set_time`]; nothing is read
 //! from a clock, and hash maps are looked into but never walked.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod advance;
+mod aim;
+mod check;
+mod chores;
+mod expiry;
+mod flush;
+mod items;
+mod listing;
+mod news;
+mod policies;
+mod queues;
+mod removal;
+mod replay;
+mod results;
+mod route;
+mod sessions;
+mod stats;
+mod status;
+mod submit;
+mod take;
+mod walk;
+mod workers;
 
-use crate::chores::Chore;
-use crate::collections::Slab;
+pub use chores::Kick;
+pub use flush::Clearing;
+pub use items::{AliasStats, ItemStats, Read, ReadHow};
+pub use listing::{JobCursor, NameCursor, QueueCursor};
+pub use replay::RestoreError;
+pub use results::Outlook;
+pub use route::Refused;
+pub use stats::{QueueStats, Totals};
+pub use submit::Submit;
+pub use take::{Handout, Patience, Take};
+pub use workers::GrabOrder;
+
+use crate::chores::ChoreLine;
 use crate::effects::{Effects, News, Record};
-use crate::extra::Special;
 use crate::hash::NameHash;
-use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
+use crate::ids::{JobId, JobSlot, Millis, QueueId, SessionId};
 use crate::jobs::{Body, Draft, Job, Jobs, Kind, NewJob, State};
 use crate::limits::{Limits, UNIT_BODY_BYTES};
 use crate::meter::Meter;
-use crate::names::NameTable;
 use crate::news::UntoldNews;
-use crate::queue::Queue;
-use crate::route::Refused;
-use crate::session::{NEVER, Session};
+use crate::policy::InForce;
+use crate::queues::{DEFAULT_QUEUE, Queues, Walk};
+use crate::sessions::{NEVER, Sessions};
+use crate::status::Standing;
+use crate::tally::Tally;
 use crate::timers::Timers;
 use crate::wall::{WallClock, When};
-
-/// The name of the queue that always exists (spec beanstalkd 6).
-pub const DEFAULT_QUEUE: &[u8] = b"default";
 
 /// There is no such job, or it is not in a state, or not in the hands, that the request needs.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -44,51 +73,26 @@ pub struct EngineSetup {
 /// The queue engine.
 #[derive(Debug)]
 pub struct Engine {
-    pub(crate) now: Millis,
-    pub(crate) meter: Meter,
-    pub(crate) hash: NameHash,
-    /// What queues and sessions take of memory: see `bytes.rs`.
-    pub(crate) memory_bytes: u64,
-
-    pub(crate) jobs: Jobs,
-    pub(crate) next_lease: u64,
-
-    pub(crate) queues: Slab<Queue>,
-    pub(crate) names: NameTable,
-    /// Queues from the oldest on.
-    pub(crate) by_age: BTreeMap<u64, QueueId>,
-    pub(crate) next_age_rank: u64,
-    /// Queues with capital letters in their names, by the hash of the name without them and by age.
-    pub(crate) cased: BTreeMap<(u64, u64), QueueId>,
-
-    pub(crate) sessions: Slab<Session>,
-    pub(crate) next_generation: u32,
-    pub(crate) next_ticket: u64,
+    now: Millis,
+    meter: Meter,
+    jobs: Jobs,
+    queues: Queues,
+    sessions: Sessions,
 
     /// At most one entry per queue and session.
-    pub(crate) timers: Timers,
-    pub(crate) wall: WallClock,
-    pub(crate) chores: VecDeque<Chore>,
-    /// Chores rest: see [`Engine::hold_chores`].
-    pub(crate) chores_held: bool,
-    /// Timers left no time for chores: one comes before them next time.
-    pub(crate) chore_is_next: bool,
+    timers: Timers,
+    wall: WallClock,
+    chores: ChoreLine,
+    untold: UntoldNews,
 
-    pub(crate) untold: UntoldNews,
-    /// Queues that have both ready jobs and workers.
-    pub(crate) supplying: BTreeSet<QueueId>,
-    /// What only queues with an [`crate::extra::Extra`] need.
-    pub(crate) special: Special,
-    pub(crate) attempts_max: u32,
-    pub(crate) wake_max: u32,
+    rules: InForce,
+    standing: Standing,
+    /// What a change of the rules or of the status means for each queue is not done for all of them.
+    walk: Option<Walk>,
+    attempts_max: u32,
+    wake_max: u32,
 
-    pub(crate) waiting_sessions: u64,
-    pub(crate) puts: u64,
-    pub(crate) takes: u64,
-    pub(crate) releases: u64,
-    pub(crate) buries: u64,
-    pub(crate) ends: u64,
-    pub(crate) timeouts: u64,
+    tally: Tally,
 }
 
 impl Engine {
@@ -99,38 +103,22 @@ impl Engine {
         let mut engine = Self {
             now,
             meter: Meter::new(setup.limits.slice_units),
-            memory_bytes: 0,
             jobs: Jobs::new(hash.clone(), first_id.max(1)),
-            hash,
-            next_lease: first_id.max(1),
-            queues: Slab::default(),
-            names: NameTable::default(),
-            by_age: BTreeMap::new(),
-            next_age_rank: 0,
-            cased: BTreeMap::new(),
-            sessions: Slab::default(),
-            next_generation: 1,
-            next_ticket: 1,
+            queues: Queues::new(hash),
+            sessions: Sessions::new(first_id.max(1)),
             timers: Timers::default(),
             wall: WallClock::default(),
-            chores: VecDeque::new(),
-            chores_held: false,
-            chore_is_next: false,
+            chores: ChoreLine::default(),
             untold: UntoldNews::default(),
-            supplying: BTreeSet::new(),
-            special: Special::default(),
+            rules: InForce::default(),
+            standing: Standing::default(),
+            walk: None,
             attempts_max: 0,
             wake_max: 0,
-            waiting_sessions: 0,
-            puts: 0,
-            takes: 0,
-            releases: 0,
-            buries: 0,
-            ends: 0,
-            timeouts: 0,
+            tally: Tally::default(),
         };
         let default = engine.queue_or_create(DEFAULT_QUEUE);
-        engine.set_kept(default, true);
+        engine.queues.set_kept(default, true);
         engine
     }
 
@@ -175,7 +163,7 @@ impl Engine {
 
     /// The next number that would be dealt to a job or a lease: everything from here on is unused.
     pub fn next_number(&self) -> u64 {
-        self.jobs.next_id().max(self.next_lease)
+        self.jobs.next_id().max(self.sessions.next_lease().0)
     }
 
     // --- Jobs ---
@@ -190,7 +178,7 @@ impl Engine {
         effects: &mut Effects,
     ) -> Result<JobId, Refused> {
         self.meter.begin_request();
-        let queue = self.session(session).used;
+        let queue = self.sessions[session].used();
         // The number that it will be dealt.
         let id = JobId(self.jobs.next_id());
         let draft = Draft {
@@ -203,7 +191,7 @@ impl Engine {
             foreground: false,
             body,
         };
-        if self.queue(queue).extra.is_some() {
+        if self.queues[queue].extra().is_some() {
             return self.put_routed(queue, draft, effects);
         }
         let slot = self.enter(queue, draft, Kind::Logged);
@@ -230,7 +218,7 @@ impl Engine {
             return Err(NotFound);
         }
         let queue = self.jobs[slot].queue();
-        self.queue_mut(queue).finishes += 1;
+        self.queues[queue].count_finish();
         // Whoever watches a job that another dialect deletes hears that it is done.
         self.end_job(slot, &News::Complete(Body::from(Vec::new())), effects);
         Ok(queue)
@@ -247,7 +235,7 @@ impl Engine {
         effects: &mut Effects,
     ) -> Result<JobSlot, NotFound> {
         let slot = self.held(session, id)?;
-        self.releases += 1;
+        self.tally.releases += 1;
         self.end_lease(slot);
         let job = &mut self.jobs[slot];
         job.set_priority(priority);
@@ -277,7 +265,7 @@ impl Engine {
         effects: &mut Effects,
     ) -> Result<JobSlot, NotFound> {
         let slot = self.held(session, id)?;
-        self.buries += 1;
+        self.tally.buries += 1;
         // Whoever watches a job that another dialect sets aside hears that it failed.
         self.tell_end(slot, &News::Fail, effects);
         if self.jobs[slot].is_abandoned() {
@@ -322,7 +310,7 @@ impl Engine {
     /// Enters a new job into the tables, but not into a list of its queue.
     pub(crate) fn add_job(&mut self, job: Job) -> JobSlot {
         self.meter.count(1 + job.body().len() / UNIT_BODY_BYTES);
-        self.queue_mut(job.queue()).counts.add(job.share());
+        self.queues[job.queue()].count_in(job.share());
         self.jobs.insert(job)
     }
 
@@ -334,8 +322,8 @@ impl Engine {
             State::Ready | State::Delayed | State::Buried => self.delist(slot),
         }
         let job = self.jobs.remove(slot);
-        self.ends += 1;
-        self.queue_mut(job.queue()).counts.remove(job.share());
+        self.tally.ends += 1;
+        self.queues[job.queue()].count_out(job.share());
         if job.is_logged() {
             let sync = self.queue_sync(job.queue());
             effects.records.push(Record::Finish(slot, job.queue(), sync));
@@ -362,50 +350,23 @@ impl Engine {
         let before = self.jobs[slot].share();
         self.jobs.set_state(slot, next);
         let job = &self.jobs[slot];
-        let queue = self.queues.get_mut(job.queue().0).expect("a job's queue exists");
-        queue.counts.remove(before);
-        queue.counts.add(job.share());
+        let queue = &mut self.queues[job.queue()];
+        queue.count_out(before);
+        queue.count_in(job.share());
     }
 
     /// Puts a ready, delayed or buried job into the list of its queue for that state.
-    pub(crate) fn enlist(&mut self, slot: JobSlot) {
+    fn enlist(&mut self, slot: JobSlot) {
         let job = &self.jobs[slot];
-        let queue = self.queues.get_mut(job.queue().0).expect("a job's queue exists");
-        match job.state() {
-            State::Ready => {
-                queue.ready.insert(job.ready_key(), slot.0);
-                if queue.workers > 0 {
-                    self.supplying.insert(job.queue());
-                }
-                if queue.extra.is_some() {
-                    self.arm_queue(job.queue());
-                }
-            }
-            State::Buried => queue.buried.insert(job.buried_order(), slot.0),
-            State::Leased => unreachable!("a leased job is in no list"),
-            State::Delayed => {
-                queue.delayed.insert(job.delayed_key(), slot.0);
-                self.arm_queue(job.queue());
-            }
+        if self.queues.enlist(slot, job) {
+            self.arm_queue(job.queue());
         }
     }
 
     /// Takes a ready, delayed or buried job out of its queue's list.
-    pub(crate) fn delist(&mut self, slot: JobSlot) {
+    fn delist(&mut self, slot: JobSlot) {
         let job = &self.jobs[slot];
-        let queue = self.queues.get_mut(job.queue().0).expect("a job's queue exists");
-        let found = match job.state() {
-            State::Ready => queue.ready.remove(job.ready_key()),
-            State::Delayed => queue.delayed.remove(job.delayed_key()),
-            State::Buried => queue.buried.remove(job.buried_order()),
-            State::Leased => unreachable!("a leased job is in no list"),
-        };
-        assert_eq!(found, Some(slot.0), "a job is in the list of its state");
-        if queue.workers > 0 && queue.ready.is_empty() {
-            self.supplying.remove(&job.queue());
-        }
-        if queue.extra.is_some() {
-            // The next one may expire sooner.
+        if self.queues.delist(slot, job) {
             self.arm_queue(job.queue());
         }
     }
@@ -416,21 +377,9 @@ impl Engine {
         let lease = job.lease().expect("a leased job has a lease");
         let (deadline, queue) = (job.due(), job.queue());
         job.set_lease(None);
-        if let Some(session) = self.session_mut(lease.holder) {
-            session.leases.remove((deadline, lease.id.0));
-            if let Some(reader) = &mut session.reader {
-                reader.open.remove(&lease.id);
-            }
-            if let Some(worker) = &mut session.worker {
-                worker.let_go(queue, lease.id, slot);
-            }
+        if let Some(session) = self.sessions.find_mut(lease.holder) {
+            session.let_go(queue, lease.id, deadline, slot);
         }
-    }
-
-    pub(crate) fn deal_lease(&mut self) -> LeaseId {
-        let lease = self.next_lease;
-        self.next_lease += 1;
-        LeaseId(lease)
     }
 
     /// The deadline of a job that is handed out, or whose ttr starts anew, now.
@@ -452,13 +401,5 @@ impl Engine {
             Some(lease) if lease.holder == session => Ok(slot),
             Some(_) | None => Err(NotFound),
         }
-    }
-
-    pub(crate) fn queue(&self, id: QueueId) -> &Queue {
-        self.queues.get(id.0).expect("a queue exists while something refers to it")
-    }
-
-    pub(crate) fn queue_mut(&mut self, id: QueueId) -> &mut Queue {
-        self.queues.get_mut(id.0).expect("a queue exists while something refers to it")
     }
 }

@@ -21,7 +21,7 @@ use keys::Keys;
 
 pub use bytes::job_bytes;
 pub use counts::Band;
-pub(crate) use counts::Counts;
+pub(crate) use counts::{Counts, Share};
 pub(crate) use draft::Draft;
 pub use job::{Body, Counters, JobFacts, JobStatus, NewJob, State, Tags};
 pub(crate) use job::{Job, Kind, Lease};

@@ -14,61 +14,35 @@
 //! number of jobs, queues or sessions, except what a request names: other policies and another
 //! status mean all queues. Lists go row by row, behind a cursor. (And [`Engine::check_invariants`].)
 
-mod advance;
-mod aim;
 mod bytes;
-mod check;
 mod chores;
 mod collections;
 mod effects;
 mod engine;
-mod expiry;
-mod extra;
-mod flush;
 mod hash;
 mod ids;
-mod items;
 mod jobs;
 pub mod limits;
-mod listing;
 mod meter;
-mod names;
 mod news;
 pub mod policy;
-mod queue;
 mod queues;
-mod removal;
-mod replay;
-mod results;
-mod route;
-mod session;
 mod sessions;
-mod stats;
 mod status;
-mod submit;
-mod take;
+mod tally;
 mod timers;
-mod walk;
 mod wall;
-mod workers;
 
 pub use bytes::allocated_bytes;
-pub use chores::Kick;
 pub use effects::{Effects, Happening, News, Record};
-pub use engine::{DEFAULT_QUEUE, Engine, EngineSetup, NotFound};
-pub use flush::Clearing;
+pub use engine::{
+    AliasStats, Clearing, Engine, EngineSetup, GrabOrder, Handout, ItemStats, JobCursor, Kick,
+    NameCursor, NotFound, Outlook, Patience, QueueCursor, QueueStats, Read, ReadHow, Refused,
+    RestoreError, Submit, Take, Totals,
+};
 pub use ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
-pub use items::{AliasStats, ItemStats, Read, ReadHow};
 pub use jobs::{Band, Body, Counters, JobFacts, JobStatus, NewJob, State, Tags, job_bytes};
-pub use listing::{JobCursor, NameCursor, QueueCursor};
-pub use queue::QueueFacts;
-pub use replay::RestoreError;
-pub use results::Outlook;
-pub use route::Refused;
-pub use session::Manner;
-pub use stats::{QueueStats, Totals};
+pub use queues::{DEFAULT_QUEUE, QueueFacts};
+pub use sessions::Manner;
 pub use status::Status;
-pub use submit::Submit;
-pub use take::{Handout, Patience, Take};
 pub use wall::When;
-pub use workers::GrabOrder;

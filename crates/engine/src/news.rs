@@ -1,29 +1,25 @@
-//! News of a job for all who watch it, told in slices when they are many.
+//! News of jobs that was not told to all who watch them yet: one line for all jobs, so that each
+//! watcher hears it in the order in which it came.
 //!
-//! News is kept in one line for all jobs, so that each watcher hears it in the order in which it came.
 //! The line is empty nearly always: few jobs have more watchers than are told at once.
 
 use std::collections::VecDeque;
 
-use crate::bytes::JOIN_BYTES;
-use crate::effects::{Effects, Happening, News};
-use crate::engine::Engine;
-use crate::ids::{JobId, JobSlot, Millis, SessionId};
-use crate::limits::TOLD_AT_ONCE_MAX;
-use crate::timers::TimerKey;
+use crate::effects::News;
+use crate::ids::{JobId, Millis, SessionId};
 
 /// The line.
 #[derive(Debug, Default)]
 pub(crate) struct UntoldNews {
-    pub(crate) line: VecDeque<Untold>,
-    /// Set as long as the line is not empty.
+    line: VecDeque<Untold>,
+    /// Set as long as the line is not empty; changed by [`crate::timers::Timers`].
     pub(crate) timer: Option<Millis>,
 }
 
 /// News that was not told to all watchers yet.
 #[derive(Debug)]
 pub(crate) struct Untold {
-    pub(crate) id: JobId,
+    id: JobId,
     news: News,
     /// Those who watched the job when the news came.
     watchers: Vec<SessionId>,
@@ -32,92 +28,58 @@ pub(crate) struct Untold {
 }
 
 impl Untold {
+    pub(crate) fn new(id: JobId, news: News, watchers: Vec<SessionId>) -> Self {
+        Self { id, news, watchers, told: 0 }
+    }
+
+    /// The job.
+    pub(crate) fn id(&self) -> JobId {
+        self.id
+    }
+
+    pub(crate) fn news(&self) -> &News {
+        &self.news
+    }
+
+    /// The next watcher, who knows from now on; `None`: all do.
+    pub(crate) fn next(&mut self) -> Option<SessionId> {
+        let watcher = self.watchers.get(self.told)?;
+        self.told += 1;
+        Some(*watcher)
+    }
+
     /// Those who do not know yet, and watch the job until then because it has ended.
     pub(crate) fn watchers_left(&self) -> &[SessionId] {
         if self.news.is_end() { &self.watchers[self.told..] } else { &[] }
     }
 }
 
-impl Engine {
-    /// Tells all watchers of a job.
-    pub(crate) fn tell(&mut self, slot: JobSlot, news: &News, effects: &mut Effects) {
-        let job = &self.jobs[slot];
-        self.meter.count(1);
-        if self.untold.line.is_empty() && job.watchers().len() <= TOLD_AT_ONCE_MAX {
-            self.meter.count(job.watchers().len());
-            let happening = || Happening::News { id: job.id(), news: news.clone(), late: false };
-            effects.happenings.extend(job.watchers().iter().map(|watcher| (*watcher, happening())));
-        } else if !job.watchers().is_empty() {
-            let (id, watchers) = (job.id(), job.watchers().to_vec());
-            self.announce(Untold { id, news: news.clone(), watchers, told: 0 }, effects);
-        }
+impl UntoldNews {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.line.is_empty()
     }
 
-    /// The last news for all watchers; they watch this job no more.
-    pub(crate) fn tell_end(&mut self, slot: JobSlot, news: &News, effects: &mut Effects) {
-        if self.jobs[slot].watchers().is_empty() {
-            return;
-        }
-        let id = self.jobs[slot].id();
-        let watchers = self.jobs[slot].take_watchers();
-        self.meter.count(1);
-        let few = self.untold.line.is_empty() && watchers.len() <= TOLD_AT_ONCE_MAX;
-        let mut untold = Untold { id, news: news.clone(), watchers, told: 0 };
-        if few {
-            while self.tell_next(&mut untold, false, effects) {}
-        } else {
-            self.announce(untold, effects);
-        }
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Untold> {
+        self.line.iter()
     }
 
-    /// Begins with news that is for many, or comes behind such.
-    fn announce(&mut self, untold: Untold, effects: &mut Effects) {
-        self.meter.begin_request();
-        self.untold.line.push_back(untold);
-        if self.untold.line.len() == 1 {
-            self.tell_slice(false, effects);
-        }
+    /// Puts news at the end of the line.
+    pub(crate) fn push(&mut self, untold: Untold) {
+        self.line.push_back(untold);
     }
 
-    /// Whether news waits to be told. Whoever told it should help with it before it tells more, which would
-    /// wait, too, and take memory.
-    pub fn has_untold_news(&self) -> bool {
-        !self.untold.line.is_empty()
+    /// Takes out the news that is told next.
+    pub(crate) fn pop(&mut self) -> Option<Untold> {
+        self.line.pop_front()
     }
 
-    /// Tells a slice of what waits to be told; true if more is left.
-    pub fn tell_more(&mut self, effects: &mut Effects) -> bool {
-        self.meter.begin_request();
-        self.tell_slice(true, effects);
-        self.has_untold_news()
+    /// Puts news back that is told next, because some do not know it yet.
+    pub(crate) fn put_back(&mut self, untold: Untold) {
+        self.line.push_front(untold);
     }
 
-    /// Tells a slice. What is told `late` is told after the request that it came from. The rest is told by
-    /// a timer, behind all others that are due.
-    pub(crate) fn tell_slice(&mut self, late: bool, effects: &mut Effects) {
-        self.timers.disarm(&mut self.untold.timer, TimerKey::News);
-        while let Some(mut untold) = self.untold.line.pop_front() {
-            while self.tell_next(&mut untold, late, effects) {
-                if self.meter.request_is_spent() {
-                    self.untold.line.push_front(untold);
-                    self.timers.arm(&mut self.untold.timer, self.now, TimerKey::News);
-                    return;
-                }
-            }
-        }
-    }
-
-    /// Tells the next watcher; false if all know.
-    fn tell_next(&mut self, untold: &mut Untold, late: bool, effects: &mut Effects) -> bool {
-        let Some(&watcher) = untold.watchers.get(untold.told) else { return false };
-        let id = untold.id;
-        untold.told += 1;
-        self.meter.count(1);
-        if untold.news.is_end() {
-            let gone = self.session_mut(watcher).and_then(|session| session.watching.remove(&id));
-            self.memory_bytes -= u64::from(gone.unwrap_or(0)) * JOIN_BYTES;
-        }
-        effects.happenings.push((watcher, Happening::News { id, news: untold.news.clone(), late }));
-        true
+    /// Panics if nobody comes back to what is left.
+    pub(crate) fn check_invariants(&self) {
+        assert_eq!(self.timer.is_some(), !self.is_empty(), "it will be told");
     }
 }

@@ -5,11 +5,13 @@
 
 mod check;
 mod codec;
+mod in_force;
 mod pattern;
 #[cfg(test)]
 mod tests;
 
 pub use check::{COPIES_MAX, DESTINATIONS_MAX, RULES_BYTES_MAX, RulesError};
+pub(crate) use in_force::InForce;
 pub use pattern::Pattern;
 
 use std::mem::discriminant;

@@ -1,145 +1,388 @@
-//! Queues: making, keeping, pausing and dropping them.
+//! Queues: the table of all of them, by number, name, age and kind, and the lists of each.
+//!
+//! [`Queues`] owns every queue. A queue's lists and counts, and the indexes of queues that follow from
+//! them, are changed here only, and agree after each call.
 
-use crate::bytes::{EXTRA_BYTES, KEPT_BYTES, queue_bytes};
-use crate::effects::{Effects, Record};
-use crate::engine::{Engine, NotFound};
-use crate::ids::QueueId;
-use crate::limits::QUEUE_NAME_BYTES_MAX;
-use crate::queue::{Pause, PauseReason, Queue};
-use crate::timers::TimerKey;
+mod bytes;
+mod extra;
+mod names;
+mod queue;
+mod walk;
 
-impl Engine {
-    /// Holds a queue's ready jobs back for so many seconds; 0 ends a pause.
-    pub fn pause(
-        &mut self,
-        name: &[u8],
-        seconds: u32,
-        effects: &mut Effects,
-    ) -> Result<(), NotFound> {
-        self.meter.begin_request();
-        self.meter.count(1);
-        let id = self.queue_id(name).ok_or(NotFound)?;
-        let until = self.now.plus_seconds(seconds);
-        let queue = self.queue_mut(id);
-        queue.pauses += 1;
-        if seconds == 0 {
-            queue.pause = None;
-            if !self.queue(id).is_paused() {
-                self.serve_waiters(id, effects);
-            }
-        } else {
-            queue.pause = Some(Pause { until, reason: PauseReason::Asked { seconds } });
-            self.arm_queue(id);
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Bound, Index, IndexMut};
+
+use crate::collections::Slab;
+use crate::hash::NameHash;
+use crate::ids::{JobSlot, Millis, QueueId};
+use crate::jobs::{Job, State};
+use crate::limits::ALIKE_MAX;
+use crate::policy::{Name, Policy};
+use names::NameTable;
+
+pub(crate) use extra::{Extra, parent_of};
+pub use queue::QueueFacts;
+pub(crate) use queue::{Pause, PauseReason, Queue, ReadyKey};
+pub(crate) use walk::Walk;
+
+/// The name of the queue that always exists (spec beanstalkd 6).
+pub const DEFAULT_QUEUE: &[u8] = b"default";
+
+/// All queues. See the module.
+#[derive(Debug)]
+pub(crate) struct Queues {
+    slab: Slab<Queue>,
+    hash: NameHash,
+    names: NameTable,
+    /// From the oldest on.
+    by_age: BTreeMap<u64, QueueId>,
+    next_age_rank: u64,
+    /// Queues with capital letters in their names, by the hash of the name without them and by age.
+    cased: BTreeMap<(u64, u64), QueueId>,
+    /// Queues that have both ready jobs and workers.
+    supplying: BTreeSet<QueueId>,
+    /// How many queues have an [`Extra`].
+    extras: usize,
+    /// Queues of items.
+    of_items: BTreeMap<Name, QueueId>,
+    /// Children by the name of their parent, which need not exist.
+    families: BTreeMap<Name, BTreeSet<QueueId>>,
+    /// Queues that are children, or are kept, without a client's doing, which the log is to know.
+    unnoted: Vec<QueueId>,
+    bytes: u64,
+}
+
+impl Index<QueueId> for Queues {
+    type Output = Queue;
+
+    #[inline]
+    fn index(&self, id: QueueId) -> &Queue {
+        self.slab.get(id.0).expect("a queue exists while something refers to it")
+    }
+}
+
+impl IndexMut<QueueId> for Queues {
+    #[inline]
+    fn index_mut(&mut self, id: QueueId) -> &mut Queue {
+        self.slab.get_mut(id.0).expect("a queue exists while something refers to it")
+    }
+}
+
+impl Queues {
+    pub(crate) fn new(hash: NameHash) -> Self {
+        Self {
+            slab: Slab::default(),
+            hash,
+            names: NameTable::default(),
+            by_age: BTreeMap::new(),
+            next_age_rank: 0,
+            cased: BTreeMap::new(),
+            supplying: BTreeSet::new(),
+            extras: 0,
+            of_items: BTreeMap::new(),
+            families: BTreeMap::new(),
+            unnoted: Vec::new(),
+            bytes: 0,
         }
-        Ok(())
     }
 
-    /// The queue of this name, if it exists.
-    pub fn queue_id(&self, name: &[u8]) -> Option<QueueId> {
+    // --- The table ---
+
+    pub(crate) fn len(&self) -> usize {
+        self.slab.len()
+    }
+
+    /// Memory that queues take.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(crate) fn get(&self, id: QueueId) -> Option<&Queue> {
+        self.slab.get(id.0)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (QueueId, &Queue)> {
+        self.slab.iter().map(|(place, queue)| (QueueId(place), queue))
+    }
+
+    /// The queue of this name.
+    pub(crate) fn find(&self, name: &[u8]) -> Option<QueueId> {
         self.names.find(self.hash.of(name), |id| {
-            let queue = self.queue(id);
+            let queue = &self[id];
             queue.prefetch();
-            &*queue.name == name
+            queue.name() == name
         })
     }
 
-    /// How many queues exist.
-    pub fn queue_count(&self) -> usize {
-        self.queues.len()
-    }
-
-    /// Whether a request that names this queue would make it.
-    pub fn would_make_queue(&self, name: &[u8]) -> bool {
-        self.queue_id(name).is_none() && self.alias(name).is_none()
-    }
-
-    /// The queue exists from now on, until it is dropped.
-    pub(crate) fn keep(&mut self, id: QueueId, effects: &mut Effects) {
-        if !self.set_kept(id, true) {
-            self.arm_queue(id);
-            effects.records.push(Record::QueueFacts(id));
-        }
-    }
-
-    /// Whether the queue exists when nobody uses it; returns whether it did before.
-    pub(crate) fn set_kept(&mut self, id: QueueId, kept: bool) -> bool {
-        let was_kept = std::mem::replace(&mut self.queue_mut(id).kept, kept);
-        self.memory_bytes += if kept { KEPT_BYTES } else { 0 };
-        self.memory_bytes -= if was_kept { KEPT_BYTES } else { 0 };
-        was_kept
-    }
-
-    pub(crate) fn queue_or_create(&mut self, name: &[u8]) -> QueueId {
-        if let Some(id) = self.queue_id(name) {
-            return id;
-        }
-        assert!(name.len() <= QUEUE_NAME_BYTES_MAX, "the dialect checks names");
-        self.meter.count(1);
+    /// A new queue; there must be none of this name. It may be the parent of some that are there already.
+    pub(crate) fn insert(&mut self, name: &[u8], now: Millis) -> QueueId {
         let age_rank = self.next_age_rank;
         self.next_age_rank += 1;
-        let id = QueueId(self.queues.insert(Queue::new(name, age_rank)));
-        let (queues, hash) = (&self.queues, &self.hash);
+        let id = QueueId(self.slab.insert(Queue::new(name, age_rank)));
+        let (slab, hash) = (&self.slab, &self.hash);
         self.names.insert(hash.of(name), id, |id| {
-            hash.of(&queues.get(id.0).expect("the table names queues that exist").name)
+            hash.of(slab.get(id.0).expect("the table names queues that exist").name())
         });
         self.by_age.insert(age_rank, id);
         if let Some(place) = self.cased_place(name, age_rank) {
             self.cased.insert(place, id);
         }
-        self.memory_bytes += queue_bytes(name);
-        self.dress(id);
+        self.bytes += bytes::queue_bytes(name);
+        if self.families.contains_key(name) {
+            self.ensure_extra(id, now).set_parent();
+        }
         id
     }
 
-    /// Removes a queue that nothing keeps in existence any more.
-    pub(crate) fn drop_if_unwanted(&mut self, id: QueueId, effects: &mut Effects) {
-        let queue = self.queue(id);
-        if queue.is_wanted() {
-            if queue.extra.is_some() {
-                // It may be idle from now on.
-                self.arm_queue(id);
-            }
-            return;
-        }
-        self.meter.count(1);
+    /// Takes a queue out that nothing keeps in existence. Its timer is the caller's business.
+    pub(crate) fn remove(&mut self, id: QueueId) -> Queue {
         self.unmark(id);
-        let mut queue = self.queues.remove(id.0).expect("a queue that was just looked at");
-        self.names.remove(self.hash.of(&queue.name), id);
-        self.by_age.remove(&queue.age_rank);
-        if let Some(place) = self.cased_place(&queue.name, queue.age_rank) {
+        let queue = self.slab.remove(id.0).expect("a queue that was just looked at");
+        self.names.remove(self.hash.of(queue.name()), id);
+        self.by_age.remove(&queue.age_rank());
+        if let Some(place) = self.cased_place(queue.name(), queue.age_rank()) {
             self.cased.remove(&place);
         }
-        self.memory_bytes -= queue_bytes(&queue.name);
-        self.memory_bytes -= if queue.kept { KEPT_BYTES } else { 0 };
-        self.timers.disarm(&mut queue.timer, TimerKey::Queue(id.0));
-        if queue.extra.is_some() {
-            self.special.extras -= 1;
-            self.memory_bytes -= EXTRA_BYTES;
-        }
-        effects.records.push(Record::QueueGone(id));
+        self.extras -= usize::from(queue.extra().is_some());
+        self.bytes -= bytes::of_queue(&queue);
+        queue
     }
 
-    /// The queue exists from now on.
-    pub fn create_queue(&mut self, name: &[u8], effects: &mut Effects) {
-        let queue = self.queue_or_create(name);
-        self.keep(queue, effects);
+    // --- By age and by name ---
+
+    /// The oldest queue of this age rank or a younger one, and its age rank.
+    pub(crate) fn next_by_age(&self, from: u64) -> Option<(u64, QueueId)> {
+        self.by_age.range(from..).next().map(|(age_rank, id)| (*age_rank, *id))
     }
 
-    /// Sets how many unfinished jobs a queue may have when one of each [`crate::Band`] is submitted.
-    pub fn limit_queue(
-        &mut self,
-        name: &[u8],
-        limits: [u32; 3],
-        effects: &mut Effects,
-    ) -> Result<(), NotFound> {
-        let queue = self.queue_id(name).ok_or(NotFound)?;
-        self.queue_mut(queue).limits = limits;
-        // Limits are logged: of a queue that could vanish, only they would come back at a restart.
-        if limits != [0; 3] {
-            self.set_kept(queue, true);
+    /// All queues, oldest first.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = QueueId> {
+        self.by_age.values().copied()
+    }
+
+    /// Queues whose names differ from this one in the case of ASCII letters at most, oldest first. Of
+    /// very many only some.
+    pub(crate) fn alike(&self, name: &[u8]) -> Vec<QueueId> {
+        let folded = name.to_ascii_lowercase();
+        let hash = self.hash.of(&folded);
+        let cased = self.cased.range((hash, 0)..=(hash, u64::MAX)).take(ALIKE_MAX);
+        let cased = cased.map(|(_, id)| *id).chain(self.find(&folded));
+        let mut alike: Vec<QueueId> =
+            cased.filter(|id| self[*id].name().eq_ignore_ascii_case(name)).collect();
+        alike.sort_unstable_by_key(|id| self[*id].age_rank());
+        alike
+    }
+
+    /// The place of a queue among those that [`Queues::alike`] looks at. Names without capital
+    /// letters have none: they are found under their own hash.
+    fn cased_place(&self, name: &[u8], age_rank: u64) -> Option<(u64, u64)> {
+        let is_cased = name.iter().any(u8::is_ascii_uppercase);
+        is_cased.then(|| (self.hash.of(&name.to_ascii_lowercase()), age_rank))
+    }
+
+    // --- Lists of jobs ---
+
+    /// Puts a ready, delayed or buried job into the list of its queue for that state; whether the queue
+    /// may have to be looked at sooner.
+    #[inline]
+    pub(crate) fn enlist(&mut self, slot: JobSlot, job: &Job) -> bool {
+        let queue = self.slab.get_mut(job.queue().0).expect("a job's queue exists");
+        queue.enlist(slot, job);
+        match job.state() {
+            State::Ready => {
+                if queue.workers() > 0 {
+                    self.supplying.insert(job.queue());
+                }
+                queue.extra().is_some()
+            }
+            State::Delayed => true,
+            State::Leased | State::Buried => false,
         }
-        self.arm_queue(queue);
-        effects.records.push(Record::QueueFacts(queue));
-        Ok(())
+    }
+
+    /// Takes a ready, delayed or buried job out of its queue's list; whether the queue may have to be
+    /// looked at sooner.
+    #[inline]
+    pub(crate) fn delist(&mut self, slot: JobSlot, job: &Job) -> bool {
+        let queue = self.slab.get_mut(job.queue().0).expect("a job's queue exists");
+        queue.delist(slot, job);
+        if queue.workers() > 0 && queue.ready().is_empty() {
+            self.supplying.remove(&job.queue());
+        }
+        // The next one may expire sooner.
+        queue.extra().is_some()
+    }
+
+    // --- Workers ---
+
+    /// A worker registered for a queue, for the first time or again.
+    pub(crate) fn add_worker(&mut self, id: QueueId, is_new: bool) {
+        let queue = &mut self[id];
+        queue.add_workers(u32::from(is_new));
+        if !queue.ready().is_empty() {
+            self.supplying.insert(id);
+        }
+    }
+
+    /// One worker less; whether it was the last one.
+    pub(crate) fn remove_worker(&mut self, id: QueueId) -> bool {
+        let queue = &mut self[id];
+        queue.remove_worker();
+        let was_last = queue.workers() == 0;
+        if was_last {
+            self.supplying.remove(&id);
+        }
+        was_last
+    }
+
+    /// Queues that have both ready jobs and workers.
+    pub(crate) fn supplying(&self) -> &BTreeSet<QueueId> {
+        &self.supplying
+    }
+
+    // --- What only some queues have ---
+
+    /// Whether any queue has an [`Extra`].
+    pub(crate) fn have_extras(&self) -> bool {
+        self.extras > 0
+    }
+
+    /// Whether the queue exists when nobody uses it; returns whether it did before.
+    pub(crate) fn set_kept(&mut self, id: QueueId, kept: bool) -> bool {
+        let was_kept = self[id].set_kept(kept);
+        self.bytes += if kept { bytes::KEPT_BYTES } else { 0 };
+        self.bytes -= if was_kept { bytes::KEPT_BYTES } else { 0 };
+        was_kept
+    }
+
+    /// A queue has an [`Extra`] from now on.
+    pub(crate) fn ensure_extra(&mut self, id: QueueId, now: Millis) -> &mut Extra {
+        if self[id].extra().is_none() {
+            self.extras += 1;
+            self.bytes += bytes::EXTRA_BYTES;
+        }
+        self[id].ensure_extra(now)
+    }
+
+    /// What is asked of a queue from now on.
+    pub(crate) fn set_policy(&mut self, id: QueueId, policy: Policy, now: Millis) {
+        self.ensure_extra(id, now).set_policy(policy);
+    }
+
+    /// Marks a queue as one of items, and keeps it.
+    pub(crate) fn mark_items(&mut self, id: QueueId, now: Millis) {
+        let name: Name = self[id].name().into();
+        self.of_items.insert(name, id);
+        self.ensure_extra(id, now).set_items(true);
+        self.set_kept(id, true);
+    }
+
+    /// A queue whose name has a `+` gets its parent's puts from now on, and is kept: one that vanished
+    /// whenever nobody used it would miss puts. `false`: its name has none.
+    pub(crate) fn link_child(&mut self, id: QueueId, now: Millis) -> bool {
+        let Some(parent) = parent_of(self[id].name()).map(Name::from) else { return false };
+        let was_child = self.ensure_extra(id, now).set_child(true);
+        if let Some(parent) = self.find(&parent) {
+            self.ensure_extra(parent, now).set_parent();
+        }
+        self.families.entry(parent).or_default().insert(id);
+        let was_kept = self.set_kept(id, true);
+        if !was_kept || !was_child {
+            self.unnoted.push(id);
+        }
+        true
+    }
+
+    /// Whoever made this queue a child just now sees to it that the log knows.
+    pub(crate) fn forget_unnoted(&mut self, id: QueueId) {
+        self.unnoted.pop_if(|last| *last == id);
+    }
+
+    /// Queues that became children, or are kept, since this was asked last, and of which the log is to
+    /// know.
+    pub(crate) fn take_unnoted(&mut self) -> Vec<QueueId> {
+        std::mem::take(&mut self.unnoted)
+    }
+
+    /// A queue is no queue of items, and no child, any more.
+    pub(crate) fn unmark(&mut self, id: QueueId) {
+        let queue = self.slab.get_mut(id.0).expect("a queue that was just looked at");
+        let Some((was_marked, was_child)) = queue.unmark() else { return };
+        if was_marked {
+            self.of_items.remove(queue.name());
+        }
+        if let Some(parent) = parent_of(queue.name())
+            && was_child
+            && let Some(children) = self.families.get_mut(parent)
+        {
+            children.remove(&id);
+            if children.is_empty() {
+                self.families.remove(parent);
+            }
+        }
+    }
+
+    /// Queues of items by name, behind this one or from the first on.
+    pub(crate) fn items_behind(
+        &self,
+        name: Option<&[u8]>,
+    ) -> impl Iterator<Item = (&[u8], QueueId)> {
+        let from = name.map_or(Bound::Unbounded, Bound::Excluded);
+        let behind = self.of_items.range::<[u8], _>((from, Bound::Unbounded));
+        behind.map(|(name, id)| (&**name, *id))
+    }
+
+    /// The children of the queue of this name, which need not exist.
+    pub(crate) fn children(&self, parent: &[u8]) -> Option<&BTreeSet<QueueId>> {
+        self.families.get(parent)
+    }
+
+    // --- Checks ---
+
+    /// Walks all queues, and panics where an index, a count or the account disagrees with them.
+    pub(crate) fn check_invariants(&self) {
+        assert_eq!(self.names.len(), self.len());
+        assert_eq!(self.by_age.len(), self.len());
+        let (mut cased, mut extras, mut marked, mut children, mut bytes) = (0, 0, 0, 0, 0);
+        for (id, queue) in self.iter() {
+            queue.check_invariants();
+            let name = queue.name();
+            assert_eq!(self.find(name), Some(id));
+            assert_eq!(self.by_age.get(&queue.age_rank()), Some(&id));
+            if let Some(place) = self.cased_place(name, queue.age_rank()) {
+                assert_eq!(self.cased.get(&place), Some(&id));
+                cased += 1;
+            }
+            let supplies = queue.workers() > 0 && !queue.ready().is_empty();
+            assert_eq!(self.supplying.contains(&id), supplies);
+            bytes += bytes::of_queue(queue);
+            let Some(extra) = queue.extra() else { continue };
+            extras += 1;
+            if extra.items() {
+                assert_eq!(self.of_items.get(name), Some(&id));
+                assert!(queue.is_kept(), "a queue of items is kept");
+                marked += 1;
+            }
+            if extra.child() {
+                let parent = parent_of(name).expect("a child's name has a plus");
+                assert!(self.families[parent].contains(&id));
+                children += 1;
+            }
+            assert!(extra.parent() || !self.families.contains_key(name));
+        }
+        assert_eq!(cased, self.cased.len(), "only names of queues");
+        assert_eq!(extras, self.extras);
+        assert_eq!(marked, self.of_items.len());
+        let linked: usize = self.families.values().map(BTreeSet::len).sum();
+        assert_eq!(children, linked);
+        assert!(self.families.values().all(|family| !family.is_empty()));
+        for family in self.families.keys() {
+            let parent = self.find(family);
+            assert!(parent.is_none_or(|parent| self[parent].extra().is_some()));
+        }
+        assert_eq!(bytes, self.bytes, "the memory account of queues");
     }
 }
+
+#[cfg(test)]
+mod tests;

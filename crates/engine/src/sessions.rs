@@ -1,247 +1,253 @@
-//! Sessions: opening, closing, and the queues they use and watch.
+//! Sessions: the table of all of them, what each uses, watches, holds and waits for, and the numbers of
+//! leases and of places in lines.
+//!
+//! [`Sessions`] owns every session. What the count of those who wait and the memory account rest on is
+//! changed here only.
 
-use std::collections::BTreeMap;
+mod session;
+mod worker;
 
-use crate::bytes::{JOIN_BYTES, SESSION_BYTES, WATCH_BYTES};
-use crate::chores::Chore;
-use crate::collections::Ordered;
-use crate::effects::Effects;
-use crate::engine::{DEFAULT_QUEUE, Engine};
-use crate::ids::{QueueId, SessionId};
-use crate::limits::UNIT_COMPARISONS;
-use crate::session::{Manner, Session, Waiting};
-use crate::timers::TimerKey;
+use std::mem::size_of;
+use std::ops::{Index, IndexMut};
+
+use crate::collections::Slab;
+use crate::ids::{JobId, LeaseId, QueueId, SessionId};
+
+pub use session::Manner;
+pub(crate) use session::{NEVER, Rest, Session, Waiting, Wish};
+pub(crate) use worker::{Forgotten, Registration, Worker};
+
+/// What a session takes.
+const SESSION_BYTES: u64 = size_of::<Session>() as u64;
+/// A watched queue: an entry in the session's list, and in the queue's line while it waits. Both grow by doubling, so this is
+/// off by up to a fifth.
+const WATCH_BYTES: u64 = 26;
+/// A join: the job knows the session and the session the job.
+const JOIN_BYTES: u64 = 48;
+/// A registration of a worker: the session lists it by rank and by queue, and the queue the worker.
+const REGISTRATION_BYTES: u64 = 112;
+
+/// All sessions. See the module.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    slab: Slab<Session>,
+    next_generation: u32,
+    next_ticket: u64,
+    next_lease: u64,
+    /// Sessions that wait for a job.
+    waiting: u64,
+    bytes: u64,
+}
 
 /// The place and the generation that a session number is made of.
 fn split(session: SessionId) -> (u32, u32) {
     (session.0 as u32, (session.0 >> 32) as u32)
 }
 
-impl Engine {
-    /// Opens a session that uses and watches the queue `default`. `mailbox` is the caller's own
-    /// mark; see [`Engine::mailbox`].
-    pub fn open_session(&mut self, mailbox: u32, manner: Manner) -> SessionId {
-        self.meter.count(1);
+fn number(place: u32, session: &Session) -> SessionId {
+    SessionId(u64::from(session.generation()) << 32 | u64::from(place))
+}
+
+/// All that the account has for a session.
+fn bytes_of(session: &Session) -> u64 {
+    let joins: u64 = session.watching().values().map(|count| u64::from(*count)).sum();
+    let registrations = session.worker().map_or(0, Worker::len);
+    SESSION_BYTES
+        + session.watched().len() as u64 * WATCH_BYTES
+        + joins * JOIN_BYTES
+        + registrations as u64 * REGISTRATION_BYTES
+}
+
+impl Index<SessionId> for Sessions {
+    type Output = Session;
+
+    #[inline]
+    fn index(&self, session: SessionId) -> &Session {
+        self.find(session).expect("requests come from open sessions")
+    }
+}
+
+impl IndexMut<SessionId> for Sessions {
+    #[inline]
+    fn index_mut(&mut self, session: SessionId) -> &mut Session {
+        self.find_mut(session).expect("requests come from open sessions")
+    }
+}
+
+impl Sessions {
+    /// Leases are numbered from this on.
+    pub(crate) fn new(first_lease: u64) -> Self {
+        Self {
+            slab: Slab::default(),
+            next_generation: 1,
+            next_ticket: 1,
+            next_lease: first_lease,
+            waiting: 0,
+            bytes: 0,
+        }
+    }
+
+    // --- The table ---
+
+    pub(crate) fn len(&self) -> usize {
+        self.slab.len()
+    }
+
+    /// Memory that sessions take.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// A new session, which uses and watches this queue.
+    pub(crate) fn open(&mut self, mailbox: u32, manner: Manner, queue: QueueId) -> SessionId {
         let generation = self.next_generation;
         // After 2^32 sessions the numbers of the first ones come again, in other places mostly.
         self.next_generation = self.next_generation.checked_add(1).unwrap_or(1);
-        let default = self.queue_or_create(DEFAULT_QUEUE);
-        let queue = self.queue_mut(default);
-        queue.users += 1;
-        queue.watchers += 1;
-        self.memory_bytes += SESSION_BYTES + WATCH_BYTES;
-        let place = self.sessions.insert(Session {
-            generation,
-            mailbox,
-            used: default,
-            watched: vec![default],
-            leases: Ordered::default(),
-            waiting: None,
-            manner,
-            watching: BTreeMap::new(),
-            worker: None,
-            reader: None,
-            timer: None,
-        });
+        let session = Session::new(generation, mailbox, manner, queue);
+        self.bytes += bytes_of(&session);
+        let place = self.slab.insert(session);
         SessionId(u64::from(generation) << 32 | u64::from(place))
     }
 
-    /// Opens a session that reads jobs of queues by name and holds them by lease. It watches no
-    /// queue.
-    pub fn open_reader(&mut self, mailbox: u32) -> SessionId {
-        let session = self.open_session(mailbox, Manner::KeepsPlace);
-        let reader = self.open_mut(session);
-        reader.reader = Some(Box::default());
-        let watched = std::mem::take(&mut reader.watched);
-        self.memory_bytes -= watched.len() as u64 * WATCH_BYTES;
-        for queue in watched {
-            self.queue_mut(queue).watchers -= 1;
-        }
-        session
+    /// Takes a session out that waits no more. Its timer is the caller's business.
+    pub(crate) fn remove(&mut self, session: SessionId) -> Option<Session> {
+        self.find(session)?;
+        let closed = self.slab.remove(Self::place_of(session))?;
+        self.bytes -= bytes_of(&closed);
+        Some(closed)
     }
 
-    /// Ends a session: it waits no more, what it holds is given back, and its queues go if nothing
-    /// else keeps them. Counted as nothing in the jobs (spec beanstalkd 4).
-    pub fn close_session(&mut self, session: SessionId, effects: &mut Effects) {
-        self.meter.begin_request();
-        self.meter.count(1);
-        self.stop_waiting(session);
-        self.session(session);
-        self.begin(Chore::Close { session }, effects);
-    }
-
-    /// A slice of the end of a session; true if something is left. It is found by its number until its
-    /// registrations are gone.
-    pub(crate) fn close_slice(&mut self, session: SessionId, effects: &mut Effects) -> bool {
-        if self.retire_worker(session, effects) {
-            return true;
-        }
-        let (place, _) = split(session);
-        let Some(mut closed) = self.sessions.remove(place) else { return false };
-        let joins: u64 = closed.watching.values().map(|count| u64::from(*count)).sum();
-        self.memory_bytes -=
-            SESSION_BYTES + closed.watched.len() as u64 * WATCH_BYTES + joins * JOIN_BYTES;
-        self.timers.disarm(&mut closed.timer, TimerKey::Session(place));
-        // Its queues are held until its jobs are back: these may end, and nothing else may keep the
-        // queues.
-        self.begin(Chore::Detach { watcher: session, watching: closed.watching }, effects);
-        self.begin(Chore::return_of(closed.leases, closed.manner), effects);
-        self.queue_mut(closed.used).users -= 1;
-        self.drop_if_unwanted(closed.used, effects);
-        let mut watched = closed.watched;
-        watched.reverse();
-        self.begin(Chore::Leave { watched }, effects);
-        false
-    }
-
-    /// A session that is gone leaves queues that it watched, the last one first; true if some are left.
-    pub(crate) fn leave_slice(
-        &mut self,
-        watched: &mut Vec<QueueId>,
-        effects: &mut Effects,
-    ) -> bool {
-        while !watched.is_empty() {
-            if self.meter.request_is_spent() {
-                return true;
-            }
-            let Some(queue) = watched.pop() else { break };
-            self.meter.count(1);
-            self.queue_mut(queue).watchers -= 1;
-            self.drop_if_unwanted(queue, effects);
-        }
-        false
-    }
-
-    /// What the session was opened with, while it is open.
-    pub fn mailbox(&self, session: SessionId) -> Option<u32> {
-        self.find_session(session).map(|session| session.mailbox)
-    }
-
-    /// From now on this session puts into, kicks in and peeks at this queue.
-    pub fn use_queue(&mut self, session: SessionId, name: &[u8], effects: &mut Effects) {
-        self.meter.count(1);
-        let next = self.queue_or_create(name);
-        let queue = self.queue_mut(next);
-        queue.users += 1;
-        queue.ready.prefetch_end();
-        let last = std::mem::replace(&mut self.open_mut(session).used, next);
-        self.queue_mut(last).users -= 1;
-        self.drop_if_unwanted(last, effects);
-    }
-
-    /// The queue that this session uses.
-    pub fn used(&self, session: SessionId) -> QueueId {
-        self.session(session).used
-    }
-
-    /// Adds a queue to those that this session takes from; how many there are then.
-    pub fn watch(&mut self, session: SessionId, name: &[u8]) -> usize {
-        debug_assert!(!self.is_waiting(session));
-        let queue = self.queue_or_create(name);
-        self.meter.count(1 + self.watched(session).len() / UNIT_COMPARISONS);
-        let watched = &mut self.open_mut(session).watched;
-        if watched.contains(&queue) {
-            return watched.len();
-        }
-        watched.push(queue);
-        let count = watched.len();
-        self.memory_bytes += WATCH_BYTES;
-        self.queue_mut(queue).watchers += 1;
-        count
-    }
-
-    /// Removes a queue from those that this session takes from; how many there are then, or
-    /// `None` if it is the only one. A queue that is not watched is ignored already.
-    pub fn ignore(
-        &mut self,
-        session: SessionId,
-        name: &[u8],
-        effects: &mut Effects,
-    ) -> Option<usize> {
-        debug_assert!(!self.is_waiting(session));
-        let queue = self.queue_id(name);
-        self.meter.count(1 + self.watched(session).len() / UNIT_COMPARISONS);
-        let watched = &mut self.open_mut(session).watched;
-        let Some(at) = watched.iter().position(|watched| Some(*watched) == queue) else {
-            return Some(watched.len());
-        };
-        if watched.len() == 1 {
-            return None;
-        }
-        let queue = watched.remove(at);
-        let count = watched.len();
-        self.memory_bytes -= WATCH_BYTES;
-        self.queue_mut(queue).watchers -= 1;
-        self.drop_if_unwanted(queue, effects);
-        Some(count)
-    }
-
-    /// The queues that this session takes from, in the order of watching.
-    pub fn watched(&self, session: SessionId) -> &[QueueId] {
-        &self.session(session).watched
-    }
-
-    /// Whether the queue of this name is among them.
-    pub fn watches(&self, session: SessionId, name: &[u8]) -> bool {
-        self.queue_id(name).is_some_and(|queue| self.watched(session).contains(&queue))
-    }
-
-    /// Whether this session waits for an event.
-    pub fn is_waiting(&self, session: SessionId) -> bool {
-        self.session(session).waiting.is_some()
-    }
-
-    /// Ends the session's wait for a job, if it waits for one: no event will come. Whether it did.
-    pub fn stop_waiting(&mut self, session: SessionId) -> bool {
-        let waiting = &mut self.open_mut(session).waiting;
-        let ticket = match *waiting {
-            Some(Waiting::Job { ticket, .. }) => ticket,
-            Some(Waiting::Item { ticket, queue, .. }) => {
-                *waiting = None;
-                self.meter.count(1);
-                self.waiting_sessions -= 1;
-                self.queue_mut(queue).waiters.remove(ticket);
-                self.arm_queue(queue);
-                return true;
-            }
-            Some(Waiting::Kick | Waiting::Clearing) | None => return false,
-        };
-        *waiting = None;
-        self.waiting_sessions -= 1;
-        let watched = std::mem::take(&mut self.open_mut(session).watched);
-        self.meter.count(watched.len());
-        for queue in &watched {
-            self.queue_mut(*queue).waiters.remove(ticket);
-        }
-        self.open_mut(session).watched = watched;
-        true
-    }
-
-    pub(crate) fn find_session(&self, session: SessionId) -> Option<&Session> {
+    pub(crate) fn find(&self, session: SessionId) -> Option<&Session> {
         let (place, generation) = split(session);
-        self.sessions.get(place).filter(|session| session.generation == generation)
+        self.slab.get(place).filter(|session| session.generation() == generation)
     }
 
-    pub(crate) fn session_mut(&mut self, session: SessionId) -> Option<&mut Session> {
+    pub(crate) fn find_mut(&mut self, session: SessionId) -> Option<&mut Session> {
         let (place, generation) = split(session);
-        self.sessions.get_mut(place).filter(|session| session.generation == generation)
+        self.slab.get_mut(place).filter(|session| session.generation() == generation)
     }
 
-    pub(crate) fn session(&self, session: SessionId) -> &Session {
-        self.find_session(session).expect("requests come from open sessions")
-    }
-
-    pub(crate) fn open_mut(&mut self, session: SessionId) -> &mut Session {
-        self.session_mut(session).expect("requests come from open sessions")
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (SessionId, &Session)> {
+        self.slab.iter().map(|(place, session)| (number(place, session), session))
     }
 
     /// The number of the session at this place.
-    pub(crate) fn session_at(&self, place: u32) -> SessionId {
-        let session = self.sessions.get(place).expect("lines and timers name open sessions");
-        SessionId(u64::from(session.generation) << 32 | u64::from(place))
+    pub(crate) fn at(&self, place: u32) -> SessionId {
+        number(place, self.slab.get(place).expect("lines and timers name open sessions"))
     }
 
+    /// The place of a session, as lines and timers name it.
     pub(crate) fn place_of(session: SessionId) -> u32 {
         split(session).0
     }
+
+    // --- Numbers ---
+
+    /// A place in a line, behind all others.
+    pub(crate) fn deal_ticket(&mut self) -> u64 {
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        ticket
+    }
+
+    /// The ticket that is dealt next.
+    pub(crate) fn next_ticket(&self) -> u64 {
+        self.next_ticket
+    }
+
+    pub(crate) fn deal_lease(&mut self) -> LeaseId {
+        let lease = self.next_lease;
+        self.next_lease += 1;
+        LeaseId(lease)
+    }
+
+    /// The lease that is dealt next.
+    pub(crate) fn next_lease(&self) -> LeaseId {
+        LeaseId(self.next_lease)
+    }
+
+    /// Leases below this were dealt before.
+    pub(crate) fn raise_lease(&mut self, next: u64) {
+        self.next_lease = self.next_lease.max(next);
+    }
+
+    // --- Waiting ---
+
+    /// How many sessions wait for a job.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.waiting
+    }
+
+    /// A session that does not wait begins to. Lines are the caller's business.
+    pub(crate) fn begin_wait(&mut self, session: SessionId, waiting: Waiting) {
+        self.waiting += u64::from(waiting.is_for_job());
+        let before = self[session].set_waiting(Some(waiting));
+        debug_assert!(before.is_none(), "a session waits for one thing at a time");
+    }
+
+    /// A session waits no more; for what it did.
+    pub(crate) fn end_wait(&mut self, session: SessionId) -> Option<Waiting> {
+        let waiting = self[session].set_waiting(None)?;
+        self.waiting -= u64::from(waiting.is_for_job());
+        Some(waiting)
+    }
+
+    // --- What the account rests on ---
+
+    /// Adds a queue to those that a session takes from; whether it was not among them.
+    pub(crate) fn watch(&mut self, session: SessionId, queue: QueueId) -> bool {
+        let is_new = self[session].watch(queue);
+        self.bytes += if is_new { WATCH_BYTES } else { 0 };
+        is_new
+    }
+
+    /// A session takes from this queue no more; whether it did.
+    pub(crate) fn ignore(&mut self, session: SessionId, queue: QueueId) -> bool {
+        let was_watched = self[session].ignore(queue);
+        self.bytes -= if was_watched { WATCH_BYTES } else { 0 };
+        was_watched
+    }
+
+    /// A session waits for the outcome of a job, once more.
+    pub(crate) fn join(&mut self, session: SessionId, job: JobId) {
+        self[session].join(job);
+        self.bytes += JOIN_BYTES;
+    }
+
+    /// The outcome of a job came: a session waits for it no more.
+    pub(crate) fn part(&mut self, session: SessionId, job: JobId) {
+        let joins = self.find_mut(session).map_or(0, |session| session.part(job));
+        self.bytes -= u64::from(joins) * JOIN_BYTES;
+    }
+
+    /// A session can work on jobs of this queue; whether it could not before.
+    pub(crate) fn register(&mut self, session: SessionId, registration: Registration) -> bool {
+        let is_new = self[session].ensure_worker().register(registration);
+        self.bytes += if is_new { REGISTRATION_BYTES } else { 0 };
+        is_new
+    }
+
+    /// A session cannot work on jobs of this queue any more, if it could.
+    pub(crate) fn unregister(&mut self, session: SessionId, queue: QueueId) -> Option<Forgotten> {
+        let forgotten = self[session].worker_mut()?.forget(queue)?;
+        self.bytes -= REGISTRATION_BYTES;
+        Some(forgotten)
+    }
+
+    // --- Checks ---
+
+    /// Walks all sessions, and panics where a count or the account disagrees with them.
+    pub(crate) fn check_invariants(&self) {
+        let (mut waiting, mut bytes) = (0, 0);
+        for (_, session) in self.iter() {
+            session.check_invariants();
+            waiting += u64::from(session.waiting().is_some_and(Waiting::is_for_job));
+            bytes += bytes_of(session);
+        }
+        assert_eq!(waiting, self.waiting, "sessions that wait");
+        assert_eq!(bytes, self.bytes, "the memory account of sessions");
+    }
 }
+
+#[cfg(test)]
+mod tests;

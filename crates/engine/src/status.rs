@@ -1,10 +1,6 @@
 //! The server's status: whether clients may read and write.
 
-use crate::effects::{Effects, Record};
-use crate::engine::Engine;
 use crate::ids::Millis;
-use crate::queue::Queue;
-use crate::timers::TimerKey;
 
 /// What the server lets its clients do. The later, the stricter.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq, Ord, PartialOrd)]
@@ -37,10 +33,10 @@ pub(crate) struct Standing {
     told: Status,
     in_force: Status,
     /// When `told` comes into force, if it is not.
-    pub(crate) changes_at: Option<Millis>,
+    changes_at: Option<Millis>,
     /// Queues of this age rank and younger ones refuse reads: none, all, or those that the walk has still to
     /// come to since reads are allowed again.
-    pub(crate) blocked_from: u64,
+    blocked_from: u64,
 }
 
 impl Default for Standing {
@@ -50,64 +46,92 @@ impl Default for Standing {
     }
 }
 
-impl Engine {
-    /// The status that was asked for last.
-    pub fn status(&self) -> Status {
-        self.special.standing.told
+impl Standing {
+    pub(crate) fn told(&self) -> Status {
+        self.told
     }
 
-    /// Whether the status in force refuses reads. Takes find nothing then.
-    pub fn reads_blocked(&self) -> bool {
-        self.special.standing.in_force == Status::Quiescent
+    pub(crate) fn reads_blocked(&self) -> bool {
+        self.in_force == Status::Quiescent
     }
 
-    /// Whether takes find nothing in this queue because of the status. Asked at every take.
-    pub(crate) fn is_blocked(&self, queue: &Queue) -> bool {
-        let blocked_from = self.special.standing.blocked_from;
-        // Plain queues are not read for it.
-        blocked_from != u64::MAX && queue.age_rank >= blocked_from
+    pub(crate) fn writes_blocked(&self) -> bool {
+        self.in_force >= Status::ReadOnly
     }
 
-    /// Whether the status in force refuses writes.
-    pub fn writes_blocked(&self) -> bool {
-        self.special.standing.in_force >= Status::ReadOnly
+    /// Whether any queue refuses reads.
+    pub(crate) fn blocks_some(&self) -> bool {
+        self.blocked_from != u64::MAX
     }
 
-    /// Changes the status. A stricter one comes into force after the grace, and until then one that
-    /// is as strict or stricter is ignored; a looser one acts at once (spec kestrel 2).
-    pub fn set_status(&mut self, status: Status, grace_ms: u64, effects: &mut Effects) {
-        let standing = &mut self.special.standing;
-        let told = standing.told;
-        if status == told || standing.changes_at.is_some() && status > told {
-            return;
+    /// Whether the queue of this age rank refuses reads.
+    pub(crate) fn blocks(&self, age_rank: u64) -> bool {
+        age_rank >= self.blocked_from
+    }
+
+    /// Asks for a status; whether that changes anything. While a stricter one is about to come into
+    /// force, one that is stricter still is ignored.
+    pub(crate) fn tell(&mut self, status: Status) -> bool {
+        let is_ignored = status == self.told || self.changes_at.is_some() && status > self.told;
+        if !is_ignored {
+            self.told = status;
         }
-        standing.told = status;
-        effects.records.push(Record::Status);
-        self.timers.disarm(&mut standing.changes_at, TimerKey::Status);
-        if status > told && grace_ms > 0 {
-            let at = Millis(self.now.0.saturating_add(grace_ms));
-            self.timers.arm(&mut standing.changes_at, at, TimerKey::Status);
-        } else {
-            self.enforce_status(effects);
+        !is_ignored
+    }
+
+    /// When it changes next; changed by [`crate::timers::Timers`].
+    pub(crate) fn timer(&self) -> Option<Millis> {
+        self.changes_at
+    }
+
+    pub(crate) fn timer_mut(&mut self) -> &mut Option<Millis> {
+        &mut self.changes_at
+    }
+
+    /// The status that was asked for comes into force. Queues that refused reads do so until
+    /// [`Standing::unblock`].
+    pub(crate) fn enforce(&mut self) {
+        self.in_force = self.told;
+        self.changes_at = None;
+        if self.reads_blocked() {
+            self.blocked_from = 0;
         }
     }
 
-    /// Puts a status in force that the log has kept.
-    pub fn restore_status(&mut self, status: Status) {
-        self.special.standing.told = status;
-        self.enforce_status(&mut Effects::default());
+    /// Queues of lower age ranks than this one serve again; `None`: all of them.
+    pub(crate) fn unblock(&mut self, below: Option<u64>) {
+        self.blocked_from = below.unwrap_or(u64::MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stricter_status_on_its_way_is_taken_back_but_not_made_stricter() {
+        let mut standing = Standing::default();
+        assert!(!standing.tell(Status::Up), "it is so already");
+        assert!(standing.tell(Status::ReadOnly));
+        *standing.timer_mut() = Some(Millis(5));
+        assert!(!standing.tell(Status::Quiescent));
+        assert!(standing.tell(Status::WriteAvoid));
+        assert_eq!(standing.told(), Status::WriteAvoid);
+        assert!(!standing.writes_blocked(), "nothing is in force before its time");
     }
 
-    /// The status that was asked for comes into force.
-    pub(crate) fn enforce_status(&mut self, effects: &mut Effects) {
-        let standing = &mut self.special.standing;
-        standing.in_force = standing.told;
-        standing.changes_at = None;
-        if standing.in_force == Status::Quiescent {
-            standing.blocked_from = 0;
-            self.stop_unblocking();
-        } else if standing.blocked_from != u64::MAX && !self.is_unblocking() {
-            self.walk_queues(false, true, effects);
-        }
+    #[test]
+    fn queues_that_refused_reads_serve_again_one_by_one() {
+        let mut standing = Standing::default();
+        assert!(standing.tell(Status::Quiescent));
+        standing.enforce();
+        assert!(standing.reads_blocked() && standing.blocks(0) && standing.blocks(9));
+        assert!(standing.tell(Status::Up));
+        standing.enforce();
+        assert!(!standing.reads_blocked() && standing.blocks_some());
+        standing.unblock(Some(5));
+        assert!(!standing.blocks(4) && standing.blocks(5));
+        standing.unblock(None);
+        assert!(!standing.blocks_some() && !standing.blocks(9));
     }
 }

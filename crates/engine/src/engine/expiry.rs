@@ -3,12 +3,12 @@
 //! Only the head of a queue is looked at, on each request for it and when the time comes
 //! (spec kestrel 3.2): one that stands behind a job that lives longer stays until it is the head.
 
+use super::Engine;
 use crate::effects::{Effects, News, Record};
-use crate::engine::Engine;
 use crate::ids::{JobSlot, Millis, QueueId};
 use crate::jobs::Kind;
 use crate::limits::{HELD_CHORES_REST_MS, PUT_ENDS_MAX, SWEEP_REST_MS};
-use crate::queue::Queue;
+use crate::queues::Queue;
 
 impl Engine {
     /// After this moment the job is not handed out any more.
@@ -23,22 +23,22 @@ impl Engine {
         self.ends_after(slot).is_some_and(|last| last < self.now)
     }
 
-    /// Whether the next job of a queue with an [`crate::extra::Extra`] has expired.
+    /// Whether the next job of a queue with an [`crate::queues::Extra`] has expired.
     pub(crate) fn head_is_expired(&self, queue: &Queue) -> bool {
-        queue.ready.first().is_some_and(|(_, slot)| self.is_expired(JobSlot(slot)))
+        queue.ready().first().is_some_and(|(_, slot)| self.is_expired(JobSlot(slot)))
     }
 
     /// When the head of a queue expires, or it is looked at again for it.
     pub(crate) fn next_expiry(&self, queue: &Queue) -> Option<Millis> {
-        let extra = queue.extra.as_ref()?;
-        let (_, slot) = queue.ready.first()?;
+        let extra = queue.extra()?;
+        let (_, slot) = queue.ready().first()?;
         let last = self.ends_after(JobSlot(slot))?;
         Some(Millis(last.0.saturating_add(1)).max(extra.sweep_rests_until))
     }
 
     /// When the sweep of a queue goes on that rests before an expired head.
     pub(crate) fn sweep_rest_ends(&self, queue: &Queue) -> Option<Millis> {
-        let rest_ends = queue.extra.as_ref()?.sweep_rests_until;
+        let rest_ends = queue.extra()?.sweep_rests_until;
         (rest_ends > self.now && self.head_is_expired(queue)).then_some(rest_ends)
     }
 
@@ -46,10 +46,10 @@ impl Engine {
     /// went otherwise than by a sweep, which would have served them.
     pub(crate) fn owes(&self, queue: &Queue) -> bool {
         let is_awaited =
-            !queue.waiters.is_empty() || self.wake_max == 0 && !queue.sleepers.is_empty();
+            !queue.waiters().is_empty() || self.wake_max == 0 && !queue.sleepers().is_empty();
         is_awaited
-            && queue.extra.is_some()
-            && !queue.ready.is_empty()
+            && queue.extra().is_some()
+            && !queue.ready().is_empty()
             && !queue.is_paused()
             && !self.is_blocked(queue)
             && !self.head_is_expired(queue)
@@ -65,17 +65,17 @@ impl Engine {
     /// A slice of work at most, but in any case as many as a put may end: what becomes of a put does
     /// not depend on the work that was done for others of the same request. Where none is in front any more, whoever waits comes before the one who asks.
     pub(crate) fn sweep(&mut self, id: QueueId, max: usize, effects: &mut Effects) -> usize {
-        if !self.head_is_expired(self.queue(id)) {
-            if self.owes(self.queue(id)) {
+        if !self.head_is_expired(&self.queues[id]) {
+            if self.owes(&self.queues[id]) {
                 self.serve_waiters(id, effects);
             }
             return 0;
         }
-        self.queue_mut(id).users += 1;
+        self.queues[id].hold();
         let mut count = 0;
         while count < max
             && (count < PUT_ENDS_MAX || !self.meter.request_is_spent())
-            && let Some((_, slot)) = self.queue(id).ready.first()
+            && let Some((_, slot)) = self.queues[id].ready().first()
             && self.is_expired(JobSlot(slot))
         {
             self.expire(JobSlot(slot), effects);
@@ -87,11 +87,11 @@ impl Engine {
 
     /// What stood in front is gone from a queue that was held meanwhile.
     fn release_swept(&mut self, id: QueueId, effects: &mut Effects) {
-        if !self.queue(id).is_paused() {
+        if !self.queues[id].is_paused() {
             // Somebody may have waited for what stood behind.
             self.serve_waiters(id, effects);
         }
-        self.queue_mut(id).users -= 1;
+        self.queues[id].release();
         self.arm_queue(id);
     }
 
@@ -99,10 +99,10 @@ impl Engine {
     /// whether it had.
     pub(crate) fn expire_if_due(&mut self, slot: JobSlot, effects: &mut Effects) -> bool {
         let id = self.jobs[slot].queue();
-        if self.queue(id).extra.is_none() || !self.is_expired(slot) {
+        if self.queues[id].extra().is_none() || !self.is_expired(slot) {
             return false;
         }
-        self.queue_mut(id).users += 1;
+        self.queues[id].hold();
         self.expire(slot, effects);
         self.release_swept(id, effects);
         self.drop_if_unwanted(id, effects);
@@ -119,14 +119,14 @@ impl Engine {
     /// The timer of a queue has come: what expired goes, as much as one sweep may and the slice of work
     /// allows.
     pub(crate) fn sweep_in_time(&mut self, id: QueueId, effects: &mut Effects) {
-        let Some(extra) = &self.queue(id).extra else { return };
+        let Some(extra) = self.queues[id].extra() else { return };
         if extra.sweep_rests_until > self.now {
             return;
         }
-        if self.chores_held {
+        if self.chores.is_held() {
             // Whoever keeps the records has enough for now.
             let rest = Millis(self.now.0.saturating_add(HELD_CHORES_REST_MS));
-            if let Some(extra) = &mut self.queue_mut(id).extra {
+            if let Some(extra) = self.queues[id].extra_mut() {
                 extra.sweep_rests_until = rest;
             }
             return;
@@ -136,8 +136,8 @@ impl Engine {
         let rest = Millis(self.now.0.saturating_add(SWEEP_REST_MS));
         if count == sweep_max
             // Somebody waits for what stands behind.
-            && self.queue(id).waiters.is_empty()
-            && let Some(extra) = &mut self.queue_mut(id).extra
+            && self.queues[id].waiters().is_empty()
+            && let Some(extra) = self.queues[id].extra_mut()
         {
             extra.sweep_rests_until = rest;
         }
@@ -145,7 +145,7 @@ impl Engine {
 
     /// Somebody begins to wait for a job of a queue: what expired in front of it goes at once.
     pub(crate) fn resume_sweep(&mut self, id: QueueId) {
-        if let Some(extra) = &mut self.queue_mut(id).extra {
+        if let Some(extra) = self.queues[id].extra_mut() {
             extra.sweep_rests_until = Millis(0);
             self.arm_queue(id);
         }
@@ -155,9 +155,9 @@ impl Engine {
     pub(crate) fn expire(&mut self, slot: JobSlot, effects: &mut Effects) {
         self.meter.count(1);
         let from = self.jobs[slot].queue();
-        let Some(extra) = &mut self.queue_mut(from).extra else { return };
+        let Some(extra) = self.queues[from].extra_mut() else { return };
         extra.expired += 1;
-        let (target, items) = (extra.policy.expire_to.clone(), extra.items);
+        let (target, items) = (extra.policy().expire_to.clone(), extra.items());
         let Some(target) = target else { return self.end_job(slot, &News::Fail, effects) };
         let to =
             if items { self.item_queue(&target, effects) } else { self.queue_or_create(&target) };
@@ -165,7 +165,7 @@ impl Engine {
         if to != from && self.make_room(to, body_bytes, effects).is_ok() {
             self.reroute(slot, to, effects);
         } else {
-            if let Some(extra) = &mut self.queue_mut(from).extra {
+            if let Some(extra) = self.queues[from].extra_mut() {
                 extra.discarded += 1;
             }
             self.end_job(slot, &News::Fail, effects);
@@ -179,19 +179,16 @@ impl Engine {
         self.delist(slot);
         let job = &self.jobs[slot];
         let (from, was, share) = (job.queue(), job.kind(), job.share());
-        let body_bytes = job.body().len() as u64;
+        let body_bytes = job.body().len();
         // One that was never promised to outlive the process is not made to: nobody asked whether the
         // log has room for its body.
         let kind = if was == Kind::Logged { self.kind_in(to) } else { was };
         self.jobs.set_kind(slot, kind);
         self.jobs.set_queue(slot, to, self.now);
-        self.queue_mut(from).counts.remove(share);
-        let target = self.queue_mut(to);
-        target.counts.add(share);
-        target.puts += 1;
-        if let Some(extra) = &mut target.extra {
-            extra.put_bytes += body_bytes;
-        }
+        self.queues[from].count_out(share);
+        let target = &mut self.queues[to];
+        target.count_in(share);
+        target.count_put(body_bytes);
         match (was, kind) {
             (Kind::Logged, Kind::Logged) => {
                 let (id, asked) = (self.jobs[slot].id(), self.queue_sync(from));

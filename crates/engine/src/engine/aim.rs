@@ -1,6 +1,6 @@
 //! Aiming: when the wall clock is set, jobs that go by it get another moment, in slices.
 
-use crate::engine::Engine;
+use super::Engine;
 use crate::ids::{JobSlot, Millis};
 use crate::timers::TimerKey;
 use crate::wall::{Aiming, STEP_MS, When};

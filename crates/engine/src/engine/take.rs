@@ -1,12 +1,12 @@
 //! Handing out: takes, waiters, leases and their deadlines.
 
+use super::{Engine, NotFound};
 use crate::effects::{Effects, Happening, Record};
-use crate::engine::{Engine, NotFound};
 use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
 use crate::jobs::{Body, Lease, State};
 use crate::limits::SERVING_REST_MS;
-use crate::queue::{Pause, PauseReason};
-use crate::session::{NEVER, Waiting};
+use crate::queues::{Pause, PauseReason};
+use crate::sessions::{NEVER, Sessions, Waiting};
 
 /// How long a take may wait.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -51,15 +51,15 @@ impl Engine {
     pub fn take(&mut self, session: SessionId, patience: Patience, effects: &mut Effects) -> Take {
         debug_assert!(!self.is_waiting(session));
         self.meter.begin_request();
-        if self.special.extras > 0 {
+        if self.queues.have_extras() {
             self.freshen_watched(session, effects);
         }
-        self.meter.count(self.session(session).watched.len());
+        self.meter.count(self.sessions[session].watched().len());
         if let Some(slot) = self.best_watched(session) {
             self.delist(slot);
             return Take::Granted(self.hand_out(slot, session, None, effects));
         }
-        if self.session(session).margin_begins().is_some_and(|margin| margin <= self.now) {
+        if self.sessions[session].margin_begins().is_some_and(|margin| margin <= self.now) {
             return Take::DeadlineSoon;
         }
         let until = match patience {
@@ -73,45 +73,42 @@ impl Engine {
 
     /// Ends what has expired at the heads of the queues that this session watches.
     fn freshen_watched(&mut self, session: SessionId, effects: &mut Effects) {
-        let watched = std::mem::take(&mut self.open_mut(session).watched);
+        let watched = self.sessions[session].lend_watched();
         for queue in &watched {
-            if self.queue(*queue).extra.is_some() && !self.meter.request_is_spent() {
+            if self.queues[*queue].extra().is_some() && !self.meter.request_is_spent() {
                 self.freshen(*queue, effects);
             }
         }
-        self.open_mut(session).watched = watched;
+        self.sessions[session].return_watched(watched);
     }
 
     /// The best job that a take of this session would get now.
     fn best_watched(&self, session: SessionId) -> Option<JobSlot> {
-        let watched = self.session(session).watched.iter();
+        let watched = self.sessions[session].watched().iter();
         let heads = watched.filter_map(|id| {
-            let queue = self.queue(*id);
+            let queue = &self.queues[*id];
             let serves = queue.can_serve(self.now)
                 && !self.is_blocked(queue)
-                && (queue.extra.is_none() || !self.head_is_expired(queue));
-            if serves { queue.ready.first() } else { None }
+                && (queue.extra().is_none() || !self.head_is_expired(queue));
+            if serves { queue.ready().first() } else { None }
         });
         heads.min().map(|(_, slot)| JobSlot(slot))
     }
 
     fn wait_for_job(&mut self, session: SessionId, until: Millis) {
-        let watched = std::mem::take(&mut self.open_mut(session).watched);
+        let watched = self.sessions[session].lend_watched();
         let ticket = self.line_up(session, &watched);
-        let waiter = self.open_mut(session);
-        waiter.watched = watched;
-        waiter.waiting = Some(Waiting::Job { ticket, until });
-        self.arm_session(Self::place_of(session));
+        self.sessions[session].return_watched(watched);
+        self.sessions.begin_wait(session, Waiting::Job { ticket, until });
+        self.arm_session(session);
     }
 
     /// A session that is about to wait gets in the lines of these queues, with one ticket.
     pub(crate) fn line_up(&mut self, session: SessionId, queues: &[QueueId]) -> u64 {
-        let ticket = self.next_ticket;
-        self.next_ticket += 1;
-        self.waiting_sessions += 1;
+        let ticket = self.sessions.deal_ticket();
         self.meter.count(queues.len());
         for queue in queues {
-            self.queue_mut(*queue).waiters.insert(ticket, Self::place_of(session));
+            self.queues[*queue].line_up(ticket, Sessions::place_of(session));
             self.resume_sweep(*queue);
         }
         ticket
@@ -128,7 +125,7 @@ impl Engine {
         self.meter.begin_request();
         let slot = self.slot(id)?;
         let state = self.jobs[slot].state();
-        if state == State::Leased || self.queue(self.jobs[slot].queue()).removals > 0 {
+        if state == State::Leased || self.queues[self.jobs[slot].queue()].removals() > 0 {
             return Err(NotFound);
         }
         if state == State::Ready && self.expire_if_due(slot, effects) {
@@ -153,10 +150,10 @@ impl Engine {
         limit_ms: Option<u64>,
         effects: &mut Effects,
     ) -> Handout {
-        self.takes += 1;
+        self.tally.takes += 1;
         self.change_state(slot, State::Leased);
         let until = limit_ms.map_or(NEVER, |limit| Millis(self.now.0.saturating_add(limit)));
-        let lease = Lease { id: self.deal_lease(), holder: session, until };
+        let lease = Lease { id: self.sessions.deal_lease(), holder: session, until };
         let deadline = self.deadline(self.jobs[slot].ttr_s()).min(until);
         let job = &mut self.jobs[slot];
         job.count(|counters| &mut counters.takes);
@@ -166,15 +163,8 @@ impl Engine {
         let handout =
             Handout { job: slot, id: job.id(), lease: lease.id, body: job.body().clone() };
         self.jobs.recharge(slot);
-        let holder = self.open_mut(session);
-        holder.leases.insert((deadline, lease.id.0), slot.0);
-        if let Some(reader) = &mut holder.reader {
-            reader.open.insert(lease.id, slot);
-        }
-        if let Some(worker) = &mut holder.worker {
-            worker.hold(queue, lease.id, slot);
-        }
-        self.arm_session(Self::place_of(session));
+        self.sessions[session].hold(queue, lease.id, deadline, slot);
+        self.arm_session(session);
         self.note(Record::Count, slot, effects);
         handout
     }
@@ -183,10 +173,12 @@ impl Engine {
     pub(crate) fn offer(&mut self, slot: JobSlot, effects: &mut Effects) {
         let id = self.jobs[slot].queue();
         loop {
-            let queue = self.queue(id);
+            let queue = &self.queues[id];
             let serves = !queue.is_paused() && !self.is_blocked(queue);
-            match queue.waiters.first() {
-                Some((_, place)) if serves && (queue.extra.is_none() || !self.is_expired(slot)) => {
+            match queue.waiters().first() {
+                Some((_, place))
+                    if serves && (queue.extra().is_none() || !self.is_expired(slot)) =>
+                {
                     if self.hand_to_waiter(slot, place, effects) {
                         return;
                     }
@@ -198,7 +190,7 @@ impl Engine {
                 }
                 Some(_) | None => {
                     // Only workers sleep: most queues have none, and need not be read further.
-                    let wakes = serves && queue.workers > 0 && !queue.sleepers.is_empty();
+                    let wakes = serves && queue.workers() > 0 && !queue.sleepers().is_empty();
                     self.enlist(slot);
                     if wakes {
                         self.wake_sleepers(id, 1, effects);
@@ -211,8 +203,8 @@ impl Engine {
 
     /// Gives a job that is in no list to a session that waits for one. `false`: it only looked.
     fn hand_to_waiter(&mut self, slot: JobSlot, place: u32, effects: &mut Effects) -> bool {
-        let session = self.session_at(place);
-        if let Some(Waiting::Item { wish, .. }) = self.session(session).waiting {
+        let session = self.sessions.at(place);
+        if let Some(Waiting::Item { wish, .. }) = self.sessions[session].waiting() {
             return self.grant_wish(slot, session, wish, effects);
         }
         self.stop_waiting(session);
@@ -226,14 +218,14 @@ impl Engine {
     /// goes on by itself.
     pub(crate) fn serve_waiters(&mut self, id: QueueId, effects: &mut Effects) {
         loop {
-            let queue = self.queue(id);
-            let Some((_, slot)) = queue.ready.first() else { return };
-            if self.is_blocked(queue) || queue.extra.is_some() && self.head_is_expired(queue) {
+            let queue = &self.queues[id];
+            let Some((_, slot)) = queue.ready().first() else { return };
+            if self.is_blocked(queue) || queue.extra().is_some() && self.head_is_expired(queue) {
                 return;
             }
-            let Some((_, place)) = queue.waiters.first() else {
+            let Some((_, place)) = queue.waiters().first() else {
                 // None of them was told of these jobs.
-                return self.wake_sleepers(id, queue.counts.ready.into(), effects);
+                return self.wake_sleepers(id, queue.counts().ready.into(), effects);
             };
             if self.meter.request_is_spent() {
                 return self.rest_from_serving(id);
@@ -248,7 +240,7 @@ impl Engine {
     /// More sessions wait here than one slice of work may serve.
     fn rest_from_serving(&mut self, id: QueueId) {
         let until = Millis(self.now.0.saturating_add(SERVING_REST_MS));
-        self.queue_mut(id).pause = Some(Pause { until, reason: PauseReason::Serving });
+        self.queues[id].set_pause(Some(Pause { until, reason: PauseReason::Serving }));
         self.arm_queue(id);
     }
 
@@ -265,9 +257,7 @@ impl Engine {
         let lease = job.lease().expect("a held job has a lease");
         let (before, deadline) = (job.due(), self.deadline(job.ttr_s()).min(lease.until));
         self.jobs[slot].set_due(deadline);
-        let leases = &mut self.open_mut(lease.holder).leases;
-        leases.remove((before, lease.id.0));
-        leases.insert((deadline, lease.id.0), slot.0);
-        self.arm_session(Self::place_of(lease.holder));
+        self.sessions[lease.holder].move_deadline(lease.id, before, deadline, slot);
+        self.arm_session(lease.holder);
     }
 }

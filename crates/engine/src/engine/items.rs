@@ -1,13 +1,14 @@
 //! Items as Kestrel knows them: read from one queue by its name, held by the number of the lease.
 
+use super::Refused;
+use super::{Engine, NotFound};
+use super::{Handout, Patience};
 use crate::effects::{Effects, Happening, News};
-use crate::engine::{Engine, NotFound};
 use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
 use crate::jobs::{Body, Draft, Lease};
 use crate::policy::Name;
-use crate::route::Refused;
-use crate::session::{NEVER, Waiting, Wish};
-use crate::take::{Handout, Patience};
+use crate::queues::Extra;
+use crate::sessions::{NEVER, Waiting, Wish};
 use crate::wall::When;
 
 /// What a producer of items does not say.
@@ -131,7 +132,7 @@ impl Engine {
         };
         if self.alias(name).is_none() {
             let queue = self.item_queue(name, effects);
-            if self.queue(queue).extra.as_ref().is_some_and(|extra| extra.is_single()) {
+            if self.queues[queue].extra().is_some_and(Extra::is_single) {
                 return self.put_routed(queue, draft, effects).map(|_| ());
             }
         }
@@ -178,7 +179,7 @@ impl Engine {
         }
         let until = match patience {
             // More had expired in front than one request may end: those go before anything else.
-            Patience::Millis(0) if self.head_is_expired(self.queue(id)) => self.now,
+            Patience::Millis(0) if self.head_is_expired(&self.queues[id]) => self.now,
             Patience::None | Patience::Millis(0) => {
                 self.count_miss(id);
                 return Read::Empty(Some(id));
@@ -192,18 +193,18 @@ impl Engine {
             ReadHow::Open { limit_ms } => Wish::Hold { limit_ms },
         };
         let ticket = self.line_up(session, &[id]);
-        self.open_mut(session).waiting = Some(Waiting::Item { ticket, until, queue: id, wish });
-        self.arm_session(Self::place_of(session));
+        self.sessions.begin_wait(session, Waiting::Item { ticket, until, queue: id, wish });
+        self.arm_session(session);
         Read::Waiting
     }
 
     /// The item that a read gets now.
     fn next_item(&self, id: QueueId) -> Option<JobSlot> {
-        let queue = self.queue(id);
+        let queue = &self.queues[id];
         if self.is_blocked(queue) || !queue.can_serve(self.now) || self.head_is_expired(queue) {
             return None;
         }
-        queue.ready.first().map(|(_, slot)| JobSlot(slot))
+        queue.ready().first().map(|(_, slot)| JobSlot(slot))
     }
 
     /// Hands a job that is in no list to a session that holds by lease.
@@ -215,7 +216,7 @@ impl Engine {
         effects: &mut Effects,
     ) -> Handout {
         let queue = self.jobs[slot].queue();
-        if let Some(extra) = &mut self.queue_mut(queue).extra {
+        if let Some(extra) = self.queues[queue].extra_mut() {
             extra.transactions += 1;
         }
         self.hand_to_reader(slot, holder, limit_ms, effects)
@@ -239,8 +240,8 @@ impl Engine {
         let job = &self.jobs[slot];
         let (id, body) = (job.id(), job.body().clone());
         let queue = job.queue();
-        self.queue_mut(queue).finishes += 1;
-        self.takes += 1;
+        self.queues[queue].count_finish();
+        self.tally.takes += 1;
         self.end_job(slot, &News::Complete(Body::from(Vec::new())), effects);
         Read::Finished { id, body }
     }
@@ -248,20 +249,20 @@ impl Engine {
     fn note_read(&mut self, slot: JobSlot) {
         let job = &self.jobs[slot];
         let (queue, created) = (job.queue(), job.created());
-        if let Some(extra) = &mut self.queue_mut(queue).extra {
+        if let Some(extra) = self.queues[queue].extra_mut() {
             extra.last_read = Some(created);
         }
     }
 
     fn count_hit(&mut self, queue: QueueId) {
-        if let Some(extra) = &mut self.queue_mut(queue).extra {
+        if let Some(extra) = self.queues[queue].extra_mut() {
             extra.hits += 1;
         }
     }
 
     /// A read found nothing, at once or in the end.
     pub(crate) fn count_miss(&mut self, queue: QueueId) {
-        if let Some(extra) = &mut self.queue_mut(queue).extra {
+        if let Some(extra) = self.queues[queue].extra_mut() {
             extra.misses += 1;
         }
     }
@@ -298,8 +299,7 @@ impl Engine {
 
     /// The place of a job that this session holds by this lease.
     fn held_by(&self, holder: SessionId, lease: LeaseId) -> Result<JobSlot, NotFound> {
-        let reader = self.find_session(holder).and_then(|session| session.reader.as_ref());
-        reader.and_then(|reader| reader.open.get(&lease).copied()).ok_or(NotFound)
+        self.sessions.find(holder).and_then(|session| session.held_by(lease)).ok_or(NotFound)
     }
 
     /// Whether this session holds a job by this lease.
@@ -315,7 +315,7 @@ impl Engine {
         effects: &mut Effects,
     ) -> Result<(), NotFound> {
         let slot = self.held_by(holder, lease)?;
-        self.queue_mut(self.jobs[slot].queue()).finishes += 1;
+        self.queues[self.jobs[slot].queue()].count_finish();
         self.end_job(slot, &News::Complete(Body::from(Vec::new())), effects);
         Ok(())
     }
@@ -344,19 +344,14 @@ impl Engine {
     ) -> Result<(), NotFound> {
         let slot = self.held_by(holder, lease)?;
         self.meter.count(1);
-        let due = self.jobs[slot].due();
-        let session = self.open_mut(holder);
-        session.leases.remove((due, lease.0));
-        if let Some(reader) = &mut session.reader {
-            reader.open.remove(&lease);
-        }
-        self.arm_session(Self::place_of(holder));
-        let limit_ms = self.read_limit(self.jobs[slot].queue(), limit_ms);
+        let job = &self.jobs[slot];
+        let (queue, deadline) = (job.queue(), job.due());
+        self.sessions[holder].let_go(queue, lease, deadline, slot);
+        self.arm_session(holder);
+        let limit_ms = self.read_limit(queue, limit_ms);
         let until = limit_ms.map_or(NEVER, |limit| Millis(self.now.0.saturating_add(limit)));
         self.jobs[slot].set_lease(Some(Lease { id: lease, holder: to, until }));
-        if let Some(reader) = &mut self.open_mut(to).reader {
-            reader.open.insert(lease, slot);
-        }
+        self.sessions[to].hold(queue, lease, deadline, slot);
         self.renew_deadline(slot);
         Ok(())
     }
@@ -365,9 +360,8 @@ impl Engine {
 
     /// Names of the queues of items, and of the aliases, sorted.
     pub fn item_queues(&self) -> Vec<&[u8]> {
-        let queues = self.special.item_queues.keys();
-        let mut names: Vec<&[u8]> =
-            queues.chain(self.special.aliases.keys()).map(|name| &**name).collect();
+        let queues = self.queues.items_behind(None).map(|(name, _)| name);
+        let mut names: Vec<&[u8]> = queues.chain(self.rules.aliases_behind(None)).collect();
         names.sort_unstable();
         names.dedup();
         names
@@ -375,22 +369,22 @@ impl Engine {
 
     /// Numbers of a queue.
     pub fn item_stats(&self, name: &[u8]) -> Option<ItemStats> {
-        let queue = self.queue(self.queue_id(name)?);
-        let head = queue.ready.first().map(|(_, slot)| self.jobs[JobSlot(slot)].created());
+        let queue = &self.queues[self.queue_id(name)?];
+        let head = queue.ready().first().map(|(_, slot)| self.jobs[JobSlot(slot)].created());
         let stats = ItemStats {
-            items: u64::from(queue.counts.ready),
-            bytes: queue.counts.bytes,
-            puts: queue.puts,
+            items: u64::from(queue.counts().ready),
+            bytes: queue.counts().bytes,
+            puts: queue.puts(),
             age_ms: head.map_or(0, |created| self.now.since(created)),
-            waiters: queue.waiters.len() as u64,
-            open: u64::from(queue.counts.leased),
+            waiters: queue.waiters().len() as u64,
+            open: u64::from(queue.counts().leased),
             ..ItemStats::default()
         };
-        let Some(extra) = &queue.extra else { return Some(stats) };
-        let age = extra.last_read.filter(|_| queue.counts.bytes > 0);
-        let children = self.special.families.get(name).into_iter().flatten();
+        let Some(extra) = queue.extra() else { return Some(stats) };
+        let age = extra.last_read.filter(|_| queue.counts().bytes > 0);
+        let children = self.queues.children(name).into_iter().flatten();
         let mut children: Vec<Name> =
-            children.map(|child| self.queue(*child).name.as_slice().into()).collect();
+            children.map(|child| self.queues[*child].name().into()).collect();
         children.sort_unstable();
         Some(ItemStats {
             put_bytes: extra.put_bytes,
@@ -402,10 +396,10 @@ impl Engine {
             transactions: extra.transactions,
             cancelled: extra.cancelled,
             flushes: extra.flushes,
-            children: extra.parent.then_some(children),
+            children: extra.parent().then_some(children),
             created: extra.created,
-            items_max: extra.policy.jobs_max,
-            bytes_max: extra.policy.bytes_max,
+            items_max: extra.policy().jobs_max,
+            bytes_max: extra.policy().bytes_max,
             ..stats
         })
     }
@@ -413,7 +407,7 @@ impl Engine {
     /// Numbers of an alias; `None`: the name is not one.
     pub fn alias_stats(&self, name: &[u8]) -> Option<AliasStats> {
         let destinations = self.alias(name)?;
-        let counts = self.special.aliases.get(name).copied().unwrap_or_default();
+        let counts = self.rules.alias_counts(name);
         Some(AliasStats {
             puts: counts.puts,
             put_bytes: counts.put_bytes,

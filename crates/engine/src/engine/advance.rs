@@ -1,12 +1,12 @@
 //! What happens by itself when time has moved on: due jobs, deadlines, patience, pauses.
 
+use super::Engine;
 use crate::effects::{Effects, Happening};
-use crate::engine::Engine;
 use crate::ids::{JobSlot, Millis, QueueId, SessionId};
 use crate::jobs::State;
 use crate::limits::HELD_CHORES_REST_MS;
-use crate::queue::Queue;
-use crate::session::Waiting;
+use crate::queues::Queue;
+use crate::sessions::{Sessions, Waiting};
 use crate::timers::TimerKey;
 
 impl Engine {
@@ -17,7 +17,7 @@ impl Engine {
         if self.chores.is_empty() {
             return timer;
         }
-        let rest = if self.chores_held { HELD_CHORES_REST_MS } else { 0 };
+        let rest = if self.chores.is_held() { HELD_CHORES_REST_MS } else { 0 };
         let chore = Millis(self.now.0.saturating_add(rest));
         Some(timer.map_or(chore, |timer| timer.min(chore)))
     }
@@ -26,11 +26,11 @@ impl Engine {
     /// before the next call.
     pub fn advance(&mut self, effects: &mut Effects) -> bool {
         self.meter.begin_slice();
-        if self.chore_is_next && !self.chores_held {
+        if self.chores.comes_first && !self.chores.is_held() {
             self.do_a_chore(effects);
             self.meter.begin_request();
         }
-        self.chore_is_next = false;
+        self.chores.comes_first = false;
         while !self.meter.request_is_spent() {
             let Some(key) = self.timers.pop_due(self.now) else { break };
             self.meter.count(1);
@@ -49,8 +49,8 @@ impl Engine {
         }
         if self.meter.request_is_spent() {
             // Timers without end do not hold up chores.
-            self.chore_is_next = true;
-        } else if !self.chores_held {
+            self.chores.comes_first = true;
+        } else if !self.chores.is_held() {
             self.do_a_chore(effects);
         }
         self.next_deadline().is_some_and(|at| at <= self.now)
@@ -59,35 +59,29 @@ impl Engine {
     fn look_at_queue(&mut self, place: u32, effects: &mut Effects) {
         let id = QueueId(place);
         let now = self.now;
-        self.queue_mut(id).timer = None;
+        *self.queues[id].timer_mut() = None;
         // Held, lest it vanishes with its last job.
-        self.queue_mut(id).users += 1;
-        if self.queue(id).extra.is_some() {
+        self.queues[id].hold();
+        if self.queues[id].extra().is_some() {
             self.sweep_in_time(id, effects);
         }
-        let pause_ends = self.queue(id).pause.is_some_and(|pause| pause.until <= now);
+        let pause_ends = self.queues[id].pause().is_some_and(|pause| pause.until <= now);
         if pause_ends {
-            self.queue_mut(id).pause = None;
+            self.queues[id].set_pause(None);
         }
-        let may_owe = pause_ends || self.owes(self.queue(id));
-        if may_owe && !self.queue(id).is_paused() {
+        let may_owe = pause_ends || self.owes(&self.queues[id]);
+        if may_owe && !self.queues[id].is_paused() {
             self.serve_waiters(id, effects);
         }
         while !self.meter.request_is_spent() {
-            let delayed = &mut self.queue_mut(id).delayed;
-            match delayed.first() {
-                Some(((due, _), slot)) if due <= now => {
-                    delayed.pop_first();
-                    self.change_state(JobSlot(slot), State::Ready);
-                    self.offer(JobSlot(slot), effects);
-                }
-                Some(_) | None => break,
-            }
+            let Some(slot) = self.queues[id].pop_due(now) else { break };
+            self.change_state(slot, State::Ready);
+            self.offer(slot, effects);
         }
-        self.queue_mut(id).users -= 1;
+        self.queues[id].release();
         self.arm_queue_behind(id);
-        if self.queue(id).extra.is_some() {
-            if self.queue(id).is_wanted() {
+        if self.queues[id].extra().is_some() {
+            if self.queues[id].is_wanted() {
                 self.remove_if_idle(id, effects);
             } else {
                 self.drop_if_unwanted(id, effects);
@@ -96,20 +90,16 @@ impl Engine {
     }
 
     fn look_at_session(&mut self, place: u32, effects: &mut Effects) {
-        let id = self.session_at(place);
+        let id = self.sessions.at(place);
         let now = self.now;
-        self.open_mut(id).timer = None;
+        *self.sessions[id].timer_mut() = None;
         while !self.meter.request_is_spent() {
-            match self.session(id).leases.first() {
-                Some(((deadline, _), slot)) if deadline <= now => {
-                    self.time_out(JobSlot(slot), effects);
-                }
-                Some(_) | None => break,
-            }
+            let Some(slot) = self.sessions[id].first_overdue(now) else { break };
+            self.time_out(slot, effects);
         }
         // A job that was just given back may have ended the wait.
-        let session = self.session(id);
-        if let Some(Waiting::Job { until, .. }) = session.waiting {
+        let session = &self.sessions[id];
+        if let Some(Waiting::Job { until, .. }) = session.waiting() {
             let soon = session.margin_begins().is_some_and(|margin| margin <= now);
             if soon || until <= now {
                 self.stop_waiting(id);
@@ -118,31 +108,27 @@ impl Engine {
             }
         }
         self.end_item_wait(id, effects);
-        self.arm_session_behind(place);
+        self.arm_session_behind(id);
     }
 
     /// Ends a wait for an item that was long enough, unless what expired in front of it is not gone
     /// yet, since the sweep goes on in a later slice or rests, or those who wait are served in slices.
     fn end_item_wait(&mut self, id: SessionId, effects: &mut Effects) {
         let now = self.now;
-        let Some(Waiting::Item { until, queue, .. }) = self.session(id).waiting else { return };
+        let Some(Waiting::Item { until, queue, .. }) = self.sessions[id].waiting() else { return };
         if until > now {
             return;
         }
-        let serving = self.queue(queue).pause.filter(|pause| pause.is_serving());
+        let serving = self.queues[queue].pause().filter(|pause| pause.is_serving());
         if let Some(pause) = serving
             && pause.until > now
         {
-            if let Some(Waiting::Item { until, .. }) = &mut self.open_mut(id).waiting {
-                *until = pause.until;
-            }
+            self.sessions[id].wait_until(pause.until);
             return;
         }
-        if self.head_is_expired(self.queue(queue)) {
-            let rest_ends = self.sweep_rest_ends(self.queue(queue));
-            if let Some(Waiting::Item { until, .. }) = &mut self.open_mut(id).waiting {
-                *until = rest_ends.unwrap_or(now);
-            }
+        if self.head_is_expired(&self.queues[queue]) {
+            let rest_ends = self.sweep_rest_ends(&self.queues[queue]);
+            self.sessions[id].wait_until(rest_ends.unwrap_or(now));
             return;
         }
         self.count_miss(queue);
@@ -153,21 +139,20 @@ impl Engine {
     /// The ttr of a leased job is over: it is ready again.
     fn time_out(&mut self, slot: JobSlot, effects: &mut Effects) {
         self.jobs[slot].count(|counters| &mut counters.timeouts);
-        self.timeouts += 1;
+        self.tally.timeouts += 1;
         self.lose(slot, effects);
     }
 
     /// Sees to it that a queue is looked at in time.
     pub(crate) fn arm_queue(&mut self, id: QueueId) {
-        let Some(moment) = self.next_moment_of(self.queue(id)) else { return };
-        let queue = self.queues.get_mut(id.0).expect("only queues that exist are armed");
-        self.timers.arm(&mut queue.timer, moment, TimerKey::Queue(id.0));
+        let Some(moment) = self.next_moment_of(&self.queues[id]) else { return };
+        self.timers.arm(self.queues[id].timer_mut(), moment, TimerKey::Queue(id.0));
     }
 
     /// The next moment at which something happens in a queue by itself.
     pub(crate) fn next_moment_of(&self, queue: &Queue) -> Option<Millis> {
         let plain = queue.next_moment();
-        if queue.extra.is_none() {
+        if queue.extra().is_none() {
             return plain;
         }
         let owed = self.owes(queue).then_some(self.now);
@@ -175,32 +160,32 @@ impl Engine {
     }
 
     /// Sees to it that a session is looked at in time.
-    pub(crate) fn arm_session(&mut self, place: u32) {
-        let session = self.sessions.get_mut(place).expect("only open sessions are armed");
+    pub(super) fn arm_session(&mut self, id: SessionId) {
+        let session = &mut self.sessions[id];
         let Some(moment) = session.next_moment() else { return };
-        self.timers.arm(&mut session.timer, moment, TimerKey::Session(place));
+        let key = TimerKey::Session(Sessions::place_of(id));
+        self.timers.arm(session.timer_mut(), moment, key);
     }
 
     /// A queue was just looked at. If that took the rest of the slice, what is due there still goes on
     /// behind all others that are due.
     fn arm_queue_behind(&mut self, id: QueueId) {
         let now = self.now;
-        let moment = self.next_moment_of(self.queue(id));
+        let moment = self.next_moment_of(&self.queues[id]);
         if !self.meter.request_is_spent() || moment.is_none_or(|moment| moment > now) {
             return self.arm_queue(id);
         }
-        let queue = self.queues.get_mut(id.0).expect("it was just looked at");
-        self.timers.arm_behind(&mut queue.timer, now, TimerKey::Queue(id.0));
+        self.timers.arm_behind(self.queues[id].timer_mut(), now, TimerKey::Queue(id.0));
     }
 
     /// A session was just looked at. What is due there still goes on behind all others that are due.
-    fn arm_session_behind(&mut self, place: u32) {
+    fn arm_session_behind(&mut self, id: SessionId) {
         let now = self.now;
-        let session = self.sessions.get_mut(place).expect("only open sessions are armed");
-        let moment = session.next_moment();
-        if moment.is_none_or(|moment| moment > now) {
-            return self.arm_session(place);
+        let session = &mut self.sessions[id];
+        if session.next_moment().is_none_or(|moment| moment > now) {
+            return self.arm_session(id);
         }
-        self.timers.arm_behind(&mut session.timer, now, TimerKey::Session(place));
+        let key = TimerKey::Session(Sessions::place_of(id));
+        self.timers.arm_behind(session.timer_mut(), now, key);
     }
 }

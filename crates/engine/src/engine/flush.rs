@@ -1,11 +1,11 @@
 //! Emptying queues.
 
-use crate::chores::Chore;
+use super::Engine;
+use crate::chores::{Chore, FlushWork};
 use crate::effects::{Effects, News};
-use crate::engine::Engine;
 use crate::ids::{JobSlot, QueueId, SessionId};
 use crate::policy::Name;
-use crate::session::Waiting;
+use crate::sessions::Waiting;
 
 /// What a flush, or the removal of a queue, leads to at once.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -14,17 +14,6 @@ pub enum Clearing {
     Done,
     /// It goes on in slices; [`crate::Happening::Cleared`] will come.
     Waiting,
-}
-
-/// How far a flush is.
-#[derive(Debug)]
-pub(crate) struct FlushWork {
-    /// After this queue comes the next one by name.
-    all: bool,
-    queue: Name,
-    /// Ready jobs that the queue had when its turn came, and has no more: what is put meanwhile
-    /// need not go.
-    left: u64,
 }
 
 impl Engine {
@@ -37,7 +26,8 @@ impl Engine {
 
     /// The same for all queues of items.
     pub fn flush_all(&mut self, session: SessionId, effects: &mut Effects) -> Clearing {
-        let Some(queue) = self.special.item_queues.keys().next().cloned() else {
+        let Some(queue) = self.queues.items_behind(None).next().map(|(name, _)| Name::from(name))
+        else {
             return Clearing::Done;
         };
         let left = self.begin_flush(&queue).unwrap_or_default();
@@ -50,11 +40,11 @@ impl Engine {
             return None;
         }
         let id = self.queue_id(name)?;
-        let queue = self.queue_mut(id);
-        if let Some(extra) = &mut queue.extra {
+        let queue = &mut self.queues[id];
+        if let Some(extra) = queue.extra_mut() {
             extra.flushes += 1;
         }
-        Some(u64::from(queue.counts.ready))
+        Some(u64::from(queue.counts().ready))
     }
 
     fn start_flush(
@@ -69,8 +59,8 @@ impl Engine {
         if !self.step(&mut chore, effects) {
             return Clearing::Done;
         }
-        self.open_mut(session).waiting = Some(Waiting::Clearing);
-        self.chores.push_back(chore);
+        self.sessions.begin_wait(session, Waiting::Clearing);
+        self.chores.push(chore);
         Clearing::Waiting
     }
 
@@ -88,10 +78,9 @@ impl Engine {
             if !work.all {
                 return false;
             }
-            let after = (std::ops::Bound::Excluded(&*work.queue), std::ops::Bound::Unbounded);
-            let next = self.special.item_queues.range::<[u8], _>(after).next();
-            let Some((next, _)) = next else { return false };
-            work.queue.clone_from(next);
+            let next = self.queues.items_behind(Some(&work.queue)).next();
+            let Some(next) = next.map(|(name, _)| Name::from(name)) else { return false };
+            work.queue = next;
             work.left = self.begin_flush(&work.queue.clone()).unwrap_or_default();
             self.meter.count(1);
             if jobs_left == 0 || self.meter.request_is_spent() {
@@ -108,11 +97,11 @@ impl Engine {
         jobs_left: &mut u32,
         effects: &mut Effects,
     ) -> u64 {
-        self.queue_mut(id).users += 1;
+        self.queues[id].hold();
         while left > 0
             && *jobs_left > 0
             && !self.meter.request_is_spent()
-            && let Some((_, slot)) = self.queue(id).ready.first()
+            && let Some((_, slot)) = self.queues[id].ready().first()
         {
             if self.is_expired(JobSlot(slot)) {
                 self.expire(JobSlot(slot), effects);
@@ -122,10 +111,10 @@ impl Engine {
             left -= 1;
             *jobs_left -= 1;
         }
-        if self.queue(id).ready.is_empty() {
+        if self.queues[id].ready().is_empty() {
             left = 0;
         }
-        self.queue_mut(id).users -= 1;
+        self.queues[id].release();
         self.drop_if_unwanted(id, effects);
         left
     }

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeSet;
 
+use super::Engine;
 use crate::effects::{Effects, News, Record};
-use crate::engine::Engine;
 use crate::ids::{JobId, JobSlot, QueueId};
 use crate::jobs::{Draft, Job, Kind, State};
 use crate::limits::PUT_ENDS_MAX;
 use crate::policy::{Name, Policy, QueueSync, WhenFull};
+use crate::queues::Extra;
 
 /// Why a queue does not take a job.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -69,7 +70,7 @@ impl Engine {
     /// Adds a new job to the tables and counts it. It is in no list yet.
     #[inline]
     pub(crate) fn enter(&mut self, queue: QueueId, draft: Draft, kind: Kind) -> JobSlot {
-        let body_bytes = draft.body.len() as u64;
+        let body_bytes = draft.body.len();
         let due = self.wall.moment_of(draft.due);
         let expires = draft.expires.map(|expires| self.wall.moment_of(expires));
         let goes_by = draft.expires.unwrap_or(draft.due).wall();
@@ -78,12 +79,8 @@ impl Engine {
         if let Some(wall) = goes_by {
             self.jobs.set_wall_time(slot, wall);
         }
-        self.puts += 1;
-        let queue = self.queue_mut(queue);
-        queue.puts += 1;
-        if let Some(extra) = &mut queue.extra {
-            extra.put_bytes += body_bytes;
-        }
+        self.tally.puts += 1;
+        self.queues[queue].count_put(body_bytes);
         slot
     }
 
@@ -110,14 +107,14 @@ impl Engine {
         }
     }
 
-    /// Puts a job into a queue with an [`crate::extra::Extra`], and into all that it feeds.
+    /// Puts a job into a queue with an [`crate::queues::Extra`], and into all that it feeds.
     pub(crate) fn put_routed(
         &mut self,
         queue: QueueId,
         draft: Draft,
         effects: &mut Effects,
     ) -> Result<JobId, Refused> {
-        if self.queue(queue).extra.as_ref().is_some_and(|extra| extra.is_single()) {
+        if self.queues[queue].extra().is_some_and(Extra::is_single) {
             self.admit(queue, draft.body.len(), effects)?;
             let slot = self.enter(queue, draft, self.kind_in(queue));
             self.note(Record::Put, slot, effects);
@@ -125,7 +122,7 @@ impl Engine {
             self.place(slot, effects);
             return Ok(id);
         }
-        let name = self.queue(queue).name.clone();
+        let name = self.queues[queue].owned_name();
         let route = self.route_to(&name, false, effects);
         let routed = self.put_along(route, &draft, effects);
         self.answer(&routed)
@@ -145,10 +142,10 @@ impl Engine {
     pub fn feeds_others(&self, name: &[u8]) -> bool {
         match self.queue_id(name) {
             Some(id) => {
-                let extra = self.queue(id).extra.as_ref();
+                let extra = self.queues[id].extra();
                 extra.is_some_and(|extra| !extra.is_single())
             }
-            None => !self.special.rules.0.is_empty() || self.special.families.contains_key(name),
+            None => !self.rules.rules().0.is_empty() || self.queues.children(name).is_some(),
         }
     }
 
@@ -205,23 +202,23 @@ impl Engine {
         }
         self.meter.count(1);
         // Held until the put is done: what expires on the way may come here, be refused and drop it.
-        self.queue_mut(id).users += 1;
+        self.queues[id].hold();
         let role = if route.asked.contains(&id) { Role::Asked } else { role };
-        let queue = self.queue(id);
-        let Some(extra) = &queue.extra else {
+        let queue = &self.queues[id];
+        let Some(extra) = queue.extra() else {
             return route.stops.push(Stop { queue: id, role, stores: true });
         };
-        let Policy { fanout_only, copy_to, .. } = &extra.policy;
+        let Policy { fanout_only, copy_to, .. } = &extra.policy();
         let (stores, copy_to) = (!*fanout_only, copy_to.clone());
-        let children = self.special.families.get(&queue.name[..]).filter(|_| extra.parent);
+        let children = self.queues.children(queue.name()).filter(|_| extra.parent());
         let children: Vec<QueueId> = children.into_iter().flatten().copied().collect();
         let of_child = match role {
             Role::Asked | Role::Child => Role::Child,
             Role::Copy { .. } => role,
         };
         for child in children {
-            if self.special.has_aliases {
-                let name = self.queue(child).name.clone();
+            if self.rules.have_aliases() {
+                let name = self.queues[child].owned_name();
                 self.follow(&name, of_child, route, effects);
             } else {
                 self.follow_queue(child, of_child, route, effects);
@@ -246,11 +243,7 @@ impl Engine {
     ) -> Routed {
         let body_bytes = draft.body.len();
         for alias in route.aliases {
-            // Those that only a pattern makes are not counted: clients could name any number of them.
-            if let Some(counts) = self.special.aliases.get_mut(&alias) {
-                counts.puts += 1;
-                counts.put_bytes += body_bytes as u64;
-            }
+            self.rules.count_alias(&alias, body_bytes);
         }
         let mut routed = Routed { asked: None, first: None, refused: None };
         let mut slots = Vec::with_capacity(route.stops.len());
@@ -301,7 +294,7 @@ impl Engine {
             self.place(slot, effects);
         }
         for queue in route.seen {
-            self.queue_mut(queue).users -= 1;
+            self.queues[queue].release();
             // One that was made on the way, and got nothing, goes again.
             self.drop_if_unwanted(queue, effects);
         }
@@ -309,7 +302,7 @@ impl Engine {
     }
 
     fn discard_one(&mut self, queue: QueueId) {
-        if let Some(extra) = &mut self.queue_mut(queue).extra {
+        if let Some(extra) = self.queues[queue].extra_mut() {
             extra.discarded += 1;
         }
     }
@@ -321,7 +314,7 @@ impl Engine {
         body_bytes: usize,
         effects: &mut Effects,
     ) -> Result<(), Refused> {
-        if self.queue(queue).extra.is_none() {
+        if self.queues[queue].extra().is_none() {
             return Ok(());
         }
         self.sweep(queue, PUT_ENDS_MAX, effects);
@@ -366,26 +359,25 @@ impl Engine {
     }
 
     fn is_full(&self, queue: QueueId) -> bool {
-        let queue = self.queue(queue);
-        let Some(Policy { jobs_max, bytes_max, .. }) = queue.extra.as_ref().map(|e| &e.policy)
-        else {
+        let queue = &self.queues[queue];
+        let Some(Policy { jobs_max, bytes_max, .. }) = queue.extra().map(Extra::policy) else {
             return false;
         };
-        jobs_max.is_some_and(|most| u64::from(queue.counts.ready) >= most)
-            || bytes_max.is_some_and(|most| queue.counts.bytes >= most)
+        jobs_max.is_some_and(|most| u64::from(queue.counts().ready) >= most)
+            || bytes_max.is_some_and(|most| queue.counts().bytes >= most)
     }
 
     fn oldest_of_the_least_urgent(&self, queue: QueueId) -> Option<JobSlot> {
-        let ready = &self.queue(queue).ready;
+        let ready = &self.queues[queue].ready();
         let ((rank, _), _) = ready.last()?;
         ready.first_from((rank, 0)).map(|(_, slot)| JobSlot(slot))
     }
 
     /// Ends a job of a queue that must not vanish for it.
     pub(crate) fn end_in(&mut self, queue: QueueId, slot: JobSlot, effects: &mut Effects) {
-        self.queue_mut(queue).users += 1;
+        self.queues[queue].hold();
         self.end_job(slot, &News::Fail, effects);
-        self.queue_mut(queue).users -= 1;
+        self.queues[queue].release();
         self.arm_queue(queue);
     }
 }

@@ -1,12 +1,12 @@
 //! Submitting as Gearman does: by the name of the queue, with a key that joins equal jobs, in the
 //! foreground (watched) or in the background (durable).
 
+use super::route::{Refused, Route};
+use super::{Engine, NotFound};
 use crate::effects::{Effects, News, Record};
-use crate::engine::{Engine, NotFound};
 use crate::ids::{JobId, JobSlot, QueueId, SessionId};
 use crate::jobs::{Band, Body, Draft, Job, Kind, State};
 use crate::limits::{ATTACHMENTS_MAX, SAME_KEY_MAX, WATCHERS_MAX};
-use crate::route::{Refused, Route};
 use crate::wall::When;
 
 /// A job to submit.
@@ -49,12 +49,12 @@ impl Engine {
             return Ok(self.jobs[slot].id());
         }
         let band = Band::of(submit.priority);
-        let full = self.queue(queue);
-        let limit = full.limits[band as usize];
-        if limit > 0 && full.counts.total() >= u64::from(limit) {
+        let full = &self.queues[queue];
+        let limit = full.limits()[band as usize];
+        if limit > 0 && full.counts().total() >= u64::from(limit) {
             return Err(Refused::Full);
         }
-        if full.extra.is_some() {
+        if full.extra().is_some() {
             let route = self.route_to(name, false, effects);
             return self.submit_along(route, session, &submit, effects);
         }
@@ -138,7 +138,7 @@ impl Engine {
             self.outlive_watchers(slot, effects);
             return Ok(());
         }
-        let attached = self.session(session).watching.get(&self.jobs[slot].id());
+        let attached = self.sessions[session].watching().get(&self.jobs[slot].id());
         let has_enough = self.jobs[slot].watchers().len() >= WATCHERS_MAX;
         if has_enough || attached.is_some_and(|count| *count >= ATTACHMENTS_MAX) {
             return Err(Refused::Full);

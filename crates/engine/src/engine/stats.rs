@@ -1,11 +1,11 @@
 //! Looking without touching: jobs, queues and numbers.
 
-use crate::engine::{Engine, NotFound};
+use super::{Engine, NotFound};
 use crate::ids::{JobId, JobSlot, QueueId, SessionId};
 use crate::jobs::{Body, Job, JobFacts, JobStatus, State, Tags};
 use crate::policy::QueueSync;
-use crate::queue::{PauseReason, QueueFacts};
-use crate::session::NEVER;
+use crate::queues::{Extra, PauseReason, QueueFacts};
+use crate::sessions::NEVER;
 
 /// Numbers of one queue.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
@@ -107,14 +107,14 @@ impl Engine {
 
     /// What the log keeps of a queue apart from its jobs.
     pub fn queue_facts(&self, queue: QueueId) -> QueueFacts {
-        let queue = self.queue(queue);
-        let extra = queue.extra.as_ref();
-        let items = extra.is_some_and(|extra| extra.items);
+        let queue = &self.queues[queue];
+        let extra = queue.extra();
+        let items = extra.is_some_and(Extra::items);
         QueueFacts {
-            kept: queue.kept,
-            limits: queue.limits,
+            kept: queue.is_kept(),
+            limits: queue.limits(),
             items,
-            child: extra.is_some_and(|extra| extra.child),
+            child: extra.is_some_and(Extra::child),
             created: extra.filter(|_| items).map(|extra| extra.created).unwrap_or_default(),
         }
     }
@@ -142,7 +142,7 @@ impl Engine {
 
     /// How durable a queue's policy wants puts to be; `None`: it does not say.
     pub fn queue_sync(&self, queue: QueueId) -> Option<QueueSync> {
-        self.queues.get(queue.0)?.extra.as_ref()?.policy.sync
+        self.queues.get(queue)?.extra()?.policy().sync
     }
 
     /// The number of a job.
@@ -166,11 +166,11 @@ impl Engine {
     /// The job of this state that comes first in the queue that the session uses: the next ready
     /// one (paused or not), the one due soonest, the one buried longest. Leased jobs have no first.
     pub fn first_used(&self, session: SessionId, state: State) -> Result<JobSlot, NotFound> {
-        let queue = self.queue(self.used(session));
+        let queue = &self.queues[self.used(session)];
         let first = match state {
-            State::Ready => queue.ready.first().map(|(_, slot)| slot),
-            State::Delayed => queue.delayed.first().map(|(_, slot)| slot),
-            State::Buried => queue.buried.first().map(|(_, slot)| slot),
+            State::Ready => queue.ready().first().map(|(_, slot)| slot),
+            State::Delayed => queue.delayed().first().map(|(_, slot)| slot),
+            State::Buried => queue.buried().first().map(|(_, slot)| slot),
             State::Leased => None,
         };
         first.map(JobSlot).ok_or(NotFound)
@@ -178,47 +178,47 @@ impl Engine {
 
     /// The name of a queue.
     pub fn queue_name(&self, queue: QueueId) -> &[u8] {
-        &self.queue(queue).name
+        self.queues[queue].name()
     }
 
     /// All queues, oldest first: what walks them to the end means all of them.
     pub fn queue_ids(&self) -> impl Iterator<Item = QueueId> {
-        self.by_age.values().copied()
+        self.queues.ids()
     }
 
     /// Numbers of one queue.
     pub fn queue_stats(&self, queue: QueueId) -> QueueStats {
-        let queue = self.queue(queue);
-        let pause = queue.pause.filter(|pause| pause.until > self.now);
+        let queue = &self.queues[queue];
+        let pause = queue.pause().filter(|pause| pause.until > self.now);
         let pause = pause.and_then(|pause| match pause.reason {
             PauseReason::Asked { seconds } => Some((seconds, pause.until)),
             PauseReason::Serving => None,
         });
-        let head = queue.ready.first().map(|(_, slot)| self.jobs[JobSlot(slot)].created());
+        let head = queue.ready().first().map(|(_, slot)| self.jobs[JobSlot(slot)].created());
         QueueStats {
-            urgent: u64::from(queue.counts.urgent),
-            ready: u64::from(queue.counts.ready),
-            leased: u64::from(queue.counts.leased),
-            delayed: u64::from(queue.counts.delayed),
-            buried: u64::from(queue.counts.buried),
-            puts: queue.puts,
-            users: u64::from(queue.users),
-            watchers: u64::from(queue.watchers),
-            waiters: queue.waiters.len() as u64,
-            finishes: queue.finishes,
-            bands: queue.counts.bands.map(u64::from),
-            workers: u64::from(queue.workers),
-            pauses: queue.pauses,
+            urgent: u64::from(queue.counts().urgent),
+            ready: u64::from(queue.counts().ready),
+            leased: u64::from(queue.counts().leased),
+            delayed: u64::from(queue.counts().delayed),
+            buried: u64::from(queue.counts().buried),
+            puts: queue.puts(),
+            users: u64::from(queue.users()),
+            watchers: u64::from(queue.watchers()),
+            waiters: queue.waiters().len() as u64,
+            finishes: queue.finishes(),
+            bands: queue.counts().bands.map(u64::from),
+            workers: u64::from(queue.workers()),
+            pauses: queue.pauses(),
             pause_s: pause.map_or(0, |(seconds, _)| seconds),
             pause_left_ms: pause.map_or(0, |(_, until)| until.since(self.now)),
             head_age_ms: head.map_or(0, |created| self.now.since(created)),
-            ready_bytes: queue.counts.bytes,
+            ready_bytes: queue.counts().bytes,
         }
     }
 
     /// Bytes of memory that jobs, queues and sessions take.
     pub fn memory_bytes(&self) -> u64 {
-        self.memory_bytes + self.jobs.bytes()
+        self.jobs.bytes() + self.queues.bytes() + self.sessions.bytes()
     }
 
     /// Numbers over all queues.
@@ -232,17 +232,17 @@ impl Engine {
             unlogged: self.jobs.unlogged(),
             queues: self.queues.len() as u64,
             sessions: self.sessions.len() as u64,
-            waiting_sessions: self.waiting_sessions,
-            puts: self.puts,
-            takes: self.takes,
-            releases: self.releases,
-            buries: self.buries,
-            ends: self.ends,
+            waiting_sessions: self.sessions.waiting(),
+            puts: self.tally.puts,
+            takes: self.tally.takes,
+            releases: self.tally.releases,
+            buries: self.tally.buries,
+            ends: self.tally.ends,
             ready_bytes: self.jobs.counts().bytes,
-            item_queue_creates: self.special.queue_creates,
-            item_queue_deletes: self.special.queue_deletes,
-            idle_queue_deletes: self.special.queue_expires,
-            timeouts: self.timeouts,
+            item_queue_creates: self.tally.item_queue_creates,
+            item_queue_deletes: self.tally.item_queue_deletes,
+            idle_queue_deletes: self.tally.idle_queue_deletes,
+            timeouts: self.tally.timeouts,
         }
     }
 }

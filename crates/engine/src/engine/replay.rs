@@ -1,11 +1,11 @@
 //! Bringing jobs back from the log before the first session opens.
 
-use crate::engine::Engine;
-use crate::extra::parent_of;
+use super::Engine;
 use crate::ids::{JobSlot, Millis};
 use crate::jobs::{Body, Job, JobFacts, State, Tags};
 use crate::limits::{JOB_ID_MAX, QUEUE_NAME_BYTES_MAX};
-use crate::queue::QueueFacts;
+use crate::queues::QueueFacts;
+use crate::queues::parent_of;
 use crate::wall::When;
 
 /// What the log gave is impossible: it is not one that this program wrote.
@@ -61,9 +61,9 @@ impl Engine {
         let overdue = facts.state == State::Delayed && due <= self.now;
         let is_ready = overdue || matches!(facts.state, State::Leased | State::Ready);
         let order = if facts.order == 0 { facts.id.0 } else { facts.order };
-        let lists = self.queue(queue);
-        let is_taken = facts.state == State::Buried && lists.buried.contains(facts.buried_order)
-            || is_ready && lists.ready.contains((facts.priority.into(), order));
+        let lists = &self.queues[queue];
+        let is_taken = facts.state == State::Buried && lists.buried().contains(facts.buried_order)
+            || is_ready && lists.ready().contains((facts.priority.into(), order));
         if is_taken {
             return Err(RestoreError::SamePlace(facts.id.0));
         }
@@ -73,7 +73,7 @@ impl Engine {
         if let Some(wall) = facts.wall {
             self.jobs.set_wall_time(slot, wall);
         }
-        self.next_lease = self.next_lease.max(self.jobs.next_id());
+        self.sessions.raise_lease(self.jobs.next_id());
         self.enlist(slot);
         Ok(slot)
     }
@@ -97,9 +97,9 @@ impl Engine {
             return Ok(());
         }
         let id = self.queue_or_create(name);
-        self.queue_mut(id).limits = facts.limits;
+        self.queues[id].set_limits(facts.limits);
         if facts.kept {
-            self.set_kept(id, true);
+            self.queues.set_kept(id, true);
         }
         if facts.items {
             self.ensure_extra(id).created = facts.created;
@@ -107,7 +107,7 @@ impl Engine {
         }
         if facts.child {
             self.link_child(id);
-            self.forget_unnoted(id);
+            self.queues.forget_unnoted(id);
         }
         self.arm_queue(id);
         Ok(())
@@ -117,7 +117,7 @@ impl Engine {
     pub fn raise_numbers(&mut self, next: u64) -> Result<(), RestoreError> {
         check_number(next)?;
         self.jobs.raise_id(next);
-        self.next_lease = self.next_lease.max(next);
+        self.sessions.raise_lease(next);
         Ok(())
     }
 }

@@ -7,13 +7,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::bytes::JOIN_BYTES;
+use super::{Engine, NotFound};
 use crate::effects::{Effects, News, Record};
-use crate::engine::{Engine, NotFound};
 use crate::ids::{JobId, JobSlot, Millis, SessionId};
 use crate::jobs::{Body, State};
 use crate::limits::UNIT_COMPARISONS;
-use crate::session::Manner;
+use crate::sessions::{Manner, Session};
 
 /// What is known of a job's outcome so far.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
@@ -35,8 +34,7 @@ impl Engine {
         let id = self.jobs[slot].id();
         self.jobs[slot].add_watcher(watcher);
         self.jobs.recharge(slot);
-        *self.open_mut(watcher).watching.entry(id).or_default() += 1;
-        self.memory_bytes += JOIN_BYTES;
+        self.sessions.join(watcher, id);
     }
 
     /// A session that has ended watches some of these jobs no more; true if others are left, which
@@ -147,7 +145,7 @@ impl Engine {
 
     /// Its worker ends a job, well or not.
     fn finish_held(&mut self, slot: JobSlot, news: &News, effects: &mut Effects) {
-        self.queue_mut(self.jobs[slot].queue()).finishes += 1;
+        self.queues[self.jobs[slot].queue()].count_finish();
         self.end_job(slot, news, effects);
     }
 
@@ -166,7 +164,7 @@ impl Engine {
     /// The holder of a job has lost it: one failed attempt more.
     pub(crate) fn lose(&mut self, slot: JobSlot, effects: &mut Effects) {
         let holder = self.jobs[slot].lease().map(|lease| lease.holder);
-        let manner = holder.and_then(|holder| self.find_session(holder)).map(|held| held.manner);
+        let manner = holder.and_then(|holder| self.sessions.find(holder)).map(Session::manner);
         self.end_lease(slot);
         self.lost(slot, manner.unwrap_or_default(), effects);
     }
@@ -175,7 +173,7 @@ impl Engine {
     /// if nobody cares any more or it has had its attempts.
     pub(crate) fn lost(&mut self, slot: JobSlot, manner: Manner, effects: &mut Effects) {
         let attempts_max = self.attempts_max;
-        if let Some(extra) = &mut self.queue_mut(self.jobs[slot].queue()).extra {
+        if let Some(extra) = self.queues[self.jobs[slot].queue()].extra_mut() {
             extra.cancelled += 1;
         }
         let job = &mut self.jobs[slot];

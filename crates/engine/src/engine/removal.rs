@@ -3,47 +3,14 @@
 //! While it is removed a queue hands out nothing. What is put into it meanwhile stays, as if it were
 //! put into a new queue of its name.
 
-use crate::chores::Chore;
+use super::{Clearing, Engine, NotFound};
+use crate::chores::{Chore, Next, RemovalWork};
 use crate::effects::{Effects, Happening, News, Record};
-use crate::engine::{DEFAULT_QUEUE, Engine, NotFound};
-use crate::flush::Clearing;
-use crate::ids::{JobId, JobSlot, Millis, QueueId, SessionId};
+use crate::ids::{JobId, JobSlot, QueueId, SessionId};
 use crate::jobs::State;
 use crate::limits::UNIT_COMPARISONS;
-use crate::queue::ReadyKey;
-use crate::session::Waiting;
-
-/// How far the removal of a queue is.
-#[derive(Debug)]
-pub(crate) struct RemovalWork {
-    queue: QueueId,
-    /// Jobs from this number on were put later, and stay, …
-    end: JobId,
-    /// … and sessions with tickets from this one on came later.
-    tickets_end: u64,
-    next: Next,
-}
-
-/// Where the next job is looked for. None of the queue's jobs is handed out meanwhile, so none of the
-/// old ones comes back to where it was looked for already.
-#[derive(Debug)]
-enum Next {
-    /// Among sessions that wait, from this ticket on.
-    Waiting(u64),
-    /// Among those that somebody holds: from this place of the table of all jobs on, since there is
-    /// no list of them.
-    Leased(u32),
-    /// From here on in the lists.
-    Buried(u64),
-    Delayed((Millis, u64)),
-    Ready(ReadyKey),
-}
-
-impl RemovalWork {
-    pub(crate) fn queue(&self) -> QueueId {
-        self.queue
-    }
-}
+use crate::queues::{DEFAULT_QUEUE, Extra};
+use crate::sessions::Waiting;
 
 impl Engine {
     /// Removes a queue that nobody works on: its jobs end, their watchers hear that they failed.
@@ -55,8 +22,8 @@ impl Engine {
         effects: &mut Effects,
     ) -> Result<Option<Clearing>, NotFound> {
         let id = self.queue_id(name).ok_or(NotFound)?;
-        let queue = self.queue(id);
-        if queue.workers > 0 || queue.counts.leased > 0 {
+        let queue = &self.queues[id];
+        if queue.workers() > 0 || queue.counts().leased > 0 {
             return Ok(None);
         }
         Ok(Some(self.remove(session, id, effects)))
@@ -79,7 +46,7 @@ impl Engine {
 
     /// Whether the removal of a queue has begun and is not over.
     pub fn is_being_removed(&self, queue: QueueId) -> bool {
-        self.queue(queue).removals > 0
+        self.queues[queue].removals() > 0
     }
 
     fn remove(&mut self, session: SessionId, id: QueueId, effects: &mut Effects) -> Clearing {
@@ -90,26 +57,26 @@ impl Engine {
         if !self.step(&mut chore, effects) {
             return Clearing::Done;
         }
-        self.open_mut(session).waiting = Some(Waiting::Clearing);
-        self.chores.push_back(chore);
+        self.sessions.begin_wait(session, Waiting::Clearing);
+        self.chores.push(chore);
         Clearing::Waiting
     }
 
     /// A queue is no queue of items, and no child, any more; it exists while it is removed. The log
     /// learns of this at the end: after a crash in between it is what it was, with what is left.
     fn begin_removal(&mut self, id: QueueId) -> RemovalWork {
-        if self.queue(id).extra.as_ref().is_some_and(|extra| extra.items) {
-            self.special.queue_deletes += 1;
+        if self.queues[id].extra().is_some_and(Extra::items) {
+            self.tally.item_queue_deletes += 1;
         }
-        self.unmark(id);
-        let queue = self.queue_mut(id);
-        queue.removals += 1;
+        self.queues.unmark(id);
+        let queue = &mut self.queues[id];
+        queue.begin_removal();
         // `default` is always there, and a queue that has workers until somebody drops it again.
-        let is_kept = &*queue.name == DEFAULT_QUEUE || queue.workers > 0;
-        queue.limits = [0; 3];
-        self.set_kept(id, is_kept);
-        let (end, tickets_end) = (JobId(self.jobs.next_id()), self.next_ticket);
-        RemovalWork { queue: id, end, tickets_end, next: Next::Waiting(0) }
+        let is_kept = queue.name() == DEFAULT_QUEUE || queue.workers() > 0;
+        queue.set_limits([0; 3]);
+        self.queues.set_kept(id, is_kept);
+        let (end, tickets_end) = (JobId(self.jobs.next_id()), self.sessions.next_ticket());
+        RemovalWork::new(id, end, tickets_end)
     }
 
     /// Ends the waits of sessions that wait for an item of this queue, and of no other: those with tickets
@@ -122,8 +89,8 @@ impl Engine {
     ) -> Option<u64> {
         let mut from = from;
         loop {
-            let (ticket, place) = self.queue(work.queue).waiters.first_from(from)?;
-            if ticket >= work.tickets_end {
+            let (ticket, place) = self.queues[work.queue()].waiters().first_from(from)?;
+            if !work.covers_ticket(ticket) {
                 return None;
             }
             if self.meter.request_is_spent() {
@@ -131,8 +98,8 @@ impl Engine {
             }
             self.meter.count(1);
             from = ticket + 1;
-            let session = self.session_at(place);
-            if matches!(self.session(session).waiting, Some(Waiting::Item { .. })) {
+            let session = self.sessions.at(place);
+            if matches!(self.sessions[session].waiting(), Some(Waiting::Item { .. })) {
                 self.stop_waiting(session);
                 effects.happenings.push((session, Happening::NoneCame(None)));
             }
@@ -151,7 +118,7 @@ impl Engine {
             }
         }
         if let Next::Leased(from) = work.next {
-            match self.end_leased(work.queue, from, effects) {
+            match self.end_leased(work.queue(), from, effects) {
                 Some(from) => {
                     work.next = Next::Leased(from);
                     return true;
@@ -163,11 +130,11 @@ impl Engine {
         while jobs_left > 0 && !self.meter.request_is_spent() {
             jobs_left -= 1;
             self.meter.count(1);
-            let Some(slot) = self.next_of_lists(work) else {
-                self.end_removal(work.queue, effects);
+            let Some(slot) = work.next_of_lists(&self.queues[work.queue()]) else {
+                self.end_removal(work.queue(), effects);
                 return false;
             };
-            if self.jobs[slot].id() < work.end {
+            if work.covers(self.jobs[slot].id()) {
                 self.end_job(slot, &News::Fail, effects);
             }
         }
@@ -179,7 +146,7 @@ impl Engine {
     fn end_leased(&mut self, id: QueueId, from: u32, effects: &mut Effects) -> Option<u32> {
         let end = self.jobs.end();
         for place in from..end {
-            if self.queue(id).counts.leased == 0 {
+            if self.queues[id].counts().leased == 0 {
                 return None;
             }
             if self.meter.request_is_spent() {
@@ -196,50 +163,21 @@ impl Engine {
         None
     }
 
-    /// The next job in the lists of a queue, which is passed by that.
-    fn next_of_lists(&self, work: &mut RemovalWork) -> Option<JobSlot> {
-        let queue = self.queue(work.queue);
-        loop {
-            match &mut work.next {
-                Next::Waiting(_) | Next::Leased(_) => work.next = Next::Buried(0),
-                Next::Buried(from) => {
-                    if let Some((order, slot)) = queue.buried.first_from(*from) {
-                        *from = order + 1;
-                        return Some(JobSlot(slot));
-                    }
-                    work.next = Next::Delayed((Millis(0), 0));
-                }
-                Next::Delayed(from) => {
-                    if let Some(((due, id), slot)) = queue.delayed.first_from(*from) {
-                        *from = (due, id + 1);
-                        return Some(JobSlot(slot));
-                    }
-                    work.next = Next::Ready((0, 0));
-                }
-                Next::Ready(from) => {
-                    let ((rank, order), slot) = queue.ready.first_from(*from)?;
-                    *from = (rank, order + 1);
-                    return Some(JobSlot(slot));
-                }
-            }
-        }
-    }
-
     /// Nothing is left of what a queue had when its removal began.
     fn end_removal(&mut self, id: QueueId, effects: &mut Effects) {
-        self.queue_mut(id).removals -= 1;
-        if self.queue(id).is_wanted() {
+        self.queues[id].end_removal();
+        if self.queues[id].is_wanted() {
             // It stays, so a rule that makes a child of it does so again.
             self.resolve(id);
         }
-        let queue = self.queue(id);
-        let record = if queue.kept {
+        let queue = &self.queues[id];
+        let record = if queue.is_kept() {
             Record::QueueFacts(id)
         } else {
-            Record::QueueDropped(id, (*queue.name).into())
+            Record::QueueDropped(id, (*queue.name()).into())
         };
         effects.records.push(record);
-        if !self.queue(id).is_paused() {
+        if !self.queues[id].is_paused() {
             // What came meanwhile was not handed out.
             self.serve_waiters(id, effects);
         }
@@ -248,8 +186,8 @@ impl Engine {
 
     /// Removes a queue that is older than its policy lets an empty one be, unless somebody uses it.
     pub(crate) fn remove_if_idle(&mut self, id: QueueId, effects: &mut Effects) {
-        if self.queue(id).idle_ends().is_some_and(|at| at <= self.now) {
-            self.special.queue_expires += 1;
+        if self.queues[id].idle_ends().is_some_and(|at| at <= self.now) {
+            self.tally.idle_queue_deletes += 1;
             self.meter.begin_request();
             let mut work = self.begin_removal(id);
             let is_left = self.removal_slice(&mut work, effects);

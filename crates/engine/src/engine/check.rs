@@ -1,0 +1,249 @@
+//! The invariants of the engine, checked by walking all of it: for tests and the simulator. Each part
+//! checks itself; here is what must hold between them.
+
+use std::collections::BTreeMap;
+
+use super::Engine;
+use crate::chores::Chore;
+use crate::ids::{JobId, JobSlot, QueueId, SessionId};
+use crate::jobs::{Counts, State};
+use crate::sessions::{Sessions, Waiting, Worker};
+use crate::timers::TimerKey;
+
+impl Engine {
+    /// Walks everything and panics where the parts disagree. Takes time in proportion to all jobs.
+    pub fn check_invariants(&self) {
+        self.jobs.check_invariants();
+        self.queues.check_invariants();
+        self.sessions.check_invariants();
+        self.untold.check_invariants();
+        self.check_timers();
+        self.check_expiry();
+        self.check_queues();
+        self.check_sessions();
+        self.check_references();
+        self.check_watchers();
+        self.check_workers();
+        self.check_wall();
+    }
+
+    /// Each timer stands at the moment that its owner keeps.
+    fn check_timers(&self) {
+        for (at, key) in self.timers.iter() {
+            let held = match key {
+                TimerKey::Queue(place) | TimerKey::QueueAgain(place) => {
+                    self.queues[QueueId(place)].timer()
+                }
+                TimerKey::Session(place) | TimerKey::SessionAgain(place) => {
+                    self.sessions[self.sessions.at(place)].timer()
+                }
+                TimerKey::Status => self.standing.timer(),
+                TimerKey::News => self.untold.timer,
+                TimerKey::Walk => self.walk.and_then(|walk| walk.timer),
+                TimerKey::Aiming => self.wall.timer(),
+            };
+            assert_eq!(held, Some(at), "a timer belongs to {key:?}");
+        }
+    }
+
+    /// The places of all logged jobs, to be compared with what the log knows. Walks all jobs.
+    pub fn logged_slots(&self) -> impl Iterator<Item = JobSlot> {
+        self.jobs.iter().filter(|(_, job)| job.is_logged()).map(|(slot, _)| slot)
+    }
+
+    /// Jobs that expire are where somebody looks for them.
+    fn check_expiry(&self) {
+        let mut expiring = self.jobs.iter().filter(|(_, job)| job.expires().is_some());
+        assert!(expiring.all(|(_, job)| self.queues[job.queue()].extra().is_some()));
+    }
+
+    /// Lists and counts of queues agree with the jobs, and nobody waits for what can be had.
+    fn check_queues(&self) {
+        let mut total = Counts::default();
+        for (id, queue) in self.queues.iter() {
+            let (ready, delayed) = (queue.ready().iter(), queue.delayed().iter());
+            self.check_list(id, State::Ready, ready.map(|entry| entry.1));
+            self.check_list(id, State::Delayed, delayed.map(|entry| entry.1));
+            self.check_list(id, State::Buried, queue.buried().iter().map(|entry| entry.1));
+            let counts = queue.counts();
+            total.ready += counts.ready;
+            total.urgent += counts.urgent;
+            total.delayed += counts.delayed;
+            total.leased += counts.leased;
+            total.buried += counts.buried;
+            total.bytes += counts.bytes;
+            let bytes =
+                queue.ready().iter().map(|(_, slot)| self.jobs[JobSlot(slot)].body().len() as u64);
+            assert_eq!(bytes.sum::<u64>(), counts.bytes, "queue {id} counts its ready bytes");
+            for (sum, band) in total.bands.iter_mut().zip(counts.bands) {
+                *sum += band;
+            }
+            if let Some(moment) = self.next_moment_of(queue) {
+                let moment = moment.max(self.now);
+                assert!(
+                    queue.timer().is_some_and(|at| at <= moment),
+                    "a queue is looked at in time"
+                );
+            }
+            let idle = queue.ready().is_empty()
+                || queue.pause().is_some()
+                || queue.removals() > 0
+                || self.is_blocked(queue)
+                || self.head_is_expired(queue)
+                || self.owes(queue);
+            assert!(queue.waiters().is_empty() || idle, "somebody waits for a job that is ready");
+        }
+        assert_eq!(total, *self.jobs.counts());
+    }
+
+    fn check_list(&self, queue: QueueId, state: State, places: impl Iterator<Item = u32>) {
+        for place in places {
+            let job = &self.jobs[JobSlot(place)];
+            assert_eq!((job.queue(), job.state()), (queue, state), "job {}", job.id());
+        }
+    }
+
+    /// Sessions agree with the jobs that they hold and with the lines that they stand in.
+    fn check_sessions(&self) {
+        let (mut leased, mut places_in_lines) = (0, 0);
+        for (id, session) in self.sessions.iter() {
+            for ((deadline, lease), slot) in session.leases().iter() {
+                let job = &self.jobs[JobSlot(slot)];
+                let held = job.lease().expect("a job in a session's hands has a lease");
+                assert_eq!((held.holder, held.id.0, job.due()), (id, lease, deadline));
+                leased += 1;
+            }
+            for (queue, lease, slot) in session.worker().into_iter().flat_map(Worker::held) {
+                assert_eq!(self.jobs[slot].queue(), queue, "a worker's lease {lease}");
+            }
+            let one;
+            let (ticket, lines) = match session.waiting() {
+                Some(Waiting::Item { ticket, queue, .. }) => {
+                    one = [queue];
+                    (ticket, &one[..])
+                }
+                Some(Waiting::Job { ticket, .. }) => (ticket, session.watched()),
+                Some(Waiting::Kick | Waiting::Clearing) | None => (0, &[][..]),
+            };
+            places_in_lines += lines.len();
+            for queue in lines {
+                let mut line = self.queues[*queue].waiters().iter();
+                assert!(line.any(|entry| entry == (ticket, Sessions::place_of(id))));
+            }
+            if let Some(moment) = session.next_moment() {
+                let moment = moment.max(self.now);
+                assert!(session.timer().is_some_and(|at| at <= moment), "looked at in time");
+            }
+        }
+        let lines: usize = self.queues.iter().map(|(_, queue)| queue.waiters().len()).sum();
+        assert_eq!(lines, places_in_lines, "only those who wait stand in lines");
+        if self.chores.is_empty() {
+            assert_eq!(leased, self.jobs.counts().leased, "every leased job has a holder");
+        }
+    }
+
+    /// What keeps queues in existence agrees with those who do.
+    fn check_references(&self) {
+        let mut wanted: BTreeMap<QueueId, [u32; 4]> = BTreeMap::new();
+        for (_, session) in self.sessions.iter() {
+            wanted.entry(session.used()).or_default()[0] += 1;
+            for queue in session.watched() {
+                wanted.entry(*queue).or_default()[1] += 1;
+            }
+            for queue in session.worker().into_iter().flat_map(Worker::queues) {
+                wanted.entry(queue).or_default()[2] += 1;
+            }
+        }
+        for chore in self.chores.iter() {
+            match chore {
+                Chore::Remove { work, .. } => wanted.entry(work.queue()).or_default()[3] += 1,
+                Chore::Leave { watched } => {
+                    for queue in watched {
+                        wanted.entry(*queue).or_default()[1] += 1;
+                    }
+                }
+                Chore::Return { .. }
+                | Chore::Unload(_)
+                | Chore::Close { .. }
+                | Chore::Detach { .. }
+                | Chore::Flush { .. }
+                | Chore::Kick { .. } => {}
+            }
+        }
+        for (id, queue) in self.queues.iter() {
+            let found = [queue.users(), queue.watchers(), queue.workers(), queue.removals()];
+            let wanted = wanted.remove(&id).unwrap_or_default();
+            assert_eq!(found, wanted, "users, watchers, workers and removals of queue {id}");
+        }
+        assert!(wanted.is_empty(), "what is referred to exists");
+    }
+
+    /// Jobs and sessions agree on who watches what.
+    fn check_watchers(&self) {
+        let mut watched: BTreeMap<(SessionId, JobId), u32> = BTreeMap::new();
+        for (_, job) in self.jobs.iter() {
+            for watcher in job.watchers() {
+                *watched.entry((*watcher, job.id())).or_default() += 1;
+            }
+        }
+        // Jobs that have ended are watched until everybody knows.
+        for untold in self.untold.iter() {
+            for watcher in untold.watchers_left() {
+                *watched.entry((*watcher, untold.id())).or_default() += 1;
+            }
+        }
+        for (id, session) in self.sessions.iter() {
+            for (job, count) in session.watching() {
+                let found = watched.remove(&(id, *job));
+                assert_eq!(found, Some(*count), "a session watches job {job}");
+            }
+        }
+        for (session, job) in watched.into_keys() {
+            let leaves = self.chores.iter().any(|chore| match chore {
+                Chore::Detach { watcher, watching } => {
+                    *watcher == session && watching.contains_key(&job)
+                }
+                Chore::Return { .. }
+                | Chore::Unload(_)
+                | Chore::Close { .. }
+                | Chore::Leave { .. }
+                | Chore::Flush { .. }
+                | Chore::Remove { .. }
+                | Chore::Kick { .. } => false,
+            });
+            let has_ended = self.untold.iter().any(|untold| untold.id() == job);
+            assert!(leaves || has_ended, "job {job} is watched by one who knows");
+        }
+    }
+
+    /// Workers and queues agree on who sleeps where, and nobody sleeps through a job.
+    fn check_workers(&self) {
+        let mut listed = 0;
+        for (id, session) in self.sessions.iter() {
+            let Some(worker) = session.worker() else { continue };
+            for (queue, ticket) in worker.listed() {
+                let mut sleepers = self.queues[queue].sleepers().iter();
+                assert!(
+                    sleepers.any(|entry| entry == (ticket, Sessions::place_of(id))),
+                    "a sleeper can be woken"
+                );
+                listed += 1;
+            }
+            let has_work = |queue: QueueId| {
+                let queue = &self.queues[queue];
+                // Of one that has expired nobody is told; what stands behind it is, when it goes.
+                queue.can_serve(self.now)
+                    && queue.pause().is_none()
+                    && !self.head_is_expired(queue)
+                    && !self.is_blocked(queue)
+                    && !self.owes(queue)
+            };
+            if self.wake_max == 0 && worker.is_asleep() {
+                assert!(!worker.queues().any(has_work), "somebody sleeps although there is work");
+                assert!(worker.listed().count() == worker.len(), "it can be woken");
+            }
+        }
+        let sleepers: usize = self.queues.iter().map(|(_, queue)| queue.sleepers().len()).sum();
+        assert_eq!(sleepers, listed, "only workers can be woken");
+    }
+}

@@ -1,0 +1,195 @@
+//! Doing chores, a slice at a time; kicks of many jobs.
+
+use std::collections::BinaryHeap;
+
+use super::Engine;
+use crate::chores::{Chore, Held, Unload};
+use crate::collections::Ordered;
+use crate::effects::{Effects, Happening};
+use crate::ids::{JobSlot, LeaseId, Millis, SessionId};
+use crate::jobs::Job;
+use crate::sessions::{Manner, Waiting};
+
+/// Leases that are put into another order, so many for one unit of work.
+const MOVES_OF_A_UNIT: usize = 8;
+
+/// What a kick leads to at once.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum Kick {
+    /// So many jobs were kicked.
+    Done(u64),
+    /// It goes on in slices; [`Happening::Kicked`] will come.
+    Waiting,
+}
+
+impl Engine {
+    /// Makes jobs of the used queue ready: up to `max` buried ones, longest buried first, or if
+    /// none is buried, up to `max` delayed ones, soonest due first.
+    pub fn kick(&mut self, session: SessionId, max: u64, effects: &mut Effects) -> Kick {
+        debug_assert!(!self.is_waiting(session));
+        self.meter.begin_request();
+        let queue = self.sessions[session].used();
+        let buried = !self.queues[queue].buried().is_empty();
+        let mut chore = Chore::Kick { session, queue, buried, left: max, kicked: 0 };
+        if self.step(&mut chore, effects) {
+            self.sessions.begin_wait(session, Waiting::Kick);
+            self.chores.push(chore);
+            return Kick::Waiting;
+        }
+        match chore {
+            Chore::Kick { kicked, .. } => Kick::Done(kicked),
+            Chore::Return { .. }
+            | Chore::Unload(_)
+            | Chore::Close { .. }
+            | Chore::Leave { .. }
+            | Chore::Detach { .. }
+            | Chore::Flush { .. }
+            | Chore::Remove { .. } => unreachable!("the chore of this function is a kick"),
+        }
+    }
+
+    /// Lets long operations rest, or go on. They write a lot, and nobody who could be asked to
+    /// stop reading feeds them: whoever keeps the records says when it has enough.
+    pub fn hold_chores(&mut self, hold: bool) {
+        self.chores.hold(hold);
+    }
+
+    /// Works a slice off the chore that waits longest.
+    pub(crate) fn do_a_chore(&mut self, effects: &mut Effects) {
+        let Some(mut chore) = self.chores.pop() else { return };
+        self.meter.begin_request();
+        if let Chore::Kick { session, .. } = chore
+            && self.sessions.find(session).is_none()
+        {
+            // Whoever asked is gone; what was done so far stays done.
+            return;
+        }
+        if self.step(&mut chore, effects) {
+            return self.chores.push(chore);
+        }
+        let (session, news) = match chore {
+            Chore::Return { .. }
+            | Chore::Unload(_)
+            | Chore::Close { .. }
+            | Chore::Leave { .. }
+            | Chore::Detach { .. } => return,
+            Chore::Kick { session, queue, kicked, .. } => {
+                (session, Happening::Kicked(queue, kicked))
+            }
+            // These went on without whoever asked: a queue is not left half flushed or removed.
+            Chore::Flush { session, .. } | Chore::Remove { session, .. }
+                if self.sessions.find(session).is_none() =>
+            {
+                return;
+            }
+            Chore::Flush { session, .. } | Chore::Remove { session, .. } => {
+                (session, Happening::Cleared)
+            }
+        };
+        self.sessions.end_wait(session);
+        effects.happenings.push((session, news));
+    }
+
+    /// Begins a chore that nobody waits for: it is over at once, if it is small.
+    pub(crate) fn begin(&mut self, mut chore: Chore, effects: &mut Effects) {
+        if self.step(&mut chore, effects) {
+            self.chores.push(chore);
+        }
+    }
+
+    /// Does one slice of a chore; true if something is left.
+    pub(crate) fn step(&mut self, chore: &mut Chore, effects: &mut Effects) -> bool {
+        match chore {
+            Chore::Return { leases, held, manner } => {
+                self.return_slice(leases, held, *manner, effects)
+            }
+            Chore::Unload(unload) => self.unload_slice(unload, effects),
+            Chore::Close { session } => self.close_slice(*session, effects),
+            Chore::Leave { watched } => self.leave_slice(watched, effects),
+            Chore::Detach { watcher, watching } => self.detach_slice(*watcher, watching, effects),
+            Chore::Flush { work, .. } => self.flush_slice(work, effects),
+            Chore::Remove { work, .. } => self.removal_slice(work, effects),
+            Chore::Kick { queue, buried, left, kicked, .. } => {
+                let mut jobs_left = self.meter.step_jobs();
+                while *left > 0 {
+                    if jobs_left == 0 || self.meter.request_is_spent() {
+                        return true;
+                    }
+                    jobs_left -= 1;
+                    let lists = &mut self.queues[*queue];
+                    let first = if *buried { lists.pop_buried() } else { lists.pop_delayed() };
+                    let Some(slot) = first else { return false };
+                    self.kick_delisted(slot, effects);
+                    *kicked += 1;
+                    *left -= 1;
+                }
+                false
+            }
+        }
+    }
+
+    fn return_slice(
+        &mut self,
+        leases: &mut Ordered<(Millis, u64)>,
+        held: &mut BinaryHeap<Held>,
+        manner: Manner,
+        effects: &mut Effects,
+    ) -> bool {
+        while let Some(((_, lease), slot)) = leases.first() {
+            if self.meter.request_is_spent() {
+                return true;
+            }
+            leases.pop_first();
+            // Far less than a unit each.
+            self.meter.count(usize::from(held.len().is_multiple_of(MOVES_OF_A_UNIT)));
+            held.push(Held::new(LeaseId(lease), JobSlot(slot), manner));
+        }
+        let mut jobs_left = self.meter.step_jobs();
+        while !held.is_empty() {
+            if jobs_left == 0 || self.meter.request_is_spent() {
+                return true;
+            }
+            jobs_left -= 1;
+            let Some(next) = held.pop() else { break };
+            // While the chore waited for its turn the job may have ended, with its queue.
+            if self.is_still_held(&next) {
+                self.end_lease(next.slot);
+                self.lost(next.slot, manner, effects);
+            }
+        }
+        false
+    }
+
+    /// The newest one goes back first, as when the worker is lost (spec gearman 4.3).
+    fn unload_slice(&mut self, unload: &mut Unload, effects: &mut Effects) -> bool {
+        let mut jobs_left = self.meter.step_jobs();
+        loop {
+            // A session that has ended gives all back by itself.
+            let Some(session) = self.sessions.find(unload.worker) else { return false };
+            let manner = session.manner();
+            let next = session.worker().and_then(|w| w.held_from(unload.queue, unload.before));
+            let Some((queue, slot)) = next else { return false };
+            if queue != unload.queue {
+                if !unload.all_behind {
+                    return false;
+                }
+                // Its newest ones may have been handed out since.
+                unload.queue = queue;
+                continue;
+            }
+            if jobs_left == 0 || self.meter.request_is_spent() {
+                return true;
+            }
+            jobs_left -= 1;
+            self.end_lease(slot);
+            self.lost(slot, manner, effects);
+        }
+    }
+
+    /// Whether the lease of a session that is gone has not ended yet. The place may be another
+    /// job's by now.
+    fn is_still_held(&self, held: &Held) -> bool {
+        let job = self.jobs.get(held.slot);
+        job.and_then(Job::lease).is_some_and(|lease| lease.id == held.lease)
+    }
+}

@@ -1,0 +1,158 @@
+//! Policies and marks of queues: what rules ask of each, which ones are of items, and whose children
+//! they are.
+
+use super::Engine;
+use crate::effects::{Effects, Record};
+use crate::ids::QueueId;
+use crate::limits::{CHILD_NAMES_BYTES_MAX, CHILDREN_MAX};
+use crate::policy::{Name, OPEN_MAX_DEFAULT, Policy, Rules};
+use crate::queues::{Extra, parent_of};
+
+impl Engine {
+    pub(crate) fn ensure_extra(&mut self, id: QueueId) -> &mut Extra {
+        self.queues.ensure_extra(id, self.now)
+    }
+
+    /// What is asked of a queue; `None`: nothing.
+    pub(crate) fn policy_of(&self, id: QueueId) -> Option<&Policy> {
+        self.queues[id].extra().map(Extra::policy)
+    }
+
+    /// A queue gets the policy that the rules have for it.
+    pub(crate) fn resolve(&mut self, id: QueueId) {
+        let queue = &self.queues[id];
+        let (name, parent) = (queue.name(), parent_of(queue.name()));
+        let is_child = queue.extra().is_some_and(Extra::child);
+        if !is_child && parent.is_some() && self.rules.is_named(name) {
+            // Comes back here.
+            return self.link_child(id);
+        }
+        let policy = self.rules.resolve(name, parent.filter(|_| is_child));
+        if queue.extra().is_some() || policy != Policy::default() {
+            self.queues.set_policy(id, policy, self.now);
+            self.arm_queue(id);
+        }
+    }
+
+    /// Marks a queue as one of items, and keeps it.
+    pub(crate) fn mark(&mut self, id: QueueId) {
+        self.queues.mark_items(id, self.now);
+        let queue = &self.queues[id];
+        if parent_of(queue.name()).is_some() && !queue.extra().is_some_and(Extra::child) {
+            self.link_child(id);
+            self.queues.forget_unnoted(id);
+        }
+        // A queue that is kept can be idle.
+        self.arm_queue(id);
+    }
+
+    /// A queue that a client of Kestrel's refers to: made, marked and kept if it is not.
+    pub(crate) fn item_queue(&mut self, name: &[u8], effects: &mut Effects) -> QueueId {
+        let id = self.queue_or_create(name);
+        if !self.queues[id].extra().is_some_and(Extra::items) {
+            self.ensure_extra(id).created = self.now;
+            self.mark(id);
+            self.tally.item_queue_creates += 1;
+            effects.records.push(Record::QueueFacts(id));
+        }
+        id
+    }
+
+    /// A queue whose name has a `+` is a child from now on.
+    pub(crate) fn link_child(&mut self, id: QueueId) {
+        if self.queues.link_child(id, self.now) {
+            self.resolve(id);
+        }
+    }
+
+    /// Whether a client may refer to a queue of items of this name: not if that made one child more
+    /// than its parent may have of clients.
+    pub fn admits_child(&self, name: &[u8]) -> bool {
+        let Some(parent) = parent_of(name) else { return true };
+        let Some(family) = self.queues.children(parent) else { return true };
+        self.meter.count(1 + family.len());
+        let is_child = self.queue_id(name).is_some_and(|id| family.contains(&id));
+        if is_child || self.rules.is_named(name) || self.alias(name).is_some() {
+            return true;
+        }
+        let names = family.iter().map(|child| self.queues[*child].name());
+        let unnamed = names.filter(|name| !self.rules.is_named(name));
+        let (count, bytes) =
+            unnamed.fold((0, name.len()), |(count, bytes), name| (count + 1, bytes + name.len()));
+        count < CHILDREN_MAX && bytes <= CHILD_NAMES_BYTES_MAX
+    }
+
+    /// Records what the log is to know of queues that a request made only in passing. To be called
+    /// after each request.
+    pub fn note_children(&mut self, effects: &mut Effects) {
+        for id in self.queues.take_unnoted() {
+            if self.has_queue(id) && self.queues[id].is_kept() {
+                effects.records.push(Record::QueueFacts(id));
+            }
+        }
+    }
+
+    /// Whether a queue has this number.
+    pub fn has_queue(&self, id: QueueId) -> bool {
+        self.queues.get(id).is_some()
+    }
+
+    /// Where puts to this name go, if it is an alias.
+    pub(crate) fn alias(&self, name: &[u8]) -> Option<Box<[Name]>> {
+        if !self.rules.have_aliases() {
+            return None;
+        }
+        let destinations = match self.queue_id(name) {
+            Some(id) => self.policy_of(id).map(|policy| policy.alias.clone()),
+            None => Some(self.policy(name).alias),
+        };
+        destinations.filter(|destinations| !destinations.is_empty())
+    }
+
+    /// What is asked of the queue of this name, or would be if it existed.
+    pub fn policy(&self, name: &[u8]) -> Policy {
+        match self.queue_id(name) {
+            Some(id) => self.policy_of(id).cloned().unwrap_or_default(),
+            None => self.rules.resolve(name, parent_of(name)),
+        }
+    }
+
+    /// How many reads of the queue of this name one connection may have open.
+    pub fn open_max(&self, name: &[u8]) -> u32 {
+        match self.queue_id(name) {
+            Some(id) => self.policy_of(id).map_or(OPEN_MAX_DEFAULT, |policy| policy.open_max),
+            None => self.policy(name).open_max,
+        }
+    }
+
+    /// The rules in force.
+    pub fn policies(&self) -> &Rules {
+        self.rules.rules()
+    }
+
+    /// From now on these rules are in force for queues to come; those that exist get them in slices.
+    pub fn set_policies(&mut self, rules: Rules, effects: &mut Effects) {
+        if rules == *self.rules.rules() {
+            return;
+        }
+        self.replace_rules(rules);
+        effects.records.push(Record::Policies);
+        self.walk_queues(true, false, effects);
+    }
+
+    /// Puts rules in force that the log has kept.
+    pub fn restore_policies(&mut self, rules: Rules) {
+        self.replace_rules(rules);
+        let queues: Vec<QueueId> = self.queue_ids().collect();
+        for id in queues {
+            self.resolve(id);
+        }
+    }
+
+    fn replace_rules(&mut self, rules: Rules) {
+        self.rules.replace(rules);
+        let aliases = self.rules.named().filter(|name| self.alias(name).is_some());
+        let aliases = aliases.cloned().collect();
+        self.rules.set_aliases(aliases);
+    }
+}

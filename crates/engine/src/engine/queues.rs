@@ -1,0 +1,109 @@
+//! Queues: making, keeping, pausing and dropping them.
+
+use super::{Engine, NotFound};
+use crate::effects::{Effects, Record};
+use crate::ids::QueueId;
+use crate::limits::QUEUE_NAME_BYTES_MAX;
+use crate::queues::{Pause, PauseReason};
+use crate::timers::TimerKey;
+
+impl Engine {
+    /// Holds a queue's ready jobs back for so many seconds; 0 ends a pause.
+    pub fn pause(
+        &mut self,
+        name: &[u8],
+        seconds: u32,
+        effects: &mut Effects,
+    ) -> Result<(), NotFound> {
+        self.meter.begin_request();
+        self.meter.count(1);
+        let id = self.queue_id(name).ok_or(NotFound)?;
+        let until = self.now.plus_seconds(seconds);
+        let queue = &mut self.queues[id];
+        queue.count_pause();
+        if seconds == 0 {
+            queue.set_pause(None);
+            if !self.queues[id].is_paused() {
+                self.serve_waiters(id, effects);
+            }
+        } else {
+            queue.set_pause(Some(Pause { until, reason: PauseReason::Asked { seconds } }));
+            self.arm_queue(id);
+        }
+        Ok(())
+    }
+
+    /// The queue of this name, if it exists.
+    pub fn queue_id(&self, name: &[u8]) -> Option<QueueId> {
+        self.queues.find(name)
+    }
+
+    /// How many queues exist.
+    pub fn queue_count(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// Whether a request that names this queue would make it.
+    pub fn would_make_queue(&self, name: &[u8]) -> bool {
+        self.queue_id(name).is_none() && self.alias(name).is_none()
+    }
+
+    /// The queue exists from now on, until it is dropped.
+    pub(crate) fn keep(&mut self, id: QueueId, effects: &mut Effects) {
+        if !self.queues.set_kept(id, true) {
+            self.arm_queue(id);
+            effects.records.push(Record::QueueFacts(id));
+        }
+    }
+
+    pub(crate) fn queue_or_create(&mut self, name: &[u8]) -> QueueId {
+        if let Some(id) = self.queue_id(name) {
+            return id;
+        }
+        assert!(name.len() <= QUEUE_NAME_BYTES_MAX, "the dialect checks names");
+        self.meter.count(1);
+        let id = self.queues.insert(name, self.now);
+        self.resolve(id);
+        id
+    }
+
+    /// Removes a queue that nothing keeps in existence any more.
+    pub(crate) fn drop_if_unwanted(&mut self, id: QueueId, effects: &mut Effects) {
+        let queue = &self.queues[id];
+        if queue.is_wanted() {
+            if queue.extra().is_some() {
+                // It may be idle from now on.
+                self.arm_queue(id);
+            }
+            return;
+        }
+        self.meter.count(1);
+        let mut queue = self.queues.remove(id);
+        self.timers.disarm(queue.timer_mut(), TimerKey::Queue(id.0));
+        effects.records.push(Record::QueueGone(id));
+    }
+
+    /// The queue exists from now on.
+    pub fn create_queue(&mut self, name: &[u8], effects: &mut Effects) {
+        let queue = self.queue_or_create(name);
+        self.keep(queue, effects);
+    }
+
+    /// Sets how many unfinished jobs a queue may have when one of each [`crate::Band`] is submitted.
+    pub fn limit_queue(
+        &mut self,
+        name: &[u8],
+        limits: [u32; 3],
+        effects: &mut Effects,
+    ) -> Result<(), NotFound> {
+        let queue = self.queue_id(name).ok_or(NotFound)?;
+        self.queues[queue].set_limits(limits);
+        // Limits are logged: of a queue that could vanish, only they would come back at a restart.
+        if limits != [0; 3] {
+            self.queues.set_kept(queue, true);
+        }
+        self.arm_queue(queue);
+        effects.records.push(Record::QueueFacts(queue));
+        Ok(())
+    }
+}

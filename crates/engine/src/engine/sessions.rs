@@ -1,0 +1,180 @@
+//! Sessions: opening, closing, and the queues they use and watch.
+
+use super::Engine;
+use crate::chores::Chore;
+use crate::effects::Effects;
+use crate::ids::{QueueId, SessionId};
+use crate::limits::UNIT_COMPARISONS;
+use crate::queues::DEFAULT_QUEUE;
+use crate::sessions::{Manner, Rest, Session, Sessions, Waiting};
+use crate::timers::TimerKey;
+
+impl Engine {
+    /// Opens a session that uses and watches the queue `default`. `mailbox` is the caller's own
+    /// mark; see [`Engine::mailbox`].
+    pub fn open_session(&mut self, mailbox: u32, manner: Manner) -> SessionId {
+        self.meter.count(1);
+        let default = self.queue_or_create(DEFAULT_QUEUE);
+        let queue = &mut self.queues[default];
+        queue.hold();
+        queue.add_watcher();
+        self.sessions.open(mailbox, manner, default)
+    }
+
+    /// Opens a session that reads jobs of queues by name and holds them by lease. It watches no
+    /// queue.
+    pub fn open_reader(&mut self, mailbox: u32) -> SessionId {
+        let session = self.open_session(mailbox, Manner::KeepsPlace);
+        self.sessions[session].hold_by_lease();
+        let default = self.sessions[session].used();
+        self.sessions.ignore(session, default);
+        self.queues[default].remove_watcher();
+        session
+    }
+
+    /// Ends a session: it waits no more, what it holds is given back, and its queues go if nothing
+    /// else keeps them. Counted as nothing in the jobs (spec beanstalkd 4).
+    pub fn close_session(&mut self, session: SessionId, effects: &mut Effects) {
+        self.meter.begin_request();
+        self.meter.count(1);
+        self.stop_waiting(session);
+        self.begin(Chore::Close { session }, effects);
+    }
+
+    /// A slice of the end of a session; true if something is left. It is found by its number until its
+    /// registrations are gone.
+    pub(crate) fn close_slice(&mut self, session: SessionId, effects: &mut Effects) -> bool {
+        if self.retire_worker(session, effects) {
+            return true;
+        }
+        let Some(mut closed) = self.sessions.remove(session) else { return false };
+        let place = Sessions::place_of(session);
+        self.timers.disarm(closed.timer_mut(), TimerKey::Session(place));
+        let (used, manner) = (closed.used(), closed.manner());
+        let Rest { watching, leases, mut watched } = closed.into_rest();
+        // Its queues are held until its jobs are back: these may end, and nothing else may keep the
+        // queues.
+        self.begin(Chore::Detach { watcher: session, watching }, effects);
+        self.begin(Chore::return_of(leases, manner), effects);
+        self.queues[used].release();
+        self.drop_if_unwanted(used, effects);
+        watched.reverse();
+        self.begin(Chore::Leave { watched }, effects);
+        false
+    }
+
+    /// A session that is gone leaves queues that it watched, the last one first; true if some are left.
+    pub(crate) fn leave_slice(
+        &mut self,
+        watched: &mut Vec<QueueId>,
+        effects: &mut Effects,
+    ) -> bool {
+        while !watched.is_empty() {
+            if self.meter.request_is_spent() {
+                return true;
+            }
+            let Some(queue) = watched.pop() else { break };
+            self.meter.count(1);
+            self.queues[queue].remove_watcher();
+            self.drop_if_unwanted(queue, effects);
+        }
+        false
+    }
+
+    /// What the session was opened with, while it is open.
+    pub fn mailbox(&self, session: SessionId) -> Option<u32> {
+        self.sessions.find(session).map(Session::mailbox)
+    }
+
+    /// From now on this session puts into, kicks in and peeks at this queue.
+    pub fn use_queue(&mut self, session: SessionId, name: &[u8], effects: &mut Effects) {
+        self.meter.count(1);
+        let next = self.queue_or_create(name);
+        let queue = &mut self.queues[next];
+        queue.hold();
+        queue.ready().prefetch_end();
+        let last = self.sessions[session].set_used(next);
+        self.queues[last].release();
+        self.drop_if_unwanted(last, effects);
+    }
+
+    /// The queue that this session uses.
+    pub fn used(&self, session: SessionId) -> QueueId {
+        self.sessions[session].used()
+    }
+
+    /// Adds a queue to those that this session takes from; how many there are then.
+    pub fn watch(&mut self, session: SessionId, name: &[u8]) -> usize {
+        debug_assert!(!self.is_waiting(session));
+        let queue = self.queue_or_create(name);
+        self.meter.count(1 + self.watched(session).len() / UNIT_COMPARISONS);
+        if self.sessions.watch(session, queue) {
+            self.queues[queue].add_watcher();
+        }
+        self.watched(session).len()
+    }
+
+    /// Removes a queue from those that this session takes from; how many there are then, or
+    /// `None` if it is the only one. A queue that is not watched is ignored already.
+    pub fn ignore(
+        &mut self,
+        session: SessionId,
+        name: &[u8],
+        effects: &mut Effects,
+    ) -> Option<usize> {
+        debug_assert!(!self.is_waiting(session));
+        let queue = self.queue_id(name);
+        self.meter.count(1 + self.watched(session).len() / UNIT_COMPARISONS);
+        let watched = self.watched(session);
+        let count = watched.len();
+        let Some(queue) = queue.filter(|queue| watched.contains(queue)) else {
+            return Some(count);
+        };
+        if count == 1 {
+            return None;
+        }
+        self.sessions.ignore(session, queue);
+        self.queues[queue].remove_watcher();
+        self.drop_if_unwanted(queue, effects);
+        Some(count - 1)
+    }
+
+    /// The queues that this session takes from, in the order of watching.
+    pub fn watched(&self, session: SessionId) -> &[QueueId] {
+        self.sessions[session].watched()
+    }
+
+    /// Whether the queue of this name is among them.
+    pub fn watches(&self, session: SessionId, name: &[u8]) -> bool {
+        self.queue_id(name).is_some_and(|queue| self.watched(session).contains(&queue))
+    }
+
+    /// Whether this session waits for an event.
+    pub fn is_waiting(&self, session: SessionId) -> bool {
+        self.sessions[session].waiting().is_some()
+    }
+
+    /// Ends the session's wait for a job, if it waits for one: no event will come. Whether it did.
+    pub fn stop_waiting(&mut self, session: SessionId) -> bool {
+        match self.sessions[session].waiting() {
+            Some(Waiting::Job { .. } | Waiting::Item { .. }) => {}
+            Some(Waiting::Kick | Waiting::Clearing) | None => return false,
+        }
+        match self.sessions.end_wait(session) {
+            Some(Waiting::Job { ticket, .. }) => {
+                let watched = self.sessions[session].watched();
+                self.meter.count(watched.len());
+                for queue in watched {
+                    self.queues[*queue].leave_line(ticket);
+                }
+            }
+            Some(Waiting::Item { ticket, queue, .. }) => {
+                self.meter.count(1);
+                self.queues[queue].leave_line(ticket);
+                self.arm_queue(queue);
+            }
+            Some(Waiting::Kick | Waiting::Clearing) | None => {}
+        }
+        true
+    }
+}

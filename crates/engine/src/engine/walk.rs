@@ -1,0 +1,67 @@
+//! What a change of the policies or of the status means for each queue: a walk over all of them, in
+//! slices. It stands at a timer of its own, behind all others that are due.
+
+use super::Engine;
+use crate::effects::Effects;
+use crate::limits::UNIT_COMPARISONS;
+use crate::queues::Walk;
+use crate::timers::TimerKey;
+
+impl Engine {
+    /// Begins a walk for these reasons, and for those of one that is not over.
+    pub(super) fn walk_queues(&mut self, resolves: bool, unblocks: bool, effects: &mut Effects) {
+        let mut before = self.walk.take();
+        if let Some(before) = &mut before {
+            self.timers.disarm(&mut before.timer, TimerKey::Walk);
+        }
+        self.walk = Some(Walk::new(before, resolves, unblocks));
+        self.meter.begin_request();
+        self.walk_slice(effects);
+    }
+
+    /// Visits as many queues as a slice of work allows.
+    pub(super) fn walk_slice(&mut self, effects: &mut Effects) {
+        let Some(mut walk) = self.walk.take() else { return };
+        walk.timer = None;
+        let rules = if walk.resolves { self.rules.rules().0.len() } else { 0 };
+        loop {
+            let Some(id) = walk.next(&self.queues) else {
+                if walk.unblocks {
+                    self.standing.unblock(None);
+                }
+                return;
+            };
+            if self.meter.request_is_spent() {
+                self.timers.arm(&mut walk.timer, self.now, TimerKey::Walk);
+                self.walk = Some(walk);
+                return;
+            }
+            self.meter.count(1 + rules / UNIT_COMPARISONS);
+            let behind = walk.pass(self.queues[id].age_rank());
+            if walk.unblocks {
+                self.standing.unblock(Some(behind));
+            }
+            if walk.resolves {
+                self.resolve(id);
+            }
+            // What had expired under the old rules may not have under the new ones.
+            let queue = &self.queues[id];
+            let is_awaited = !queue.waiters().is_empty() || !queue.sleepers().is_empty();
+            if is_awaited && !queue.is_paused() {
+                self.serve_waiters(id, effects);
+            }
+        }
+    }
+
+    /// Whether the walk lets queues serve again.
+    pub(super) fn is_unblocking(&self) -> bool {
+        self.walk.is_some_and(|walk| walk.unblocks)
+    }
+
+    /// All queues refuse reads again: a walk that is not over changes nothing about that.
+    pub(super) fn stop_unblocking(&mut self) {
+        if let Some(walk) = &mut self.walk {
+            walk.unblocks = false;
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What only some queues have: a policy, the mark of a queue of items, fan-out children.
+//!
+//! A queue gets its [`Extra`] when it first needs one, and keeps it until it vanishes. Plain queues
+//! pay for all of this with one test.
+
+use crate::ids::Millis;
+use crate::policy::{Policy, parent_name};
+
+/// What only some queues have.
+#[derive(Debug)]
+pub(crate) struct Extra {
+    policy: Policy,
+    /// A client of Kestrel's made it or used it.
+    items: bool,
+    /// A fan-out child.
+    child: bool,
+    /// It has, or had, fan-out children.
+    parent: bool,
+    pub(crate) created: Millis,
+    /// The timer sweeps no expired jobs before this.
+    pub(crate) sweep_rests_until: Millis,
+    /// When the job was put that was read last.
+    pub(crate) last_read: Option<Millis>,
+    pub(crate) put_bytes: u64,
+    /// Reads that found an item, and those that did not.
+    pub(crate) hits: u64,
+    pub(crate) misses: u64,
+    pub(crate) expired: u64,
+    pub(crate) discarded: u64,
+    pub(crate) transactions: u64,
+    pub(crate) cancelled: u64,
+    pub(crate) flushes: u64,
+}
+
+/// The name of the queue whose puts a queue of this name would get as a child.
+pub(crate) fn parent_of(name: &[u8]) -> Option<&[u8]> {
+    parent_name(name).filter(|parent| !parent.is_empty())
+}
+
+impl Extra {
+    pub(super) fn new(created: Millis) -> Self {
+        Self {
+            policy: Policy::default(),
+            items: false,
+            child: false,
+            parent: false,
+            created,
+            sweep_rests_until: Millis(0),
+            last_read: None,
+            put_bytes: 0,
+            hits: 0,
+            misses: 0,
+            expired: 0,
+            discarded: 0,
+            transactions: 0,
+            cancelled: 0,
+            flushes: 0,
+        }
+    }
+
+    pub(crate) fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    pub(crate) fn items(&self) -> bool {
+        self.items
+    }
+
+    pub(crate) fn child(&self) -> bool {
+        self.child
+    }
+
+    pub(crate) fn parent(&self) -> bool {
+        self.parent
+    }
+
+    /// A put goes here and nowhere else.
+    pub(crate) fn is_single(&self) -> bool {
+        !self.parent
+            && !self.policy.fanout_only
+            && self.policy.copy_to.is_empty()
+            && self.policy.alias.is_empty()
+    }
+
+    pub(super) fn set_policy(&mut self, policy: Policy) {
+        self.policy = policy;
+    }
+
+    pub(super) fn set_items(&mut self, items: bool) -> bool {
+        std::mem::replace(&mut self.items, items)
+    }
+
+    pub(super) fn set_child(&mut self, child: bool) -> bool {
+        std::mem::replace(&mut self.child, child)
+    }
+
+    pub(super) fn set_parent(&mut self) {
+        self.parent = true;
+    }
+}

@@ -1,0 +1,332 @@
+//! A session: what one connection uses, watches, holds and waits for.
+
+use std::collections::BTreeMap;
+
+use super::worker::Worker;
+use crate::collections::Ordered;
+use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId};
+
+/// A waiting take is told that a held job is close to its deadline this long before it
+/// (spec beanstalkd 3, reserve).
+const DEADLINE_MARGIN_MS: u64 = 1000;
+
+/// A deadline that does not come.
+pub(crate) const NEVER: Millis = Millis(u64::MAX);
+
+/// Where the jobs of a session go when it loses them.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub enum Manner {
+    /// To the place they came from, as in beanstalkd and Kestrel.
+    #[default]
+    KeepsPlace,
+    /// Behind all others of their priority, as in Gearman.
+    ToTheTail,
+}
+
+#[derive(Debug)]
+pub(crate) struct Session {
+    /// Distinguishes sessions that had this place one after the other.
+    generation: u32,
+    /// Where the caller wants this session's events; not interpreted here.
+    mailbox: u32,
+    /// Puts go here.
+    used: QueueId,
+    /// Takes come from these, in the order of watching.
+    watched: Vec<QueueId>,
+    /// Held jobs by (deadline, lease number).
+    leases: Ordered<(Millis, u64)>,
+    waiting: Option<Waiting>,
+    manner: Manner,
+    /// Unfinished jobs whose outcome it waits for, and how often it attached to each.
+    watching: BTreeMap<JobId, u32>,
+    worker: Option<Box<Worker>>,
+    reader: Option<Box<Reader>>,
+    /// When the engine looks at this session next. Never later than needed, sometimes earlier.
+    timer: Option<Millis>,
+}
+
+/// What a session has that names the jobs it holds by their leases.
+#[derive(Debug, Default)]
+struct Reader {
+    /// All leases of the session.
+    open: BTreeMap<LeaseId, JobSlot>,
+}
+
+/// What is left of a session that is closed.
+#[derive(Debug)]
+pub(crate) struct Rest {
+    /// The jobs whose outcome it waited for, and how often.
+    pub(crate) watching: BTreeMap<JobId, u32>,
+    /// Held jobs by (deadline, lease number).
+    pub(crate) leases: Ordered<(Millis, u64)>,
+    /// The queues that it watched.
+    pub(crate) watched: Vec<QueueId>,
+}
+
+/// What a session waits for. One thing at a time.
+#[derive(Copy, Clone, Debug)]
+pub(crate) enum Waiting {
+    /// A job of one of the watched queues. The ticket is its place in their lines.
+    Job { ticket: u64, until: Millis },
+    /// A job of one queue. The ticket is its place in the line.
+    Item { ticket: u64, until: Millis, queue: QueueId, wish: Wish },
+    /// The end of its long kick.
+    Kick,
+    /// The end of its long flush, or of a long removal.
+    Clearing,
+}
+
+/// What a session that waits for a job of one queue wants of it.
+#[derive(Copy, Clone, Debug)]
+pub(crate) enum Wish {
+    /// To look at it.
+    Look,
+    /// To hold it until it is told of it, and then finish it.
+    Finish,
+    /// To hold it for at most so many milliseconds.
+    Hold { limit_ms: Option<u64> },
+}
+
+impl Waiting {
+    pub(crate) fn is_for_job(self) -> bool {
+        match self {
+            Self::Job { .. } | Self::Item { .. } => true,
+            Self::Kick | Self::Clearing => false,
+        }
+    }
+}
+
+impl Session {
+    pub(super) fn new(generation: u32, mailbox: u32, manner: Manner, queue: QueueId) -> Self {
+        Self {
+            generation,
+            mailbox,
+            used: queue,
+            watched: vec![queue],
+            leases: Ordered::default(),
+            waiting: None,
+            manner,
+            watching: BTreeMap::new(),
+            worker: None,
+            reader: None,
+            timer: None,
+        }
+    }
+
+    pub(super) fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// Where the caller wants its events.
+    pub(crate) fn mailbox(&self) -> u32 {
+        self.mailbox
+    }
+
+    pub(crate) fn manner(&self) -> Manner {
+        self.manner
+    }
+
+    /// When the engine looks at it next; changed by [`crate::timers::Timers`].
+    pub(crate) fn timer(&self) -> Option<Millis> {
+        self.timer
+    }
+
+    pub(crate) fn timer_mut(&mut self) -> &mut Option<Millis> {
+        &mut self.timer
+    }
+
+    // --- Queues ---
+
+    /// The queue that its puts go to.
+    pub(crate) fn used(&self) -> QueueId {
+        self.used
+    }
+
+    /// Puts go to this queue from now on; to which they went.
+    pub(crate) fn set_used(&mut self, queue: QueueId) -> QueueId {
+        std::mem::replace(&mut self.used, queue)
+    }
+
+    /// The queues that it takes from, in the order of watching.
+    pub(crate) fn watched(&self) -> &[QueueId] {
+        &self.watched
+    }
+
+    pub(super) fn watch(&mut self, queue: QueueId) -> bool {
+        let is_new = !self.watched.contains(&queue);
+        if is_new {
+            self.watched.push(queue);
+        }
+        is_new
+    }
+
+    pub(super) fn ignore(&mut self, queue: QueueId) -> bool {
+        let at = self.watched.iter().position(|watched| *watched == queue);
+        at.map(|at| self.watched.remove(at)).is_some()
+    }
+
+    /// Lends the list of watched queues for the time of a loop; [`Session::return_watched`] has to follow.
+    pub(crate) fn lend_watched(&mut self) -> Vec<QueueId> {
+        std::mem::take(&mut self.watched)
+    }
+
+    pub(crate) fn return_watched(&mut self, watched: Vec<QueueId>) {
+        self.watched = watched;
+    }
+
+    // --- Held jobs ---
+
+    /// It names what it holds by the numbers of the leases. Only while it holds nothing.
+    pub(crate) fn hold_by_lease(&mut self) {
+        debug_assert!(self.leases.is_empty());
+        self.reader = Some(Box::default());
+    }
+
+    /// It holds a job of this queue from now on, until the deadline.
+    #[inline]
+    pub(crate) fn hold(&mut self, queue: QueueId, lease: LeaseId, deadline: Millis, slot: JobSlot) {
+        self.leases.insert((deadline, lease.0), slot.0);
+        if let Some(reader) = &mut self.reader {
+            reader.open.insert(lease, slot);
+        }
+        if let Some(worker) = &mut self.worker {
+            worker.hold(queue, lease, slot);
+        }
+    }
+
+    /// It does not hold a job any more.
+    #[inline]
+    pub(crate) fn let_go(
+        &mut self,
+        queue: QueueId,
+        lease: LeaseId,
+        deadline: Millis,
+        slot: JobSlot,
+    ) {
+        self.leases.remove((deadline, lease.0));
+        if let Some(reader) = &mut self.reader {
+            reader.open.remove(&lease);
+        }
+        if let Some(worker) = &mut self.worker {
+            worker.let_go(queue, lease, slot);
+        }
+    }
+
+    /// The deadline of a job that it holds is another one from now on.
+    pub(crate) fn move_deadline(
+        &mut self,
+        lease: LeaseId,
+        from: Millis,
+        to: Millis,
+        slot: JobSlot,
+    ) {
+        self.leases.remove((from, lease.0));
+        self.leases.insert((to, lease.0), slot.0);
+    }
+
+    /// The job that it holds by this lease, if it names them so.
+    pub(crate) fn held_by(&self, lease: LeaseId) -> Option<JobSlot> {
+        self.reader.as_ref().and_then(|reader| reader.open.get(&lease).copied())
+    }
+
+    /// The job whose lease ends first, if that is over by now.
+    pub(crate) fn first_overdue(&self, now: Millis) -> Option<JobSlot> {
+        let ((deadline, _), slot) = self.leases.first()?;
+        (deadline <= now).then_some(JobSlot(slot))
+    }
+
+    /// Its leases, by (deadline, lease number).
+    pub(crate) fn leases(&self) -> &Ordered<(Millis, u64)> {
+        &self.leases
+    }
+
+    /// The first deadline among held jobs.
+    fn first_deadline(&self) -> Option<Millis> {
+        self.leases.first().map(|((deadline, _), _)| deadline)
+    }
+
+    /// The moment from which a take that finds nothing answers "deadline soon".
+    pub(crate) fn margin_begins(&self) -> Option<Millis> {
+        self.first_deadline().map(|deadline| Millis(deadline.0.saturating_sub(DEADLINE_MARGIN_MS)))
+    }
+
+    // --- Waiting ---
+
+    pub(crate) fn waiting(&self) -> Option<Waiting> {
+        self.waiting
+    }
+
+    pub(super) fn set_waiting(&mut self, waiting: Option<Waiting>) -> Option<Waiting> {
+        std::mem::replace(&mut self.waiting, waiting)
+    }
+
+    /// Its wait for a job of one queue ends at another moment.
+    pub(crate) fn wait_until(&mut self, moment: Millis) {
+        if let Some(Waiting::Item { until, .. }) = &mut self.waiting {
+            *until = moment;
+        }
+    }
+
+    /// The next moment at which something happens here by itself.
+    pub(crate) fn next_moment(&self) -> Option<Millis> {
+        let wait_ends = match self.waiting {
+            Some(Waiting::Job { until, .. }) => {
+                Some(self.margin_begins().map_or(until, |margin| margin.min(until)))
+            }
+            Some(Waiting::Item { until, .. }) => Some(until),
+            Some(Waiting::Kick | Waiting::Clearing) | None => None,
+        };
+        let moment = [self.first_deadline(), wait_ends].into_iter().flatten().min();
+        moment.filter(|moment| *moment != NEVER)
+    }
+
+    // --- Outcomes ---
+
+    /// Unfinished jobs whose outcome it waits for, and how often it attached to each.
+    pub(crate) fn watching(&self) -> &BTreeMap<JobId, u32> {
+        &self.watching
+    }
+
+    pub(super) fn join(&mut self, job: JobId) {
+        *self.watching.entry(job).or_default() += 1;
+    }
+
+    pub(super) fn part(&mut self, job: JobId) -> u32 {
+        self.watching.remove(&job).unwrap_or(0)
+    }
+
+    // --- Work ---
+
+    pub(crate) fn worker(&self) -> Option<&Worker> {
+        self.worker.as_deref()
+    }
+
+    pub(crate) fn worker_mut(&mut self) -> Option<&mut Worker> {
+        self.worker.as_deref_mut()
+    }
+
+    /// It is a worker from now on.
+    pub(crate) fn ensure_worker(&mut self) -> &mut Worker {
+        self.worker.get_or_insert_default()
+    }
+
+    /// It is closed: what is still to be done about it.
+    pub(crate) fn into_rest(self) -> Rest {
+        Rest { watching: self.watching, leases: self.leases, watched: self.watched }
+    }
+
+    /// Panics where the lists of what it holds disagree.
+    pub(super) fn check_invariants(&self) {
+        let leases = self.leases.iter().map(|((_, lease), slot)| (LeaseId(lease), JobSlot(slot)));
+        let leases: BTreeMap<LeaseId, JobSlot> = leases.collect();
+        assert_eq!(leases.len(), self.leases.len(), "a lease has one deadline");
+        if let Some(reader) = &self.reader {
+            assert_eq!(reader.open, leases, "what is named by the lease is held");
+        }
+        if let Some(worker) = &self.worker {
+            let held = worker.held().map(|(_, lease, slot)| (lease, slot));
+            assert_eq!(held.collect::<BTreeMap<_, _>>(), leases, "what a worker holds");
+            worker.check_invariants();
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Counters of what happened in this process.
+
+/// What happened since the engine was made.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) puts: u64,
+    pub(crate) takes: u64,
+    pub(crate) releases: u64,
+    pub(crate) buries: u64,
+    pub(crate) ends: u64,
+    pub(crate) timeouts: u64,
+    pub(crate) item_queue_creates: u64,
+    pub(crate) item_queue_deletes: u64,
+    pub(crate) idle_queue_deletes: u64,
+}
