@@ -7,6 +7,7 @@
 mod bytes;
 mod counts;
 mod draft;
+mod facts;
 mod job;
 mod keys;
 
@@ -23,8 +24,9 @@ pub use bytes::job_bytes;
 pub use counts::Band;
 pub(crate) use counts::{Counts, Share};
 pub(crate) use draft::Draft;
-pub use job::{Body, Counters, JobFacts, JobStatus, NewJob, State, Tags};
-pub(crate) use job::{Job, Kind, Lease};
+pub(crate) use facts::Kind;
+pub use facts::{Body, Counters, JobFacts, JobStatus, NewJob, State, Tags};
+pub(crate) use job::{Job, Lease};
 
 /// All jobs. See the module.
 #[derive(Debug)]

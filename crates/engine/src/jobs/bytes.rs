@@ -2,7 +2,8 @@
 
 use std::mem::size_of;
 
-use super::job::{Aside, Job, Outcome, State};
+use super::facts::State;
+use super::job::{Aside, Job, Outcome};
 use crate::bytes::{LIST_ENTRY_BYTES, allocated_bytes};
 
 /// What a job takes beside its body: its place in the table, its entry in a list of its queue, and in the

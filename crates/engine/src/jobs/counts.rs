@@ -1,6 +1,6 @@
 //! How many jobs there are in each state: of a queue, and of all.
 
-use super::job::State;
+use super::facts::State;
 
 /// beanstalkd calls ready jobs with a priority below this urgent (spec beanstalkd 5.1).
 const URGENT_BELOW: u32 = 1024;

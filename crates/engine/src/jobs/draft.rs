@@ -1,6 +1,6 @@
 //! A job to be, for one queue or several.
 
-use super::job::Body;
+use super::facts::Body;
 use crate::wall::When;
 
 /// What a put says of its job, in the words of all dialects.
