@@ -99,6 +99,12 @@ impl Jobs {
         self.next_id = self.next_id.max(next);
     }
 
+    /// The numbers of a job that comes back from the log are not dealt again.
+    pub(crate) fn use_numbers(&mut self, job: &Job) {
+        self.raise_id(job.id().0.max(job.order()) + 1);
+        self.next_buried = self.next_buried.max(job.buried_order() + 1);
+    }
+
     /// Jobs by state.
     pub(crate) fn counts(&self) -> &Counts {
         &self.counts
@@ -134,14 +140,12 @@ impl Jobs {
         self.slab.iter().map(|(place, job)| (JobSlot(place), job))
     }
 
-    /// Enters a new job, or one that comes back from the log.
+    /// Enters a job whose number was dealt, or [used](Jobs::use_numbers) before.
     #[inline]
     pub(crate) fn insert(&mut self, job: Job) -> JobSlot {
         let (id, is_submitted) = (job.id(), job.is_submitted());
         self.counts.add(job.share());
         self.unlogged += u64::from(job.is_unlogged());
-        self.next_id = self.next_id.max(id.0 + 1).max(job.order() + 1);
-        self.next_buried = self.next_buried.max(job.buried_order() + 1);
         if job.state() != State::Buried {
             self.keys.insert(&job);
         }

@@ -69,6 +69,7 @@ impl Engine {
         }
         let state = if is_ready { State::Ready } else { facts.state };
         let job = Job::restored(queue, facts, state, (due, expires), tags, body);
+        self.jobs.use_numbers(&job);
         let slot = self.add_job(job);
         if let Some(wall) = facts.wall {
             self.jobs.set_wall_time(slot, wall);
