@@ -1,8 +1,8 @@
-//! What is served over HTTP beside the queues: health and metrics, and Kestrel's admin commands.
+//! HTTP sites: health and metrics, and Kestrel's admin commands.
 //!
 //! - `thread`: a thread with the listeners and connections of one site.
-//! - `crowd`: which connection goes when there are too many.
-//! - `sites`: what the answers need to know of the server.
+//! - `crowd`: which connection to close if there are too many.
+//! - `sites`: the facts about the server that responses need.
 
 mod crowd;
 pub(crate) mod sites;

@@ -40,7 +40,7 @@ pub struct Bound {
     /// removed while the socket still listens. Otherwise the next server could find the socket
     /// dead, and replace its file, in between.
     pub(crate) file: Option<SocketFile>,
-    /// The socket, not blocking.
+    /// The socket, non-blocking.
     pub(crate) socket: OwnedFd,
     /// Its protocol.
     pub protocol: Protocol,

@@ -1,8 +1,8 @@
-//! One thread that serves connections: sleeps until something is to be done, then works in rounds:
-//! read from the ready sockets, take a turn of the broker for all that came, send.
+//! A thread that serves connections. It sleeps until there is work, then works in rounds: read from
+//! ready sockets, take a turn of the broker for everything that arrived, send.
 //!
-//! It owns its connections alone. The broker is never locked while a system call is made, and
-//! what is read and done in a round is bounded, so that no client keeps the others waiting.
+//! It alone owns its connections. It never locks the broker during a system call. The work of a
+//! round is bounded, so that no client keeps the others waiting.
 
 mod account;
 mod housekeeping;
@@ -35,16 +35,16 @@ use crate::process::log_limit::LogLimit;
 use crate::threads::mailbox::{Arrival, Entrance, Port, ReadyWaker};
 use crate::threads::table::Table;
 
-/// All that is read before a turn of the broker is taken. How long a turn takes is bounded by its time, since
-/// commands of the same length cost more or less.
+/// Limit of bytes read before a turn of the broker. A turn is also limited by time, because
+/// commands of the same length cost different work.
 const ROUND_BYTES: usize = 64 * 1024;
-/// A socket is not read with less room than this: a large body would come in crumbs.
+/// Minimum room for a read, so that a large body does not arrive in tiny pieces.
 const READ_BYTES_MIN: usize = 8 * 1024;
-/// A timer that is set for no purpose. Tests cannot wait until it fires for real.
+/// The time of an unused timer; shorter in tests.
 const LONG: Duration =
     if cfg!(test) { Duration::from_millis(100) } else { Duration::from_hours(24) };
 
-/// What all I/O threads share.
+/// State that all I/O threads share.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared {
     pub(crate) broker: Broker,
@@ -55,67 +55,68 @@ pub(crate) struct Shared {
 /// Why a thread ended.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Ended {
-    /// It was asked to.
+    /// It was asked to stop.
     Stopped,
-    /// The log takes nothing any more.
+    /// The log failed.
     LogFailed,
 }
 
-/// How a connection comes to its end.
+/// How a connection ends.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 enum Farewell {
-    /// Everything is said.
+    /// After all replies were sent.
     Polite,
-    /// It broke, or is cut off.
+    /// At once: it broke, or the server disconnects it.
     Abrupt,
 }
 
 pub(crate) struct IoThread {
     shared: Shared,
     port: Arc<Port>,
-    /// The number of `port` at the broker.
+    /// The mailbox number of `port` at the broker.
     mailbox: usize,
     connections: Table,
     account: Account,
     places: HashMap<SessionId, u32, FixedState>,
     buffer: Box<[u8]>,
-    /// The moment at which this round began, in milliseconds.
+    /// When this round began, in milliseconds.
     now_ms: u64,
-    /// Nothing is read, and nothing held back goes on, before the log has caught up.
+    /// The log is behind: nothing is read, and held-back commands wait.
     congested: bool,
-    /// The port was told that we wait for what the log releases.
+    /// The port knows that this thread waits for the log.
     awaits_release: bool,
-    /// The log takes nothing any more.
+    /// The log failed.
     log_failed: bool,
-    // What is to be done. Places of connections that are gone meanwhile are skipped; a connection
-    // that has taken over the place is looked at for nothing, which does no harm.
+    // Lists of work. Places of connections that are gone are skipped. A new connection at the same
+    // place gets an unneeded check, which does no harm.
     /// Sockets that became ready.
     ready: Vec<u32>,
-    /// Connections to be read, in the order in which they became ready.
+    /// Connections to read, in the order in which they became ready.
     reads: VecDeque<u32>,
-    /// Connections to be read whose handshake is not done yet.
+    /// Connections to read during their handshake.
     handshakes: VecDeque<u32>,
-    /// Connections whose sessions are to be opened.
+    /// Connections whose sessions must be opened.
     opening: Vec<u32>,
-    /// What was read: connection, and its part of the buffer.
+    /// Bytes that were read: connection, and its part of the buffer.
     batch: Vec<(u32, Range<usize>)>,
     events: VecDeque<(SessionId, Event)>,
-    /// Connections with commands that were held back until others had their turn, or replies had left.
+    /// Connections with held-back commands, which wait for other connections or for replies to be
+    /// sent.
     resumed: Vec<u32>,
-    /// Connections whose sessions are to be closed.
+    /// Connections whose sessions must be closed.
     leaving: Vec<(u32, Farewell)>,
     /// Connections that may have something to send.
     touched: Vec<u32>,
-    /// Connections with much to send, which take turns.
+    /// Connections with much to send. They take turns.
     bulky: VecDeque<u32>,
-    /// Connections whose first unsent reply waits for the log to be written so far.
+    /// Connections whose first unsent reply waits for the log to be written up to a position.
     held_until_written: BinaryHeap<Reverse<(Missing, u32)>>,
-    /// The same for it to be durable.
+    /// The same for durable positions.
     held_until_durable: BinaryHeap<Reverse<(Missing, u32)>>,
-    /// Connections that were used lately, for housekeeping.
+    /// Recently used connections, for housekeeping.
     recent: Vec<u32>,
     housekeeping_at: Option<Millis>,
-    /// How often it is logged that a browser was turned away.
+    /// Rate limit for messages about rejected browsers.
     foreigners: LogLimit,
 }
 
@@ -153,14 +154,15 @@ impl IoThread {
         }
     }
 
-    /// Serves until it is asked to stop, or the log fails. Runs inside a tokio runtime of its own.
+    /// Serves until it is asked to stop, or the log fails. Runs inside its own tokio runtime.
     pub(crate) async fn run(mut self) -> Ended {
         let mut timer = pin!(tokio::time::sleep(LONG));
         let mut timer_for = None;
         loop {
             let alarm = self.port.alarm();
             let wanted = [alarm, self.housekeeping_at].into_iter().flatten().min();
-            // One that has fired would wake us at once again, before the runtime looks at the sockets.
+            // A timer that has fired would wake us again at once, before the runtime checks the
+            // sockets.
             if self.port.take_late_timer() || wanted != timer_for || timer.is_elapsed() {
                 timer_for = wanted;
                 self.set_timer(timer.as_mut(), wanted);
@@ -178,7 +180,7 @@ impl IoThread {
                 if !self.has_more() {
                     break;
                 }
-                // The runtime looks at the sockets meanwhile.
+                // The runtime checks the sockets meanwhile.
                 tokio::task::yield_now().await;
             }
         }
@@ -197,7 +199,7 @@ impl IoThread {
             || self.is_alarm_due()
     }
 
-    /// Whether commands wait, here or in sockets, that could go on.
+    /// Whether executable commands wait, here or in sockets.
     fn has_commands(&self) -> bool {
         !self.reads.is_empty() || !self.handshakes.is_empty() || !self.resumed.is_empty()
     }
@@ -209,7 +211,7 @@ impl IoThread {
     fn round(&mut self) {
         self.now_ms = self.shared.clock.now().0;
         self.port.show_life();
-        // The round ends with a look at it.
+        // The round ends with a check of it.
         self.port.take_excess();
         if self.port.take_released() {
             self.congested = false;
@@ -228,26 +230,26 @@ impl IoThread {
             self.go_on(held_back);
         }
         self.settle_account();
-        // What others had for us meanwhile is for the next round; the runtime looks at the sockets before.
+        // Events from other threads are for the next round; before it, the runtime checks the
+        // sockets.
         self.port.take_events(&mut self.events);
         self.await_release();
     }
 
-    /// Goes on with what so many connections had to leave before. What others asked for meanwhile is done and
-    /// sent, so it waits for no more than this.
+    /// Continues held-back commands of this many connections. Newer requests of other connections
+    /// are already done and sent, so they wait only for this.
     fn go_on(&mut self, connections: usize) {
         self.await_release();
         if self.awaits_release {
-            // Where this thread shares a processor with the committer, long requests would keep the log,
-            // and those who wait for it, from the processor for milliseconds.
+            // If this thread shares a processor with the committer, long requests would delay the
+            // log, and its waiting clients, for milliseconds.
             std::thread::yield_now();
         }
         self.take_turn(Feed::HeldBack(connections));
         self.send();
     }
 
-    /// Tells the port whether this thread waits for the log. A commit need not wake threads that do
-    /// not.
+    /// Tells the port whether this thread waits for the log. A commit wakes only threads that wait.
     fn await_release(&mut self) {
         let has_held = !self.held_until_written.is_empty() || !self.held_until_durable.is_empty();
         let awaits = has_held || self.congested;
@@ -256,7 +258,8 @@ impl IoThread {
         }
         self.port.await_release(awaits);
         if awaits {
-            // What was released since it was looked at last was not told; the next round sends it.
+            // Positions released since the last check were not reported; the next round sends their
+            // replies.
             self.collect_released();
             self.congested = self.congested && self.shared.broker.congested();
         }
@@ -265,7 +268,7 @@ impl IoThread {
     fn take_arrivals(&mut self) {
         for arrival in self.port.take_arrivals() {
             let Arrival { socket, slot, protocol, reach, open, tls, silence_max_ms } = arrival;
-            // Drawing random numbers for it takes time that a turn must not take.
+            // It draws random numbers, which takes too long for a turn.
             let tls = tls.map(|config| TlsStream::new(config, self.now_ms).map(Box::new));
             let (socket, tls) = match (watch(socket), tls.transpose()) {
                 (Ok(socket), Ok(tls)) => (socket, tls),
@@ -289,7 +292,8 @@ impl IoThread {
             if connection.wants_session() {
                 self.opening.push(place);
             } else {
-                // Its session is opened after the handshake, which housekeeping has an eye on.
+                // Its session is opened after the handshake. Housekeeping checks the handshake's
+                // time limit.
                 connection.learn_readiness();
                 self.touch(place);
                 self.enqueue_read(place);
@@ -338,7 +342,7 @@ impl IoThread {
         }
     }
 
-    /// Reads each connection that wants it once, as far as the buffer goes.
+    /// Reads once from each connection that wants it, while the buffer has room.
     fn read(&mut self) {
         self.congested = self.has_commands() && self.shared.broker.congested();
         if self.congested {
@@ -352,8 +356,8 @@ impl IoThread {
             let Some(place) = self.reads.pop_front() else { break };
             self.read_from(place, &mut used);
         }
-        // One step of a handshake may cost a signature, which takes as long as hundreds of commands. So others are
-        // asked first whether they want something, each time.
+        // A step of a handshake can cost a signature, which takes as long as hundreds of commands.
+        // So other connections come first, each time.
         if self.buffer.len() - used >= READ_BYTES_MIN
             && let Some(place) = self.handshakes.pop_front()
         {
@@ -361,7 +365,7 @@ impl IoThread {
         }
     }
 
-    /// Reads a connection once; the first `used` bytes of the buffer are in use.
+    /// Reads once from a connection; the first `used` bytes of the buffer are in use.
     fn read_from(&mut self, place: u32, used: &mut usize) {
         let Some(connection) = self.connections.get(place) else { return };
         connection.in_reads = false;
@@ -370,7 +374,7 @@ impl IoThread {
         }
         let is_lingering = connection.phase == Phase::Lingering;
         match connection.read(&mut self.buffer[*used..]) {
-            // What comes after the end is thrown away.
+            // Bytes after the end are discarded.
             Ok(Read::Bytes(_)) if is_lingering => {}
             Ok(Read::Bytes(count)) if connection.is_foreign(&self.buffer[*used..*used + count]) => {
                 self.turn_away(place);
@@ -399,7 +403,8 @@ impl IoThread {
         }
     }
 
-    /// A browser has come to a port where no HTTP is spoken. What it sent is not looked at: a page may have written it.
+    /// Rejects a browser at a port that does not speak HTTP. Its bytes are ignored, because a web
+    /// page may have written them.
     fn turn_away(&mut self, place: u32) {
         let Some(connection) = self.connections.get(place) else { return };
         self.shared.limits.refused.foreign.fetch_add(1, Ordering::Relaxed);
@@ -415,7 +420,7 @@ impl IoThread {
         self.leave(place, Farewell::Abrupt);
     }
 
-    /// Nothing new is begun any more.
+    /// Starts nothing new any more.
     fn forget_word(&mut self) {
         self.port.take_arrivals();
         self.port.take_events(&mut self.events);
@@ -430,7 +435,7 @@ impl IoThread {
         }
     }
 
-    /// The connection is of no use any more.
+    /// Gives up a broken connection.
     fn abandon(&mut self, place: u32, error: &io::Error) {
         tracing::debug!(connection = place, %error, "connection lost");
         self.leave(place, Farewell::Abrupt);

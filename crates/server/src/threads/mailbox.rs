@@ -1,5 +1,5 @@
-//! The port of an I/O thread: where other threads and the readiness of its sockets leave word for
-//! it, and how it sleeps until they do.
+//! The port of an I/O thread: messages from other threads and ready sockets, and its sleep until
+//! they arrive.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -20,28 +20,29 @@ use crate::config::protocol::Protocol;
 use crate::net::limits::Slot;
 use crate::threads::wakeup::{ReleaseWatch, Wakeup};
 
-/// Opens the session of a new connection; each protocol has one. The number is that of the mailbox.
+/// A function that opens the session of a new connection; one per protocol. The number is the
+/// mailbox's.
 pub(crate) type Open =
     dyn Fn(Entrance, &mut Turn<'_>, usize) -> (SessionId, Box<dyn Dialect>) + Send + Sync;
 
-/// How a connection came in.
+/// The origin of a connection.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Entrance {
     pub(crate) peer: Peer,
-    /// From where its listener can be reached.
+    /// Where its listener can be reached from.
     pub(crate) reach: Reach,
 }
 
-/// Where a connection comes from.
+/// The client's address.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Peer {
     Host(IpAddr),
-    /// A process of this machine, over a unix socket.
+    /// A process on this machine, over a unix socket.
     Local,
 }
 
 impl Peer {
-    /// The address whose connections are counted. Unix sockets have none.
+    /// The address for counting connections. Unix sockets have none.
     pub(crate) fn counted_address(self) -> Option<IpAddr> {
         match self {
             Peer::Host(host) => Some(host.to_canonical()),
@@ -49,7 +50,7 @@ impl Peer {
         }
     }
 
-    /// As messages and the list of Gearman's workers show it, in one word.
+    /// The address in one word, for messages and Gearman's list of workers.
     pub(crate) fn shown(self) -> String {
         match self {
             Peer::Host(host) => host.to_canonical().to_string(),
@@ -58,28 +59,28 @@ impl Peer {
     }
 }
 
-/// A connection that was accepted, for the thread that is to serve it.
+/// An accepted connection for its I/O thread.
 pub(crate) struct Arrival {
-    /// The socket, not blocking.
+    /// The socket, non-blocking.
     pub(crate) socket: OwnedFd,
-    /// Its place among the open connections, which knows the peer.
+    /// Its slot among the open connections, with the client's address.
     pub(crate) slot: Slot,
-    /// What the peer is to speak.
+    /// Its protocol.
     pub(crate) protocol: Protocol,
-    /// From where the listener can be reached.
+    /// Where the listener can be reached from.
     pub(crate) reach: Reach,
     /// Opens its session.
     pub(crate) open: Arc<Open>,
-    /// What it is shown if it is to speak TLS.
+    /// The TLS configuration, if it speaks TLS.
     pub(crate) tls: Option<Arc<ServerConfig>>,
-    /// It is closed when nothing comes from its peer for so long.
+    /// The time after which it is closed if silent.
     pub(crate) silence_max_ms: Option<u64>,
 }
 
 /// No alarm is set.
 const NEVER: u64 = u64::MAX;
 
-/// Where others leave word for one I/O thread.
+/// Messages for one I/O thread.
 #[derive(Default)]
 pub(crate) struct Port {
     wakeup: Wakeup,
@@ -87,17 +88,18 @@ pub(crate) struct Port {
     ready: Mutex<Vec<u32>>,
     events: Mutex<Vec<(SessionId, Event)>>,
     arrivals: Mutex<Vec<Arrival>>,
-    /// The log released further positions, or failed.
+    /// Whether the log released more positions, or failed.
     release: ReleaseWatch,
-    /// When a turn is wanted because of timers, in milliseconds.
+    /// When timers need a turn, in milliseconds.
     alarm: Alarm,
-    /// The watchdog asked whether the thread still looks here, and it has not looked since.
+    /// The watchdog asked for a sign of life, and the thread has not answered yet.
     asked_for_life: AtomicBool,
-    /// All connections of the process hold too much together, and the thread has not looked at its own since.
+    /// All connections of the process hold too much together, and the thread has not checked its
+    /// own yet.
     excess: AtomicBool,
-    /// The timer of the thread's sleep is late: the machine has slept.
+    /// The timer of the thread's sleep is late, because the machine slept.
     timer_is_late: AtomicBool,
-    /// The thread is to flush its connections and end.
+    /// The thread should flush its connections and end.
     stop: AtomicBool,
 }
 
@@ -115,7 +117,7 @@ impl std::fmt::Debug for Port {
     }
 }
 
-/// A list that is never left half changed.
+/// Locks a list, which is never left half changed, even by a panic.
 fn lock<T>(list: &Mutex<T>) -> MutexGuard<'_, T> {
     list.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -125,7 +127,7 @@ impl Port {
         self.wakeup.wake();
     }
 
-    /// Hands over a new connection.
+    /// Passes a new connection to the thread.
     pub(crate) fn arrive(&self, arrival: Arrival) {
         lock(&self.arrivals).push(arrival);
         self.wake();
@@ -137,20 +139,20 @@ impl Port {
         self.wake();
     }
 
-    /// The thread looks here: it lives.
+    /// The thread gives a sign of life.
     pub(crate) fn show_life(&self) {
-        // A store for nobody in each round would cost more than a look.
+        // An unneeded store in each round would cost more than a load.
         if self.asked_for_life.load(Ordering::SeqCst) {
             self.asked_for_life.store(false, Ordering::SeqCst);
         }
     }
 
-    /// Whether the thread has looked here since it was asked for a sign of life.
+    /// Whether the thread has given the sign of life.
     pub(crate) fn has_shown_life(&self) -> bool {
         !self.asked_for_life.load(Ordering::SeqCst)
     }
 
-    /// All connections hold too much together: asks the thread to cut off those of its own that hold most.
+    /// All connections together hold too much: asks the thread to disconnect its largest ones.
     pub(crate) fn tell_excess(&self) {
         self.excess.store(true, Ordering::SeqCst);
         self.wake();
@@ -160,7 +162,7 @@ impl Port {
         self.excess.swap(false, Ordering::SeqCst)
     }
 
-    /// The machine has slept, and timers have stood still: asks the thread to set its own anew.
+    /// The machine slept, and timers stood still: asks the thread to set its timer again.
     pub(crate) fn renew_timer(&self) {
         self.timer_is_late.store(true, Ordering::SeqCst);
         self.wake();
@@ -180,13 +182,13 @@ impl Port {
         self.stop.load(Ordering::SeqCst)
     }
 
-    /// Moves what was left into empty lists, which take its place.
+    /// Moves the ready places into an empty list.
     pub(crate) fn take_ready(&self, into: &mut Vec<u32>) {
         debug_assert!(into.is_empty());
         mem::swap(&mut *lock(&self.ready), into);
     }
 
-    /// Adds what was left to what was taken before.
+    /// Adds the events to those taken before.
     pub(crate) fn take_events(&self, into: &mut VecDeque<(SessionId, Event)>) {
         into.extend(lock(&self.events).drain(..));
     }
@@ -211,7 +213,7 @@ impl Port {
         }
     }
 
-    /// To be called before the turn that answers the alarm: the broker sets the next one in it.
+    /// Must be called before the turn that handles the alarm: the broker sets the next one in it.
     pub(crate) fn clear_alarm(&self) {
         self.alarm.0.store(NEVER, Ordering::SeqCst);
     }
@@ -228,8 +230,8 @@ impl Port {
             || !lock(&self.arrivals).is_empty()
     }
 
-    /// Sleeps until word is left or the timer fires. `alarm_seen` is the alarm for which the timer
-    /// was set.
+    /// Sleeps until a message arrives or the timer fires. `alarm_seen` is the alarm for which the
+    /// timer was set.
     pub(crate) async fn sleep(&self, mut timer: Pin<&mut Sleep>, alarm_seen: Option<Millis>) {
         poll_fn(|context| {
             self.wakeup.poll(context, |context| {
@@ -263,7 +265,7 @@ impl Mailbox for Port {
     }
 }
 
-/// The waker of one connection: puts its place on the list of those that became ready.
+/// The waker of a connection: adds its place to the ready list.
 pub(crate) struct ReadyWaker {
     port: Arc<Port>,
     place: u32,

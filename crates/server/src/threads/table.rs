@@ -1,8 +1,8 @@
-//! The connections of one I/O thread, each at a place with a number that stays while it is there.
+//! The connections of one I/O thread. Each has a place whose number does not change.
 
 use crate::net::connection::Connection;
 
-/// Places are used again, so that the table stays as small as the most connections there ever were.
+/// Places are reused, so the table is never larger than the highest number of connections.
 #[derive(Default)]
 pub(crate) struct Table {
     places: Vec<Option<Box<Connection>>>,
@@ -10,12 +10,12 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// The connection at a place, if one is there.
+    /// The connection at a place, if any.
     pub(crate) fn get(&mut self, place: u32) -> Option<&mut Connection> {
         self.places.get_mut(place as usize)?.as_deref_mut()
     }
 
-    /// Makes a connection that knows its place.
+    /// Inserts a connection that knows its place.
     pub(crate) fn insert_with(&mut self, make: impl FnOnce(u32) -> Connection) -> u32 {
         let place = self.free.pop().unwrap_or_else(|| {
             self.places.push(None);

@@ -1,7 +1,7 @@
-//! How an I/O thread sleeps until others leave word for it, and how it is told of what the log releases.
+//! How an I/O thread sleeps until messages arrive, and how it learns of released positions.
 //!
-//! Whoever leaves word changes a list or a flag first, and wakes then; whoever sleeps says so first, and looks at
-//! lists and flags then. So one of the two sees the other.
+//! A sender first changes a list or flag, then wakes. The sleeper first announces its sleep, then
+//! checks lists and flags. So one of the two sees the other.
 
 use std::task::{Context, Poll, Waker};
 
@@ -10,9 +10,10 @@ use super::primitives::{AtomicBool, OnceLock, Ordering, fence};
 /// The sleep of one thread.
 #[derive(Debug)]
 pub(crate) struct Wakeup {
-    /// Wakes the thread; there from its first sleep on.
+    /// Wakes the thread; set at its first sleep.
     waker: OnceLock<Waker>,
-    /// The thread is awake and will look for word before it sleeps, so nobody needs to wake it.
+    /// The thread is awake and will check for messages before it sleeps, so nobody needs to wake
+    /// it.
     awake: AtomicBool,
 }
 
@@ -23,7 +24,7 @@ impl Default for Wakeup {
 }
 
 impl Wakeup {
-    /// Word was left: sees to it that the thread looks.
+    /// Wakes the thread after a message was left.
     pub(crate) fn wake(&self) {
         if !self.awake.swap(true, Ordering::AcqRel)
             && let Some(waker) = self.waker.get()
@@ -32,15 +33,16 @@ impl Wakeup {
         }
     }
 
-    /// Ready if `has_word`, which is asked after the sleep was announced. To be polled by one task only.
+    /// Ready if `has_word`, which is called after the sleep is announced. Only one task may poll
+    /// it.
     pub(crate) fn poll(
         &self,
         context: &mut Context<'_>,
         has_word: impl FnOnce(&mut Context<'_>) -> bool,
     ) -> Poll<()> {
-        // The task is always the same one, so its first waker is good for ever.
+        // The task is always the same, so its first waker is always valid.
         self.waker.get_or_init(|| context.waker().clone());
-        // It takes over from the last wake, and so sees all that was left before that.
+        // Synchronises with the last wake, and so sees all messages left before it.
         self.awake.swap(false, Ordering::AcqRel);
         if has_word(context) {
             self.awake.swap(true, Ordering::AcqRel);
@@ -51,7 +53,7 @@ impl Wakeup {
     }
 }
 
-/// Whether a thread is to be told that the log has released further positions, and was.
+/// Whether a thread must learn that the log released more positions, and whether it did.
 #[derive(Debug)]
 pub(crate) struct ReleaseWatch {
     awaits: AtomicBool,
@@ -65,15 +67,15 @@ impl Default for ReleaseWatch {
 }
 
 impl ReleaseWatch {
-    /// Whether the thread is to be told from now on. After this has become true it must look itself at what is
-    /// released: whoever releases does that first and looks here then, whoever waits is noted here first and looks
-    /// at what is released then; so one of the two sees the other.
+    /// Sets whether the thread is told from now on. After setting it to true, the thread must check
+    /// the released positions itself. The releaser first releases, then checks here; the waiter
+    /// first registers here, then checks the released positions. So one of the two sees the other.
     pub(crate) fn await_release(&self, awaits: bool) {
         self.awaits.store(awaits, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// The log has released further positions. Whether the thread is to be woken for that.
+    /// Notes that the log released more positions. Returns whether to wake the thread.
     #[must_use]
     pub(crate) fn release(&self) -> bool {
         fence(Ordering::SeqCst);
@@ -84,7 +86,7 @@ impl ReleaseWatch {
         awaits
     }
 
-    /// The thread is to look at the log, whether it waits for that or not. It is to be woken then.
+    /// Makes the thread check the log, whether it waits or not. The caller must wake it.
     pub(crate) fn note(&self) {
         self.released.store(true, Ordering::Release);
     }

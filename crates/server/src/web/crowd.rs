@@ -1,5 +1,5 @@
-//! The connections of one site. There are few, so when another one comes in vain, the one that has been of no use for
-//! the longest time goes: whoever opens many and says nothing must not keep others out.
+//! The connections of one site. There are few. If there is no room for a new one, the one idle for
+//! longest is closed, so that a client with many silent connections cannot keep others out.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,7 +15,7 @@ pub(crate) struct Crowd {
 #[derive(Debug, Default)]
 struct Inside {
     members: Vec<Member>,
-    /// Counts what happens, instead of a clock.
+    /// Counts events, instead of a clock.
     moment: u64,
 }
 
@@ -23,13 +23,13 @@ struct Inside {
 struct Member {
     number: u64,
     has_asked: bool,
-    /// The moment at which it came, or asked last.
+    /// When it connected, or sent its last request.
     active_at: u64,
-    /// Ends it.
+    /// Ends the connection.
     task: Option<AbortHandle>,
 }
 
-/// One of them. It has left when this is dropped.
+/// A member. Dropping it removes the connection.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     crowd: Arc<Crowd>,
@@ -41,10 +41,11 @@ impl Crowd {
         Crowd { most, inside: Mutex::default() }
     }
 
-    /// Lets one more in, whom `serve` serves in a task, and another one out if there are too many.
+    /// Adds a connection, which `serve` serves in a task, and closes another one if there are too
+    /// many.
     pub(crate) fn enter(self: &Arc<Self>, serve: impl FnOnce(Ticket) -> AbortHandle) {
         let number = self.inside().add(self.most);
-        // Without the lock: a task that cannot be spawned drops its ticket.
+        // Without the lock, because a task that cannot be spawned drops its ticket.
         let task = serve(Ticket { crowd: self.clone(), number });
         if let Some(member) = self.inside().find(number) {
             member.task = Some(task);
@@ -60,7 +61,7 @@ impl Inside {
     fn add(&mut self, most: usize) -> u64 {
         if self.members.len() >= most {
             let members = self.members.iter().enumerate();
-            // Who has asked nothing yet goes before all who have.
+            // Connections without a request go first.
             let idlest = members.min_by_key(|(_, member)| (member.has_asked, member.active_at));
             if let Some(place) = idlest.map(|(place, _)| place)
                 && let Some(task) = self.members.swap_remove(place).task
@@ -80,7 +81,7 @@ impl Inside {
 }
 
 impl Ticket {
-    /// The client has asked something.
+    /// Notes a request of the client.
     pub(crate) fn note_request(&self) {
         let mut inside = self.crowd.inside();
         inside.moment += 1;

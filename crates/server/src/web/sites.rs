@@ -1,5 +1,5 @@
-//! What is served over HTTP: health and metrics, and Kestrel's admin commands, with all that they have to know of this
-//! process.
+//! Builds the HTTP sites, health and metrics and Kestrel's admin commands, with the facts they need
+//! about this process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,17 +31,17 @@ pub(crate) fn overview(config: &Config, shared: &Shared, port: &Arc<Port>) -> Ar
     })
 }
 
-/// The names by which the server may be called over HTTP.
+/// The server's names over HTTP.
 pub(crate) fn names(config: &Config) -> Names {
     let listening = Protocol::ALL.into_iter().flat_map(|protocol| config.listen.of(protocol));
     let configured = listening.filter_map(|address| address.host().map(str::to_owned));
     Names::new(configured.chain([facts::host_name()]), config.http.hosts.clone())
 }
 
-/// How long an answer waits for files that are read. A short file takes no time, and one may never end.
+/// How long a response waits for a reload. A short file takes no time, but a pipe may never end.
 const RELOAD_TIME: Duration = Duration::from_secs(5);
 
-/// What Kestrel's admin commands change.
+/// Actions of Kestrel's admin commands.
 struct AdminControls(Controls);
 
 impl kestrel_admin::Controls for AdminControls {
@@ -49,7 +49,8 @@ impl kestrel_admin::Controls for AdminControls {
         let (done, told) = oneshot::channel();
         self.0.reloader.ask(Asker::Admin(done));
         Box::pin(async move {
-            // After that time it is done later. Nobody is told when the new policies are durable.
+            // After that time the reload continues in the background. The response does not wait
+            // until new policies are durable.
             let _ = tokio::time::timeout(RELOAD_TIME, told).await;
         })
     }
@@ -109,7 +110,7 @@ fn served(kestrel: &kestrel::Server) -> Served {
     ];
     let mut shown: Vec<(&str, u64)> =
         named.iter().map(|(name, count)| (*name, count.get())).collect();
-    // An item that comes too late for a client that waits is not taken for it.
+    // An item that arrives too late for a waiting client is not taken.
     shown.push(("cmd_get_timeout_dropped", 0));
     let latencies = kestrel.latencies();
     let metrics = [

@@ -1,8 +1,9 @@
-//! A thread that answers HTTP requests about the server: its listeners, its connections, and how many they may be.
+//! A thread that answers HTTP requests about the server: its listeners, connections, and their
+//! limit.
 //!
-//! It is apart from the I/O threads so that whatever happens there is nobody else's matter, and its connections are
-//! apart from theirs, so that health can be asked when no more clients are let in. Each site has a thread of its own:
-//! health does not wait for the statistics of thousands of queues.
+//! It is separate from the I/O threads, so that its failures do not affect clients. Its connections
+//! are counted separately, so that health checks work when no more clients are accepted. Each site
+//! has its own thread, so that health does not wait for statistics of thousands of queues.
 
 use std::io;
 use std::net::TcpListener as StdTcpListener;
@@ -26,32 +27,32 @@ use crate::net::listen::{Bound, SocketFile};
 use crate::net::tls::Certificates;
 use crate::web::crowd::{Crowd, Ticket};
 
-/// The name of these threads. A panic there ends one connection, and not the server.
+/// The name of these threads. A panic in them ends only one connection, not the server.
 pub const WEB_THREAD: &str = "http";
 
-/// How long nothing is accepted after a failure, which is most likely a lack of descriptors.
+/// Pause after a failed accept, whose likely cause is a lack of descriptors.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How long a client may take for the handshake.
+/// Time limit of a handshake.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 
-/// How often a site may do what has to be done in time.
+/// Time between a site's ticks.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Where a site is served.
+/// A listener of a site.
 pub(crate) struct Place {
     pub(crate) bound: Bound,
     /// The certificates, if the listener speaks TLS.
     pub(crate) certificates: Option<Arc<Certificates>>,
 }
 
-/// The thread; it ends when this is dropped.
+/// The thread, which ends when this is dropped.
 pub(crate) struct WebThread {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What all connections of a site share.
+/// State that all connections of a site share.
 #[derive(Clone)]
 struct Served {
     site: Arc<dyn Site>,
@@ -59,7 +60,7 @@ struct Served {
     unread: Unread,
 }
 
-/// A place at work.
+/// An active listener.
 struct Listener {
     /// Dropped before the socket: see [`Bound`].
     _file: Option<SocketFile>,
@@ -69,15 +70,15 @@ struct Listener {
     certificates: Option<Arc<Certificates>>,
 }
 
-/// A listening socket, as the runtime knows it.
+/// A listening socket of the runtime.
 enum Socket {
     Tcp(TcpListener),
     Unix(UnixListener),
 }
 
 impl WebThread {
-    /// Serves a site at these places, on a thread of its own, with at most `connections_max` connections at a time:
-    /// whoever takes all of one site must not keep others from asking for health.
+    /// Serves a site on its own thread, with at most `connections_max` connections: a client that
+    /// uses up one site must not block health checks at the other.
     pub(crate) fn spawn(
         runtime: Runtime,
         site: Arc<dyn Site>,
@@ -96,7 +97,7 @@ impl WebThread {
         drop(inside);
         let (stop, stopped) = oneshot::channel::<()>();
         let named = std::thread::Builder::new().name(WEB_THREAD.to_owned());
-        // An error means that the other end is gone, which asks for the same.
+        // An error means that the other end is gone, which also means stop.
         let thread = named.spawn(move || drop(runtime.block_on(stopped)))?;
         Ok(WebThread { stop: Some(stop), thread: Some(thread) })
     }
@@ -106,14 +107,14 @@ impl Drop for WebThread {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // If it panicked, that was said when it happened.
+            // A panic was already reported.
             let _ = thread.join();
         }
     }
 }
 
 impl Listener {
-    /// To be called inside the runtime.
+    /// Must be called inside the runtime.
     fn of(place: Place, served: Served, names: Arc<Names>) -> io::Result<Listener> {
         let Place { bound, certificates } = place;
         let gate = Gate { names, reach: bound.address.reach() };
@@ -125,7 +126,7 @@ impl Listener {
         Ok(Listener { socket, served, gate, certificates, _file: bound.file })
     }
 
-    /// Accepts one connection and serves it in a task of its own.
+    /// Accepts one connection and serves it in its own task.
     async fn accept(&self) -> io::Result<()> {
         let crowd = &self.served.crowd;
         match &self.socket {
@@ -146,13 +147,13 @@ impl Listener {
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let (served, gate) = (self.served.clone(), self.gate.clone());
-        // Not before somebody comes: they may be others by then.
+        // Not earlier, because the certificates can change.
         let tls = self.certificates.as_ref().map(|certificates| certificates.current());
         tokio::spawn(serve_one(socket, tls, served, gate, ticket)).abort_handle()
     }
 }
 
-/// Serves one connection to its end, which begins with a handshake if it is to speak TLS.
+/// Serves one connection to its end, with a handshake first if it speaks TLS.
 async fn serve_one<S>(
     socket: S,
     tls: Option<Arc<ServerConfig>>,
@@ -168,7 +169,7 @@ async fn serve_one<S>(
         None => serve(socket, site, gate, unread, note_request).await,
         Some(config) => {
             let handshake = TlsAcceptor::from(config).accept(socket);
-            // Garbage, silence and wrong certificates are the peer's matter.
+            // Garbage, silence and wrong certificates are the client's problem.
             if let Ok(Ok(socket)) = tokio::time::timeout(HANDSHAKE_TIME, handshake).await {
                 serve(socket, site, gate, unread, note_request).await;
             }
@@ -176,7 +177,7 @@ async fn serve_one<S>(
     }
 }
 
-/// Lets a site do what has to be done in time.
+/// Runs a site's ticks.
 async fn tick(site: Arc<dyn Site>) {
     let mut interval = tokio::time::interval(TICK);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -193,7 +194,7 @@ async fn accept(listener: Listener) {
             tracing::debug!(%error, "cannot accept an HTTP connection");
             tokio::time::sleep(PAUSE).await;
         }
-        // The newcomer is looked at before the next one comes, who may take its place.
+        // Lets the new connection run before the next one, which could replace it.
         tokio::task::yield_now().await;
     }
 }
@@ -260,7 +261,7 @@ mod tests {
         ask(&mut kept);
     }
 
-    /// Answers nobody while the lock is held.
+    /// Blocks while the lock is held.
     struct Stuck(Mutex<()>);
 
     impl Site for Stuck {

@@ -1,25 +1,25 @@
-//! What the connections of a thread hold in memory, kept in step with each change, and who is cut off when all
-//! connections of the process hold too much.
+//! Memory account of a thread's connections, updated with each change. Disconnects the largest if
+//! all connections of the process hold too much.
 
 use std::io;
 
 use super::IoThread;
 use crate::net::connection::{Connection, Held};
 
-/// What a connection takes beside its session in the broker and its buffers: itself, its dialect, its entries in
-/// the tables of the thread.
+/// Memory of a connection besides its session in the broker and its buffers: itself, its dialect,
+/// its entries in the thread's tables.
 const CONNECTION_BYTES: u64 = size_of::<Connection>() as u64 + 420;
-/// Who holds too much is cut off until all hold this part of the limit, so that it need not be done for each piece
-/// that arrives.
+/// Connections are disconnected until all hold this part of the limit, so that it need not happen
+/// for each piece that arrives.
 const KEPT_SHARE: (u64, u64) = (7, 8);
 
-/// What one thread's connections hold.
+/// Memory of one thread's connections.
 #[derive(Debug, Default)]
 pub(super) struct Account {
     /// The sum over its connections.
     held: Held,
     connections: u64,
-    /// What the whole process was told of that.
+    /// The part reported to the whole process.
     told: (Held, u64),
 }
 
@@ -50,7 +50,7 @@ impl Account {
 }
 
 impl IoThread {
-    /// Something came for a connection, or left it.
+    /// Updates the account after a change of a connection.
     pub(super) fn recount(&mut self, place: u32) {
         let Some(connection) = self.connections.get(place) else { return };
         let held = connection.held();
@@ -60,8 +60,8 @@ impl IoThread {
         }
     }
 
-    /// Tells the process what has changed since the last time, and cuts off those who hold most if all hold
-    /// too much together.
+    /// Reports changes to the process, and disconnects the largest connections if all hold too much
+    /// together.
     pub(super) fn settle_account(&mut self) {
         self.tell_account();
         let limits = self.shared.limits.clone();
@@ -88,19 +88,20 @@ impl IoThread {
         }
     }
 
-    /// All connections hold more than `most` of something. This thread cuts off its part of that, unless it
-    /// has only a small one: then others must, and its own clients stay. Those who must are woken.
+    /// All connections together hold more than `most`. This thread disconnects its share. If its
+    /// share is small, other threads must, and its own clients stay; it wakes those threads.
     fn cut_share(&mut self, said: &str, most: u64, of: impl Fn(Held) -> u64) {
         let limits = self.shared.limits.clone();
         let all_bytes = of(limits.held.all());
         let own_bytes = of(self.account.held);
-        // Of all threads, one at least has so much.
+        // At least one thread holds this much.
         let threads = limits.held.threads() as u64;
         if own_bytes.saturating_mul(2 * threads) >= all_bytes {
             let kept_bytes = most / KEPT_SHARE.1 * KEPT_SHARE.0;
             let excess_bytes = all_bytes.saturating_sub(kept_bytes);
             self.cut_off(share(excess_bytes, own_bytes, all_bytes), said, &of);
-            // Others look at the sum, and would cut off theirs for what has gone already.
+            // Other threads read the sum, and would disconnect clients for memory that is already
+            // freed.
             self.tell_account();
         }
         if of(limits.held.all()) > most {
@@ -108,7 +109,7 @@ impl IoThread {
         }
     }
 
-    /// Cuts off those connections of this thread that hold most, until so many bytes are given back.
+    /// Disconnects the largest connections of this thread until this many bytes are freed.
     pub(super) fn cut_off(&mut self, excess_bytes: u64, said: &str, of: impl Fn(Held) -> u64) {
         let mut holders: Vec<(u64, u32)> = Vec::new();
         for place in self.connections.all() {
@@ -129,7 +130,7 @@ impl IoThread {
     }
 }
 
-/// This thread's part of what all threads have to give back.
+/// This thread's share of the bytes to free.
 fn share(excess_bytes: u64, own_bytes: u64, all_bytes: u64) -> u64 {
     let share = u128::from(excess_bytes) * u128::from(own_bytes) / u128::from(all_bytes.max(1));
     share as u64

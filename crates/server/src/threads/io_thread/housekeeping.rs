@@ -1,5 +1,5 @@
-//! What an I/O thread does beside serving: memory of quiet connections is given back, readers that
-//! do not read are cut off, peers that do not close are closed; and the thread's own end.
+//! Housekeeping of an I/O thread: frees memory of idle connections, disconnects slow readers,
+//! closes connections whose clients do not close. Also the thread's own end.
 
 use std::io;
 use std::mem;
@@ -12,9 +12,9 @@ use tokio::time::Sleep;
 use super::IoThread;
 use crate::net::connection::{Phase, Read, TurnTime};
 
-/// How often connections that were used lately are looked at.
+/// Time between checks of recently used connections.
 const PERIOD_MS: u64 = 1000;
-/// How long a peer that was told the end may take to close.
+/// Time for a client to close after the end.
 const LINGER_MS: u64 = 2000;
 /// How long a stopping thread waits for the log and for slow readers.
 const STOP_TIME: Duration = Duration::from_secs(5);
@@ -26,7 +26,7 @@ impl IoThread {
         }
     }
 
-    /// Looks after the connections that were used lately, so that idle ones cost nothing.
+    /// Checks recently used connections, so that idle ones cost nothing.
     pub(super) fn housekeep(&mut self) {
         if self.housekeeping_at.is_none_or(|at| at.0 > self.now_ms) {
             return;
@@ -81,9 +81,9 @@ impl IoThread {
         }
     }
 
-    /// Sends the replies that are still due, and closes all connections. Sessions are left open at
-    /// the broker: closing one would hand its jobs to another that is about to be closed, and
-    /// count that as an attempt. Leases end with the process anyway.
+    /// Sends the pending replies, and closes all connections. Sessions stay open at the broker:
+    /// closing one would hand its jobs to another that is about to close, and count that as an
+    /// attempt. Leases end with the process anyway.
     pub(super) async fn stop(&mut self, mut timer: Pin<&mut Sleep>) {
         let deadline = Instant::now() + STOP_TIME;
         self.end_waiting();
@@ -114,11 +114,11 @@ impl IoThread {
         }
     }
 
-    /// Has those answered that wait for what will not come any more.
+    /// Answers clients that wait for something that will not come any more.
     fn end_waiting(&mut self) {
         let broker = self.shared.broker.clone();
         let mut turn = broker.turn(self.shared.clock.now());
-        // Who was given something already hears of that first.
+        // Sessions that already got something learn that first.
         self.port.take_events(&mut self.events);
         loop {
             self.tell_events(&mut turn, TurnTime::begin());
@@ -137,13 +137,13 @@ impl IoThread {
         }
     }
 
-    /// Says the end, and empties the socket: closing with unread bytes would let the kernel throw
-    /// away our last replies.
+    /// Closes the sending side, and empties the socket: if we closed with unread bytes, the kernel
+    /// would discard our last replies.
     fn drain(&mut self, place: u32) {
         let mut buffer = [0; 4096];
         let Some(connection) = self.connections.get(place) else { return };
         if connection.phase == Phase::Lingering || connection.linger() {
-            // Bounded, for a peer that never stops sending.
+            // Bounded, because a client may never stop sending.
             for _ in 0..256 {
                 match connection.read(&mut buffer) {
                     Ok(Read::Bytes(_)) => {}

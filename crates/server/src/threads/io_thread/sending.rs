@@ -1,5 +1,5 @@
-//! What an I/O thread sends in a round: replies that the log has released. Long ones leave in pieces, so that nobody
-//! waits while the kernel copies the bodies of others.
+//! Sends the replies of a round that the log has released. Long ones are sent in pieces, so that
+//! nobody waits while the kernel copies the bodies of others.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,15 +10,15 @@ use broker::{Missing, Position};
 use super::{Farewell, IoThread};
 use crate::net::connection::Phase;
 
-/// Replies of which no more than this waits are sent at once, each connection's in a write.
+/// A connection with at most this many unsent bytes is sent at once, in one write.
 const PROMPT_BYTES_MAX: usize = 16 * 1024;
-/// Of longer ones so much is sent before the next connection has its turn, …
+/// For others, this much is sent before the next connection's turn, …
 const BULKY_PIECE_BYTES: usize = 128 * 1024;
-/// … and so much in a round: the kernel copies each byte, which takes about 0.3 ms for a MiB.
+/// … and this much per round: the kernel copies each byte, which takes about 0.3 ms per MiB.
 const BULKY_ROUND_BYTES: usize = 1024 * 1024;
 
 impl IoThread {
-    /// Connections whose replies the log has released are to be sent to.
+    /// Collects connections whose replies the log has released.
     pub(super) fn collect_released(&mut self) {
         let released = self.shared.broker.released();
         loop {
@@ -36,18 +36,19 @@ impl IoThread {
         }
     }
 
-    /// Whether replies could leave now.
+    /// Whether replies can be sent now.
     pub(super) fn has_more_to_send(&self) -> bool {
         !self.touched.is_empty() || !self.bulky.is_empty()
     }
 
-    /// Sends what may leave, one write for each connection unless a large body lies in between. Those with much to
-    /// send come last, and take turns: nobody waits for the bodies of others.
+    /// Sends released replies, with one write per connection unless there is a large body.
+    /// Connections with much to send come last, and take turns, so that nobody waits for the bodies
+    /// of others.
     pub(super) fn send(&mut self) {
         let released = self.shared.broker.released();
         let mut touched = mem::take(&mut self.touched);
-        // Who was touched last goes first: a consumer that waited for the job, before the producer
-        // who only waits to hear that it was put.
+        // The connection touched last goes first: a consumer that waited for a job, before its
+        // producer, which only waits for the reply to the put.
         for place in touched.drain(..).rev() {
             let Some(connection) = self.connections.get(place) else { continue };
             connection.in_touched = false;
@@ -70,7 +71,7 @@ impl IoThread {
         }
     }
 
-    /// Sends once to a connection, and says how many bytes of replies went on their way.
+    /// Sends once to a connection, and returns the number of reply bytes sent.
     fn send_to(&mut self, place: u32, released: Position) -> usize {
         let Some(connection) = self.connections.get(place) else { return 0 };
         if connection.phase == Phase::Lingering {

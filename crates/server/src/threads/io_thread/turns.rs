@@ -1,5 +1,5 @@
-//! The turns of the broker that an I/O thread takes, and what follows from them. Nothing between the
-//! beginning of a turn and its end may make a system call.
+//! The broker's turns of an I/O thread, and what follows from them. Between the begin and end of a
+//! turn, nothing may make a system call.
 
 use std::mem;
 use std::sync::atomic::Ordering;
@@ -9,19 +9,19 @@ use broker::Turn;
 use super::{Farewell, IoThread};
 use crate::net::connection::{PIECE_BYTES, TurnTime};
 
-/// The input that a turn shows the dialects.
+/// The input of a turn for the dialects.
 #[derive(Copy, Clone, Debug)]
 pub(super) enum Feed {
-    /// What was just read: most of it costs little.
+    /// Bytes that were just read; most of them cost little.
     Read,
-    /// What the first so many connections had to leave before: it may be long. Has a turn of its own, so that the
-    /// replies to what was just read are sent before it.
+    /// Held-back commands of this many connections, which can take long. They get their own turn,
+    /// so that replies to new bytes are sent before.
     HeldBack(usize),
 }
 
 impl IoThread {
-    /// Lets the broker do all that has come up but what was held back, and what follows from it on this
-    /// thread: in one turn, since nothing is sent before its end.
+    /// Lets the broker do all new work except held-back commands, and what follows from it on this
+    /// thread. All in one turn, because nothing is sent before its end.
     pub(super) fn take_turn_if_wanted(&mut self) {
         let is_wanted = self.is_alarm_due()
             || !self.opening.is_empty()
@@ -45,7 +45,7 @@ impl IoThread {
             Feed::HeldBack(_) => TurnTime::begin_later(),
         };
         if is_alarm_due {
-            // Also when a turn before has done all that was due: this has the next alarm set.
+            // Also if an earlier turn has done all due work: this sets the next alarm.
             turn.advance();
         }
         self.open_sessions(&mut turn);
@@ -53,8 +53,8 @@ impl IoThread {
             Feed::Read => self.feed_batch(&mut turn, time),
             Feed::HeldBack(connections) => self.feed_held_back(connections, &mut turn, time),
         }
-        // Events are left in mailboxes by whoever holds a turn: now nobody else does, so these are
-        // all, and older than those of this turn.
+        // Other turns put events into mailboxes. Now no other turn runs, so these are all of them,
+        // and older than those of this turn.
         self.port.take_events(&mut self.events);
         self.tell_events(&mut turn, time);
         let leaving = self.close_sessions(&mut turn, time);
@@ -65,7 +65,7 @@ impl IoThread {
         for (place, farewell) in leaving {
             self.part(place, farewell);
         }
-        // New connections: their first bytes are often there already.
+        // New connections: their first bytes have often arrived already.
         for place in mem::take(&mut self.ready) {
             if let Some(connection) = self.connections.get(place) {
                 connection.learn_readiness();
@@ -80,20 +80,20 @@ impl IoThread {
             let Some(session) = connection.open_session(turn, self.mailbox) else { continue };
             self.places.insert(session, place);
             self.ready.push(place);
-            // Housekeeping has an eye on a silence that has an end.
+            // Housekeeping checks the time limit of silence.
             if connection.silence_max_ms.is_some() || connection.dialect.is_mid_request() {
                 self.touch(place);
             }
         }
     }
 
-    /// Shows the dialects what was read.
+    /// Passes the read bytes to the dialects.
     pub(super) fn feed_batch(&mut self, turn: &mut Turn<'_>, time: TurnTime) {
         let mut batch = mem::take(&mut self.batch);
         let (mut bytes, mut is_late) = (0, false);
         for (place, range) in batch.drain(..) {
             bytes += range.len();
-            // Most batches are over before it is worth asking.
+            // Most batches end before this check is worth its cost.
             if bytes > PIECE_BYTES || turn.slice_is_spent() {
                 (bytes, is_late) = (range.len(), is_late || time.is_over());
             }
@@ -108,7 +108,7 @@ impl IoThread {
         self.batch = batch;
     }
 
-    /// Goes on with what was held back, those first that have waited longest: a slice of each.
+    /// Continues held-back commands, the longest waiting first, with one slice each.
     pub(super) fn feed_held_back(
         &mut self,
         connections: usize,
@@ -118,7 +118,7 @@ impl IoThread {
         let mut resumed = mem::take(&mut self.resumed);
         let mut done = 0;
         for &place in resumed.iter().take(connections) {
-            // The first one goes on in any case.
+            // The first one always continues.
             if done > 0 && time.is_over() {
                 break;
             }
@@ -133,8 +133,8 @@ impl IoThread {
         self.resumed = resumed;
     }
 
-    /// Tells the sessions of this thread what this turn has for them, without the way through the
-    /// mailbox: a consumer that waited gets its job in the turn of the put.
+    /// Delivers events to sessions of this thread directly, not through the mailbox: a waiting
+    /// consumer gets its job in the turn of the put.
     pub(super) fn tell_own_events(&mut self, turn: &mut Turn<'_>, time: TurnTime) {
         loop {
             turn.take_events(self.mailbox, &mut self.events);
@@ -145,7 +145,8 @@ impl IoThread {
         }
     }
 
-    /// Tells events; when the turn has lasted long, one slice of them, and the others in the next one.
+    /// Delivers events. If the turn has lasted too long, delivers one slice, and the others in the
+    /// next turn.
     pub(super) fn tell_events(&mut self, turn: &mut Turn<'_>, time: TurnTime) {
         turn.begin_slice();
         while let Some((session, event)) = self.events.pop_front() {
@@ -156,10 +157,11 @@ impl IoThread {
                 }
                 turn.begin_slice();
             }
-            // A session that was closed meanwhile needs no news; what was granted went back with it.
+            // A session that was closed meanwhile needs no events; its granted job went back with
+            // it.
             let Some(&place) = self.places.get(&session) else { continue };
             let Some(connection) = self.connections.get(place) else { continue };
-            // Most events only become replies, which the engine does not count.
+            // Most events only cause replies, which the engine does not count.
             turn.count_work(1);
             connection.dialect.event(event, turn, &mut connection.outbox);
             connection.go_on_after_event(self.now_ms);
@@ -167,8 +169,8 @@ impl IoThread {
         }
     }
 
-    /// Closes sessions, in order of leaving; when the turn has lasted long, one slice of them. Those that
-    /// were closed.
+    /// Closes sessions in order. If the turn has lasted too long, closes one slice. Returns those
+    /// closed.
     fn close_sessions(&mut self, turn: &mut Turn<'_>, time: TurnTime) -> Vec<(u32, Farewell)> {
         turn.begin_slice();
         let mut closed = 0;
@@ -190,7 +192,7 @@ impl IoThread {
         self.leaving.drain(..closed).collect()
     }
 
-    /// The session is closed; the socket follows.
+    /// Ends the socket after its session was closed.
     fn part(&mut self, place: u32, farewell: Farewell) {
         let now_ms = self.now_ms;
         let Some(connection) = self.connections.get(place) else { return };
