@@ -1,5 +1,5 @@
-//! Whether a job is taken at all: asked before the engine sees it, in one place for all dialects.
-//! `memory` and `queue_limit` keep the limits that a server has beside those of the log.
+//! Admission of jobs: checked before the engine sees a job, in one place for all dialects. `memory`
+//! and `queue_limit` hold the limits besides those of the log.
 
 pub(crate) mod memory;
 pub(crate) mod queue_limit;
@@ -9,38 +9,38 @@ use engine::{Engine, Refused};
 use crate::core::Core;
 use crate::{Position, Turn};
 
-/// Why an item or a job was not put. Nothing was stored, unless it feeds several queues and another
-/// one of them took it.
+/// Why a put was refused. Nothing was stored, unless the put goes to several queues and another one
+/// accepted it.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum AddRefusal {
-    /// The queue has as much as it may have. The reply waits for the position.
+    /// The queue is full. The reply waits for the position.
     #[error("the queue is full")]
     Full(Position),
-    /// The body is larger than the queue's policy lets it be.
+    /// The body is larger than the queue's policy allows.
     #[error("the body is larger than the queue takes")]
     TooBig,
     /// The log has no room for it. Finishing jobs makes room.
     #[error("the log has no room")]
     LogFull,
-    /// There is no memory left for it: see [`crate::Broker::set_memory_limit`]. Finishing jobs makes
-    /// room.
+    /// The limit of memory is reached: see [`crate::Broker::set_memory_limit`]. Finishing jobs
+    /// makes room.
     #[error("there is no memory left for it")]
     MemoryFull,
-    /// It would make a queue, and there are as many as there may be: see
+    /// It would create a queue, but the limit of queues is reached: see
     /// [`crate::Broker::set_queue_limit`].
     #[error("there are as many queues as there may be")]
     NoNewQueue,
     /// The server's status refuses writes.
     #[error("the server's status refuses writes")]
     WritesBlocked,
-    /// The server is being emptied: see [`crate::Broker::drain`].
+    /// The server drains: see [`crate::Broker::drain`].
     #[error("the server takes nothing new, to be emptied")]
     Draining,
 }
 
 impl Turn<'_> {
-    /// Refuses a job with a body of this length while nothing has changed for it yet. `is_logged`
-    /// says whether the log would hear of it; only a full one makes that matter.
+    /// Checks a job with a body of this length before anything changes. `is_logged` says whether
+    /// the job goes to the log, and so needs room there.
     pub(crate) fn admit(
         &self,
         body_bytes: usize,
@@ -66,8 +66,8 @@ impl Turn<'_> {
 }
 
 impl Turn<'_> {
-    /// Whether a body of this length is to be gathered at all: not if the limit of memory would refuse
-    /// the job, which counts as refused then.
+    /// Whether to collect a body of this length. If the limit of memory would refuse the job,
+    /// returns false and counts it as refused.
     pub fn admits_body(&self, body_bytes: usize) -> bool {
         let has_memory = self.has_memory_for(body_bytes);
         if !has_memory {
@@ -82,10 +82,10 @@ impl Turn<'_> {
 }
 
 impl Core {
-    /// A queue's refusal to take a job, with what it waits for.
+    /// A queue's refusal of a job, with the position that the reply waits for.
     pub(crate) fn refusal(&self, refused: Refused) -> AddRefusal {
         match refused {
-            // What it is full of may have come a moment ago, from anybody.
+            // Its jobs may have arrived just now, from any session.
             Refused::Full => AddRefusal::Full(self.ledger.after_all()),
             Refused::TooBig => AddRefusal::TooBig,
         }

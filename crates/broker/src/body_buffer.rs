@@ -1,23 +1,24 @@
-//! The body of a command while its bytes arrive: memory grows with what has come, not with the announced length.
+//! The body of a command while its bytes arrive. Its memory grows with the received bytes, not with
+//! the announced length.
 
 use std::borrow::Cow;
 
-/// The bytes that have come of a body whose length was announced, for dialects.
+/// The received bytes of a body with an announced length, for dialects.
 #[derive(Debug)]
 pub struct BodyBuffer {
-    /// How long the body is.
+    /// The announced length.
     bytes: usize,
     received: Vec<u8>,
 }
 
 impl BodyBuffer {
-    /// Nothing yet of a body of so many bytes.
+    /// An empty buffer for a body of this many bytes.
     pub fn new(bytes: usize) -> Self {
         Self { bytes, received: Vec::new() }
     }
 
-    /// Keeps a stretch of the body; how many bytes of it belong there. The buffer grows with what
-    /// really came: to at most twice that, and never beyond the announced length.
+    /// Adds a piece of the body, and returns how many of its bytes belong to the body. The buffer
+    /// grows to at most twice the received bytes, and never beyond the announced length.
     pub fn push(&mut self, stretch: &[u8]) -> usize {
         let count = stretch.len().min(self.bytes - self.received.len());
         let needed = self.received.len() + count;
@@ -29,8 +30,8 @@ impl BodyBuffer {
         count
     }
 
-    /// The whole body once its last byte is here, and how many bytes of the stretch belong to it. A
-    /// body that comes in one piece is not copied.
+    /// The whole body once its last byte has arrived, and how many bytes of the piece belong to it.
+    /// A body that arrives in one piece is not copied.
     pub fn complete<'a>(&mut self, stretch: &'a [u8]) -> (usize, Option<Cow<'a, [u8]>>) {
         if self.received.is_empty() && stretch.len() >= self.bytes {
             return (self.bytes, Some(Cow::Borrowed(&stretch[..self.bytes])));
@@ -40,17 +41,17 @@ impl BodyBuffer {
         (count, is_complete.then(|| Cow::Owned(self.take())))
     }
 
-    /// What is here.
+    /// The received bytes.
     pub fn received(&self) -> &[u8] {
         &self.received
     }
 
-    /// Takes what is here.
+    /// Takes the received bytes.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.received)
     }
 
-    /// Bytes of memory held for it.
+    /// Its memory in bytes.
     pub fn buffered_bytes(&self) -> usize {
         self.received.capacity()
     }

@@ -1,4 +1,4 @@
-//! Opening and closing, the lock, and the threads behind it.
+//! Opening and closing the broker, its lock, and its threads.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -17,35 +17,34 @@ use crate::reclaimer::Reclaimer;
 use crate::wall::Start;
 use crate::{Mailbox, Position, Turn};
 
-/// Longer bodies are rare, so the log counts as full when one of this length is refused, although shorter ones
-/// may still find room. Beanstalkd's protocol takes none that is longer unless configured to.
+/// Longer bodies are rare, so the log counts as full when a body of this length is refused,
+/// although shorter ones may still fit. By default, the beanstalkd protocol accepts no longer ones.
 const USUAL_BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// Nobody is read from while fewer numbers than these may be dealt: what one round of all threads
-/// asks for. The log raises its limit much earlier, so this happens only when a sync takes very long.
+/// If fewer ids than this can be assigned, clients are not read: one round of all threads may need
+/// this many. The log raises its limit much earlier, so this happens only during a very long sync.
 const NUMBERS_MARGIN: u64 = 1 << 18;
 
 /// A clock: milliseconds that never go back.
 pub type Clock = Arc<dyn Fn() -> Millis + Send + Sync>;
 
-/// How a durable broker is opened.
+/// Options of a durable broker.
 #[derive(Clone)]
 pub struct Options {
-    /// Where the log is kept.
+    /// The disk for the log.
     pub disk: Arc<dyn Disk>,
-    /// How it is kept.
+    /// The settings of the log.
     pub log: Settings,
-    /// What the engine is made with.
+    /// The setup of the engine.
     pub engine: EngineSetup,
-    /// The clock of the threads that write, sync and reclaim, moved by
-    /// [`Broker::clock_step_ms`]. Without one there are no threads: the owner calls
-    /// [`Broker::commit_step`], [`Broker::prepare_step`] and [`Broker::reclaim_step`] itself, as
-    /// the simulator does.
+    /// The clock of the threads that write, sync and reclaim, moved by [`Broker::clock_step_ms`].
+    /// Without a clock there are no threads: the owner calls [`Broker::commit_step`],
+    /// [`Broker::prepare_step`] and [`Broker::reclaim_step`] itself, as the simulator does.
     pub clock: Option<Clock>,
 }
 
 impl Options {
-    /// A broker on this disk that has no threads, with an engine as tests want it.
+    /// Options without threads, with an engine for tests.
     pub fn without_threads(disk: Arc<dyn Disk>, log: Settings) -> Self {
         Self { disk, log, engine: EngineSetup::default(), clock: None }
     }
@@ -68,10 +67,10 @@ pub enum BrokerError {
     /// The log could not be opened.
     #[error(transparent)]
     Log(#[from] OpenError),
-    /// The log was opened, but tells what this version does not understand.
+    /// The log was opened, but has content that this version does not know.
     #[error(transparent)]
     Meta(#[from] meta::UnknownMeta),
-    /// The log tells what cannot be.
+    /// The log's content is contradictory.
     #[error(transparent)]
     Restore(#[from] engine::RestoreError),
     /// A thread could not be started.
@@ -79,7 +78,7 @@ pub enum BrokerError {
     Thread(std::io::Error),
 }
 
-/// The durable queue, shared by all who use it. Cloning is cheap.
+/// The durable queue, shared by all its users. Cloning is cheap.
 #[derive(Clone, Debug)]
 pub struct Broker {
     shared: Arc<Shared>,
@@ -92,15 +91,15 @@ pub(crate) struct Shared {
     draining: AtomicBool,
     pub(crate) memory: MemoryLimit,
     pub(crate) queue_limit: QueueLimit,
-    /// The next number that the engine deals, as the last turn left it.
+    /// The next id of the engine, after the last turn.
     next_number: AtomicU64,
     /// How far the first moment was ahead of the owner's clock.
     clock_step_ms: AtomicI64,
-    /// How long nobody served before the start, by the wall clock.
+    /// How long the server was stopped before the start, by the wall clock.
     stopped_ms: i64,
     has_threads: AtomicBool,
     threads: Mutex<Threads>,
-    /// Why the reclaim thread could not go on, if so.
+    /// Why the reclaim thread stopped, if it did.
     reclaim_error: Mutex<Option<Arc<log::ReclaimError>>>,
 }
 
@@ -117,19 +116,19 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-/// Takes a lock whose holder cannot leave half-done work behind.
+/// Takes a lock whose data is never left half changed.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Broker {
-    /// A broker that keeps everything in memory only.
+    /// A broker without a log: everything is in memory.
     pub fn memory(setup: EngineSetup, now: Millis) -> Self {
         Self::with(Core::new(setup, now), None, 0)
     }
 
-    /// Opens the log, and brings back every job in it. `wall` is the wall clock; 0: it is not known, and time
-    /// goes on where the log ends. The first moment is [`Broker::last_time`].
+    /// Opens the log, and restores every job in it. `wall` is the wall clock; 0 means unknown, and
+    /// time continues where the log ends. The first moment is [`Broker::last_time`].
     pub fn open(options: Options, wall: Millis) -> Result<(Self, RecoveryReport), BrokerError> {
         let core = RefCell::new(Core::new(options.engine, Millis(0)));
         let mut stopped_ms = 0;
@@ -207,27 +206,27 @@ impl Broker {
         Ok(())
     }
 
-    /// Registers a place for events; its number is for [`Turn::open_session`].
+    /// Registers a mailbox for events. Its number is for [`Turn::open_session`].
     pub fn add_mailbox(&self, mailbox: Arc<dyn Mailbox>) -> usize {
         let mut mailboxes = self.shared.mailboxes.write().unwrap_or_else(PoisonError::into_inner);
         mailboxes.push(mailbox);
         mailboxes.len() - 1
     }
 
-    /// Locks the broker for one batch of requests at this moment. Moments never go back; what is
-    /// due by now is done first, as far as one slice goes.
+    /// Locks the broker for one batch of requests at this moment. Moments never go back. Due work
+    /// is done first, up to one slice.
     pub fn turn(&self, now: Millis) -> Turn<'_> {
         self.shared.turn(now)
     }
 
-    /// Replies that wait for positions up to this one may leave.
+    /// The released position: replies that wait for positions up to this one can be sent.
     pub fn released(&self) -> Position {
         self.shared.log.as_ref().map_or(Position::NONE, |log| Position::released(log))
     }
 
-    /// Whether clients should not be read from before the next [`Mailbox::released`]: the log
-    /// cannot keep up, and more would only add to the memory and the latency, or deal numbers that
-    /// the log has not reserved yet.
+    /// Whether clients should not be read before the next [`Mailbox::released`]. Then the log is
+    /// behind: more requests would only cost memory and latency, or use ids that the log has not
+    /// reserved yet.
     pub fn congested(&self) -> bool {
         let next_number = self.shared.next_number.load(Ordering::Relaxed);
         self.shared.log.as_ref().is_some_and(|log| {
@@ -237,55 +236,55 @@ impl Broker {
         })
     }
 
-    /// Why the log takes nothing any more, if so. Nothing that was not durable before may be
-    /// acknowledged then: the process has to end.
+    /// Why the log failed, if it did. Then nothing that was not durable before may be acknowledged,
+    /// and the process must end.
     pub fn failure(&self) -> Option<Failure> {
         self.shared.log.as_ref().and_then(|log| log.failure())
     }
 
-    /// Whether puts are refused because the disk, or the limit that was set for the log, is full.
-    /// Small ones may still find room.
+    /// Whether puts are refused because the disk is full, or the log has reached its limit. Small
+    /// ones may still fit.
     pub fn is_full(&self) -> bool {
         let full = |log: &Arc<Log>| log.usage().short && !log.admits_put(USUAL_BODY_BYTES_MAX);
         self.shared.log.as_ref().is_some_and(full)
     }
 
-    /// The first trouble that the log had with its oldest file, if any. If it was that something there cannot be read,
-    /// its jobs are written anew from memory; else its files are not kept in bounds any more. All goes on, but somebody
-    /// should look.
+    /// The first error of the log with its oldest file, if any. If the file cannot be read, its
+    /// jobs are written again from memory; otherwise the log's size is no longer bounded. The
+    /// broker continues, but an operator should check.
     pub fn reclaim_error(&self) -> Option<Arc<log::ReclaimError>> {
         lock(&self.shared.reclaim_error).clone()
     }
 
-    /// Puts that would take the account beyond so many bytes are refused from now on; `None`: none
-    /// are. What is there already stays, and can be taken and finished.
+    /// From now on, refuses puts that would exceed this many bytes; `None` means no limit. Existing
+    /// jobs stay, and can be taken and finished.
     pub fn set_memory_limit(&self, limit_bytes: Option<u64>) {
         self.shared.memory.set(limit_bytes);
     }
 
-    /// The owner of connections has begun, or ceased if negative, to use so many bytes for them and
-    /// for their buffers. They count as the jobs do.
+    /// Adds memory of connections and their buffers to the account; negative if freed. It counts
+    /// like the memory of jobs.
     pub fn add_outside_bytes(&self, bytes: i64) {
         self.shared.memory.add_outside(bytes);
     }
 
-    /// How much memory is in use, and how much may be.
+    /// The memory in use, and its limit.
     pub fn memory_usage(&self) -> Memory {
         self.shared.memory.memory()
     }
 
-    /// Clients can make no further queues from now on while there are so many; `None`: they can make any
-    /// number. What policies and the log ask for is made in any case.
+    /// Limits the number of queues that clients can create; `None` means no limit. Queues from
+    /// policies and the log are always created.
     pub fn set_queue_limit(&self, most: Option<usize>) {
         self.shared.queue_limit.set(most);
     }
 
-    /// How many queues there may be, and how often that was too few.
+    /// The limit of queues, and the number of refusals.
     pub fn queue_usage(&self) -> QueueUsage {
         self.shared.queue_limit.usage()
     }
 
-    /// Refuses puts from now on, so that the server can be emptied.
+    /// From now on, refuses puts, so that the server drains.
     pub fn drain(&self) {
         self.shared.draining.store(true, Ordering::Relaxed);
     }
@@ -295,25 +294,27 @@ impl Broker {
         self.shared.draining()
     }
 
-    /// The newest moment that the broker has seen, also before a restart. A clock must not start
-    /// below it.
+    /// The newest moment that the broker has seen, including before a restart. A clock must not
+    /// start earlier.
     pub fn last_time(&self) -> Millis {
         self.shared.lock_core().engine.now()
     }
 
-    /// So many milliseconds was the first moment ahead of [`Options::clock`] when the log was opened; behind
-    /// it, if negative. Whoever takes turns by that clock has to move it by as much; the broker's own threads do.
+    /// How many milliseconds the first moment was ahead of [`Options::clock`] when the log was
+    /// opened; negative if behind. An owner that takes turns by that clock must move it by this;
+    /// the broker's own threads do.
     pub fn clock_step_ms(&self) -> i64 {
         self.shared.clock_step_ms.load(Ordering::Relaxed)
     }
 
-    /// For how long nobody served before the start, as the wall clock has it. If that is negative, or more than
-    /// [`STOP_MS_MAX`](crate::STOP_MS_MAX), the clock is wrong or was wrong before, and time went on where the log ends.
+    /// How long the server was stopped before the start, by the wall clock. If negative, or more
+    /// than [`STOP_MS_MAX`](crate::STOP_MS_MAX), the clock is wrong or was wrong before, and time
+    /// continued where the log ends.
     pub fn stopped_ms(&self) -> i64 {
         self.shared.stopped_ms
     }
 
-    /// Writes and syncs what has gathered. For an owner without threads.
+    /// Writes and syncs the open batch. For an owner without threads.
     pub fn commit_step(&self, now: Millis) -> Result<log::Committed, Failure> {
         match &self.shared.log {
             Some(log) => {
@@ -330,14 +331,14 @@ impl Broker {
         self.shared.log.as_ref().map_or(Ok(()), |log| log.prepare_step())
     }
 
-    /// Copies a slice of the oldest segment forward if the log wants it; whether it did.
+    /// Copies a slice of the oldest segment forward if reclaim is due, and returns whether it did.
     /// For an owner without threads.
     pub fn reclaim_step(&self, now: Millis) -> Result<bool, log::ReclaimError> {
         self.shared.reclaim_step(now)
     }
 
-    /// A clean stop: everything that was appended becomes durable, and the threads end. Later
-    /// appends are lost; end all sessions before. To close again does nothing.
+    /// A clean stop: makes all appended records durable, and ends the threads. Later appends are
+    /// lost, so end all sessions before. Closing again does nothing.
     pub fn close(&self, now: Millis) -> Result<(), Failure> {
         let closed = Threads { closed: true, ..Threads::default() };
         let threads = std::mem::replace(&mut *lock(&self.shared.threads), closed);
@@ -359,8 +360,8 @@ impl Broker {
 }
 
 impl Shared {
-    /// A panic while the engine was at work leaves it half changed; serving on from there could
-    /// acknowledge what is not so. So a poisoned lock panics too, and the process ends.
+    /// A panic during the engine's work leaves it half changed, and further replies could be false.
+    /// So a poisoned lock panics too, and the process ends.
     fn lock_core(&self) -> MutexGuard<'_, Core> {
         self.core.lock().expect("the engine is whole: no panic happened while it was locked")
     }
@@ -373,8 +374,8 @@ impl Shared {
         turn
     }
 
-    /// Whether the log's thread has more to write than is good. (Without a thread nothing is
-    /// written before the owner comes to it, and waiting would not help.)
+    /// Whether the log's thread is behind. (Without a thread, only the owner writes, and waiting
+    /// would not help.)
     pub(crate) fn writes_behind(&self) -> bool {
         let has_thread = self.has_threads.load(Ordering::Relaxed);
         has_thread
@@ -388,12 +389,12 @@ impl Shared {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// The end of a turn: the batch goes to the committer, events to their mailboxes.
+    /// Ends a turn: passes the batch to the committer, and events to their mailboxes.
     pub(crate) fn end_turn(&self, core: &mut Core) {
         core.check_sample();
         self.memory.note_inside(core.memory_bytes());
         if let Some(log) = &self.log {
-            // Also for numbers of which the log hears nothing else.
+            // Also for ids that do not appear in the log otherwise.
             let next_number = core.engine.next_number();
             log.note_next_id(core.engine.now().0, next_number);
             self.next_number.store(next_number, Ordering::Relaxed);
@@ -471,7 +472,7 @@ impl Core {
         Ok(())
     }
 
-    /// Facts of newer versions are left alone.
+    /// Ignores facts of newer versions.
     fn restore_fact(&mut self, key: &[u8], value: &[u8]) -> Result<(), BrokerError> {
         if let Some((name, facts)) = meta::read_queue_fact(key, value) {
             self.engine.restore_queue(name, facts)?;

@@ -1,4 +1,4 @@
-//! Engine and log side by side, as they lie under the broker's lock.
+//! Engine and log together, under the broker's lock.
 
 use engine::{Effects, Engine, EngineSetup, Happening, JobSlot, Millis, SessionId, Totals};
 use log::{Current, Owner, Target};
@@ -11,9 +11,9 @@ use crate::rescue::Rescue;
 use crate::wall::is_news;
 use crate::{Event, Grant, Position};
 
-/// In debug builds everything is checked each time that so many turns have ended, …
+/// In debug builds everything is checked after each group of this many turns, …
 const CHECK_TURNS: u32 = 64;
-/// … unless there are more jobs, queues and sessions.
+/// … unless there are more jobs, queues and sessions than this.
 const CHECK_PARTS_MAX: u64 = 1000;
 
 /// Everything that a [`crate::Turn`] works on.
@@ -24,10 +24,10 @@ pub(crate) struct Core {
     pub(crate) ledger: Ledger,
     /// Events of this turn, for the mailbox that each session was opened with.
     pub(crate) outgoing: Vec<(u32, SessionId, Event)>,
-    /// How far the wall clock is ahead of the engine's time, as the log has it.
+    /// How far the wall clock is ahead of the engine's time, according to the log.
     pub(crate) logged_ahead_ms: i64,
     pub(crate) rescue: Rescue,
-    /// What the first mailbox was told last.
+    /// The last alarm reported to the first mailbox.
     pub(crate) alarm: Option<Millis>,
     /// Turns since everything was checked; counted in debug builds only.
     unchecked_turns: u32,
@@ -47,12 +47,13 @@ impl Core {
         }
     }
 
-    /// Bytes of memory that jobs, queues and sessions take.
+    /// Memory of jobs, queues and sessions in bytes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         MemoryLimit::inside(&self.engine, self.ledger.locations.count())
     }
 
-    /// Tells the log how far the wall clock is ahead, if that has changed. `false`: there is no room.
+    /// Logs how far the wall clock is ahead, if that has changed. Returns false if there is no
+    /// room.
     pub(crate) fn tell_log_of_wall(&mut self) -> bool {
         let ahead_ms = self.engine.wall_ahead_ms();
         if !is_news(ahead_ms, self.logged_ahead_ms) {
@@ -65,8 +66,8 @@ impl Core {
         is_told
     }
 
-    /// Panics where the parts disagree. Called at the end of each turn: it compares numbers only, and
-    /// in debug builds walks everything now and then, as long as that is quick.
+    /// Panics if the parts disagree. Called at the end of each turn. It compares only counts; in
+    /// debug builds it sometimes walks everything, while that is quick.
     pub(crate) fn check_sample(&mut self) {
         self.ledger.check_counts(&self.engine);
         if !cfg!(debug_assertions) {
@@ -83,15 +84,15 @@ impl Core {
         }
     }
 
-    /// Walks everything and panics where the parts disagree.
+    /// Walks everything, and panics if the parts disagree.
     pub(crate) fn check_invariants(&self) {
         self.engine.check_invariants();
         self.ledger.check_invariants(&self.engine);
     }
 
-    /// Takes over what the last request left: records into the log, happenings into events.
-    /// Called after each request, because records name slots that the next one may change. The
-    /// end of the last entry that was written for it, counts apart.
+    /// Processes the output of the last request: writes records to the log, and turns engine events
+    /// into session events. Called after each request, because records name slots that the next
+    /// request may change. Returns the end of the last entry written for it, except counters.
     pub(crate) fn settle(&mut self) -> Position {
         self.ledger.begin();
         self.engine.note_children(&mut self.effects);
@@ -114,9 +115,9 @@ impl Core {
                 Happening::DeadlineSoon => Event::DeadlineSoon,
                 Happening::WorkToDo => Event::WorkToDo,
                 Happening::News { id, news, late } => {
-                    // Only the end of a durable job is in the log, or that it was set aside, which is
-                    // the end for those who wait. The same request did that, so its entry was written
-                    // above, or some time ago.
+                    // Only the end or the bury of a durable job is in the log; for waiting clients,
+                    // both are the end. The same request did it, so its entry was written above, or
+                    // earlier.
                     let after = match (news.is_end(), late) {
                         (false, _) => Position::NONE,
                         (true, false) => self.ledger.last,
@@ -132,7 +133,7 @@ impl Core {
                 }
                 Happening::NoneCame(Some(queue)) => Event::TimedOut(self.ledger.after_queue(queue)),
                 Happening::NoneCame(None) => Event::TimedOut(self.ledger.after_removal()),
-                // Its slices ended and moved jobs of any queues, over several turns.
+                // Its slices changed jobs of any queues, over several turns.
                 Happening::Cleared => Event::Cleared(self.ledger.after_all()),
             };
             self.outgoing.push((mailbox, session, event));
@@ -141,7 +142,7 @@ impl Core {
     }
 }
 
-/// The broker's side when reclaim copies jobs: what they are at this moment, and where they go.
+/// The broker's side of reclaim: the current state of copied jobs, and their new locations.
 pub(crate) struct Mover<'a> {
     engine: &'a Engine,
     locations: &'a mut Locations,
@@ -172,7 +173,7 @@ impl Owner for Mover<'_> {
     fn moved(&mut self, old: Target, new: Target, id: u64, _position: log::Position) {
         let slot = self.slot(old, id).expect("the log moves what was just asked for");
         let location = self.locations.get_mut(slot).expect("its location was just found");
-        // What replies wait for stays the same: the copy comes after it.
+        // The position for replies stays the same, because the copy comes after it.
         location.target = new;
     }
 }

@@ -16,10 +16,11 @@
 //! # }
 //! ```
 //!
-//! Delays, deadlines and waits go by a clock that nobody sets, and that stands still while the machine sleeps.
+//! Delays, deadlines and waits use a clock that nobody sets. It stands still while the machine
+//! sleeps.
 
-// The one place below the server that reads a clock and waits: it is an edge of its own, for
-// programs that have no server.
+// The only place below the server that reads a clock and waits: it is the edge for programs without
+// a server.
 #![allow(clippy::disallowed_methods)]
 
 use std::collections::BTreeMap;
@@ -45,23 +46,23 @@ mod session;
 pub use queue::{Item, Queue};
 pub use session::{Job, Session};
 
-/// Why a call on a [`Session`] did not do what was asked.
+/// Why a call on a [`Session`] failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no such job or queue, or the job is not in the state, or not in the hands, that
-    /// the call needs.
+    /// The job or queue does not exist, or the job has the wrong state or holder for the call.
     #[error("there is no such job for this call")]
     NotFound,
-    /// The disk is full, or the limit of the log's size, or of memory, is reached. Finish jobs, or make room.
+    /// The disk is full, or a limit of the log's size or of memory is reached. Finish jobs, or make
+    /// room.
     #[error("there is no room; finish jobs, free disk space, or raise the limit that is reached")]
     Full,
-    /// The queue's policy, or the status of the store, does not allow it.
+    /// The queue's policy, or the store's status, forbids it.
     #[error("the queue's policy, or the store's status, does not allow it")]
     Refused,
-    /// The name of a queue is too long; nothing was done.
+    /// The queue name is too long; nothing was done.
     #[error("the name of a queue has {0} bytes, more than {QUEUE_NAME_BYTES_MAX}")]
     NameTooLong(usize),
-    /// The log failed; nothing can be made durable any more. Close the store and open it again.
+    /// The log failed, so nothing can become durable any more. Close the store and open it again.
     #[error("the log failed and takes nothing any more: {0}")]
     Failed(Failure),
 }
@@ -72,12 +73,12 @@ pub enum StoreError {
     /// The folder cannot be used.
     #[error("cannot use {folder}: {error}")]
     Folder {
-        /// The folder that was asked for.
+        /// The folder.
         folder: String,
         /// What the system said.
         error: std::io::Error,
     },
-    /// What is in the folder cannot be used.
+    /// The folder's content cannot be used.
     #[error(transparent)]
     Broker(#[from] BrokerError),
 }
@@ -97,7 +98,7 @@ pub struct Store {
 pub enum Wait {
     /// Not at all.
     No,
-    /// As long as this.
+    /// At most this long.
     For(Duration),
     /// Until there is one.
     Forever,
@@ -122,7 +123,7 @@ impl std::fmt::Debug for SharedClock {
     }
 }
 
-/// Where events and alarms arrive.
+/// The mailbox for events and alarms.
 #[derive(Debug, Default)]
 struct Post {
     inner: Mutex<PostBox>,
@@ -166,7 +167,7 @@ impl Mailbox for Post {
 }
 
 impl SharedClock {
-    /// The wall clock at the start, carried on by the monotonic one.
+    /// The wall clock at the start, continued by the monotonic clock.
     fn start() -> Self {
         let start_ms = wall().0;
         let begun = Instant::now();
@@ -179,24 +180,24 @@ impl SharedClock {
     }
 }
 
-/// The engine relies on names that are checked.
+/// Checks a name, because the engine relies on valid names.
 fn check_name(name: &[u8]) -> Result<&[u8], Error> {
     if name.len() > QUEUE_NAME_BYTES_MAX { Err(Error::NameTooLong(name.len())) } else { Ok(name) }
 }
 
-/// The standard library draws its keys from the system's random numbers.
+/// The standard library takes its keys from system randomness.
 fn setup() -> EngineSetup {
     EngineSetup { hash_seed: RandomState::new().hash_one(0), ..EngineSetup::default() }
 }
 
 impl Store {
-    /// Opens the folder, or begins a new store in it. Every call returns when what it did is on
-    /// stable storage. One process at a time can have it open.
+    /// Opens the folder, or creates a store in it. Every call returns when its change is on stable
+    /// storage. Only one process at a time can open it.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, StoreError> {
         Self::open_with(folder, Settings::default())
     }
 
-    /// As [`Store::open`], with settings of the log: how durable, how large.
+    /// Like [`Store::open`], with settings of the log: durability, size.
     pub fn open_with(folder: impl AsRef<Path>, log: Settings) -> Result<Self, StoreError> {
         let folder = folder.as_ref();
         let disk = PosixDisk::new(folder)
@@ -238,25 +239,25 @@ impl Store {
         Queue::new(self, session, name)
     }
 
-    /// From now on these rules are in force: how much queues hold, how long items live, which queues
-    /// get copies. They are kept with the jobs.
+    /// Sets the policies: how much queues hold, how long items live, which queues get copies. They
+    /// are kept with the jobs.
     ///
     /// # Panics
     ///
-    /// When the rules do not pass [`Rules::check`].
+    /// If the rules do not pass [`Rules::check`].
     pub fn set_policies(&self, rules: Rules) -> Result<(), Error> {
         rules.check().expect("the rules pass their check");
         let after = self.turn().set_policies(rules);
         self.settled(Ok(((), after)))
     }
 
-    /// Puts that would make jobs, queues and sessions take more than so many bytes of memory together are refused from
-    /// now on ([`Error::Full`]); `None`: none are. What is there already stays.
+    /// From now on, refuses puts that would make jobs, queues and sessions use more than this many
+    /// bytes of memory ([`Error::Full`]); `None` means no limit. Existing jobs stay.
     pub fn set_memory_limit(&self, limit_bytes: Option<u64>) {
         self.broker.set_memory_limit(limit_bytes);
     }
 
-    /// Removes a queue with all that is in it, and ends all waits for it.
+    /// Removes a queue with all its jobs, and ends all waits for it.
     pub fn remove_queue(&self, name: &str) -> Result<(), Error> {
         let session = self.turn().open_reader_session(self.mailbox);
         let removal = self.turn().remove_queue(session, name.as_bytes());
@@ -277,25 +278,24 @@ impl Store {
         self.settled(Ok(((), after)))
     }
 
-    /// Names of the queues that were opened by [`Store::queue`] and used, here or by a client of
-    /// Kestrel's, sorted.
+    /// The sorted names of queues that were used through [`Store::queue`] or by a Kestrel client.
     pub fn item_queues(&self) -> Vec<String> {
         let turn = self.turn();
         let names = turn.item_queues();
         names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect()
     }
 
-    /// Numbers of such a queue, if it exists.
+    /// Statistics of such a queue, if it exists.
     pub fn item_stats(&self, queue: &str) -> Option<ItemStats> {
         self.turn().item_stats(queue.as_bytes())
     }
 
-    /// Numbers of a queue, if it exists.
+    /// Statistics of a queue, if it exists.
     pub fn stats(&self, queue: &str) -> Option<QueueStats> {
         self.turn().queue_stats(queue.as_bytes())
     }
 
-    /// A job's numbers, whatever queue it is in.
+    /// The status of a job in any queue.
     pub fn job(&self, id: JobId) -> Result<JobStatus, Error> {
         let status = self.turn().job_status(id);
         self.settled(status.map_err(Refusal::from))
@@ -307,7 +307,7 @@ impl Store {
         self.settled(peeked.map_err(Refusal::from))
     }
 
-    /// A clean stop. Dropping the store stops it as well, but cannot tell of an error.
+    /// A clean stop. Dropping the store also stops it, but cannot report an error.
     pub fn close(mut self) -> Result<(), Failure> {
         self.stop()
     }
@@ -315,12 +315,12 @@ impl Store {
     fn stop(&mut self) -> Result<(), Failure> {
         let Some(timer) = self.timer.take() else { return Ok(()) };
         self.post.change(|post| post.closing = true);
-        // A panic of the timer was reported when it happened.
+        // A panic of the timer was already reported.
         let _ = timer.join();
         self.broker.close((self.clock.0)())
     }
 
-    /// The answer to a put, when it has settled.
+    /// Waits for the result of a put.
     fn put_answer<T>(&self, put: Result<(T, Position), AddRefusal>) -> Result<T, Error> {
         match put {
             Ok(put) => self.settled(Ok(put)),
@@ -343,8 +343,7 @@ impl Store {
         turn
     }
 
-    /// Waits until the log has caught up, so that it does not refuse what it only has no room for
-    /// at this moment.
+    /// Waits until the log has caught up, so that a temporary lack of room does not refuse the put.
     fn wait_while_congested(&self) {
         let mut guard = self.post.lock();
         while self.broker.congested() && self.broker.failure().is_none() {
@@ -352,7 +351,7 @@ impl Store {
         }
     }
 
-    /// What a session is told that waits for one thing.
+    /// Waits for the next event of a session.
     fn event_for(&self, session: SessionId) -> Result<Event, Error> {
         let mut guard = self.post.lock();
         loop {
@@ -366,13 +365,13 @@ impl Store {
         }
     }
 
-    /// Ends a session; what it holds is given back.
+    /// Ends a session, and gives back the jobs it holds.
     fn end(&self, session: SessionId) {
         self.turn().close_session(session);
         self.post.change(|post| drop(post.events.remove(&session)));
     }
 
-    /// Waits until the log has released what an answer rests on.
+    /// Waits until the log has released the position of an answer.
     fn settled<T>(&self, answer: Result<(T, Position), Refusal>) -> Result<T, Error> {
         let (value, after) = match answer {
             Ok((value, after)) => (Ok(value), after),
@@ -392,7 +391,7 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        // Nobody is left to hear of an error here; `close` tells it.
+        // Nobody can receive an error here; `close` reports it.
         let _ = self.stop();
     }
 }
@@ -403,7 +402,7 @@ fn wall() -> Millis {
     Millis(since_epoch.map_or(0, |since| since.as_millis() as u64))
 }
 
-/// Calls the engine when something is due.
+/// Takes a turn whenever something is due.
 fn run_timer(broker: &Broker, clock: &SharedClock, post: &Post) {
     let mut guard = post.lock();
     while !guard.closing {

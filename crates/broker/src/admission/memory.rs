@@ -1,26 +1,26 @@
-//! The limit of memory: what jobs, queues and connections take together, and whether a put still fits.
+//! The limit of memory: the memory of jobs, queues and connections, and whether a put still fits.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-/// What the broker's table of log locations takes for each job that is in the log.
+/// Bytes per logged job in the broker's table of log locations.
 const LOCATION_BYTES: u64 = 25;
-/// Longer bodies are rare, so memory counts as full when one of this length is refused, although
-/// shorter ones may still find room.
+/// Longer bodies are rare, so memory counts as full when a body of this length is refused, although
+/// shorter ones may still fit.
 const USUAL_BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// How much memory is in use, by the account that is kept of it.
+/// The memory in use, by the account.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct Memory {
-    /// Bytes that jobs, queues, sessions, connections and their buffers take.
+    /// Bytes used by jobs, queues, sessions, connections and their buffers.
     pub used_bytes: u64,
-    /// The most they may take; `None`: no limit.
+    /// The limit; `None` means no limit.
     pub limit_bytes: Option<u64>,
-    /// Jobs that were refused for want of memory, since the start.
+    /// Jobs refused at the limit, since the start.
     pub refused: u64,
 }
 
 impl Memory {
-    /// Whether puts are refused. Small ones may still find room.
+    /// Whether puts are refused. Small ones may still fit.
     pub fn is_full(&self) -> bool {
         self.limit_bytes
             .is_some_and(|limit| self.used_bytes + engine::job_bytes(USUAL_BODY_BYTES_MAX) > limit)
@@ -32,10 +32,10 @@ impl Memory {
 pub(crate) struct MemoryLimit {
     /// `u64::MAX`: no limit.
     limit_bytes: AtomicU64,
-    /// Of engine and ledger, as the last turn left it: for those who hold no turn.
+    /// Bytes of engine and ledger after the last turn, for readers without a turn.
     inside_bytes: AtomicU64,
-    /// Of the owners of connections. Several threads add what changed; in between the sum may be a
-    /// little off, and even below zero.
+    /// Bytes of connections. Several threads add their changes; in between, the sum can be slightly
+    /// off, and even negative.
     outside_bytes: AtomicI64,
     refused: AtomicU64,
 }
@@ -60,7 +60,7 @@ impl MemoryLimit {
         self.outside_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// What the engine takes now, and the locations of so many jobs in the log.
+    /// The current bytes of the engine and of this many log locations.
     pub(crate) fn inside(engine: &engine::Engine, locations: u64) -> u64 {
         engine.memory_bytes() + locations * LOCATION_BYTES
     }
@@ -78,7 +78,7 @@ impl MemoryLimit {
         }
     }
 
-    /// Whether a job with a body of this length fits beside what is `inside`.
+    /// Whether a job with a body of this length fits, given `inside_bytes`.
     pub(crate) fn admits(&self, inside_bytes: u64, body_bytes: usize) -> bool {
         let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
         let wanted_bytes = engine::job_bytes(body_bytes) + LOCATION_BYTES;

@@ -1,4 +1,4 @@
-//! The limit of queues, and whether a request may make one more.
+//! The limit of queues, and whether a request can create one more.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -7,16 +7,16 @@ use engine::limits::REGISTRATIONS_MAX;
 
 use crate::Turn;
 
-/// So many existing queues a session may watch, or be registered for, when there is no memory left: whoever comes to work
-/// on jobs makes room.
+/// Number of existing queues that a session can watch, or register for, at the limit of memory:
+/// workers make room.
 const QUEUES_AT_LIMIT_MAX: usize = 64;
 
-/// How many queues there may be.
+/// The limit of queues.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct QueueUsage {
-    /// `None`: any number.
+    /// `None` means no limit.
     pub most: Option<usize>,
-    /// Requests that would have made a queue, and were refused, since the start.
+    /// Refused requests that would have created a queue, since the start.
     pub refused: u64,
 }
 
@@ -48,12 +48,12 @@ impl QueueLimit {
 }
 
 impl Turn<'_> {
-    /// Whether a client may refer to this queue: not if that made a queue for which there is no room, by the
-    /// limit of queues or of memory. To be asked before a queue is used, watched or created; puts ask
-    /// themselves.
+    /// Whether a client can refer to this queue. Returns false if that would create a queue beyond
+    /// the limit of queues or memory. Must be called before a queue is used, watched or created;
+    /// puts check it themselves.
     pub fn admits_queue(&self, name: &[u8]) -> bool {
         let engine = &self.core.engine;
-        // The table of names need not be asked while there is room for more.
+        // While there is room for more queues, no lookup is needed.
         let most = self.shared.queue_limit.most.load(Ordering::Relaxed);
         if engine.queue_count() < most && self.has_memory_for(0) {
             return true;
@@ -65,19 +65,20 @@ impl Turn<'_> {
         admits
     }
 
-    /// Whether a worker may register for this queue: the same, and a worker has at most
-    /// [`REGISTRATIONS_MAX`].
+    /// Whether a worker can register for this queue: like `admits_queue`, with at most
+    /// [`REGISTRATIONS_MAX`] per worker.
     pub fn admits_worker(&self, session: SessionId, queue: &[u8]) -> bool {
         let (count, is_known) = self.core.engine.registered(session, queue);
         is_known || (count < REGISTRATIONS_MAX && self.admits_one_more(count, queue))
     }
 
-    /// Whether a session that watches so many queues may watch this one, too.
+    /// Whether a session that watches this many queues can also watch this one.
     pub fn admits_watch(&self, session: SessionId, watched: usize, queue: &[u8]) -> bool {
         self.admits_one_more(watched, queue) || self.watches(session, queue)
     }
 
-    /// A session may refer to one queue more, if it does so to `count`. Beyond the limit of memory only if these are few.
+    /// Whether a session that refers to `count` queues can refer to one more. Above the limit of
+    /// memory, only if they are few.
     fn admits_one_more(&self, count: usize, queue: &[u8]) -> bool {
         if count < QUEUES_AT_LIMIT_MAX || self.has_memory_for(0) {
             return self.admits_queue(queue);
