@@ -1,8 +1,8 @@
 //! What each command does: one small function per command, which asks the broker and replies.
 
 use broker::{
-    AddRefusal, Body, BodyBuffer, Denied, Grant, JobId, Kick, NewJob, Outbox, Patience, Peeked,
-    Position, Refusal, State, Take, Turn,
+    Body, BodyBuffer, Denied, Grant, JobId, Kick, NewJob, Outbox, Patience, Peeked, Position,
+    PutRefusal, Refusal, State, Take, Turn,
 };
 
 use crate::command::{Command, Pause, PutHeader};
@@ -311,16 +311,16 @@ fn reply_outcome(
     }
 }
 
-fn reply_not_put(refusal: AddRefusal, outbox: &mut Outbox) {
+fn reply_not_put(refusal: PutRefusal, outbox: &mut Outbox) {
     match refusal {
         // `DRAINING` means "try another server". That fits a full queue and a status that forbids
         // writes.
-        AddRefusal::Full(after) => outbox.reply(after, reply::DRAINING),
-        AddRefusal::WritesBlocked | AddRefusal::Draining => {
+        PutRefusal::QueueFull(after) => outbox.reply(after, reply::DRAINING),
+        PutRefusal::WritesBlocked | PutRefusal::Draining => {
             outbox.reply(AT_ONCE, reply::DRAINING);
         }
-        AddRefusal::TooBig => outbox.reply(AT_ONCE, reply::JOB_TOO_BIG),
-        AddRefusal::LogFull | AddRefusal::MemoryFull | AddRefusal::NoNewQueue => {
+        PutRefusal::TooBig => outbox.reply(AT_ONCE, reply::JOB_TOO_BIG),
+        PutRefusal::LogFull | PutRefusal::MemoryFull | PutRefusal::NoNewQueue => {
             outbox.reply(AT_ONCE, reply::OUT_OF_MEMORY);
         }
     }
@@ -329,7 +329,7 @@ fn reply_not_put(refusal: AddRefusal, outbox: &mut Outbox) {
 fn reply_refused(refusal: Refusal, log_full: &'static [u8], outbox: &mut Outbox) {
     match refusal {
         Refusal::NotFound(after) => outbox.reply(after, reply::NOT_FOUND),
-        Refusal::Full => outbox.reply(AT_ONCE, log_full),
+        Refusal::LogFull => outbox.reply(AT_ONCE, log_full),
     }
 }
 

@@ -12,10 +12,10 @@ use crate::{Position, Turn};
 /// Why a put was refused. Nothing was stored, unless the put goes to several queues and another one
 /// accepted it.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum AddRefusal {
+pub enum PutRefusal {
     /// The queue is full. The reply waits for the position.
     #[error("the queue is full")]
-    Full(Position),
+    QueueFull(Position),
     /// The body is larger than the queue's policy allows.
     #[error("the body is larger than the queue takes")]
     TooBig,
@@ -45,21 +45,21 @@ impl Turn<'_> {
         &self,
         body_bytes: usize,
         is_logged: impl FnOnce(&Engine) -> bool,
-    ) -> Result<(), AddRefusal> {
+    ) -> Result<(), PutRefusal> {
         let core = &*self.core;
         if self.draining() {
-            return Err(AddRefusal::Draining);
+            return Err(PutRefusal::Draining);
         }
         if core.engine.writes_blocked() {
-            return Err(AddRefusal::WritesBlocked);
+            return Err(PutRefusal::WritesBlocked);
         }
         if !self.has_memory_for(body_bytes) {
             self.shared.memory.count_refusal();
-            return Err(AddRefusal::MemoryFull);
+            return Err(PutRefusal::MemoryFull);
         }
         let has_no_room = core.ledger.log.as_ref().is_some_and(|log| !log.admits_put(body_bytes));
         if has_no_room && is_logged(&core.engine) {
-            return Err(AddRefusal::LogFull);
+            return Err(PutRefusal::LogFull);
         }
         Ok(())
     }
@@ -83,11 +83,11 @@ impl Turn<'_> {
 
 impl Core {
     /// A queue's refusal of a job, with the position that the reply waits for.
-    pub(crate) fn refusal(&self, refused: Refused) -> AddRefusal {
+    pub(crate) fn refusal(&self, refused: Refused) -> PutRefusal {
         match refused {
             // Its jobs may have arrived just now, from any session.
-            Refused::Full => AddRefusal::Full(self.ledger.after_all()),
-            Refused::TooBig => AddRefusal::TooBig,
+            Refused::Full => PutRefusal::QueueFull(self.ledger.after_all()),
+            Refused::TooBig => PutRefusal::TooBig,
         }
     }
 }

@@ -5,7 +5,7 @@ use log::{Current, Owner, Target};
 
 use crate::admission::memory::MemoryLimit;
 use crate::ledger::locations::Locations;
-use crate::ledger::meta::Options;
+use crate::ledger::meta::OptionalFields;
 use crate::ledger::{Ledger, queue_ref};
 use crate::rescue::Rescue;
 use crate::wall::is_news;
@@ -93,7 +93,7 @@ impl Core {
     /// Processes the output of the last request: writes records to the log, and turns engine events
     /// into session events. Called after each request, because records name slots that the next
     /// request may change. Returns the end of the last entry written for it, except counters.
-    pub(crate) fn settle(&mut self) -> Position {
+    pub(crate) fn apply_effects(&mut self) -> Position {
         self.ledger.begin();
         self.engine.note_children(&mut self.effects);
         self.ledger.write_owed(&self.engine);
@@ -146,13 +146,13 @@ impl Core {
 pub(crate) struct Mover<'a> {
     engine: &'a Engine,
     locations: &'a mut Locations,
-    options: Options,
+    options: OptionalFields,
 }
 
 impl<'a> Mover<'a> {
     pub(crate) fn new(core: &'a mut Core) -> Self {
         let Core { engine, ledger, .. } = core;
-        Self { engine, locations: &mut ledger.locations, options: Options::none() }
+        Self { engine, locations: &mut ledger.locations, options: OptionalFields::none() }
     }
 
     fn slot(&self, target: Target, id: u64) -> Option<JobSlot> {
@@ -165,7 +165,7 @@ impl Owner for Mover<'_> {
     fn current(&mut self, target: Target, id: u64) -> Option<Current<'_>> {
         let slot = self.slot(target, id)?;
         let facts = self.engine.facts(slot);
-        self.options = Options::of(&facts, self.engine.tags(slot));
+        self.options = OptionalFields::of(&facts, self.engine.tags(slot));
         let (_, queue) = queue_ref(self.engine, slot);
         Some(Current { queue, meta: self.options.meta(&facts) })
     }

@@ -36,7 +36,7 @@ use engine::{EngineSetup, ItemStats, JobId, JobStatus, Millis, Patience, QueueSt
 use log::{Failure, PosixDisk, Settings};
 
 use crate::{
-    AddRefusal, Broker, BrokerError, Clearing, Clock, Event, Mailbox, Options, Peeked, Position,
+    Broker, BrokerError, Clearing, Clock, Event, Mailbox, Options, Peeked, Position, PutRefusal,
     Refusal, Turn,
 };
 
@@ -88,7 +88,7 @@ pub enum StoreError {
 pub struct Store {
     broker: Broker,
     clock: SharedClock,
-    post: Arc<Post>,
+    inbox: Arc<EventInbox>,
     mailbox: usize,
     timer: Option<JoinHandle<()>>,
 }
@@ -125,36 +125,36 @@ impl std::fmt::Debug for SharedClock {
 
 /// The mailbox for events and alarms.
 #[derive(Debug, Default)]
-struct Post {
-    inner: Mutex<PostBox>,
+struct EventInbox {
+    inner: Mutex<InboxState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct PostBox {
+struct InboxState {
     events: BTreeMap<SessionId, Event>,
     alarm: Option<Millis>,
     closing: bool,
 }
 
-impl Post {
-    fn lock(&self) -> MutexGuard<'_, PostBox> {
+impl EventInbox {
+    fn lock(&self) -> MutexGuard<'_, InboxState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change(&self, change: impl FnOnce(&mut PostBox)) {
+    fn change(&self, change: impl FnOnce(&mut InboxState)) {
         change(&mut self.lock());
         self.changed.notify_all();
     }
 
-    fn wait<'a>(&self, guard: MutexGuard<'a, PostBox>) -> MutexGuard<'a, PostBox> {
+    fn wait<'a>(&self, guard: MutexGuard<'a, InboxState>) -> MutexGuard<'a, InboxState> {
         self.changed.wait(guard).unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Mailbox for Post {
+impl Mailbox for EventInbox {
     fn deliver(&self, session: SessionId, event: Event) {
-        self.change(|post| drop(post.events.insert(session, event)));
+        self.change(|inbox| drop(inbox.events.insert(session, event)));
     }
 
     fn released(&self) {
@@ -162,7 +162,7 @@ impl Mailbox for Post {
     }
 
     fn alarm(&self, at: Millis) {
-        self.change(|post| post.alarm = Some(at));
+        self.change(|inbox| inbox.alarm = Some(at));
     }
 }
 
@@ -218,13 +218,13 @@ impl Store {
     }
 
     fn over(broker: Broker, clock: SharedClock) -> std::io::Result<Self> {
-        let post = Arc::new(Post::default());
-        let mailbox = broker.add_mailbox(post.clone());
+        let inbox = Arc::new(EventInbox::default());
+        let mailbox = broker.add_mailbox(inbox.clone());
         let timer = std::thread::Builder::new().name("queue timer".into()).spawn({
-            let (broker, clock, post) = (broker.clone(), clock.clone(), post.clone());
-            move || run_timer(&broker, &clock, &post)
+            let (broker, clock, inbox) = (broker.clone(), clock.clone(), inbox.clone());
+            move || run_timer(&broker, &clock, &inbox)
         })?;
-        Ok(Self { broker, clock, post, mailbox, timer: Some(timer) })
+        Ok(Self { broker, clock, inbox, mailbox, timer: Some(timer) })
     }
 
     /// A new user of the store.
@@ -248,7 +248,7 @@ impl Store {
     pub fn set_policies(&self, rules: Rules) -> Result<(), Error> {
         rules.check().expect("the rules pass their check");
         let after = self.turn().set_policies(rules);
-        self.settled(Ok(((), after)))
+        self.wait_released(Ok(((), after)))
     }
 
     /// From now on, refuses puts that would make jobs, queues and sessions use more than this many
@@ -275,7 +275,7 @@ impl Store {
                 other => unreachable!("who clears a queue waits for nothing else: {other:?}"),
             },
         };
-        self.settled(Ok(((), after)))
+        self.wait_released(Ok(((), after)))
     }
 
     /// The sorted names of queues that were used through [`Store::queue`] or by a Kestrel client.
@@ -298,13 +298,13 @@ impl Store {
     /// The status of a job in any queue.
     pub fn job(&self, id: JobId) -> Result<JobStatus, Error> {
         let status = self.turn().job_status(id);
-        self.settled(status.map_err(Refusal::from))
+        self.wait_released(status.map_err(Refusal::from))
     }
 
     /// Looks at a job in any state and any queue.
     pub fn peek(&self, id: JobId) -> Result<Peeked, Error> {
         let peeked = self.turn().peek(id);
-        self.settled(peeked.map_err(Refusal::from))
+        self.wait_released(peeked.map_err(Refusal::from))
     }
 
     /// A clean stop. Dropping the store also stops it, but cannot report an error.
@@ -314,24 +314,24 @@ impl Store {
 
     fn stop(&mut self) -> Result<(), Failure> {
         let Some(timer) = self.timer.take() else { return Ok(()) };
-        self.post.change(|post| post.closing = true);
+        self.inbox.change(|inbox| inbox.closing = true);
         // A panic of the timer was already reported.
         let _ = timer.join();
         self.broker.close((self.clock.0)())
     }
 
     /// Waits for the result of a put.
-    fn put_answer<T>(&self, put: Result<(T, Position), AddRefusal>) -> Result<T, Error> {
+    fn put_answer<T>(&self, put: Result<(T, Position), PutRefusal>) -> Result<T, Error> {
         match put {
-            Ok(put) => self.settled(Ok(put)),
-            Err(AddRefusal::LogFull | AddRefusal::MemoryFull | AddRefusal::NoNewQueue) => {
+            Ok(put) => self.wait_released(Ok(put)),
+            Err(PutRefusal::LogFull | PutRefusal::MemoryFull | PutRefusal::NoNewQueue) => {
                 Err(Error::Full)
             }
             Err(
-                AddRefusal::Full(_)
-                | AddRefusal::TooBig
-                | AddRefusal::WritesBlocked
-                | AddRefusal::Draining,
+                PutRefusal::QueueFull(_)
+                | PutRefusal::TooBig
+                | PutRefusal::WritesBlocked
+                | PutRefusal::Draining,
             ) => Err(Error::Refused),
         }
     }
@@ -345,15 +345,15 @@ impl Store {
 
     /// Waits until the log has caught up, so that a temporary lack of room does not refuse the put.
     fn wait_while_congested(&self) {
-        let mut guard = self.post.lock();
+        let mut guard = self.inbox.lock();
         while self.broker.congested() && self.broker.failure().is_none() {
-            guard = self.post.wait(guard);
+            guard = self.inbox.wait(guard);
         }
     }
 
     /// Waits for the next event of a session.
     fn event_for(&self, session: SessionId) -> Result<Event, Error> {
-        let mut guard = self.post.lock();
+        let mut guard = self.inbox.lock();
         loop {
             if let Some(event) = guard.events.remove(&session) {
                 return Ok(event);
@@ -361,29 +361,29 @@ impl Store {
             if let Some(failure) = self.broker.failure() {
                 return Err(Error::Failed(failure));
             }
-            guard = self.post.wait(guard);
+            guard = self.inbox.wait(guard);
         }
     }
 
     /// Ends a session, and gives back the jobs it holds.
     fn end(&self, session: SessionId) {
         self.turn().close_session(session);
-        self.post.change(|post| drop(post.events.remove(&session)));
+        self.inbox.change(|inbox| drop(inbox.events.remove(&session)));
     }
 
     /// Waits until the log has released the position of an answer.
-    fn settled<T>(&self, answer: Result<(T, Position), Refusal>) -> Result<T, Error> {
+    fn wait_released<T>(&self, answer: Result<(T, Position), Refusal>) -> Result<T, Error> {
         let (value, after) = match answer {
             Ok((value, after)) => (Ok(value), after),
             Err(Refusal::NotFound(after)) => (Err(Error::NotFound), after),
-            Err(Refusal::Full) => return Err(Error::Full),
+            Err(Refusal::LogFull) => return Err(Error::Full),
         };
-        let mut guard = self.post.lock();
+        let mut guard = self.inbox.lock();
         while !after.is_reached(self.broker.released()) {
             if let Some(failure) = self.broker.failure() {
                 return Err(Error::Failed(failure));
             }
-            guard = self.post.wait(guard);
+            guard = self.inbox.wait(guard);
         }
         value
     }
@@ -403,8 +403,8 @@ fn wall() -> Millis {
 }
 
 /// Takes a turn whenever something is due.
-fn run_timer(broker: &Broker, clock: &SharedClock, post: &Post) {
-    let mut guard = post.lock();
+fn run_timer(broker: &Broker, clock: &SharedClock, inbox: &EventInbox) {
+    let mut guard = inbox.lock();
     while !guard.closing {
         let now = (clock.0)();
         match guard.alarm {
@@ -412,17 +412,17 @@ fn run_timer(broker: &Broker, clock: &SharedClock, post: &Post) {
                 guard.alarm = None;
                 drop(guard);
                 while broker.turn((clock.0)()).advance() {}
-                guard = post.lock();
+                guard = inbox.lock();
             }
             Some(at) => {
                 let rest = Duration::from_millis(at.since(now));
-                guard = post
+                guard = inbox
                     .changed
                     .wait_timeout(guard, rest)
                     .unwrap_or_else(PoisonError::into_inner)
                     .0;
             }
-            None => guard = post.wait(guard),
+            None => guard = inbox.wait(guard),
         }
     }
 }

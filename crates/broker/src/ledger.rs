@@ -15,7 +15,7 @@ use log::{Log, Meta, QueueRef, Sync};
 
 use crate::Position;
 use crate::ledger::locations::{Location, Locations};
-use crate::ledger::meta::Options;
+use crate::ledger::meta::OptionalFields;
 
 /// Most jobs of one entry. A put that feeds more queues takes several, which only an unclean end
 /// of the process can tear apart.
@@ -45,15 +45,15 @@ pub(crate) struct Ledger {
     /// Jobs that leave a queue and end in the same request, until their end is written.
     left: Vec<(JobSlot, QueueId, Option<QueueSync>)>,
     /// What the log does not know, because it had no room.
-    owed: Owed,
+    unwritten_facts: UnwrittenFacts,
     /// Whether the log has something for the committer to do at once.
     pub(crate) appended: bool,
-    asks: Asks,
+    asks: SyncRequests,
 }
 
 /// What the log is to be told as soon as it has room.
 #[derive(Debug, Default)]
-struct Owed {
+struct UnwrittenFacts {
     /// What is kept of these queues.
     queues: BTreeSet<QueueId>,
     policies: bool,
@@ -63,7 +63,7 @@ struct Owed {
 /// What replies of queues wait for that have another sync than the log. Told to the log at the end
 /// of the turn: a group that began with the first entry of it would make the rest wait for two.
 #[derive(Debug, Default)]
-struct Asks {
+struct SyncRequests {
     durable: Cell<u64>,
     written: Cell<u64>,
     sync_by_ms: Cell<Option<u64>>,
@@ -78,7 +78,7 @@ impl Ledger {
 
     /// Tells the log what replies wait for beyond its own policy.
     pub(crate) fn ask(&self, log: &Log) {
-        let Asks { durable, written, sync_by_ms } = &self.asks;
+        let SyncRequests { durable, written, sync_by_ms } = &self.asks;
         match written.take() {
             0 => {}
             at => log.want_written(log::Position(at)),
@@ -96,7 +96,7 @@ impl Ledger {
     fn rests_on(&self, at: log::Position, asked: Option<QueueSync>) -> Position {
         let Some(log) = self.log.as_ref().filter(|_| at.0 > 0) else { return Position::NONE };
         let log_is_strict = log.sync() == Sync::Always;
-        let Asks { durable, written, .. } = &self.asks;
+        let SyncRequests { durable, written, .. } = &self.asks;
         match asked {
             None if log_is_strict => Position::durable(at),
             Some(QueueSync::Always) => {
@@ -133,12 +133,12 @@ impl Ledger {
 
     /// Writes what the log could not be told before, if it has room now.
     pub(crate) fn write_owed(&mut self, engine: &Engine) {
-        let Owed { queues, policies, status } = &self.owed;
+        let UnwrittenFacts { queues, policies, status } = &self.unwritten_facts;
         let owes = *policies || *status || !queues.is_empty();
         if !owes || !self.log.as_ref().is_some_and(|log| log.admits_update()) {
             return;
         }
-        let Owed { queues, policies, status } = take(&mut self.owed);
+        let UnwrittenFacts { queues, policies, status } = take(&mut self.unwritten_facts);
         for queue in queues {
             // It may have gone, and its number may be another's.
             if engine.has_queue(queue) && engine.queue_facts(queue).kept {
@@ -183,14 +183,14 @@ impl Ledger {
             Record::Count(slot, _) => self.write_count(slot, engine),
             Record::Finish(slot, queue, asked) => self.write_finish(slot, queue, asked, engine),
             // Policies and the status are in force all the same, and written when there is room.
-            Record::Policies if !log.admits_update() => self.owed.policies = true,
-            Record::Status if !log.admits_update() => self.owed.status = true,
+            Record::Policies if !log.admits_update() => self.unwritten_facts.policies = true,
+            Record::Status if !log.admits_update() => self.unwritten_facts.status = true,
             // It vanished in the same request.
             Record::QueueFacts(queue) if !engine.has_queue(queue) => {}
             // That a queue is kept is noted in passing, on a put or a registration, which must not
             // fail for it; limits were asked for, and refused before if there is no room.
             Record::QueueFacts(queue) if !log.admits_update() => {
-                self.owed.queues.insert(queue);
+                self.unwritten_facts.queues.insert(queue);
             }
             Record::QueueFacts(queue) => {
                 let (key, value) =
@@ -218,7 +218,7 @@ impl Ledger {
         let Some(log) = &self.log else { return };
         let facts = engine.facts(slot);
         let (number, queue) = queue_ref(engine, slot);
-        let options = Options::of(&facts, engine.tags(slot));
+        let options = OptionalFields::of(&facts, engine.tags(slot));
         let meta = options.meta(&facts);
         let (target, after) = log.put(engine.now().0, queue, &meta, engine.body(slot));
         self.locations.set(slot, Location { target, after });
@@ -229,7 +229,7 @@ impl Ledger {
         let Some(log) = &self.log else { return };
         let facts = engine.facts(slot);
         let (number, queue) = queue_ref(engine, slot);
-        let options = Options::of(&facts, engine.tags(slot));
+        let options = OptionalFields::of(&facts, engine.tags(slot));
         let location = self.locations.get_mut(slot).expect("a logged job has its location");
         location.after = log.update(engine.now().0, location.target, queue, &options.meta(&facts));
         let after = location.after;
@@ -309,10 +309,10 @@ impl Ledger {
         let mut targets = Vec::with_capacity(slots.len());
         for slots in slots.chunks(PUT_MANY_MAX) {
             let facts: Vec<JobFacts> = slots.iter().map(|slot| engine.facts(*slot)).collect();
-            let options: Vec<Options> = facts
+            let options: Vec<OptionalFields> = facts
                 .iter()
                 .zip(slots)
-                .map(|(facts, slot)| Options::of(facts, engine.tags(*slot)))
+                .map(|(facts, slot)| OptionalFields::of(facts, engine.tags(*slot)))
                 .collect();
             let jobs: Vec<(QueueRef<'_>, Meta<'_>)> = slots
                 .iter()

@@ -24,7 +24,7 @@ mod rescue;
 mod turn;
 mod wall;
 
-pub use admission::AddRefusal;
+pub use admission::PutRefusal;
 pub use admission::memory::Memory;
 pub use admission::queue_limit::QueueUsage;
 pub use body_buffer::BodyBuffer;

@@ -52,7 +52,7 @@ pub enum Refusal {
     NotFound(Position),
     /// The log has no room for it. Finishing jobs makes room.
     #[error("the log has no room")]
-    Full,
+    LogFull,
 }
 
 /// No such job or queue, or not in the hands that the request needs. The reply that says so waits for
@@ -133,7 +133,7 @@ impl Turn<'_> {
         core.alarm = None;
         core.engine.hold_chores(self.shared.writes_behind());
         let more = core.engine.advance(&mut core.effects);
-        core.settle();
+        core.apply_effects();
         more
     }
 
@@ -223,7 +223,7 @@ impl Turn<'_> {
         let core = &mut *self.core;
         match &core.ledger.log {
             Some(log) if !log.admits_updates(count) && is_logged(&core.engine) => {
-                Err(Refusal::Full)
+                Err(Refusal::LogFull)
             }
             Some(_) | None => Ok(core),
         }

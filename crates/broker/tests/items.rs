@@ -5,7 +5,7 @@ use std::sync::Arc;
 use engine::limits;
 use lineshaft_broker::policy::{QueueSync, Rule, Rules, Setting, WhenFull};
 use lineshaft_broker::{
-    AddRefusal, Broker, Clearing, Item, LeaseId, Millis, Options, Patience, Position, Read,
+    Broker, Clearing, Item, LeaseId, Millis, Options, Patience, Position, PutRefusal, Read,
     ReadHow, SessionId, Status, Turn, When,
 };
 
@@ -74,7 +74,7 @@ fn a_child_more_than_a_parent_may_have_is_neither_made_nor_read() {
         add(&mut turn, &format!("p+{number}"), "1");
     }
     let refused = turn.add(b"p+more", b"1"[..].into(), None);
-    assert!(matches!(refused, Err(AddRefusal::Full(_))));
+    assert!(matches!(refused, Err(PutRefusal::QueueFull(_))));
     let reader = turn.open_reader_session(0);
     let read = turn.read(reader, b"p+more", ReadHow::Finish, Patience::Endless);
     assert!(matches!(read, Read::Blocked));
@@ -401,7 +401,7 @@ fn a_server_that_is_emptied_takes_no_new_items_and_gives_out_the_old_ones() {
     let mut turn = broker.turn(NOW);
     let session = turn.open_reader_session(0);
     let refused = turn.add(b"q", b"new"[..].into(), None);
-    assert_eq!(refused, Err(AddRefusal::Draining));
+    assert_eq!(refused, Err(PutRefusal::Draining));
     let lease = open_one(&mut turn, session, "q");
     turn.confirm(session, lease).expect("it is held");
     assert!(matches!(turn.flush(session, b"q"), Clearing::Done(_)));

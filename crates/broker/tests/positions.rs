@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lineshaft_broker::{
-    AddRefusal, Broker, Denied, Event, GrabOrder, Kick, Millis, NewJob, News, Options, Patience,
+    Broker, Denied, Event, GrabOrder, Kick, Millis, NewJob, News, Options, Patience, PutRefusal,
     Read, ReadHow, State, Submit,
 };
 
@@ -100,7 +100,7 @@ fn that_a_queue_is_full_is_told_when_what_fills_it_is_durable() {
         turn.submit(client, b"f", submit)
     };
     let (_, first) = submit().expect("one may be there");
-    let Err(AddRefusal::Full(after)) = submit() else { panic!("one is there") };
+    let Err(PutRefusal::QueueFull(after)) = submit() else { panic!("one is there") };
     assert!(first.is_reached(after));
 }
 

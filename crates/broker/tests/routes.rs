@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use lineshaft_broker::policy::{QueueSync, Rule, Rules, Setting, WhenFull};
 use lineshaft_broker::{
-    AddRefusal, Body, Broker, Clearing, EngineSetup, GrabOrder, Millis, Missing, News, Options,
-    Patience, Read, ReadHow, Submit, When,
+    Body, Broker, Clearing, EngineSetup, GrabOrder, Millis, Missing, News, Options, Patience,
+    PutRefusal, Read, ReadHow, Submit, When,
 };
 
 const NOW: Millis = Millis(1_000_000);
@@ -37,7 +37,7 @@ fn fill(broker: &Broker) {
     while refused < 5 {
         let mut turn = broker.turn(NOW);
         let outcome = (0..200).try_for_each(|_| turn.add(b"bulk", body(1000), None).map(|_| ()));
-        refused += u32::from(outcome == Err(AddRefusal::LogFull));
+        refused += u32::from(outcome == Err(PutRefusal::LogFull));
         drop(turn);
         work(broker, NOW);
     }
@@ -72,7 +72,7 @@ fn a_body_that_is_too_large_is_refused_as_such() {
             body: body(10),
             foreground,
         };
-        assert_eq!(turn.submit(client, b"f", submit), Err(AddRefusal::TooBig));
+        assert_eq!(turn.submit(client, b"f", submit), Err(PutRefusal::TooBig));
     }
 }
 
@@ -100,7 +100,7 @@ fn copies_of_foreground_jobs_need_room() {
     for _ in 0..3_000 {
         let mut turn = broker.turn(NOW);
         let refused = turn.submit(session, b"f", submit.clone()).err();
-        assert_eq!(refused, Some(AddRefusal::LogFull));
+        assert_eq!(refused, Some(PutRefusal::LogFull));
         // One that feeds nobody is in memory only.
         let (id, _) = turn.submit(session, b"g", submit.clone()).expect("it takes no room");
         turn.grab(session, GrabOrder::NewestFirst).expect("it was just submitted");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lineshaft_broker::policy::{QueueSync, Rule, Rules, Setting};
 use lineshaft_broker::{
-    AddRefusal, Broker, JobId, Kick, Millis, NewJob, News, Options, Refusal, SessionId, Status,
+    Broker, JobId, Kick, Millis, NewJob, News, Options, PutRefusal, Refusal, SessionId, Status,
     Submit, When,
 };
 
@@ -36,7 +36,7 @@ fn fill(broker: &Broker, session: SessionId) -> u64 {
         match (0..1000).try_for_each(|_| turn.put(session, job, b"x"[..].into()).map(|_| puts += 1))
         {
             Ok(()) => {}
-            Err(AddRefusal::LogFull) => refusals += 1,
+            Err(PutRefusal::LogFull) => refusals += 1,
             Err(refusal) => panic!("{refusal}"),
         }
         drop(turn);
@@ -54,7 +54,7 @@ fn a_kick_for_which_there_is_no_room_is_refused_before_it_begins() {
     let puts = fill(&broker, session);
     assert!(puts > 100_000, "{puts} jobs");
     let mut turn = broker.turn(NOW);
-    assert!(matches!(turn.kick(session, u64::MAX), Err(Refusal::Full)));
+    assert!(matches!(turn.kick(session, u64::MAX), Err(Refusal::LogFull)));
     assert!(matches!(turn.kick(session, 200), Ok(Kick::Done(200, _))), "there is room for these");
     drop(turn);
     work(&broker);
@@ -77,7 +77,7 @@ fn a_log_is_full_as_soon_as_jobs_of_ordinary_size_are_refused() {
         ids.push(id);
     }
     assert!(ids.len() > 10, "{} jobs", ids.len());
-    assert!(matches!(put(60_000), Err(AddRefusal::LogFull)));
+    assert!(matches!(put(60_000), Err(PutRefusal::LogFull)));
     assert!(put(20).is_ok(), "there is room for small ones");
     assert!(broker.is_full());
     for id in ids {
@@ -107,7 +107,7 @@ fn what_expires_while_the_disk_is_full_goes_its_way_and_the_log_does_not_fail() 
             turn.add(b"q", b"a body that takes some room"[..].into(), expires).map(|_| adds += 1)
         }) {
             Ok(()) => {}
-            Err(AddRefusal::LogFull) => refusals += 1,
+            Err(PutRefusal::LogFull) => refusals += 1,
             Err(refusal) => panic!("{refusal}"),
         }
         drop(turn);
@@ -173,7 +173,7 @@ fn what_is_of_memory_only_is_taken_when_the_log_is_full() {
     turn.submit(session, b"m", submit(b"", 60_000, false)).expect("nor is this");
     turn.add(b"m", body(), None).expect("nor this");
     turn.submit(session, b"f", submit(b"", 60_000, true)).expect("nor what somebody waits for");
-    let refused = Err(AddRefusal::LogFull);
+    let refused = Err(PutRefusal::LogFull);
     assert_eq!(turn.submit(session, b"f", submit(b"", 60_000, false)), refused);
     turn.use_queue(session, b"q");
     assert_eq!(turn.put(session, NewJob::default(), body()), refused);
@@ -187,7 +187,7 @@ fn a_submit_for_which_there_is_no_room_is_refused_also_if_it_is_its_job_that_is_
     let mut turn = broker.turn(NOW);
     turn.submit(session, b"f", submit(b"large", 60_000, true)).expect("it is not logged");
     turn.submit(session, b"f", submit(b"small", 20, true)).expect("nor is this");
-    let refused = Err(AddRefusal::LogFull);
+    let refused = Err(PutRefusal::LogFull);
     assert_eq!(turn.submit(session, b"f", submit(b"large", 20, false)), refused);
     assert!(turn.submit(session, b"f", submit(b"small", 20, false)).is_ok());
     drop(turn);
@@ -200,7 +200,7 @@ fn the_status_is_told_rather_than_that_the_log_is_full() {
     let mut turn = broker.turn(NOW);
     turn.set_status(Status::ReadOnly, 0);
     let body = || vec![b'x'; 60_000].into();
-    let refused = AddRefusal::WritesBlocked;
+    let refused = PutRefusal::WritesBlocked;
     assert_eq!(turn.put(session, NewJob::default(), body()), Err(refused));
     assert_eq!(turn.submit(session, b"f", submit(b"", 60_000, false)), Err(refused));
     assert_eq!(turn.add(b"q", body(), None), Err(refused));
@@ -220,8 +220,8 @@ fn what_is_not_there_is_denied_also_when_the_log_is_full() {
         limit += 1;
     }
     let (delayed, gone) = (JobId(1), JobId(u64::MAX));
-    assert_eq!(turn.kick_job(delayed), Err(Refusal::Full));
-    assert!(matches!(turn.take_job(session, delayed), Err(Refusal::Full)));
+    assert_eq!(turn.kick_job(delayed), Err(Refusal::LogFull));
+    assert!(matches!(turn.take_job(session, delayed), Err(Refusal::LogFull)));
     let is_denied = |refusal: Refusal| matches!(refusal, Refusal::NotFound(_));
     for id in [delayed, gone] {
         assert!(is_denied(turn.give_back(session, id, 0, 0).expect_err("nobody holds it")));

@@ -157,7 +157,7 @@ fn max_queue(function: &[u8], limits: &[&[u8]], turn: &mut Turn<'_>) -> Answer {
         // COMPAT(gearmand): a limit of an unknown function is forgotten; case
         // text-maxqueue-unknown-function-ok.
         Ok(after) | Err(Refusal::NotFound(after)) => (after, OK.to_vec()),
-        Err(Refusal::Full) => (AT_ONCE, b"ERR QUEUE_ERROR The+log+has+no+room\r\n".to_vec()),
+        Err(Refusal::LogFull) => (AT_ONCE, b"ERR QUEUE_ERROR The+log+has+no+room\r\n".to_vec()),
     }
 }
 

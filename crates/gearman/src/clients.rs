@@ -1,10 +1,10 @@
 //! Requests of clients: submit a job, ask for its status.
 
-use broker::{AddRefusal, Body, Denied, Millis, Outbox, Outlook, Position, Submit, Turn, When};
+use broker::{Body, Denied, Millis, Outbox, Outlook, Position, PutRefusal, Submit, Turn, When};
 
 use crate::handle::HANDLE_BYTES_MAX;
 use crate::number::leading_integer;
-use crate::packet::{Arguments, Kind};
+use crate::packet::{Arguments, PacketType};
 use crate::reply::{self, AT_ONCE, Failure};
 use crate::session::Session;
 
@@ -25,7 +25,7 @@ const DUE_MAX: Millis = Millis(253_402_300_799_000);
 
 /// Whether the client waits for the outcome.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Manner {
+pub(crate) enum SubmitMode {
     Foreground,
     Background,
 }
@@ -35,7 +35,7 @@ impl Session {
     pub(crate) fn submit(
         &mut self,
         priority: u32,
-        manner: Manner,
+        manner: SubmitMode,
         arguments: &Arguments<'_>,
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
@@ -47,7 +47,7 @@ impl Session {
             unique,
             reducer: b"",
             body: Body::from(workload),
-            foreground: manner == Manner::Foreground,
+            foreground: manner == SubmitMode::Foreground,
         };
         self.submit_job(function, submit, turn, outbox);
     }
@@ -77,7 +77,7 @@ impl Session {
     /// The fourth argument, which no client uses, is ignored.
     pub(crate) fn submit_reduce(
         &mut self,
-        manner: Manner,
+        manner: SubmitMode,
         arguments: &Arguments<'_>,
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
@@ -89,7 +89,7 @@ impl Session {
             unique,
             reducer,
             body: Body::from(workload),
-            foreground: manner == Manner::Foreground,
+            foreground: manner == SubmitMode::Foreground,
         };
         self.submit_job(function, submit, turn, outbox);
     }
@@ -107,7 +107,7 @@ impl Session {
         match turn.submit(self.id, function, submit) {
             Ok((id, after)) => {
                 let handle = self.server.prefix.handle(id);
-                reply::send(outbox, after, Kind::JobCreated, &[&handle]);
+                reply::send(outbox, after, PacketType::JobCreated, &[&handle]);
             }
             Err(refusal) => {
                 let (after, failure) = not_submitted(refusal);
@@ -128,23 +128,23 @@ impl Session {
         };
         let (after, [known, running, numerator, denominator, _]) = figures(outlook);
         let arguments = [handle, &known, &running, &numerator, &denominator];
-        reply::send(outbox, after, Kind::StatusRes, &arguments);
+        reply::send(outbox, after, PacketType::StatusRes, &arguments);
     }
 }
 
 /// The error for a refused job, and the position that the reply waits for.
-pub(crate) fn not_submitted(refusal: AddRefusal) -> (Position, Failure) {
+pub(crate) fn not_submitted(refusal: PutRefusal) -> (Position, Failure) {
     match refusal {
-        AddRefusal::Full(after) => (after, reply::QUEUE_FULL),
-        AddRefusal::TooBig => (AT_ONCE, reply::QUEUE_FULL),
-        AddRefusal::LogFull
-        | AddRefusal::MemoryFull
-        | AddRefusal::NoNewQueue
-        | AddRefusal::WritesBlocked => (AT_ONCE, reply::QUEUE_ERROR),
+        PutRefusal::QueueFull(after) => (after, reply::QUEUE_FULL),
+        PutRefusal::TooBig => (AT_ONCE, reply::QUEUE_FULL),
+        PutRefusal::LogFull
+        | PutRefusal::MemoryFull
+        | PutRefusal::NoNewQueue
+        | PutRefusal::WritesBlocked => (AT_ONCE, reply::QUEUE_ERROR),
         // The original continues to accept jobs while it waits for the last one to end. Here
         // draining means the same in all dialects: existing jobs are finished, new ones are
         // refused. That includes a submit that would join an unfinished job.
-        AddRefusal::Draining => (AT_ONCE, reply::DRAINING),
+        PutRefusal::Draining => (AT_ONCE, reply::DRAINING),
     }
 }
 
@@ -159,7 +159,7 @@ pub(crate) fn get_status_unique(unique: &[u8], turn: &mut Turn<'_>, outbox: &mut
     let outlook = outlook.map_err(|Denied(after)| after);
     let (after, [known, running, numerator, denominator, clients]) = figures(outlook);
     let arguments = [unique, &known, &running, &numerator, &denominator, &clients];
-    reply::send(outbox, after, Kind::StatusResUnique, &arguments);
+    reply::send(outbox, after, PacketType::StatusResUnique, &arguments);
 }
 
 /// The fields of a status packet: known, running, numerator, denominator and clients. All zeros, at

@@ -3,8 +3,8 @@
 
 use broker::{Outbox, Turn};
 
-use crate::clients::{HIGH, LOW, Manner, NORMAL, get_status_unique};
-use crate::packet::{Arguments, Header, Kind};
+use crate::clients::{HIGH, LOW, NORMAL, SubmitMode, get_status_unique};
+use crate::packet::{Arguments, Header, PacketType};
 use crate::reply::{self, AT_ONCE};
 use crate::session::Session;
 
@@ -15,69 +15,83 @@ impl Session {
     /// Executes a packet.
     pub(crate) fn execute(
         &mut self,
-        kind: Kind,
+        kind: PacketType,
         arguments: &Arguments<'_>,
         turn: &mut Turn<'_>,
         outbox: &mut Outbox,
     ) {
         let [first, second, ..] = *arguments;
         match kind {
-            Kind::CanDo => self.can_do(first, turn),
-            Kind::CanDoTimeout => self.can_do_timeout(first, second, turn),
-            Kind::CantDo => turn.unregister(self.id, first),
-            Kind::ResetAbilities => self.is_resetting = turn.unregister_all(self.id),
-            Kind::SetClientId => self.set_client_id(first),
-            Kind::PreSleep => self.pre_sleep(turn, outbox),
-            Kind::GrabJob | Kind::GrabJobUniq | Kind::GrabJobAll => self.grab(kind, turn, outbox),
-            Kind::WorkData => self.work_data(first, second, turn, outbox),
-            Kind::WorkWarning => self.work_warning(first, second, turn, outbox),
-            Kind::WorkStatus => self.work_status(arguments, turn, outbox),
-            Kind::WorkComplete => self.work_complete(first, second, turn, outbox),
-            Kind::WorkFail => self.work_fail(first, turn, outbox),
-            Kind::WorkException => self.work_exception(first, second, turn, outbox),
-
-            Kind::SubmitJob => self.submit(NORMAL, Manner::Foreground, arguments, turn, outbox),
-            Kind::SubmitJobHigh => self.submit(HIGH, Manner::Foreground, arguments, turn, outbox),
-            Kind::SubmitJobLow => self.submit(LOW, Manner::Foreground, arguments, turn, outbox),
-            Kind::SubmitJobBg => self.submit(NORMAL, Manner::Background, arguments, turn, outbox),
-            Kind::SubmitJobHighBg => self.submit(HIGH, Manner::Background, arguments, turn, outbox),
-            Kind::SubmitJobLowBg => self.submit(LOW, Manner::Background, arguments, turn, outbox),
-            Kind::SubmitJobEpoch => self.submit_epoch(arguments, turn, outbox),
-            Kind::SubmitReduceJob => {
-                self.submit_reduce(Manner::Foreground, arguments, turn, outbox);
+            PacketType::CanDo => self.can_do(first, turn),
+            PacketType::CanDoTimeout => self.can_do_timeout(first, second, turn),
+            PacketType::CantDo => turn.unregister(self.id, first),
+            PacketType::ResetAbilities => self.is_resetting = turn.unregister_all(self.id),
+            PacketType::SetClientId => self.set_client_id(first),
+            PacketType::PreSleep => self.pre_sleep(turn, outbox),
+            PacketType::GrabJob | PacketType::GrabJobUniq | PacketType::GrabJobAll => {
+                self.grab(kind, turn, outbox);
             }
-            Kind::SubmitReduceJobBg => {
-                self.submit_reduce(Manner::Background, arguments, turn, outbox);
-            }
-            Kind::GetStatus => self.get_status(first, turn, outbox),
-            Kind::GetStatusUnique => get_status_unique(first, turn, outbox),
+            PacketType::WorkData => self.work_data(first, second, turn, outbox),
+            PacketType::WorkWarning => self.work_warning(first, second, turn, outbox),
+            PacketType::WorkStatus => self.work_status(arguments, turn, outbox),
+            PacketType::WorkComplete => self.work_complete(first, second, turn, outbox),
+            PacketType::WorkFail => self.work_fail(first, turn, outbox),
+            PacketType::WorkException => self.work_exception(first, second, turn, outbox),
 
-            Kind::EchoReq => echo(first, outbox),
-            Kind::OptionReq => self.option(first, outbox),
+            PacketType::SubmitJob => {
+                self.submit(NORMAL, SubmitMode::Foreground, arguments, turn, outbox);
+            }
+            PacketType::SubmitJobHigh => {
+                self.submit(HIGH, SubmitMode::Foreground, arguments, turn, outbox);
+            }
+            PacketType::SubmitJobLow => {
+                self.submit(LOW, SubmitMode::Foreground, arguments, turn, outbox);
+            }
+            PacketType::SubmitJobBg => {
+                self.submit(NORMAL, SubmitMode::Background, arguments, turn, outbox);
+            }
+            PacketType::SubmitJobHighBg => {
+                self.submit(HIGH, SubmitMode::Background, arguments, turn, outbox);
+            }
+            PacketType::SubmitJobLowBg => {
+                self.submit(LOW, SubmitMode::Background, arguments, turn, outbox);
+            }
+            PacketType::SubmitJobEpoch => self.submit_epoch(arguments, turn, outbox),
+            PacketType::SubmitReduceJob => {
+                self.submit_reduce(SubmitMode::Foreground, arguments, turn, outbox);
+            }
+            PacketType::SubmitReduceJobBg => {
+                self.submit_reduce(SubmitMode::Background, arguments, turn, outbox);
+            }
+            PacketType::GetStatus => self.get_status(first, turn, outbox),
+            PacketType::GetStatusUnique => get_status_unique(first, turn, outbox),
+
+            PacketType::EchoReq => echo(first, outbox),
+            PacketType::OptionReq => self.option(first, outbox),
 
             // SUBMIT_JOB_SCHED and ALL_YOURS were never implemented anywhere. Only servers send the
             // others.
-            Kind::SubmitJobSched
-            | Kind::AllYours
-            | Kind::Unused
-            | Kind::Noop
-            | Kind::JobCreated
-            | Kind::NoJob
-            | Kind::JobAssign
-            | Kind::JobAssignUniq
-            | Kind::JobAssignAll
-            | Kind::EchoRes
-            | Kind::Error
-            | Kind::StatusRes
-            | Kind::StatusResUnique
-            | Kind::OptionRes => reply::fail(outbox, AT_ONCE, reply::INVALID_COMMAND),
+            PacketType::SubmitJobSched
+            | PacketType::AllYours
+            | PacketType::Unused
+            | PacketType::Noop
+            | PacketType::JobCreated
+            | PacketType::NoJob
+            | PacketType::JobAssign
+            | PacketType::JobAssignUniq
+            | PacketType::JobAssignAll
+            | PacketType::EchoRes
+            | PacketType::Error
+            | PacketType::StatusRes
+            | PacketType::StatusResUnique
+            | PacketType::OptionRes => reply::fail(outbox, AT_ONCE, reply::INVALID_COMMAND),
         }
     }
 
     fn option(&mut self, name: &[u8], outbox: &mut Outbox) {
         if name.len() <= OPTION_BYTES_MAX && visible(name).eq_ignore_ascii_case(b"exceptions") {
             self.wants_exceptions = true;
-            reply::send(outbox, AT_ONCE, Kind::OptionRes, &[name]);
+            reply::send(outbox, AT_ONCE, PacketType::OptionRes, &[name]);
         } else {
             reply::fail(outbox, AT_ONCE, reply::UNKNOWN_OPTION);
         }
@@ -85,7 +99,7 @@ impl Session {
 }
 
 fn echo(data: &[u8], outbox: &mut Outbox) {
-    outbox.reply(AT_ONCE, &Header::reply(Kind::EchoRes, data.len()));
+    outbox.reply(AT_ONCE, &Header::reply(PacketType::EchoRes, data.len()));
     outbox.reply(AT_ONCE, data);
 }
 

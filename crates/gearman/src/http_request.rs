@@ -50,7 +50,7 @@ pub(crate) enum Refusal {
     /// TRACE, which the original never answers, and methods that it does not know.
     UnknownMethod,
     /// The request comes from a foreign site.
-    Foreign,
+    Rejected,
 }
 
 impl Refusal {
@@ -60,7 +60,7 @@ impl Refusal {
             Self::Malformed => "400 Bad Request",
             Self::TooManyHeaders => "431 Request Header Fields Too Large",
             Self::UnknownMethod => "501 Not Implemented",
-            Self::Foreign => "403 Forbidden",
+            Self::Rejected => "403 Forbidden",
         }
     }
 }
@@ -101,7 +101,7 @@ impl Request {
         };
         let claims = Claims::of(parsed.headers.iter().map(|header| (header.name, header.value)));
         let is_get = matches!(method, Method::Get | Method::Head);
-        gate.may_submit(&claims, is_get).map_err(|_| Refusal::Foreign)?;
+        gate.may_submit(&claims, is_get).map_err(|_| Refusal::Rejected)?;
         let mut request = Self {
             method,
             function: path.trim_start_matches('/').into(),
@@ -113,7 +113,7 @@ impl Request {
             asks_leave: false,
             has_no_length: false,
         };
-        let mut once = Once::default();
+        let mut once = SingleHeaders::default();
         for header in &*parsed.headers {
             request.take_header(header, version == 1, &mut once)?;
         }
@@ -131,7 +131,7 @@ impl Request {
         &mut self,
         header: &httparse::Header<'_>,
         is_newer: bool,
-        once: &mut Once,
+        once: &mut SingleHeaders,
     ) -> Result<(), Refusal> {
         let value = header.value.trim_ascii();
         let is = |wanted: &str| header.name.eq_ignore_ascii_case(wanted);
@@ -164,7 +164,7 @@ impl Request {
 
 /// Headers that can occur only once, or exclude each other.
 #[derive(Debug, Default)]
-struct Once {
+struct SingleHeaders {
     length: Option<u64>,
     has_encoding: bool,
     has_host: bool,
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(parse(&many), Err(Refusal::TooManyHeaders));
         let foreign =
             "POST /f HTTP/1.1\r\nHost: 127.0.0.1:80\r\nOrigin: http://evil.example\r\n\r\n";
-        assert_eq!(parse(foreign), Err(Refusal::Foreign));
+        assert_eq!(parse(foreign), Err(Refusal::Rejected));
     }
 
     #[test]

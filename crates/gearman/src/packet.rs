@@ -21,7 +21,7 @@ pub(crate) type Arguments<'a> = [&'a [u8]; ARGUMENTS_MAX];
 /// A kind of packet, by its number.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 #[repr(u32)]
-pub(crate) enum Kind {
+pub(crate) enum PacketType {
     CanDo = 1,
     CantDo = 2,
     ResetAbilities = 3,
@@ -78,52 +78,52 @@ enum Ending {
 use Ending::{Data, Plain};
 
 /// All kinds from number 1 on, with the number of their arguments (spec gearman 2).
-const KINDS: [(Kind, usize, Ending); 42] = [
-    (Kind::CanDo, 1, Plain),
-    (Kind::CantDo, 1, Plain),
-    (Kind::ResetAbilities, 0, Plain),
-    (Kind::PreSleep, 0, Plain),
-    (Kind::Unused, 0, Plain),
-    (Kind::Noop, 0, Plain),
-    (Kind::SubmitJob, 3, Data),
-    (Kind::JobCreated, 1, Plain),
-    (Kind::GrabJob, 0, Plain),
-    (Kind::NoJob, 0, Plain),
-    (Kind::JobAssign, 3, Data),
-    (Kind::WorkStatus, 3, Plain),
-    (Kind::WorkComplete, 2, Data),
-    (Kind::WorkFail, 1, Plain),
-    (Kind::GetStatus, 1, Plain),
-    (Kind::EchoReq, 1, Data),
-    (Kind::EchoRes, 1, Data),
-    (Kind::SubmitJobBg, 3, Data),
-    (Kind::Error, 2, Plain),
-    (Kind::StatusRes, 5, Plain),
-    (Kind::SubmitJobHigh, 3, Data),
-    (Kind::SetClientId, 1, Plain),
-    (Kind::CanDoTimeout, 2, Plain),
-    (Kind::AllYours, 0, Plain),
-    (Kind::WorkException, 2, Data),
-    (Kind::OptionReq, 1, Plain),
-    (Kind::OptionRes, 1, Plain),
-    (Kind::WorkData, 2, Data),
-    (Kind::WorkWarning, 2, Data),
-    (Kind::GrabJobUniq, 0, Plain),
-    (Kind::JobAssignUniq, 4, Data),
-    (Kind::SubmitJobHighBg, 3, Data),
-    (Kind::SubmitJobLow, 3, Data),
-    (Kind::SubmitJobLowBg, 3, Data),
-    (Kind::SubmitJobSched, 8, Data),
-    (Kind::SubmitJobEpoch, 4, Data),
-    (Kind::SubmitReduceJob, 5, Data),
-    (Kind::SubmitReduceJobBg, 5, Data),
-    (Kind::GrabJobAll, 0, Plain),
-    (Kind::JobAssignAll, 5, Data),
-    (Kind::GetStatusUnique, 1, Plain),
-    (Kind::StatusResUnique, 6, Plain),
+const KINDS: [(PacketType, usize, Ending); 42] = [
+    (PacketType::CanDo, 1, Plain),
+    (PacketType::CantDo, 1, Plain),
+    (PacketType::ResetAbilities, 0, Plain),
+    (PacketType::PreSleep, 0, Plain),
+    (PacketType::Unused, 0, Plain),
+    (PacketType::Noop, 0, Plain),
+    (PacketType::SubmitJob, 3, Data),
+    (PacketType::JobCreated, 1, Plain),
+    (PacketType::GrabJob, 0, Plain),
+    (PacketType::NoJob, 0, Plain),
+    (PacketType::JobAssign, 3, Data),
+    (PacketType::WorkStatus, 3, Plain),
+    (PacketType::WorkComplete, 2, Data),
+    (PacketType::WorkFail, 1, Plain),
+    (PacketType::GetStatus, 1, Plain),
+    (PacketType::EchoReq, 1, Data),
+    (PacketType::EchoRes, 1, Data),
+    (PacketType::SubmitJobBg, 3, Data),
+    (PacketType::Error, 2, Plain),
+    (PacketType::StatusRes, 5, Plain),
+    (PacketType::SubmitJobHigh, 3, Data),
+    (PacketType::SetClientId, 1, Plain),
+    (PacketType::CanDoTimeout, 2, Plain),
+    (PacketType::AllYours, 0, Plain),
+    (PacketType::WorkException, 2, Data),
+    (PacketType::OptionReq, 1, Plain),
+    (PacketType::OptionRes, 1, Plain),
+    (PacketType::WorkData, 2, Data),
+    (PacketType::WorkWarning, 2, Data),
+    (PacketType::GrabJobUniq, 0, Plain),
+    (PacketType::JobAssignUniq, 4, Data),
+    (PacketType::SubmitJobHighBg, 3, Data),
+    (PacketType::SubmitJobLow, 3, Data),
+    (PacketType::SubmitJobLowBg, 3, Data),
+    (PacketType::SubmitJobSched, 8, Data),
+    (PacketType::SubmitJobEpoch, 4, Data),
+    (PacketType::SubmitReduceJob, 5, Data),
+    (PacketType::SubmitReduceJobBg, 5, Data),
+    (PacketType::GrabJobAll, 0, Plain),
+    (PacketType::JobAssignAll, 5, Data),
+    (PacketType::GetStatusUnique, 1, Plain),
+    (PacketType::StatusResUnique, 6, Plain),
 ];
 
-impl Kind {
+impl PacketType {
     fn of(number: u32) -> Option<Self> {
         let index = usize::try_from(number.checked_sub(1)?).ok()?;
         KINDS.get(index).map(|(kind, ..)| *kind)
@@ -143,7 +143,7 @@ impl Kind {
 /// The first bytes of a packet.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Header {
-    pub(crate) kind: Kind,
+    pub(crate) kind: PacketType,
     /// A request, not a response; only servers send responses.
     pub(crate) is_request: bool,
     pub(crate) body_bytes: u32,
@@ -158,12 +158,12 @@ impl Header {
             MAGIC_RESPONSE => false,
             _ => return None,
         };
-        let kind = Kind::of(u32::from_be_bytes([k0, k1, k2, k3]))?;
+        let kind = PacketType::of(u32::from_be_bytes([k0, k1, k2, k3]))?;
         Some(Self { kind, is_request, body_bytes: u32::from_be_bytes([b0, b1, b2, b3]) })
     }
 
     /// The header of a packet that the server sends.
-    pub(crate) fn reply(kind: Kind, body_bytes: usize) -> [u8; HEADER_BYTES] {
+    pub(crate) fn reply(kind: PacketType, body_bytes: usize) -> [u8; HEADER_BYTES] {
         // Listeners of all dialects limit bodies to much less than 4 GiB.
         let body_bytes = u32::try_from(body_bytes).unwrap_or(u32::MAX);
         let mut bytes = [0; HEADER_BYTES];
@@ -177,12 +177,12 @@ impl Header {
     pub(crate) fn is_news(self) -> bool {
         matches!(
             self.kind,
-            Kind::WorkData
-                | Kind::WorkWarning
-                | Kind::WorkStatus
-                | Kind::WorkComplete
-                | Kind::WorkFail
-                | Kind::WorkException
+            PacketType::WorkData
+                | PacketType::WorkWarning
+                | PacketType::WorkStatus
+                | PacketType::WorkComplete
+                | PacketType::WorkFail
+                | PacketType::WorkException
         )
     }
 
@@ -191,16 +191,16 @@ impl Header {
         self.is_request
             && matches!(
                 self.kind,
-                Kind::SubmitJob
-                    | Kind::SubmitJobBg
-                    | Kind::SubmitJobHigh
-                    | Kind::SubmitJobHighBg
-                    | Kind::SubmitJobLow
-                    | Kind::SubmitJobLowBg
-                    | Kind::SubmitJobSched
-                    | Kind::SubmitJobEpoch
-                    | Kind::SubmitReduceJob
-                    | Kind::SubmitReduceJobBg
+                PacketType::SubmitJob
+                    | PacketType::SubmitJobBg
+                    | PacketType::SubmitJobHigh
+                    | PacketType::SubmitJobHighBg
+                    | PacketType::SubmitJobLow
+                    | PacketType::SubmitJobLowBg
+                    | PacketType::SubmitJobSched
+                    | PacketType::SubmitJobEpoch
+                    | PacketType::SubmitReduceJob
+                    | PacketType::SubmitReduceJobBg
             )
     }
 
@@ -220,7 +220,7 @@ impl Header {
 }
 
 /// Splits a complete body. Returns `None` if arguments are missing or too long.
-pub(crate) fn split(kind: Kind, body: &[u8]) -> Option<Arguments<'_>> {
+pub(crate) fn split(kind: PacketType, body: &[u8]) -> Option<Arguments<'_>> {
     let (count, ending) = kind.arguments();
     let mut arguments = Arguments::default();
     let mut rest = body;
@@ -239,7 +239,7 @@ pub(crate) fn split(kind: Kind, body: &[u8]) -> Option<Arguments<'_>> {
 }
 
 /// Whether the beginning of a body already shows that it cannot be split.
-pub(crate) fn is_hopeless(kind: Kind, beginning: &[u8]) -> bool {
+pub(crate) fn is_hopeless(kind: PacketType, beginning: &[u8]) -> bool {
     let (count, _) = kind.arguments();
     let Some(area) = beginning.get(..ARGUMENTS_BYTES_MAX) else { return false };
     memchr::memchr_iter(0, area).count() + 1 < count
@@ -271,35 +271,35 @@ mod tests {
 
     #[test]
     fn a_reply_s_header_can_be_read_back() {
-        let header = Header::parse(Header::reply(Kind::JobCreated, 0x0102)).unwrap();
-        let wanted = Header { kind: Kind::JobCreated, is_request: false, body_bytes: 0x0102 };
+        let header = Header::parse(Header::reply(PacketType::JobCreated, 0x0102)).unwrap();
+        let wanted = Header { kind: PacketType::JobCreated, is_request: false, body_bytes: 0x0102 };
         assert_eq!(header, wanted);
     }
 
     #[test]
     fn only_the_last_argument_may_hold_what_separates_them() {
-        let arguments = split(Kind::SubmitJob, b"f\0\0a\0b").unwrap();
+        let arguments = split(PacketType::SubmitJob, b"f\0\0a\0b").unwrap();
         assert_eq!(arguments[..4], [&b"f"[..], b"", b"a\0b", b""]);
-        assert_eq!(split(Kind::SubmitJob, b"f\0u"), None);
-        assert_eq!(split(Kind::GrabJob, b"junk"), Some(Arguments::default()));
-        assert_eq!(split(Kind::EchoReq, b"\0\0").unwrap()[0], b"\0\0");
+        assert_eq!(split(PacketType::SubmitJob, b"f\0u"), None);
+        assert_eq!(split(PacketType::GrabJob, b"junk"), Some(Arguments::default()));
+        assert_eq!(split(PacketType::EchoReq, b"\0\0").unwrap()[0], b"\0\0");
     }
 
     #[test]
     fn arguments_fit_their_area_and_data_need_not() {
         let name = |len: usize| vec![b'x'; len];
-        assert!(split(Kind::CanDo, &name(8180)).is_some());
-        assert!(split(Kind::CanDo, &name(8181)).is_none());
+        assert!(split(PacketType::CanDo, &name(8180)).is_some());
+        assert!(split(PacketType::CanDo, &name(8181)).is_none());
         let submit = |len| [&name(len)[..], b"\0\0", &name(100_000)].concat();
-        assert!(split(Kind::SubmitJob, &submit(8178)).is_some());
-        assert!(!is_hopeless(Kind::SubmitJob, &submit(8178)));
-        assert!(split(Kind::SubmitJob, &submit(8179)).is_none());
-        assert!(is_hopeless(Kind::SubmitJob, &submit(8179)));
-        assert!(!is_hopeless(Kind::EchoReq, &name(10_000)));
+        assert!(split(PacketType::SubmitJob, &submit(8178)).is_some());
+        assert!(!is_hopeless(PacketType::SubmitJob, &submit(8178)));
+        assert!(split(PacketType::SubmitJob, &submit(8179)).is_none());
+        assert!(is_hopeless(PacketType::SubmitJob, &submit(8179)));
+        assert!(!is_hopeless(PacketType::EchoReq, &name(10_000)));
         let acceptable = |kind, bytes| header(*b"\0REQ", kind as u32, bytes).unwrap();
-        assert!(acceptable(Kind::CanDo, 8180).is_acceptable(100_000));
-        assert!(!acceptable(Kind::CanDo, 8181).is_acceptable(100_000));
-        assert!(acceptable(Kind::GrabJob, 8181).is_acceptable(100_000));
-        assert!(!acceptable(Kind::EchoReq, u32::MAX).is_acceptable(100_000));
+        assert!(acceptable(PacketType::CanDo, 8180).is_acceptable(100_000));
+        assert!(!acceptable(PacketType::CanDo, 8181).is_acceptable(100_000));
+        assert!(acceptable(PacketType::GrabJob, 8181).is_acceptable(100_000));
+        assert!(!acceptable(PacketType::EchoReq, u32::MAX).is_acceptable(100_000));
     }
 }

@@ -2,7 +2,7 @@
 
 use broker::{Body, Outbox, Position};
 
-use crate::packet::{Header, Kind};
+use crate::packet::{Header, PacketType};
 
 /// The position for a reply that depends on nothing in the log.
 pub(crate) const AT_ONCE: Position = Position::NONE;
@@ -42,11 +42,11 @@ pub(crate) const NO_JOB_FOR_EXCEPTION: Failure =
 /// Replies with an error, which does not end the connection.
 pub(crate) fn fail(outbox: &mut Outbox, after: Position, failure: Failure) {
     let Failure(code, text) = failure;
-    send(outbox, after, Kind::Error, &[code.as_bytes(), text.as_bytes()]);
+    send(outbox, after, PacketType::Error, &[code.as_bytes(), text.as_bytes()]);
 }
 
 /// Sends a packet with these arguments.
-pub(crate) fn send(outbox: &mut Outbox, after: Position, kind: Kind, arguments: &[&[u8]]) {
+pub(crate) fn send(outbox: &mut Outbox, after: Position, kind: PacketType, arguments: &[&[u8]]) {
     let separators = arguments.len().saturating_sub(1);
     outbox.reply(after, &Header::reply(kind, total_bytes(arguments) + separators));
     for (index, argument) in arguments.iter().enumerate() {
@@ -61,7 +61,7 @@ pub(crate) fn send(outbox: &mut Outbox, after: Position, kind: Kind, arguments: 
 pub(crate) fn send_data(
     outbox: &mut Outbox,
     after: Position,
-    kind: Kind,
+    kind: PacketType,
     arguments: &[&[u8]],
     data: &Body,
 ) {

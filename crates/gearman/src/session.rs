@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use broker::{
-    AddRefusal, BodyBuffer, Dialect, Event, InputEnd, JobId, News, Outbox, Position, Progress,
+    BodyBuffer, Dialect, Event, InputEnd, JobId, News, Outbox, Position, Progress, PutRefusal,
     SessionId, Step, Turn, take_steps,
 };
 
@@ -12,7 +12,9 @@ use crate::admin_text::DROP_INTERRUPTED;
 use crate::clients::not_submitted;
 use crate::environment::Server;
 use crate::listings::Listing;
-use crate::packet::{ARGUMENT_AREA_BYTES_MAX, HEADER_BYTES, Header, Kind, is_hopeless, split};
+use crate::packet::{
+    ARGUMENT_AREA_BYTES_MAX, HEADER_BYTES, Header, PacketType, is_hopeless, split,
+};
 use crate::reply::{self, AT_ONCE};
 
 /// Longest line of text, line feed included (spec gearman 1.2).
@@ -207,7 +209,7 @@ impl Session {
         *missing -= count;
         if *missing == 0 {
             self.reading = Reading::Message;
-            let (after, failure) = not_submitted(AddRefusal::MemoryFull);
+            let (after, failure) = not_submitted(PutRefusal::MemoryFull);
             reply::fail(outbox, after, failure);
         }
         count
@@ -236,13 +238,13 @@ impl Session {
     fn tell(&self, id: JobId, news: News, after: Position, outbox: &mut Outbox) {
         let handle = &self.server.prefix.handle(id)[..];
         let (kind, data) = match news {
-            News::Data(data) => (Kind::WorkData, data),
-            News::Warning(data) => (Kind::WorkWarning, data),
-            News::Progress(words) => (Kind::WorkStatus, words),
-            News::Complete(result) => (Kind::WorkComplete, result),
-            News::Exception(data) if self.wants_exceptions => (Kind::WorkException, data),
+            News::Data(data) => (PacketType::WorkData, data),
+            News::Warning(data) => (PacketType::WorkWarning, data),
+            News::Progress(words) => (PacketType::WorkStatus, words),
+            News::Complete(result) => (PacketType::WorkComplete, result),
+            News::Exception(data) if self.wants_exceptions => (PacketType::WorkException, data),
             News::Exception(_) | News::Fail => {
-                return reply::send(outbox, after, Kind::WorkFail, &[handle]);
+                return reply::send(outbox, after, PacketType::WorkFail, &[handle]);
             }
         };
         reply::send_data(outbox, after, kind, &[handle], &data);
@@ -251,7 +253,7 @@ impl Session {
     /// Handles an event for the client.
     fn hear(&mut self, event: Event, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         match event {
-            Event::WorkToDo => reply::send(outbox, AT_ONCE, Kind::Noop, &[]),
+            Event::WorkToDo => reply::send(outbox, AT_ONCE, PacketType::Noop, &[]),
             Event::News { id, news, after } => self.tell(id, news, after, outbox),
             Event::Cleared(after) => {
                 self.dropped(after, outbox);

@@ -4,7 +4,7 @@ use broker::{Body, Grabbed, JobId, News, Outbox, Refusal, Turn};
 
 use crate::handle::HANDLE_BYTES_MAX;
 use crate::number::{leading_integer, wrapped};
-use crate::packet::{Arguments, Kind};
+use crate::packet::{Arguments, PacketType};
 use crate::reply::{self, AT_ONCE, Failure};
 use crate::session::Session;
 
@@ -55,24 +55,24 @@ impl Session {
     pub(crate) fn pre_sleep(&mut self, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         let sleeps = turn.sleep(self.id);
         if !sleeps {
-            reply::send(outbox, AT_ONCE, Kind::Noop, &[]);
+            reply::send(outbox, AT_ONCE, PacketType::Noop, &[]);
         }
     }
 
-    pub(crate) fn grab(&mut self, kind: Kind, turn: &mut Turn<'_>, outbox: &mut Outbox) {
+    pub(crate) fn grab(&mut self, kind: PacketType, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         let order = self.server.grab_order();
         let Some(Grabbed { grant, queue, tags }) = turn.grab(self.id, order) else {
-            return reply::send(outbox, AT_ONCE, Kind::NoJob, &[]);
+            return reply::send(outbox, AT_ONCE, PacketType::NoJob, &[]);
         };
         let handle = &self.server.prefix.handle(grant.id)[..];
         let (assign, arguments): (_, &[&[u8]]) = match kind {
-            Kind::GrabJobAll if !tags.reducer.is_empty() => {
-                (Kind::JobAssignAll, &[handle, queue, tags.unique, tags.reducer])
+            PacketType::GrabJobAll if !tags.reducer.is_empty() => {
+                (PacketType::JobAssignAll, &[handle, queue, tags.unique, tags.reducer])
             }
-            Kind::GrabJobAll | Kind::GrabJobUniq => {
-                (Kind::JobAssignUniq, &[handle, queue, tags.unique])
+            PacketType::GrabJobAll | PacketType::GrabJobUniq => {
+                (PacketType::JobAssignUniq, &[handle, queue, tags.unique])
             }
-            _ => (Kind::JobAssign, &[handle, queue]),
+            _ => (PacketType::JobAssign, &[handle, queue]),
         };
         reply::send_data(outbox, grant.after, assign, arguments, &grant.body);
     }
@@ -167,7 +167,7 @@ impl Session {
             Ok(()) => {}
             Err(Refusal::NotFound(after)) => reply::fail(outbox, after, denial),
             // Happens only if the job would have to be buried. The worker still holds it.
-            Err(Refusal::Full) => reply::fail(outbox, AT_ONCE, reply::QUEUE_ERROR),
+            Err(Refusal::LogFull) => reply::fail(outbox, AT_ONCE, reply::QUEUE_ERROR),
         }
     }
 }

@@ -4,12 +4,12 @@ use std::pin::Pin;
 
 use hyper::body::Bytes;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
-use hyper::{HeaderMap, Method, Request, Response, StatusCode};
-use origin::{Claims, Foreign};
+use hyper::{HeaderMap, Method, Response, StatusCode};
+use origin::{Claims, Rejection};
 
 /// The head of a request. Its extensions contain the [`origin::Gate`] that it came through. Bodies
 /// are not read, because no page needs them.
-pub type Asked = Request<()>;
+pub type Request = hyper::Request<()>;
 
 /// A complete response.
 pub type Answer = Response<Bytes>;
@@ -57,7 +57,7 @@ impl Reply {
 pub trait Site: Send + Sync {
     /// Answers one request. It must not wait for anything but a turn of the broker, because all
     /// connections share one thread. Longer work is awaited with the reply.
-    fn reply(&self, asked: &Asked) -> Reply;
+    fn reply(&self, request: &Request) -> Reply;
 
     /// Called once a second, for timed work.
     fn tick(&self) {}
@@ -74,8 +74,8 @@ pub fn answer(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) ->
 }
 
 /// Whether the request only reads. HEAD is a GET whose body is not sent.
-pub fn only_looks(asked: &Asked) -> bool {
-    matches!(*asked.method(), Method::GET | Method::HEAD)
+pub fn only_looks(request: &Request) -> bool {
+    matches!(*request.method(), Method::GET | Method::HEAD)
 }
 
 /// What the headers say about the client.
@@ -84,7 +84,7 @@ pub fn claims(headers: &HeaderMap) -> Claims<'_> {
 }
 
 /// The response to a foreign request.
-pub fn forbidden(why: Foreign) -> Answer {
+pub fn forbidden(why: Rejection) -> Answer {
     answer(StatusCode::FORBIDDEN, TEXT, format!("refused: {why}\n"))
 }
 

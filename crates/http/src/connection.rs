@@ -5,15 +5,15 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::Response;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use origin::Gate;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::answer::{Asked, Reply, Site, claims, forbidden};
+use crate::answer::{Reply, Request, Site, claims, forbidden};
 use crate::stall::Stalling;
 use crate::unread::Unread;
 
@@ -43,7 +43,7 @@ pub async fn serve<S>(
 ) where
     S: AsyncRead + AsyncWrite + Send + Unpin,
 {
-    let service = service_fn(|request: Request<Incoming>| {
+    let service = service_fn(|request: hyper::Request<Incoming>| {
         note_request();
         let reply = reply(site.as_ref(), &gate, request);
         let unread = unread.clone();
@@ -69,13 +69,13 @@ pub async fn serve<S>(
     }
 }
 
-fn reply(site: &dyn Site, gate: &Gate, request: Request<Incoming>) -> Reply {
+fn reply(site: &dyn Site, gate: &Gate, request: hyper::Request<Incoming>) -> Reply {
     let (mut head, _unread) = request.into_parts();
     if let Err(why) = gate.may_read(&claims(&head.headers)) {
         return Reply::Now(forbidden(why));
     }
     head.extensions.insert(gate.clone());
-    site.reply(&Asked::from_parts(head, ()))
+    site.reply(&Request::from_parts(head, ()))
 }
 
 /// Adds headers for browsers: the type is exact (`nosniff`), and no page of another site can embed
@@ -109,7 +109,7 @@ mod tests {
     struct Echo(usize);
 
     impl Site for Echo {
-        fn reply(&self, _asked: &Asked) -> Reply {
+        fn reply(&self, _request: &Request) -> Reply {
             Reply::Now(answer(StatusCode::OK, TEXT, "x".repeat(self.0)))
         }
     }

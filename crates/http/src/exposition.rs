@@ -10,7 +10,7 @@ pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8"
 
 /// The kind of a metric.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Kind {
+pub(crate) enum MetricType {
     /// Only grows, from 0 at the start of the process.
     Counter,
     /// Goes up and down.
@@ -26,10 +26,10 @@ pub(crate) struct Exposition {
 
 impl Exposition {
     /// Begins a metric; its samples follow.
-    pub(crate) fn metric(&mut self, name: &'static str, kind: Kind, help: &str) -> &mut Self {
+    pub(crate) fn metric(&mut self, name: &'static str, kind: MetricType, help: &str) -> &mut Self {
         let kind = match kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
+            MetricType::Counter => "counter",
+            MetricType::Gauge => "gauge",
         };
         self.name = name;
         self.push(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
@@ -40,7 +40,7 @@ impl Exposition {
     pub(crate) fn number(
         &mut self,
         name: &'static str,
-        kind: Kind,
+        kind: MetricType,
         help: &str,
         value: impl Display,
     ) {
@@ -87,8 +87,8 @@ mod tests {
     #[test]
     fn it_looks_as_the_format_wants_it() {
         let mut exposition = Exposition::default();
-        exposition.number("a_total", Kind::Counter, "All of a.", 3);
-        exposition.metric("b", Kind::Gauge, "Each b.");
+        exposition.number("a_total", MetricType::Counter, "All of a.", 3);
+        exposition.metric("b", MetricType::Gauge, "Each b.");
         exposition.sample(&[("q", "x"), ("s", "a \"\\\n")], 0.5);
         let text = "# HELP a_total All of a.\n# TYPE a_total counter\na_total 3\n\
             # HELP b Each b.\n# TYPE b gauge\nb{q=\"x\",s=\"a \\\"\\\\\\n\"} 0.5\n";

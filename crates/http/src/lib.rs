@@ -19,7 +19,7 @@ mod stall;
 mod unread;
 
 pub use answer::{
-    Answer, Asked, HTML, Reply, Site, TEXT, Work, answer, claims, forbidden, method_not_allowed,
+    Answer, HTML, Reply, Request, Site, TEXT, Work, answer, claims, forbidden, method_not_allowed,
     only_looks,
 };
 pub use connection::serve;

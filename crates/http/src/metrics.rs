@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use broker::{LogStats, Memory, Millis, QueueStats, QueueUsage, Status, Totals, Turn};
 
 use crate::exposition::Exposition;
-use crate::exposition::Kind::{Counter, Gauge};
+use crate::exposition::MetricType::{Counter, Gauge};
 
 /// The label of all queues without a label of their own.
 const OTHER: &str = "other";
@@ -23,7 +23,7 @@ pub struct ProcessFacts {
     /// Connections closed at once, because their address had too many.
     pub refused_per_address: u64,
     /// Connections closed because the client sent HTTP or TLS to a port that does not speak it.
-    pub refused_foreign: u64,
+    pub refused_wrong_protocol: u64,
     /// Time for which I/O threads held the broker so far, in nanoseconds.
     pub turns_ns: u64,
     /// Processor time used so far, in microseconds.
@@ -258,7 +258,7 @@ fn render_process(page: &mut Exposition, identity: Identity<'_>, process: Proces
     let help = "Connections closed at once: too many from one address, or not of the protocol but HTTP or TLS.";
     page.metric("lineshaft_connections_refused_total", Counter, help);
     page.sample(&[("reason", "address")], process.refused_per_address);
-    page.sample(&[("reason", "foreign")], process.refused_foreign);
+    page.sample(&[("reason", "foreign")], process.refused_wrong_protocol);
     let help = "When the server started, in seconds of Unix time.";
     page.number("process_start_time_seconds", Gauge, help, seconds(identity.started.0));
     let help = "Time in which the queues were at work for one thread, and others had to wait.";

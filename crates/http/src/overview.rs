@@ -4,7 +4,7 @@ use broker::{Broker, Clock, Millis};
 use hyper::StatusCode;
 
 use crate::answer::{
-    Answer, Asked, HTML, Reply, Site, TEXT, answer, method_not_allowed, only_looks,
+    Answer, HTML, Reply, Request, Site, TEXT, answer, method_not_allowed, only_looks,
 };
 use crate::exposition::CONTENT_TYPE;
 use crate::metrics::{Gathered, Health, Identity, ProcessFacts, render};
@@ -106,14 +106,14 @@ impl Overview {
 }
 
 impl Site for Overview {
-    fn reply(&self, asked: &Asked) -> Reply {
-        let page: fn(&Overview) -> Answer = match asked.uri().path() {
+    fn reply(&self, request: &Request) -> Reply {
+        let page: fn(&Overview) -> Answer = match request.uri().path() {
             "/health/live" => Overview::live,
             "/health/ready" => Overview::ready,
             "/metrics" => Overview::metrics,
             "/" => |_| answer(StatusCode::OK, HTML, INDEX),
             _ => |_| answer(StatusCode::NOT_FOUND, TEXT, "there is no such page; see /\n"),
         };
-        Reply::Now(if only_looks(asked) { page(self) } else { method_not_allowed() })
+        Reply::Now(if only_looks(request) { page(self) } else { method_not_allowed() })
     }
 }

@@ -7,12 +7,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use broker::{Broker, Clock, Millis};
 use http_api::{
-    Answer, Asked, HTML, ProcessFacts, Reply, Site, TEXT, Work, answer, claims, forbidden,
+    Answer, HTML, ProcessFacts, Reply, Request, Site, TEXT, Work, answer, claims, forbidden,
     method_not_allowed, only_looks,
 };
 use hyper::header::{ALLOW, HeaderName, HeaderValue};
 use hyper::{Method, StatusCode};
-use origin::{Claims, Foreign, Gate};
+use origin::{Claims, Gate, Rejection};
 use serde_json::{Value, json};
 
 use crate::changes::PERIOD_S_MAX;
@@ -101,14 +101,14 @@ enum Outcome {
 
 /// Why a command failed.
 #[derive(Debug, Eq, PartialEq)]
-enum Trouble {
+enum CommandError {
     NoSuchCommand,
     /// A page of another site may have caused the request.
-    Foreign(Foreign),
+    Rejected(Rejection),
     /// The method cannot change anything.
-    WrongMethod,
+    MethodNotAllowed,
     /// Clients at this address cannot stop the server.
-    NotFromThere,
+    StopNotAllowed,
     Failed(String),
 }
 
@@ -166,8 +166,8 @@ impl KestrelAdmin {
     }
 
     /// Keeps the history within its limit, and updates the memory account.
-    fn settle_memory(&self) {
-        let grown_bytes = self.history().settle();
+    fn trim_history(&self) {
+        let grown_bytes = self.history().trim();
         if grown_bytes != 0 {
             self.broker.add_outside_bytes(grown_bytes);
         }
@@ -177,43 +177,43 @@ impl KestrelAdmin {
         &self,
         command: &Command,
         parameters: &Parameters,
-        asked: &Asked,
-    ) -> Result<Outcome, Trouble> {
+        request: &Request,
+    ) -> Result<Outcome, CommandError> {
         let now = (self.clock)();
         let value = match (command.name.as_str(), command.rest.as_deref()) {
-            ("stats", None) => return self.stats(parameters, asked).map(Outcome::Stats),
+            ("stats", None) => return self.stats(parameters, request).map(Outcome::Stats),
             ("ping", None) => json!("pong"),
             ("server_info", None) => self.server_info(),
             ("graph_data", None | Some("")) => {
-                check_remembering(asked)?;
+                check_remembering(request)?;
                 let mut history = self.history();
                 let series = history.series(now, || self.snapshot(now));
                 json!({ "keys": series.keys().collect::<Vec<_>>() })
             }
             ("graph_data", Some(key)) => {
-                check_remembering(asked)?;
+                check_remembering(request)?;
                 self.graph(key)?
             }
             ("reload", None) => {
-                self.check_change(asked)?;
+                self.check_change(request)?;
                 return Ok(Outcome::Begun(self.controls.reload()));
             }
             ("shutdown" | "quiesce", None) => {
-                self.check_change(asked)?;
-                self.check_stop(asked)?;
+                self.check_change(request)?;
+                self.check_stop(request)?;
                 self.controls.shut_down();
                 json!("ok")
             }
-            _ => return Err(Trouble::NoSuchCommand),
+            _ => return Err(CommandError::NoSuchCommand),
         };
         Ok(Outcome::Value(value))
     }
 
     /// `filtered` leaves nothing out: there are no filters here. In the original, filters were
     /// code.
-    fn stats(&self, parameters: &Parameters, asked: &Asked) -> Result<Snapshot, Trouble> {
+    fn stats(&self, parameters: &Parameters, request: &Request) -> Result<Snapshot, CommandError> {
         let (period, name) = (parameters.get("period"), parameters.get("namespace"));
-        let remembers = match check_remembering(asked) {
+        let remembers = match check_remembering(request) {
             Err(why) if period.is_some() || name.is_some() => return Err(why),
             verdict => verdict.is_ok(),
         };
@@ -229,13 +229,13 @@ impl KestrelAdmin {
             let seconds =
                 period.parse().ok().filter(|seconds| (1..=PERIOD_S_MAX).contains(seconds));
             let seconds = seconds.ok_or_else(|| {
-                Trouble::Failed(format!("period: a number from 1 to {PERIOD_S_MAX} is needed"))
+                CommandError::Failed(format!("period: a number from 1 to {PERIOD_S_MAX} is needed"))
             })?;
             return Ok(history.changes.in_period(now, seconds, &snapshot));
         }
         if let Some(name) = name {
             if name.len() > NAMESPACE_BYTES_MAX {
-                return Err(Trouble::Failed("namespace: the name is too long".to_owned()));
+                return Err(CommandError::Failed("namespace: the name is too long".to_owned()));
             }
             return Ok(history.changes.for_asker(now, name, &snapshot));
         }
@@ -256,42 +256,44 @@ impl KestrelAdmin {
         })
     }
 
-    fn graph(&self, key: &str) -> Result<Value, Trouble> {
+    fn graph(&self, key: &str) -> Result<Value, CommandError> {
         let now = (self.clock)();
         let mut history = self.history();
         let series = history.series(now, || self.snapshot(now));
-        let points = series.points(key).ok_or(Trouble::NoSuchCommand)?;
+        let points = series.points(key).ok_or(CommandError::NoSuchCommand)?;
         let points: Vec<Value> =
             points.map(|(second, value)| json!([second, report::number(value)])).collect();
         Ok(json!({ key: points }))
     }
 
     /// Without this check, any web page could stop the server of its reader.
-    fn check_change(&self, asked: &Asked) -> Result<(), Trouble> {
-        let is_get = match *asked.method() {
+    fn check_change(&self, request: &Request) -> Result<(), CommandError> {
+        let is_get = match *request.method() {
             Method::POST => false,
             Method::GET if self.permissions.by_get => true,
-            _ => return Err(Trouble::WrongMethod),
+            _ => return Err(CommandError::MethodNotAllowed),
         };
-        gate(asked)?.may_control(&claims(asked.headers()), is_get).map_err(Trouble::Foreign)
+        gate(request)?
+            .may_control(&claims(request.headers()), is_get)
+            .map_err(CommandError::Rejected)
     }
 
-    fn check_stop(&self, asked: &Asked) -> Result<(), Trouble> {
-        let is_local = gate(asked)?.reach.is_local();
+    fn check_stop(&self, request: &Request) -> Result<(), CommandError> {
+        let is_local = gate(request)?.reach.is_local();
         let Permissions { stop_locally, stop_from_elsewhere, .. } = self.permissions;
         let may_stop = if is_local { stop_locally } else { stop_from_elsewhere };
-        if may_stop { Ok(()) } else { Err(Trouble::NotFromThere) }
+        if may_stop { Ok(()) } else { Err(CommandError::StopNotAllowed) }
     }
 
-    fn answer(&self, asked: &Asked) -> Reply {
-        let command = Command::read(asked.uri().path());
+    fn answer(&self, request: &Request) -> Reply {
+        let command = Command::read(request.uri().path());
         if matches!(command.name.as_str(), "" | "report" | "graph") && command.form == Form::Json {
             return Reply::Now(answer(StatusCode::OK, HTML, INDEX));
         }
-        let parameters = Parameters::read(asked.uri().query());
-        let claims = claims(asked.headers());
+        let parameters = Parameters::read(request.uri().query());
+        let claims = claims(request.headers());
         let result = callback(&parameters, &claims)
-            .and_then(|callback| Ok((callback, self.execute(&command, &parameters, asked)?)));
+            .and_then(|callback| Ok((callback, self.execute(&command, &parameters, request)?)));
         let written = |kind: &'static str, mut text: String, callback: Option<&str>| {
             // A long text can wait for its reader, and only its length is counted, not its
             // capacity.
@@ -323,38 +325,38 @@ impl KestrelAdmin {
                     Some(work) => Reply::After(work, answer),
                 }
             }
-            Err(trouble) => Reply::Now(refused(trouble)),
+            Err(error) => Reply::Now(refused(error)),
         }
     }
 }
 
 /// The gate that the request came through.
-fn gate(asked: &Asked) -> Result<&Gate, Trouble> {
-    asked.extensions().get::<Gate>().ok_or(Trouble::NotFromThere)
+fn gate(request: &Request) -> Result<&Gate, CommandError> {
+    request.extensions().get::<Gate>().ok_or(CommandError::StopNotAllowed)
 }
 
 /// Refuses to remember numbers for a request that a page of another site may have caused. It could
 /// use up, or evict, the numbers of others.
-fn check_remembering(asked: &Asked) -> Result<(), Trouble> {
-    claims(asked.headers()).check_no_page(only_looks(asked)).map_err(Trouble::Foreign)
+fn check_remembering(request: &Request) -> Result<(), CommandError> {
+    claims(request.headers()).check_no_page(only_looks(request)).map_err(CommandError::Rejected)
 }
 
-fn refused(trouble: Trouble) -> Answer {
-    match trouble {
-        Trouble::NoSuchCommand => answer(StatusCode::NOT_FOUND, TEXT, "no such command\n"),
-        Trouble::Foreign(why) => forbidden(why),
-        Trouble::WrongMethod => {
+fn refused(error: CommandError) -> Answer {
+    match error {
+        CommandError::NoSuchCommand => answer(StatusCode::NOT_FOUND, TEXT, "no such command\n"),
+        CommandError::Rejected(why) => forbidden(why),
+        CommandError::MethodNotAllowed => {
             let text = "only by POST; GET does it with kestrel.admin_get = true\n";
             let mut answer = answer(StatusCode::METHOD_NOT_ALLOWED, TEXT, text);
             answer.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
             answer
         }
-        Trouble::NotFromThere => {
+        CommandError::StopNotAllowed => {
             let text =
                 "refused: kestrel.control does not let clients of this address stop the server\n";
             answer(StatusCode::FORBIDDEN, TEXT, text)
         }
-        Trouble::Failed(why) => {
+        CommandError::Failed(why) => {
             let text = format!("error processing command: {why}\n");
             answer(StatusCode::INTERNAL_SERVER_ERROR, TEXT, text)
         }
@@ -366,7 +368,7 @@ fn refused(trouble: Trouble) -> Answer {
 fn callback<'a>(
     parameters: &'a Parameters,
     claims: &Claims<'_>,
-) -> Result<Option<&'a str>, Trouble> {
+) -> Result<Option<&'a str>, CommandError> {
     let is_name = |name: &str| {
         name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_$.[]".contains(&byte))
     };
@@ -374,21 +376,27 @@ fn callback<'a>(
         None => return Ok(None),
         Some("" | "true") => "ostrichCallback",
         Some(name) if is_name(name) => name,
-        Some(_) => return Err(Trouble::Failed("callback: not the name of a function".to_owned())),
+        Some(_) => {
+            return Err(CommandError::Failed("callback: not the name of a function".to_owned()));
+        }
     };
-    if claims.is_unsuspicious() { Ok(Some(name)) } else { Err(Trouble::Foreign(Foreign::Site)) }
+    if claims.is_unsuspicious() {
+        Ok(Some(name))
+    } else {
+        Err(CommandError::Rejected(Rejection::CrossSite))
+    }
 }
 
 impl Site for KestrelAdmin {
-    fn reply(&self, asked: &Asked) -> Reply {
+    fn reply(&self, request: &Request) -> Reply {
         // The original ignores the method, and some scripts use POST.
-        let is_posted = *asked.method() == Method::POST;
-        let mut reply = if only_looks(asked) || is_posted {
-            self.answer(asked)
+        let is_posted = *request.method() == Method::POST;
+        let mut reply = if only_looks(request) || is_posted {
+            self.answer(request)
         } else {
             Reply::Now(method_not_allowed())
         };
-        self.settle_memory();
+        self.trim_history();
         let (name, value) = VERSION_HEADER;
         let (Reply::Now(answer) | Reply::After(_, answer)) = &mut reply;
         answer.headers_mut().insert(name, value);
@@ -397,6 +405,6 @@ impl Site for KestrelAdmin {
 
     fn tick(&self) {
         self.remember();
-        self.settle_memory();
+        self.trim_history();
     }
 }

@@ -34,7 +34,7 @@ impl History {
 
     /// Enforces the limit, evicting what was requested longest ago. Returns by how many bytes the
     /// memory use has grown since the last call.
-    pub(crate) fn settle(&mut self) -> i64 {
+    pub(crate) fn trim(&mut self) -> i64 {
         let mut bytes = self.bytes();
         while bytes > BYTES_MAX && self.changes.forget_oldest() {
             bytes = self.bytes();

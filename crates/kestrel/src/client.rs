@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use broker::{
-    AddRefusal, Body, Event, LeaseId, Patience, Position, Read, ReadHow, SessionId, Turn, When,
+    Body, Event, LeaseId, Patience, Position, PutRefusal, Read, ReadHow, SessionId, Turn, When,
 };
 
 use crate::counters::Counters;
@@ -98,13 +98,13 @@ impl Client {
             self.server.note(watch, Measure::Set);
         }
         added.map_err(|refusal| match refusal {
-            AddRefusal::Full(after) => after,
-            AddRefusal::TooBig
-            | AddRefusal::LogFull
-            | AddRefusal::MemoryFull
-            | AddRefusal::NoNewQueue
-            | AddRefusal::WritesBlocked
-            | AddRefusal::Draining => AT_ONCE,
+            PutRefusal::QueueFull(after) => after,
+            PutRefusal::TooBig
+            | PutRefusal::LogFull
+            | PutRefusal::MemoryFull
+            | PutRefusal::NoNewQueue
+            | PutRefusal::WritesBlocked
+            | PutRefusal::Draining => AT_ONCE,
         })
     }
 

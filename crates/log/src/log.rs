@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::error::Failure;
 use crate::files::segments::Segments;
-use crate::format::entry::{ENTRY_HEAD_BYTES, Kind, META_BYTES, write_meta};
+use crate::format::entry::{ENTRY_HEAD_BYTES, EntryKind, META_BYTES, write_meta};
 use crate::format::padded;
 use crate::reclaim::Cursor;
 use crate::settings::{
@@ -113,7 +113,7 @@ impl Log {
         let mut open = self.appending(now_ms);
         open.room(bytes + name_bytes(queue.name));
         let number = open.queue(queue);
-        let position = open.append(Kind::Put, 1, |buffer| {
+        let position = open.append(EntryKind::Put, 1, |buffer| {
             write_meta(buffer, number, meta);
             buffer.extend_from_slice(body);
         });
@@ -137,7 +137,7 @@ impl Log {
         let mut open = self.appending(now_ms);
         open.room(bytes + names);
         let numbers: Vec<u32> = jobs.iter().map(|&(queue, _)| open.queue(queue)).collect();
-        let position = open.append(Kind::Put, n, |buffer| {
+        let position = open.append(EntryKind::Put, n, |buffer| {
             for (&number, (_, meta)) in numbers.iter().zip(jobs) {
                 write_meta(buffer, number, meta);
             }
@@ -164,7 +164,7 @@ impl Log {
         open.room(bytes + name_bytes(queue.name));
         let number = open.queue(queue);
         open.client_bytes += bytes;
-        open.append(Kind::Update, 0, |buffer| {
+        open.append(EntryKind::Update, 0, |buffer| {
             buffer.extend_from_slice(&target.to_u64().to_le_bytes());
             write_meta(buffer, number, meta);
         })
@@ -200,7 +200,7 @@ impl Log {
             open.lazy.remove(target);
         }
         open.client_bytes += bytes;
-        open.append(Kind::Finish, n, |buffer| {
+        open.append(EntryKind::Finish, n, |buffer| {
             for target in targets {
                 buffer.extend_from_slice(&target.to_u64().to_le_bytes());
             }

@@ -10,7 +10,7 @@ use std::sync::PoisonError;
 use crate::disk::DiskFile;
 use crate::error::ReclaimError;
 use crate::files::segments::segment_name;
-use crate::format::entry::{ENTRY_HEAD_BYTES, Entry, Kind, META_BYTES, write_meta};
+use crate::format::entry::{ENTRY_HEAD_BYTES, Entry, EntryKind, META_BYTES, write_meta};
 use crate::format::{
     GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES, SegmentHeader, get_u32, padded,
 };
@@ -379,7 +379,7 @@ impl Log {
         open.room(24);
         open.first = segment + 1;
         open.live.pop_segment();
-        let trim = open.append(Kind::Trim, 0, |buffer| {
+        let trim = open.append(EntryKind::Trim, 0, |buffer| {
             buffer.extend_from_slice(&(segment + 1).to_le_bytes());
         });
         self.segments.trimmed(segment, trim);
@@ -450,7 +450,7 @@ impl Walk<'_> {
             let position = Position::new(self.segment, place.offset);
             let entry = Entry::read(rest, self.salt, position.0)
                 .map_err(|what| damaged(self.segment, place.offset, what))?;
-            if matches!(entry.kind, Kind::Put | Kind::Copy) {
+            if matches!(entry.kind, EntryKind::Put | EntryKind::Copy) {
                 let first_slot = place.slot;
                 place.slot += u32::from(entry.n);
                 let open = log.open_batch();
@@ -526,7 +526,7 @@ impl Log {
             write_meta(&mut metas, queue, &current.meta);
         }
         let n = slots.len() as u16;
-        let position = open.append(Kind::Copy, n, |buffer| {
+        let position = open.append(EntryKind::Copy, n, |buffer| {
             buffer.extend_from_slice(&metas);
             buffer.extend_from_slice(body);
         });

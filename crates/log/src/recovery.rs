@@ -17,7 +17,7 @@ use crate::error::{Failure, OpenError};
 use crate::files::folder::{Folder, Found, lock};
 use crate::files::segments::{SegmentFile, Segments, segment_name};
 use crate::format::HEADER_BYTES;
-use crate::format::entry::Kind;
+use crate::format::entry::EntryKind;
 use crate::liveness::Liveness;
 use crate::log::Log;
 use crate::recovery::replay::Replay;
@@ -199,7 +199,7 @@ fn start(
     let mut open = Open::new(head, segments.segment_bytes, live);
     if end.position.offset() == HEADER_BYTES {
         let first = open.first;
-        open.append(Kind::Open, 0, |buffer| {
+        open.append(EntryKind::Open, 0, |buffer| {
             buffer.extend_from_slice(&first.to_le_bytes());
             buffer.extend_from_slice(&next_id.to_le_bytes());
         });

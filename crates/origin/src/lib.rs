@@ -60,12 +60,12 @@ impl<'a> Claims<'a> {
 
     /// Whether no page of another site can be behind it. A page can have a browser send a GET without any header that
     /// says so, but the headers that say the opposite are not in its hands.
-    pub fn check_no_page(&self, is_get: bool) -> Result<(), Foreign> {
+    pub fn check_no_page(&self, is_get: bool) -> Result<(), Rejection> {
         let is_silent = self.site.is_none() && self.origin.is_none() && self.referer.is_none();
         if !self.is_unsuspicious() {
-            Err(Foreign::Site)
+            Err(Rejection::CrossSite)
         } else if is_get && self.is_browser && is_silent {
-            Err(Foreign::Browser)
+            Err(Rejection::BrowserGet)
         } else {
             Ok(())
         }
@@ -112,23 +112,23 @@ impl Reach {
 
 /// Why a request is refused.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub enum Foreign {
+pub enum Rejection {
     /// The server is called by a name that it does not have.
-    Name,
+    UnknownHost,
     /// A page of another site has led a browser here.
-    Site,
+    CrossSite,
     /// A browser asks by GET, which a page can have it do without leaving a mark.
-    Browser,
+    BrowserGet,
 }
 
-impl std::fmt::Display for Foreign {
+impl std::fmt::Display for Rejection {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(match self {
-            Foreign::Name => {
+            Rejection::UnknownHost => {
                 "the server is not known by this name; use its IP address, or list the name in http.hosts"
             }
-            Foreign::Site => "not from a page of another site",
-            Foreign::Browser => "not by GET from a browser; use POST",
+            Rejection::CrossSite => "not from a page of another site",
+            Rejection::BrowserGet => "not by GET from a browser; use POST",
         })
     }
 }
@@ -146,7 +146,7 @@ impl Gate {
     /// Whether the client may look at something. Where only this machine can connect, it calls the server by one of
     /// its names. Elsewhere monitoring may call it by any name, unless names are listed: it need not know all of them.
     /// A browser never may, because the name may be that of a page.
-    pub fn may_read(&self, claims: &Claims<'_>) -> Result<(), Foreign> {
+    pub fn may_read(&self, claims: &Claims<'_>) -> Result<(), Rejection> {
         let any_name = match self.reach {
             Reach::Loopback => false,
             Reach::Unix | Reach::Network => !self.names.are_listed() && !claims.is_from_browser(),
@@ -155,28 +155,28 @@ impl Gate {
     }
 
     /// Whether the client may submit a job. It may call the server by the names by which it may look.
-    pub fn may_submit(&self, claims: &Claims<'_>, is_get: bool) -> Result<(), Foreign> {
+    pub fn may_submit(&self, claims: &Claims<'_>, is_get: bool) -> Result<(), Rejection> {
         self.may_read(claims)?;
         check_site(claims, is_get)
     }
 
     /// Whether the client may order the server about.
-    pub fn may_control(&self, claims: &Claims<'_>, is_get: bool) -> Result<(), Foreign> {
+    pub fn may_control(&self, claims: &Claims<'_>, is_get: bool) -> Result<(), Rejection> {
         self.check_name(claims)?;
         check_site(claims, is_get)
     }
 
-    fn check_name(&self, claims: &Claims<'_>) -> Result<(), Foreign> {
+    fn check_name(&self, claims: &Claims<'_>) -> Result<(), Rejection> {
         let is_ours = claims.host.is_none_or(|host| self.names.contain(host));
-        if is_ours { Ok(()) } else { Err(Foreign::Name) }
+        if is_ours { Ok(()) } else { Err(Rejection::UnknownHost) }
     }
 }
 
-fn check_site(claims: &Claims<'_>, is_get: bool) -> Result<(), Foreign> {
+fn check_site(claims: &Claims<'_>, is_get: bool) -> Result<(), Rejection> {
     if !claims.is_unsuspicious() {
-        Err(Foreign::Site)
+        Err(Rejection::CrossSite)
     } else if is_get && claims.is_browser {
-        Err(Foreign::Browser)
+        Err(Rejection::BrowserGet)
     } else {
         Ok(())
     }
@@ -241,19 +241,27 @@ mod tests {
         ] {
             let with_host = claims(&[HOST, foreign]);
             assert!(!with_host.is_same_origin());
-            assert_eq!(with_host.check_no_page(false), Err(Foreign::Site), "{foreign:?}");
+            assert_eq!(with_host.check_no_page(false), Err(Rejection::CrossSite), "{foreign:?}");
             for (reach, claims) in REACHES
                 .into_iter()
                 .flat_map(|reach| [(reach, with_host), (reach, claims(&[foreign]))])
             {
                 let gate = gate(reach, &[]);
-                assert_eq!(gate.may_submit(&claims, false), Err(Foreign::Site), "{foreign:?}");
-                assert_eq!(gate.may_control(&claims, false), Err(Foreign::Site), "{foreign:?}");
+                assert_eq!(
+                    gate.may_submit(&claims, false),
+                    Err(Rejection::CrossSite),
+                    "{foreign:?}"
+                );
+                assert_eq!(
+                    gate.may_control(&claims, false),
+                    Err(Rejection::CrossSite),
+                    "{foreign:?}"
+                );
             }
         }
         // A page can have a picture fetched without a mark but this one.
         let picture = claims(&[HOST, BROWSER]);
-        assert_eq!(picture.check_no_page(true), Err(Foreign::Browser));
+        assert_eq!(picture.check_no_page(true), Err(Rejection::BrowserGet));
         assert_eq!(picture.check_no_page(false), Ok(()));
         for ours in [
             ("Sec-Fetch-Site", "none"),
@@ -264,8 +272,8 @@ mod tests {
             assert_eq!(claims(&[HOST, BROWSER, ours]).check_no_page(true), Ok(()), "{ours:?}");
         }
         for reach in REACHES {
-            assert_eq!(gate(reach, &[]).may_control(&picture, true), Err(Foreign::Browser));
-            assert_eq!(gate(reach, &[]).may_submit(&picture, true), Err(Foreign::Browser));
+            assert_eq!(gate(reach, &[]).may_control(&picture, true), Err(Rejection::BrowserGet));
+            assert_eq!(gate(reach, &[]).may_submit(&picture, true), Err(Rejection::BrowserGet));
             assert_eq!(gate(reach, &[]).may_submit(&picture, false), Ok(()));
         }
     }
@@ -277,13 +285,17 @@ mod tests {
         let plain = claims(&[("Host", "evil.example:2223")]);
         for reach in REACHES {
             let gate = gate(reach, &[]);
-            assert_eq!(gate.may_control(&plain, false), Err(Foreign::Name));
-            assert_eq!(gate.may_submit(&rebound, false), Err(Foreign::Name));
+            assert_eq!(gate.may_control(&plain, false), Err(Rejection::UnknownHost));
+            assert_eq!(gate.may_submit(&rebound, false), Err(Rejection::UnknownHost));
             // One mark of a browser is enough.
             let same_origin = ("Sec-Fetch-Site", "same-origin");
             for mark in [BROWSER, origin, ("Referer", "http://evil.example:2223/"), same_origin] {
                 let marked = claims(&[("Host", "evil.example:2223"), mark]);
-                assert_eq!(gate.may_read(&marked), Err(Foreign::Name), "{reach:?} {mark:?}");
+                assert_eq!(
+                    gate.may_read(&marked),
+                    Err(Rejection::UnknownHost),
+                    "{reach:?} {mark:?}"
+                );
             }
             // A program in a cluster calls the server by the name of a service.
             let may_read = gate.may_read(&plain);
@@ -292,7 +304,7 @@ mod tests {
         }
         for reach in REACHES {
             let gate = gate(reach, &["jobs.example"]);
-            assert_eq!(gate.may_read(&plain), Err(Foreign::Name));
+            assert_eq!(gate.may_read(&plain), Err(Rejection::UnknownHost));
             let listed = claims(&[("Host", "Jobs.example:7300")]);
             assert_eq!(gate.may_read(&listed), Ok(()));
             assert_eq!(gate.may_control(&listed, false), Ok(()));

@@ -16,6 +16,8 @@
 //! Invariants: the broker is never locked during a system call or an `await`. No reply is sent
 //! before the log has released it. An idle connection costs no time and no buffer.
 
+#[cfg(test)]
+mod abuse_tests;
 pub mod config;
 mod error;
 mod net;
@@ -23,8 +25,6 @@ mod process;
 #[cfg(test)]
 mod serving_tests;
 mod start;
-#[cfg(test)]
-mod strangers_tests;
 mod threads;
 mod web;
 

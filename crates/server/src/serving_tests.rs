@@ -27,7 +27,7 @@ use crate::process::clock::{Clock, ClockWatch};
 use crate::process::controls::Controls;
 use crate::process::reload::Reloader;
 use crate::threads::io_thread::{Ended, IoThread, Shared};
-use crate::threads::mailbox::Port;
+use crate::threads::mailbox::Inbox;
 
 /// How long anything here may take.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
@@ -40,7 +40,7 @@ pub(crate) struct Serving {
     /// Of a plan with TLS.
     pub(crate) certificates: Option<Arc<Certificates>>,
     limits: Arc<LiveLimits>,
-    ports: Vec<Arc<Port>>,
+    inboxes: Vec<Arc<Inbox>>,
     threads: Vec<JoinHandle<Ended>>,
     _folder: tempfile::TempDir,
 }
@@ -77,7 +77,7 @@ impl Plan {
         };
         let limits = Arc::new(LiveLimits::new(&self.limits, 1024, 128));
         let shared = Shared { broker: broker.clone(), clock, limits: limits.clone() };
-        let ports: Vec<Arc<Port>> = (0..self.threads).map(|_| Arc::default()).collect();
+        let inboxes: Vec<Arc<Inbox>> = (0..self.threads).map(|_| Arc::default()).collect();
         let wanted = if self.is_unix {
             Address::Unix(folder.path().join("socket"))
         } else {
@@ -93,22 +93,23 @@ impl Plan {
         let open = opener(self.protocol, &config, clock.now(), &kestrel).unwrap();
         let certificates = self.tls.map(|tls| Arc::new(Certificates::load(&tls).unwrap()));
         let mut listening = Some((bound, open, certificates.clone()));
-        let threads = ports.iter().map(|port| {
-            let thread = IoThread::new(shared.clone(), port.clone());
+        let threads = inboxes.iter().map(|inbox| {
+            let thread = IoThread::new(shared.clone(), inbox.clone());
             let listening = listening.take();
-            let (limits, ports) = (limits.clone(), ports.clone());
+            let (limits, inboxes) = (limits.clone(), inboxes.clone());
             std::thread::spawn(move || {
                 let runtime = Builder::new_current_thread().enable_all().build().unwrap();
                 let _inside = runtime.enter();
                 if let Some((bound, open, certificates)) = listening {
-                    let acceptor = Acceptor::new(bound, open, certificates, limits, ports).unwrap();
+                    let acceptor =
+                        Acceptor::new(bound, open, certificates, limits, inboxes).unwrap();
                     runtime.spawn(acceptor.run());
                 }
                 runtime.block_on(unconstrained(thread.run()))
             })
         });
         let threads = threads.collect();
-        Serving { address, broker, clock, certificates, limits, ports, threads, _folder: folder }
+        Serving { address, broker, clock, certificates, limits, inboxes, threads, _folder: folder }
     }
 }
 
@@ -129,13 +130,13 @@ impl Serving {
     /// The machine sleeps for so long, and somebody notices then.
     fn nap_for(&self, nap: Duration) {
         self.clock.nap_for(nap);
-        ClockWatch::default().look(&self.clock, &self.broker, &self.ports);
+        ClockWatch::default().look(&self.clock, &self.broker, &self.inboxes);
     }
 
     /// Ends the threads, and says why they ended.
     pub(crate) fn stop(&mut self) -> Vec<Ended> {
-        for port in &self.ports {
-            port.stop();
+        for inbox in &self.inboxes {
+            inbox.stop();
         }
         self.threads.drain(..).map(|thread| thread.join().unwrap()).collect()
     }

@@ -32,9 +32,9 @@ use crate::process::reload::Reloader;
 use crate::process::signals::{Control, Drain, EarlySignals, Hangup};
 use crate::process::systemd;
 use crate::threads::io_thread::{Ended, IoThread, Shared};
-use crate::threads::mailbox::Port;
+use crate::threads::mailbox::Inbox;
 use crate::web::sites::{kestrel_admin, names, overview};
-use crate::web::thread::{Place, WebThread};
+use crate::web::thread::{Endpoint, WebThread};
 
 /// Everything that a server needs.
 #[derive(Debug)]
@@ -170,14 +170,14 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     ));
     let shared = Shared { broker: broker.clone(), clock, limits: limits.clone() };
 
-    let ports: Vec<Arc<Port>> = (0..config.io_threads).map(|_| Arc::default()).collect();
+    let inboxes: Vec<Arc<Inbox>> = (0..config.io_threads).map(|_| Arc::default()).collect();
     // The first mailbox gets the broker's timers. It belongs to this thread.
-    let first = IoThread::new(shared.clone(), ports[0].clone());
-    let others = spawn_others(&shared, &ports[1..])?;
+    let first = IoThread::new(shared.clone(), inboxes[0].clone());
+    let others = spawn_others(&shared, &inboxes[1..])?;
 
     listeners.sort_by_key(|bound| bound.protocol);
     let listening: Vec<Listening> = listeners.iter().map(Listening::of).collect();
-    let overview = overview(&config, &shared, &ports[0]);
+    let overview = overview(&config, &shared, &inboxes[0]);
     let clients_stop = Arc::new(Notify::new());
     let controls = controls(&reloader, &clients_stop, &listening);
     let kestrel = controls.clone().kestrel_server(&config, clock.now());
@@ -191,13 +191,14 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
         let certificates = certificates.clone().filter(|_| bound.address.is_tls());
         let Some(open) = opens[bound.protocol as usize].clone() else {
             let is_admin = bound.protocol == Protocol::KestrelAdmin;
-            let places = if is_admin { &mut admin_places } else { &mut overview_places };
-            places.push(Place { bound, certificates });
+            let endpoints = if is_admin { &mut admin_places } else { &mut overview_places };
+            endpoints.push(Endpoint { bound, certificates });
             continue;
         };
         let silence_max_ms = bound.protocol.silence_max_ms(&config);
-        let mut acceptor = Acceptor::new(bound, open, certificates, limits.clone(), ports.clone())
-            .map_err(failed("watch a listening socket"))?;
+        let mut acceptor =
+            Acceptor::new(bound, open, certificates, limits.clone(), inboxes.clone())
+                .map_err(failed("watch a listening socket"))?;
         acceptor.silence_max_ms = silence_max_ms;
         acceptors.push(runtime.spawn(acceptor.run()).abort_handle());
     }
@@ -222,7 +223,7 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
         drain,
         clients_stop,
         acceptors,
-        ports: ports.clone(),
+        inboxes: inboxes.clone(),
         has_log: config.data.sync != Durability::Memory,
     };
     runtime.spawn(control.run(signals));
@@ -230,7 +231,7 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
     let ended = runtime.block_on(unconstrained(first.run()));
     // Nothing must use the broker after its end.
     drop(web);
-    end(ended, others, &ports, &broker, clock)
+    end(ended, others, &inboxes, &broker, clock)
 }
 
 /// Actions of clients on the process. Latencies are measured only if a listener can report them.
@@ -256,26 +257,26 @@ fn load_certificates(
 
 fn spawn_web(
     site: Option<Arc<dyn Site>>,
-    places: Vec<Place>,
+    endpoints: Vec<Endpoint>,
     names: &Arc<Names>,
     connections_max: usize,
     broker: &Broker,
 ) -> Result<Option<WebThread>, ServeError> {
-    let Some(site) = site.filter(|_| !places.is_empty()) else { return Ok(None) };
+    let Some(site) = site.filter(|_| !endpoints.is_empty()) else { return Ok(None) };
     let unread = Unread::new(broker.clone());
-    let web = WebThread::spawn(runtime()?, site, places, names, connections_max, unread);
+    let web = WebThread::spawn(runtime()?, site, endpoints, names, connections_max, unread);
     web.map(Some).map_err(failed("serve HTTP"))
 }
 
 fn end(
     ended: Ended,
     others: Vec<JoinHandle<Ended>>,
-    ports: &[Arc<Port>],
+    inboxes: &[Arc<Inbox>],
     broker: &Broker,
     clock: Clock,
 ) -> Result<(), ServeError> {
-    for port in ports {
-        port.stop();
+    for inbox in inboxes {
+        inbox.stop();
     }
     for thread in others {
         if let Err(panic) = thread.join() {
@@ -340,12 +341,12 @@ fn runtime() -> Result<Runtime, ServeError> {
 
 fn spawn_others(
     shared: &Shared,
-    ports: &[Arc<Port>],
+    inboxes: &[Arc<Inbox>],
 ) -> Result<Vec<JoinHandle<Ended>>, ServeError> {
     let mut threads = Vec::new();
-    for (index, port) in ports.iter().enumerate() {
+    for (index, inbox) in inboxes.iter().enumerate() {
         let runtime = runtime()?;
-        let thread = IoThread::new(shared.clone(), port.clone());
+        let thread = IoThread::new(shared.clone(), inbox.clone());
         let named = std::thread::Builder::new().name(format!("io-{}", index + 1));
         let spawned = named.spawn(move || runtime.block_on(unconstrained(thread.run())));
         threads.push(spawned.map_err(failed("start a thread"))?);

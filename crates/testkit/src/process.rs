@@ -136,8 +136,8 @@ impl Program {
     pub fn start(&self) -> Result<Server> {
         for _ in 0..PORT_ATTEMPTS {
             match self.start_on(free_port()?) {
-                Err(Trouble::PortTaken) => {}
-                Err(Trouble::Other(error)) => return Err(error),
+                Err(StartError::PortTaken) => {}
+                Err(StartError::Other(error)) => return Err(error),
                 Ok(server) => return Ok(server),
             }
         }
@@ -150,8 +150,8 @@ impl Program {
         let mut server = self.spawn(&[], address)?;
         match server.wait_until_accepting() {
             Ok(()) => Ok(server),
-            Err(Trouble::PortTaken) => bail!("{address} is taken"),
-            Err(Trouble::Other(error)) => Err(error),
+            Err(StartError::PortTaken) => bail!("{address} is taken"),
+            Err(StartError::Other(error)) => Err(error),
         }
     }
 
@@ -174,7 +174,7 @@ impl Program {
         Ok(Finished { status, stdout: server.stdout(), stderr: server.stderr() })
     }
 
-    fn start_on(&self, port: u16) -> Result<Server, Trouble> {
+    fn start_on(&self, port: u16) -> Result<Server, StartError> {
         let mut server = self.spawn(&self.address_arguments(port), local(port))?;
         server.wait_until_accepting()?;
         Ok(server)
@@ -215,14 +215,14 @@ impl Program {
 }
 
 /// Why a server did not come up.
-enum Trouble {
+enum StartError {
     PortTaken,
     Other(anyhow::Error),
 }
 
-impl From<anyhow::Error> for Trouble {
-    fn from(error: anyhow::Error) -> Trouble {
-        Trouble::Other(error)
+impl From<anyhow::Error> for StartError {
+    fn from(error: anyhow::Error) -> StartError {
+        StartError::Other(error)
     }
 }
 
@@ -326,7 +326,7 @@ impl Server {
         bail!("the server did not end within {LIMIT:?}; stderr: {}", self.stderr())
     }
 
-    fn wait_until_accepting(&mut self) -> Result<(), Trouble> {
+    fn wait_until_accepting(&mut self) -> Result<(), StartError> {
         enum Seen {
             Gone(ExitStatus),
             Accepting,
@@ -350,7 +350,7 @@ impl Server {
     }
 
     /// Somebody else may have taken the port; then our server is about to end.
-    fn ensure_it_was_ours(&mut self) -> Result<(), Trouble> {
+    fn ensure_it_was_ours(&mut self) -> Result<(), StartError> {
         let process_id = self.child.id();
         if listens(process_id, self.address.port()) {
             return Ok(());
@@ -359,12 +359,14 @@ impl Server {
         Err(self.gone(status))
     }
 
-    fn gone(&self, status: ExitStatus) -> Trouble {
+    fn gone(&self, status: ExitStatus) -> StartError {
         let stderr = self.stderr();
         if status.code() == Some(EXIT_ADDRESS) || stderr.contains("in use") {
-            return Trouble::PortTaken;
+            return StartError::PortTaken;
         }
-        Trouble::Other(anyhow::anyhow!("the server ended at once with {status}; stderr: {stderr}"))
+        StartError::Other(anyhow::anyhow!(
+            "the server ended at once with {status}; stderr: {stderr}"
+        ))
     }
 
     fn end(&mut self) {

@@ -96,13 +96,13 @@ impl<'a> Queue<'a> {
     /// policy's `open.timeout`, or its queue was removed.
     pub fn confirm(&mut self, item: &Item) -> Result<(), Error> {
         let confirmed = self.store.turn().confirm(self.session, item.lease);
-        self.settle_held(confirmed)
+        self.wait_held(confirmed)
     }
 
     /// Puts an item that this handle opened back to where it was. Errors as in [`Queue::confirm`].
     pub fn put_back(&mut self, item: Item) -> Result<(), Error> {
         let returned = self.store.turn().put_back(self.session, item.lease);
-        self.settle_held(returned)
+        self.wait_held(returned)
     }
 
     /// Ends all items that nobody holds.
@@ -114,9 +114,9 @@ impl<'a> Queue<'a> {
     /// Puts all items back that this handle has opened. The queue stays.
     pub fn close(self) {}
 
-    fn settle_held(&self, done: Result<Position, crate::NotHeld>) -> Result<(), Error> {
+    fn wait_held(&self, done: Result<Position, crate::NotHeld>) -> Result<(), Error> {
         let done = done.map(|after| ((), after));
-        self.store.settled(done.map_err(|crate::NotHeld(after)| Refusal::NotFound(after)))
+        self.store.wait_released(done.map_err(|crate::NotHeld(after)| Refusal::NotFound(after)))
     }
 
     fn read(&mut self, how: ReadHow, wait: Wait) -> Result<Option<(Option<LeaseId>, Body)>, Error> {
@@ -128,7 +128,7 @@ impl<'a> Queue<'a> {
             crate::Read::Blocked => return Err(Error::Refused),
             crate::Read::Waiting => self.wait_for(how)?,
         };
-        self.store.settled(Ok(match outcome {
+        self.store.wait_released(Ok(match outcome {
             Outcome::Item(lease, body, after) => (Some((lease, body)), after),
             Outcome::Nothing(after) => (None, after),
         }))

@@ -56,9 +56,9 @@ impl Session<'_> {
         match event {
             Event::Granted(grant) => {
                 let job = Job { id: grant.id, body: grant.body };
-                self.store.settled(Ok((Some(job), grant.after)))
+                self.store.wait_released(Ok((Some(job), grant.after)))
             }
-            Event::TimedOut(after) => self.store.settled(Ok((None, after))),
+            Event::TimedOut(after) => self.store.wait_released(Ok((None, after))),
             Event::DeadlineSoon => Ok(None),
             other => unreachable!("a session that takes waits for nothing else: {other:?}"),
         }
@@ -67,25 +67,25 @@ impl Session<'_> {
     /// Ends a job that this session holds, or that nobody holds.
     pub fn finish(&mut self, id: JobId) -> Result<(), Error> {
         let finished = self.store.turn().finish(self.id, id);
-        self.store.settled(finished.map(|after| ((), after)).map_err(Refusal::from))
+        self.store.wait_released(finished.map(|after| ((), after)).map_err(Refusal::from))
     }
 
     /// Gives back a job that this session holds: ready at once, or after `delay_s` seconds.
     pub fn give_back(&mut self, id: JobId, priority: u32, delay_s: u32) -> Result<(), Error> {
         let given = self.store.turn().give_back(self.id, id, priority, delay_s);
-        self.store.settled(given.map(|after| ((), after)))
+        self.store.wait_released(given.map(|after| ((), after)))
     }
 
     /// Sets a job aside that this session holds, until somebody kicks it.
     pub fn bury(&mut self, id: JobId, priority: u32) -> Result<(), Error> {
         let buried = self.store.turn().bury(self.id, id, priority);
-        self.store.settled(buried.map(|after| ((), after)))
+        self.store.wait_released(buried.map(|after| ((), after)))
     }
 
     /// Starts the ttr of a held job anew.
     pub fn touch(&mut self, id: JobId) -> Result<(), Error> {
         let touched = self.store.turn().touch(self.id, id);
-        self.store.settled(touched.map(|after| ((), after)).map_err(Refusal::from))
+        self.store.wait_released(touched.map(|after| ((), after)).map_err(Refusal::from))
     }
 
     /// Makes up to `max` buried jobs of a queue ready, or delayed ones if none is buried.
@@ -104,7 +104,7 @@ impl Session<'_> {
             },
             Err(refusal) => Err(refusal),
         };
-        self.store.settled(done)
+        self.store.wait_released(done)
     }
 
     /// The next ready, the soonest due or the longest buried job of a queue.
@@ -115,7 +115,7 @@ impl Session<'_> {
             turn.use_queue(self.id, queue);
             turn.peek_used(self.id, state)
         };
-        self.store.settled(peeked.map_err(Refusal::from))
+        self.store.wait_released(peeked.map_err(Refusal::from))
     }
 }
 

@@ -36,14 +36,14 @@ pub struct UnknownMeta {
     what: &'static str,
 }
 
-/// Options of one job, ready for [`Meta::options`].
+/// The optional fields of one job, ready for [`Meta::options`].
 #[derive(Debug)]
-pub(crate) struct Options {
+pub(crate) struct OptionalFields {
     bytes: [u8; OPTIONS_LEN_MAX],
     len: usize,
 }
 
-impl Options {
+impl OptionalFields {
     /// Those of a plain job.
     pub(crate) fn none() -> Self {
         Self { bytes: [0; OPTIONS_LEN_MAX], len: 1 }
@@ -290,17 +290,17 @@ mod tests {
     fn round_trip(facts_in: &JobFacts, newer: Option<&[u8]>) -> JobFacts {
         let tags = Tags { unique: b"key", reducer: b"" };
         for tags in [None, Some(tags)] {
-            let options = Options::of(facts_in, tags);
+            let options = OptionalFields::of(facts_in, tags);
             let (_, read) = facts(&options.meta(facts_in), newer).expect("what was just written");
             assert_eq!(read, tags);
         }
-        let options = Options::of(facts_in, None);
+        let options = OptionalFields::of(facts_in, None);
         facts(&options.meta(facts_in), newer).expect("what was just written").0
     }
 
     #[test]
     fn a_plain_job_has_no_options() {
-        assert!(Options::of(&plain(), None).bytes().is_empty());
+        assert!(OptionalFields::of(&plain(), None).bytes().is_empty());
         assert_eq!(round_trip(&plain(), None), plain());
     }
 
@@ -347,10 +347,10 @@ mod tests {
         for number in [12_u64, 13] {
             bytes.extend(number.to_le_bytes());
         }
-        assert_eq!(Options::of(&full, Some(tags)).bytes(), bytes);
+        assert_eq!(OptionalFields::of(&full, Some(tags)).bytes(), bytes);
         // As it was written before there was a field for the wall clock.
         let before = [&[EXPIRES], &12_u64.to_le_bytes()[..]].concat();
-        let meta = Meta { options: &before, ..Options::none().meta(&plain()) };
+        let meta = Meta { options: &before, ..OptionalFields::none().meta(&plain()) };
         let (read, _) = facts(&meta, None).expect("what an older version wrote");
         assert_eq!(read, JobFacts { expires: Some(Millis(12)), ..plain() });
     }
@@ -368,7 +368,8 @@ mod tests {
 
     #[test]
     fn unknown_fields_are_refused() {
-        let meta = |state, options| Meta { state, options, ..Options::none().meta(&plain()) };
+        let meta =
+            |state, options| Meta { state, options, ..OptionalFields::none().meta(&plain()) };
         assert!(facts(&meta(9, &[]), None).is_err());
         assert!(facts(&meta(1, &[1 << 7]), None).is_err());
         assert!(facts(&meta(1, &[DELAY, 0]), None).is_err());

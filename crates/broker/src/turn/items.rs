@@ -6,7 +6,7 @@ use engine::{
 };
 
 use crate::core::Core;
-use crate::{AddRefusal, Position, Turn};
+use crate::{Position, PutRefusal, Turn};
 
 /// An item that was fetched.
 #[derive(Clone, Debug)]
@@ -51,17 +51,17 @@ impl Turn<'_> {
         queue: &[u8],
         body: Body,
         expires: Option<When>,
-    ) -> Result<Position, AddRefusal> {
+    ) -> Result<Position, PutRefusal> {
         self.admit(body.len(), |engine| engine.puts_are_logged(queue))?;
         if !self.admits_queue(queue) {
-            return Err(AddRefusal::NoNewQueue);
+            return Err(PutRefusal::NoNewQueue);
         }
         let core = &mut *self.core;
         if !core.engine.admits_child(queue) {
             return Err(core.refusal(Refused::Full));
         }
         let added = core.engine.add(queue, body, expires, &mut core.effects);
-        let after = core.settle();
+        let after = core.apply_effects();
         added.map(|()| after).map_err(|refused| core.refusal(refused))
     }
 
@@ -83,7 +83,7 @@ impl Turn<'_> {
         }
         let core = &mut *self.core;
         let read = core.engine.read(session, queue, how, patience, &mut core.effects);
-        let last = core.settle();
+        let last = core.apply_effects();
         match read {
             engine::Read::Item { job, id, lease, body } => Read::Item(Item {
                 id,
@@ -105,7 +105,7 @@ impl Turn<'_> {
     pub fn confirm(&mut self, holder: SessionId, lease: LeaseId) -> Result<Position, NotHeld> {
         let core = &mut *self.core;
         let confirmed = core.engine.confirm(holder, lease, &mut core.effects);
-        let after = core.settle();
+        let after = core.apply_effects();
         confirmed.map(|()| after).map_err(|NotFound| core.not_held())
     }
 
@@ -113,7 +113,7 @@ impl Turn<'_> {
     pub fn put_back(&mut self, holder: SessionId, lease: LeaseId) -> Result<Position, NotHeld> {
         let core = &mut *self.core;
         let returned = core.engine.put_back(holder, lease, &mut core.effects);
-        let after = core.settle();
+        let after = core.apply_effects();
         returned.map(|()| after).map_err(|NotFound| core.not_held())
     }
 

@@ -6,7 +6,7 @@ use engine::{
 
 use super::holds_logged;
 use crate::core::Core;
-use crate::{AddRefusal, Denied, Grant, Position, Refusal, Turn};
+use crate::{Denied, Grant, Position, PutRefusal, Refusal, Turn};
 
 /// What a take leads to at once.
 #[derive(Debug)]
@@ -46,13 +46,13 @@ impl Turn<'_> {
         session: SessionId,
         job: NewJob,
         body: Body,
-    ) -> Result<(JobId, Position), AddRefusal> {
+    ) -> Result<(JobId, Position), PutRefusal> {
         self.admit(body.len(), |engine| {
             engine.puts_are_logged(engine.queue_name(engine.used(session)))
         })?;
         let core = &mut *self.core;
         let put = core.engine.put(session, job, body, &mut core.effects);
-        let after = core.settle();
+        let after = core.apply_effects();
         match put {
             Ok(id) => Ok((id, after)),
             Err(refused) => Err(core.refusal(refused)),
@@ -68,7 +68,7 @@ impl Turn<'_> {
     pub fn take(&mut self, session: SessionId, patience: Patience) -> Take {
         let core = &mut *self.core;
         let take = core.engine.take(session, patience, &mut core.effects);
-        core.settle();
+        core.apply_effects();
         match take {
             engine::Take::Granted(handout) => Take::Granted(core.grant(handout)),
             engine::Take::TimedOut => {
@@ -84,7 +84,7 @@ impl Turn<'_> {
         // That it is not set aside any more must last, and so needs room.
         let core = self.core_for_update(|engine| is_set_aside(engine, id))?;
         let taken = core.engine.take_job(session, id, &mut core.effects);
-        core.settle();
+        core.apply_effects();
         match taken {
             Ok(handout) => Ok(core.grant(handout)),
             Err(NotFound) => Err(core.denial(id).into()),
@@ -95,7 +95,7 @@ impl Turn<'_> {
     pub fn finish(&mut self, session: SessionId, id: JobId) -> Result<Position, Denied> {
         let core = &mut *self.core;
         let finished = core.engine.finish(session, id, &mut core.effects);
-        let after = core.settle();
+        let after = core.apply_effects();
         finished.map(|_| after).map_err(|NotFound| core.denial(id))
     }
 
@@ -109,7 +109,7 @@ impl Turn<'_> {
     ) -> Result<Position, Refusal> {
         let core = self.core_for_update(|engine| holds_logged(engine, session, id))?;
         let given = core.engine.give_back(session, id, priority, delay_s, &mut core.effects);
-        core.settle();
+        core.apply_effects();
         Ok(core.after_update(id, given)?)
     }
 
@@ -122,7 +122,7 @@ impl Turn<'_> {
     ) -> Result<Position, Refusal> {
         let core = self.core_for_update(|engine| holds_logged(engine, session, id))?;
         let buried = core.engine.bury(session, id, priority, &mut core.effects);
-        core.settle();
+        core.apply_effects();
         Ok(core.after_update(id, buried)?)
     }
 
@@ -140,7 +140,7 @@ impl Turn<'_> {
         let count = max.min(found);
         let core = self.core_for_updates(count, |_| count > 0)?;
         let kick = core.engine.kick(session, max, &mut core.effects);
-        core.settle();
+        core.apply_effects();
         Ok(match kick {
             engine::Kick::Done(count) => {
                 Kick::Done(count, core.ledger.after_queue(core.engine.used(session)))
@@ -153,7 +153,7 @@ impl Turn<'_> {
     pub fn kick_job(&mut self, id: JobId) -> Result<Position, Refusal> {
         let core = self.core_for_update(|engine| is_set_aside(engine, id))?;
         let kicked = core.engine.kick_job(id, &mut core.effects);
-        core.settle();
+        core.apply_effects();
         Ok(core.after_update(id, kicked)?)
     }
 

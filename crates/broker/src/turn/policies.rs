@@ -21,7 +21,7 @@ impl Turn<'_> {
     pub fn set_policies(&mut self, rules: Rules) -> Position {
         let core = &mut *self.core;
         core.engine.set_policies(rules, &mut core.effects);
-        core.settle();
+        core.apply_effects();
         core.ledger.after_facts()
     }
 
@@ -43,7 +43,7 @@ impl Turn<'_> {
     pub fn set_status(&mut self, status: Status, grace_ms: u64) -> Position {
         let core = &mut *self.core;
         core.engine.set_status(status, grace_ms, &mut core.effects);
-        core.settle();
+        core.apply_effects();
         core.ledger.after_facts()
     }
 

@@ -70,7 +70,7 @@ impl Turn<'_> {
     pub fn pause(&mut self, name: &[u8], seconds: u32) -> Result<Position, Denied> {
         let core = &mut *self.core;
         let paused = core.engine.pause(name, seconds, &mut core.effects);
-        core.settle();
+        core.apply_effects();
         let gone = core.ledger.after_gone();
         paused.map(|()| Position::default()).map_err(|NotFound| Denied(gone))
     }
@@ -79,7 +79,7 @@ impl Turn<'_> {
     pub fn create_queue(&mut self, name: &[u8]) -> Position {
         let core = &mut *self.core;
         core.engine.create_queue(name, &mut core.effects);
-        core.settle();
+        core.apply_effects();
         self.after_named(name)
     }
 
@@ -87,7 +87,7 @@ impl Turn<'_> {
     pub fn limit_queue(&mut self, name: &[u8], limits: [u32; 3]) -> Result<Position, Refusal> {
         let core = self.core_for_update(|engine| engine.queue_id(name).is_some())?;
         let limited = core.engine.limit_queue(name, limits, &mut core.effects);
-        core.settle();
+        core.apply_effects();
         let after = self.after_named(name);
         limited.map(|()| after).map_err(|NotFound| Refusal::NotFound(after))
     }
@@ -100,7 +100,7 @@ impl Turn<'_> {
     ) -> Result<Option<Clearing>, Denied> {
         let core = &mut *self.core;
         let dropped = core.engine.drop_queue(session, name, &mut core.effects);
-        core.settle();
+        core.apply_effects();
         match dropped {
             Ok(removal) => Ok(removal.map(|removal| core.cleared(removal))),
             Err(NotFound) => Err(Denied(core.ledger.after_removal())),
@@ -113,7 +113,7 @@ impl Turn<'_> {
     pub fn remove_queue(&mut self, session: SessionId, queue: &[u8]) -> Clearing {
         let core = &mut *self.core;
         let removal = core.engine.remove_queue(session, queue, &mut core.effects);
-        core.settle();
+        core.apply_effects();
         core.cleared(removal)
     }
 
@@ -126,7 +126,7 @@ impl Turn<'_> {
     pub fn flush(&mut self, session: SessionId, queue: &[u8]) -> Clearing {
         let core = &mut *self.core;
         let flush = core.engine.flush(session, queue, &mut core.effects);
-        core.settle();
+        core.apply_effects();
         core.cleared(flush)
     }
 
@@ -134,7 +134,7 @@ impl Turn<'_> {
     pub fn flush_all(&mut self, session: SessionId) -> Clearing {
         let core = &mut *self.core;
         let flush = core.engine.flush_all(session, &mut core.effects);
-        core.settle();
+        core.apply_effects();
         core.cleared(flush)
     }
 
@@ -143,7 +143,7 @@ impl Turn<'_> {
     pub fn flush_expired(&mut self, queue: &[u8]) -> Option<(u64, Position)> {
         let core = &mut *self.core;
         let count = core.engine.flush_expired(queue, &mut core.effects);
-        let after = core.settle();
+        let after = core.apply_effects();
         count.map(|count| (count, after))
     }
 

@@ -25,14 +25,14 @@ impl Turn<'_> {
     pub fn close_session(&mut self, session: SessionId) {
         let core = &mut *self.core;
         core.engine.close_session(session, &mut core.effects);
-        core.settle();
+        core.apply_effects();
     }
 
     /// From now on `put`, `kick` and `peek_used` of this session mean this queue.
     pub fn use_queue(&mut self, session: SessionId, name: &[u8]) {
         let core = &mut *self.core;
         core.engine.use_queue(session, name, &mut core.effects);
-        core.settle();
+        core.apply_effects();
     }
 
     /// The name of the queue that this session uses.
@@ -50,7 +50,7 @@ impl Turn<'_> {
     pub fn ignore(&mut self, session: SessionId, name: &[u8]) -> Option<usize> {
         let core = &mut *self.core;
         let count = core.engine.ignore(session, name, &mut core.effects);
-        core.settle();
+        core.apply_effects();
         count
     }
 

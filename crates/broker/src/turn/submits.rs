@@ -2,7 +2,7 @@
 
 use engine::{JobCursor, JobId, NotFound, Outlook, SessionId, Submit, Tags};
 
-use crate::{AddRefusal, Denied, Position, Turn};
+use crate::{Denied, Position, PutRefusal, Turn};
 
 /// A row in the listing of submitted jobs.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ impl Turn<'_> {
         session: SessionId,
         queue: &[u8],
         submit: Submit<'_>,
-    ) -> Result<(JobId, Position), AddRefusal> {
+    ) -> Result<(JobId, Position), PutRefusal> {
         let body_bytes = self.core.engine.submit_bytes(queue, &submit);
         self.admit(body_bytes, |engine| {
             // A foreground job is not in the log, but what it feeds is.
@@ -35,11 +35,11 @@ impl Turn<'_> {
             }
         })?;
         if !self.admits_queue(queue) {
-            return Err(AddRefusal::NoNewQueue);
+            return Err(PutRefusal::NoNewQueue);
         }
         let core = &mut *self.core;
         let submitted = core.engine.submit(session, queue, submit, &mut core.effects);
-        core.settle();
+        core.apply_effects();
         let id = submitted.map_err(|refused| core.refusal(refused))?;
         // Also for one that was joined.
         let slot = core.engine.slot(id).ok();
@@ -64,7 +64,7 @@ impl Turn<'_> {
     pub fn cancel(&mut self, id: JobId) -> Result<Position, Denied> {
         let core = &mut *self.core;
         let cancelled = core.engine.cancel(id, &mut core.effects);
-        core.settle();
+        core.apply_effects();
         cancelled.map(|_| core.ledger.after_ended()).map_err(|NotFound| core.denial(id))
     }
 

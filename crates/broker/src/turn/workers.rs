@@ -21,14 +21,14 @@ impl Turn<'_> {
     pub fn register(&mut self, session: SessionId, queue: &[u8], limit_ms: Option<u64>) {
         let core = &mut *self.core;
         core.engine.register(session, queue, limit_ms, &mut core.effects);
-        core.settle();
+        core.apply_effects();
     }
 
     /// It cannot any more; jobs of the queue that it holds are given back.
     pub fn unregister(&mut self, session: SessionId, queue: &[u8]) {
         let core = &mut *self.core;
         core.engine.unregister(session, queue, &mut core.effects);
-        core.settle();
+        core.apply_effects();
     }
 
     /// The same for all of its queues. True if it has more than one slice of work allows: to be called
@@ -36,7 +36,7 @@ impl Turn<'_> {
     pub fn unregister_all(&mut self, session: SessionId) -> bool {
         let core = &mut *self.core;
         let more = core.engine.unregister_all(session, &mut core.effects);
-        core.settle();
+        core.apply_effects();
         more
     }
 
@@ -63,7 +63,7 @@ impl Turn<'_> {
     pub fn grab(&mut self, session: SessionId, order: GrabOrder) -> Option<Grabbed<'_>> {
         let core = &mut *self.core;
         let grabbed = core.engine.grab(session, order, &mut core.effects);
-        core.settle();
+        core.apply_effects();
         let handout = grabbed?;
         let slot = handout.job;
         let grant = core.grant(handout);
@@ -82,7 +82,7 @@ impl Turn<'_> {
     pub fn report(&mut self, session: SessionId, id: JobId, news: &News) -> Result<(), Denied> {
         let core = &mut *self.core;
         let reported = core.engine.report(session, id, news, &mut core.effects);
-        core.settle();
+        core.apply_effects();
         reported.map_err(|NotFound| core.denial(id))
     }
 
@@ -95,7 +95,7 @@ impl Turn<'_> {
     pub fn tell_more(&mut self) -> bool {
         let core = &mut *self.core;
         let is_left = core.engine.tell_more(&mut core.effects);
-        core.settle();
+        core.apply_effects();
         is_left
     }
 
@@ -109,7 +109,7 @@ impl Turn<'_> {
     ) -> Result<(), Denied> {
         let core = &mut *self.core;
         let noted = core.engine.progress(session, id, progress, words, &mut core.effects);
-        core.settle();
+        core.apply_effects();
         noted.map_err(|NotFound| core.denial(id))
     }
 
@@ -117,7 +117,7 @@ impl Turn<'_> {
     pub fn complete(&mut self, session: SessionId, id: JobId, news: &News) -> Result<(), Denied> {
         let core = &mut *self.core;
         let completed = core.engine.complete(session, id, news, &mut core.effects);
-        core.settle();
+        core.apply_effects();
         completed.map_err(|NotFound| core.denial(id))
     }
 
@@ -129,7 +129,7 @@ impl Turn<'_> {
             !is_submitted && holds_logged(engine, session, id)
         })?;
         let failed = core.engine.fail(session, id, news, &mut core.effects);
-        core.settle();
+        core.apply_effects();
         failed.map_err(|NotFound| core.denial(id).into())
     }
 

@@ -3,21 +3,21 @@
 use lineshaft_gearman::Server;
 use testkit::dialect::world::{InProcess, World};
 use testkit::gearman::case::read_cases;
-use testkit::gearman::runner::{Surroundings, run_case};
+use testkit::gearman::runner::{CaseContext, run_case};
 use testkit::suite::Outcome;
 
 use crate::world::{connect, options};
 
 /// Each case has a server of its own.
 fn play(file: &str) {
-    let surroundings = Surroundings { tag: "case".to_owned(), unix_ms_at_zero: 0 };
+    let context = CaseContext { tag: "case".to_owned(), unix_ms_at_zero: 0 };
     let mut outcome = Outcome::default();
     for case in read_cases(file).expect("the corpus is readable") {
         let server = Server::new(options());
         let connect = |world: &mut World, _: Option<&str>| connect(&server, world);
         let mut wire = InProcess { world: World::memory(), connect };
         outcome.played += 1;
-        if let Err(error) = run_case(&mut wire, &case, &surroundings) {
+        if let Err(error) = run_case(&mut wire, &case, &context) {
             outcome.failures.push((case.name, format!("{error:#}")));
         }
         wire.world.broker.turn(wire.world.now).check_invariants();

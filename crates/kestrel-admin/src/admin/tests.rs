@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use broker::Body;
 use hdrhistogram::Histogram;
-use hyper::Request;
 use origin::{Names, Reach};
 
 use super::*;
@@ -95,7 +94,7 @@ impl World {
         }
     }
 
-    fn ask_with(&self, mut request: Request<()>) -> (u16, String, String) {
+    fn ask_with(&self, mut request: Request) -> (u16, String, String) {
         request.extensions_mut().insert(self.gate.clone());
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let answer = runtime.block_on(self.admin.reply(&request).answer());

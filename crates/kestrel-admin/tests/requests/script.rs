@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use broker::{Body, Broker, EngineSetup, Millis};
-use http_api::{Asked, ProcessFacts, Reply, Site, Work};
-use hyper::{HeaderMap, Method, Request};
+use http_api::{ProcessFacts, Reply, Request, Site, Work};
+use hyper::{HeaderMap, Method};
 use kestrel_admin::{About, Controls, KestrelAdmin, Permissions, Served};
 use origin::{Claims, Gate, Names, Reach};
 
@@ -26,7 +26,7 @@ pub(crate) fn check(script: &[u8]) {
 }
 
 /// A request line and headers. `None`: no server would take it for a request.
-fn read(script: &[u8]) -> Option<Asked> {
+fn read(script: &[u8]) -> Option<Request> {
     let mut lines = script.split(|byte| *byte == b'\n');
     let mut words = lines.next()?.split(|byte| *byte == b' ');
     let mut request = Request::builder().method(words.next()?).uri(words.next()?);
@@ -88,7 +88,7 @@ impl World {
         World { broker, changes, site, by_get }
     }
 
-    fn check(&self, mut request: Asked, reach: Reach) {
+    fn check(&self, mut request: Request, reach: Reach) {
         let names = Arc::new(Names::new([OWN_NAME.to_owned()], Vec::new()));
         let gate = Gate { names, reach };
         let host = request.headers().get_all("host").iter().next_back();
@@ -112,7 +112,7 @@ impl World {
     }
 
     /// The status of an answer that is what it says.
-    fn ask(&self, request: &Asked) -> u16 {
+    fn ask(&self, request: &Request) -> u16 {
         let (Reply::Now(answer) | Reply::After(_, answer)) = self.site.reply(request);
         let status = answer.status().as_u16();
         assert!([200, 403, 404, 405, 500].contains(&status), "{status}: {request:?}");

@@ -1,7 +1,7 @@
 //! Calls with a list: items to put, and ids of open reads. A list can be long, so it is handled in
 //! slices of work.
 
-use broker::{AddRefusal, Body, LeaseId, Millis, Outbox, Position, SessionId, Step, Turn, When};
+use broker::{Body, LeaseId, Millis, Outbox, Position, PutRefusal, SessionId, Step, Turn, When};
 
 use super::methods::{Failed, answer_i32, check_name};
 use super::reader::{Reader, Values};
@@ -78,7 +78,7 @@ impl ThriftSession {
 
     /// Confirms open reads, or puts them back, whichever connection opened them. Replies with their
     /// number.
-    pub(super) fn settle(
+    pub(super) fn close_reads(
         &self,
         to: ReplyTo,
         method: Method,
@@ -132,17 +132,17 @@ impl ThriftSession {
                         self.server.note(watch, Measure::Set);
                         Ok(position)
                     }
-                    Err(AddRefusal::Full(position)) => {
+                    Err(PutRefusal::QueueFull(position)) => {
                         call.after = call.after.max(position);
                         return None;
                     }
                     Err(
-                        AddRefusal::TooBig
-                        | AddRefusal::LogFull
-                        | AddRefusal::MemoryFull
-                        | AddRefusal::NoNewQueue
-                        | AddRefusal::WritesBlocked
-                        | AddRefusal::Draining,
+                        PutRefusal::TooBig
+                        | PutRefusal::LogFull
+                        | PutRefusal::MemoryFull
+                        | PutRefusal::NoNewQueue
+                        | PutRefusal::WritesBlocked
+                        | PutRefusal::Draining,
                     ) => return None,
                 }
             }

@@ -42,7 +42,7 @@ impl ThriftSession {
             },
             Method::Get => self.get(to, arguments, turn, outbox),
             Method::Confirm | Method::Abort => {
-                match self.settle(to, method, arguments, message_bytes, turn) {
+                match self.close_reads(to, method, arguments, message_bytes, turn) {
                     Ok(call) => return Some(call),
                     Err(failed) => Err(failed),
                 }

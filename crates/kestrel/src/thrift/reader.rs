@@ -25,7 +25,7 @@ pub(crate) enum Broken {
 
 /// Whether a message wants a reply.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Kind {
+pub(crate) enum MessageKind {
     /// A call with a reply.
     Call,
     /// A call without a reply.
@@ -38,7 +38,7 @@ pub(crate) enum Kind {
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Head<'a> {
     pub(crate) protocol: Protocol,
-    pub(crate) kind: Kind,
+    pub(crate) kind: MessageKind,
     /// The method.
     pub(crate) name: &'a [u8],
     /// The client's number of the call.
@@ -91,9 +91,9 @@ impl<'a> Head<'a> {
             }
         };
         let kind = match kind {
-            1 => Kind::Call,
-            4 => Kind::Oneway,
-            _ => Kind::Other,
+            1 => MessageKind::Call,
+            4 => MessageKind::Oneway,
+            _ => MessageKind::Other,
         };
         Ok((Self { protocol, kind, name, sequence }, reader))
     }

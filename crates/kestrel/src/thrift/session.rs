@@ -10,7 +10,7 @@ use super::collect::Collect;
 use super::lists::ListCall;
 use super::methods::{Failed, fail};
 use super::open_reads::OpenReads;
-use super::reader::{Head, Kind};
+use super::reader::{Head, MessageKind};
 use super::receiver::{Received, Receiver};
 use super::request::{Arguments, Method};
 use super::writer::{Failure, Reply, ReplyTo};
@@ -108,24 +108,24 @@ impl ThriftSession {
         // Without a head, a reply has nothing to refer to.
         let Ok((head, arguments)) = Head::read(&message) else { return self.end(turn) };
         let Head { protocol, kind, name, sequence } = head;
-        let to = ReplyTo { framed, protocol, sequence, oneway: kind == Kind::Oneway };
+        let to = ReplyTo { framed, protocol, sequence, oneway: kind == MessageKind::Oneway };
         let fail = |failure, message: &str, outbox: &mut Outbox| {
             Reply::failure(to, name, failure, message).send(AT_ONCE, outbox);
         };
         let shown_name = String::from_utf8_lossy(name);
         match (kind, Method::of_name(name), Arguments::read(arguments)) {
-            (Kind::Other, _, _) => {
+            (MessageKind::Other, _, _) => {
                 fail(Failure::InvalidMessageType, "a call was expected", outbox);
             }
-            (Kind::Call | Kind::Oneway, None, _) => {
+            (MessageKind::Call | MessageKind::Oneway, None, _) => {
                 let text = format!("Invalid method name: '{shown_name}'");
                 fail(Failure::UnknownMethod, &text, outbox);
             }
-            (Kind::Call | Kind::Oneway, Some(_), Err(_)) => {
+            (MessageKind::Call | MessageKind::Oneway, Some(_), Err(_)) => {
                 let text = format!("Malformed arguments of {shown_name}");
                 fail(Failure::ProtocolError, &text, outbox);
             }
-            (Kind::Call | Kind::Oneway, Some(method), Ok(arguments)) => {
+            (MessageKind::Call | MessageKind::Oneway, Some(method), Ok(arguments)) => {
                 let call = self.execute(to, method, &arguments, message.len(), turn, outbox);
                 if let Some(mut call) = call
                     && self.take_from_list(&mut call, &message, turn, outbox)

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use broker::{Body, Outbox, Position};
 use proptest::prelude::*;
 
-use super::reader::{Broken, Head, Kind};
+use super::reader::{Broken, Head, MessageKind};
 use super::receiver::{Received, Receiver};
 use super::request::{Arguments, Method};
 use super::types::{Protocol, Type, Written};
@@ -79,7 +79,10 @@ fn calls_of_the_reference_library_are_understood() {
     for (frame, method, queue, items_max, time_ms, auto_abort_ms) in calls {
         let message = message(&unhex(frame));
         let (head, reader) = Head::read(&message).unwrap();
-        assert_eq!((head.protocol, head.kind, head.sequence), (Protocol::Binary, Kind::Call, 1));
+        assert_eq!(
+            (head.protocol, head.kind, head.sequence),
+            (Protocol::Binary, MessageKind::Call, 1)
+        );
         assert_eq!(Method::of_name(head.name), Some(method));
         let arguments = Arguments::read(reader).unwrap();
         assert_eq!(arguments.queue, queue.as_bytes());
@@ -131,7 +134,7 @@ fn a_call_of_the_old_style_is_answered_like_a_new_one() {
     let old = unhex("00000017 00000005 7065656b5f 01 00000009 0b0001 00000001 71 00");
     let message = message(&old[..]);
     let (head, reader) = Head::read(&message).unwrap();
-    assert_eq!((head.name, head.kind, head.sequence), (&b"peek_"[..], Kind::Call, 9));
+    assert_eq!((head.name, head.kind, head.sequence), (&b"peek_"[..], MessageKind::Call, 9));
     assert_eq!(Arguments::read(reader).unwrap().queue, b"q");
 }
 

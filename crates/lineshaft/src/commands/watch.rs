@@ -29,7 +29,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// Messages from the querying thread to the drawing thread.
 enum Update {
     Snapshot(Snapshot),
-    Trouble(ClientError),
+    Error(ClientError),
 }
 
 /// Shows the table until the user quits.
@@ -64,7 +64,7 @@ fn ask_for_ever(
             Ok(snapshot) => Update::Snapshot(snapshot),
             Err(error) => {
                 client = None;
-                Update::Trouble(error)
+                Update::Error(error)
             }
         };
         if updates.send(update).is_err() {

@@ -14,7 +14,7 @@ pub(crate) const META_BYTES: usize = 40;
 /// Kinds of entries. 8 is kept for a flush of a whole queue.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub(crate) enum EntryKind {
     Open = 1,
     Name = 2,
     Put = 3,
@@ -28,7 +28,7 @@ pub(crate) enum Kind {
 }
 
 /// Starts an entry at the end of a buffer; `finish_entry` completes it.
-pub(crate) fn begin_entry(buffer: &mut Vec<u8>, kind: Kind, n: u16) -> usize {
+pub(crate) fn begin_entry(buffer: &mut Vec<u8>, kind: EntryKind, n: u16) -> usize {
     let start = buffer.len();
     let mut head = [0; ENTRY_HEAD_BYTES];
     head[8] = kind as u8;
@@ -76,7 +76,7 @@ pub(crate) fn sum_entries(entries: &mut [u8], salt: u64, position: u64) {
 /// One entry in a buffer.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Entry<'a> {
-    pub(crate) kind: Kind,
+    pub(crate) kind: EntryKind,
     pub(crate) n: u16,
     /// What the kind holds.
     pub(crate) payload: &'a [u8],
@@ -111,16 +111,16 @@ impl<'a> Entry<'a> {
             return Err("entry length");
         }
         let kind = match bytes[8] {
-            1 => Kind::Open,
-            2 => Kind::Name,
-            3 => Kind::Put,
-            4 => Kind::Copy,
-            5 => Kind::Update,
-            6 => Kind::Count,
-            7 => Kind::Finish,
-            9 => Kind::Fact,
-            10 => Kind::Ids,
-            11 => Kind::Trim,
+            1 => EntryKind::Open,
+            2 => EntryKind::Name,
+            3 => EntryKind::Put,
+            4 => EntryKind::Copy,
+            5 => EntryKind::Update,
+            6 => EntryKind::Count,
+            7 => EntryKind::Finish,
+            9 => EntryKind::Fact,
+            10 => EntryKind::Ids,
+            11 => EntryKind::Trim,
             _ => return Err("unknown kind of entry"),
         };
         let payload = &bytes[ENTRY_HEAD_BYTES..len];
@@ -142,7 +142,7 @@ impl<'a> Entry<'a> {
         let mut rest = self.payload;
         for _ in 0..self.n {
             let replaces = match self.kind {
-                Kind::Copy => {
+                EntryKind::Copy => {
                     let (target, tail) = rest.split_at_checked(8)?;
                     rest = tail;
                     Some(Target::from_u64(get_u64(target, 0)))

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use crate::error::OpenError;
 use crate::files::folder::{Folder, Found};
-use crate::format::entry::{Entry, Kind, StoredSlot, read_meta};
+use crate::format::entry::{Entry, EntryKind, StoredSlot, read_meta};
 use crate::format::{GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES};
 use crate::liveness::Liveness;
 use crate::recovery::tail::{Tail, group_at};
@@ -249,12 +249,12 @@ impl<'a> Replay<'a> {
         const CONTENTS: &str = "an entry's contents";
         let here = (position.segment() - self.tail.first) as usize;
         match entry.kind {
-            Kind::Open => self.limit(position, entry.open().ok_or(CONTENTS)?.1)?,
-            Kind::Ids => self.limit(position, entry.ids().ok_or(CONTENTS)?)?,
-            Kind::Trim => {
+            EntryKind::Open => self.limit(position, entry.open().ok_or(CONTENTS)?.1)?,
+            EntryKind::Ids => self.limit(position, entry.ids().ok_or(CONTENTS)?)?,
+            EntryKind::Trim => {
                 entry.trim().ok_or(CONTENTS)?;
             }
-            Kind::Name => {
+            EntryKind::Name => {
                 let (number, name) = entry.name().ok_or(CONTENTS)?;
                 let names = &mut self.segments[here].names;
                 if number as usize != names.len() {
@@ -262,19 +262,19 @@ impl<'a> Replay<'a> {
                 }
                 names.push(name.into());
             }
-            Kind::Put | Kind::Copy => {
+            EntryKind::Put | EntryKind::Copy => {
                 let mut fault = None;
                 let slots = entry
                     .for_each_slot(|slot| fault = fault.or(self.slot(here, position, &slot).err()));
                 slots.ok_or(CONTENTS)?;
                 fault.map_or(Ok(()), Err)?;
             }
-            Kind::Finish => {
+            EntryKind::Finish => {
                 for target in entry.targets().ok_or(CONTENTS)? {
                     self.kill(target, position)?;
                 }
             }
-            Kind::Update => {
+            EntryKind::Update => {
                 let (target, meta) = entry.targeted().ok_or(CONTENTS)?;
                 let (_, queue, rest) = read_meta(meta).ok_or(CONTENTS)?;
                 if !rest.is_empty() || queue as usize >= self.segments[here].names.len() {
@@ -282,11 +282,11 @@ impl<'a> Replay<'a> {
                 }
                 self.change(target, position, meta, |change| &mut change.update)?;
             }
-            Kind::Count => {
+            EntryKind::Count => {
                 let (target, counters) = entry.targeted().ok_or(CONTENTS)?;
                 self.change(target, position, counters, |change| &mut change.count)?;
             }
-            Kind::Fact => {
+            EntryKind::Fact => {
                 let (key, value) = entry.fact().ok_or(CONTENTS)?;
                 if self.facts.get(key).is_none_or(|fact| fact.position < position) {
                     self.facts.insert(key.into(), Fact { position, value: value.into() });
@@ -439,7 +439,7 @@ impl<'a> Replay<'a> {
             while offset < group_end {
                 let entry = Entry::parse(&bytes[offset..]).map_err(|_| changed())?;
                 offset += entry.bytes;
-                if !matches!(entry.kind, Kind::Put | Kind::Copy) {
+                if !matches!(entry.kind, EntryKind::Put | EntryKind::Copy) {
                     continue;
                 }
                 slots.clear();

@@ -4,7 +4,7 @@
 use crate::error::OpenError;
 use crate::files::folder::{Folder, Found};
 use crate::files::segments::segment_name;
-use crate::format::entry::{Entry, Kind};
+use crate::format::entry::{Entry, EntryKind};
 use crate::format::{GROUP_HEADER_BYTES, GROUP_MAGIC, GroupHeader, HEADER_BYTES, get_u32};
 use crate::types::Position;
 
@@ -180,8 +180,8 @@ fn first_in(mut entries: &[u8]) -> Result<u32, &'static str> {
     while !entries.is_empty() {
         let entry = Entry::parse(entries)?;
         let named = match entry.kind {
-            Kind::Open => entry.open().map(|(first, _)| first),
-            Kind::Trim => entry.trim(),
+            EntryKind::Open => entry.open().map(|(first, _)| first),
+            EntryKind::Trim => entry.trim(),
             _ => Some(0),
         };
         first = first.max(named.ok_or("an entry's contents")?);

@@ -2,7 +2,7 @@
 
 use crc32fast::Hasher;
 
-use crate::format::entry::{ENTRY_HEAD_BYTES, Entry, Kind, META_BYTES};
+use crate::format::entry::{ENTRY_HEAD_BYTES, Entry, EntryKind, META_BYTES};
 use crate::format::{GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES, get_u32, seeded};
 use crate::types::Position;
 
@@ -251,11 +251,11 @@ fn slots_told(at: u64, lost: &[u8]) -> Option<u64> {
 /// How many slots an entry makes, if its count makes sense.
 fn slots_of(entry: &Entry<'_>) -> Option<u64> {
     match entry.kind {
-        Kind::Put | Kind::Copy => {
+        EntryKind::Put | EntryKind::Copy => {
             let has_room = usize::from(entry.n) * META_BYTES <= entry.payload.len();
             (entry.n > 0 && has_room).then_some(u64::from(entry.n))
         }
-        Kind::Finish => entry.targets().map(|_| 0),
+        EntryKind::Finish => entry.targets().map(|_| 0),
         _ => (entry.n == 0).then_some(0),
     }
 }

@@ -14,7 +14,7 @@ use super::{Loss, Salvage};
 use crate::disk::{Disk, DiskFile};
 use crate::error::OpenError;
 use crate::files::segments::{segment_name, segment_number};
-use crate::format::entry::{Entry, Kind, StoredSlot, read_meta};
+use crate::format::entry::{Entry, EntryKind, StoredSlot, read_meta};
 use crate::format::{
     GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES, HeaderFault, SegmentHeader, get_u64,
 };
@@ -304,18 +304,18 @@ impl Remains {
 
     fn entry(&mut self, position: Position, entry: &Entry<'_>) -> Option<()> {
         match entry.kind {
-            Kind::Open => {
+            EntryKind::Open => {
                 let (first, limit) = entry.open()?;
                 self.first = self.first.max(first);
                 self.limit(limit)?;
             }
-            Kind::Ids => self.limit(entry.ids()?)?,
-            Kind::Trim => self.first = self.first.max(entry.trim()?),
-            Kind::Name => {
+            EntryKind::Ids => self.limit(entry.ids()?)?,
+            EntryKind::Trim => self.first = self.first.max(entry.trim()?),
+            EntryKind::Name => {
                 let (number, name) = entry.name()?;
                 self.segment(position).names.insert(number, name.into());
             }
-            Kind::Put | Kind::Copy => {
+            EntryKind::Put | EntryKind::Copy => {
                 let mut are_ids = true;
                 entry.for_each_slot(|slot| {
                     self.segment(position).slots += 1;
@@ -331,17 +331,17 @@ impl Remains {
                 })?;
                 return are_ids.then_some(());
             }
-            Kind::Finish => entry.targets()?.for_each(|target| self.end(target)),
-            Kind::Update => {
+            EntryKind::Finish => entry.targets()?.for_each(|target| self.end(target)),
+            EntryKind::Update => {
                 let (_, bytes) = entry.targeted()?;
                 let (meta, ..) = read_meta(bytes)?;
                 self.updates.insert(meta.id, (position, bytes.into()));
             }
-            Kind::Count => {
+            EntryKind::Count => {
                 let (target, counters) = entry.targeted()?;
                 self.counts.insert(target, (position, counters.into()));
             }
-            Kind::Fact => {
+            EntryKind::Fact => {
                 let (key, value) = entry.fact()?;
                 self.facts.insert(key.into(), (position, value.into()));
             }
@@ -385,7 +385,7 @@ impl Remains {
                 self.lose(number, (start, end), Some(slots.max), NOTHING_PROVED);
             }
             Piece::Entry(position, entry) => {
-                if !matches!(entry.kind, Kind::Put | Kind::Copy) {
+                if !matches!(entry.kind, EntryKind::Put | EntryKind::Copy) {
                     return;
                 }
                 let mut slots = Vec::new();

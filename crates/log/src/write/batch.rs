@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::format::entry::{ENTRY_HEAD_BYTES, Kind, begin_entry, finish_entry};
+use crate::format::entry::{ENTRY_HEAD_BYTES, EntryKind, begin_entry, finish_entry};
 use crate::format::{GROUP_HEADER_BYTES, HEADER_BYTES, padded};
 use crate::liveness::{INDEX_BYTES, Liveness};
 use crate::settings::OPEN_BATCH_BYTES_MAX;
@@ -200,7 +200,7 @@ impl Open {
         *self.claimed(size) += size;
         self.live.push_segment();
         let (first, id_limit) = (self.first, self.id_limit);
-        self.append(Kind::Open, 0, |buffer| {
+        self.append(EntryKind::Open, 0, |buffer| {
             buffer.extend_from_slice(&first.to_le_bytes());
             buffer.extend_from_slice(&id_limit.to_le_bytes());
         });
@@ -223,12 +223,12 @@ impl Open {
     /// Appends one entry, for which `room` has been made; returns where it ends.
     pub(crate) fn append(
         &mut self,
-        kind: Kind,
+        kind: EntryKind,
         n: u16,
         write: impl FnOnce(&mut Vec<u8>),
     ) -> Position {
         self.entries += 1;
-        self.copies += u64::from(kind == Kind::Copy);
+        self.copies += u64::from(kind == EntryKind::Copy);
         let buffer = &mut self.part.bytes;
         let start = begin_entry(buffer, kind, n);
         write(buffer);
@@ -256,7 +256,7 @@ impl Open {
         let number = self.names_in_segment;
         self.names_in_segment += 1;
         self.names[index] = (self.part.segment, number);
-        self.append(Kind::Name, 0, |buffer| {
+        self.append(EntryKind::Name, 0, |buffer| {
             buffer.extend_from_slice(&number.to_le_bytes());
             buffer.extend_from_slice(queue.name);
         });
@@ -271,7 +271,7 @@ impl Open {
 
     /// Appends a FACT, for which `room` has been made, and remembers it.
     pub(crate) fn append_fact(&mut self, key: &[u8], value: &[u8]) -> Position {
-        let position = self.append(Kind::Fact, 0, |buffer| {
+        let position = self.append(EntryKind::Fact, 0, |buffer| {
             buffer.extend_from_slice(&(key.len() as u32).to_le_bytes());
             buffer.extend_from_slice(key);
             buffer.extend_from_slice(value);
@@ -310,7 +310,7 @@ impl Open {
     /// Appends an IDS entry, for which `room` has been made; returns where it ends.
     pub(crate) fn append_id_limit(&mut self, limit: u64) -> Position {
         self.id_limit = limit;
-        self.append(Kind::Ids, 0, |buffer| buffer.extend_from_slice(&limit.to_le_bytes()))
+        self.append(EntryKind::Ids, 0, |buffer| buffer.extend_from_slice(&limit.to_le_bytes()))
     }
 
     /// A new live slot for an entry just appended, that takes this share of its bytes.
@@ -329,7 +329,7 @@ impl Open {
                 let bytes = padded(20 + counters.len()) as u64;
                 self.room(bytes);
                 self.client_bytes += bytes;
-                self.append(Kind::Count, 0, |buffer| {
+                self.append(EntryKind::Count, 0, |buffer| {
                     buffer.extend_from_slice(&target.to_u64().to_le_bytes());
                     buffer.extend_from_slice(counters);
                 });

@@ -6,7 +6,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::config::Durability;
 use crate::config::settings::quote;
-use crate::config::sources::{Place, scalar, suggestion, text};
+use crate::config::sources::{FilePosition, scalar, suggestion, text};
 use crate::config::units::{format_bytes, format_duration, parse_bytes, parse_duration};
 
 /// The name of these tables.
@@ -67,7 +67,7 @@ static KEYS: [(&str, Read); 14] = [
 pub(crate) fn read(
     text: &str,
     value: &Spanned<DeValue<'_>>,
-    refuse: &mut dyn FnMut(Place, String),
+    refuse: &mut dyn FnMut(FilePosition, String),
 ) -> Rules {
     let mut reading = Reading { text, rules: Vec::new(), mistakes: Vec::new() };
     reading.read_all(value);
@@ -75,7 +75,7 @@ pub(crate) fn read(
     if reading.mistakes.is_empty()
         && let Err(error) = rules.check()
     {
-        let place = Place { line: error.line() as usize, column: None };
+        let place = FilePosition { line: error.line() as usize, column: None };
         reading.mistakes.push((place, format!("{SECTION}.{error}")));
     }
     for (place, message) in reading.mistakes {
@@ -87,22 +87,22 @@ pub(crate) fn read(
 struct Reading<'a> {
     text: &'a str,
     rules: Vec<Rule>,
-    mistakes: Vec<(Place, String)>,
+    mistakes: Vec<(FilePosition, String)>,
 }
 
 impl Reading<'_> {
-    fn refuse(&mut self, place: Place, message: &str) {
+    fn refuse(&mut self, place: FilePosition, message: &str) {
         self.mistakes.push((place, format!("{SECTION}: {message}")));
     }
 
     fn read_all(&mut self, value: &Spanned<DeValue<'_>>) {
         let DeValue::Array(tables) = value.get_ref() else {
-            let place = Place::of(self.text, value.span().start);
+            let place = FilePosition::of(self.text, value.span().start);
             return self
                 .refuse(place, "each policy begins with a line [[policy]], in double brackets");
         };
         for table in tables {
-            let place = Place::of(self.text, table.span().start);
+            let place = FilePosition::of(self.text, table.span().start);
             match table.get_ref() {
                 DeValue::Table(entries) => self.read_rule(place, entries),
                 _ => self.refuse(place, "each policy begins with a line [[policy]]"),
@@ -110,7 +110,7 @@ impl Reading<'_> {
         }
     }
 
-    fn read_rule(&mut self, place: Place, entries: &DeTable<'_>) {
+    fn read_rule(&mut self, place: FilePosition, entries: &DeTable<'_>) {
         self.rules.push(Rule { line: place.line as u32, ..Rule::default() });
         self.read_entries("", entries);
         let has_match = entries.iter().any(|(key, _)| key.get_ref() == "match");
@@ -127,7 +127,7 @@ impl Reading<'_> {
                 "" => key.get_ref().to_string(),
                 group => format!("{group}.{}", key.get_ref()),
             };
-            let place = Place::of(self.text, key.span().start);
+            let place = FilePosition::of(self.text, key.span().start);
             if path == "match" {
                 self.read_match(value);
             } else if let Some((key, read)) = KEYS.iter().find(|(key, _)| *key == path) {
@@ -147,7 +147,7 @@ impl Reading<'_> {
     }
 
     fn read_match(&mut self, value: &Spanned<DeValue<'_>>) {
-        let place = Place::of(self.text, value.span().start);
+        let place = FilePosition::of(self.text, value.span().start);
         let patterns = match value.get_ref() {
             DeValue::String(pattern) => Some(vec![pattern.to_string()]),
             DeValue::Array(items) => items
@@ -168,7 +168,7 @@ impl Reading<'_> {
     }
 
     fn read_value(&mut self, key: &str, read: &Read, value: &Spanned<DeValue<'_>>) {
-        let place = Place::of(self.text, value.span().start);
+        let place = FilePosition::of(self.text, value.span().start);
         let take = if NAMES.contains(&key) { text } else { scalar };
         let values: Option<Vec<String>> = match (read, value.get_ref()) {
             (Read::List(_), DeValue::Array(items)) => {
@@ -191,7 +191,7 @@ impl Reading<'_> {
         }
     }
 
-    fn mistake(&mut self, place: Place, key: &str, message: &str) {
+    fn mistake(&mut self, place: FilePosition, key: &str, message: &str) {
         self.mistakes.push((place, format!("{SECTION}.{key}: {message}")));
     }
 

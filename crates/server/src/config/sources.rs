@@ -66,14 +66,14 @@ pub struct Flag {
 
 /// A place in a file, counted from 1.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub struct Place {
+pub struct FilePosition {
     /// The line.
     pub line: usize,
     /// The character in the line. `None` means the whole line, or the lines after it.
     pub column: Option<usize>,
 }
 
-impl Place {
+impl FilePosition {
     /// The place of a byte.
     pub(crate) fn of(text: &str, offset: usize) -> Self {
         let before = text.get(..offset).unwrap_or(text);
@@ -85,7 +85,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FilePosition {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.column {
             Some(column) => write!(formatter, "{}:{column}", self.line),
@@ -100,7 +100,7 @@ pub enum Origin {
     /// The default.
     Default,
     /// A place in the file.
-    File(PathBuf, Place),
+    File(PathBuf, FilePosition),
     /// A variable of the environment.
     Environment(String),
     /// A flag.
@@ -386,7 +386,7 @@ impl Loading {
                 self.read_table(&source, "", table.get_ref());
             }
             Err(error) => {
-                let place = Place::of(&text, error.span().map_or(0, |span| span.start));
+                let place = FilePosition::of(&text, error.span().map_or(0, |span| span.start));
                 let message = error.message().replace('\n', ", ");
                 self.refuse(format!("{}:{place}", file.display()), message);
             }
@@ -424,7 +424,7 @@ impl Loading {
     }
 
     fn read_policies(&mut self, source: &Source<'_>, value: &Spanned<DeValue<'_>>) {
-        let mut refuse = |place: Place, message| {
+        let mut refuse = |place: FilePosition, message| {
             let place = format!("{}:{place}", source.file.display());
             self.mistakes.push(Mistake { place, message });
         };
@@ -432,7 +432,7 @@ impl Loading {
     }
 
     fn read_value(&mut self, source: &Source<'_>, setting: &Setting, value: &Spanned<DeValue<'_>>) {
-        let place = Place::of(source.text, value.span().start);
+        let place = FilePosition::of(source.text, value.span().start);
         let origin = Origin::File(source.file.to_owned(), place);
         let read = if FREE_TEXTS.contains(&setting.key) { text } else { scalar };
         let values: Option<Vec<String>> = match value.get_ref() {
@@ -459,7 +459,7 @@ struct Source<'a> {
 
 impl Source<'_> {
     fn place(&self, offset: usize) -> String {
-        format!("{}:{}", self.file.display(), Place::of(self.text, offset))
+        format!("{}:{}", self.file.display(), FilePosition::of(self.text, offset))
     }
 }
 

@@ -18,7 +18,7 @@ use crate::net::listen::{Bound, SocketFile};
 use crate::net::socket::watch;
 use crate::net::tls::Certificates;
 use crate::process::log_limit::LogLimit;
-use crate::threads::mailbox::{Arrival, Open, Peer, Port};
+use crate::threads::mailbox::{Arrival, Inbox, OpenSession, Peer};
 
 /// How long to wait for a connection to end when the limit is reached.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -34,14 +34,14 @@ pub(crate) struct Acceptor {
     socket: AsyncFd<OwnedFd>,
     address: Address,
     protocol: Protocol,
-    open: Arc<Open>,
+    open: Arc<OpenSession>,
     /// The certificates, if the listener speaks TLS.
     certificates: Option<Arc<Certificates>>,
     /// The time after which a silent connection is closed.
     pub(crate) silence_max_ms: Option<u64>,
     limits: Arc<LiveLimits>,
-    ports: Vec<Arc<Port>>,
-    next_port: usize,
+    inboxes: Vec<Arc<Inbox>>,
+    next_inbox: usize,
     warned_at: Option<Instant>,
     refusals: LogLimit,
 }
@@ -50,10 +50,10 @@ impl Acceptor {
     /// Must be called inside the runtime that will run it.
     pub(crate) fn new(
         bound: Bound,
-        open: Arc<Open>,
+        open: Arc<OpenSession>,
         certificates: Option<Arc<Certificates>>,
         limits: Arc<LiveLimits>,
-        ports: Vec<Arc<Port>>,
+        inboxes: Vec<Arc<Inbox>>,
     ) -> io::Result<Acceptor> {
         let Bound { socket, address, file, protocol } = bound;
         let socket = watch(socket)?;
@@ -66,8 +66,8 @@ impl Acceptor {
             certificates,
             silence_max_ms: None,
             limits,
-            ports,
-            next_port: 0,
+            inboxes,
+            next_inbox: 0,
             warned_at: None,
             refusals: LogLimit::default(),
         })
@@ -117,13 +117,13 @@ impl Acceptor {
             }
             return;
         };
-        tracing::debug!(listener = %self.address, thread = self.next_port, "accept");
+        tracing::debug!(listener = %self.address, thread = self.next_inbox, "accept");
         let tls = self.certificates.as_ref().map(|certificates| certificates.current());
         let (open, silence_max_ms) = (self.open.clone(), self.silence_max_ms);
         let (protocol, reach) = (self.protocol, self.address.reach());
         let arrival = Arrival { socket, slot, protocol, reach, open, tls, silence_max_ms };
-        self.ports[self.next_port].arrive(arrival);
-        self.next_port = (self.next_port + 1) % self.ports.len();
+        self.inboxes[self.next_inbox].arrive(arrival);
+        self.next_inbox = (self.next_inbox + 1) % self.inboxes.len();
     }
 
     async fn wait(&self) {
@@ -164,7 +164,7 @@ mod tests {
         let bound =
             Bound { socket: socket.into(), protocol: Protocol::Beanstalk, address, file: None };
         let limits = Arc::new(LiveLimits::new(&Config::default().limits, 1024, 128));
-        let open: Arc<Open> = Arc::new(|_, _, _| unreachable!("nobody comes"));
+        let open: Arc<OpenSession> = Arc::new(|_, _, _| unreachable!("nobody comes"));
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let _inside = runtime.enter();
         let acceptor = Acceptor::new(bound, open, None, limits, vec![Arc::default()]).unwrap();

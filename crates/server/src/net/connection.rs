@@ -17,7 +17,7 @@ use crate::net::first_line::{FirstLine, Verdict};
 use crate::net::limits::Slot;
 use crate::net::pending::Pending;
 use crate::net::tls_stream::TlsStream;
-use crate::threads::mailbox::{Entrance, Open, Peer};
+use crate::threads::mailbox::{ConnectionInfo, OpenSession, Peer};
 
 /// While more than this is unsent, no further commands are executed: a pipeline of cheap requests
 /// for large replies must not fill the memory.
@@ -115,8 +115,8 @@ impl TurnTime {
 
 /// Everything needed to open the session of a connection.
 pub(crate) struct Opener {
-    pub(crate) open: Arc<Open>,
-    pub(crate) entrance: Entrance,
+    pub(crate) open: Arc<OpenSession>,
+    pub(crate) info: ConnectionInfo,
 }
 
 /// Extra memory of a TLS connection after its handshake, measured with a thousand of them.
@@ -382,8 +382,8 @@ impl Connection {
         turn: &mut Turn<'_>,
         mailbox: usize,
     ) -> Option<SessionId> {
-        let Opener { open, entrance } = *self.opener.take()?;
-        let (session, dialect) = open(entrance, turn, mailbox);
+        let Opener { open, info } = *self.opener.take()?;
+        let (session, dialect) = open(info, turn, mailbox);
         self.dialect = dialect;
         self.session = Some(session);
         self.session
@@ -404,7 +404,7 @@ impl Connection {
     }
 
     /// Whether these bytes, which were just read, show a browser at a protocol other than HTTP.
-    pub(crate) fn is_foreign(&mut self, arrived: &[u8]) -> bool {
+    pub(crate) fn speaks_wrong_protocol(&mut self, arrived: &[u8]) -> bool {
         let Some(line) = &mut self.first_line else { return false };
         match line.scan(arrived) {
             Verdict::Open => false,
@@ -412,7 +412,7 @@ impl Connection {
                 self.first_line = None;
                 false
             }
-            Verdict::Foreign => true,
+            Verdict::WrongProtocol => true,
         }
     }
 

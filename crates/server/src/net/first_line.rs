@@ -31,7 +31,7 @@ pub(crate) enum Verdict {
     /// It does not speak HTTP.
     Other,
     /// It speaks HTTP, or TLS on a plain port.
-    Foreign,
+    WrongProtocol,
 }
 
 impl FirstLine {
@@ -44,7 +44,7 @@ impl FirstLine {
             let mut first = before.chain(line);
             match (first.next(), first.next()) {
                 (Some(&TLS_HANDSHAKE), None) => {}
-                (Some(&TLS_HANDSHAKE), Some(&TLS_VERSION)) => return Verdict::Foreign,
+                (Some(&TLS_HANDSHAKE), Some(&TLS_VERSION)) => return Verdict::WrongProtocol,
                 // A method begins with a letter, so binary protocols are known here.
                 (Some(first), _) if !first.is_ascii_alphabetic() => return Verdict::Other,
                 _ => {}
@@ -53,7 +53,7 @@ impl FirstLine {
         self.note(line);
         match line_end {
             None => Verdict::Open,
-            Some(_) if self.names_http() => Verdict::Foreign,
+            Some(_) if self.names_http() => Verdict::WrongProtocol,
             Some(_) => Verdict::Other,
         }
     }
@@ -102,7 +102,7 @@ mod tests {
             "\x16\x03\x01\x02\0\x01\0\x01",
             &long,
         ] {
-            assert_verdict(line.as_bytes(), Verdict::Foreign);
+            assert_verdict(line.as_bytes(), Verdict::WrongProtocol);
         }
     }
 

@@ -29,6 +29,6 @@ pub(crate) fn check(bytes: &[u8]) {
         && version[6] == b'.'
         && version[7].is_ascii_digit();
     if is_method && is_version {
-        assert_eq!(whole, Verdict::Foreign);
+        assert_eq!(whole, Verdict::WrongProtocol);
     }
 }

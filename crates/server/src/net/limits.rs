@@ -9,7 +9,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::Limits;
 use crate::net::connection::Held;
-use crate::threads::mailbox::{Peer, Port};
+use crate::threads::mailbox::{Inbox, Peer};
 
 /// Descriptors for everything not counted below: the log's files, standard streams, files that are
 /// read briefly.
@@ -63,7 +63,7 @@ pub(crate) struct Refused {
     /// Their address had too many.
     pub(crate) per_address: AtomicU64,
     /// They began like a browser's, on a port of another protocol.
-    pub(crate) foreign: AtomicU64,
+    pub(crate) wrong_protocol: AtomicU64,
 }
 
 /// Memory of the connections of all threads. Each thread adds its changes; in between, a sum can be
@@ -72,14 +72,14 @@ pub(crate) struct Refused {
 pub(crate) struct HeldByAll {
     unfinished_bytes: AtomicI64,
     stuck_bytes: AtomicI64,
-    /// The threads. (Weak, because a port can own connections, which own this.)
-    ports: Mutex<Vec<Weak<Port>>>,
+    /// The threads. (Weak, because an inbox can own connections, which own this.)
+    inboxes: Mutex<Vec<Weak<Inbox>>>,
 }
 
 impl HeldByAll {
-    /// Registers the thread of this port.
-    pub(crate) fn enter(&self, port: &Arc<Port>) {
-        self.ports().push(Arc::downgrade(port));
+    /// Registers the thread of this inbox.
+    pub(crate) fn enter(&self, inbox: &Arc<Inbox>) {
+        self.inboxes().push(Arc::downgrade(inbox));
     }
 
     /// Both sums.
@@ -93,19 +93,20 @@ impl HeldByAll {
 
     /// Number of threads.
     pub(crate) fn threads(&self) -> usize {
-        self.ports().len()
+        self.inboxes().len()
     }
 
     /// Tells all other threads that the connections together hold too much.
-    pub(crate) fn tell_excess(&self, but: &Arc<Port>) {
-        let ports = self.ports();
-        let others = ports.iter().filter_map(Weak::upgrade).filter(|port| !Arc::ptr_eq(port, but));
-        others.for_each(|port| port.tell_excess());
+    pub(crate) fn tell_excess(&self, but: &Arc<Inbox>) {
+        let inboxes = self.inboxes();
+        let others =
+            inboxes.iter().filter_map(Weak::upgrade).filter(|inbox| !Arc::ptr_eq(inbox, but));
+        others.for_each(|inbox| inbox.tell_excess());
     }
 
-    fn ports(&self) -> MutexGuard<'_, Vec<Weak<Port>>> {
+    fn inboxes(&self) -> MutexGuard<'_, Vec<Weak<Inbox>>> {
         // Never left half changed.
-        self.ports.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inboxes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn add(&self, unfinished_bytes: i64, stuck_bytes: i64) {

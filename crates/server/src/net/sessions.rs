@@ -8,7 +8,7 @@ use origin::Gate;
 use crate::config::protocol::Protocol;
 use crate::config::{Config, Control};
 use crate::process::facts;
-use crate::threads::mailbox::Open;
+use crate::threads::mailbox::OpenSession;
 use crate::web::sites::names;
 
 /// The function that opens sessions of a protocol, or `None` if the `web` threads serve it.
@@ -17,7 +17,7 @@ pub(crate) fn opener(
     config: &Config,
     started: Millis,
     kestrel: &Arc<kestrel::Server>,
-) -> Option<Arc<Open>> {
+) -> Option<Arc<OpenSession>> {
     match protocol {
         Protocol::Beanstalk => Some(open_beanstalk(config, started)),
         Protocol::Gearman => Some(open_gearman(config)),
@@ -31,7 +31,7 @@ pub(crate) fn opener(
     }
 }
 
-fn open_beanstalk(config: &Config, started: Millis) -> Arc<Open> {
+fn open_beanstalk(config: &Config, started: Millis) -> Arc<OpenSession> {
     let listener = Arc::new(beanstalk::Listener {
         server: beanstalk::Server::new(facts::beanstalk_info(started, config.data.segment_bytes)),
         max_job_size: config.limits.beanstalk_job_bytes,
@@ -42,49 +42,49 @@ fn open_beanstalk(config: &Config, started: Millis) -> Arc<Open> {
     })
 }
 
-fn open_gearman(config: &Config) -> Arc<Open> {
+fn open_gearman(config: &Config) -> Arc<OpenSession> {
     let server = gearman::Server::new(facts::gearman_options(config));
-    Arc::new(move |entrance, turn, mailbox| {
-        let session = gearman::Session::new(server.clone(), &entrance.peer.shown(), turn, mailbox);
+    Arc::new(move |info, turn, mailbox| {
+        let session = gearman::Session::new(server.clone(), &info.peer.shown(), turn, mailbox);
         (session.id(), Box::new(session))
     })
 }
 
 /// Its connections are not in the list of workers, so it shares only the options.
-fn open_gearman_http(config: &Config) -> Arc<Open> {
+fn open_gearman_http(config: &Config) -> Arc<OpenSession> {
     let server = gearman::Server::new(facts::gearman_options(config));
     let names = Arc::new(names(config));
-    Arc::new(move |entrance, turn, mailbox| {
-        let gate = Gate { names: names.clone(), reach: entrance.reach };
+    Arc::new(move |info, turn, mailbox| {
+        let gate = Gate { names: names.clone(), reach: info.reach };
         let session = gearman::HttpSession::new(server.clone(), gate, turn, mailbox);
         (session.id(), Box::new(session))
     })
 }
 
-fn open_kestrel(server: Arc<kestrel::Server>, control: Control) -> Arc<Open> {
-    Arc::new(move |entrance, turn, mailbox| {
+fn open_kestrel(server: Arc<kestrel::Server>, control: Control) -> Arc<OpenSession> {
+    Arc::new(move |info, turn, mailbox| {
         let mut session = kestrel::MemcacheSession::new(server.clone(), turn, mailbox);
-        if !control.is_allowed(entrance.reach) {
+        if !control.is_allowed(info.reach) {
             session = session.without_control();
         }
         (session.id(), Box::new(session))
     })
 }
 
-fn open_kestrel_text(server: Arc<kestrel::Server>, control: Control) -> Arc<Open> {
-    Arc::new(move |entrance, turn, mailbox| {
+fn open_kestrel_text(server: Arc<kestrel::Server>, control: Control) -> Arc<OpenSession> {
+    Arc::new(move |info, turn, mailbox| {
         let mut session = kestrel::TextSession::new(server.clone(), turn, mailbox);
-        if !control.is_allowed(entrance.reach) {
+        if !control.is_allowed(info.reach) {
             session = session.without_control();
         }
         (session.id(), Box::new(session))
     })
 }
 
-fn open_kestrel_thrift(server: Arc<kestrel::Server>, control: Control) -> Arc<Open> {
-    Arc::new(move |entrance, turn, mailbox| {
+fn open_kestrel_thrift(server: Arc<kestrel::Server>, control: Control) -> Arc<OpenSession> {
+    Arc::new(move |info, turn, mailbox| {
         let mut session = kestrel::ThriftSession::new(server.clone(), turn, mailbox);
-        if !control.is_allowed(entrance.reach) {
+        if !control.is_allowed(info.reach) {
             session = session.without_control();
         }
         (session.id(), Box::new(session))

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use broker::{Broker, Millis, STOP_MS_MAX};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::threads::mailbox::Port;
+use crate::threads::mailbox::Inbox;
 
 /// Two clocks are never read at exactly the same time. If their difference changed by more than
 /// this, one was set or stood still.
@@ -104,8 +104,8 @@ pub(crate) struct ClockWatch {
 
 impl ClockWatch {
     /// Must be called once a second. Takes a turn only after a change.
-    pub(crate) fn look(&mut self, clock: &Clock, broker: &Broker, ports: &[Arc<Port>]) {
-        self.look_for_sleep(clock, ports);
+    pub(crate) fn look(&mut self, clock: &Clock, broker: &Broker, inboxes: &[Arc<Inbox>]) {
+        self.look_for_sleep(clock, inboxes);
         let (now, wall) = (clock.now(), wall());
         // If this thread was paused in between, the two times do not match.
         if clock.now().since(now) <= JUMP_MS {
@@ -113,7 +113,7 @@ impl ClockWatch {
         }
     }
 
-    fn look_for_sleep(&mut self, clock: &Clock, ports: &[Arc<Port>]) {
+    fn look_for_sleep(&mut self, clock: &Clock, inboxes: &[Arc<Inbox>]) {
         let slept_ms = millis(clock.slept());
         let nap_ms = slept_ms.saturating_sub(self.slept_ms);
         if nap_ms <= JUMP_MS {
@@ -121,8 +121,8 @@ impl ClockWatch {
         }
         tracing::info!(seconds = nap_ms / 1000, "the machine has slept");
         self.slept_ms = slept_ms;
-        for port in ports {
-            port.renew_timer();
+        for inbox in inboxes {
+            inbox.renew_timer();
         }
     }
 

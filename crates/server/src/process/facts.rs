@@ -77,7 +77,7 @@ pub(crate) fn process_facts(limits: &LiveLimits, is_stopping: bool) -> ProcessFa
         connections: limits.open() as u64,
         connections_max: limits.connections() as u64,
         refused_per_address: limits.refused.per_address.load(Ordering::Relaxed),
-        refused_foreign: limits.refused.foreign.load(Ordering::Relaxed),
+        refused_wrong_protocol: limits.refused.wrong_protocol.load(Ordering::Relaxed),
         turns_ns: limits.turns_ns.load(Ordering::Relaxed),
         processor_us: time.user_us + time.system_us,
         resident_bytes: resident_bytes().unwrap_or(0),

@@ -21,7 +21,7 @@ use crate::process::clock::ClockWatch;
 use crate::process::reload::{Asker, Reloader};
 use crate::process::systemd;
 use crate::threads::io_thread::Shared;
-use crate::threads::mailbox::Port;
+use crate::threads::mailbox::Inbox;
 
 /// What SIGHUP does.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -63,7 +63,7 @@ pub(crate) struct Control {
     /// Notified when a client stops the server.
     pub(crate) clients_stop: Arc<Notify>,
     pub(crate) acceptors: Vec<AbortHandle>,
-    pub(crate) ports: Vec<Arc<Port>>,
+    pub(crate) inboxes: Vec<Arc<Inbox>>,
     /// Jobs are kept over restarts.
     pub(crate) has_log: bool,
 }
@@ -101,10 +101,10 @@ fn end_at_the_second() -> io::Result<()> {
 
 /// Whether all these threads, except those that end, have answered since the last question. Asks
 /// them again.
-fn all_live(ports: &[Arc<Port>]) -> bool {
-    let all_live = ports.iter().all(|port| port.has_shown_life() || port.is_stopping());
-    for port in ports {
-        port.ask_for_life();
+fn all_live(inboxes: &[Arc<Inbox>]) -> bool {
+    let all_live = inboxes.iter().all(|inbox| inbox.has_shown_life() || inbox.is_stopping());
+    for inbox in inboxes {
+        inbox.ask_for_life();
     }
     all_live
 }
@@ -177,7 +177,7 @@ impl Control {
                 },
                 _ = health.tick() => {
                     log_health.look(&self.shared.broker);
-                    clock_watch.look(&self.shared.clock, &self.shared.broker, &self.ports);
+                    clock_watch.look(&self.shared.clock, &self.shared.broker, &self.inboxes);
                 }
                 _ = beat.tick(), if period.is_some() => self.beat(),
             }
@@ -188,8 +188,8 @@ impl Control {
         tracing::info!(signal, "stopping");
         systemd::stopping();
         self.close_listeners();
-        for port in &self.ports {
-            port.stop();
+        for inbox in &self.inboxes {
+            inbox.stop();
         }
     }
 
@@ -218,7 +218,7 @@ impl Control {
     fn beat(&self) {
         // If the broker is stuck, this blocks, and the watchdog gets no answer.
         drop(self.shared.broker.turn(self.shared.clock.now()));
-        if all_live(&self.ports) {
+        if all_live(&self.inboxes) {
             systemd::alive();
         }
     }
@@ -280,15 +280,15 @@ mod tests {
 
     #[test]
     fn one_thread_that_does_not_look_at_its_port_silences_the_watchdog() {
-        let ports: [Arc<Port>; 3] = Default::default();
-        assert!(all_live(&ports), "nobody was asked yet");
-        for port in &ports[..2] {
-            port.show_life();
+        let inboxes: [Arc<Inbox>; 3] = Default::default();
+        assert!(all_live(&inboxes), "nobody was asked yet");
+        for inbox in &inboxes[..2] {
+            inbox.show_life();
         }
-        assert!(!all_live(&ports), "the third one has not answered");
-        for port in &ports {
-            port.show_life();
+        assert!(!all_live(&inboxes), "the third one has not answered");
+        for inbox in &inboxes {
+            inbox.show_life();
         }
-        assert!(all_live(&ports), "the third one is back");
+        assert!(all_live(&inboxes), "the third one is back");
     }
 }

@@ -32,7 +32,7 @@ use crate::net::socket::watch;
 use crate::net::tls_stream::TlsStream;
 use crate::process::clock::Clock;
 use crate::process::log_limit::LogLimit;
-use crate::threads::mailbox::{Arrival, Entrance, Port, ReadyWaker};
+use crate::threads::mailbox::{Arrival, ConnectionInfo, Inbox, ReadyWaker};
 use crate::threads::table::Table;
 
 /// Limit of bytes read before a turn of the broker. A turn is also limited by time, because
@@ -63,17 +63,17 @@ pub(crate) enum Ended {
 
 /// How a connection ends.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-enum Farewell {
+enum CloseReason {
     /// After all replies were sent.
-    Polite,
+    Finished,
     /// At once: it broke, or the server disconnects it.
-    Abrupt,
+    Failed,
 }
 
 pub(crate) struct IoThread {
     shared: Shared,
-    port: Arc<Port>,
-    /// The mailbox number of `port` at the broker.
+    inbox: Arc<Inbox>,
+    /// The mailbox number of `inbox` at the broker.
     mailbox: usize,
     connections: Table,
     account: Account,
@@ -83,7 +83,7 @@ pub(crate) struct IoThread {
     now_ms: u64,
     /// The log is behind: nothing is read, and held-back commands wait.
     congested: bool,
-    /// The port knows that this thread waits for the log.
+    /// The inbox knows that this thread waits for the log.
     awaits_release: bool,
     /// The log failed.
     log_failed: bool,
@@ -104,7 +104,7 @@ pub(crate) struct IoThread {
     /// sent.
     resumed: Vec<u32>,
     /// Connections whose sessions must be closed.
-    leaving: Vec<(u32, Farewell)>,
+    leaving: Vec<(u32, CloseReason)>,
     /// Connections that may have something to send.
     touched: Vec<u32>,
     /// Connections with much to send. They take turns.
@@ -121,12 +121,12 @@ pub(crate) struct IoThread {
 }
 
 impl IoThread {
-    pub(crate) fn new(shared: Shared, port: Arc<Port>) -> IoThread {
-        let mailbox = shared.broker.add_mailbox(port.clone());
-        shared.limits.held.enter(&port);
+    pub(crate) fn new(shared: Shared, inbox: Arc<Inbox>) -> IoThread {
+        let mailbox = shared.broker.add_mailbox(inbox.clone());
+        shared.limits.held.enter(&inbox);
         IoThread {
             shared,
-            port,
+            inbox,
             mailbox,
             connections: Table::default(),
             account: Account::default(),
@@ -159,21 +159,21 @@ impl IoThread {
         let mut timer = pin!(tokio::time::sleep(LONG));
         let mut timer_for = None;
         loop {
-            let alarm = self.port.alarm();
+            let alarm = self.inbox.alarm();
             let wanted = [alarm, self.housekeeping_at].into_iter().flatten().min();
             // A timer that has fired would wake us again at once, before the runtime checks the
             // sockets.
-            if self.port.take_late_timer() || wanted != timer_for || timer.is_elapsed() {
+            if self.inbox.take_late_timer() || wanted != timer_for || timer.is_elapsed() {
                 timer_for = wanted;
                 self.set_timer(timer.as_mut(), wanted);
             }
-            self.port.sleep(timer.as_mut(), alarm).await;
+            self.inbox.sleep(timer.as_mut(), alarm).await;
             loop {
                 self.round();
                 if self.log_failed {
                     return Ended::LogFailed;
                 }
-                if self.port.is_stopping() {
+                if self.inbox.is_stopping() {
                     self.stop(timer.as_mut()).await;
                     return Ended::Stopped;
                 }
@@ -205,15 +205,15 @@ impl IoThread {
     }
 
     fn is_alarm_due(&self) -> bool {
-        self.port.alarm().is_some_and(|at| at <= self.shared.clock.now())
+        self.inbox.alarm().is_some_and(|at| at <= self.shared.clock.now())
     }
 
     fn round(&mut self) {
         self.now_ms = self.shared.clock.now().0;
-        self.port.show_life();
+        self.inbox.show_life();
         // The round ends with a check of it.
-        self.port.take_excess();
-        if self.port.take_released() {
+        self.inbox.take_excess();
+        if self.inbox.take_released() {
             self.congested = false;
             self.log_failed = self.shared.broker.failure().is_some();
             self.collect_released();
@@ -221,7 +221,7 @@ impl IoThread {
         self.take_arrivals();
         self.take_ready();
         self.housekeep();
-        self.port.take_events(&mut self.events);
+        self.inbox.take_events(&mut self.events);
         let held_back = self.resumed.len();
         self.read();
         self.take_turn_if_wanted();
@@ -229,10 +229,10 @@ impl IoThread {
         if held_back > 0 && !self.congested {
             self.go_on(held_back);
         }
-        self.settle_account();
+        self.enforce_limits();
         // Events from other threads are for the next round; before it, the runtime checks the
         // sockets.
-        self.port.take_events(&mut self.events);
+        self.inbox.take_events(&mut self.events);
         self.await_release();
     }
 
@@ -249,14 +249,14 @@ impl IoThread {
         self.send();
     }
 
-    /// Tells the port whether this thread waits for the log. A commit wakes only threads that wait.
+    /// Tells the inbox whether this thread waits for the log. A commit wakes only threads that wait.
     fn await_release(&mut self) {
         let has_held = !self.held_until_written.is_empty() || !self.held_until_durable.is_empty();
         let awaits = has_held || self.congested;
         if awaits == mem::replace(&mut self.awaits_release, awaits) {
             return;
         }
-        self.port.await_release(awaits);
+        self.inbox.await_release(awaits);
         if awaits {
             // Positions released since the last check were not reported; the next round sends their
             // replies.
@@ -266,7 +266,7 @@ impl IoThread {
     }
 
     fn take_arrivals(&mut self) {
-        for arrival in self.port.take_arrivals() {
+        for arrival in self.inbox.take_arrivals() {
             let Arrival { socket, slot, protocol, reach, open, tls, silence_max_ms } = arrival;
             // It draws random numbers, which takes too long for a turn.
             let tls = tls.map(|config| TlsStream::new(config, self.now_ms).map(Box::new));
@@ -282,9 +282,9 @@ impl IoThread {
                 }
             };
             let place = self.connections.insert_with(|place| {
-                let waker = ReadyWaker::waker(&self.port, place);
-                let entrance = Entrance { peer: slot.peer, reach };
-                Connection::new(socket, tls, waker, slot, protocol, Opener { open, entrance })
+                let waker = ReadyWaker::waker(&self.inbox, place);
+                let info = ConnectionInfo { peer: slot.peer, reach };
+                Connection::new(socket, tls, waker, slot, protocol, Opener { open, info })
             });
             self.account.opened();
             let Some(connection) = self.connections.get(place) else { continue };
@@ -303,7 +303,7 @@ impl IoThread {
 
     fn take_ready(&mut self) {
         let mut ready = mem::take(&mut self.ready);
-        self.port.take_ready(&mut ready);
+        self.inbox.take_ready(&mut ready);
         for place in ready.drain(..) {
             let Some(connection) = self.connections.get(place) else { continue };
             let was_stuck = connection.is_stuck();
@@ -376,7 +376,9 @@ impl IoThread {
         match connection.read(&mut self.buffer[*used..]) {
             // Bytes after the end are discarded.
             Ok(Read::Bytes(_)) if is_lingering => {}
-            Ok(Read::Bytes(count)) if connection.is_foreign(&self.buffer[*used..*used + count]) => {
+            Ok(Read::Bytes(count))
+                if connection.speaks_wrong_protocol(&self.buffer[*used..*used + count]) =>
+            {
                 self.turn_away(place);
             }
             Ok(Read::Bytes(count)) => {
@@ -407,7 +409,7 @@ impl IoThread {
     /// page may have written them.
     fn turn_away(&mut self, place: u32) {
         let Some(connection) = self.connections.get(place) else { return };
-        self.shared.limits.refused.foreign.fetch_add(1, Ordering::Relaxed);
+        self.shared.limits.refused.wrong_protocol.fetch_add(1, Ordering::Relaxed);
         if let Some(count) = self.foreigners.count() {
             let (protocol, peer) = (connection.protocol().name(), connection.peer().shown());
             tracing::warn!(
@@ -417,19 +419,19 @@ impl IoThread {
                 "closed at once: HTTP or TLS came where neither is spoken, perhaps from a web page"
             );
         }
-        self.leave(place, Farewell::Abrupt);
+        self.leave(place, CloseReason::Failed);
     }
 
     /// Starts nothing new any more.
-    fn forget_word(&mut self) {
-        self.port.take_arrivals();
-        self.port.take_events(&mut self.events);
+    fn discard_pending(&mut self) {
+        self.inbox.take_arrivals();
+        self.inbox.take_events(&mut self.events);
         self.events.clear();
         self.reads.clear();
         self.handshakes.clear();
         self.resumed.clear();
-        for (place, farewell) in mem::take(&mut self.leaving) {
-            if farewell == Farewell::Abrupt {
+        for (place, reason) in mem::take(&mut self.leaving) {
+            if reason == CloseReason::Failed {
                 self.remove(place);
             }
         }
@@ -438,15 +440,15 @@ impl IoThread {
     /// Gives up a broken connection.
     fn abandon(&mut self, place: u32, error: &io::Error) {
         tracing::debug!(connection = place, %error, "connection lost");
-        self.leave(place, Farewell::Abrupt);
+        self.leave(place, CloseReason::Failed);
     }
 
-    fn leave(&mut self, place: u32, farewell: Farewell) {
+    fn leave(&mut self, place: u32, reason: CloseReason) {
         if let Some(connection) = self.connections.get(place)
             && connection.phase != Phase::Lingering
             && !mem::replace(&mut connection.in_leaving, true)
         {
-            self.leaving.push((place, farewell));
+            self.leaving.push((place, reason));
             self.recount(place);
         }
     }

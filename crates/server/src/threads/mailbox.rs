@@ -1,4 +1,4 @@
-//! The port of an I/O thread: messages from other threads and ready sockets, and its sleep until
+//! The inbox of an I/O thread: messages from other threads and ready sockets, and its sleep until
 //! they arrive.
 
 use std::collections::VecDeque;
@@ -22,12 +22,12 @@ use crate::threads::wakeup::{ReleaseWatch, Wakeup};
 
 /// A function that opens the session of a new connection; one per protocol. The number is the
 /// mailbox's.
-pub(crate) type Open =
-    dyn Fn(Entrance, &mut Turn<'_>, usize) -> (SessionId, Box<dyn Dialect>) + Send + Sync;
+pub(crate) type OpenSession =
+    dyn Fn(ConnectionInfo, &mut Turn<'_>, usize) -> (SessionId, Box<dyn Dialect>) + Send + Sync;
 
 /// The origin of a connection.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Entrance {
+pub(crate) struct ConnectionInfo {
     pub(crate) peer: Peer,
     /// Where its listener can be reached from.
     pub(crate) reach: Reach,
@@ -70,7 +70,7 @@ pub(crate) struct Arrival {
     /// Where the listener can be reached from.
     pub(crate) reach: Reach,
     /// Opens its session.
-    pub(crate) open: Arc<Open>,
+    pub(crate) open: Arc<OpenSession>,
     /// The TLS configuration, if it speaks TLS.
     pub(crate) tls: Option<Arc<ServerConfig>>,
     /// The time after which it is closed if silent.
@@ -82,7 +82,7 @@ const NEVER: u64 = u64::MAX;
 
 /// Messages for one I/O thread.
 #[derive(Default)]
-pub(crate) struct Port {
+pub(crate) struct Inbox {
     wakeup: Wakeup,
     /// Connections whose sockets became ready.
     ready: Mutex<Vec<u32>>,
@@ -111,9 +111,9 @@ impl Default for Alarm {
     }
 }
 
-impl std::fmt::Debug for Port {
+impl std::fmt::Debug for Inbox {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Port").finish_non_exhaustive()
+        formatter.debug_struct("Inbox").finish_non_exhaustive()
     }
 }
 
@@ -122,7 +122,7 @@ fn lock<T>(list: &Mutex<T>) -> MutexGuard<'_, T> {
     list.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Port {
+impl Inbox {
     fn wake(&self) {
         self.wakeup.wake();
     }
@@ -242,7 +242,7 @@ impl Port {
     }
 }
 
-impl Mailbox for Port {
+impl Mailbox for Inbox {
     fn deliver(&self, session: SessionId, event: Event) {
         lock(&self.events).push((session, event));
         self.wake();
@@ -267,13 +267,13 @@ impl Mailbox for Port {
 
 /// The waker of a connection: adds its place to the ready list.
 pub(crate) struct ReadyWaker {
-    port: Arc<Port>,
+    inbox: Arc<Inbox>,
     place: u32,
 }
 
 impl ReadyWaker {
-    pub(crate) fn waker(port: &Arc<Port>, place: u32) -> Waker {
-        Waker::from(Arc::new(ReadyWaker { port: port.clone(), place }))
+    pub(crate) fn waker(inbox: &Arc<Inbox>, place: u32) -> Waker {
+        Waker::from(Arc::new(ReadyWaker { inbox: inbox.clone(), place }))
     }
 }
 
@@ -283,8 +283,8 @@ impl Wake for ReadyWaker {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        lock(&self.port.ready).push(self.place);
-        self.port.wake();
+        lock(&self.inbox.ready).push(self.place);
+        self.inbox.wake();
     }
 }
 
@@ -294,16 +294,16 @@ mod tests {
 
     #[test]
     fn only_who_awaits_it_is_told_of_a_release_and_everybody_of_a_failure() {
-        let port = Port::default();
-        port.released();
-        assert!(!port.take_released());
-        port.await_release(true);
-        port.released();
-        assert!(port.take_released());
-        port.await_release(false);
-        port.released();
-        assert!(!port.take_released());
-        port.failed();
-        assert!(port.take_released());
+        let inbox = Inbox::default();
+        inbox.released();
+        assert!(!inbox.take_released());
+        inbox.await_release(true);
+        inbox.released();
+        assert!(inbox.take_released());
+        inbox.await_release(false);
+        inbox.released();
+        assert!(!inbox.take_released());
+        inbox.failed();
+        assert!(inbox.take_released());
     }
 }

@@ -15,19 +15,19 @@ use crate::process::controls::Controls;
 use crate::process::facts;
 use crate::process::reload::Asker;
 use crate::threads::io_thread::Shared;
-use crate::threads::mailbox::Port;
+use crate::threads::mailbox::Inbox;
 
 /// Health and metrics of this server.
-pub(crate) fn overview(config: &Config, shared: &Shared, port: &Arc<Port>) -> Arc<dyn Site> {
+pub(crate) fn overview(config: &Config, shared: &Shared, inbox: &Arc<Inbox>) -> Arc<dyn Site> {
     let Shared { broker, clock, limits } = shared.clone();
-    let port = port.clone();
+    let inbox = inbox.clone();
     Arc::new(Overview {
         broker,
         clock: Arc::new(move || clock.now()),
         version: env!("CARGO_PKG_VERSION"),
         started: clock.now(),
         queues_max: config.metrics.queues_max,
-        process: Box::new(move || facts::process_facts(&limits, port.is_stopping())),
+        process: Box::new(move || facts::process_facts(&limits, inbox.is_stopping())),
     })
 }
 

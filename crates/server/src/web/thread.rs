@@ -25,7 +25,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::net::listen::{Bound, SocketFile};
 use crate::net::tls::Certificates;
-use crate::web::crowd::{Crowd, Ticket};
+use crate::web::connections::{SiteConnections, Ticket};
 
 /// The name of these threads. A panic in them ends only one connection, not the server.
 pub const WEB_THREAD: &str = "http";
@@ -40,7 +40,7 @@ const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 const TICK: Duration = Duration::from_secs(1);
 
 /// A listener of a site.
-pub(crate) struct Place {
+pub(crate) struct Endpoint {
     pub(crate) bound: Bound,
     /// The certificates, if the listener speaks TLS.
     pub(crate) certificates: Option<Arc<Certificates>>,
@@ -56,7 +56,7 @@ pub(crate) struct WebThread {
 #[derive(Clone)]
 struct Served {
     site: Arc<dyn Site>,
-    crowd: Arc<Crowd>,
+    connections: Arc<SiteConnections>,
     unread: Unread,
 }
 
@@ -82,16 +82,16 @@ impl WebThread {
     pub(crate) fn spawn(
         runtime: Runtime,
         site: Arc<dyn Site>,
-        places: Vec<Place>,
+        endpoints: Vec<Endpoint>,
         names: &Arc<Names>,
         connections_max: usize,
         unread: Unread,
     ) -> io::Result<WebThread> {
         let inside = runtime.enter();
         runtime.spawn(tick(site.clone()));
-        let crowd = Arc::new(Crowd::new(connections_max));
-        let served = Served { site, crowd, unread };
-        for place in places {
+        let connections = Arc::new(SiteConnections::new(connections_max));
+        let served = Served { site, connections, unread };
+        for place in endpoints {
             runtime.spawn(accept(Listener::of(place, served.clone(), names.clone())?));
         }
         drop(inside);
@@ -115,8 +115,8 @@ impl Drop for WebThread {
 
 impl Listener {
     /// Must be called inside the runtime.
-    fn of(place: Place, served: Served, names: Arc<Names>) -> io::Result<Listener> {
-        let Place { bound, certificates } = place;
+    fn of(place: Endpoint, served: Served, names: Arc<Names>) -> io::Result<Listener> {
+        let Endpoint { bound, certificates } = place;
         let gate = Gate { names, reach: bound.address.reach() };
         let socket = if bound.address.is_unix() {
             Socket::Unix(UnixListener::from_std(StdUnixListener::from(bound.socket))?)
@@ -128,15 +128,15 @@ impl Listener {
 
     /// Accepts one connection and serves it in its own task.
     async fn accept(&self) -> io::Result<()> {
-        let crowd = &self.served.crowd;
+        let connections = &self.served.connections;
         match &self.socket {
             Socket::Tcp(listener) => {
                 let (socket, _) = listener.accept().await?;
-                crowd.enter(|ticket| self.serve(socket, ticket));
+                connections.admit(|ticket| self.serve(socket, ticket));
             }
             Socket::Unix(listener) => {
                 let (socket, _) = listener.accept().await?;
-                crowd.enter(|ticket| self.serve(socket, ticket));
+                connections.admit(|ticket| self.serve(socket, ticket));
             }
         }
         Ok(())
@@ -206,7 +206,7 @@ mod tests {
     use std::sync::Mutex;
 
     use broker::{Broker, EngineSetup, Millis};
-    use http_api::{Answer, Asked, Reply};
+    use http_api::{Answer, Reply, Request};
     use tokio::runtime::Builder;
 
     use super::*;
@@ -217,14 +217,14 @@ mod tests {
     struct Silent;
 
     impl Site for Silent {
-        fn reply(&self, _asked: &Asked) -> Reply {
+        fn reply(&self, _request: &Request) -> Reply {
             Reply::Now(Answer::default())
         }
     }
 
-    fn spawn(runtime: Runtime, site: Arc<dyn Site>, places: Vec<Place>) -> WebThread {
+    fn spawn(runtime: Runtime, site: Arc<dyn Site>, endpoints: Vec<Endpoint>) -> WebThread {
         let unread = Unread::new(Broker::memory(EngineSetup::default(), Millis(0)));
-        WebThread::spawn(runtime, site, places, &Arc::default(), 2, unread).unwrap()
+        WebThread::spawn(runtime, site, endpoints, &Arc::default(), 2, unread).unwrap()
     }
 
     fn connect(address: &Address) -> TcpStream {
@@ -239,8 +239,8 @@ mod tests {
         let wanted = Address::Tcp { host: "127.0.0.1".to_owned(), port: 0 };
         let bound = bind(Protocol::Http, &wanted, &SocketOptions::default()).unwrap().remove(0);
         let address = bound.address.clone();
-        let places = vec![Place { bound, certificates: None }];
-        let _web = spawn(runtime, Arc::new(Silent), places);
+        let endpoints = vec![Endpoint { bound, certificates: None }];
+        let _web = spawn(runtime, Arc::new(Silent), endpoints);
         let ask = |peer: &mut TcpStream| {
             peer.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
             let mut answer = Vec::new();
@@ -265,7 +265,7 @@ mod tests {
     struct Stuck(Mutex<()>);
 
     impl Site for Stuck {
-        fn reply(&self, _asked: &Asked) -> Reply {
+        fn reply(&self, _request: &Request) -> Reply {
             drop(self.0.lock());
             Reply::Now(Answer::default())
         }
@@ -279,8 +279,8 @@ mod tests {
             let runtime = Builder::new_current_thread().enable_all().build().unwrap();
             let bound = bind(Protocol::Http, &wanted, &SocketOptions::default()).unwrap().remove(0);
             let address = bound.address.clone();
-            let places = vec![Place { bound, certificates: None }];
-            (spawn(runtime, site, places), address)
+            let endpoints = vec![Endpoint { bound, certificates: None }];
+            (spawn(runtime, site, endpoints), address)
         };
         let (_slow, slow_address) = serve(stuck.clone());
         let (_quick, quick_address) = serve(Arc::new(Silent));

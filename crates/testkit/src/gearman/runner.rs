@@ -15,7 +15,7 @@ const PATIENCE_MS: u64 = 4_000;
 
 /// What a case needs to know from outside.
 #[derive(Debug, Clone)]
-pub struct Surroundings {
+pub struct CaseContext {
     /// Distinguishes the case's functions and unique keys from those of every other case on the same
     /// server; at most 50 letters, digits and dashes.
     pub tag: String,
@@ -24,12 +24,12 @@ pub struct Surroundings {
 }
 
 /// Plays `case` with fresh connections, and hangs up all of them whatever the outcome.
-pub fn run_case(wire: &mut dyn Wire, case: &Case, surroundings: &Surroundings) -> Result<()> {
+pub fn run_case(wire: &mut dyn Wire, case: &Case, context: &CaseContext) -> Result<()> {
     let mut variables = Variables::default();
     for (name, letter) in [("func", 'f'), ("func2", 'g'), ("func3", 'h'), ("uniq", 'u')] {
-        variables.set(name, format!("{letter}_{}", surroundings.tag));
+        variables.set(name, format!("{letter}_{}", context.tag));
     }
-    let unix_ms_at_zero = surroundings.unix_ms_at_zero;
+    let unix_ms_at_zero = context.unix_ms_at_zero;
     let mut run = Run { wire, variables, connections: BTreeMap::new(), unix_ms_at_zero };
     let outcome = run.play(case);
     for connection in run.connections.values() {

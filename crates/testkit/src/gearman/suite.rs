@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::case::Case;
-use super::runner::{Surroundings, run_case};
+use super::runner::{CaseContext, run_case};
 use crate::socket::SocketWire;
 use crate::suite::Outcome;
 use crate::wire::Wire;
@@ -53,6 +53,6 @@ fn play_one(case: &Case, tag: String, address: SocketAddr) -> Result<(), String>
     let mut wire = SocketWire::new(address);
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is set");
     let unix_ms_at_zero = unix.as_millis() as u64 - wire.now_ms();
-    let surroundings = Surroundings { tag, unix_ms_at_zero };
-    run_case(&mut wire, case, &surroundings).map_err(|error| format!("{error:#}"))
+    let context = CaseContext { tag, unix_ms_at_zero };
+    run_case(&mut wire, case, &context).map_err(|error| format!("{error:#}"))
 }

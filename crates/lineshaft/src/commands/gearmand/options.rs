@@ -66,7 +66,7 @@ struct Given {
 pub(super) fn parse(arguments: &[OsString]) -> Result<Options, String> {
     let words: Vec<String> =
         arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let given = read_words(&words, Strangers::Refuse)?;
+    let given = read_words(&words, UnknownWords::Refuse)?;
     let mut options = Options::default();
     for one in read_file(&given)?.iter().chain(&given) {
         options.apply(one)?;
@@ -76,7 +76,7 @@ pub(super) fn parse(arguments: &[OsString]) -> Result<Options, String> {
 
 /// What to do with words that are not flags.
 #[derive(Copy, Clone, Eq, PartialEq)]
-enum Strangers {
+enum UnknownWords {
     Refuse,
     /// COMPAT(gearmand): in the file they are ignored, so that comments do no harm.
     Ignore,
@@ -88,14 +88,14 @@ fn read_file(given: &[Given]) -> Result<Vec<Given>, String> {
     match std::fs::read_to_string(Path::new(path)) {
         Ok(text) => {
             let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-            read_words(&words, Strangers::Ignore)
+            read_words(&words, UnknownWords::Ignore)
         }
         Err(_) if named.is_none() => Ok(Vec::new()),
         Err(_) => Err("Could not open configuration file.".to_owned()),
     }
 }
 
-fn read_words(words: &[String], strangers: Strangers) -> Result<Vec<Given>, String> {
+fn read_words(words: &[String], unknown_words: UnknownWords) -> Result<Vec<Given>, String> {
     let mut given: Vec<Given> = Vec::new();
     let mut words = words.iter();
     while let Some(word) = words.next() {
@@ -103,7 +103,7 @@ fn read_words(words: &[String], strangers: Strangers) -> Result<Vec<Given>, Stri
             vec![read_long(long, &mut words)?]
         } else if let Some(short) = word.strip_prefix('-').filter(|short| !short.is_empty()) {
             read_short(short, &mut words)?
-        } else if strangers == Strangers::Ignore {
+        } else if unknown_words == UnknownWords::Ignore {
             continue;
         } else {
             return Err(unrecognised(word));

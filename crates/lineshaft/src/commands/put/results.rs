@@ -49,7 +49,7 @@ pub(super) fn collect(
             Pending::Sent(number) => number,
         };
         loop {
-            let Some(word) = jobs.next_word() else {
+            let Some(update) = jobs.next_update() else {
                 let packet = replies.next_reply().with_context(|| {
                     let unit = shared.tally().noun();
                     format!("no result of {unit} {number} and of later ones")
@@ -57,7 +57,7 @@ pub(super) fn collect(
                 jobs.note(packet)?;
                 continue;
             };
-            let printed = printer.print(number, word).with_context(|| {
+            let printed = printer.print(number, update).with_context(|| {
                 let unit = shared.tally().noun();
                 format!(
                     "cannot print the result of {unit} {number}; nobody waits for it and for later \
@@ -88,11 +88,11 @@ struct Job {
     heard: u64,
     has_ended: bool,
     /// News that are not printed yet.
-    words: VecDeque<Word>,
+    updates: VecDeque<JobUpdate>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Word {
+enum JobUpdate {
     News(News),
     Refused(Refusal),
 }
@@ -105,18 +105,18 @@ impl Jobs {
             Packet::News(handle, news) => self.tell(&handle, news),
             Packet::OptionSet => {}
             packet => {
-                let word = Word::Refused(refusal(&packet)?);
-                self.push(None, VecDeque::from([word]));
+                let update = JobUpdate::Refused(refusal(&packet)?);
+                self.push(None, VecDeque::from([update]));
             }
         }
         Ok(())
     }
 
-    fn push(&mut self, handle: Option<Handle>, words: VecDeque<Word>) {
+    fn push(&mut self, handle: Option<Handle>, updates: VecDeque<JobUpdate>) {
         // A job that joins now does not get earlier news.
         let same = self.jobs.iter().filter(|job| !job.has_ended && job.handle == handle);
         let heard = same.map(|job| job.heard).max().unwrap_or(0);
-        self.jobs.push_back(Job { handle, heard, has_ended: false, words });
+        self.jobs.push_back(Job { handle, heard, has_ended: false, updates });
     }
 
     /// Jobs with the same key can be one job of the server. It then sends each news once per
@@ -126,13 +126,13 @@ impl Jobs {
         if let Some(job) = self.jobs.iter_mut().filter(called).min_by_key(|job| job.heard) {
             job.heard += 1;
             job.has_ended = news.is_end();
-            job.words.push_back(Word::News(news));
+            job.updates.push_back(JobUpdate::News(news));
         }
     }
 
     /// The next news of the first job to print.
-    fn next_word(&mut self) -> Option<Word> {
-        self.jobs.front_mut()?.words.pop_front()
+    fn next_update(&mut self) -> Option<JobUpdate> {
+        self.jobs.front_mut()?.updates.pop_front()
     }
 
     /// Moves on to the next job.
@@ -149,25 +149,25 @@ struct Printer<'a> {
 
 impl Printer<'_> {
     /// Prints news of a job. Returns true at its end.
-    fn print(&mut self, number: u64, word: Word) -> io::Result<bool> {
-        let is_end = match &word {
-            Word::News(news) => news.is_end(),
-            Word::Refused(_) => true,
+    fn print(&mut self, number: u64, update: JobUpdate) -> io::Result<bool> {
+        let is_end = match &update {
+            JobUpdate::News(news) => news.is_end(),
+            JobUpdate::Refused(_) => true,
         };
-        match word {
-            Word::News(News::Data(data)) => self.write(&data)?,
-            Word::News(News::Complete(data)) => {
+        match update {
+            JobUpdate::News(News::Data(data)) => self.write(&data)?,
+            JobUpdate::News(News::Complete(data)) => {
                 self.write(&data)?;
                 self.shared.tally().accept(None);
             }
-            Word::News(News::Warning(text)) => self.warn(number, &text),
-            Word::News(News::Progress(done, of)) => self.show_progress(number, done, of),
-            Word::News(News::Fail) => self.shared.tally().refuse(number, Refusal::Failed),
-            Word::News(News::Exception(text)) => {
+            JobUpdate::News(News::Warning(text)) => self.warn(number, &text),
+            JobUpdate::News(News::Progress(done, of)) => self.show_progress(number, done, of),
+            JobUpdate::News(News::Fail) => self.shared.tally().refuse(number, Refusal::Failed),
+            JobUpdate::News(News::Exception(text)) => {
                 self.warn(number, &text);
                 self.shared.tally().refuse(number, Refusal::Failed);
             }
-            Word::Refused(refusal) => {
+            JobUpdate::Refused(refusal) => {
                 if refusal.concerns_later_jobs() {
                     self.shared.stop.store(true, Ordering::Relaxed);
                 }
@@ -244,13 +244,13 @@ mod tests {
         ] {
             jobs.note(packet).unwrap();
         }
-        assert_eq!(jobs.next_word(), None, "the first one's worker is silent");
+        assert_eq!(jobs.next_update(), None, "the first one's worker is silent");
         jobs.note(Packet::News(handle("H:a:1"), complete("one"))).unwrap();
-        assert_eq!(jobs.next_word(), Some(Word::News(complete("one"))));
+        assert_eq!(jobs.next_update(), Some(JobUpdate::News(complete("one"))));
         jobs.first_has_ended();
-        assert_eq!(jobs.next_word(), Some(Word::Refused(Refusal::QueueFull)));
+        assert_eq!(jobs.next_update(), Some(JobUpdate::Refused(Refusal::QueueFull)));
         jobs.first_has_ended();
-        assert_eq!(jobs.next_word(), Some(Word::News(complete("two"))));
+        assert_eq!(jobs.next_update(), Some(JobUpdate::News(complete("two"))));
     }
 
     #[test]
@@ -268,12 +268,12 @@ mod tests {
         }
         for parts in [2, 1] {
             for _ in 0..parts {
-                assert_eq!(jobs.next_word(), Some(Word::News(News::Data(b"part".into()))));
+                assert_eq!(jobs.next_update(), Some(JobUpdate::News(News::Data(b"part".into()))));
             }
-            assert_eq!(jobs.next_word(), Some(Word::News(complete("end"))));
+            assert_eq!(jobs.next_update(), Some(JobUpdate::News(complete("end"))));
             jobs.first_has_ended();
         }
-        assert_eq!(jobs.next_word(), None);
+        assert_eq!(jobs.next_update(), None);
     }
 
     #[test]
@@ -293,13 +293,13 @@ mod tests {
         }
         let first = [news("1"), news("2")].into_iter().chain(both.clone());
         for expected in first {
-            assert_eq!(jobs.next_word(), Some(Word::News(expected)));
+            assert_eq!(jobs.next_update(), Some(JobUpdate::News(expected)));
         }
         jobs.first_has_ended();
         for expected in both {
-            assert_eq!(jobs.next_word(), Some(Word::News(expected)));
+            assert_eq!(jobs.next_update(), Some(JobUpdate::News(expected)));
         }
-        assert_eq!(jobs.next_word(), None);
+        assert_eq!(jobs.next_update(), None);
     }
 
     #[test]

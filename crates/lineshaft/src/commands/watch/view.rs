@@ -79,7 +79,7 @@ impl View {
                 self.trouble = None;
                 self.sort();
             }
-            Update::Trouble(error) => self.trouble = Some(format!("{error}; trying again")),
+            Update::Error(error) => self.trouble = Some(format!("{error}; trying again")),
         }
     }
 
@@ -343,7 +343,7 @@ mod tests {
     #[test]
     fn trouble_is_told_in_full() {
         let mut view = view();
-        view.update(Update::Trouble(crate::client::ClientError::Garbled("x".repeat(60))));
+        view.update(Update::Error(crate::client::ClientError::Garbled("x".repeat(60))));
         let lines = lines_of(&mut view, 80);
         assert!(lines[0].starts_with("this is no beanstalkd server"), "{lines:#?}");
         assert!(lines[1].ends_with("trying again"), "{lines:#?}");
@@ -359,7 +359,7 @@ mod tests {
         assert_eq!(view.age_to_show(after(65)), Some(65));
         let lines = lines_aged(&mut view, 80, Some(65));
         assert_eq!(lines[0], "waiting for the server's answer; this table is 1 m 5 s old");
-        view.update(Update::Trouble(crate::client::ClientError::Closed));
+        view.update(Update::Error(crate::client::ClientError::Closed));
         let age = view.age_to_show(after(2));
         let lines = lines_aged(&mut view, 110, age);
         let told = "the server closed the connection; trying again; this table is 2 s old";

@@ -23,7 +23,7 @@ const RESERVE_SECONDS: u64 = 60;
 
 /// What the server should do with the job.
 #[derive(Debug, Clone, Copy)]
-enum LastWord {
+enum JobEnd {
     Finish,
     GiveBack(Schedule),
     Bury { priority: u32 },
@@ -100,7 +100,7 @@ impl Side for BeanstalkSide {
         let priority = u32::try_from(stats.number("pri")).unwrap_or(u32::MAX);
         let retry = shared.plan.retry;
         if retry.looks_deadly(Counts::of(&stats)) {
-            if self.tell(&mut lease, LastWord::Bury { priority }, shared) {
+            if self.tell(&mut lease, JobEnd::Bury { priority }, shared) {
                 count(&shared.totals.buried);
                 say_of(&lease, "its workers vanished too often; buried without being run");
             }
@@ -121,7 +121,7 @@ impl Side for BeanstalkSide {
             Ok(running) => running,
             Err(error) => {
                 shared.running.fetch_sub(1, Ordering::SeqCst);
-                self.tell(&mut lease, LastWord::GiveBack(at_once), shared);
+                self.tell(&mut lease, JobEnd::GiveBack(at_once), shared);
                 let program = command[0].display();
                 return Err(anyhow!("cannot run `{program}`: {error}"));
             }
@@ -141,7 +141,7 @@ impl Side for BeanstalkSide {
             }
             Ending::Interrupted => {
                 // If this fails, the connection is gone, which also gives the job back.
-                self.tell(&mut lease, LastWord::GiveBack(at_once), shared);
+                self.tell(&mut lease, JobEnd::GiveBack(at_once), shared);
                 count(&shared.totals.given_back);
                 say_of(&lease, "stopped and given back");
             }
@@ -169,7 +169,7 @@ impl BeanstalkSide {
     }
 
     fn finish(&mut self, lease: &mut Lease, started: Instant, shared: &Shared) {
-        if self.tell(lease, LastWord::Finish, shared) {
+        if self.tell(lease, JobEnd::Finish, shared) {
             count(&shared.totals.done);
             if shared.plan.verbose {
                 say_of(lease, &format!("done in {}", text::elapsed(started.elapsed())));
@@ -197,18 +197,18 @@ impl BeanstalkSide {
             max => format!(" of {max}"),
         };
         let failed = format!("{failure}, attempt {attempt}{of}");
-        let (word, counter, next) = match retry.after_failure(attempt) {
+        let (end, counter, next) = match retry.after_failure(attempt) {
             Verdict::Bury => {
-                (LastWord::Bury { priority }, &shared.totals.buried, "buried".to_owned())
+                (JobEnd::Bury { priority }, &shared.totals.buried, "buried".to_owned())
             }
             Verdict::Retry { delay_seconds } => {
                 let next = format!("next one in {}", text::seconds(delay_seconds.into()));
-                let word = LastWord::GiveBack(Schedule { priority, delay_seconds });
-                (word, &shared.totals.given_back, next)
+                let end = JobEnd::GiveBack(Schedule { priority, delay_seconds });
+                (end, &shared.totals.given_back, next)
             }
         };
-        if self.tell(lease, word, shared) {
-            if let LastWord::GiveBack(Schedule { delay_seconds: delay_seconds @ 1.., .. }) = word {
+        if self.tell(lease, end, shared) {
+            if let JobEnd::GiveBack(Schedule { delay_seconds: delay_seconds @ 1.., .. }) = end {
                 shared.expect_retry_in(Duration::from_secs(delay_seconds.into()) + TICK);
             }
             count(counter);
@@ -221,11 +221,11 @@ impl BeanstalkSide {
 
     /// Settles a job at the server, over a new connection if necessary. Returns false if the job is
     /// no longer ours, or the work ends while the server is away.
-    fn tell(&mut self, lease: &mut Lease, word: LastWord, shared: &Shared) -> bool {
+    fn tell(&mut self, lease: &mut Lease, end: JobEnd, shared: &Shared) -> bool {
         lease.try_soon();
         loop {
             match (lease.state(), self.client.as_mut()) {
-                (LeaseState::Held, Some(client)) => match word.say_to(client, lease.job().id) {
+                (LeaseState::Held, Some(client)) => match end.say_to(client, lease.job().id) {
                     Ok(told) => return told,
                     Err(error) if error.is_disconnect() => {
                         self.client = None;
@@ -237,7 +237,7 @@ impl BeanstalkSide {
                     }
                 },
                 (LeaseState::Unguarded, Some(client)) => {
-                    let finish = matches!(word, LastWord::Finish);
+                    let finish = matches!(end, JobEnd::Finish);
                     return finish && lease.finish_unguarded(client).unwrap_or(false);
                 }
                 (LeaseState::Unguarded, None) | (LeaseState::Lost, _) => return false,
@@ -258,12 +258,12 @@ impl BeanstalkSide {
     }
 }
 
-impl LastWord {
+impl JobEnd {
     fn say_to(self, client: &mut Client, id: u64) -> Result<bool, ClientError> {
         match self {
-            LastWord::Finish => client.delete(id),
-            LastWord::GiveBack(schedule) => client.release(id, schedule),
-            LastWord::Bury { priority } => client.bury(id, priority),
+            JobEnd::Finish => client.delete(id),
+            JobEnd::GiveBack(schedule) => client.release(id, schedule),
+            JobEnd::Bury { priority } => client.bury(id, priority),
         }
     }
 }

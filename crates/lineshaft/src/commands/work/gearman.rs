@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 
-use super::process::{Environment, Outputs, Running, Said, describe};
+use super::process::{CapturedOutput, Environment, Outputs, Running, describe};
 use super::report::{Message, Report};
 use super::slot::{Ending, Side, TICK, count, describe_timeout, supervise};
 use super::{Plan, Shared, say};
@@ -117,7 +117,7 @@ impl Side for GearmanSide {
         let command = &shared.plan.command;
         // Before the start, so that a Ctrl-C right after it sees a running command.
         shared.running.fetch_add(1, Ordering::SeqCst);
-        let mut running = match Running::start(command, &environment, job.body, Outputs::Heard) {
+        let mut running = match Running::start(command, &environment, job.body, Outputs::Captured) {
             Ok(running) => running,
             Err(error) => {
                 shared.running.fetch_sub(1, Ordering::SeqCst);
@@ -125,8 +125,8 @@ impl Side for GearmanSide {
                 return Err(anyhow!("cannot run `{}`: {error}", command[0].display()));
             }
         };
-        let ending = supervise(&mut running, shared, |said| {
-            self.attend(&mut work, said);
+        let ending = supervise(&mut running, shared, |output| {
+            self.attend(&mut work, output);
             (!work.is_lost).then_some(TICK)
         });
         shared.running.fetch_sub(1, Ordering::SeqCst);
@@ -181,8 +181,8 @@ fn next_packet(
 
 impl GearmanSide {
     /// Passes on the command's output, and checks whether the job is still ours.
-    fn attend(&mut self, work: &mut Work, said: Said) {
-        let messages = work.report.hear(said);
+    fn attend(&mut self, work: &mut Work, output: CapturedOutput) {
+        let messages = work.report.hear(output);
         let Some(client) = self.client.as_mut() else { return };
         let outcome = work.tell(messages, client).and_then(|()| {
             while let Some(packet) = client.packet_if_there()? {

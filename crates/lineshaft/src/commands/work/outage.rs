@@ -10,11 +10,11 @@ const REMIND_AFTER: Duration = Duration::from_secs(30);
 /// Since when the server is away, if it is.
 #[derive(Debug, Default)]
 pub(super) struct Outage {
-    away: Mutex<Option<Away>>,
+    away: Mutex<Option<OutageState>>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Away {
+struct OutageState {
     since: Instant,
     /// When the user was last told.
     said: Instant,
@@ -34,7 +34,7 @@ impl Outage {
     pub(super) fn failed(&self, now: Instant) -> Option<Notice> {
         let mut state = self.away();
         let Some(away) = state.as_mut() else {
-            *state = Some(Away { since: now, said: now });
+            *state = Some(OutageState { since: now, said: now });
             return Some(Notice::Began);
         };
         let due = now.saturating_duration_since(away.said) >= REMIND_AFTER;
@@ -54,7 +54,7 @@ impl Outage {
         self.away().map_or(Duration::ZERO, |away| now.saturating_duration_since(away.since))
     }
 
-    fn away(&self) -> MutexGuard<'_, Option<Away>> {
+    fn away(&self) -> MutexGuard<'_, Option<OutageState>> {
         self.away.lock().expect("no slot panics while it holds this")
     }
 }

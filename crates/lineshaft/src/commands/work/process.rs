@@ -39,7 +39,7 @@ pub(super) enum Outputs {
     /// To our own output.
     Shown,
     /// To the caller.
-    Heard,
+    Captured,
 }
 
 /// A started command.
@@ -49,19 +49,19 @@ pub(super) struct Running {
     /// Closed when the command ends.
     end: PipeReader,
     /// Open outputs that the caller reads.
-    voices: Vec<Voice>,
+    pipes: Vec<OutputPipe>,
 }
 
 /// One output of the command.
 #[derive(Debug)]
-struct Voice {
+struct OutputPipe {
     is_errors: bool,
     pipe: File,
 }
 
 /// A command's output since the last read.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct CapturedOutput {
     pub(super) output: Vec<u8>,
     pub(super) errors: Vec<u8>,
 }
@@ -100,7 +100,7 @@ impl Running {
             .envs(environment.others.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::piped())
             .process_group(0);
-        if outputs == Outputs::Heard {
+        if outputs == Outputs::Captured {
             command.stdout(Stdio::piped()).stderr(Stdio::piped());
         }
         let (end, still_runs) = io::pipe()?;
@@ -121,9 +121,9 @@ impl Running {
         });
         let output = child.stdout.take().map(OwnedFd::from).map(|pipe| (false, pipe));
         let errors = child.stderr.take().map(OwnedFd::from).map(|pipe| (true, pipe));
-        let voices = [output, errors].into_iter().flatten();
-        let voices = voices.map(|(is_errors, pipe)| Voice { is_errors, pipe: pipe.into() });
-        Ok(Running { child, end, voices: voices.collect() })
+        let pipes = [output, errors].into_iter().flatten();
+        let pipes = pipes.map(|(is_errors, pipe)| OutputPipe { is_errors, pipe: pipe.into() });
+        Ok(Running { child, end, pipes: pipes.collect() })
     }
 
     /// Waits at most `timeout` until the command writes something, which is added to `said`, or
@@ -131,21 +131,21 @@ impl Running {
     pub(super) fn listen(
         &mut self,
         timeout: Duration,
-        said: &mut Said,
+        output: &mut CapturedOutput,
     ) -> io::Result<Option<ExitStatus>> {
-        let (has_ended, _) = self.hear(timeout, said)?;
+        let (has_ended, _) = self.hear(timeout, output)?;
         if !has_ended {
             return Ok(None);
         }
-        self.hear_the_rest(said)?;
+        self.read_rest(output)?;
         self.child.wait().map(Some)
     }
 
     /// Reads the remaining output after the end. It reads at least once, because the outputs may
     /// have been checked just before the command wrote and ended.
-    fn hear_the_rest(&mut self, said: &mut Said) -> io::Result<()> {
+    fn read_rest(&mut self, output: &mut CapturedOutput) -> io::Result<()> {
         for _ in 0..LAST_READS_MAX {
-            let (_, may_have_more) = self.hear(Duration::ZERO, said)?;
+            let (_, may_have_more) = self.hear(Duration::ZERO, output)?;
             if !may_have_more {
                 break;
             }
@@ -155,8 +155,8 @@ impl Running {
 
     /// Waits for any event. Returns whether the command ended, and whether there may be more
     /// output.
-    fn hear(&mut self, timeout: Duration, said: &mut Said) -> io::Result<(bool, bool)> {
-        let pipes = self.voices.iter().map(|voice| PollFd::new(&voice.pipe, PollFlags::IN));
+    fn hear(&mut self, timeout: Duration, output: &mut CapturedOutput) -> io::Result<(bool, bool)> {
+        let pipes = self.pipes.iter().map(|pipe| PollFd::new(&pipe.pipe, PollFlags::IN));
         let mut pipes: Vec<PollFd<'_>> = pipes.collect();
         pipes.push(PollFd::new(&self.end, PollFlags::IN));
         let timeout = Timespec::try_from(timeout).ok();
@@ -171,10 +171,10 @@ impl Running {
         let has_spoken = ready.contains(&true);
         let mut failure = None;
         let mut ready = ready.into_iter();
-        self.voices.retain_mut(|voice| {
+        self.pipes.retain_mut(|pipe| {
             let is_ready = ready.next().expect("there is one for each");
             // Ready output is read without waiting.
-            !is_ready || voice.read(said).unwrap_or_else(|error| failure.replace(error).is_some())
+            !is_ready || pipe.read(output).unwrap_or_else(|error| failure.replace(error).is_some())
         });
         failure.map_or(Ok((has_ended, has_spoken)), Err)
     }
@@ -195,14 +195,14 @@ impl Running {
     }
 }
 
-impl Voice {
+impl OutputPipe {
     /// Reads once. Returns false if it is closed.
-    fn read(&mut self, said: &mut Said) -> io::Result<bool> {
-        let heard = if self.is_errors { &mut said.errors } else { &mut said.output };
-        let length = heard.len();
-        heard.resize(length + READ_BYTES, 0);
-        let outcome = self.pipe.read(&mut heard[length..]);
-        heard.truncate(length + *outcome.as_ref().unwrap_or(&0));
+    fn read(&mut self, output: &mut CapturedOutput) -> io::Result<bool> {
+        let to = if self.is_errors { &mut output.errors } else { &mut output.output };
+        let length = to.len();
+        to.resize(length + READ_BYTES, 0);
+        let outcome = self.pipe.read(&mut to[length..]);
+        to.truncate(length + *outcome.as_ref().unwrap_or(&0));
         match outcome {
             Ok(bytes) => Ok(bytes > 0),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(true),
@@ -229,13 +229,13 @@ mod tests {
         let command = ["sh", "-c", "printf end; printf why >&2"].map(OsString::from);
         let environment = Environment::default();
         let mut running =
-            Running::start(&command, &environment, Vec::new(), Outputs::Heard).unwrap();
+            Running::start(&command, &environment, Vec::new(), Outputs::Captured).unwrap();
         // The end is noticed, and the outputs were silent a moment ago.
         let mut end = [PollFd::new(&running.end, PollFlags::IN)];
         assert_eq!(poll(&mut end, None).unwrap(), 1);
-        let mut said = Said::default();
-        running.hear_the_rest(&mut said).unwrap();
-        assert_eq!((said.output, said.errors), (b"end".to_vec(), b"why".to_vec()));
+        let mut output = CapturedOutput::default();
+        running.read_rest(&mut output).unwrap();
+        assert_eq!((output.output, output.errors), (b"end".to_vec(), b"why".to_vec()));
         assert!(running.child.wait().unwrap().success());
     }
 }

@@ -1,7 +1,7 @@
 //! Messages to a Gearman client from a command: its output is the result, and its standard error
 //! becomes warnings and progress.
 
-use super::process::Said;
+use super::process::CapturedOutput;
 
 /// A result up to this size is sent in one piece. A longer one is sent in pieces of this size, so
 /// that it need not fit into memory.
@@ -34,14 +34,14 @@ pub(super) struct Report {
 
 impl Report {
     /// Takes output of the command, and returns the messages to send now.
-    pub(super) fn hear(&mut self, said: Said) -> Vec<Message> {
+    pub(super) fn hear(&mut self, output: CapturedOutput) -> Vec<Message> {
         let mut messages = Vec::new();
-        self.result.extend(said.output);
+        self.result.extend(output.output);
         while self.result.len() > PIECE_BYTES {
             let rest = self.result.split_off(PIECE_BYTES);
             messages.push(Message::Data(std::mem::replace(&mut self.result, rest)));
         }
-        for part in said.errors.split_inclusive(|byte| *byte == b'\n') {
+        for part in output.errors.split_inclusive(|byte| *byte == b'\n') {
             for part in part.chunks(LINE_BYTES_MAX) {
                 self.line.extend_from_slice(part);
                 if part.ends_with(b"\n") || self.line.len() >= LINE_BYTES_MAX {
@@ -82,8 +82,8 @@ fn read_progress(line: &[u8]) -> Option<(u64, u64)> {
 mod tests {
     use super::*;
 
-    fn errors(text: &str) -> Said {
-        Said { errors: text.into(), ..Said::default() }
+    fn errors(text: &str) -> CapturedOutput {
+        CapturedOutput { errors: text.into(), ..CapturedOutput::default() }
     }
 
     fn warning(text: &str) -> Message {
@@ -122,8 +122,8 @@ mod tests {
         let mut report = Report::default();
         let mut heard = 0;
         for _ in 0..=(PIECE_BYTES / 4096 * 2) {
-            let said = Said { output: vec![b'x'; 4096], ..Said::default() };
-            for message in report.hear(said) {
+            let output = CapturedOutput { output: vec![b'x'; 4096], ..CapturedOutput::default() };
+            for message in report.hear(output) {
                 let Message::Data(data) = message else { panic!("no data") };
                 assert_eq!(data.len(), PIECE_BYTES);
                 heard += 1;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::process::{Running, Said};
+use super::process::{CapturedOutput, Running};
 use super::{Plan, Shared};
 use crate::client::ClientError;
 use crate::text;
@@ -111,16 +111,16 @@ pub(super) enum Ending {
 pub(super) fn supervise(
     running: &mut Running,
     shared: &Shared,
-    mut attend: impl FnMut(Said) -> Option<Duration>,
+    mut attend: impl FnMut(CapturedOutput) -> Option<Duration>,
 ) -> io::Result<Ending> {
     let started = Instant::now();
     let mut idle = Duration::ZERO;
     let mut stopped: Option<(Ending, Instant)> = None;
     loop {
-        let mut said = Said::default();
+        let mut output = CapturedOutput::default();
         let tick = TICK.min(idle).max(Duration::from_millis(1));
-        let status = running.listen(tick, &mut said)?;
-        let attended = attend(said);
+        let status = running.listen(tick, &mut output)?;
+        let attended = attend(output);
         if let Some(status) = status {
             return Ok(stopped.map_or(Ending::Exited(status), |(ending, _)| ending));
         }

@@ -111,7 +111,10 @@ fn flags_win_over_the_environment_and_that_over_the_file() {
     assert_eq!(effective.config.io_threads, 2);
     assert_eq!(effective.config.data.sync, Durability::Always);
     assert_eq!(effective.config.data.dir, PathBuf::from("/flag"));
-    assert!(matches!(effective.origin("io_threads"), Origin::File(_, Place { line: 1, .. })));
+    assert!(matches!(
+        effective.origin("io_threads"),
+        Origin::File(_, FilePosition { line: 1, .. })
+    ));
     assert_eq!(effective.origin("data.sync").to_string(), "environment LINESHAFT_DATA_SYNC");
     assert_eq!(effective.origin("data.dir").to_string(), "--data");
     assert_eq!(effective.origin("log.level"), &Origin::Default);

@@ -62,7 +62,7 @@ impl IoThread {
 
     /// Reports changes to the process, and disconnects the largest connections if all hold too much
     /// together.
-    pub(super) fn settle_account(&mut self) {
+    pub(super) fn enforce_limits(&mut self) {
         self.tell_account();
         let limits = self.shared.limits.clone();
         let (unfinished, stuck) = (limits.unfinished_bytes(), limits.unsent_total_bytes());
@@ -105,7 +105,7 @@ impl IoThread {
             self.tell_account();
         }
         if of(limits.held.all()) > most {
-            limits.held.tell_excess(&self.port);
+            limits.held.tell_excess(&self.inbox);
         }
     }
 

@@ -95,7 +95,7 @@ impl IoThread {
             self.collect_released();
             self.take_ready();
             self.send();
-            self.forget_word();
+            self.discard_pending();
             if self.connections.iter().all(|connection| !connection.has_unsent())
                 || Instant::now() >= deadline
                 || self.shared.broker.failure().is_some()
@@ -119,7 +119,7 @@ impl IoThread {
         let broker = self.shared.broker.clone();
         let mut turn = broker.turn(self.shared.clock.now());
         // Sessions that already got something learn that first.
-        self.port.take_events(&mut self.events);
+        self.inbox.take_events(&mut self.events);
         loop {
             self.tell_events(&mut turn, TurnTime::begin());
             turn.take_events(self.mailbox, &mut self.events);

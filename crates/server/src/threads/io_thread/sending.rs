@@ -7,7 +7,7 @@ use std::mem;
 
 use broker::{Missing, Position};
 
-use super::{Farewell, IoThread};
+use super::{CloseReason, IoThread};
 use crate::net::connection::Phase;
 
 /// A connection with at most this many unsent bytes is sent at once, in one write.
@@ -107,7 +107,7 @@ impl IoThread {
                 self.resumed.push(place);
             }
         } else if connection.is_flushed() {
-            self.leave(place, Farewell::Polite);
+            self.leave(place, CloseReason::Finished);
         }
         self.recount(place);
         self.enqueue_read(place);

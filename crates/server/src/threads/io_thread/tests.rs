@@ -24,13 +24,13 @@ use crate::net::tls::Certificates;
 use crate::process::clock::Clock;
 use crate::process::controls::Controls;
 use crate::process::reload::Reloader;
-use crate::threads::mailbox::{Arrival, Open, Peer, Port};
+use crate::threads::mailbox::{Arrival, Inbox, OpenSession, Peer};
 
 struct Rounds {
     thread: IoThread,
-    port: Arc<Port>,
+    inbox: Arc<Inbox>,
     protocol: Protocol,
-    open: Arc<Open>,
+    open: Arc<OpenSession>,
     runtime: Runtime,
 }
 
@@ -55,10 +55,10 @@ impl Rounds {
             Controls { reloader: Arc::new(reloader), stop: Arc::default(), stopwatch: None };
         let kestrel = controls.kestrel_server(config, clock.now());
         let open = opener(protocol, config, clock.now(), &kestrel).unwrap();
-        let port: Arc<Port> = Arc::default();
+        let inbox: Arc<Inbox> = Arc::default();
         let shared = Shared { broker, clock, limits };
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-        Rounds { thread: IoThread::new(shared, port.clone()), port, protocol, open, runtime }
+        Rounds { thread: IoThread::new(shared, inbox.clone()), inbox, protocol, open, runtime }
     }
 
     fn connect(&mut self) -> UnixStream {
@@ -73,7 +73,7 @@ impl Rounds {
         let slot = self.thread.shared.limits.admit(Peer::Local).unwrap();
         let (socket, protocol) = (socket.into(), self.protocol);
         let (reach, silence_max_ms) = (Reach::Unix, None);
-        self.port.arrive(Arrival { socket, slot, protocol, reach, open, tls, silence_max_ms });
+        self.inbox.arrive(Arrival { socket, slot, protocol, reach, open, tls, silence_max_ms });
         self.round();
         client
     }
@@ -209,7 +209,7 @@ fn commands_that_were_held_back_wait_for_a_congested_log() {
     assert_eq!(received(&mut client), "");
     assert!(!rounds.thread.has_more(), "the thread spins");
     broker.commit_step(clock.now()).unwrap();
-    assert!(rounds.port.has_word(rounds.port.alarm()), "the thread is not woken");
+    assert!(rounds.inbox.has_word(rounds.inbox.alarm()), "the thread is not woken");
     rounds.round();
     rounds.finish();
     replies += &received(&mut client);
@@ -232,7 +232,7 @@ fn commands_behind_a_wait_that_ends_wait_for_a_congested_log() {
     while !broker.congested() {
         broker.turn(clock.now()).skip_job_id();
     }
-    let others = broker.add_mailbox(Arc::new(Port::default()));
+    let others = broker.add_mailbox(Arc::new(Inbox::default()));
     let mut turn = broker.turn(clock.now());
     let session = turn.open_session(others);
     for _ in &clients {
@@ -264,13 +264,13 @@ fn what_others_had_for_a_thread_while_it_sent_is_for_its_next_round() {
     client.write_all(b"reserve\r\n").unwrap();
     rounds.round();
     rounds.finish();
-    let others = broker.add_mailbox(Arc::new(Port::default()));
+    let others = broker.add_mailbox(Arc::new(Inbox::default()));
     let mut turn = broker.turn(rounds.thread.shared.clock.now());
     let session = turn.open_session(others);
     turn.put(session, NewJob::default(), b"x"[..].into()).unwrap();
     drop(turn);
     // As the end of a round does.
-    rounds.port.take_events(&mut rounds.thread.events);
+    rounds.inbox.take_events(&mut rounds.thread.events);
     assert!(rounds.thread.has_more(), "the thread sleeps");
     rounds.finish();
     assert_eq!(received(&mut client), "RESERVED 1 1\r\nx\r\n");
@@ -339,19 +339,19 @@ fn unfinished_commands_of_all_threads_are_bounded_together() {
     let used_bytes = rounds.thread.shared.broker.memory_usage().used_bytes;
     assert!(used_bytes >= 50_000, "{used_bytes}");
     // Another thread has much more: its connections are cut off first.
-    let other: Arc<Port> = Arc::default();
+    let other: Arc<Inbox> = Arc::default();
     limits.held.enter(&other);
     limits.held.add(300_000, 0);
     clients[1].write_all(&[b'x'; 1000]).unwrap();
     rounds.round();
     rounds.finish();
     assert!(other.take_excess(), "it is asked to look");
-    assert!(!rounds.port.take_excess(), "and no other");
+    assert!(!rounds.inbox.take_excess(), "and no other");
     assert_eq!(limits.open(), 2, "nobody is cut off for what another thread's clients hold");
     // It looked, and has about as much as this one now.
     limits.held.add(-220_000, 0);
-    rounds.port.tell_excess();
-    assert!(rounds.port.has_word(rounds.port.alarm()), "who sleeps is woken");
+    rounds.inbox.tell_excess();
+    assert!(rounds.inbox.has_word(rounds.inbox.alarm()), "who sleeps is woken");
     rounds.round();
     rounds.finish();
     assert_eq!(limits.open(), 1, "the one that holds most is cut off, and no other");

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use broker::Turn;
 
-use super::{Farewell, IoThread};
+use super::{CloseReason, IoThread};
 use crate::net::connection::{PIECE_BYTES, TurnTime};
 
 /// The input of a turn for the dialects.
@@ -37,7 +37,7 @@ impl IoThread {
         let broker = self.shared.broker.clone();
         let is_alarm_due = self.is_alarm_due();
         if is_alarm_due {
-            self.port.clear_alarm();
+            self.inbox.clear_alarm();
         }
         let mut turn = broker.turn(self.shared.clock.now());
         let time = match feed {
@@ -55,15 +55,15 @@ impl IoThread {
         }
         // Other turns put events into mailboxes. Now no other turn runs, so these are all of them,
         // and older than those of this turn.
-        self.port.take_events(&mut self.events);
+        self.inbox.take_events(&mut self.events);
         self.tell_events(&mut turn, time);
         let leaving = self.close_sessions(&mut turn, time);
         self.tell_own_events(&mut turn, time);
         drop(turn);
         let turn_ns = time.elapsed().as_nanos() as u64;
         self.shared.limits.turns_ns.fetch_add(turn_ns, Ordering::Relaxed);
-        for (place, farewell) in leaving {
-            self.part(place, farewell);
+        for (place, reason) in leaving {
+            self.part(place, reason);
         }
         // New connections: their first bytes have often arrived already.
         for place in mem::take(&mut self.ready) {
@@ -171,7 +171,7 @@ impl IoThread {
 
     /// Closes sessions in order. If the turn has lasted too long, closes one slice. Returns those
     /// closed.
-    fn close_sessions(&mut self, turn: &mut Turn<'_>, time: TurnTime) -> Vec<(u32, Farewell)> {
+    fn close_sessions(&mut self, turn: &mut Turn<'_>, time: TurnTime) -> Vec<(u32, CloseReason)> {
         turn.begin_slice();
         let mut closed = 0;
         for &(place, _) in &self.leaving {
@@ -193,11 +193,11 @@ impl IoThread {
     }
 
     /// Ends the socket after its session was closed.
-    fn part(&mut self, place: u32, farewell: Farewell) {
+    fn part(&mut self, place: u32, reason: CloseReason) {
         let now_ms = self.now_ms;
         let Some(connection) = self.connections.get(place) else { return };
-        tracing::debug!(connection = place, ?farewell, "close");
-        if farewell == Farewell::Polite && connection.linger() {
+        tracing::debug!(connection = place, ?reason, "close");
+        if reason == CloseReason::Finished && connection.linger() {
             connection.progress_at = now_ms;
             self.touch(place);
             self.enqueue_read(place);

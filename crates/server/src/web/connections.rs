@@ -1,0 +1,100 @@
+//! The connections of one site. There are few. If there is no room for a new one, the one idle for
+//! longest is closed, so that a client with many silent connections cannot keep others out.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::task::AbortHandle;
+
+/// All connections of a site.
+#[derive(Debug)]
+pub(crate) struct SiteConnections {
+    most: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    open: Vec<Connection>,
+    /// Counts events, instead of a clock.
+    moment: u64,
+}
+
+#[derive(Debug)]
+struct Connection {
+    number: u64,
+    has_asked: bool,
+    /// When it connected, or sent its last request.
+    active_at: u64,
+    /// Ends the connection.
+    task: Option<AbortHandle>,
+}
+
+/// A connection. Dropping it removes the connection.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    connections: Arc<SiteConnections>,
+    number: u64,
+}
+
+impl SiteConnections {
+    pub(crate) fn new(most: usize) -> SiteConnections {
+        SiteConnections { most, state: Mutex::default() }
+    }
+
+    /// Adds a connection, which `serve` serves in a task, and closes another one if there are too
+    /// many.
+    pub(crate) fn admit(self: &Arc<Self>, serve: impl FnOnce(Ticket) -> AbortHandle) {
+        let number = self.lock().add(self.most);
+        // Without the lock, because a task that cannot be spawned drops its ticket.
+        let task = serve(Ticket { connections: self.clone(), number });
+        if let Some(connection) = self.lock().find(number) {
+            connection.task = Some(task);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn add(&mut self, most: usize) -> u64 {
+        if self.open.len() >= most {
+            let open = self.open.iter().enumerate();
+            // Connections without a request go first.
+            let idlest =
+                open.min_by_key(|(_, connection)| (connection.has_asked, connection.active_at));
+            if let Some(place) = idlest.map(|(place, _)| place)
+                && let Some(task) = self.open.swap_remove(place).task
+            {
+                task.abort();
+            }
+        }
+        self.moment += 1;
+        let number = self.moment;
+        self.open.push(Connection { number, has_asked: false, active_at: number, task: None });
+        number
+    }
+
+    fn find(&mut self, number: u64) -> Option<&mut Connection> {
+        self.open.iter_mut().find(|connection| connection.number == number)
+    }
+}
+
+impl Ticket {
+    /// Notes a request of the client.
+    pub(crate) fn note_request(&self) {
+        let mut state = self.connections.lock();
+        state.moment += 1;
+        let moment = state.moment;
+        if let Some(connection) = state.find(self.number) {
+            (connection.has_asked, connection.active_at) = (true, moment);
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.connections.lock().open.retain(|connection| connection.number != self.number);
+    }
+}
