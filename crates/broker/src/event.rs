@@ -1,4 +1,4 @@
-//! What the broker tells a session that waited, and the way it reaches the thread that owns it.
+//! Events of the broker for sessions, and how they reach the owning thread.
 
 use engine::{Body, JobId, LeaseId, Millis, News, SessionId};
 
@@ -9,66 +9,66 @@ use crate::Position;
 pub struct Grant {
     /// The job.
     pub id: JobId,
-    /// The number of this hand-out.
+    /// The id of this lease.
     pub lease: LeaseId,
     /// The job's bytes.
     pub body: Body,
-    /// The reply waits for this: the last entry of the job.
+    /// The position for the reply: the job's last entry.
     pub after: Position,
 }
 
-/// What a session is told that it did not ask for in the same turn. It waits for at most one thing
-/// at a time; news of jobs and wake-ups come besides.
+/// Events that a session did not request in the same turn. It waits for at most one thing at a
+/// time; news of jobs and wake-ups come in addition.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// A job for a waiting take.
     Granted(Grant),
-    /// The wait is over, no job came. The reply waits for the position.
+    /// The wait timed out. The reply waits for the position.
     TimedOut(Position),
     /// A job that the waiting session holds is close to its deadline.
     DeadlineSoon,
-    /// A sleeping worker may find a job now.
+    /// There may be a job for a sleeping worker.
     WorkToDo,
-    /// News of a job that the session watches. Its telling waits for the position.
+    /// News of a job that the session watches. Their delivery waits for the position.
     News {
         /// The job.
         id: JobId,
         /// What happened.
         news: News,
-        /// The end of a durable job is told when it is durable too.
+        /// The end of a durable job is delivered when it is durable, too.
         after: Position,
     },
-    /// A long kick is done: so many jobs. The reply waits for the position.
+    /// A long kick is done, with the number of jobs. The reply waits for the position.
     Kicked(u64, Position),
-    /// The item that a waiting peek was for.
+    /// The item for a waiting peek.
     Looked {
         /// Its bytes.
         body: Body,
-        /// The reply waits for this.
+        /// The position for the reply.
         after: Position,
     },
     /// A long flush, or the removal of a queue, is done. The reply waits for the position.
     Cleared(Position),
-    /// The configuration was read again, as the session had asked. The reply waits for the position.
+    /// The reload that the session requested is done. The reply waits for the position.
     Reloaded(Position),
 }
 
-/// Where events for the sessions of one owner (an I/O thread, a test) are left.
+/// The mailbox for events of one owner's sessions (an I/O thread, a test).
 ///
-/// Called while the broker is locked: leave the event, wake the owner, return.
+/// Called while the broker is locked: store the event, wake the owner, return.
 pub trait Mailbox: Send + Sync {
     /// An event for a session that was opened with this mailbox.
     fn deliver(&self, session: SessionId, event: Event);
 
-    /// The log has released further positions: held replies may leave.
+    /// The log has released more positions, so waiting replies can be sent.
     fn released(&self);
 
-    /// The log has failed, so nothing is released any more: see [`crate::Broker::failure`].
+    /// The log has failed and releases nothing more: see [`crate::Broker::failure`].
     fn failed(&self) {
         self.released();
     }
 
-    /// The engine wants [`crate::Turn::advance`] to be called at this moment, which is earlier
-    /// than what it said before. Told to the first mailbox only.
+    /// The engine needs [`crate::Turn::advance`] at this moment, which is earlier than the last one
+    /// reported. Only the first mailbox gets this.
     fn alarm(&self, at: Millis);
 }

@@ -1,5 +1,5 @@
-//! The engine's records become entries of the log, and replies learn what they wait for.
-//! `locations` tells where jobs lie in the log, `meta` how their facts are written there.
+//! Writes the engine's records to the log, and computes the positions that replies wait for.
+//! `locations` has the jobs' places in the log, `meta` the encoding of their facts.
 
 pub(crate) mod locations;
 pub(crate) mod meta;
@@ -17,51 +17,51 @@ use crate::Position;
 use crate::ledger::locations::{Location, Locations};
 use crate::ledger::meta::OptionalFields;
 
-/// Most jobs of one entry. A put that feeds more queues takes several, which only an unclean end
-/// of the process can tear apart.
+/// Limit of jobs in one entry. A put into more queues takes several entries, which only a crash of
+/// the process can tear apart.
 const PUT_MANY_MAX: usize = 4096;
 
-/// Writes the engine's records into the log, and knows which position each reply waits for.
+/// Writes the engine's records to the log, and knows the position that each reply waits for.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    /// `None`: everything is in memory only, and nothing waits.
+    /// `None` if everything is in memory, so that no reply waits.
     pub(crate) log: Option<Arc<Log>>,
     pub(crate) locations: Locations,
-    /// By queue: the end of the last entry about it or its jobs.
+    /// Per queue: the end of the last entry about it or its jobs.
     queues: Vec<Position>,
-    /// The last of those of queues that vanished: a queue that comes again under the same name
-    /// must not deny what its predecessor's last entry has not made durable.
+    /// The latest position of any queue that vanished. A queue re-created under the same name may
+    /// be empty only because of an entry that is not durable yet, so its denials wait for this.
     gone: Position,
-    /// The end of the last entry that ended a job, for denials of jobs that are not there.
+    /// The end of the last entry that ended a job, for denials about missing jobs.
     ended: Position,
-    /// The end of the last entry that the request at hand wrote.
+    /// The end of the last entry of the current request.
     pub(crate) last: Position,
-    /// The end of the last entry that any request wrote.
+    /// The end of the last entry of any request.
     latest: Position,
     /// The end of the last entry about policies or the status.
     facts: Position,
     /// Jobs that ended in the same request that put them.
     unwritten: usize,
-    /// Jobs that leave a queue and end in the same request, until their end is written.
+    /// Jobs that left a queue and ended in the same request, until their end is written.
     left: Vec<(JobSlot, QueueId, Option<QueueSync>)>,
-    /// What the log does not know, because it had no room.
+    /// Facts that are not in the log yet, because it had no room.
     unwritten_facts: UnwrittenFacts,
-    /// Whether the log has something for the committer to do at once.
+    /// Whether the committer has work at once.
     pub(crate) appended: bool,
     asks: SyncRequests,
 }
 
-/// What the log is to be told as soon as it has room.
+/// Facts to write as soon as the log has room.
 #[derive(Debug, Default)]
 struct UnwrittenFacts {
-    /// What is kept of these queues.
+    /// The facts of these queues.
     queues: BTreeSet<QueueId>,
     policies: bool,
     status: bool,
 }
 
-/// What replies of queues wait for that have another sync than the log. Told to the log at the end
-/// of the turn: a group that began with the first entry of it would make the rest wait for two.
+/// Sync requests of queues whose policy differs from the log's. Passed to the log at the end of the
+/// turn: if a group began with the turn's first entry, the rest would wait for a second one.
 #[derive(Debug, Default)]
 struct SyncRequests {
     durable: Cell<u64>,
@@ -70,13 +70,13 @@ struct SyncRequests {
 }
 
 impl Ledger {
-    /// A new request begins.
+    /// Begins a new request.
     pub(crate) fn begin(&mut self) {
         self.latest = self.latest.max(self.last);
         self.last = Position::NONE;
     }
 
-    /// Tells the log what replies wait for beyond its own policy.
+    /// Passes the turn's sync requests to the log.
     pub(crate) fn ask(&self, log: &Log) {
         let SyncRequests { durable, written, sync_by_ms } = &self.asks;
         match written.take() {
@@ -92,7 +92,8 @@ impl Ledger {
         }
     }
 
-    /// What a reply waits for that rests on the entry that ends here, of a queue with this policy.
+    /// The position for a reply that depends on the entry ending here, for a queue with this
+    /// policy.
     fn rests_on(&self, at: log::Position, asked: Option<QueueSync>) -> Position {
         let Some(log) = self.log.as_ref().filter(|_| at.0 > 0) else { return Position::NONE };
         let log_is_strict = log.sync() == Sync::Always;
@@ -100,7 +101,7 @@ impl Ledger {
         match asked {
             None if log_is_strict => Position::durable(at),
             Some(QueueSync::Always) => {
-                // Most replies speak of what is durable long since: nobody needs to be woken for them.
+                // Most replies depend on entries that are already durable: they need no wake-up.
                 if !log_is_strict && at > log.durable() {
                     durable.set(durable.get().max(at.0));
                 }
@@ -115,8 +116,8 @@ impl Ledger {
         }
     }
 
-    /// An entry about a queue with this policy was appended at this moment: it may have to be synced
-    /// sooner than the log would.
+    /// Notes an appended entry about a queue with this policy, which may need an earlier sync than
+    /// the log's own.
     fn want_sync(&self, now_ms: u64, asked: Option<QueueSync>) {
         let Some(QueueSync::Every(millis)) = asked else { return };
         let is_later = match self.log.as_ref().map(|log| log.sync()) {
@@ -131,7 +132,7 @@ impl Ledger {
         }
     }
 
-    /// Writes what the log could not be told before, if it has room now.
+    /// Writes facts that had no room before, if there is room now.
     pub(crate) fn write_owed(&mut self, engine: &Engine) {
         let UnwrittenFacts { queues, policies, status } = &self.unwritten_facts;
         let owes = *policies || *status || !queues.is_empty();
@@ -140,7 +141,7 @@ impl Ledger {
         }
         let UnwrittenFacts { queues, policies, status } = take(&mut self.unwritten_facts);
         for queue in queues {
-            // It may have gone, and its number may be another's.
+            // The queue may be gone, and its number reused.
             if engine.has_queue(queue) && engine.queue_facts(queue).kept {
                 self.write(Record::QueueFacts(queue), engine);
             }
@@ -155,12 +156,12 @@ impl Ledger {
 
     pub(crate) fn write(&mut self, record: Record, engine: &Engine) {
         let Some(log) = &self.log else { return };
-        // Nobody waits for counts, so they wait for company: a sync of their own would hold up the
+        // No reply waits for counters, so they do not cause a write: their own sync would delay the
         // finish that often follows a take.
         self.appended |= !matches!(record, Record::Count(..) | Record::QueueGone(_));
         match record {
             Record::Put(slot, id) if !is_live(engine, slot, id) => self.unwritten += 1,
-            // What changed before the job ended is not worth an entry.
+            // Changes before the job's end need no entry.
             Record::Update(slot, id) | Record::Moved(slot, id) | Record::Count(slot, id)
                 if !is_live(engine, slot, id) => {}
             Record::Rerouted(slot, id, from, asked) if !is_live(engine, slot, id) => {
@@ -174,7 +175,7 @@ impl Ledger {
             Record::Update(slot, _) | Record::Moved(slot, _) => self.write_update(slot, engine),
             Record::Rerouted(slot, _, from, asked) => {
                 self.write_update(slot, engine);
-                // That it is not there any more rests on what its old queue was promised.
+                // Denials about its old queue depend on that queue's policy.
                 if let Some(location) = self.locations.get(slot) {
                     self.want_sync(engine.now().0, asked);
                     self.note(from, self.rests_on(location.after, asked));
@@ -182,13 +183,13 @@ impl Ledger {
             }
             Record::Count(slot, _) => self.write_count(slot, engine),
             Record::Finish(slot, queue, asked) => self.write_finish(slot, queue, asked, engine),
-            // Policies and the status are in force all the same, and written when there is room.
+            // Policies and the status apply anyway, and are written when there is room.
             Record::Policies if !log.admits_update() => self.unwritten_facts.policies = true,
             Record::Status if !log.admits_update() => self.unwritten_facts.status = true,
             // It vanished in the same request.
             Record::QueueFacts(queue) if !engine.has_queue(queue) => {}
-            // That a queue is kept is noted in passing, on a put or a registration, which must not
-            // fail for it; limits were asked for, and refused before if there is no room.
+            // The fact that a queue is kept is written during a put or registration, which must not
+            // fail because of it. Requests for limits were already refused if there is no room.
             Record::QueueFacts(queue) if !log.admits_update() => {
                 self.unwritten_facts.queues.insert(queue);
             }
@@ -265,8 +266,8 @@ impl Ledger {
         self.note_left(slot, end, engine);
     }
 
-    /// A job ended here. That it is not in the queues any more that it left in this request rests on
-    /// its end, as nothing else is written of that.
+    /// Notes the end of a job. Denials about queues that it left in this request depend on its end,
+    /// because nothing else is written about that.
     fn note_left(&mut self, slot: JobSlot, end: log::Position, engine: &Engine) {
         if self.left.is_empty() {
             return;
@@ -283,7 +284,8 @@ impl Ledger {
         }
     }
 
-    /// Writes how far the wall clock is ahead of the log's time; whether there was room. Nobody waits for it.
+    /// Writes how far the wall clock is ahead of the log's time, and returns whether there was
+    /// room. No reply waits for it.
     pub(crate) fn write_clock(&mut self, offset_ms: i64, engine: &Engine) -> bool {
         let Some(log) = &self.log else { return true };
         if !log.admits_update() {
@@ -300,7 +302,7 @@ impl Ledger {
         self.last = self.last.max(self.facts);
     }
 
-    /// One entry for jobs that share a body.
+    /// Writes one entry for jobs that share a body.
     fn write_many(&mut self, put: &[(JobSlot, JobId)], engine: &Engine) {
         let Some(log) = self.log.clone() else { return };
         let live = put.iter().filter(|(slot, id)| is_live(engine, *slot, *id));
@@ -329,14 +331,14 @@ impl Ledger {
         }
     }
 
-    /// Panics if there cannot be as many logged jobs as locations, or something of a request is left over.
-    /// To be called when it has settled; costs next to nothing.
+    /// Panics if the numbers of logged jobs and locations cannot match, or something of a request
+    /// is left over. Called after each settled request; costs almost nothing.
     pub(crate) fn check_counts(&self, engine: &Engine) {
         if self.log.is_none() {
             return;
         }
         let Totals { ready, leased, delayed, buried, unlogged, .. } = engine.totals();
-        // Of buried jobs it is not counted how many are in the log.
+        // The number of buried jobs in the log is unknown.
         let logged_max = ready + leased + delayed + buried - unlogged;
         let logged = logged_max.saturating_sub(buried)..=logged_max;
         let locations = self.locations.count();
@@ -344,7 +346,7 @@ impl Ledger {
         assert!(self.unwritten == 0 && self.left.is_empty(), "what a request writes is written");
     }
 
-    /// The same, and that it is the logged jobs that have a location.
+    /// The same check, plus that exactly the logged jobs have a location.
     pub(crate) fn check_invariants(&self, engine: &Engine) {
         if self.log.is_none() {
             return;
@@ -363,7 +365,7 @@ impl Ledger {
         self.note(queue, self.rests_on(after, asked));
     }
 
-    /// Notes what a denial about a queue waits for.
+    /// Notes the position for denials about a queue.
     fn note(&mut self, queue: QueueId, after: Position) {
         self.last = self.last.max(after);
         let index = queue.0 as usize;
@@ -373,58 +375,57 @@ impl Ledger {
         self.queues[index] = self.queues[index].max(after);
     }
 
-    /// What a reply about this job waits for.
+    /// The position for a reply about this job.
     pub(crate) fn after_job(&self, engine: &Engine, slot: JobSlot) -> Position {
         let Some(location) = self.locations.get(slot) else { return Position::NONE };
         self.rests_on(location.after, engine.queue_sync(engine.queue_of(slot)))
     }
 
-    /// What a denial of a job that is not there waits for.
+    /// The position for a denial about a missing job.
     pub(crate) fn after_ended(&self) -> Position {
         self.ended
     }
 
-    /// What a denial of a queue that is not there waits for.
+    /// The position for a denial about a missing queue.
     pub(crate) fn after_gone(&self) -> Position {
         self.gone
     }
 
-    /// What an answer waits for that says that a queue was removed with all in it.
+    /// The position for the reply to the removal of a queue.
     pub(crate) fn after_removal(&self) -> Position {
         self.gone.max(self.ended)
     }
 
-    /// What an answer waits for that may rest on anything.
+    /// The position for an answer that can depend on anything.
     pub(crate) fn after_all(&self) -> Position {
         self.latest.max(self.last)
     }
 
-    /// What an answer about the policies or the status waits for.
+    /// The position for an answer about the policies or the status.
     pub(crate) fn after_facts(&self) -> Position {
         self.facts
     }
 
-    /// What a denial about this queue waits for.
+    /// The position for a denial about this queue.
     pub(crate) fn after_queue(&self, queue: QueueId) -> Position {
         let last = self.queues.get(queue.0 as usize).copied().unwrap_or_default();
-        // A queue that came again need not have its old number, so every denial waits for those
-        // that vanished. It costs at most the wait for the group that is being written.
+        // A re-created queue may have another number, so every denial waits for vanished queues.
+        // This costs at most the wait for the group being written.
         last.max(self.gone)
     }
 
-    /// What a denial about all of these queues waits for.
+    /// The position for a denial about all of these queues.
     pub(crate) fn after_queues(&self, queues: &[QueueId]) -> Position {
         queues.iter().fold(Position::NONE, |last, queue| last.max(self.after_queue(*queue)))
     }
 }
 
-/// Whether the job is there that a record is about: it may have ended in the same request, and its
-/// place may be another one's.
+/// Whether a record's job still exists: it may have ended in the same request, and its slot reused.
 fn is_live(engine: &Engine, slot: JobSlot, id: JobId) -> bool {
     engine.id_at(slot) == Some(id)
 }
 
-/// The queue of a job, by its number and as the log is told of it.
+/// The queue of a job: its number, and its reference for the log.
 pub(crate) fn queue_ref(engine: &Engine, slot: JobSlot) -> (QueueId, QueueRef<'_>) {
     let queue = engine.queue_of(slot);
     (queue, QueueRef { number: queue.0, name: engine.queue_name(queue) })

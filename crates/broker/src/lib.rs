@@ -1,10 +1,10 @@
 //! The durable queue: engine and log joined, as a library.
 //!
-//! A [`Broker`] is shared by all who use it. Requests are made in a [`Turn`], which locks it for
-//! one batch. The engine's records go into the log's open batch; a committer thread writes and
-//! syncs batch after batch. Each answer comes with the log [`Position`] that it rests on, and must
-//! not be told to anybody before [`Broker::released`] has reached it; an [`Outbox`] sees to that
-//! for the replies of a connection.
+//! All users share a [`Broker`]. Requests are made in a [`Turn`], which locks it for one batch. The
+//! engine's records go into the log's open batch, and a committer thread writes and syncs batch
+//! after batch. Each answer comes with the log [`Position`] that it depends on, and must not be
+//! sent before [`Broker::released`] has reached it. An [`Outbox`] ensures that for the replies of a
+//! connection.
 //!
 //! Below this crate, `engine` and `log` do not know each other. Above it, a [`Dialect`] turns the
 //! bytes of a protocol into requests, without I/O.

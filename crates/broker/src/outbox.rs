@@ -1,5 +1,5 @@
-//! What waits to be sent on one connection: replies in their order, each held until the log has
-//! released the position it depends on.
+//! The unsent replies of a connection, in order. Each waits until the log has released the position
+//! it depends on.
 
 use std::collections::VecDeque;
 
@@ -7,27 +7,27 @@ use engine::Body;
 
 use crate::Position;
 
-/// Bodies from this size on are sent from where they lie instead of being copied.
+/// Bodies from this size on are sent without copying.
 const SHARED_BODY_BYTES_MIN: usize = 16 * 1024;
 
-/// A larger buffer is given back as soon as it is empty.
+/// A larger buffer is freed as soon as it is empty.
 const KEPT_BUFFER_BYTES_MAX: usize = 16 * 1024;
 
 /// Replies of one connection, in order.
 ///
-/// A dialect appends; the owner of the socket takes from the front what may leave. Since order is
-/// kept, a reply that waits for nothing still waits for those before it, so one growing line of
-/// (start, position) marks says all there is to say.
+/// A dialect appends; the owner of the socket sends from the front. Because order is kept, a reply
+/// without a position still waits for those before it. So a list of growing (start, position) marks
+/// is enough.
 #[derive(Debug, Default)]
 pub struct Outbox {
     chunks: VecDeque<Chunk>,
-    /// Bytes of the first chunk that were sent already.
+    /// Bytes of the first chunk that are already sent.
     sent: usize,
-    /// Bytes that wait, over all chunks.
+    /// Unsent bytes in all chunks.
     len: usize,
-    /// Bytes sent since the beginning; marks count from there.
+    /// Bytes sent since the beginning; marks count from the same origin.
     taken: u64,
-    /// Both fields grow along the line.
+    /// Both fields grow along the list.
     marks: VecDeque<Mark>,
 }
 
@@ -54,7 +54,7 @@ impl Chunk {
 }
 
 impl Outbox {
-    /// Appends one reply, which does not leave before the log has released `after`.
+    /// Appends a reply, which is not sent before the log has released `after`.
     pub fn reply(&mut self, after: Position, bytes: &[u8]) {
         self.hold_until(after);
         self.append(bytes);
@@ -89,17 +89,17 @@ impl Outbox {
         }
     }
 
-    /// Whether nothing waits to be sent.
+    /// Whether there are no unsent bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes that wait to be sent, held ones included.
+    /// Number of unsent bytes, including held ones.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// The position that holds back the first bytes not yet free to leave, if any.
+    /// The position that the first held bytes wait for, if any.
     pub fn waits_for(&mut self, released: Position) -> Option<Position> {
         self.forget_reached(released);
         self.marks.front().map(|mark| mark.after)
@@ -111,8 +111,8 @@ impl Outbox {
         }
     }
 
-    /// The next bytes that may leave, in one piece; empty if none may. `advance` then tells how
-    /// many of them the socket took.
+    /// The next bytes to send, in one piece; empty if none can be sent. The caller then passes the
+    /// number of sent bytes to `advance`.
     pub fn sendable(&mut self, released: Position) -> &[u8] {
         self.forget_reached(released);
         let free = match self.marks.front() {
@@ -136,7 +136,7 @@ impl Outbox {
                     && self.sent >= KEPT_BUFFER_BYTES_MAX
                     && self.sent >= chunk_len / 2
                 {
-                    // Someone who never waits for the last reply would have it grow for ever.
+                    // Otherwise a client that always sends ahead could make it grow for ever.
                     bytes.drain(..self.sent);
                     self.sent = 0;
                 }
@@ -144,7 +144,7 @@ impl Outbox {
             }
             self.sent -= chunk_len;
             match chunk {
-                // A busy connection keeps its small buffer for the replies to come.
+                // A busy connection keeps its small buffer for later replies.
                 Chunk::Own(bytes) if self.len == 0 && bytes.capacity() <= KEPT_BUFFER_BYTES_MAX => {
                     bytes.clear();
                     return;
@@ -154,7 +154,7 @@ impl Outbox {
         }
     }
 
-    /// Gives back memory that is kept for the next replies; for a connection that went quiet.
+    /// Frees memory kept for later replies, on an idle connection.
     pub fn shrink(&mut self) {
         if self.is_empty() {
             self.chunks = VecDeque::new();
@@ -174,7 +174,7 @@ mod tests {
         Position::durable(log::Position(position))
     }
 
-    /// Everything that may leave, taken in pieces of at most `piece` bytes.
+    /// Everything that can be sent, in pieces of at most `piece` bytes.
     fn drain(outbox: &mut Outbox, released: u64, piece: usize) -> Vec<u8> {
         let mut sent = Vec::new();
         loop {

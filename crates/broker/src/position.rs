@@ -1,25 +1,25 @@
-//! What a reply waits for.
+//! Positions that replies wait for.
 
-/// How far the log must have come before a reply may leave; and how far it has come.
+/// How far the log must be before a reply can be sent; and how far it is.
 ///
-/// A reply rests on entries of the log. Those of one queue have to be on stable storage, those of
-/// another one only in the kernel, as the policies of the queues and the log's own setting say. A
-/// reply may rest on both.
+/// A reply depends on entries of the log. Entries of one queue must be on stable storage, those of
+/// another only in the kernel, according to the queues' policies and the log's setting. A reply can
+/// depend on both.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct Position {
-    /// All up to here is to be in the kernel.
+    /// Everything up to here must be in the kernel.
     written: u64,
-    /// All up to here is to be on stable storage. Never above `written`.
+    /// Everything up to here must be on stable storage. Never above `written`.
     durable: u64,
 }
 
 impl Position {
     /// Nothing to wait for.
     pub const NONE: Self = Self { written: 0, durable: 0 };
-    /// Everything that can be waited for.
+    /// The largest position.
     pub const ALL: Self = Self { written: u64::MAX, durable: u64::MAX };
 
-    /// The entry that ends here, and all before it, is to be in the kernel.
+    /// The entry that ends here, and all before it, must be in the kernel.
     pub(crate) fn written(at: log::Position) -> Self {
         Self { written: at.0, durable: 0 }
     }
@@ -31,24 +31,24 @@ impl Position {
 
     /// How far the log has come.
     pub(crate) fn released(log: &log::Log) -> Self {
-        // In this order: what is durable is written.
+        // The order matters: everything durable is also written.
         let durable = log.durable().0;
         Self { written: log.written().0.max(durable), durable }
     }
 
-    /// Both this and the other one are to be reached.
+    /// The position that needs both this and the other one.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
         Self { written: self.written.max(other.written), durable: self.durable.max(other.durable) }
     }
 
-    /// Whether a reply that waits for this may leave when the log has come so far.
+    /// Whether a reply with this position can be sent when the log is at `released`.
     pub fn is_reached(self, released: Self) -> bool {
         self.written <= released.written && self.durable <= released.durable
     }
 
-    /// What is missing yet when the log has come so far: a number to wait for, and for which of the
-    /// two. If both are missing it is the later one.
+    /// What is still missing when the log is at `released`: which of the two, and its number. If
+    /// both are missing, the later one.
     pub fn missing(self, released: Self) -> Option<Missing> {
         if self.durable > released.durable {
             Some(Missing::Durable(self.durable))
@@ -59,7 +59,7 @@ impl Position {
         }
     }
 
-    /// Whether the log has come as far as [`Position::missing`] told.
+    /// Whether the log has reached what [`Position::missing`] returned.
     pub fn covers(self, missing: Missing) -> bool {
         match missing {
             Missing::Written(at) => at <= self.written,
@@ -73,11 +73,11 @@ impl Position {
     }
 }
 
-/// What a reply waits for yet, in the order of the log for each kind.
+/// What a reply still waits for, ordered by the log for each kind.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Ord, PartialOrd)]
 pub enum Missing {
-    /// All up to here is to be in the kernel.
+    /// Everything up to here must be in the kernel.
     Written(u64),
-    /// All up to here is to be on stable storage.
+    /// Everything up to here must be on stable storage.
     Durable(u64),
 }

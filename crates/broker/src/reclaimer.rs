@@ -1,4 +1,4 @@
-//! The thread that keeps the log's files in bounds by copying what lives in the oldest ones.
+//! The thread that bounds the log's size by copying live entries out of the oldest files.
 
 use std::sync::Weak;
 use std::sync::mpsc::{self, RecvTimeoutError, TryRecvError};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::broker::{Clock, Shared};
 
-/// How often the thread looks whether there is work, and how long it rests after an error.
+/// Time between checks for work, and after an error.
 const PAUSE: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
@@ -23,12 +23,13 @@ impl Reclaimer {
         let thread = std::thread::Builder::new().name("reclaim".into()).spawn(move || {
             while stopped.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
                 let Some(shared) = shared.upgrade() else { return };
-                // One look may find much to do; each step takes the lock for one slice only.
+                // There may be much work; each step takes the lock for one slice only.
                 while shared.reclaim_wanted() && stopped.try_recv() == Err(TryRecvError::Empty) {
                     match shared.reclaim_step(clock()) {
                         Ok(true) => {}
                         Ok(false) => break,
-                        // The owner is to be told. If a file cannot be read, memory has its jobs.
+                        // The owner learns the error. If a file cannot be read, its jobs are still
+                        // in memory.
                         Err(error) => {
                             shared.note_reclaim_error(error);
                             break;
@@ -42,7 +43,7 @@ impl Reclaimer {
 
     pub(crate) fn stop(self) {
         drop(self.stop);
-        // A panic of the thread was reported when it happened.
+        // A panic of the thread was already reported.
         let _ = self.thread.join();
     }
 }

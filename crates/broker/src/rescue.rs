@@ -1,5 +1,5 @@
-//! What lives in a segment that cannot be read is written anew from memory: a bad sector under old jobs costs no job, and
-//! the log's files do not grow for ever, as long as the server runs.
+//! Writes the live jobs of an unreadable segment again from memory. While the server runs, a bad
+//! sector under old jobs loses no job, and the log does not grow for ever.
 
 use engine::Millis;
 use log::{Log, ReclaimError};
@@ -7,10 +7,10 @@ use log::{Log, ReclaimError};
 use crate::broker::Shared;
 use crate::core::{Core, Mover};
 
-/// So many bytes of bodies are written in one step, and a job more.
+/// Limit of body bytes written in one step; the last job can exceed it.
 const STEP_BYTES_MAX: usize = 1 << 20;
 
-/// How far it has come.
+/// The progress.
 #[derive(Debug, Default)]
 pub(crate) struct Rescue {
     segment: u32,
@@ -19,7 +19,7 @@ pub(crate) struct Rescue {
 }
 
 impl Shared {
-    /// Writes some jobs of this segment anew; false if there is no room for them now.
+    /// Writes some jobs of this segment again. Returns false if there is no room now.
     pub(crate) fn rescue_step(
         &self,
         now: Millis,
@@ -59,7 +59,7 @@ impl Core {
             }
             written += body.len();
             if written > STEP_BYTES_MAX {
-                // The rest of the page is found again.
+                // The next step finds the rest of the page again.
                 return Ok(true);
             }
         }

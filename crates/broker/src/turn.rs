@@ -1,13 +1,14 @@
 //! One turn of the broker: engine and log under their lock, at one moment, for one batch of
 //! requests.
 //!
-//! Here are time, slices of work, totals, and what all requests share. The requests themselves:
+//! This file has time, slices of work, totals, and helpers of all requests. The requests
+//! themselves:
 //!
 //! - `sessions`: opening, closing, using and watching queues.
 //! - `jobs`: put, take, finish, give back, bury, kick, peek.
 //! - `queues`: names, numbers, pause, flush, removal.
-//! - `workers`, `submits`: what Gearman's workers and clients ask for.
-//! - `items`: what Kestrel's clients ask for.
+//! - `workers`, `submits`: requests of Gearman's workers and clients.
+//! - `items`: requests of Kestrel's clients.
 //! - `policies`: policies and the server's status.
 
 mod items;
@@ -32,22 +33,22 @@ pub use queues::Clearing;
 pub use submits::SubmittedJob;
 pub use workers::Grabbed;
 
-/// The broker, locked. Take one per batch of requests; never hold it across an `await` or a system
-/// call. When it is dropped the batch goes to the committer and events to their mailboxes.
+/// The locked broker. Take one per batch of requests; never hold it across an `await` or a system
+/// call. Dropping it passes the batch to the committer, and events to their mailboxes.
 ///
-/// Methods return, beside their result, the log position that a reply telling of it must wait
-/// for. Requests are made for sessions that are open and do not wait.
+/// Besides their result, methods return the log position that the reply must wait for. Requests are
+/// for sessions that are open and do not wait.
 #[derive(Debug)]
 pub struct Turn<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) core: MutexGuard<'a, Core>,
 }
 
-/// Why a request was refused. Nothing was changed.
+/// Why a request was refused. Nothing has changed.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Refusal {
-    /// No such job, or not in the state or the hands that the request needs. The reply waits for
-    /// the position: what the denial rests on must be durable too.
+    /// The job does not exist, or has the wrong state or holder. The reply waits for the position,
+    /// because a denial must be durable, too.
     #[error("not found")]
     NotFound(Position),
     /// The log has no room for it. Finishing jobs makes room.
@@ -55,8 +56,8 @@ pub enum Refusal {
     LogFull,
 }
 
-/// No such job or queue, or not in the hands that the request needs. The reply that says so waits for
-/// the position.
+/// The job or queue does not exist, or the job has another holder. The reply waits for the
+/// position.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("not found")]
 pub struct Denied(pub Position);
@@ -67,18 +68,18 @@ impl From<Denied> for Refusal {
     }
 }
 
-/// Numbers of the log.
+/// Statistics of the log.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct LogStats {
     /// The oldest segment that is still needed.
     pub oldest_segment: u32,
-    /// The segment that is written to.
+    /// The current segment.
     pub current_segment: u32,
     /// Entries copied forward by reclaim, in this process.
     pub records_copied: u64,
     /// Entries written in this process, copies included.
     pub records_written: u64,
-    /// Bytes of entries that live.
+    /// Bytes of live entries.
     pub live_bytes: u64,
     /// Bytes of the segments that hold the log.
     pub data_bytes: u64,
@@ -171,7 +172,7 @@ impl Turn<'_> {
         queue.map_or(ledger.after_gone(), |queue| ledger.after_queue(queue))
     }
 
-    /// What an answer about the policies or the status waits for.
+    /// The position for an answer about the policies or the status.
     pub fn after_facts(&self) -> Position {
         self.core.ledger.after_facts()
     }

@@ -23,11 +23,11 @@ use engine::{Body, LeaseId, Millis, ReadHow, SessionId, When};
 use super::{Error, Store, Wait, check_name};
 use crate::{Event, Position, Refusal};
 
-/// A handle on one queue of a [`Store`]. It holds the items that it opened; when it is closed or
-/// dropped they are put back. Each thread has a handle of its own.
+/// A handle on one queue of a [`Store`]. It holds the items that it opened. Closing or dropping it
+/// puts them back. Each thread has its own handle.
 ///
-/// The queue is made by the first call that adds or reads. Its name may be that of a fan-out child
-/// (`pages+index`): from then on it gets all that is added to the parent (`pages`).
+/// The first call that adds or reads creates the queue. Its name can be that of a fan-out child
+/// (`pages+index`): from then on it gets everything added to the parent (`pages`).
 #[derive(Debug)]
 pub struct Queue<'a> {
     store: &'a Store,
@@ -35,7 +35,7 @@ pub struct Queue<'a> {
     name: Box<[u8]>,
 }
 
-/// An item that was opened: it is nobody else's until it is confirmed or put back.
+/// An open item. Nobody else gets it until it is confirmed or put back.
 #[derive(Clone, Debug)]
 pub struct Item {
     lease: LeaseId,
@@ -43,7 +43,7 @@ pub struct Item {
     pub body: Body,
 }
 
-/// What a read came to.
+/// The outcome of a read.
 enum Outcome {
     Item(Option<LeaseId>, Body, Position),
     Nothing(Position),
@@ -59,8 +59,8 @@ impl<'a> Queue<'a> {
         String::from_utf8_lossy(&self.name).into_owned()
     }
 
-    /// Adds an item, which is on stable storage when this returns. It ends unread when so much time
-    /// has passed.
+    /// Adds an item, which is on stable storage when this returns. It expires unread after
+    /// `expires_in`.
     pub fn add(&mut self, body: &[u8], expires_in: Option<Duration>) -> Result<(), Error> {
         check_name(&self.name)?;
         self.store.wait_while_congested();
@@ -76,42 +76,42 @@ impl<'a> Queue<'a> {
         self.store.put_answer(added.map(|after| ((), after)))
     }
 
-    /// Looks at the next item. `None`: there is none, and the wait is over.
+    /// Looks at the next item. Returns `None` if there is none when the wait is over.
     pub fn peek(&mut self, wait: Wait) -> Result<Option<Body>, Error> {
         Ok(self.read(ReadHow::Peek, wait)?.map(|(_, body)| body))
     }
 
-    /// Takes the next item; nobody gets it again, whatever becomes of the caller.
+    /// Takes the next item for good, whatever happens to the caller.
     pub fn remove(&mut self, wait: Wait) -> Result<Option<Body>, Error> {
         Ok(self.read(ReadHow::Finish, wait)?.map(|(_, body)| body))
     }
 
-    /// Takes the next item and holds it, until it is confirmed or put back.
+    /// Takes the next item and holds it until it is confirmed or put back.
     pub fn open(&mut self, wait: Wait) -> Result<Option<Item>, Error> {
         let read = self.read(ReadHow::Open { limit_ms: None }, wait)?;
         Ok(read.and_then(|(lease, body)| lease.map(|lease| Item { lease, body })))
     }
 
-    /// Ends an item that this handle opened. [`Error::NotFound`]: it went back already, by the
-    /// policy's `open.timeout`, or its queue was removed.
+    /// Finishes an item that this handle opened. [`Error::NotFound`] means that it already went
+    /// back, by the policy's `open.timeout`, or that its queue was removed.
     pub fn confirm(&mut self, item: &Item) -> Result<(), Error> {
         let confirmed = self.store.turn().confirm(self.session, item.lease);
         self.wait_held(confirmed)
     }
 
-    /// Puts an item that this handle opened back to where it was. Errors as in [`Queue::confirm`].
+    /// Puts an item that this handle opened back to its old place. Errors as in [`Queue::confirm`].
     pub fn put_back(&mut self, item: Item) -> Result<(), Error> {
         let returned = self.store.turn().put_back(self.session, item.lease);
         self.wait_held(returned)
     }
 
-    /// Ends all items that nobody holds.
+    /// Removes all items that nobody holds.
     pub fn flush(&mut self) -> Result<(), Error> {
         let flush = self.store.turn().flush(self.session, &self.name);
         self.store.finish_clearing(self.session, flush)
     }
 
-    /// Puts all items back that this handle has opened. The queue stays.
+    /// Puts back all items that this handle opened. The queue stays.
     pub fn close(self) {}
 
     fn wait_held(&self, done: Result<Position, crate::NotHeld>) -> Result<(), Error> {

@@ -5,19 +5,19 @@ use engine::{JobId, NewJob, SessionId, State};
 use super::{Error, Store, Wait, check_name};
 use crate::{Event, Kick, Peeked, Refusal, Take, Turn};
 
-/// One user of a store: it holds the jobs that it took. When it is dropped they are given back.
+/// A user of a store, which holds the jobs that it took. Dropping it gives them back.
 #[derive(Debug)]
 pub struct Session<'a> {
     pub(super) store: &'a Store,
     pub(super) id: SessionId,
-    /// What `take` watches at present, so that the same call again costs nothing.
+    /// The queues that `take` watches now, so that the same call again costs nothing.
     pub(super) watched: Vec<Vec<u8>>,
 }
 
-/// A job in the hands of a [`Session`].
+/// A job held by a [`Session`].
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// Its number, by which it is finished or given back.
+    /// Its id, to finish it or give it back.
     pub id: JobId,
     /// Its bytes.
     pub body: crate::Body,
@@ -36,8 +36,8 @@ impl Session<'_> {
         self.store.put_answer(put)
     }
 
-    /// Takes the most urgent job of these queues, and holds it. `None`: the wait is over. A wait
-    /// also ends when a job that this session holds is within a second of its deadline.
+    /// Takes and holds the most urgent job of these queues. Returns `None` when the wait is over. A
+    /// wait also ends if a job that this session holds is within a second of its deadline.
     pub fn take(&mut self, queues: &[&str], wait: Wait) -> Result<Option<Job>, Error> {
         for queue in queues {
             check_name(queue.as_bytes())?;
@@ -64,7 +64,7 @@ impl Session<'_> {
         }
     }
 
-    /// Ends a job that this session holds, or that nobody holds.
+    /// Finishes a job that this session holds, or that nobody holds.
     pub fn finish(&mut self, id: JobId) -> Result<(), Error> {
         let finished = self.store.turn().finish(self.id, id);
         self.store.wait_released(finished.map(|after| ((), after)).map_err(Refusal::from))
@@ -76,19 +76,19 @@ impl Session<'_> {
         self.store.wait_released(given.map(|after| ((), after)))
     }
 
-    /// Sets a job aside that this session holds, until somebody kicks it.
+    /// Buries a job that this session holds, until a kick.
     pub fn bury(&mut self, id: JobId, priority: u32) -> Result<(), Error> {
         let buried = self.store.turn().bury(self.id, id, priority);
         self.store.wait_released(buried.map(|after| ((), after)))
     }
 
-    /// Starts the ttr of a held job anew.
+    /// Restarts the ttr of a held job.
     pub fn touch(&mut self, id: JobId) -> Result<(), Error> {
         let touched = self.store.turn().touch(self.id, id);
         self.store.wait_released(touched.map(|after| ((), after)).map_err(Refusal::from))
     }
 
-    /// Makes up to `max` buried jobs of a queue ready, or delayed ones if none is buried.
+    /// Makes up to `max` buried jobs of a queue ready; if none is buried, delayed jobs.
     pub fn kick(&mut self, queue: &str, max: u64) -> Result<u64, Error> {
         let queue = check_name(queue.as_bytes())?;
         let kick = {

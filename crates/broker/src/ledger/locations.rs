@@ -1,4 +1,4 @@
-//! Where jobs lie in the log: a location for each slot of the engine's table of jobs.
+//! Locations of jobs in the log: one for each slot of the engine's table of jobs.
 
 use engine::JobSlot;
 use log::{Position, Target};
@@ -6,12 +6,12 @@ use log::{Position, Target};
 /// Entries per page; as many as the engine keeps jobs per page, so that both shrink together.
 const PAGE_LEN: usize = 1024;
 
-/// Where a job lies.
+/// A job's location.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Location {
     /// The slot that later entries name.
     pub(crate) target: Target,
-    /// The end of the last entry that a reply about this job waits for.
+    /// The position for replies about this job.
     pub(crate) after: Position,
 }
 
@@ -19,7 +19,7 @@ pub(crate) struct Location {
 #[derive(Debug, Default)]
 pub(crate) struct Locations {
     pages: Vec<Option<Page>>,
-    /// How many there are.
+    /// Number of locations.
     count: u64,
 }
 
@@ -69,12 +69,12 @@ impl Locations {
         Some(location)
     }
 
-    /// How many pages there are.
+    /// Number of pages.
     pub(crate) fn pages(&self) -> usize {
         self.pages.len()
     }
 
-    /// The jobs of a page that lie in this segment.
+    /// The jobs of a page that are in this segment.
     pub(crate) fn of_segment(&self, page: usize, segment: u32) -> Vec<JobSlot> {
         let locations = self.pages.get(page).into_iter().flatten();
         let locations = locations.flat_map(|page| page.locations.iter().enumerate());
@@ -89,7 +89,7 @@ impl Locations {
         self.count
     }
 
-    /// The slots that have one.
+    /// The slots with a location.
     pub(crate) fn slots(&self) -> impl Iterator<Item = JobSlot> {
         let pages = self.pages.iter().enumerate();
         pages.flat_map(|(number, page)| {

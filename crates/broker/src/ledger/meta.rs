@@ -1,8 +1,7 @@
-//! How a job's facts are written into the log's metas, and read back.
+//! Encodes a job's facts in the log's metas, and decodes them.
 //!
-//! The log keeps a meta's fixed part as it is and its options as bytes. Options: one byte that
-//! says which fields follow, then the fields in the order of the bits, little-endian. A plain job
-//! has none.
+//! The log stores a meta's fixed part, and its options as bytes. Options: one byte that says which
+//! fields follow, then the fields in the order of the bits, little-endian. A plain job has none.
 
 use engine::{Counters, JobFacts, JobId, Millis, QueueFacts, State, Tags};
 use log::Meta;
@@ -11,10 +10,10 @@ const DELAY: u8 = 1;
 const COUNTERS: u8 = 1 << 1;
 const ORDER: u8 = 1 << 2;
 const BURIED_ORDER: u8 = 1 << 3;
-/// Submitted for its outcome: a length byte and the key, a length byte and the reducer.
+/// Submitted by a waiting client: a length byte and the key, a length byte and the reducer.
 const TAGS: u8 = 1 << 4;
 const EXPIRES: u8 = 1 << 5;
-/// The time of the wall clock that a client gave: when the job expires if it does, when it is due otherwise.
+/// A client's time of the wall clock: the expiry if the job expires, otherwise the due time.
 const WALL: u8 = 1 << 6;
 
 const COUNTERS_LEN: usize = 24;
@@ -22,7 +21,7 @@ const COUNTERS_LEN: usize = 24;
 /// Longest key or reducer (spec gearman 1.2 ends at 64).
 const TAG_LEN_MAX: usize = 255;
 
-/// Longest options: all fields.
+/// Longest options, with all fields.
 const OPTIONS_LEN_MAX: usize = 1 + 4 + COUNTERS_LEN + 8 + 8 + 2 * (1 + TAG_LEN_MAX) + 8 + 8;
 
 /// A meta that this version cannot have written.
@@ -44,7 +43,7 @@ pub(crate) struct OptionalFields {
 }
 
 impl OptionalFields {
-    /// Those of a plain job.
+    /// The options of a plain job.
     pub(crate) fn none() -> Self {
         Self { bytes: [0; OPTIONS_LEN_MAX], len: 1 }
     }
@@ -89,7 +88,7 @@ impl OptionalFields {
         if self.len == 1 { &[] } else { &self.bytes[..self.len] }
     }
 
-    /// The meta of the job whose options these are.
+    /// The meta of the job with these options.
     pub(crate) fn meta(&self, facts: &JobFacts) -> Meta<'_> {
         Meta {
             id: facts.id.0,
@@ -118,10 +117,10 @@ pub(crate) fn counters_bytes(counters: &Counters) -> [u8; COUNTERS_LEN] {
 /// The key of the log's fact about a queue: this and the name.
 const QUEUE_KEY: &[u8] = b"queue/";
 
-/// The key of the log's fact about the policies in force; its value is theirs.
+/// The key of the log's fact with the current policies.
 pub(crate) const POLICIES_KEY: &[u8] = b"policies";
 
-/// The key of the log's fact about the status; its value is the number of the status.
+/// The key of the log's fact with the number of the status.
 pub(crate) const STATUS_KEY: &[u8] = b"status";
 
 /// The key of the log's fact about the wall clock: how far it is ahead of the log's time, i64.
@@ -130,7 +129,7 @@ pub(crate) const CLOCK_KEY: &[u8] = b"clock";
 const IS_ITEMS: u8 = 1;
 const IS_CHILD: u8 = 1 << 1;
 
-/// The log's key and value for what is kept of a queue. An empty value removes it.
+/// The log's key and value for a queue's facts. An empty value removes them.
 pub(crate) fn queue_fact(name: &[u8], facts: QueueFacts) -> (Vec<u8>, Vec<u8>) {
     let key = [QUEUE_KEY, name].concat();
     if facts == QueueFacts::default() {
@@ -148,8 +147,7 @@ pub(crate) fn queue_fact(name: &[u8], facts: QueueFacts) -> (Vec<u8>, Vec<u8>) {
     (key, value)
 }
 
-/// The queue that a fact of the log is about, and what it tells; `None` for facts of newer
-/// versions, which are left alone.
+/// The queue of a fact and its content; `None` for facts of newer versions, which are ignored.
 pub(crate) fn read_queue_fact<'a>(key: &'a [u8], value: &[u8]) -> Option<(&'a [u8], QueueFacts)> {
     let name = key.strip_prefix(QUEUE_KEY)?;
     let (&kept, rest) = value.split_first()?;
@@ -158,7 +156,7 @@ pub(crate) fn read_queue_fact<'a>(key: &'a [u8], value: &[u8]) -> Option<(&'a [u
     let limits = [limit(0), limit(1), limit(2)];
     let (flags, created) = match rest.split_first() {
         Some((&flags, created)) => (flags, u64::from_le_bytes(created.try_into().ok()?)),
-        // As it was written before queues had more to tell.
+        // The older encoding, without the later fields.
         None => (0, 0),
     };
     let facts = QueueFacts {
@@ -171,7 +169,7 @@ pub(crate) fn read_queue_fact<'a>(key: &'a [u8], value: &[u8]) -> Option<(&'a [u
     Some((name, facts))
 }
 
-/// The facts and tags that a meta and a newer counters payload tell.
+/// Decodes the facts and tags of a meta, with a newer counters payload.
 pub(crate) fn facts<'a>(
     meta: &Meta<'a>,
     newer: Option<&[u8]>,
@@ -325,7 +323,7 @@ mod tests {
         assert_eq!(read, JobFacts { counters: newer, ..full });
     }
 
-    /// What is written today is what `docs/log-format.md` says.
+    /// The encoding matches `docs/log-format.md`.
     #[test]
     fn options_do_not_change_by_accident() {
         let full = JobFacts {
@@ -348,7 +346,7 @@ mod tests {
             bytes.extend(number.to_le_bytes());
         }
         assert_eq!(OptionalFields::of(&full, Some(tags)).bytes(), bytes);
-        // As it was written before there was a field for the wall clock.
+        // The older encoding, without a field for the wall clock.
         let before = [&[EXPIRES], &12_u64.to_le_bytes()[..]].concat();
         let meta = Meta { options: &before, ..OptionalFields::none().meta(&plain()) };
         let (read, _) = facts(&meta, None).expect("what an older version wrote");

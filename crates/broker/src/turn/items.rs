@@ -17,7 +17,7 @@ pub struct Item {
     pub lease: Option<LeaseId>,
     /// Its bytes.
     pub body: Body,
-    /// The reply waits for this.
+    /// The position for the reply.
     pub after: Position,
 }
 
