@@ -232,7 +232,7 @@ impl Dialect for Session {
             Event::Kicked(count, after) => crate::commands::reply_kicked(count, after, outbox),
             Event::WorkToDo
             | Event::News { .. }
-            | Event::Looked { .. }
+            | Event::Peeked { .. }
             | Event::Cleared(_)
             | Event::Reloaded(_) => {
                 unreachable!("this dialect neither sleeps, nor watches jobs, nor reads items")

@@ -86,7 +86,7 @@ impl Core {
     pub(crate) fn refusal(&self, refused: Refused) -> PutRefusal {
         match refused {
             // Its jobs may have arrived just now, from any session.
-            Refused::Full => PutRefusal::QueueFull(self.ledger.after_all()),
+            Refused::QueueFull => PutRefusal::QueueFull(self.ledger.after_all()),
             Refused::TooBig => PutRefusal::TooBig,
         }
     }

@@ -1,6 +1,6 @@
 //! Engine and log together, under the broker's lock.
 
-use engine::{Effects, Engine, EngineSetup, Happening, JobSlot, Millis, SessionId, Totals};
+use engine::{Effects, Engine, EngineSetup, JobSlot, Millis, SessionId, Totals};
 use log::{Current, Owner, Target};
 
 use crate::admission::memory::MemoryLimit;
@@ -100,21 +100,21 @@ impl Core {
         for record in self.effects.records.drain(..) {
             self.ledger.write(record, &self.engine);
         }
-        for (session, happening) in self.effects.happenings.drain(..) {
+        for (session, event) in self.effects.events.drain(..) {
             let Some(mailbox) = self.engine.mailbox(session) else { continue };
-            let event = match happening {
-                Happening::Granted { job, id, lease, body } => Event::Granted(Grant {
+            let event = match event {
+                engine::Event::Granted { job, id, lease, body } => Event::Granted(Grant {
                     id,
                     lease,
                     body,
                     after: self.ledger.after_job(&self.engine, job),
                 }),
-                Happening::TimedOut => {
+                engine::Event::TimedOut => {
                     Event::TimedOut(self.ledger.after_queues(self.engine.watched(session)))
                 }
-                Happening::DeadlineSoon => Event::DeadlineSoon,
-                Happening::WorkToDo => Event::WorkToDo,
-                Happening::News { id, news, late } => {
+                engine::Event::DeadlineSoon => Event::DeadlineSoon,
+                engine::Event::WorkToDo => Event::WorkToDo,
+                engine::Event::News { id, news, late } => {
                     // Only the end or the bury of a durable job is in the log; for waiting clients,
                     // both are the end. The same request did it, so its entry was written above, or
                     // earlier.
@@ -125,16 +125,18 @@ impl Core {
                     };
                     Event::News { id, news, after }
                 }
-                Happening::Kicked(queue, count) => {
+                engine::Event::Kicked(queue, count) => {
                     Event::Kicked(count, self.ledger.after_queue(queue))
                 }
-                Happening::Looked { job, body } => {
-                    Event::Looked { body, after: self.ledger.after_job(&self.engine, job) }
+                engine::Event::Peeked { job, body } => {
+                    Event::Peeked { body, after: self.ledger.after_job(&self.engine, job) }
                 }
-                Happening::NoneCame(Some(queue)) => Event::TimedOut(self.ledger.after_queue(queue)),
-                Happening::NoneCame(None) => Event::TimedOut(self.ledger.after_removal()),
+                engine::Event::NoItem(Some(queue)) => {
+                    Event::TimedOut(self.ledger.after_queue(queue))
+                }
+                engine::Event::NoItem(None) => Event::TimedOut(self.ledger.after_removal()),
                 // Its slices changed jobs of any queues, over several turns.
-                Happening::Cleared => Event::Cleared(self.ledger.after_all()),
+                engine::Event::Cleared => Event::Cleared(self.ledger.after_all()),
             };
             self.outgoing.push((mailbox, session, event));
         }

@@ -108,7 +108,7 @@ impl Wait {
     fn patience(self) -> Patience {
         match self {
             Self::No => Patience::None,
-            Self::For(time) => Patience::Millis(time.as_millis() as u64),
+            Self::For(time) => Patience::of_millis(time.as_millis() as u64),
             Self::Forever => Patience::Endless,
         }
     }

@@ -41,7 +41,7 @@ pub enum Event {
     /// A long kick is done, with the number of jobs. The reply waits for the position.
     Kicked(u64, Position),
     /// The item for a waiting peek.
-    Looked {
+    Peeked {
         /// Its bytes.
         body: Body,
         /// The position for the reply.

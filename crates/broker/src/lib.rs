@@ -35,8 +35,9 @@ pub use engine::limits::{self, Limits};
 pub use engine::policy;
 pub use engine::{
     AliasStats, Band, Body, Counters, EngineSetup, GrabOrder, ItemStats, JobCursor, JobFacts,
-    JobId, JobStatus, LeaseId, Millis, NameCursor, NewJob, News, Outlook, Patience, QueueCursor,
-    QueueFacts, QueueId, QueueStats, ReadHow, SessionId, State, Status, Submit, Tags, Totals, When,
+    JobId, JobStatus, LeaseId, Millis, NameCursor, NewJob, News, Patience, QueueCursor, QueueFacts,
+    QueueId, QueueStats, ReadMode, SessionId, State, Status, Submit, Tags, Totals, When,
+    WorkProgress,
 };
 pub use event::{Event, Grant, Mailbox};
 pub use ledger::meta::UnknownMeta;

@@ -9,7 +9,7 @@ use lineshaft_broker::embedded::{Store, Wait};
 use lineshaft_broker::policy::{QueueSync, Rule, Rules, Setting};
 use lineshaft_broker::{
     Broker, EngineSetup, JobId, Millis, Missing, NewJob, Options, Patience, Position, Read,
-    ReadHow, STOP_MS_MAX, Settings, State, Submit, Sync, When,
+    ReadMode, STOP_MS_MAX, Settings, State, Submit, Sync, When,
 };
 
 const HOUR_MS: u64 = 3_600_000;
@@ -210,7 +210,7 @@ impl Server {
     fn look_at_item(&self) {
         let mut turn = self.broker().turn(self.now);
         let session = turn.open_reader_session(0);
-        let read = turn.read(session, b"items", ReadHow::Open { limit_ms: None }, Patience::None);
+        let read = turn.read(session, b"items", ReadMode::Open { limit_ms: None }, Patience::None);
         assert!(matches!(read, Read::Item(_)), "{read:?}");
         turn.close_session(session);
     }

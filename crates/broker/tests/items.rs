@@ -6,7 +6,7 @@ use engine::limits;
 use lineshaft_broker::policy::{QueueSync, Rule, Rules, Setting, WhenFull};
 use lineshaft_broker::{
     Broker, Clearing, Item, LeaseId, Millis, Options, Patience, Position, PutRefusal, Read,
-    ReadHow, SessionId, Status, Turn, When,
+    ReadMode, SessionId, Status, Turn, When,
 };
 
 const NOW: Millis = Millis(1_000_000);
@@ -31,7 +31,7 @@ fn crash(disk: &log::FaultDisk, broker: Broker, synced: bool, now: Millis) -> Br
     open_at(disk, now)
 }
 
-fn read(turn: &mut Turn<'_>, session: SessionId, queue: &str, how: ReadHow) -> Option<Item> {
+fn read(turn: &mut Turn<'_>, session: SessionId, queue: &str, how: ReadMode) -> Option<Item> {
     match turn.read(session, queue.as_bytes(), how, Patience::None) {
         Read::Item(item) => Some(item),
         Read::Empty(_) => None,
@@ -40,7 +40,7 @@ fn read(turn: &mut Turn<'_>, session: SessionId, queue: &str, how: ReadHow) -> O
 }
 
 fn open_one(turn: &mut Turn<'_>, session: SessionId, queue: &str) -> LeaseId {
-    let item = read(turn, session, queue, ReadHow::Open { limit_ms: None });
+    let item = read(turn, session, queue, ReadMode::Open { limit_ms: None });
     item.and_then(|item| item.lease).expect("there is an item")
 }
 
@@ -53,7 +53,7 @@ fn drain(broker: &Broker, queue: &str, now: Millis) -> Vec<String> {
     let mut turn = broker.turn(now);
     let session = turn.open_reader_session(0);
     let mut bodies = Vec::new();
-    while let Some(item) = read(&mut turn, session, queue, ReadHow::Finish) {
+    while let Some(item) = read(&mut turn, session, queue, ReadMode::Finish) {
         bodies.push(String::from_utf8(item.body.to_vec()).expect("tests put text"));
     }
     turn.check_invariants();
@@ -76,7 +76,7 @@ fn a_child_more_than_a_parent_may_have_is_neither_made_nor_read() {
     let refused = turn.add(b"p+more", b"1"[..].into(), None);
     assert!(matches!(refused, Err(PutRefusal::QueueFull(_))));
     let reader = turn.open_reader_session(0);
-    let read = turn.read(reader, b"p+more", ReadHow::Finish, Patience::Endless);
+    let read = turn.read(reader, b"p+more", ReadMode::Finish, Patience::Endless);
     assert!(matches!(read, Read::Blocked));
     assert!(turn.item_stats(b"p+more").is_none());
     add(&mut turn, "p+0", "2");
@@ -107,7 +107,7 @@ fn an_item_that_was_read_out_is_told_of_when_its_end_is_durable() {
     let mut turn = broker.turn(NOW);
     let session = turn.open_reader_session(0);
     let added = add(&mut turn, "q", "1");
-    let item = read(&mut turn, session, "q", ReadHow::Finish).expect("there is one");
+    let item = read(&mut turn, session, "q", ReadMode::Finish).expect("there is one");
     assert!(added.is_reached(item.after) && !item.after.is_reached(added));
     assert!(!item.after.is_reached(broker.released()));
     drop(turn);
@@ -144,7 +144,7 @@ fn feed_children(disk: &log::FaultDisk) {
     let mut turn = broker.turn(NOW);
     let session = turn.open_reader_session(0);
     for child in ["p+a", "p+b"] {
-        read(&mut turn, session, child, ReadHow::Peek);
+        read(&mut turn, session, child, ReadMode::Peek);
     }
     drop(turn);
     for body in 0..10 {
@@ -251,11 +251,11 @@ fn items_of_a_queue_in_memory_end_with_the_process_and_wait_for_nothing() {
     let memory = Setting::Sync(Some(QueueSync::Memory));
     turn.set_policies(rules([Rule::new(["m", "p+m"], [memory])]));
     let session = turn.open_reader_session(0);
-    read(&mut turn, session, "p+m", ReadHow::Peek);
-    read(&mut turn, session, "m", ReadHow::Peek);
+    read(&mut turn, session, "p+m", ReadMode::Peek);
+    read(&mut turn, session, "m", ReadMode::Peek);
     assert_eq!(add(&mut turn, "m", "1"), Position::NONE);
     assert!(add(&mut turn, "p", "2") != Position::NONE);
-    let item = read(&mut turn, session, "p+m", ReadHow::Finish).expect("it was fed");
+    let item = read(&mut turn, session, "p+m", ReadMode::Finish).expect("it was fed");
     assert_eq!(item.after, Position::NONE);
     let lease = open_one(&mut turn, session, "m");
     assert_eq!(turn.confirm(session, lease), Ok(Position::NONE));
@@ -309,8 +309,8 @@ fn queues_may_be_more_or_less_durable_than_the_log() {
 
         let mut turn = broker.turn(now);
         let session = turn.open_reader_session(0);
-        let item = read(&mut turn, session, "strict", ReadHow::Finish).expect("it is there");
-        let none = turn.read(session, b"strict", ReadHow::Finish, Patience::None);
+        let item = read(&mut turn, session, "strict", ReadMode::Finish).expect("it is there");
+        let none = turn.read(session, b"strict", ReadMode::Finish, Patience::None);
         let Read::Empty(none) = none else { panic!("{none:?}") };
         drop(turn);
         assert!(!none.is_reached(broker.released()));
@@ -354,7 +354,7 @@ fn a_job_that_moved_and_ended_in_one_turn_leaves_nothing_behind() {
     }
     let mut turn = broker.turn(NOW);
     let session = turn.open_reader_session(0);
-    let limit = ReadHow::Open { limit_ms: Some(11) };
+    let limit = ReadMode::Open { limit_ms: Some(11) };
     read(&mut turn, session, "q", limit).expect("it is there");
     drop(turn);
     broker.commit_step(NOW).expect("the disk works");
@@ -385,7 +385,7 @@ fn a_queue_is_empty_when_the_end_of_what_left_it_is_durable() {
     let mut turn = broker.turn(later);
     let session = turn.open_reader_session(0);
     for queue in [b"1", b"2"] {
-        let Read::Empty(after) = turn.read(session, queue, ReadHow::Peek, Patience::None) else {
+        let Read::Empty(after) = turn.read(session, queue, ReadMode::Peek, Patience::None) else {
             panic!("it expired");
         };
         assert!(!after.is_reached(broker.released()), "a crash could bring it back");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lineshaft_broker::{
     Broker, Denied, Event, GrabOrder, Kick, Millis, NewJob, News, Options, Patience, PutRefusal,
-    Read, ReadHow, State, Submit,
+    Read, ReadMode, State, Submit,
 };
 
 const NOW: Millis = Millis(1_000_000);
@@ -50,9 +50,9 @@ fn who_stops_waiting_for_an_item_hears_so_when_the_end_of_the_last_one_is_durabl
     drop(turn);
     broker.commit_step(NOW).expect("the disk works");
     let mut turn = broker.turn(NOW);
-    let taken = turn.read(reader, b"q", ReadHow::Finish, Patience::None);
+    let taken = turn.read(reader, b"q", ReadMode::Finish, Patience::None);
     let Read::Item(item) = taken else { panic!("it was just added") };
-    let waits = turn.read(waiter, b"q", ReadHow::Finish, Patience::Endless);
+    let waits = turn.read(waiter, b"q", ReadMode::Finish, Patience::Endless);
     assert!(matches!(waits, Read::Waiting));
     let after = turn.cancel_wait(waiter).expect("it waits");
     drop(turn);
@@ -74,9 +74,9 @@ fn what_is_known_of_a_job_may_be_told_when_the_job_is_durable() {
         turn.submit(client, b"f", submit).expect("there is room")
     };
     let ((durable, submitted), (watched, _)) = (submit(false), submit(true));
-    let (_, after) = turn.outlook(durable).expect("it is there");
+    let (_, after) = turn.work_progress(durable).expect("it is there");
     assert!(submitted.is_reached(after));
-    let (_, after) = turn.outlook(watched).expect("it is there");
+    let (_, after) = turn.work_progress(watched).expect("it is there");
     assert!(after.is_reached(broker.released()), "it is in no log");
 }
 

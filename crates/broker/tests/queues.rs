@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lineshaft_broker::policy::{Rule, Rules, Setting};
 use lineshaft_broker::{
-    Body, Broker, Clearing, Event, Millis, NewJob, Options, Patience, Read, ReadHow, Submit, Take,
+    Body, Broker, Clearing, Event, Millis, NewJob, Options, Patience, Read, ReadMode, Submit, Take,
 };
 
 const NOW: Millis = Millis(1_000_000);
@@ -65,7 +65,7 @@ fn a_removal_is_told_when_it_is_durable_also_of_a_queue_that_others_use() {
     let mut turn = broker.turn(NOW);
     let (reader, user) = (turn.open_reader_session(0), turn.open_session(0));
     turn.use_queue(user, b"used");
-    assert!(matches!(turn.read(reader, b"used", ReadHow::Peek, Patience::None), Read::Empty(_)));
+    assert!(matches!(turn.read(reader, b"used", ReadMode::Peek, Patience::None), Read::Empty(_)));
     drop(turn);
     broker.commit_step(NOW).expect("the disk works");
     let removal = broker.turn(NOW).remove_queue(reader, b"used");
@@ -230,7 +230,7 @@ fn a_child_made_while_the_log_had_no_room_is_told_to_it_later() {
         limit += 1;
     }
     let reader = turn.open_reader_session(0);
-    turn.read(reader, b"p+c", ReadHow::Peek, Patience::None);
+    turn.read(reader, b"p+c", ReadMode::Peek, Patience::None);
     turn.flush(reader, b"bulk");
     drop(turn);
     while broker.turn(NOW).advance() {

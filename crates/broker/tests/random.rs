@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lineshaft_broker::policy::{QueueSync, Rule, Rules, Setting, WhenFull};
 use lineshaft_broker::{
-    Broker, GrabOrder, LeaseId, Millis, NewJob, Options, Patience, Read, ReadHow, SessionId,
+    Broker, GrabOrder, LeaseId, Millis, NewJob, Options, Patience, Read, ReadMode, SessionId,
     Submit, Take, Turn, When,
 };
 use proptest::prelude::*;
@@ -92,10 +92,10 @@ impl Play {
             }
             4 | 5 => {
                 let how = match number % 4 {
-                    0 => ReadHow::Finish,
-                    1 => ReadHow::Open { limit_ms: Some(number) },
-                    2 => ReadHow::Peek,
-                    _ => ReadHow::Open { limit_ms: None },
+                    0 => ReadMode::Finish,
+                    1 => ReadMode::Open { limit_ms: Some(number) },
+                    2 => ReadMode::Peek,
+                    _ => ReadMode::Open { limit_ms: None },
                 };
                 if let Read::Item(item) = turn.read(self.reader, queue, how, Patience::None) {
                     self.leases.extend(item.lease);
@@ -189,7 +189,7 @@ fn contents(broker: &Broker, now: Millis) -> Vec<(Vec<Vec<u8>>, u64, u64)> {
         let stats = turn.queue_stats(queue.as_bytes()).unwrap_or_default();
         let mut bodies = Vec::new();
         while let Read::Item(item) =
-            turn.read(session, queue.as_bytes(), ReadHow::Finish, Patience::None)
+            turn.read(session, queue.as_bytes(), ReadMode::Finish, Patience::None)
         {
             bodies.push(item.body.to_vec());
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lineshaft_broker::policy::{QueueSync, Rule, Rules, Setting, WhenFull};
 use lineshaft_broker::{
     Body, Broker, Clearing, EngineSetup, GrabOrder, Millis, Missing, News, Options, Patience,
-    PutRefusal, Read, ReadHow, Submit, When,
+    PutRefusal, Read, ReadMode, Submit, When,
 };
 
 const NOW: Millis = Millis(1_000_000);
@@ -170,7 +170,7 @@ fn that_a_job_is_gone_is_told_when_its_move_is_as_durable_as_its_queue() {
     drop(turn);
     broker.commit_step(NOW).expect("the disk works");
     let mut turn = broker.turn(later(20));
-    let Read::Empty(after) = turn.read(session, b"q", ReadHow::Peek, Patience::None) else {
+    let Read::Empty(after) = turn.read(session, b"q", ReadMode::Peek, Patience::None) else {
         panic!("it has expired")
     };
     assert!(matches!(after.missing(broker.released()), Some(Missing::Durable(_))));
@@ -227,7 +227,7 @@ fn short_puts_to_a_parent_of_many_children_do_not_use_up_what_the_log_keeps_back
         let mut turn = broker.turn(NOW);
         let reader = turn.open_reader_session(0);
         let child = format!("p+{number:0>250}");
-        let read = turn.read(reader, child.as_bytes(), ReadHow::Peek, Patience::None);
+        let read = turn.read(reader, child.as_bytes(), ReadMode::Peek, Patience::None);
         children += u32::from(matches!(read, Read::Empty(_)));
         turn.close_session(reader);
     }
@@ -241,7 +241,7 @@ fn short_puts_to_a_parent_of_many_children_do_not_use_up_what_the_log_keeps_back
             let mut turn = broker.turn(NOW);
             let reader = turn.open_reader_session(0);
             for _ in 0..100 {
-                turn.read(reader, b"bulk", ReadHow::Finish, Patience::None);
+                turn.read(reader, b"bulk", ReadMode::Finish, Patience::None);
             }
             turn.close_session(reader);
             drop(turn);

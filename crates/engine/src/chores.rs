@@ -7,7 +7,7 @@ use crate::collections::Ordered;
 use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
 use crate::policy::Name;
 use crate::queues::{Queue, ReadyKey};
-use crate::sessions::Manner;
+use crate::sessions::ReturnOrder;
 
 /// The line of chores.
 #[derive(Debug, Default)]
@@ -52,9 +52,9 @@ impl ChoreLine {
 pub(crate) enum Chore {
     /// The jobs that a closed session held go back to their queues: first they move from its leases
     /// to `held`, which then yields them in their order.
-    Return { leases: Ordered<(Millis, u64)>, held: BinaryHeap<Held>, manner: Manner },
+    Return { leases: Ordered<(Millis, u64)>, held: BinaryHeap<Held>, return_order: ReturnOrder },
     /// Jobs that a worker cannot do any more go back to their queues.
-    Unload(Unload),
+    ReturnHeld(ReturnHeld),
     /// A session is over, and its registrations go.
     Close { session: SessionId },
     /// A session that is gone watches these queues no more.
@@ -71,7 +71,7 @@ pub(crate) enum Chore {
 
 /// Which jobs of a worker go back.
 #[derive(Debug)]
-pub(crate) struct Unload {
+pub(crate) struct ReturnHeld {
     pub(crate) worker: SessionId,
     /// Those of this queue, …
     pub(crate) queue: QueueId,
@@ -128,18 +128,18 @@ pub(crate) enum Next {
 
 impl Chore {
     /// The return of the jobs that a session held when it was closed.
-    pub(crate) fn return_of(leases: Ordered<(Millis, u64)>, manner: Manner) -> Self {
-        Self::Return { leases, held: BinaryHeap::new(), manner }
+    pub(crate) fn return_of(leases: Ordered<(Millis, u64)>, return_order: ReturnOrder) -> Self {
+        Self::Return { leases, held: BinaryHeap::new(), return_order }
     }
 }
 
 impl Held {
     /// The oldest goes back first where jobs keep their place, so that waiters get them as they were
     /// handed out; the newest where they go to the tail (spec gearman 4.3).
-    pub(crate) fn new(lease: LeaseId, slot: JobSlot, manner: Manner) -> Self {
-        let number = match manner {
-            Manner::KeepsPlace => !lease.0,
-            Manner::ToTheTail => lease.0,
+    pub(crate) fn new(lease: LeaseId, slot: JobSlot, return_order: ReturnOrder) -> Self {
+        let number = match return_order {
+            ReturnOrder::KeepPlace => !lease.0,
+            ReturnOrder::ToTail => lease.0,
         };
         Self { number, lease, slot }
     }
@@ -219,8 +219,8 @@ mod tests {
 
     #[test]
     fn jobs_go_back_oldest_first_or_newest_first() {
-        for (manner, first) in [(Manner::KeepsPlace, 1), (Manner::ToTheTail, 3)] {
-            let held = [2, 3, 1].map(|lease| Held::new(LeaseId(lease), JobSlot(0), manner));
+        for (return_order, first) in [(ReturnOrder::KeepPlace, 1), (ReturnOrder::ToTail, 3)] {
+            let held = [2, 3, 1].map(|lease| Held::new(LeaseId(lease), JobSlot(0), return_order));
             let mut heap = BinaryHeap::from(held);
             assert_eq!(heap.pop().map(|held| held.lease), Some(LeaseId(first)));
         }

@@ -39,7 +39,7 @@ pub enum Record {
 
 /// An answer for a session that waited.
 #[derive(Clone, Debug)]
-pub enum Happening {
+pub enum Event {
     /// A job was handed to it.
     Granted {
         /// The job's place.
@@ -69,14 +69,14 @@ pub enum Happening {
     /// Its long kick is done: so many jobs of this queue.
     Kicked(QueueId, u64),
     /// A job that it wanted to look at.
-    Looked {
+    Peeked {
         /// The job's place.
         job: JobSlot,
         /// The job's bytes.
         body: Body,
     },
     /// Its wait for a job of this one queue is over; `None`: the queue was removed.
-    NoneCame(Option<QueueId>),
+    NoItem(Option<QueueId>),
     /// Its long flush, or the removal of a queue that it asked for, is done.
     Cleared,
 }
@@ -114,5 +114,5 @@ pub struct Effects {
     /// For the log, in order.
     pub records: Vec<Record>,
     /// For sessions, in order.
-    pub happenings: Vec<(SessionId, Happening)>,
+    pub events: Vec<(SessionId, Event)>,
 }

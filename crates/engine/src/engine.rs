@@ -4,7 +4,6 @@
 //! from a clock, and hash maps are looked into but never walked.
 
 mod advance;
-mod aim;
 mod check;
 mod chores;
 mod expiry;
@@ -16,6 +15,7 @@ mod policies;
 mod queues;
 mod removal;
 mod replay;
+mod reschedule;
 mod results;
 mod route;
 mod sessions;
@@ -28,10 +28,10 @@ mod workers;
 
 pub use chores::Kick;
 pub use flush::Clearing;
-pub use items::{AliasStats, ItemStats, Read, ReadHow};
+pub use items::{AliasStats, ItemStats, Read, ReadMode};
 pub use listing::{JobCursor, NameCursor, QueueCursor};
 pub use replay::RestoreError;
-pub use results::Outlook;
+pub use results::WorkProgress;
 pub use route::Refused;
 pub use stats::{QueueStats, Totals};
 pub use submit::Submit;
@@ -42,14 +42,14 @@ use crate::chores::ChoreLine;
 use crate::effects::{Effects, News, Record};
 use crate::hash::NameHash;
 use crate::ids::{JobId, JobSlot, Millis, QueueId, SessionId};
-use crate::jobs::{Body, Draft, Job, Jobs, Kind, NewJob, State};
+use crate::jobs::{Body, Draft, Job, JobKind, Jobs, NewJob, State};
 use crate::limits::{Limits, UNIT_BODY_BYTES};
 use crate::meter::Meter;
-use crate::news::UntoldNews;
+use crate::news::NewsQueue;
 use crate::policy::InForce;
 use crate::queues::{DEFAULT_QUEUE, Queues, Walk};
 use crate::sessions::{NEVER, Sessions};
-use crate::status::Standing;
+use crate::status::ServerStatus;
 use crate::tally::Tally;
 use crate::timers::Timers;
 use crate::wall::{WallClock, When};
@@ -83,10 +83,10 @@ pub struct Engine {
     timers: Timers,
     wall: WallClock,
     chores: ChoreLine,
-    untold: UntoldNews,
+    untold: NewsQueue,
 
     rules: InForce,
-    standing: Standing,
+    standing: ServerStatus,
     /// What a change of the rules or of the status means for each queue is not done for all of them.
     walk: Option<Walk>,
     attempts_max: u32,
@@ -109,9 +109,9 @@ impl Engine {
             timers: Timers::default(),
             wall: WallClock::default(),
             chores: ChoreLine::default(),
-            untold: UntoldNews::default(),
+            untold: NewsQueue::default(),
             rules: InForce::default(),
-            standing: Standing::default(),
+            standing: ServerStatus::default(),
             walk: None,
             attempts_max: 0,
             wake_max: 0,
@@ -191,12 +191,12 @@ impl Engine {
             foreground: false,
             body,
         };
-        if self.queues[queue].extra().is_some() {
+        if self.queues[queue].extension().is_some() {
             return self.put_routed(queue, draft, effects);
         }
-        let slot = self.enter(queue, draft, Kind::Logged);
+        let slot = self.insert_job(queue, draft, JobKind::Logged);
         self.note(Record::Put, slot, effects);
-        self.place(slot, effects);
+        self.list_new_job(slot, effects);
         Ok(id)
     }
 
@@ -250,8 +250,8 @@ impl Engine {
         self.change_state(slot, next);
         self.note(Record::Update, slot, effects);
         match next {
-            State::Ready => self.offer(slot, effects),
-            State::Delayed | State::Leased | State::Buried => self.enlist(slot),
+            State::Ready => self.deliver_or_list(slot, effects),
+            State::Delayed | State::Leased | State::Buried => self.add_to_list(slot),
         }
         Ok(slot)
     }
@@ -279,7 +279,7 @@ impl Engine {
         job.count(|counters| &mut counters.buries);
         self.change_state(slot, State::Buried);
         self.note(Record::Update, slot, effects);
-        self.enlist(slot);
+        self.add_to_list(slot);
         Ok(slot)
     }
 
@@ -290,7 +290,7 @@ impl Engine {
             State::Delayed | State::Buried => {}
             State::Ready | State::Leased => return Err(NotFound),
         }
-        self.delist(slot);
+        self.remove_from_list(slot);
         self.kick_delisted(slot, effects);
         Ok(slot)
     }
@@ -302,7 +302,7 @@ impl Engine {
         job.count(|counters| &mut counters.kicks);
         self.change_state(slot, State::Ready);
         self.note(Record::Update, slot, effects);
-        self.offer(slot, effects);
+        self.deliver_or_list(slot, effects);
     }
 
     // --- Jobs in their lists ---
@@ -319,7 +319,7 @@ impl Engine {
         match self.jobs[slot].state() {
             State::Leased if self.jobs[slot].lease().is_none() => {}
             State::Leased => self.end_lease(slot),
-            State::Ready | State::Delayed | State::Buried => self.delist(slot),
+            State::Ready | State::Delayed | State::Buried => self.remove_from_list(slot),
         }
         let job = self.jobs.remove(slot);
         self.tally.ends += 1;
@@ -356,17 +356,17 @@ impl Engine {
     }
 
     /// Puts a ready, delayed or buried job into the list of its queue for that state.
-    fn enlist(&mut self, slot: JobSlot) {
+    fn add_to_list(&mut self, slot: JobSlot) {
         let job = &self.jobs[slot];
-        if self.queues.enlist(slot, job) {
+        if self.queues.add_to_list(slot, job) {
             self.arm_queue(job.queue());
         }
     }
 
     /// Takes a ready, delayed or buried job out of its queue's list.
-    fn delist(&mut self, slot: JobSlot) {
+    fn remove_from_list(&mut self, slot: JobSlot) {
         let job = &self.jobs[slot];
-        if self.queues.delist(slot, job) {
+        if self.queues.remove_from_list(slot, job) {
             self.arm_queue(job.queue());
         }
     }

@@ -24,7 +24,7 @@ pub use bytes::job_bytes;
 pub use counts::Band;
 pub(crate) use counts::{Counts, Share};
 pub(crate) use draft::Draft;
-pub(crate) use facts::Kind;
+pub(crate) use facts::JobKind;
 pub use facts::{Body, Counters, JobFacts, JobStatus, NewJob, State, Tags};
 pub(crate) use job::{Job, Lease};
 
@@ -217,7 +217,7 @@ impl Jobs {
     }
 
     /// Sets how long a job lives. Records are the caller's business.
-    pub(crate) fn set_kind(&mut self, slot: JobSlot, kind: Kind) {
+    pub(crate) fn set_kind(&mut self, slot: JobSlot, kind: JobKind) {
         let job = &mut self[slot];
         let was_unlogged = job.is_unlogged();
         job.set_kind(kind);

@@ -1,6 +1,6 @@
 //! The queue engine: jobs, queues, leases, waiters and time, as a deterministic state machine.
 //!
-//! Requests and the time go in; answers, [`Record`]s (facts that must last) and [`Happening`]s
+//! Requests and the time go in; answers, [`Record`]s (facts that must last) and [`Event`]s
 //! (news for sessions that waited) come out. There is no clock, no thread, no I/O and no
 //! randomness here, so that the same requests at the same moments always give the same result:
 //! simulation, replay and replication rest on it.
@@ -34,15 +34,15 @@ mod timers;
 mod wall;
 
 pub use bytes::allocated_bytes;
-pub use effects::{Effects, Happening, News, Record};
+pub use effects::{Effects, Event, News, Record};
 pub use engine::{
     AliasStats, Clearing, Engine, EngineSetup, GrabOrder, Handout, ItemStats, JobCursor, Kick,
-    NameCursor, NotFound, Outlook, Patience, QueueCursor, QueueStats, Read, ReadHow, Refused,
-    RestoreError, Submit, Take, Totals,
+    NameCursor, NotFound, Patience, QueueCursor, QueueStats, Read, ReadMode, Refused, RestoreError,
+    Submit, Take, Totals, WorkProgress,
 };
 pub use ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
 pub use jobs::{Band, Body, Counters, JobFacts, JobStatus, NewJob, State, Tags, job_bytes};
 pub use queues::{DEFAULT_QUEUE, QueueFacts};
-pub use sessions::Manner;
+pub use sessions::ReturnOrder;
 pub use status::Status;
 pub use wall::When;

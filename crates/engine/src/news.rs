@@ -10,15 +10,15 @@ use crate::ids::{JobId, Millis, SessionId};
 
 /// The line.
 #[derive(Debug, Default)]
-pub(crate) struct UntoldNews {
-    line: VecDeque<Untold>,
+pub(crate) struct NewsQueue {
+    line: VecDeque<PendingNews>,
     /// Set as long as the line is not empty; changed by [`crate::timers::Timers`].
     pub(crate) timer: Option<Millis>,
 }
 
 /// News that was not told to all watchers yet.
 #[derive(Debug)]
-pub(crate) struct Untold {
+pub(crate) struct PendingNews {
     id: JobId,
     news: News,
     /// Those who watched the job when the news came.
@@ -27,7 +27,7 @@ pub(crate) struct Untold {
     told: usize,
 }
 
-impl Untold {
+impl PendingNews {
     pub(crate) fn new(id: JobId, news: News, watchers: Vec<SessionId>) -> Self {
         Self { id, news, watchers, told: 0 }
     }
@@ -54,27 +54,27 @@ impl Untold {
     }
 }
 
-impl UntoldNews {
+impl NewsQueue {
     pub(crate) fn is_empty(&self) -> bool {
         self.line.is_empty()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Untold> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &PendingNews> {
         self.line.iter()
     }
 
     /// Puts news at the end of the line.
-    pub(crate) fn push(&mut self, untold: Untold) {
+    pub(crate) fn push(&mut self, untold: PendingNews) {
         self.line.push_back(untold);
     }
 
     /// Takes out the news that is told next.
-    pub(crate) fn pop(&mut self) -> Option<Untold> {
+    pub(crate) fn pop(&mut self) -> Option<PendingNews> {
         self.line.pop_front()
     }
 
     /// Puts news back that is told next, because some do not know it yet.
-    pub(crate) fn put_back(&mut self, untold: Untold) {
+    pub(crate) fn put_back(&mut self, untold: PendingNews) {
         self.line.push_front(untold);
     }
 

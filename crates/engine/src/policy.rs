@@ -115,7 +115,7 @@ pub enum Setting {
 
 /// A setting, and where it was written.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Asked {
+pub struct RuleSetting {
     /// What is asked.
     pub setting: Setting,
     /// The line in the file, from 1; 0: nowhere.
@@ -128,7 +128,7 @@ pub struct Rule {
     /// One of them has to match.
     pub patterns: Vec<Pattern>,
     /// Of two that set the same, the later one wins.
-    pub settings: Vec<Asked>,
+    pub settings: Vec<RuleSetting>,
     /// The line in the file where the rule begins, from 1; 0: nowhere.
     pub line: u32,
 }
@@ -239,7 +239,7 @@ impl Rule {
         patterns: [&str; P],
         settings: impl IntoIterator<Item = Setting>,
     ) -> Rule {
-        let settings = settings.into_iter().map(|setting| Asked { setting, line: 0 });
+        let settings = settings.into_iter().map(|setting| RuleSetting { setting, line: 0 });
         Rule {
             patterns: patterns.map(|pattern| Pattern::new(pattern.as_bytes())).into(),
             settings: settings.collect(),
@@ -273,7 +273,8 @@ impl Rules {
         child_of: Option<&[u8]>,
     ) -> [(Setting, Option<u32>); 14] {
         self.resolve(name, child_of).settings().map(|setting| {
-            let same = |asked: &&Asked| discriminant(&asked.setting) == discriminant(&setting);
+            let same =
+                |asked: &&RuleSetting| discriminant(&asked.setting) == discriminant(&setting);
             let line = self.asked(name, child_of).filter(same).last().map(|asked| asked.line);
             (setting, line)
         })
@@ -289,7 +290,7 @@ impl Rules {
         &'a self,
         name: &'a [u8],
         child_of: Option<&'a [u8]>,
-    ) -> impl Iterator<Item = &'a Asked> {
+    ) -> impl Iterator<Item = &'a RuleSetting> {
         let of_parent = move |rule: &&Rule| child_of.is_some_and(|parent| rule.matches(parent));
         let inherited = self.0.iter().filter(of_parent).flat_map(|rule| &rule.settings);
         let own = self.0.iter().filter(move |rule| !of_parent(rule) && rule.matches(name));

@@ -4,7 +4,7 @@
 //! them, are changed here only, and agree after each call.
 
 mod bytes;
-mod extra;
+mod extension;
 mod names;
 mod queue;
 mod walk;
@@ -20,7 +20,7 @@ use crate::limits::ALIKE_MAX;
 use crate::policy::{Name, Policy};
 use names::NameTable;
 
-pub(crate) use extra::{Extra, parent_of};
+pub(crate) use extension::{Extension, parent_of};
 pub use queue::QueueFacts;
 pub(crate) use queue::{Pause, PauseReason, Queue, ReadyKey};
 pub(crate) use walk::Walk;
@@ -41,14 +41,14 @@ pub(crate) struct Queues {
     cased: BTreeMap<(u64, u64), QueueId>,
     /// Queues that have both ready jobs and workers.
     supplying: BTreeSet<QueueId>,
-    /// How many queues have an [`Extra`].
-    extras: usize,
+    /// How many queues have an [`Extension`].
+    extensions: usize,
     /// Queues of items.
     of_items: BTreeMap<Name, QueueId>,
     /// Children by the name of their parent, which need not exist.
     families: BTreeMap<Name, BTreeSet<QueueId>>,
     /// Queues that are children, or are kept, without a client's doing, which the log is to know.
-    unnoted: Vec<QueueId>,
+    unlogged_children: Vec<QueueId>,
     bytes: u64,
 }
 
@@ -78,10 +78,10 @@ impl Queues {
             next_age_rank: 0,
             cased: BTreeMap::new(),
             supplying: BTreeSet::new(),
-            extras: 0,
+            extensions: 0,
             of_items: BTreeMap::new(),
             families: BTreeMap::new(),
-            unnoted: Vec::new(),
+            unlogged_children: Vec::new(),
             bytes: 0,
         }
     }
@@ -129,7 +129,7 @@ impl Queues {
         }
         self.bytes += bytes::queue_bytes(name);
         if self.families.contains_key(name) {
-            self.ensure_extra(id, now).set_parent();
+            self.ensure_extension(id, now).set_parent();
         }
         id
     }
@@ -143,7 +143,7 @@ impl Queues {
         if let Some(place) = self.cased_place(queue.name(), queue.age_rank()) {
             self.cased.remove(&place);
         }
-        self.extras -= usize::from(queue.extra().is_some());
+        self.extensions -= usize::from(queue.extension().is_some());
         self.bytes -= bytes::of_queue(&queue);
         queue
     }
@@ -185,15 +185,15 @@ impl Queues {
     /// Puts a ready, delayed or buried job into the list of its queue for that state; whether the queue
     /// may have to be looked at sooner.
     #[inline]
-    pub(crate) fn enlist(&mut self, slot: JobSlot, job: &Job) -> bool {
+    pub(crate) fn add_to_list(&mut self, slot: JobSlot, job: &Job) -> bool {
         let queue = self.slab.get_mut(job.queue().0).expect("a job's queue exists");
-        queue.enlist(slot, job);
+        queue.add_to_list(slot, job);
         match job.state() {
             State::Ready => {
                 if queue.workers() > 0 {
                     self.supplying.insert(job.queue());
                 }
-                queue.extra().is_some()
+                queue.extension().is_some()
             }
             State::Delayed => true,
             State::Leased | State::Buried => false,
@@ -203,14 +203,14 @@ impl Queues {
     /// Takes a ready, delayed or buried job out of its queue's list; whether the queue may have to be
     /// looked at sooner.
     #[inline]
-    pub(crate) fn delist(&mut self, slot: JobSlot, job: &Job) -> bool {
+    pub(crate) fn remove_from_list(&mut self, slot: JobSlot, job: &Job) -> bool {
         let queue = self.slab.get_mut(job.queue().0).expect("a job's queue exists");
-        queue.delist(slot, job);
+        queue.remove_from_list(slot, job);
         if queue.workers() > 0 && queue.ready().is_empty() {
             self.supplying.remove(&job.queue());
         }
         // The next one may expire sooner.
-        queue.extra().is_some()
+        queue.extension().is_some()
     }
 
     // --- Workers ---
@@ -242,9 +242,9 @@ impl Queues {
 
     // --- What only some queues have ---
 
-    /// Whether any queue has an [`Extra`].
-    pub(crate) fn have_extras(&self) -> bool {
-        self.extras > 0
+    /// Whether any queue has an [`Extension`].
+    pub(crate) fn have_extensions(&self) -> bool {
+        self.extensions > 0
     }
 
     /// Whether the queue exists when nobody uses it; returns whether it did before.
@@ -255,25 +255,25 @@ impl Queues {
         was_kept
     }
 
-    /// A queue has an [`Extra`] from now on.
-    pub(crate) fn ensure_extra(&mut self, id: QueueId, now: Millis) -> &mut Extra {
-        if self[id].extra().is_none() {
-            self.extras += 1;
+    /// A queue has an [`Extension`] from now on.
+    pub(crate) fn ensure_extension(&mut self, id: QueueId, now: Millis) -> &mut Extension {
+        if self[id].extension().is_none() {
+            self.extensions += 1;
             self.bytes += bytes::EXTRA_BYTES;
         }
-        self[id].ensure_extra(now)
+        self[id].ensure_extension(now)
     }
 
     /// What is asked of a queue from now on.
     pub(crate) fn set_policy(&mut self, id: QueueId, policy: Policy, now: Millis) {
-        self.ensure_extra(id, now).set_policy(policy);
+        self.ensure_extension(id, now).set_policy(policy);
     }
 
     /// Marks a queue as one of items, and keeps it.
     pub(crate) fn mark_items(&mut self, id: QueueId, now: Millis) {
         let name: Name = self[id].name().into();
         self.of_items.insert(name, id);
-        self.ensure_extra(id, now).set_items(true);
+        self.ensure_extension(id, now).set_items(true);
         self.set_kept(id, true);
     }
 
@@ -281,27 +281,27 @@ impl Queues {
     /// whenever nobody used it would miss puts. `false`: its name has none.
     pub(crate) fn link_child(&mut self, id: QueueId, now: Millis) -> bool {
         let Some(parent) = parent_of(self[id].name()).map(Name::from) else { return false };
-        let was_child = self.ensure_extra(id, now).set_child(true);
+        let was_child = self.ensure_extension(id, now).set_child(true);
         if let Some(parent) = self.find(&parent) {
-            self.ensure_extra(parent, now).set_parent();
+            self.ensure_extension(parent, now).set_parent();
         }
         self.families.entry(parent).or_default().insert(id);
         let was_kept = self.set_kept(id, true);
         if !was_kept || !was_child {
-            self.unnoted.push(id);
+            self.unlogged_children.push(id);
         }
         true
     }
 
     /// Whoever made this queue a child just now sees to it that the log knows.
-    pub(crate) fn forget_unnoted(&mut self, id: QueueId) {
-        self.unnoted.pop_if(|last| *last == id);
+    pub(crate) fn forget_unlogged_child(&mut self, id: QueueId) {
+        self.unlogged_children.pop_if(|last| *last == id);
     }
 
     /// Queues that became children, or are kept, since this was asked last, and of which the log is to
     /// know.
-    pub(crate) fn take_unnoted(&mut self) -> Vec<QueueId> {
-        std::mem::take(&mut self.unnoted)
+    pub(crate) fn take_unlogged_children(&mut self) -> Vec<QueueId> {
+        std::mem::take(&mut self.unlogged_children)
     }
 
     /// A queue is no queue of items, and no child, any more.
@@ -343,7 +343,7 @@ impl Queues {
     pub(crate) fn check_invariants(&self) {
         assert_eq!(self.names.len(), self.len());
         assert_eq!(self.by_age.len(), self.len());
-        let (mut cased, mut extras, mut marked, mut children, mut bytes) = (0, 0, 0, 0, 0);
+        let (mut cased, mut extensions, mut marked, mut children, mut bytes) = (0, 0, 0, 0, 0);
         for (id, queue) in self.iter() {
             queue.check_invariants();
             let name = queue.name();
@@ -356,29 +356,29 @@ impl Queues {
             let supplies = queue.workers() > 0 && !queue.ready().is_empty();
             assert_eq!(self.supplying.contains(&id), supplies);
             bytes += bytes::of_queue(queue);
-            let Some(extra) = queue.extra() else { continue };
-            extras += 1;
-            if extra.items() {
+            let Some(extension) = queue.extension() else { continue };
+            extensions += 1;
+            if extension.items() {
                 assert_eq!(self.of_items.get(name), Some(&id));
                 assert!(queue.is_kept(), "a queue of items is kept");
                 marked += 1;
             }
-            if extra.child() {
+            if extension.child() {
                 let parent = parent_of(name).expect("a child's name has a plus");
                 assert!(self.families[parent].contains(&id));
                 children += 1;
             }
-            assert!(extra.parent() || !self.families.contains_key(name));
+            assert!(extension.parent() || !self.families.contains_key(name));
         }
         assert_eq!(cased, self.cased.len(), "only names of queues");
-        assert_eq!(extras, self.extras);
+        assert_eq!(extensions, self.extensions);
         assert_eq!(marked, self.of_items.len());
         let linked: usize = self.families.values().map(BTreeSet::len).sum();
         assert_eq!(children, linked);
         assert!(self.families.values().all(|family| !family.is_empty()));
         for family in self.families.keys() {
             let parent = self.find(family);
-            assert!(parent.is_none_or(|parent| self[parent].extra().is_some()));
+            assert!(parent.is_none_or(|parent| self[parent].extension().is_some()));
         }
         assert_eq!(bytes, self.bytes, "the memory account of queues");
     }

@@ -13,7 +13,7 @@ use std::ops::{Index, IndexMut};
 use crate::collections::Slab;
 use crate::ids::{JobId, LeaseId, QueueId, SessionId};
 
-pub use session::Manner;
+pub use session::ReturnOrder;
 pub(crate) use session::{NEVER, Rest, Session, Waiting, Wish};
 pub(crate) use worker::{Forgotten, Registration, Worker};
 
@@ -99,11 +99,16 @@ impl Sessions {
     }
 
     /// A new session, which uses and watches this queue.
-    pub(crate) fn open(&mut self, mailbox: u32, manner: Manner, queue: QueueId) -> SessionId {
+    pub(crate) fn open(
+        &mut self,
+        mailbox: u32,
+        return_order: ReturnOrder,
+        queue: QueueId,
+    ) -> SessionId {
         let generation = self.next_generation;
         // After 2^32 sessions the numbers of the first ones come again, in other places mostly.
         self.next_generation = self.next_generation.checked_add(1).unwrap_or(1);
-        let session = Session::new(generation, mailbox, manner, queue);
+        let session = Session::new(generation, mailbox, return_order, queue);
         self.bytes += bytes_of(&session);
         let place = self.slab.insert(session);
         SessionId(u64::from(generation) << 32 | u64::from(place))

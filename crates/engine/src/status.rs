@@ -28,9 +28,9 @@ impl Status {
 
 /// The status, and how far it has come into force.
 #[derive(Copy, Clone, Debug)]
-pub(crate) struct Standing {
+pub(crate) struct ServerStatus {
     /// What was asked for last.
-    told: Status,
+    requested: Status,
     in_force: Status,
     /// When `told` comes into force, if it is not.
     changes_at: Option<Millis>,
@@ -39,16 +39,16 @@ pub(crate) struct Standing {
     blocked_from: u64,
 }
 
-impl Default for Standing {
+impl Default for ServerStatus {
     fn default() -> Self {
-        let (told, in_force) = (Status::default(), Status::default());
-        Self { told, in_force, changes_at: None, blocked_from: u64::MAX }
+        let (requested, in_force) = (Status::default(), Status::default());
+        Self { requested, in_force, changes_at: None, blocked_from: u64::MAX }
     }
 }
 
-impl Standing {
-    pub(crate) fn told(&self) -> Status {
-        self.told
+impl ServerStatus {
+    pub(crate) fn requested(&self) -> Status {
+        self.requested
     }
 
     pub(crate) fn reads_blocked(&self) -> bool {
@@ -72,9 +72,10 @@ impl Standing {
     /// Asks for a status; whether that changes anything. While a stricter one is about to come into
     /// force, one that is stricter still is ignored.
     pub(crate) fn tell(&mut self, status: Status) -> bool {
-        let is_ignored = status == self.told || self.changes_at.is_some() && status > self.told;
+        let is_ignored =
+            status == self.requested || self.changes_at.is_some() && status > self.requested;
         if !is_ignored {
-            self.told = status;
+            self.requested = status;
         }
         !is_ignored
     }
@@ -89,9 +90,9 @@ impl Standing {
     }
 
     /// The status that was asked for comes into force. Queues that refused reads do so until
-    /// [`Standing::unblock`].
+    /// [`ServerStatus::unblock`].
     pub(crate) fn enforce(&mut self) {
-        self.in_force = self.told;
+        self.in_force = self.requested;
         self.changes_at = None;
         if self.reads_blocked() {
             self.blocked_from = 0;
@@ -110,19 +111,19 @@ mod tests {
 
     #[test]
     fn a_stricter_status_on_its_way_is_taken_back_but_not_made_stricter() {
-        let mut standing = Standing::default();
+        let mut standing = ServerStatus::default();
         assert!(!standing.tell(Status::Up), "it is so already");
         assert!(standing.tell(Status::ReadOnly));
         *standing.timer_mut() = Some(Millis(5));
         assert!(!standing.tell(Status::Quiescent));
         assert!(standing.tell(Status::WriteAvoid));
-        assert_eq!(standing.told(), Status::WriteAvoid);
+        assert_eq!(standing.requested(), Status::WriteAvoid);
         assert!(!standing.writes_blocked(), "nothing is in force before its time");
     }
 
     #[test]
     fn queues_that_refused_reads_serve_again_one_by_one() {
-        let mut standing = Standing::default();
+        let mut standing = ServerStatus::default();
         assert!(standing.tell(Status::Quiescent));
         standing.enforce();
         assert!(standing.reads_blocked() && standing.blocks(0) && standing.blocks(9));

@@ -27,7 +27,7 @@ pub(crate) enum TimerKey {
     /// The walk over all queues.
     Walk,
     /// Jobs that go by the wall clock, which was set.
-    Aiming,
+    Rescheduling,
 }
 
 impl TimerKey {
@@ -39,7 +39,7 @@ impl TimerKey {
             Self::Status => Self::Status,
             Self::News => Self::News,
             Self::Walk => Self::Walk,
-            Self::Aiming => Self::Aiming,
+            Self::Rescheduling => Self::Rescheduling,
         }
     }
 }

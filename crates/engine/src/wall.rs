@@ -24,12 +24,12 @@ pub(crate) struct WallClock {
     ahead_ms: i64,
     /// The same when jobs were aimed last.
     aimed_ms: i64,
-    aiming: Option<Aiming>,
+    rescheduling: Option<Rescheduling>,
 }
 
 /// Jobs that go by the wall clock are aimed anew.
 #[derive(Copy, Clone, Debug, Default)]
-pub(crate) struct Aiming {
+pub(crate) struct Rescheduling {
     /// The last one that was.
     pub(crate) done: Option<JobSlot>,
     pub(crate) timer: Option<Millis>,
@@ -60,17 +60,17 @@ impl WallClock {
         was_set
     }
 
-    /// How far the aiming is, while there is one.
-    pub(crate) fn aiming(&mut self) -> &mut Option<Aiming> {
-        &mut self.aiming
+    /// How far the rescheduling is, while there is one.
+    pub(crate) fn rescheduling(&mut self) -> &mut Option<Rescheduling> {
+        &mut self.rescheduling
     }
 
-    pub(crate) fn is_aiming(&self) -> bool {
-        self.aiming.is_some()
+    pub(crate) fn is_rescheduling(&self) -> bool {
+        self.rescheduling.is_some()
     }
 
     pub(crate) fn timer(&self) -> Option<Millis> {
-        self.aiming.and_then(|aiming| aiming.timer)
+        self.rescheduling.and_then(|rescheduling| rescheduling.timer)
     }
 
     /// What it shows at this moment, as far as it can be told now.

@@ -1,6 +1,8 @@
 //! Requests of clients: submit a job, ask for its status.
 
-use broker::{Body, Denied, Millis, Outbox, Outlook, Position, PutRefusal, Submit, Turn, When};
+use broker::{
+    Body, Denied, Millis, Outbox, Position, PutRefusal, Submit, Turn, When, WorkProgress,
+};
 
 use crate::handle::HANDLE_BYTES_MAX;
 use crate::number::leading_integer;
@@ -122,11 +124,11 @@ impl Session {
         if handle.len() > HANDLE_BYTES_MAX {
             return;
         }
-        let outlook = match self.server.prefix.parse(handle) {
-            Some(id) => turn.outlook(id).map_err(|Denied(after)| after),
+        let work_progress = match self.server.prefix.parse(handle) {
+            Some(id) => turn.work_progress(id).map_err(|Denied(after)| after),
             None => Err(AT_ONCE),
         };
-        let (after, [known, running, numerator, denominator, _]) = figures(outlook);
+        let (after, [known, running, numerator, denominator, _]) = figures(work_progress);
         let arguments = [handle, &known, &running, &numerator, &denominator];
         reply::send(outbox, after, PacketType::StatusRes, &arguments);
     }
@@ -155,19 +157,19 @@ pub(crate) fn get_status_unique(unique: &[u8], turn: &mut Turn<'_>, outbox: &mut
     if unique.len() > UNIQUE_ASKED_BYTES_MAX {
         return;
     }
-    let outlook = turn.find_key(unique).and_then(|id| turn.outlook(id));
-    let outlook = outlook.map_err(|Denied(after)| after);
-    let (after, [known, running, numerator, denominator, clients]) = figures(outlook);
+    let work_progress = turn.find_key(unique).and_then(|id| turn.work_progress(id));
+    let work_progress = work_progress.map_err(|Denied(after)| after);
+    let (after, [known, running, numerator, denominator, clients]) = figures(work_progress);
     let arguments = [unique, &known, &running, &numerator, &denominator, &clients];
     reply::send(outbox, after, PacketType::StatusResUnique, &arguments);
 }
 
 /// The fields of a status packet: known, running, numerator, denominator and clients. All zeros, at
 /// the given position, if the job is unknown.
-fn figures(outlook: Result<(Outlook, Position), Position>) -> (Position, [Vec<u8>; 5]) {
+fn figures(work_progress: Result<(WorkProgress, Position), Position>) -> (Position, [Vec<u8>; 5]) {
     let text = |number: u64| number.to_string().into_bytes();
-    match outlook {
-        Ok((Outlook { running, numerator, denominator, watchers }, after)) => {
+    match work_progress {
+        Ok((WorkProgress { running, numerator, denominator, watchers }, after)) => {
             let running = u64::from(running);
             let numbers = [1, running, numerator.into(), denominator.into(), watchers as u64];
             (after, numbers.map(text))

@@ -263,7 +263,7 @@ impl Dialect for HttpSession {
             | Event::TimedOut(_)
             | Event::DeadlineSoon
             | Event::Kicked(..)
-            | Event::Looked { .. }
+            | Event::Peeked { .. }
             | Event::Cleared(_)
             | Event::Reloaded(_) => unreachable!("this dialect only submits jobs"),
         }

@@ -226,7 +226,7 @@ impl Session {
         match split(header.kind, body) {
             Some(arguments) if header.is_request => {
                 self.execute(header.kind, &arguments, turn, outbox);
-                self.is_telling = header.is_news() && turn.has_untold_news();
+                self.is_telling = header.is_news() && turn.has_pending_news();
             }
             Some(_) => reply::fail(outbox, AT_ONCE, reply::INVALID_MAGIC),
             // The original reads the missing arguments from the next packet.
@@ -263,7 +263,7 @@ impl Session {
             | Event::TimedOut(_)
             | Event::DeadlineSoon
             | Event::Kicked(..)
-            | Event::Looked { .. }
+            | Event::Peeked { .. }
             | Event::Reloaded(_) => {
                 unreachable!("this dialect neither waits for jobs nor kicks them")
             }

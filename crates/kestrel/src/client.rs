@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use broker::{
-    Body, Event, LeaseId, Patience, Position, PutRefusal, Read, ReadHow, SessionId, Turn, When,
+    Body, Event, LeaseId, Patience, Position, PutRefusal, Read, ReadMode, SessionId, Turn, When,
 };
 
 use crate::counters::Counters;
@@ -36,7 +36,7 @@ pub(crate) struct Client {
 
 /// What a fetch does with the item.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(crate) enum How {
+pub(crate) enum FetchMode {
     Take,
     Open,
     Peek,
@@ -112,15 +112,15 @@ impl Client {
     pub(crate) fn fetch(
         &mut self,
         queue: &[u8],
-        how: How,
+        how: FetchMode,
         patience: Patience,
         turn: &mut Turn<'_>,
     ) -> Fetched {
         self.watch = self.server.begin(turn.now());
         let read_how = match how {
-            How::Take => ReadHow::Finish,
-            How::Open => ReadHow::Open { limit_ms: None },
-            How::Peek => ReadHow::Peek,
+            FetchMode::Take => ReadMode::Finish,
+            FetchMode::Open => ReadMode::Open { limit_ms: None },
+            FetchMode::Peek => ReadMode::Peek,
         };
         match turn.read(self.id, queue, read_how, patience) {
             Read::Item(item) => self.found(queue, item.lease, item.body, item.after),
@@ -141,18 +141,20 @@ impl Client {
     pub(crate) fn resume(
         &mut self,
         queue: &[u8],
-        how: How,
+        how: FetchMode,
         event: Event,
         turn: &mut Turn<'_>,
     ) -> Fetched {
         self.waits = false;
         match event {
-            Event::Granted(grant) if how == How::Take => match turn.confirm(self.id, grant.lease) {
-                Ok(after) => self.found(queue, None, grant.body, after),
-                Err(not_held) => self.missed(queue, not_held.0, turn),
-            },
+            Event::Granted(grant) if how == FetchMode::Take => {
+                match turn.confirm(self.id, grant.lease) {
+                    Ok(after) => self.found(queue, None, grant.body, after),
+                    Err(not_held) => self.missed(queue, not_held.0, turn),
+                }
+            }
             Event::Granted(grant) => self.found(queue, Some(grant.lease), grant.body, grant.after),
-            Event::Looked { body, after } => self.found(queue, None, body, after),
+            Event::Peeked { body, after } => self.found(queue, None, body, after),
             Event::TimedOut(after) => {
                 self.server.note(self.watch, Measure::Timeout);
                 self.missed(queue, after, turn)
@@ -262,5 +264,5 @@ impl Client {
 
 /// How long to wait for an item, from the client's timeout.
 pub(crate) fn patience(timeout_ms: i32) -> Patience {
-    Patience::Millis(u64::try_from(timeout_ms).unwrap_or(0))
+    Patience::of_millis(u64::try_from(timeout_ms).unwrap_or(0))
 }

@@ -4,7 +4,7 @@
 
 use broker::{Body, Event, Millis, Patience, Position, Turn};
 
-use crate::client::{Client, Fetched, How};
+use crate::client::{Client, FetchMode, Fetched};
 use crate::server::{ITEM_BYTES, ITEMS_AT_ONCE_MAX, ITEMS_BYTES_MAX};
 
 /// A running monitor.
@@ -58,7 +58,8 @@ impl Monitor {
             return Next::End(self.after);
         }
         client.counters().cmd_monitor_get.add_one();
-        let fetched = client.fetch(&self.queue, How::Open, Patience::Millis(left_ms), turn);
+        let fetched =
+            client.fetch(&self.queue, FetchMode::Open, Patience::of_millis(left_ms), turn);
         self.follow(fetched)
     }
 
@@ -70,7 +71,7 @@ impl Monitor {
         turn: &mut Turn<'_>,
     ) -> Next {
         self.left_at_once = ITEMS_AT_ONCE_MAX;
-        let fetched = client.resume(&self.queue, How::Open, event, turn);
+        let fetched = client.resume(&self.queue, FetchMode::Open, event, turn);
         self.follow(fetched)
     }
 

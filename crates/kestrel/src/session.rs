@@ -9,7 +9,7 @@ use broker::{
     take_steps,
 };
 
-use crate::client::{Client, Fetched, How, patience};
+use crate::client::{Client, FetchMode, Fetched, patience};
 use crate::listing::Listing;
 use crate::monitor::{Monitor, Next};
 use crate::server::Server;
@@ -58,7 +58,7 @@ enum Waiting {
     /// An item. The reply also waits for the position, because reads were closed before.
     Item {
         queue: Box<[u8]>,
-        how: How,
+        how: FetchMode,
         after: Position,
         /// A short wait until expired items are gone. It is immediate unless the broker pauses
         /// chores because the log is behind.
@@ -108,7 +108,7 @@ impl<D: LineDialect> LineSession<D> {
     pub(crate) fn fetch(
         &mut self,
         queue: &[u8],
-        how: How,
+        how: FetchMode,
         timeout_ms: i32,
         after: Position,
         turn: &mut Turn<'_>,

@@ -18,7 +18,7 @@
 
 use std::time::Duration;
 
-use engine::{Body, LeaseId, Millis, ReadHow, SessionId, When};
+use engine::{Body, LeaseId, Millis, ReadMode, SessionId, When};
 
 use super::{Error, Store, Wait, check_name};
 use crate::{Event, Position, Refusal};
@@ -78,17 +78,17 @@ impl<'a> Queue<'a> {
 
     /// Looks at the next item. Returns `None` if there is none when the wait is over.
     pub fn peek(&mut self, wait: Wait) -> Result<Option<Body>, Error> {
-        Ok(self.read(ReadHow::Peek, wait)?.map(|(_, body)| body))
+        Ok(self.read(ReadMode::Peek, wait)?.map(|(_, body)| body))
     }
 
     /// Takes the next item for good, whatever happens to the caller.
     pub fn remove(&mut self, wait: Wait) -> Result<Option<Body>, Error> {
-        Ok(self.read(ReadHow::Finish, wait)?.map(|(_, body)| body))
+        Ok(self.read(ReadMode::Finish, wait)?.map(|(_, body)| body))
     }
 
     /// Takes the next item and holds it until it is confirmed or put back.
     pub fn open(&mut self, wait: Wait) -> Result<Option<Item>, Error> {
-        let read = self.read(ReadHow::Open { limit_ms: None }, wait)?;
+        let read = self.read(ReadMode::Open { limit_ms: None }, wait)?;
         Ok(read.and_then(|(lease, body)| lease.map(|lease| Item { lease, body })))
     }
 
@@ -119,7 +119,11 @@ impl<'a> Queue<'a> {
         self.store.wait_released(done.map_err(|crate::NotHeld(after)| Refusal::NotFound(after)))
     }
 
-    fn read(&mut self, how: ReadHow, wait: Wait) -> Result<Option<(Option<LeaseId>, Body)>, Error> {
+    fn read(
+        &mut self,
+        how: ReadMode,
+        wait: Wait,
+    ) -> Result<Option<(Option<LeaseId>, Body)>, Error> {
         check_name(&self.name)?;
         let read = self.store.turn().read(self.session, &self.name, how, wait.patience());
         let outcome = match read {
@@ -134,15 +138,15 @@ impl<'a> Queue<'a> {
         }))
     }
 
-    fn wait_for(&mut self, how: ReadHow) -> Result<Outcome, Error> {
+    fn wait_for(&mut self, how: ReadMode) -> Result<Outcome, Error> {
         Ok(match self.store.event_for(self.session)? {
-            Event::Granted(grant) if how == ReadHow::Finish => {
+            Event::Granted(grant) if how == ReadMode::Finish => {
                 let confirmed = self.store.turn().confirm(self.session, grant.lease);
                 let after = confirmed.map_err(|crate::NotHeld(_)| Error::NotFound)?;
                 Outcome::Item(None, grant.body, after)
             }
             Event::Granted(grant) => Outcome::Item(Some(grant.lease), grant.body, grant.after),
-            Event::Looked { body, after } => Outcome::Item(None, body, after),
+            Event::Peeked { body, after } => Outcome::Item(None, body, after),
             Event::TimedOut(after) => Outcome::Nothing(after),
             other => unreachable!("a session that reads waits for nothing else: {other:?}"),
         })

@@ -1,7 +1,7 @@
 //! Items of queues that are read in order, as Kestrel has them.
 
 use engine::{
-    AliasStats, Body, ItemStats, JobId, LeaseId, NameCursor, NotFound, Patience, ReadHow, Refused,
+    AliasStats, Body, ItemStats, JobId, LeaseId, NameCursor, NotFound, Patience, ReadMode, Refused,
     SessionId, When,
 };
 
@@ -13,7 +13,7 @@ use crate::{Position, PutRefusal, Turn};
 pub struct Item {
     /// The number of its job.
     pub id: JobId,
-    /// The name of the open read; only of [`ReadHow::Open`].
+    /// The name of the open read; only of [`ReadMode::Open`].
     pub lease: Option<LeaseId>,
     /// Its bytes.
     pub body: Body,
@@ -30,8 +30,8 @@ pub enum Read {
     Empty(Position),
     /// The server's status refuses reads, or the queue may not be made: see [`Turn::admits_child`].
     Blocked,
-    /// The session waits. It ends by [`crate::Event::Granted`] (for [`ReadHow::Finish`] too: confirm
-    /// the lease then, and reply with that position), by [`crate::Event::Looked`] for a peek, or by
+    /// The session waits. It ends by [`crate::Event::Granted`] (for [`ReadMode::Finish`] too: confirm
+    /// the lease then, and reply with that position), by [`crate::Event::Peeked`] for a peek, or by
     /// [`crate::Event::TimedOut`].
     Waiting,
 }
@@ -58,7 +58,7 @@ impl Turn<'_> {
         }
         let core = &mut *self.core;
         if !core.engine.admits_child(queue) {
-            return Err(core.refusal(Refused::Full));
+            return Err(core.refusal(Refused::QueueFull));
         }
         let added = core.engine.add(queue, body, expires, &mut core.effects);
         let after = core.apply_effects();
@@ -71,7 +71,7 @@ impl Turn<'_> {
         &mut self,
         session: SessionId,
         queue: &[u8],
-        how: ReadHow,
+        how: ReadMode,
         patience: Patience,
     ) -> Read {
         let core = &*self.core;

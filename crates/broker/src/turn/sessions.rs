@@ -1,6 +1,6 @@
 //! Sessions: opened, closed, and the queues that they use and watch.
 
-use engine::{Manner, SessionId};
+use engine::{ReturnOrder, SessionId};
 
 use crate::{Position, Turn};
 
@@ -8,12 +8,12 @@ impl Turn<'_> {
     /// Opens a session whose events go to this mailbox (the number that
     /// [`crate::Broker::add_mailbox`] gave). It uses and watches the queue `default`.
     pub fn open_session(&mut self, mailbox: usize) -> SessionId {
-        self.core.engine.open_session(mailbox as u32, Manner::KeepsPlace)
+        self.core.engine.open_session(mailbox as u32, ReturnOrder::KeepPlace)
     }
 
     /// Opens a session whose lost jobs go behind all others of their priority.
     pub fn open_worker_session(&mut self, mailbox: usize) -> SessionId {
-        self.core.engine.open_session(mailbox as u32, Manner::ToTheTail)
+        self.core.engine.open_session(mailbox as u32, ReturnOrder::ToTail)
     }
 
     /// Opens a session that reads items. It watches no queue.

@@ -1,6 +1,6 @@
 //! Jobs that are submitted for their outcome, as Gearman has them.
 
-use engine::{JobCursor, JobId, NotFound, Outlook, SessionId, Submit, Tags};
+use engine::{JobCursor, JobId, NotFound, SessionId, Submit, Tags, WorkProgress};
 
 use crate::{Denied, Position, PutRefusal, Turn};
 
@@ -48,10 +48,10 @@ impl Turn<'_> {
     }
 
     /// What is known of a job, which may be told when the job is durable. So may its end.
-    pub fn outlook(&self, id: JobId) -> Result<(Outlook, Position), Denied> {
+    pub fn work_progress(&self, id: JobId) -> Result<(WorkProgress, Position), Denied> {
         let core = &*self.core;
         let slot = core.engine.slot(id).map_err(|NotFound| core.denial(id))?;
-        Ok((core.engine.outlook(slot), core.ledger.after_job(&core.engine, slot)))
+        Ok((core.engine.work_progress(slot), core.ledger.after_job(&core.engine, slot)))
     }
 
     /// The unfinished job with this key, in any queue.

@@ -87,8 +87,8 @@ impl Turn<'_> {
     }
 
     /// Whether news that was told is on its way to the many watchers of a job. See [`Turn::tell_more`].
-    pub fn has_untold_news(&self) -> bool {
-        self.core.engine.has_untold_news()
+    pub fn has_pending_news(&self) -> bool {
+        self.core.engine.has_pending_news()
     }
 
     /// Tells a slice of that; true if more is left, which is told in any case.

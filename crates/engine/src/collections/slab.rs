@@ -23,13 +23,13 @@ pub(crate) struct Slab<T> {
 
 #[derive(Debug)]
 struct Page<T> {
-    places: Vec<Place<T>>,
+    places: Vec<Entry<T>>,
     free: u16,
     live: u16,
 }
 
 #[derive(Debug)]
-enum Place<T> {
+enum Entry<T> {
     Used(T),
     Free { next: u16 },
 }
@@ -84,16 +84,16 @@ impl<T> Slab<T> {
     pub(crate) fn get(&self, place: u32) -> Option<&T> {
         let (page, inside) = split(place);
         match self.pages.get(page)?.as_ref()?.places.get(inside)? {
-            Place::Used(value) => Some(value),
-            Place::Free { .. } => None,
+            Entry::Used(value) => Some(value),
+            Entry::Free { .. } => None,
         }
     }
 
     pub(crate) fn get_mut(&mut self, place: u32) -> Option<&mut T> {
         let (page, inside) = split(place);
         match self.pages.get_mut(page)?.as_mut()?.places.get_mut(inside)? {
-            Place::Used(value) => Some(value),
-            Place::Free { .. } => None,
+            Entry::Used(value) => Some(value),
+            Entry::Free { .. } => None,
         }
     }
 
@@ -120,8 +120,8 @@ impl<T> Slab<T> {
         self.pages.iter().enumerate().flat_map(|(number, page)| {
             page.iter().flat_map(|page| page.places.iter().enumerate()).filter_map(
                 move |(inside, place)| match place {
-                    Place::Used(value) => Some(((number * PAGE_LEN + inside) as u32, value)),
-                    Place::Free { .. } => None,
+                    Entry::Used(value) => Some(((number * PAGE_LEN + inside) as u32, value)),
+                    Entry::Free { .. } => None,
                 },
             )
         })
@@ -137,24 +137,24 @@ impl<T> Page<T> {
                 let more = (self.places.len() * 3).clamp(8, PAGE_LEN - self.places.len());
                 self.places.reserve_exact(more);
             }
-            self.places.push(Place::Used(value));
+            self.places.push(Entry::Used(value));
             return self.places.len() as u16 - 1;
         }
         let inside = self.free;
         let place = &mut self.places[usize::from(inside)];
-        if let Place::Free { next } = *place {
+        if let Entry::Free { next } = *place {
             self.free = next;
         }
-        *place = Place::Used(value);
+        *place = Entry::Used(value);
         inside
     }
 
     fn remove(&mut self, inside: usize) -> Option<T> {
         let place = self.places.get_mut(inside)?;
-        if matches!(place, Place::Free { .. }) {
+        if matches!(place, Entry::Free { .. }) {
             return None;
         }
-        let Place::Used(value) = std::mem::replace(place, Place::Free { next: self.free }) else {
+        let Entry::Used(value) = std::mem::replace(place, Entry::Free { next: self.free }) else {
             return None;
         };
         self.free = inside as u16;

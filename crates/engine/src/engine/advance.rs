@@ -1,7 +1,7 @@
 //! What happens by itself when time has moved on: due jobs, deadlines, patience, pauses.
 
 use super::Engine;
-use crate::effects::{Effects, Happening};
+use crate::effects::{Effects, Event};
 use crate::ids::{JobSlot, Millis, QueueId, SessionId};
 use crate::jobs::State;
 use crate::limits::HELD_CHORES_REST_MS;
@@ -44,7 +44,7 @@ impl Engine {
                 TimerKey::Status => self.enforce_status(effects),
                 TimerKey::News => self.tell_slice(true, effects),
                 TimerKey::Walk => self.walk_slice(effects),
-                TimerKey::Aiming => self.aim_slice(),
+                TimerKey::Rescheduling => self.reschedule_slice(),
             }
         }
         if self.meter.request_is_spent() {
@@ -62,25 +62,25 @@ impl Engine {
         *self.queues[id].timer_mut() = None;
         // Held, lest it vanishes with its last job.
         self.queues[id].hold();
-        if self.queues[id].extra().is_some() {
+        if self.queues[id].extension().is_some() {
             self.sweep_in_time(id, effects);
         }
         let pause_ends = self.queues[id].pause().is_some_and(|pause| pause.until <= now);
         if pause_ends {
             self.queues[id].set_pause(None);
         }
-        let may_owe = pause_ends || self.owes(&self.queues[id]);
+        let may_owe = pause_ends || self.has_unserved_waiters(&self.queues[id]);
         if may_owe && !self.queues[id].is_paused() {
             self.serve_waiters(id, effects);
         }
         while !self.meter.request_is_spent() {
             let Some(slot) = self.queues[id].pop_due(now) else { break };
             self.change_state(slot, State::Ready);
-            self.offer(slot, effects);
+            self.deliver_or_list(slot, effects);
         }
         self.queues[id].release();
         self.arm_queue_behind(id);
-        if self.queues[id].extra().is_some() {
+        if self.queues[id].extension().is_some() {
             if self.queues[id].is_wanted() {
                 self.remove_if_idle(id, effects);
             } else {
@@ -103,8 +103,8 @@ impl Engine {
             let soon = session.margin_begins().is_some_and(|margin| margin <= now);
             if soon || until <= now {
                 self.stop_waiting(id);
-                let news = if soon { Happening::DeadlineSoon } else { Happening::TimedOut };
-                effects.happenings.push((id, news));
+                let news = if soon { Event::DeadlineSoon } else { Event::TimedOut };
+                effects.events.push((id, news));
             }
         }
         self.end_item_wait(id, effects);
@@ -133,14 +133,14 @@ impl Engine {
         }
         self.count_miss(queue);
         self.stop_waiting(id);
-        effects.happenings.push((id, Happening::NoneCame(Some(queue))));
+        effects.events.push((id, Event::NoItem(Some(queue))));
     }
 
     /// The ttr of a leased job is over: it is ready again.
     fn time_out(&mut self, slot: JobSlot, effects: &mut Effects) {
         self.jobs[slot].count(|counters| &mut counters.timeouts);
         self.tally.timeouts += 1;
-        self.lose(slot, effects);
+        self.lose_lease(slot, effects);
     }
 
     /// Sees to it that a queue is looked at in time.
@@ -152,10 +152,10 @@ impl Engine {
     /// The next moment at which something happens in a queue by itself.
     pub(crate) fn next_moment_of(&self, queue: &Queue) -> Option<Millis> {
         let plain = queue.next_moment();
-        if queue.extra().is_none() {
+        if queue.extension().is_none() {
             return plain;
         }
-        let owed = self.owes(queue).then_some(self.now);
+        let owed = self.has_unserved_waiters(queue).then_some(self.now);
         [plain, self.next_expiry(queue), queue.idle_ends(), owed].into_iter().flatten().min()
     }
 

@@ -40,7 +40,7 @@ impl Engine {
                 TimerKey::Status => self.standing.timer(),
                 TimerKey::News => self.untold.timer,
                 TimerKey::Walk => self.walk.and_then(|walk| walk.timer),
-                TimerKey::Aiming => self.wall.timer(),
+                TimerKey::Rescheduling => self.wall.timer(),
             };
             assert_eq!(held, Some(at), "a timer belongs to {key:?}");
         }
@@ -54,7 +54,7 @@ impl Engine {
     /// Jobs that expire are where somebody looks for them.
     fn check_expiry(&self) {
         let mut expiring = self.jobs.iter().filter(|(_, job)| job.expires().is_some());
-        assert!(expiring.all(|(_, job)| self.queues[job.queue()].extra().is_some()));
+        assert!(expiring.all(|(_, job)| self.queues[job.queue()].extension().is_some()));
     }
 
     /// Lists and counts of queues agree with the jobs, and nobody waits for what can be had.
@@ -90,7 +90,7 @@ impl Engine {
                 || queue.removals() > 0
                 || self.is_blocked(queue)
                 || self.head_is_expired(queue)
-                || self.owes(queue);
+                || self.has_unserved_waiters(queue);
             assert!(queue.waiters().is_empty() || idle, "somebody waits for a job that is ready");
         }
         assert_eq!(total, *self.jobs.counts());
@@ -163,7 +163,7 @@ impl Engine {
                     }
                 }
                 Chore::Return { .. }
-                | Chore::Unload(_)
+                | Chore::ReturnHeld(_)
                 | Chore::Close { .. }
                 | Chore::Detach { .. }
                 | Chore::Flush { .. }
@@ -204,7 +204,7 @@ impl Engine {
                     *watcher == session && watching.contains_key(&job)
                 }
                 Chore::Return { .. }
-                | Chore::Unload(_)
+                | Chore::ReturnHeld(_)
                 | Chore::Close { .. }
                 | Chore::Leave { .. }
                 | Chore::Flush { .. }
@@ -236,7 +236,7 @@ impl Engine {
                     && queue.pause().is_none()
                     && !self.head_is_expired(queue)
                     && !self.is_blocked(queue)
-                    && !self.owes(queue)
+                    && !self.has_unserved_waiters(queue)
             };
             if self.wake_max == 0 && worker.is_asleep() {
                 assert!(!worker.queues().any(has_work), "somebody sleeps although there is work");

@@ -3,12 +3,12 @@
 use std::collections::BinaryHeap;
 
 use super::Engine;
-use crate::chores::{Chore, Held, Unload};
+use crate::chores::{Chore, Held, ReturnHeld};
 use crate::collections::Ordered;
-use crate::effects::{Effects, Happening};
+use crate::effects::{Effects, Event};
 use crate::ids::{JobSlot, LeaseId, Millis, SessionId};
 use crate::jobs::Job;
-use crate::sessions::{Manner, Waiting};
+use crate::sessions::{ReturnOrder, Waiting};
 
 /// Leases that are put into another order, so many for one unit of work.
 const MOVES_OF_A_UNIT: usize = 8;
@@ -18,7 +18,7 @@ const MOVES_OF_A_UNIT: usize = 8;
 pub enum Kick {
     /// So many jobs were kicked.
     Done(u64),
-    /// It goes on in slices; [`Happening::Kicked`] will come.
+    /// It goes on in slices; [`Event::Kicked`] will come.
     Waiting,
 }
 
@@ -39,7 +39,7 @@ impl Engine {
         match chore {
             Chore::Kick { kicked, .. } => Kick::Done(kicked),
             Chore::Return { .. }
-            | Chore::Unload(_)
+            | Chore::ReturnHeld(_)
             | Chore::Close { .. }
             | Chore::Leave { .. }
             | Chore::Detach { .. }
@@ -69,13 +69,11 @@ impl Engine {
         }
         let (session, news) = match chore {
             Chore::Return { .. }
-            | Chore::Unload(_)
+            | Chore::ReturnHeld(_)
             | Chore::Close { .. }
             | Chore::Leave { .. }
             | Chore::Detach { .. } => return,
-            Chore::Kick { session, queue, kicked, .. } => {
-                (session, Happening::Kicked(queue, kicked))
-            }
+            Chore::Kick { session, queue, kicked, .. } => (session, Event::Kicked(queue, kicked)),
             // These went on without whoever asked: a queue is not left half flushed or removed.
             Chore::Flush { session, .. } | Chore::Remove { session, .. }
                 if self.sessions.find(session).is_none() =>
@@ -83,11 +81,11 @@ impl Engine {
                 return;
             }
             Chore::Flush { session, .. } | Chore::Remove { session, .. } => {
-                (session, Happening::Cleared)
+                (session, Event::Cleared)
             }
         };
         self.sessions.end_wait(session);
-        effects.happenings.push((session, news));
+        effects.events.push((session, news));
     }
 
     /// Begins a chore that nobody waits for: it is over at once, if it is small.
@@ -100,10 +98,10 @@ impl Engine {
     /// Does one slice of a chore; true if something is left.
     pub(crate) fn step(&mut self, chore: &mut Chore, effects: &mut Effects) -> bool {
         match chore {
-            Chore::Return { leases, held, manner } => {
-                self.return_slice(leases, held, *manner, effects)
+            Chore::Return { leases, held, return_order } => {
+                self.return_slice(leases, held, *return_order, effects)
             }
-            Chore::Unload(unload) => self.unload_slice(unload, effects),
+            Chore::ReturnHeld(held) => self.return_held_slice(held, effects),
             Chore::Close { session } => self.close_slice(*session, effects),
             Chore::Leave { watched } => self.leave_slice(watched, effects),
             Chore::Detach { watcher, watching } => self.detach_slice(*watcher, watching, effects),
@@ -132,7 +130,7 @@ impl Engine {
         &mut self,
         leases: &mut Ordered<(Millis, u64)>,
         held: &mut BinaryHeap<Held>,
-        manner: Manner,
+        return_order: ReturnOrder,
         effects: &mut Effects,
     ) -> bool {
         while let Some(((_, lease), slot)) = leases.first() {
@@ -142,7 +140,7 @@ impl Engine {
             leases.pop_first();
             // Far less than a unit each.
             self.meter.count(usize::from(held.len().is_multiple_of(MOVES_OF_A_UNIT)));
-            held.push(Held::new(LeaseId(lease), JobSlot(slot), manner));
+            held.push(Held::new(LeaseId(lease), JobSlot(slot), return_order));
         }
         let mut jobs_left = self.meter.step_jobs();
         while !held.is_empty() {
@@ -154,27 +152,27 @@ impl Engine {
             // While the chore waited for its turn the job may have ended, with its queue.
             if self.is_still_held(&next) {
                 self.end_lease(next.slot);
-                self.lost(next.slot, manner, effects);
+                self.return_lost(next.slot, return_order, effects);
             }
         }
         false
     }
 
     /// The newest one goes back first, as when the worker is lost (spec gearman 4.3).
-    fn unload_slice(&mut self, unload: &mut Unload, effects: &mut Effects) -> bool {
+    fn return_held_slice(&mut self, held: &mut ReturnHeld, effects: &mut Effects) -> bool {
         let mut jobs_left = self.meter.step_jobs();
         loop {
             // A session that has ended gives all back by itself.
-            let Some(session) = self.sessions.find(unload.worker) else { return false };
-            let manner = session.manner();
-            let next = session.worker().and_then(|w| w.held_from(unload.queue, unload.before));
+            let Some(session) = self.sessions.find(held.worker) else { return false };
+            let return_order = session.return_order();
+            let next = session.worker().and_then(|w| w.held_from(held.queue, held.before));
             let Some((queue, slot)) = next else { return false };
-            if queue != unload.queue {
-                if !unload.all_behind {
+            if queue != held.queue {
+                if !held.all_behind {
                     return false;
                 }
                 // Its newest ones may have been handed out since.
-                unload.queue = queue;
+                held.queue = queue;
                 continue;
             }
             if jobs_left == 0 || self.meter.request_is_spent() {
@@ -182,7 +180,7 @@ impl Engine {
             }
             jobs_left -= 1;
             self.end_lease(slot);
-            self.lost(slot, manner, effects);
+            self.return_lost(slot, return_order, effects);
         }
     }
 

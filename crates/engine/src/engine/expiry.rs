@@ -6,7 +6,7 @@
 use super::Engine;
 use crate::effects::{Effects, News, Record};
 use crate::ids::{JobSlot, Millis, QueueId};
-use crate::jobs::Kind;
+use crate::jobs::JobKind;
 use crate::limits::{HELD_CHORES_REST_MS, PUT_ENDS_MAX, SWEEP_REST_MS};
 use crate::queues::Queue;
 
@@ -23,32 +23,32 @@ impl Engine {
         self.ends_after(slot).is_some_and(|last| last < self.now)
     }
 
-    /// Whether the next job of a queue with an [`crate::queues::Extra`] has expired.
+    /// Whether the next job of a queue with an [`crate::queues::Extension`] has expired.
     pub(crate) fn head_is_expired(&self, queue: &Queue) -> bool {
         queue.ready().first().is_some_and(|(_, slot)| self.is_expired(JobSlot(slot)))
     }
 
     /// When the head of a queue expires, or it is looked at again for it.
     pub(crate) fn next_expiry(&self, queue: &Queue) -> Option<Millis> {
-        let extra = queue.extra()?;
+        let extension = queue.extension()?;
         let (_, slot) = queue.ready().first()?;
         let last = self.ends_after(JobSlot(slot))?;
-        Some(Millis(last.0.saturating_add(1)).max(extra.sweep_rests_until))
+        Some(Millis(last.0.saturating_add(1)).max(extension.sweep_rests_until))
     }
 
     /// When the sweep of a queue goes on that rests before an expired head.
     pub(crate) fn sweep_rest_ends(&self, queue: &Queue) -> Option<Millis> {
-        let rest_ends = queue.extra()?.sweep_rests_until;
+        let rest_ends = queue.extension()?.sweep_rests_until;
         (rest_ends > self.now && self.head_is_expired(queue)).then_some(rest_ends)
     }
 
     /// Whether somebody waits for the head of a queue that can be had: an expired job in front of it
     /// went otherwise than by a sweep, which would have served them.
-    pub(crate) fn owes(&self, queue: &Queue) -> bool {
+    pub(crate) fn has_unserved_waiters(&self, queue: &Queue) -> bool {
         let is_awaited =
             !queue.waiters().is_empty() || self.wake_max == 0 && !queue.sleepers().is_empty();
         is_awaited
-            && queue.extra().is_some()
+            && queue.extension().is_some()
             && !queue.ready().is_empty()
             && !queue.is_paused()
             && !self.is_blocked(queue)
@@ -57,7 +57,7 @@ impl Engine {
 
     /// Ends expired jobs at the head of a queue before a request looks at it. If there are more
     /// than one request can be made to wait for, the head is an expired one still.
-    pub(crate) fn freshen(&mut self, id: QueueId, effects: &mut Effects) {
+    pub(crate) fn sweep_head(&mut self, id: QueueId, effects: &mut Effects) {
         self.sweep(id, usize::MAX, effects);
     }
 
@@ -66,7 +66,7 @@ impl Engine {
     /// not depend on the work that was done for others of the same request. Where none is in front any more, whoever waits comes before the one who asks.
     pub(crate) fn sweep(&mut self, id: QueueId, max: usize, effects: &mut Effects) -> usize {
         if !self.head_is_expired(&self.queues[id]) {
-            if self.owes(&self.queues[id]) {
+            if self.has_unserved_waiters(&self.queues[id]) {
                 self.serve_waiters(id, effects);
             }
             return 0;
@@ -99,7 +99,7 @@ impl Engine {
     /// whether it had.
     pub(crate) fn expire_if_due(&mut self, slot: JobSlot, effects: &mut Effects) -> bool {
         let id = self.jobs[slot].queue();
-        if self.queues[id].extra().is_none() || !self.is_expired(slot) {
+        if self.queues[id].extension().is_none() || !self.is_expired(slot) {
             return false;
         }
         self.queues[id].hold();
@@ -119,15 +119,15 @@ impl Engine {
     /// The timer of a queue has come: what expired goes, as much as one sweep may and the slice of work
     /// allows.
     pub(crate) fn sweep_in_time(&mut self, id: QueueId, effects: &mut Effects) {
-        let Some(extra) = self.queues[id].extra() else { return };
-        if extra.sweep_rests_until > self.now {
+        let Some(extension) = self.queues[id].extension() else { return };
+        if extension.sweep_rests_until > self.now {
             return;
         }
         if self.chores.is_held() {
             // Whoever keeps the records has enough for now.
             let rest = Millis(self.now.0.saturating_add(HELD_CHORES_REST_MS));
-            if let Some(extra) = self.queues[id].extra_mut() {
-                extra.sweep_rests_until = rest;
+            if let Some(extension) = self.queues[id].extension_mut() {
+                extension.sweep_rests_until = rest;
             }
             return;
         }
@@ -137,16 +137,16 @@ impl Engine {
         if count == sweep_max
             // Somebody waits for what stands behind.
             && self.queues[id].waiters().is_empty()
-            && let Some(extra) = self.queues[id].extra_mut()
+            && let Some(extension) = self.queues[id].extension_mut()
         {
-            extra.sweep_rests_until = rest;
+            extension.sweep_rests_until = rest;
         }
     }
 
     /// Somebody begins to wait for a job of a queue: what expired in front of it goes at once.
     pub(crate) fn resume_sweep(&mut self, id: QueueId) {
-        if let Some(extra) = self.queues[id].extra_mut() {
-            extra.sweep_rests_until = Millis(0);
+        if let Some(extension) = self.queues[id].extension_mut() {
+            extension.sweep_rests_until = Millis(0);
             self.arm_queue(id);
         }
     }
@@ -155,9 +155,9 @@ impl Engine {
     pub(crate) fn expire(&mut self, slot: JobSlot, effects: &mut Effects) {
         self.meter.count(1);
         let from = self.jobs[slot].queue();
-        let Some(extra) = self.queues[from].extra_mut() else { return };
-        extra.expired += 1;
-        let (target, items) = (extra.policy().expire_to.clone(), extra.items());
+        let Some(extension) = self.queues[from].extension_mut() else { return };
+        extension.expired += 1;
+        let (target, items) = (extension.policy().expire_to.clone(), extension.items());
         let Some(target) = target else { return self.end_job(slot, &News::Fail, effects) };
         let to =
             if items { self.item_queue(&target, effects) } else { self.queue_or_create(&target) };
@@ -165,8 +165,8 @@ impl Engine {
         if to != from && self.make_room(to, body_bytes, effects).is_ok() {
             self.reroute(slot, to, effects);
         } else {
-            if let Some(extra) = self.queues[from].extra_mut() {
-                extra.discarded += 1;
+            if let Some(extension) = self.queues[from].extension_mut() {
+                extension.discarded += 1;
             }
             self.end_job(slot, &News::Fail, effects);
             self.drop_if_unwanted(to, effects);
@@ -176,13 +176,13 @@ impl Engine {
     /// A ready job goes to the tail of another queue, as if it were put there now. Nothing that
     /// queue feeds gets it.
     fn reroute(&mut self, slot: JobSlot, to: QueueId, effects: &mut Effects) {
-        self.delist(slot);
+        self.remove_from_list(slot);
         let job = &self.jobs[slot];
         let (from, was, share) = (job.queue(), job.kind(), job.share());
         let body_bytes = job.body().len();
         // One that was never promised to outlive the process is not made to: nobody asked whether the
         // log has room for its body.
-        let kind = if was == Kind::Logged { self.kind_in(to) } else { was };
+        let kind = if was == JobKind::Logged { self.kind_in(to) } else { was };
         self.jobs.set_kind(slot, kind);
         self.jobs.set_queue(slot, to, self.now);
         self.queues[from].count_out(share);
@@ -190,16 +190,16 @@ impl Engine {
         target.count_in(share);
         target.count_put(body_bytes);
         match (was, kind) {
-            (Kind::Logged, Kind::Logged) => {
+            (JobKind::Logged, JobKind::Logged) => {
                 let (id, asked) = (self.jobs[slot].id(), self.queue_sync(from));
                 effects.records.push(Record::Rerouted(slot, id, from, asked));
             }
-            (Kind::Logged, Kind::Memory | Kind::Watched) => {
+            (JobKind::Logged, JobKind::Memory | JobKind::Watched) => {
                 effects.records.push(Record::Finish(slot, from, self.queue_sync(from)));
             }
-            (Kind::Memory | Kind::Watched, _) => {}
+            (JobKind::Memory | JobKind::Watched, _) => {}
         }
-        self.offer(slot, effects);
+        self.deliver_or_list(slot, effects);
         self.drop_if_unwanted(from, effects);
     }
 

@@ -12,7 +12,7 @@ use crate::sessions::Waiting;
 pub enum Clearing {
     /// It is done.
     Done,
-    /// It goes on in slices; [`crate::Happening::Cleared`] will come.
+    /// It goes on in slices; [`crate::Event::Cleared`] will come.
     Waiting,
 }
 
@@ -41,8 +41,8 @@ impl Engine {
         }
         let id = self.queue_id(name)?;
         let queue = &mut self.queues[id];
-        if let Some(extra) = queue.extra_mut() {
-            extra.flushes += 1;
+        if let Some(extension) = queue.extension_mut() {
+            extension.flushes += 1;
         }
         Some(u64::from(queue.counts().ready))
     }

@@ -3,11 +3,11 @@
 use super::Refused;
 use super::{Engine, NotFound};
 use super::{Handout, Patience};
-use crate::effects::{Effects, Happening, News};
+use crate::effects::{Effects, Event, News};
 use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
 use crate::jobs::{Body, Draft, Lease};
 use crate::policy::Name;
-use crate::queues::Extra;
+use crate::queues::Extension;
 use crate::sessions::{NEVER, Waiting, Wish};
 use crate::wall::When;
 
@@ -16,7 +16,7 @@ const PRIORITY: u32 = 1024;
 
 /// What a read is to do with the item.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub enum ReadHow {
+pub enum ReadMode {
     /// Take it, and be done with it.
     Finish,
     /// Take it and hold it, until it is confirmed or put back. It goes back by itself after the
@@ -52,7 +52,7 @@ pub enum Read {
     },
     /// There is none, and the session does not wait. `None`: an alias, which never has one.
     Empty(Option<QueueId>),
-    /// The session waits; a [`Happening`] will come.
+    /// The session waits; a [`Event`] will come.
     Waiting,
 }
 
@@ -132,7 +132,7 @@ impl Engine {
         };
         if self.alias(name).is_none() {
             let queue = self.item_queue(name, effects);
-            if self.queues[queue].extra().is_some_and(Extra::is_single) {
+            if self.queues[queue].extension().is_some_and(Extension::is_single) {
                 return self.put_routed(queue, draft, effects).map(|_| ());
             }
         }
@@ -141,15 +141,15 @@ impl Engine {
         routed.refused.map_or(Ok(()), Err)
     }
 
-    /// Reads the next item of the queue of this name, which is made, marked and kept, for a session
-    /// of [`Engine::open_reader`]. To be asked only if [`Engine::admits_child`]. With a patience of 0
-    /// milliseconds it waits if more items have expired in front than one request ends, until those
-    /// are gone: at once, but for as long as chores are held. With none it never waits.
+    /// Reads the next item of the queue of this name for a session of [`Engine::open_reader`]. The
+    /// queue is made, marked and kept. Only for names that [`Engine::admits_child`] allows.
+    /// With [`Patience::UntilSwept`] the session waits only if more items have expired in front
+    /// than one request can end. The wait lasts until they are gone.
     pub fn read(
         &mut self,
         session: SessionId,
         name: &[u8],
-        how: ReadHow,
+        how: ReadMode,
         patience: Patience,
         effects: &mut Effects,
     ) -> Read {
@@ -160,27 +160,27 @@ impl Engine {
             return Read::Empty(None);
         }
         let id = self.item_queue(name, effects);
-        self.freshen(id, effects);
+        self.sweep_head(id, effects);
         if let Some(slot) = self.next_item(id) {
             self.count_hit(id);
             return match how {
-                ReadHow::Peek => {
+                ReadMode::Peek => {
                     let job = &self.jobs[slot];
                     Read::Item { job: slot, id: job.id(), lease: None, body: job.body().clone() }
                 }
-                ReadHow::Open { limit_ms } => {
-                    self.delist(slot);
+                ReadMode::Open { limit_ms } => {
+                    self.remove_from_list(slot);
                     let Handout { job, id, lease, body } =
                         self.open_read(slot, session, limit_ms, effects);
                     Read::Item { job, id, lease: Some(lease), body }
                 }
-                ReadHow::Finish => self.read_out(slot, effects),
+                ReadMode::Finish => self.read_out(slot, effects),
             };
         }
         let until = match patience {
             // More had expired in front than one request may end: those go before anything else.
-            Patience::Millis(0) if self.head_is_expired(&self.queues[id]) => self.now,
-            Patience::None | Patience::Millis(0) => {
+            Patience::UntilSwept if self.head_is_expired(&self.queues[id]) => self.now,
+            Patience::None | Patience::UntilSwept | Patience::Millis(0) => {
                 self.count_miss(id);
                 return Read::Empty(Some(id));
             }
@@ -188,9 +188,9 @@ impl Engine {
             Patience::Endless => NEVER,
         };
         let wish = match how {
-            ReadHow::Peek => Wish::Look,
-            ReadHow::Finish => Wish::Finish,
-            ReadHow::Open { limit_ms } => Wish::Hold { limit_ms },
+            ReadMode::Peek => Wish::Peek,
+            ReadMode::Finish => Wish::Finish,
+            ReadMode::Open { limit_ms } => Wish::Hold { limit_ms },
         };
         let ticket = self.line_up(session, &[id]);
         self.sessions.begin_wait(session, Waiting::Item { ticket, until, queue: id, wish });
@@ -216,8 +216,8 @@ impl Engine {
         effects: &mut Effects,
     ) -> Handout {
         let queue = self.jobs[slot].queue();
-        if let Some(extra) = self.queues[queue].extra_mut() {
-            extra.transactions += 1;
+        if let Some(extension) = self.queues[queue].extension_mut() {
+            extension.transactions += 1;
         }
         self.hand_to_reader(slot, holder, limit_ms, effects)
     }
@@ -249,21 +249,21 @@ impl Engine {
     fn note_read(&mut self, slot: JobSlot) {
         let job = &self.jobs[slot];
         let (queue, created) = (job.queue(), job.created());
-        if let Some(extra) = self.queues[queue].extra_mut() {
-            extra.last_read = Some(created);
+        if let Some(extension) = self.queues[queue].extension_mut() {
+            extension.last_read = Some(created);
         }
     }
 
     fn count_hit(&mut self, queue: QueueId) {
-        if let Some(extra) = self.queues[queue].extra_mut() {
-            extra.hits += 1;
+        if let Some(extension) = self.queues[queue].extension_mut() {
+            extension.hits += 1;
         }
     }
 
     /// A read found nothing, at once or in the end.
     pub(crate) fn count_miss(&mut self, queue: QueueId) {
-        if let Some(extra) = self.queues[queue].extra_mut() {
-            extra.misses += 1;
+        if let Some(extension) = self.queues[queue].extension_mut() {
+            extension.misses += 1;
         }
     }
 
@@ -285,15 +285,15 @@ impl Engine {
         self.stop_waiting(waiter);
         self.count_hit(self.jobs[slot].queue());
         let Handout { job, id, lease, body } = match wish {
-            Wish::Look => {
+            Wish::Peek => {
                 let body = self.jobs[slot].body().clone();
-                effects.happenings.push((waiter, Happening::Looked { job: slot, body }));
+                effects.events.push((waiter, Event::Peeked { job: slot, body }));
                 return false;
             }
             Wish::Finish => self.hand_to_reader(slot, waiter, None, effects),
             Wish::Hold { limit_ms } => self.open_read(slot, waiter, limit_ms, effects),
         };
-        effects.happenings.push((waiter, Happening::Granted { job, id, lease, body }));
+        effects.events.push((waiter, Event::Granted { job, id, lease, body }));
         true
     }
 
@@ -329,7 +329,7 @@ impl Engine {
         effects: &mut Effects,
     ) -> Result<(), NotFound> {
         let slot = self.held_by(holder, lease)?;
-        self.lose(slot, effects);
+        self.lose_lease(slot, effects);
         Ok(())
     }
 
@@ -380,26 +380,26 @@ impl Engine {
             open: u64::from(queue.counts().leased),
             ..ItemStats::default()
         };
-        let Some(extra) = queue.extra() else { return Some(stats) };
-        let age = extra.last_read.filter(|_| queue.counts().bytes > 0);
+        let Some(extension) = queue.extension() else { return Some(stats) };
+        let age = extension.last_read.filter(|_| queue.counts().bytes > 0);
         let children = self.queues.children(name).into_iter().flatten();
         let mut children: Vec<Name> =
             children.map(|child| self.queues[*child].name().into()).collect();
         children.sort_unstable();
         Some(ItemStats {
-            put_bytes: extra.put_bytes,
-            hits: extra.hits,
-            misses: extra.misses,
-            expired: extra.expired,
-            discarded: extra.discarded,
+            put_bytes: extension.put_bytes,
+            hits: extension.hits,
+            misses: extension.misses,
+            expired: extension.expired,
+            discarded: extension.discarded,
             age_ms: age.map_or(stats.age_ms, |created| self.now.since(created)),
-            transactions: extra.transactions,
-            cancelled: extra.cancelled,
-            flushes: extra.flushes,
-            children: extra.parent().then_some(children),
-            created: extra.created,
-            items_max: extra.policy().jobs_max,
-            bytes_max: extra.policy().bytes_max,
+            transactions: extension.transactions,
+            cancelled: extension.cancelled,
+            flushes: extension.flushes,
+            children: extension.parent().then_some(children),
+            created: extension.created,
+            items_max: extension.policy().jobs_max,
+            bytes_max: extension.policy().bytes_max,
             ..stats
         })
     }

@@ -1,10 +1,10 @@
 //! Telling news of a job to all who watch it, in slices when they are many.
 
 use super::Engine;
-use crate::effects::{Effects, Happening, News};
+use crate::effects::{Effects, Event, News};
 use crate::ids::JobSlot;
 use crate::limits::TOLD_AT_ONCE_MAX;
-use crate::news::Untold;
+use crate::news::PendingNews;
 use crate::timers::TimerKey;
 
 impl Engine {
@@ -14,11 +14,11 @@ impl Engine {
         self.meter.count(1);
         if self.untold.is_empty() && job.watchers().len() <= TOLD_AT_ONCE_MAX {
             self.meter.count(job.watchers().len());
-            let happening = || Happening::News { id: job.id(), news: news.clone(), late: false };
-            effects.happenings.extend(job.watchers().iter().map(|watcher| (*watcher, happening())));
+            let event = || Event::News { id: job.id(), news: news.clone(), late: false };
+            effects.events.extend(job.watchers().iter().map(|watcher| (*watcher, event())));
         } else if !job.watchers().is_empty() {
             let (id, watchers) = (job.id(), job.watchers().to_vec());
-            self.announce(Untold::new(id, news.clone(), watchers), effects);
+            self.queue_news(PendingNews::new(id, news.clone(), watchers), effects);
         }
     }
 
@@ -31,16 +31,16 @@ impl Engine {
         let watchers = self.jobs[slot].take_watchers();
         self.meter.count(1);
         let few = self.untold.is_empty() && watchers.len() <= TOLD_AT_ONCE_MAX;
-        let mut untold = Untold::new(id, news.clone(), watchers);
+        let mut untold = PendingNews::new(id, news.clone(), watchers);
         if few {
             while self.tell_next(&mut untold, false, effects) {}
         } else {
-            self.announce(untold, effects);
+            self.queue_news(untold, effects);
         }
     }
 
     /// Begins with news that is for many, or comes behind such.
-    fn announce(&mut self, untold: Untold, effects: &mut Effects) {
+    fn queue_news(&mut self, untold: PendingNews, effects: &mut Effects) {
         self.meter.begin_request();
         let is_first = self.untold.is_empty();
         self.untold.push(untold);
@@ -51,7 +51,7 @@ impl Engine {
 
     /// Whether news waits to be told. Whoever told it should help with it before it tells more, which would
     /// wait, too, and take memory.
-    pub fn has_untold_news(&self) -> bool {
+    pub fn has_pending_news(&self) -> bool {
         !self.untold.is_empty()
     }
 
@@ -59,7 +59,7 @@ impl Engine {
     pub fn tell_more(&mut self, effects: &mut Effects) -> bool {
         self.meter.begin_request();
         self.tell_slice(true, effects);
-        self.has_untold_news()
+        self.has_pending_news()
     }
 
     /// Tells a slice. What is told `late` is told after the request that it came from. The rest is told by
@@ -78,14 +78,14 @@ impl Engine {
     }
 
     /// Tells the next watcher; false if all know.
-    fn tell_next(&mut self, untold: &mut Untold, late: bool, effects: &mut Effects) -> bool {
+    fn tell_next(&mut self, untold: &mut PendingNews, late: bool, effects: &mut Effects) -> bool {
         let Some(watcher) = untold.next() else { return false };
         let (id, news) = (untold.id(), untold.news());
         self.meter.count(1);
         if news.is_end() {
             self.sessions.part(watcher, id);
         }
-        effects.happenings.push((watcher, Happening::News { id, news: news.clone(), late }));
+        effects.events.push((watcher, Event::News { id, news: news.clone(), late }));
         true
     }
 }

@@ -6,29 +6,29 @@ use crate::effects::{Effects, Record};
 use crate::ids::QueueId;
 use crate::limits::{CHILD_NAMES_BYTES_MAX, CHILDREN_MAX};
 use crate::policy::{Name, OPEN_MAX_DEFAULT, Policy, Rules};
-use crate::queues::{Extra, parent_of};
+use crate::queues::{Extension, parent_of};
 
 impl Engine {
-    pub(crate) fn ensure_extra(&mut self, id: QueueId) -> &mut Extra {
-        self.queues.ensure_extra(id, self.now)
+    pub(crate) fn ensure_extension(&mut self, id: QueueId) -> &mut Extension {
+        self.queues.ensure_extension(id, self.now)
     }
 
     /// What is asked of a queue; `None`: nothing.
     pub(crate) fn policy_of(&self, id: QueueId) -> Option<&Policy> {
-        self.queues[id].extra().map(Extra::policy)
+        self.queues[id].extension().map(Extension::policy)
     }
 
     /// A queue gets the policy that the rules have for it.
     pub(crate) fn resolve(&mut self, id: QueueId) {
         let queue = &self.queues[id];
         let (name, parent) = (queue.name(), parent_of(queue.name()));
-        let is_child = queue.extra().is_some_and(Extra::child);
+        let is_child = queue.extension().is_some_and(Extension::child);
         if !is_child && parent.is_some() && self.rules.is_named(name) {
             // Comes back here.
             return self.link_child(id);
         }
         let policy = self.rules.resolve(name, parent.filter(|_| is_child));
-        if queue.extra().is_some() || policy != Policy::default() {
+        if queue.extension().is_some() || policy != Policy::default() {
             self.queues.set_policy(id, policy, self.now);
             self.arm_queue(id);
         }
@@ -38,9 +38,9 @@ impl Engine {
     pub(crate) fn mark(&mut self, id: QueueId) {
         self.queues.mark_items(id, self.now);
         let queue = &self.queues[id];
-        if parent_of(queue.name()).is_some() && !queue.extra().is_some_and(Extra::child) {
+        if parent_of(queue.name()).is_some() && !queue.extension().is_some_and(Extension::child) {
             self.link_child(id);
-            self.queues.forget_unnoted(id);
+            self.queues.forget_unlogged_child(id);
         }
         // A queue that is kept can be idle.
         self.arm_queue(id);
@@ -49,8 +49,8 @@ impl Engine {
     /// A queue that a client of Kestrel's refers to: made, marked and kept if it is not.
     pub(crate) fn item_queue(&mut self, name: &[u8], effects: &mut Effects) -> QueueId {
         let id = self.queue_or_create(name);
-        if !self.queues[id].extra().is_some_and(Extra::items) {
-            self.ensure_extra(id).created = self.now;
+        if !self.queues[id].extension().is_some_and(Extension::items) {
+            self.ensure_extension(id).created = self.now;
             self.mark(id);
             self.tally.item_queue_creates += 1;
             effects.records.push(Record::QueueFacts(id));
@@ -85,7 +85,7 @@ impl Engine {
     /// Records what the log is to know of queues that a request made only in passing. To be called
     /// after each request.
     pub fn note_children(&mut self, effects: &mut Effects) {
-        for id in self.queues.take_unnoted() {
+        for id in self.queues.take_unlogged_children() {
             if self.has_queue(id) && self.queues[id].is_kept() {
                 effects.records.push(Record::QueueFacts(id));
             }

@@ -27,7 +27,7 @@ impl Engine {
                 self.serve_waiters(id, effects);
             }
         } else {
-            queue.set_pause(Some(Pause { until, reason: PauseReason::Asked { seconds } }));
+            queue.set_pause(Some(Pause { until, reason: PauseReason::Requested { seconds } }));
             self.arm_queue(id);
         }
         Ok(())
@@ -71,7 +71,7 @@ impl Engine {
     pub(crate) fn drop_if_unwanted(&mut self, id: QueueId, effects: &mut Effects) {
         let queue = &self.queues[id];
         if queue.is_wanted() {
-            if queue.extra().is_some() {
+            if queue.extension().is_some() {
                 // It may be idle from now on.
                 self.arm_queue(id);
             }

@@ -5,11 +5,11 @@
 
 use super::{Clearing, Engine, NotFound};
 use crate::chores::{Chore, Next, RemovalWork};
-use crate::effects::{Effects, Happening, News, Record};
+use crate::effects::{Effects, Event, News, Record};
 use crate::ids::{JobId, JobSlot, QueueId, SessionId};
 use crate::jobs::State;
 use crate::limits::UNIT_COMPARISONS;
-use crate::queues::{DEFAULT_QUEUE, Extra};
+use crate::queues::{DEFAULT_QUEUE, Extension};
 use crate::sessions::Waiting;
 
 impl Engine {
@@ -65,7 +65,7 @@ impl Engine {
     /// A queue is no queue of items, and no child, any more; it exists while it is removed. The log
     /// learns of this at the end: after a crash in between it is what it was, with what is left.
     fn begin_removal(&mut self, id: QueueId) -> RemovalWork {
-        if self.queues[id].extra().is_some_and(Extra::items) {
+        if self.queues[id].extension().is_some_and(Extension::items) {
             self.tally.item_queue_deletes += 1;
         }
         self.queues.unmark(id);
@@ -101,7 +101,7 @@ impl Engine {
             let session = self.sessions.at(place);
             if matches!(self.sessions[session].waiting(), Some(Waiting::Item { .. })) {
                 self.stop_waiting(session);
-                effects.happenings.push((session, Happening::NoneCame(None)));
+                effects.events.push((session, Event::NoItem(None)));
             }
         }
     }

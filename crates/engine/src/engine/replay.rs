@@ -56,7 +56,7 @@ impl Engine {
         let queue = self.queue_or_create(queue);
         let (due, expires) = self.moments(facts);
         if expires.is_some() {
-            self.ensure_extra(queue);
+            self.ensure_extension(queue);
         }
         let overdue = facts.state == State::Delayed && due <= self.now;
         let is_ready = overdue || matches!(facts.state, State::Leased | State::Ready);
@@ -75,7 +75,7 @@ impl Engine {
             self.jobs.set_wall_time(slot, wall);
         }
         self.sessions.raise_lease(self.jobs.next_id());
-        self.enlist(slot);
+        self.add_to_list(slot);
         Ok(slot)
     }
 
@@ -103,12 +103,12 @@ impl Engine {
             self.queues.set_kept(id, true);
         }
         if facts.items {
-            self.ensure_extra(id).created = facts.created;
+            self.ensure_extension(id).created = facts.created;
             self.mark(id);
         }
         if facts.child {
             self.link_child(id);
-            self.queues.forget_unnoted(id);
+            self.queues.forget_unlogged_child(id);
         }
         self.arm_queue(id);
         Ok(())

@@ -12,11 +12,11 @@ use crate::effects::{Effects, News, Record};
 use crate::ids::{JobId, JobSlot, Millis, SessionId};
 use crate::jobs::{Body, State};
 use crate::limits::UNIT_COMPARISONS;
-use crate::sessions::{Manner, Session};
+use crate::sessions::{ReturnOrder, Session};
 
 /// What is known of a job's outcome so far.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
-pub struct Outlook {
+pub struct WorkProgress {
     /// It is in somebody's hands.
     pub running: bool,
     /// Progress as the worker told it last.
@@ -150,10 +150,10 @@ impl Engine {
     }
 
     /// What is known of a job.
-    pub fn outlook(&self, slot: JobSlot) -> Outlook {
+    pub fn work_progress(&self, slot: JobSlot) -> WorkProgress {
         let job = &self.jobs[slot];
         let (numerator, denominator) = job.progress();
-        Outlook {
+        WorkProgress {
             running: job.state() == State::Leased,
             numerator,
             denominator,
@@ -162,19 +162,25 @@ impl Engine {
     }
 
     /// The holder of a job has lost it: one failed attempt more.
-    pub(crate) fn lose(&mut self, slot: JobSlot, effects: &mut Effects) {
+    pub(crate) fn lose_lease(&mut self, slot: JobSlot, effects: &mut Effects) {
         let holder = self.jobs[slot].lease().map(|lease| lease.holder);
-        let manner = holder.and_then(|holder| self.sessions.find(holder)).map(Session::manner);
+        let return_order =
+            holder.and_then(|holder| self.sessions.find(holder)).map(Session::return_order);
         self.end_lease(slot);
-        self.lost(slot, manner.unwrap_or_default(), effects);
+        self.return_lost(slot, return_order.unwrap_or_default(), effects);
     }
 
     /// A job whose lease is ended, because its holder lost it, goes back to its queue; or it ends,
     /// if nobody cares any more or it has had its attempts.
-    pub(crate) fn lost(&mut self, slot: JobSlot, manner: Manner, effects: &mut Effects) {
+    pub(crate) fn return_lost(
+        &mut self,
+        slot: JobSlot,
+        return_order: ReturnOrder,
+        effects: &mut Effects,
+    ) {
         let attempts_max = self.attempts_max;
-        if let Some(extra) = self.queues[self.jobs[slot].queue()].extra_mut() {
-            extra.cancelled += 1;
+        if let Some(extension) = self.queues[self.jobs[slot].queue()].extension_mut() {
+            extension.cancelled += 1;
         }
         let job = &mut self.jobs[slot];
         job.count(|counters| &mut counters.failures);
@@ -186,9 +192,9 @@ impl Engine {
         } else if job.is_abandoned() {
             self.remove_job(slot, effects);
         } else {
-            match manner {
-                Manner::KeepsPlace => self.note(Record::Count, slot, effects),
-                Manner::ToTheTail => {
+            match return_order {
+                ReturnOrder::KeepPlace => self.note(Record::Count, slot, effects),
+                ReturnOrder::ToTail => {
                     self.jobs.move_to_tail(slot);
                     self.note(Record::Moved, slot, effects);
                 }
@@ -196,7 +202,7 @@ impl Engine {
             // It is as old as before its lease. Otherwise a job that no worker survives would never end.
             self.jobs[slot].set_due(Millis(0));
             self.change_state(slot, State::Ready);
-            self.offer(slot, effects);
+            self.deliver_or_list(slot, effects);
         }
     }
 

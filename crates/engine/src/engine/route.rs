@@ -6,17 +6,17 @@ use std::collections::BTreeSet;
 use super::Engine;
 use crate::effects::{Effects, News, Record};
 use crate::ids::{JobId, JobSlot, QueueId};
-use crate::jobs::{Draft, Job, Kind, State};
+use crate::jobs::{Draft, Job, JobKind, State};
 use crate::limits::PUT_ENDS_MAX;
 use crate::policy::{Name, Policy, QueueSync, WhenFull};
-use crate::queues::Extra;
+use crate::queues::Extension;
 
 /// Why a queue does not take a job.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Refused {
     /// It has as much as it may have.
     #[error("the queue is full")]
-    Full,
+    QueueFull,
     /// The body is larger than its policy lets it be.
     #[error("the body is larger than the queue takes")]
     TooBig,
@@ -26,7 +26,7 @@ pub enum Refused {
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 enum Role {
     /// The put names it, or an alias that the put names: it fails if this queue has no room.
-    Asked,
+    Requested,
     /// It is a child of one that is asked. It gets the put also if that one has no room
     /// (spec kestrel 3.4).
     Child,
@@ -48,7 +48,7 @@ struct Stop {
 pub(crate) struct Route {
     stops: Vec<Stop>,
     /// Those that are asked, which may also be met as children or copies of each other.
-    asked: Vec<QueueId>,
+    requested: Vec<QueueId>,
     aliases: BTreeSet<Name>,
     /// All queues that were met, also those that only feed others; they do not vanish meanwhile.
     seen: BTreeSet<QueueId>,
@@ -59,7 +59,7 @@ pub(crate) struct Route {
 /// What became of a put that went to several queues.
 pub(crate) struct Routed {
     /// The job of the first queue that was asked and took it.
-    pub(crate) asked: Option<JobSlot>,
+    pub(crate) requested: Option<JobSlot>,
     /// The first job, if any queue took it.
     pub(crate) first: Option<JobSlot>,
     /// Why one that was asked did not.
@@ -69,7 +69,7 @@ pub(crate) struct Routed {
 impl Engine {
     /// Adds a new job to the tables and counts it. It is in no list yet.
     #[inline]
-    pub(crate) fn enter(&mut self, queue: QueueId, draft: Draft, kind: Kind) -> JobSlot {
+    pub(crate) fn insert_job(&mut self, queue: QueueId, draft: Draft, kind: JobKind) -> JobSlot {
         let body_bytes = draft.body.len();
         let due = self.wall.moment_of(draft.due);
         let expires = draft.expires.map(|expires| self.wall.moment_of(expires));
@@ -86,40 +86,42 @@ impl Engine {
 
     /// Offers a new job, or puts it aside until it is due. An item that expired before it came is
     /// gone after this, if it is the head.
-    pub(crate) fn place(&mut self, slot: JobSlot, effects: &mut Effects) {
+    pub(crate) fn list_new_job(&mut self, slot: JobSlot, effects: &mut Effects) {
         let job = &self.jobs[slot];
         match job.state() {
             State::Ready if job.expires().is_some() && self.is_expired(slot) => {
                 let queue = job.queue();
-                self.offer(slot, effects);
+                self.deliver_or_list(slot, effects);
                 self.sweep(queue, PUT_ENDS_MAX, effects);
             }
-            State::Ready => self.offer(slot, effects),
-            State::Delayed | State::Leased | State::Buried => self.enlist(slot),
+            State::Ready => self.deliver_or_list(slot, effects),
+            State::Delayed | State::Leased | State::Buried => self.add_to_list(slot),
         }
     }
 
     /// How long jobs live that are put into this queue.
-    pub(crate) fn kind_in(&self, queue: QueueId) -> Kind {
+    pub(crate) fn kind_in(&self, queue: QueueId) -> JobKind {
         match self.policy_of(queue).and_then(|policy| policy.sync) {
-            Some(QueueSync::Memory) => Kind::Memory,
-            Some(QueueSync::Always | QueueSync::Every(_) | QueueSync::Never) | None => Kind::Logged,
+            Some(QueueSync::Memory) => JobKind::Memory,
+            Some(QueueSync::Always | QueueSync::Every(_) | QueueSync::Never) | None => {
+                JobKind::Logged
+            }
         }
     }
 
-    /// Puts a job into a queue with an [`crate::queues::Extra`], and into all that it feeds.
+    /// Puts a job into a queue with an [`crate::queues::Extension`], and into all that it feeds.
     pub(crate) fn put_routed(
         &mut self,
         queue: QueueId,
         draft: Draft,
         effects: &mut Effects,
     ) -> Result<JobId, Refused> {
-        if self.queues[queue].extra().is_some_and(Extra::is_single) {
+        if self.queues[queue].extension().is_some_and(Extension::is_single) {
             self.admit(queue, draft.body.len(), effects)?;
-            let slot = self.enter(queue, draft, self.kind_in(queue));
+            let slot = self.insert_job(queue, draft, self.kind_in(queue));
             self.note(Record::Put, slot, effects);
             let id = self.jobs[slot].id();
-            self.place(slot, effects);
+            self.list_new_job(slot, effects);
             return Ok(id);
         }
         let name = self.queues[queue].owned_name();
@@ -131,7 +133,7 @@ impl Engine {
     /// The number to tell: that of the job that was asked for, or of one that it fed, or a number
     /// that no job has, if it was accepted and kept nowhere.
     pub(crate) fn answer(&mut self, routed: &Routed) -> Result<JobId, Refused> {
-        match (routed.refused, routed.asked.or(routed.first)) {
+        match (routed.refused, routed.requested.or(routed.first)) {
             (Some(refused), _) => Err(refused),
             (None, Some(slot)) => Ok(self.jobs[slot].id()),
             (None, None) => Ok(self.jobs.deal_id()),
@@ -142,8 +144,8 @@ impl Engine {
     pub fn feeds_others(&self, name: &[u8]) -> bool {
         match self.queue_id(name) {
             Some(id) => {
-                let extra = self.queues[id].extra();
-                extra.is_some_and(|extra| !extra.is_single())
+                let extension = self.queues[id].extension();
+                extension.is_some_and(|extension| !extension.is_single())
             }
             None => !self.rules.rules().0.is_empty() || self.queues.children(name).is_some(),
         }
@@ -157,30 +159,36 @@ impl Engine {
     /// All queues that a put to this name goes to.
     pub(crate) fn route_to(&mut self, name: &[u8], items: bool, effects: &mut Effects) -> Route {
         let mut route = Route { items, ..Route::default() };
-        self.ask(name, &mut route, effects);
-        for at in 0..route.asked.len() {
-            self.follow_queue(route.asked[at], Role::Asked, &mut route, effects);
+        self.collect_required(name, &mut route, effects);
+        for at in 0..route.requested.len() {
+            self.collect_copies_of(route.requested[at], Role::Requested, &mut route, effects);
         }
         route
     }
 
     /// Finds the queues that a put fails without.
-    fn ask(&mut self, name: &[u8], route: &mut Route, effects: &mut Effects) {
+    fn collect_required(&mut self, name: &[u8], route: &mut Route, effects: &mut Effects) {
         let Some(destinations) = self.destinations(name, route) else {
-            return route.asked.push(self.met(name, route, effects));
+            return route.requested.push(self.find_or_create(name, route, effects));
         };
         for destination in destinations {
-            self.ask(&destination, route, effects);
+            self.collect_required(&destination, route, effects);
         }
     }
 
-    fn follow(&mut self, name: &[u8], role: Role, route: &mut Route, effects: &mut Effects) {
+    fn collect_copies(
+        &mut self,
+        name: &[u8],
+        role: Role,
+        route: &mut Route,
+        effects: &mut Effects,
+    ) {
         let Some(destinations) = self.destinations(name, route) else {
-            let id = self.met(name, route, effects);
-            return self.follow_queue(id, role, route, effects);
+            let id = self.find_or_create(name, route, effects);
+            return self.collect_copies_of(id, role, route, effects);
         };
         for destination in destinations {
-            self.follow(&destination, role, route, effects);
+            self.collect_copies(&destination, role, route, effects);
         }
     }
 
@@ -192,45 +200,51 @@ impl Engine {
         Some(if is_new { destinations } else { Box::default() })
     }
 
-    fn met(&mut self, name: &[u8], route: &Route, effects: &mut Effects) -> QueueId {
+    fn find_or_create(&mut self, name: &[u8], route: &Route, effects: &mut Effects) -> QueueId {
         if route.items { self.item_queue(name, effects) } else { self.queue_or_create(name) }
     }
 
-    fn follow_queue(&mut self, id: QueueId, role: Role, route: &mut Route, effects: &mut Effects) {
+    fn collect_copies_of(
+        &mut self,
+        id: QueueId,
+        role: Role,
+        route: &mut Route,
+        effects: &mut Effects,
+    ) {
         if !route.seen.insert(id) {
             return;
         }
         self.meter.count(1);
         // Held until the put is done: what expires on the way may come here, be refused and drop it.
         self.queues[id].hold();
-        let role = if route.asked.contains(&id) { Role::Asked } else { role };
+        let role = if route.requested.contains(&id) { Role::Requested } else { role };
         let queue = &self.queues[id];
-        let Some(extra) = queue.extra() else {
+        let Some(extension) = queue.extension() else {
             return route.stops.push(Stop { queue: id, role, stores: true });
         };
-        let Policy { fanout_only, copy_to, .. } = &extra.policy();
+        let Policy { fanout_only, copy_to, .. } = &extension.policy();
         let (stores, copy_to) = (!*fanout_only, copy_to.clone());
-        let children = self.queues.children(queue.name()).filter(|_| extra.parent());
+        let children = self.queues.children(queue.name()).filter(|_| extension.parent());
         let children: Vec<QueueId> = children.into_iter().flatten().copied().collect();
         let of_child = match role {
-            Role::Asked | Role::Child => Role::Child,
+            Role::Requested | Role::Child => Role::Child,
             Role::Copy { .. } => role,
         };
         for child in children {
             if self.rules.have_aliases() {
                 let name = self.queues[child].owned_name();
-                self.follow(&name, of_child, route, effects);
+                self.collect_copies(&name, of_child, route, effects);
             } else {
-                self.follow_queue(child, of_child, route, effects);
+                self.collect_copies_of(child, of_child, route, effects);
             }
         }
         let of_copy = match role {
-            Role::Asked | Role::Child => Role::Copy { of: route.stops.len() },
+            Role::Requested | Role::Child => Role::Copy { of: route.stops.len() },
             Role::Copy { .. } => role,
         };
         route.stops.push(Stop { queue: id, role, stores });
         for copy in copy_to {
-            self.follow(&copy, of_copy, route, effects);
+            self.collect_copies(&copy, of_copy, route, effects);
         }
     }
 
@@ -245,16 +259,16 @@ impl Engine {
         for alias in route.aliases {
             self.rules.count_alias(&alias, body_bytes);
         }
-        let mut routed = Routed { asked: None, first: None, refused: None };
+        let mut routed = Routed { requested: None, first: None, refused: None };
         let mut slots = Vec::with_capacity(route.stops.len());
         let mut has_room = Vec::with_capacity(route.stops.len());
         for &Stop { queue, role, stores } in &route.stops {
             let is_fed = match role {
-                Role::Asked | Role::Child => true,
+                Role::Requested | Role::Child => true,
                 Role::Copy { of } => has_room[of],
             };
             let admitted = if !is_fed {
-                Err(Refused::Full)
+                Err(Refused::QueueFull)
             } else if stores {
                 self.admit(queue, body_bytes, effects)
             } else {
@@ -265,15 +279,15 @@ impl Engine {
             match admitted {
                 Ok(()) if stores => {
                     let is_watched =
-                        draft.foreground && role == Role::Asked && routed.asked.is_none();
-                    let kind = if is_watched { Kind::Watched } else { self.kind_in(queue) };
-                    let slot = self.enter(queue, draft.clone(), kind);
+                        draft.foreground && role == Role::Requested && routed.requested.is_none();
+                    let kind = if is_watched { JobKind::Watched } else { self.kind_in(queue) };
+                    let slot = self.insert_job(queue, draft.clone(), kind);
                     slots.push(slot);
-                    if role == Role::Asked {
-                        routed.asked = routed.asked.or(Some(slot));
+                    if role == Role::Requested {
+                        routed.requested = routed.requested.or(Some(slot));
                     }
                 }
-                Err(refused) if role == Role::Asked => {
+                Err(refused) if role == Role::Requested => {
                     routed.refused = routed.refused.or(Some(refused));
                 }
                 Err(_) if is_fed => self.discard_one(queue),
@@ -291,7 +305,7 @@ impl Engine {
             [..] => effects.records.push(Record::PutMany(logged)),
         }
         for slot in slots {
-            self.place(slot, effects);
+            self.list_new_job(slot, effects);
         }
         for queue in route.seen {
             self.queues[queue].release();
@@ -302,8 +316,8 @@ impl Engine {
     }
 
     fn discard_one(&mut self, queue: QueueId) {
-        if let Some(extra) = self.queues[queue].extra_mut() {
-            extra.discarded += 1;
+        if let Some(extension) = self.queues[queue].extension_mut() {
+            extension.discarded += 1;
         }
     }
 
@@ -314,7 +328,7 @@ impl Engine {
         body_bytes: usize,
         effects: &mut Effects,
     ) -> Result<(), Refused> {
-        if self.queues[queue].extra().is_none() {
+        if self.queues[queue].extension().is_none() {
             return Ok(());
         }
         self.sweep(queue, PUT_ENDS_MAX, effects);
@@ -334,11 +348,11 @@ impl Engine {
             return Ok(());
         }
         match policy.when_full {
-            WhenFull::Refuse => Err(Refused::Full),
+            WhenFull::Refuse => Err(Refused::QueueFull),
             WhenFull::DropOldest => {
                 for _ in 0..PUT_ENDS_MAX {
                     let Some(oldest) = self.oldest_of_the_least_urgent(queue) else {
-                        return Err(Refused::Full);
+                        return Err(Refused::QueueFull);
                     };
                     self.discard_one(queue);
                     self.end_in(queue, oldest, effects);
@@ -360,7 +374,8 @@ impl Engine {
 
     fn is_full(&self, queue: QueueId) -> bool {
         let queue = &self.queues[queue];
-        let Some(Policy { jobs_max, bytes_max, .. }) = queue.extra().map(Extra::policy) else {
+        let Some(Policy { jobs_max, bytes_max, .. }) = queue.extension().map(Extension::policy)
+        else {
             return false;
         };
         jobs_max.is_some_and(|most| u64::from(queue.counts().ready) >= most)

@@ -6,25 +6,25 @@ use crate::effects::Effects;
 use crate::ids::{QueueId, SessionId};
 use crate::limits::UNIT_COMPARISONS;
 use crate::queues::DEFAULT_QUEUE;
-use crate::sessions::{Manner, Rest, Session, Sessions, Waiting};
+use crate::sessions::{Rest, ReturnOrder, Session, Sessions, Waiting};
 use crate::timers::TimerKey;
 
 impl Engine {
     /// Opens a session that uses and watches the queue `default`. `mailbox` is the caller's own
     /// mark; see [`Engine::mailbox`].
-    pub fn open_session(&mut self, mailbox: u32, manner: Manner) -> SessionId {
+    pub fn open_session(&mut self, mailbox: u32, return_order: ReturnOrder) -> SessionId {
         self.meter.count(1);
         let default = self.queue_or_create(DEFAULT_QUEUE);
         let queue = &mut self.queues[default];
         queue.hold();
         queue.add_watcher();
-        self.sessions.open(mailbox, manner, default)
+        self.sessions.open(mailbox, return_order, default)
     }
 
     /// Opens a session that reads jobs of queues by name and holds them by lease. It watches no
     /// queue.
     pub fn open_reader(&mut self, mailbox: u32) -> SessionId {
-        let session = self.open_session(mailbox, Manner::KeepsPlace);
+        let session = self.open_session(mailbox, ReturnOrder::KeepPlace);
         self.sessions[session].hold_by_lease();
         let default = self.sessions[session].used();
         self.sessions.ignore(session, default);
@@ -50,12 +50,12 @@ impl Engine {
         let Some(mut closed) = self.sessions.remove(session) else { return false };
         let place = Sessions::place_of(session);
         self.timers.disarm(closed.timer_mut(), TimerKey::Session(place));
-        let (used, manner) = (closed.used(), closed.manner());
+        let (used, return_order) = (closed.used(), closed.return_order());
         let Rest { watching, leases, mut watched } = closed.into_rest();
         // Its queues are held until its jobs are back: these may end, and nothing else may keep the
         // queues.
         self.begin(Chore::Detach { watcher: session, watching }, effects);
-        self.begin(Chore::return_of(leases, manner), effects);
+        self.begin(Chore::return_of(leases, return_order), effects);
         self.queues[used].release();
         self.drop_if_unwanted(used, effects);
         watched.reverse();

@@ -4,7 +4,7 @@ use super::{Engine, NotFound};
 use crate::ids::{JobId, JobSlot, QueueId, SessionId};
 use crate::jobs::{Body, Job, JobFacts, JobStatus, State, Tags};
 use crate::policy::QueueSync;
-use crate::queues::{Extra, PauseReason, QueueFacts};
+use crate::queues::{Extension, PauseReason, QueueFacts};
 use crate::sessions::NEVER;
 
 /// Numbers of one queue.
@@ -108,14 +108,17 @@ impl Engine {
     /// What the log keeps of a queue apart from its jobs.
     pub fn queue_facts(&self, queue: QueueId) -> QueueFacts {
         let queue = &self.queues[queue];
-        let extra = queue.extra();
-        let items = extra.is_some_and(Extra::items);
+        let extension = queue.extension();
+        let items = extension.is_some_and(Extension::items);
         QueueFacts {
             kept: queue.is_kept(),
             limits: queue.limits(),
             items,
-            child: extra.is_some_and(Extra::child),
-            created: extra.filter(|_| items).map(|extra| extra.created).unwrap_or_default(),
+            child: extension.is_some_and(Extension::child),
+            created: extension
+                .filter(|_| items)
+                .map(|extension| extension.created)
+                .unwrap_or_default(),
         }
     }
 
@@ -142,7 +145,7 @@ impl Engine {
 
     /// How durable a queue's policy wants puts to be; `None`: it does not say.
     pub fn queue_sync(&self, queue: QueueId) -> Option<QueueSync> {
-        self.queues.get(queue)?.extra()?.policy().sync
+        self.queues.get(queue)?.extension()?.policy().sync
     }
 
     /// The number of a job.
@@ -191,7 +194,7 @@ impl Engine {
         let queue = &self.queues[queue];
         let pause = queue.pause().filter(|pause| pause.until > self.now);
         let pause = pause.and_then(|pause| match pause.reason {
-            PauseReason::Asked { seconds } => Some((seconds, pause.until)),
+            PauseReason::Requested { seconds } => Some((seconds, pause.until)),
             PauseReason::Serving => None,
         });
         let head = queue.ready().first().map(|(_, slot)| self.jobs[JobSlot(slot)].created());

@@ -10,7 +10,7 @@ use crate::timers::TimerKey;
 impl Engine {
     /// The status that was asked for last.
     pub fn status(&self) -> Status {
-        self.standing.told()
+        self.standing.requested()
     }
 
     /// Whether the status in force refuses reads. Takes find nothing then.
@@ -32,7 +32,7 @@ impl Engine {
     /// Changes the status. A stricter one comes into force after the grace, and until then one that
     /// is as strict or stricter is ignored; a looser one acts at once (spec kestrel 2).
     pub fn set_status(&mut self, status: Status, grace_ms: u64, effects: &mut Effects) {
-        let told = self.standing.told();
+        let told = self.standing.requested();
         if !self.standing.tell(status) {
             return;
         }

@@ -5,7 +5,7 @@ use super::route::{Refused, Route};
 use super::{Engine, NotFound};
 use crate::effects::{Effects, News, Record};
 use crate::ids::{JobId, JobSlot, QueueId, SessionId};
-use crate::jobs::{Band, Body, Draft, Job, Kind, State};
+use crate::jobs::{Band, Body, Draft, Job, JobKind, State};
 use crate::limits::{ATTACHMENTS_MAX, SAME_KEY_MAX, WATCHERS_MAX};
 use crate::wall::When;
 
@@ -27,7 +27,7 @@ pub struct Submit<'a> {
 }
 
 impl Engine {
-    /// Submits a job, or joins an equal one; the number of either. [`Refused::Full`] also if the
+    /// Submits a job, or joins an equal one; the number of either. [`Refused::QueueFull`] also if the
     /// queue has as many unfinished jobs as it may have of this urgency, if the session, or all
     /// together, have attached to the job that it would join as often as they may, or if nobody would ever do a foreground job.
     pub fn submit(
@@ -52,18 +52,18 @@ impl Engine {
         let full = &self.queues[queue];
         let limit = full.limits()[band as usize];
         if limit > 0 && full.counts().total() >= u64::from(limit) {
-            return Err(Refused::Full);
+            return Err(Refused::QueueFull);
         }
-        if full.extra().is_some() {
+        if full.extension().is_some() {
             let route = self.route_to(name, false, effects);
             return self.submit_along(route, session, &submit, effects);
         }
-        let kind = if submit.foreground { Kind::Watched } else { Kind::Logged };
+        let kind = if submit.foreground { JobKind::Watched } else { JobKind::Logged };
         let draft = self.draft_of(&submit);
-        let slot = self.enter(queue, draft, kind);
+        let slot = self.insert_job(queue, draft, kind);
         self.note(Record::Put, slot, effects);
         self.become_submitted(slot, session, &submit);
-        self.place(slot, effects);
+        self.list_new_job(slot, effects);
         Ok(self.jobs[slot].id())
     }
 
@@ -91,16 +91,16 @@ impl Engine {
         let routed = self.put_along(route, &draft, effects);
         if let Some(refused) = routed.refused {
             // One destination of an alias took it and another did not: nobody will watch it.
-            if let Some(slot) = routed.asked {
+            if let Some(slot) = routed.requested {
                 self.outlive_watchers(slot, effects);
             }
             return Err(refused);
         }
-        match (routed.asked, routed.first) {
+        match (routed.requested, routed.first) {
             (Some(slot), _) => self.become_submitted(slot, session, submit),
             (None, Some(copy)) if submit.foreground => self.attach(copy, session),
             // Nobody would ever hear of it.
-            (None, None) if submit.foreground => return Err(Refused::Full),
+            (None, None) if submit.foreground => return Err(Refused::QueueFull),
             (None, _) => {}
         }
         self.answer(&routed)
@@ -141,7 +141,7 @@ impl Engine {
         let attached = self.sessions[session].watching().get(&self.jobs[slot].id());
         let has_enough = self.jobs[slot].watchers().len() >= WATCHERS_MAX;
         if has_enough || attached.is_some_and(|count| *count >= ATTACHMENTS_MAX) {
-            return Err(Refused::Full);
+            return Err(Refused::QueueFull);
         }
         self.attach(slot, session);
         Ok(())
@@ -149,7 +149,7 @@ impl Engine {
 
     /// From now on the job does not end with the last one who watches it.
     fn outlive_watchers(&mut self, slot: JobSlot, effects: &mut Effects) {
-        if self.jobs[slot].kind() == Kind::Watched {
+        if self.jobs[slot].kind() == JobKind::Watched {
             let kind = self.kind_in(self.jobs[slot].queue());
             self.jobs.set_kind(slot, kind);
             self.note(Record::Put, slot, effects);

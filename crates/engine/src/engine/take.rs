@@ -1,7 +1,7 @@
 //! Handing out: takes, waiters, leases and their deadlines.
 
 use super::{Engine, NotFound};
-use crate::effects::{Effects, Happening, Record};
+use crate::effects::{Effects, Event, Record};
 use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
 use crate::jobs::{Body, Lease, State};
 use crate::limits::SERVING_REST_MS;
@@ -13,10 +13,19 @@ use crate::sessions::{NEVER, Sessions, Waiting};
 pub enum Patience {
     /// Not at all.
     None,
+    /// A read waits only while expired items in front are swept away. A take does not wait.
+    UntilSwept,
     /// This many milliseconds.
     Millis(u64),
     /// For ever.
     Endless,
+}
+
+impl Patience {
+    /// This many milliseconds, and [`Patience::UntilSwept`] for none.
+    pub fn of_millis(millis: u64) -> Self {
+        if millis == 0 { Self::UntilSwept } else { Self::Millis(millis) }
+    }
 }
 
 /// What a take leads to at once.
@@ -28,7 +37,7 @@ pub enum Take {
     TimedOut,
     /// There is none, and a job that the session holds is within a second of its deadline.
     DeadlineSoon,
-    /// The session waits; a [`Happening`] will come.
+    /// The session waits; an [`Event`] will come.
     Waiting,
 }
 
@@ -51,19 +60,19 @@ impl Engine {
     pub fn take(&mut self, session: SessionId, patience: Patience, effects: &mut Effects) -> Take {
         debug_assert!(!self.is_waiting(session));
         self.meter.begin_request();
-        if self.queues.have_extras() {
-            self.freshen_watched(session, effects);
+        if self.queues.have_extensions() {
+            self.sweep_watched(session, effects);
         }
         self.meter.count(self.sessions[session].watched().len());
         if let Some(slot) = self.best_watched(session) {
-            self.delist(slot);
+            self.remove_from_list(slot);
             return Take::Granted(self.hand_out(slot, session, None, effects));
         }
         if self.sessions[session].margin_begins().is_some_and(|margin| margin <= self.now) {
             return Take::DeadlineSoon;
         }
         let until = match patience {
-            Patience::None | Patience::Millis(0) => return Take::TimedOut,
+            Patience::None | Patience::UntilSwept | Patience::Millis(0) => return Take::TimedOut,
             Patience::Millis(millis) => Millis(self.now.0.saturating_add(millis)),
             Patience::Endless => NEVER,
         };
@@ -72,11 +81,11 @@ impl Engine {
     }
 
     /// Ends what has expired at the heads of the queues that this session watches.
-    fn freshen_watched(&mut self, session: SessionId, effects: &mut Effects) {
+    fn sweep_watched(&mut self, session: SessionId, effects: &mut Effects) {
         let watched = self.sessions[session].lend_watched();
         for queue in &watched {
-            if self.queues[*queue].extra().is_some() && !self.meter.request_is_spent() {
-                self.freshen(*queue, effects);
+            if self.queues[*queue].extension().is_some() && !self.meter.request_is_spent() {
+                self.sweep_head(*queue, effects);
             }
         }
         self.sessions[session].return_watched(watched);
@@ -89,7 +98,7 @@ impl Engine {
             let queue = &self.queues[*id];
             let serves = queue.can_serve(self.now)
                 && !self.is_blocked(queue)
-                && (queue.extra().is_none() || !self.head_is_expired(queue));
+                && (queue.extension().is_none() || !self.head_is_expired(queue));
             if serves { queue.ready().first() } else { None }
         });
         heads.min().map(|(_, slot)| JobSlot(slot))
@@ -131,7 +140,7 @@ impl Engine {
         if state == State::Ready && self.expire_if_due(slot, effects) {
             return Err(NotFound);
         }
-        self.delist(slot);
+        self.remove_from_list(slot);
         let handout = self.hand_out(slot, session, None, effects);
         if state != State::Ready {
             // It is not delayed or buried any more, whatever becomes of the lease; without this a
@@ -170,28 +179,28 @@ impl Engine {
     }
 
     /// A job became ready: hands it to whoever waits longest for its queue, or enlists it.
-    pub(crate) fn offer(&mut self, slot: JobSlot, effects: &mut Effects) {
+    pub(crate) fn deliver_or_list(&mut self, slot: JobSlot, effects: &mut Effects) {
         let id = self.jobs[slot].queue();
         loop {
             let queue = &self.queues[id];
             let serves = !queue.is_paused() && !self.is_blocked(queue);
             match queue.waiters().first() {
                 Some((_, place))
-                    if serves && (queue.extra().is_none() || !self.is_expired(slot)) =>
+                    if serves && (queue.extension().is_none() || !self.is_expired(slot)) =>
                 {
                     if self.hand_to_waiter(slot, place, effects) {
                         return;
                     }
                     if self.meter.request_is_spent() {
                         // Many who only look.
-                        self.enlist(slot);
+                        self.add_to_list(slot);
                         return self.rest_from_serving(id);
                     }
                 }
                 Some(_) | None => {
                     // Only workers sleep: most queues have none, and need not be read further.
                     let wakes = serves && queue.workers() > 0 && !queue.sleepers().is_empty();
-                    self.enlist(slot);
+                    self.add_to_list(slot);
                     if wakes {
                         self.wake_sleepers(id, 1, effects);
                     }
@@ -209,7 +218,7 @@ impl Engine {
         }
         self.stop_waiting(session);
         let Handout { job, id, lease, body } = self.hand_out(slot, session, None, effects);
-        effects.happenings.push((session, Happening::Granted { job, id, lease, body }));
+        effects.events.push((session, Event::Granted { job, id, lease, body }));
         true
     }
 
@@ -220,7 +229,8 @@ impl Engine {
         loop {
             let queue = &self.queues[id];
             let Some((_, slot)) = queue.ready().first() else { return };
-            if self.is_blocked(queue) || queue.extra().is_some() && self.head_is_expired(queue) {
+            if self.is_blocked(queue) || queue.extension().is_some() && self.head_is_expired(queue)
+            {
                 return;
             }
             let Some((_, place)) = queue.waiters().first() else {
@@ -230,9 +240,9 @@ impl Engine {
             if self.meter.request_is_spent() {
                 return self.rest_from_serving(id);
             }
-            self.delist(JobSlot(slot));
+            self.remove_from_list(JobSlot(slot));
             if !self.hand_to_waiter(JobSlot(slot), place, effects) {
-                self.enlist(JobSlot(slot));
+                self.add_to_list(JobSlot(slot));
             }
         }
     }

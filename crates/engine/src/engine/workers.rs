@@ -8,8 +8,8 @@
 use std::num::NonZeroU64;
 
 use super::{Engine, Handout};
-use crate::chores::{Chore, Unload};
-use crate::effects::{Effects, Happening};
+use crate::chores::{Chore, ReturnHeld};
+use crate::effects::{Effects, Event};
 use crate::ids::{QueueId, SessionId};
 use crate::jobs::{Job, Lease};
 use crate::sessions::{NEVER, Registration, Session, Sessions, Worker};
@@ -68,7 +68,7 @@ impl Engine {
         if let Some(queue) = self.queue_id(name)
             && self.forget_registration(session, queue, effects)
         {
-            self.unload(session, queue, false, effects);
+            self.return_held(session, queue, false, effects);
         }
     }
 
@@ -80,11 +80,11 @@ impl Engine {
         if self.retire_worker(session, effects) {
             return true;
         }
-        self.unload(session, QueueId(0), true, effects);
+        self.return_held(session, QueueId(0), true, effects);
         false
     }
 
-    fn unload(
+    fn return_held(
         &mut self,
         worker: SessionId,
         queue: QueueId,
@@ -92,7 +92,7 @@ impl Engine {
         effects: &mut Effects,
     ) {
         let before = self.sessions.next_lease();
-        self.begin(Chore::Unload(Unload { worker, queue, all_behind, before }), effects);
+        self.begin(Chore::ReturnHeld(ReturnHeld { worker, queue, all_behind, before }), effects);
     }
 
     /// Takes a session's registration for a queue out of all tables; whether there was one.
@@ -169,7 +169,7 @@ impl Engine {
         let (rank, registration) = loop {
             let (rank, registration) = self.next_supplier(session)?;
             let queue = registration.queue;
-            if self.queues[queue].extra().is_none() {
+            if self.queues[queue].extension().is_none() {
                 break (rank, registration);
             }
             if self.sweep(queue, usize::MAX, effects) == 0 {
@@ -189,7 +189,7 @@ impl Engine {
             worker.move_to_end(rank);
         }
         let slot = self.queues[registration.queue].first_ready()?;
-        self.delist(slot);
+        self.remove_from_list(slot);
         let limit_ms = registration.limit_ms.map(NonZeroU64::get);
         let handout = self.hand_out(slot, session, limit_ms, effects);
         if let Some(queue) = woken_for.filter(|queue| *queue != registration.queue) {
@@ -240,7 +240,7 @@ impl Engine {
             let worker = self.sessions[session].worker_mut().expect("sleepers are workers");
             if worker.unlist(queue) {
                 woken += 1;
-                effects.happenings.push((session, Happening::WorkToDo));
+                effects.events.push((session, Event::WorkToDo));
             }
         }
     }
@@ -256,7 +256,7 @@ impl Engine {
 
     fn wake(&mut self, session: SessionId, effects: &mut Effects) {
         self.sessions[session].ensure_worker().wake();
-        effects.happenings.push((session, Happening::WorkToDo));
+        effects.events.push((session, Event::WorkToDo));
     }
 
     /// How many sleepers one job wakes; 0 for all.

@@ -3,7 +3,7 @@
 use std::mem::size_of;
 
 use super::facts::State;
-use super::job::{Aside, Job, Outcome};
+use super::job::{Job, JobExtension, Outcome};
 use crate::bytes::{LIST_ENTRY_BYTES, allocated_bytes};
 
 /// What a job takes beside its body: its place in the table, its entry in a list of its queue, and in the
@@ -29,9 +29,9 @@ pub(super) fn of_units(units: u16) -> u64 {
 
 /// What a job has beside what every job has, in units.
 pub(super) fn extra_units(job: &Job) -> u16 {
-    let Some(aside) = &job.aside else { return 0 };
-    let mut bytes = size_of::<Aside>() as u64;
-    if let Some(outcome) = &aside.outcome {
+    let Some(extension) = &job.extension else { return 0 };
+    let mut bytes = size_of::<JobExtension>() as u64;
+    if let Some(outcome) = &extension.outcome {
         bytes += allocated_bytes(size_of::<Outcome>()) + SUBMITTED_BYTES;
         bytes += allocated_bytes(outcome.unique.len()) + allocated_bytes(outcome.reducer.len());
     }

@@ -59,7 +59,7 @@ pub struct Counters {
 /// How long a job lives if nobody ends it.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub(crate) enum JobKind {
     /// As long as somebody watches it.
     Watched,
     /// Longer than whoever put it, but not longer than the process.

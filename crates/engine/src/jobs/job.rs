@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use super::counts::Share;
 use super::draft::Draft;
-use super::facts::{Body, Counters, JobFacts, Kind, State, Tags};
+use super::facts::{Body, Counters, JobFacts, JobKind, State, Tags};
 use crate::ids::{JobId, LeaseId, Millis, QueueId, SessionId};
 
 /// A job as the engine holds it. Kept small: there may be a hundred million.
@@ -18,20 +18,20 @@ pub(crate) struct Job {
     /// it ready, or 0. Buried: of no meaning.
     due: Millis,
     body: Body,
-    pub(super) aside: Option<Box<Aside>>,
+    pub(super) extension: Option<Box<JobExtension>>,
     queue: QueueId,
     priority: u32,
     ttr_s: u32,
     state: State,
     /// Of a watched job it can become one that lives longer.
-    kind: Kind,
+    kind: JobKind,
     /// What the memory account has for it beside what every job takes, in units of the account.
     pub(super) extra_units: u16,
 }
 
 /// What a job does not need that was put and never taken, as most of a long queue.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(super) struct Aside {
+pub(super) struct JobExtension {
     delay_s: u32,
     counters: Counters,
     /// The order number, where it is not the job's id.
@@ -66,7 +66,7 @@ pub(crate) struct Lease {
     pub(crate) until: Millis,
 }
 
-/// A moment of expiry as an [`Aside`] keeps it.
+/// A moment of expiry as an [`JobExtension`] keeps it.
 fn expiry(moment: Millis) -> NonZeroU64 {
     NonZeroU64::new(moment.0).unwrap_or(NonZeroU64::MIN)
 }
@@ -76,7 +76,7 @@ impl Job {
     /// A job that is put now.
     #[inline]
     pub(crate) fn new(
-        (id, queue, kind): (JobId, QueueId, Kind),
+        (id, queue, kind): (JobId, QueueId, JobKind),
         now: Millis,
         (due, expires): (Millis, Option<Millis>),
         draft: Draft,
@@ -86,7 +86,7 @@ impl Job {
             created: now,
             due,
             body: draft.body,
-            aside: None,
+            extension: None,
             queue,
             priority: draft.priority,
             ttr_s: draft.ttr_s,
@@ -95,7 +95,7 @@ impl Job {
             extra_units: 0,
         };
         if draft.delay_s > 0 {
-            job.aside().delay_s = draft.delay_s;
+            job.extension().delay_s = draft.delay_s;
         }
         if let Some(expires) = expires {
             job.set_expires(expires);
@@ -121,7 +121,7 @@ impl Job {
             let (unique, reducer) = (unique.into(), reducer.into());
             Box::new(Outcome { submitted: true, unique, reducer, ..Outcome::default() })
         });
-        let aside = Aside {
+        let extension = JobExtension {
             delay_s: facts.delay_s,
             counters: facts.counters,
             order: NonZeroU64::new(facts.order).filter(|order| order.get() != facts.id.0),
@@ -135,12 +135,12 @@ impl Job {
             created: facts.created,
             due,
             body,
-            aside: (aside != Aside::default()).then(|| Box::new(aside)),
+            extension: (extension != JobExtension::default()).then(|| Box::new(extension)),
             queue,
             priority: facts.priority,
             ttr_s: facts.ttr_s,
             state,
-            kind: Kind::Logged,
+            kind: JobKind::Logged,
             extra_units: 0,
         }
     }
@@ -160,12 +160,12 @@ impl Job {
         self.state
     }
 
-    pub(crate) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> JobKind {
         self.kind
     }
 
     pub(crate) fn is_logged(&self) -> bool {
-        self.kind == Kind::Logged
+        self.kind == JobKind::Logged
     }
 
     pub(crate) fn priority(&self) -> u32 {
@@ -193,11 +193,11 @@ impl Job {
     }
 
     pub(crate) fn lease(&self) -> Option<Lease> {
-        self.aside.as_ref().and_then(|aside| aside.lease)
+        self.extension.as_ref().and_then(|extension| extension.lease)
     }
 
     pub(crate) fn expires(&self) -> Option<Millis> {
-        let expires = self.aside.as_ref().and_then(|aside| aside.expires);
+        let expires = self.extension.as_ref().and_then(|extension| extension.expires);
         expires.map(|moment| Millis(moment.get()))
     }
 
@@ -212,7 +212,7 @@ impl Job {
     }
 
     pub(crate) fn order(&self) -> u64 {
-        let order = self.aside.as_ref().and_then(|aside| aside.order);
+        let order = self.extension.as_ref().and_then(|extension| extension.order);
         order.map_or(self.id.0, NonZeroU64::get)
     }
 
@@ -228,15 +228,15 @@ impl Job {
 
     /// Its place among the buried ones.
     pub(crate) fn buried_order(&self) -> u64 {
-        self.aside.as_ref().map_or(0, |aside| aside.buried_order)
+        self.extension.as_ref().map_or(0, |extension| extension.buried_order)
     }
 
     pub(crate) fn counters(&self) -> Counters {
-        self.aside.as_ref().map_or_else(Counters::default, |aside| aside.counters)
+        self.extension.as_ref().map_or_else(Counters::default, |extension| extension.counters)
     }
 
     fn outcome(&self) -> Option<&Outcome> {
-        self.aside.as_ref().and_then(|aside| aside.outcome.as_deref())
+        self.extension.as_ref().and_then(|extension| extension.outcome.as_deref())
     }
 
     pub(crate) fn tags(&self) -> Option<Tags<'_>> {
@@ -250,7 +250,7 @@ impl Job {
 
     /// It is still to be done, and is not in the log.
     pub(crate) fn is_unlogged(&self) -> bool {
-        self.kind != Kind::Logged && self.state != State::Buried
+        self.kind != JobKind::Logged && self.state != State::Buried
     }
 
     pub(crate) fn unique(&self) -> &[u8] {
@@ -263,7 +263,7 @@ impl Job {
 
     /// Nobody will ever hear of it, and it was promised to nobody.
     pub(crate) fn is_abandoned(&self) -> bool {
-        self.kind == Kind::Watched && self.watchers().is_empty()
+        self.kind == JobKind::Watched && self.watchers().is_empty()
     }
 
     /// Progress as its worker told it last, and of how much.
@@ -287,7 +287,7 @@ impl Job {
             due,
             buried_order: if self.state == State::Buried { self.buried_order() } else { 0 },
             ttr_s: self.ttr_s,
-            delay_s: self.aside.as_ref().map_or(0, |aside| aside.delay_s),
+            delay_s: self.extension.as_ref().map_or(0, |extension| extension.delay_s),
             counters: self.counters(),
             expires: self.expires(),
             wall,
@@ -297,12 +297,12 @@ impl Job {
 
 /// Changing what no table rests on while the job is in no list of its queue.
 impl Job {
-    fn aside(&mut self) -> &mut Aside {
-        self.aside.get_or_insert_default()
+    fn extension(&mut self) -> &mut JobExtension {
+        self.extension.get_or_insert_default()
     }
 
     fn outcome_mut(&mut self) -> &mut Outcome {
-        self.aside().outcome.get_or_insert_default()
+        self.extension().outcome.get_or_insert_default()
     }
 
     /// When it comes due, its deadline, or since when it is ready: see the field.
@@ -311,20 +311,20 @@ impl Job {
     }
 
     pub(crate) fn set_delay_s(&mut self, delay_s: u32) {
-        self.aside().delay_s = delay_s;
+        self.extension().delay_s = delay_s;
     }
 
     pub(crate) fn set_expires(&mut self, expires: Millis) {
-        self.aside().expires = Some(expiry(expires));
+        self.extension().expires = Some(expiry(expires));
     }
 
     /// It has the last place among those of its priority, by this number.
     pub(crate) fn set_order(&mut self, order: JobId) {
-        self.aside().order = NonZeroU64::new(order.0);
+        self.extension().order = NonZeroU64::new(order.0);
     }
 
     pub(crate) fn set_lease(&mut self, lease: Option<Lease>) {
-        self.aside().lease = lease;
+        self.extension().lease = lease;
     }
 
     /// Only of a leased job: a ready one would have to move in its queue.
@@ -335,7 +335,7 @@ impl Job {
 
     /// Counts one more of something that happened to the job.
     pub(crate) fn count(&mut self, counter: impl FnOnce(&mut Counters) -> &mut u32) {
-        let counter = counter(&mut self.aside().counters);
+        let counter = counter(&mut self.extension().counters);
         *counter = counter.saturating_add(1);
     }
 
@@ -362,7 +362,9 @@ impl Job {
 
     /// Whoever takes it next begins anew.
     pub(crate) fn forget_progress(&mut self) {
-        if let Some(outcome) = self.aside.as_mut().and_then(|aside| aside.outcome.as_mut()) {
+        if let Some(outcome) =
+            self.extension.as_mut().and_then(|extension| extension.outcome.as_mut())
+        {
             (outcome.numerator, outcome.denominator) = (0, 0);
         }
     }
@@ -377,7 +379,7 @@ impl Job {
         self.state = next;
     }
 
-    pub(super) fn set_kind(&mut self, kind: Kind) {
+    pub(super) fn set_kind(&mut self, kind: JobKind) {
         self.kind = kind;
     }
 
@@ -386,14 +388,14 @@ impl Job {
     }
 
     pub(super) fn set_buried_order(&mut self, order: u64) {
-        self.aside().buried_order = order;
+        self.extension().buried_order = order;
     }
 
     /// It is in another queue from now on, as if it were put there now.
     pub(super) fn set_queue(&mut self, queue: QueueId, now: Millis, order: JobId) {
         self.queue = queue;
         self.created = now;
-        self.aside().expires = None;
+        self.extension().expires = None;
         self.set_order(order);
     }
 }
@@ -406,6 +408,6 @@ mod tests {
     fn a_job_is_small() {
         assert_eq!(std::mem::size_of::<Job>(), 64);
         // One of the allocator's sizes: a byte more costs 16.
-        assert_eq!(std::mem::size_of::<Aside>(), 96);
+        assert_eq!(std::mem::size_of::<JobExtension>(), 96);
     }
 }

@@ -26,7 +26,7 @@ fn draft() -> Draft {
 /// A job that was just put, due at this moment.
 fn put(jobs: &mut Jobs, due: Millis) -> JobSlot {
     let id = jobs.deal_id();
-    let slot = jobs.insert(Job::new((id, QUEUE, Kind::Logged), NOW, (due, None), draft()));
+    let slot = jobs.insert(Job::new((id, QUEUE, JobKind::Logged), NOW, (due, None), draft()));
     jobs.check_invariants();
     slot
 }
@@ -116,7 +116,7 @@ fn a_delayed_job_goes_by_the_wall_clock_until_it_is_due() {
 fn what_would_be_lost_with_the_process_is_counted_unless_it_is_set_aside() {
     let mut jobs = jobs();
     let slot = put(&mut jobs, NOW);
-    jobs.set_kind(slot, Kind::Memory);
+    jobs.set_kind(slot, JobKind::Memory);
     jobs.check_invariants();
     assert_eq!(jobs.unlogged(), 1);
     jobs.set_state(slot, State::Leased);

@@ -4,7 +4,7 @@
 //! value begins with 0 or 1. Tags keep their meaning for ever; bytes with an unknown one are refused
 //! as a whole, since half of a policy is what nobody has asked for.
 
-use super::{Asked, Name, Pattern, QueueSync, Rule, Rules, Setting, WhenFull};
+use super::{Name, Pattern, QueueSync, Rule, RuleSetting, Rules, Setting, WhenFull};
 
 const VERSION: u8 = 1;
 
@@ -131,7 +131,7 @@ impl Reader<'_> {
         self.array().map(|[byte]| byte)
     }
 
-    fn truth(&mut self) -> Result<bool, Malformed> {
+    fn boolean(&mut self) -> Result<bool, Malformed> {
         match self.byte()? {
             0 => Ok(false),
             1 => Ok(true),
@@ -148,7 +148,7 @@ impl Reader<'_> {
     }
 
     fn number(&mut self) -> Result<Option<u64>, Malformed> {
-        if self.truth()? { self.large().map(Some) } else { Ok(None) }
+        if self.boolean()? { self.large().map(Some) } else { Ok(None) }
     }
 
     fn name(&mut self) -> Result<Name, Malformed> {
@@ -177,13 +177,13 @@ impl Reader<'_> {
     fn rule(&mut self) -> Result<Rule, Malformed> {
         let line = self.small()?;
         let patterns = self.list(|reader| reader.name().map(|text| Pattern::new(&text)))?;
-        let settings = self.list(Reader::asked)?;
+        let settings = self.list(Reader::rule_setting)?;
         Ok(Rule { patterns, settings, line })
     }
 
-    fn asked(&mut self) -> Result<Asked, Malformed> {
+    fn rule_setting(&mut self) -> Result<RuleSetting, Malformed> {
         let line = self.small()?;
-        Ok(Asked { setting: self.setting()?, line })
+        Ok(RuleSetting { setting: self.setting()?, line })
     }
 
     fn setting(&mut self) -> Result<Setting, Malformed> {
@@ -192,14 +192,14 @@ impl Reader<'_> {
             2 => Setting::BytesMax(self.number()?),
             3 => Setting::ItemBytesMax(self.number()?),
             4 => Setting::AgeMax(self.number()?),
-            5 if self.truth()? => Setting::WhenFull(WhenFull::DropOldest),
+            5 if self.boolean()? => Setting::WhenFull(WhenFull::DropOldest),
             5 => Setting::WhenFull(WhenFull::Refuse),
-            6 => Setting::ExpireTo(if self.truth()? { Some(self.name()?) } else { None }),
-            7 => Setting::ExpireSweep(if self.truth()? { Some(self.small()?) } else { None }),
+            6 => Setting::ExpireTo(if self.boolean()? { Some(self.name()?) } else { None }),
+            7 => Setting::ExpireSweep(if self.boolean()? { Some(self.small()?) } else { None }),
             8 => Setting::Idle(self.number()?),
             9 => Setting::OpenMax(self.small()?),
             10 => Setting::OpenTimeout(self.number()?),
-            11 => Setting::FanoutOnly(self.truth()?),
+            11 => Setting::FanoutOnly(self.boolean()?),
             12 => Setting::Sync(self.sync()?),
             13 => Setting::Alias(self.list(Reader::name)?.into()),
             14 => Setting::CopyTo(self.list(Reader::name)?.into()),

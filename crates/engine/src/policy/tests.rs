@@ -81,7 +81,7 @@ fn where_a_parents_puts_go_is_not_for_its_children() {
 
 #[test]
 fn each_value_knows_its_line() {
-    let asked = |setting, line| Asked { setting, line };
+    let asked = |setting, line| RuleSetting { setting, line };
     let rules = Rules(vec![
         Rule {
             patterns: vec![Pattern::new(b"*")],
@@ -224,7 +224,8 @@ fn some_setting() -> impl Strategy<Value = Setting> {
 }
 
 fn some_rules() -> impl Strategy<Value = Rules> {
-    let asked = (some_setting(), any::<u32>()).prop_map(|(setting, line)| Asked { setting, line });
+    let asked =
+        (some_setting(), any::<u32>()).prop_map(|(setting, line)| RuleSetting { setting, line });
     let pattern = some_name().prop_map(|text| Pattern::new(&text));
     let patterns = proptest::collection::vec(pattern, 0..3);
     let rule = (patterns, proptest::collection::vec(asked, 0..6), any::<u32>())

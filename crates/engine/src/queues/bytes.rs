@@ -2,7 +2,7 @@
 
 use std::mem::size_of;
 
-use super::extra::Extra;
+use super::extension::Extension;
 use super::queue::Queue;
 use crate::bytes::allocated_bytes;
 
@@ -11,7 +11,7 @@ const QUEUE_INDEX_BYTES: u64 = 160;
 /// A name up to this length lies in the queue itself.
 const NAME_INSIDE_BYTES: usize = 24;
 /// What only some queues have, and their entry in the table of queues of items.
-pub(super) const EXTRA_BYTES: u64 = size_of::<Extra>() as u64 + 124;
+pub(super) const EXTRA_BYTES: u64 = size_of::<Extension>() as u64 + 124;
 /// What the log keeps of a queue that exists when nobody uses it.
 pub(super) const KEPT_BYTES: u64 = 84;
 
@@ -24,6 +24,6 @@ pub(super) fn queue_bytes(name: &[u8]) -> u64 {
 /// All that the account has for a queue.
 pub(super) fn of_queue(queue: &Queue) -> u64 {
     let kept_bytes = if queue.is_kept() { KEPT_BYTES } else { 0 };
-    let extra_bytes = if queue.extra().is_some() { EXTRA_BYTES } else { 0 };
+    let extra_bytes = if queue.extension().is_some() { EXTRA_BYTES } else { 0 };
     queue_bytes(queue.name()) + kept_bytes + extra_bytes
 }

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::DEFAULT_QUEUE;
-use super::extra::Extra;
+use super::extension::Extension;
 use crate::collections::Ordered;
 use crate::collections::prefetch;
 use crate::ids::{JobSlot, Millis};
@@ -46,7 +46,7 @@ impl Pause {
 #[derive(Copy, Clone, Debug)]
 pub(crate) enum PauseReason {
     /// Somebody asked for a pause of this length.
-    Asked { seconds: u32 },
+    Requested { seconds: u32 },
     /// More sessions wait than one slice may serve: it goes on serving them at the end. Others get
     /// only what these leave.
     Serving,
@@ -65,7 +65,7 @@ pub(crate) struct Queue {
     /// Sessions that take from here.
     watchers: u32,
     /// What only some queues have. All of it is behind this one test, which plain queues pay for.
-    extra: Option<Box<Extra>>,
+    extension: Option<Box<Extension>>,
 
     puts: u64,
     counts: Counts,
@@ -107,7 +107,7 @@ impl Queue {
             name: SmallVec::from_slice(name),
             users: 0,
             watchers: 0,
-            extra: None,
+            extension: None,
             puts: 0,
             counts: Counts::default(),
             ready: Ordered::default(),
@@ -151,22 +151,22 @@ impl Queue {
     }
 
     /// What only some queues have.
-    pub(crate) fn extra(&self) -> Option<&Extra> {
-        self.extra.as_deref()
+    pub(crate) fn extension(&self) -> Option<&Extension> {
+        self.extension.as_deref()
     }
 
-    pub(crate) fn extra_mut(&mut self) -> Option<&mut Extra> {
-        self.extra.as_deref_mut()
+    pub(crate) fn extension_mut(&mut self) -> Option<&mut Extension> {
+        self.extension.as_deref_mut()
     }
 
-    pub(super) fn ensure_extra(&mut self, now: Millis) -> &mut Extra {
-        self.extra.get_or_insert_with(|| Box::new(Extra::new(now)))
+    pub(super) fn ensure_extension(&mut self, now: Millis) -> &mut Extension {
+        self.extension.get_or_insert_with(|| Box::new(Extension::new(now)))
     }
 
     /// It is no queue of items, and no child, any more; whether it was.
     pub(super) fn unmark(&mut self) -> Option<(bool, bool)> {
-        let extra = self.extra.as_mut()?;
-        Some((extra.set_items(false), extra.set_child(false)))
+        let extension = self.extension.as_mut()?;
+        Some((extension.set_items(false), extension.set_child(false)))
     }
 
     /// When the engine looks at it next; changed by [`crate::timers::Timers`].
@@ -304,7 +304,7 @@ impl Queue {
         self.buried.pop_first().map(|(_, slot)| JobSlot(slot))
     }
 
-    pub(super) fn enlist(&mut self, slot: JobSlot, job: &Job) {
+    pub(super) fn add_to_list(&mut self, slot: JobSlot, job: &Job) {
         match job.state() {
             State::Ready => self.ready.insert(job.ready_key(), slot.0),
             State::Delayed => self.delayed.insert(job.delayed_key(), slot.0),
@@ -313,7 +313,7 @@ impl Queue {
         }
     }
 
-    pub(super) fn delist(&mut self, slot: JobSlot, job: &Job) {
+    pub(super) fn remove_from_list(&mut self, slot: JobSlot, job: &Job) {
         let found = match job.state() {
             State::Ready => self.ready.remove(job.ready_key()),
             State::Delayed => self.delayed.remove(job.delayed_key()),
@@ -339,8 +339,8 @@ impl Queue {
     /// Counts a job that was put here.
     pub(crate) fn count_put(&mut self, body_bytes: usize) {
         self.puts += 1;
-        if let Some(extra) = &mut self.extra {
-            extra.put_bytes += body_bytes as u64;
+        if let Some(extension) = &mut self.extension {
+            extension.put_bytes += body_bytes as u64;
         }
     }
 
@@ -418,7 +418,7 @@ impl Queue {
             && self.removals == 0
             && self.pause.is_none_or(|pause| {
                 let is_held = match pause.reason {
-                    PauseReason::Asked { .. } => pause.until > now,
+                    PauseReason::Requested { .. } => pause.until > now,
                     PauseReason::Serving => false,
                 };
                 !is_held && self.ready.len() > self.waiters.len()
@@ -433,8 +433,8 @@ impl Queue {
 
     /// When it is to go, if its policy says so, and nobody uses it and nothing is in it.
     pub(crate) fn idle_ends(&self) -> Option<Millis> {
-        let extra = self.extra.as_ref()?;
-        let idle_ms = extra.policy().idle_ms?;
+        let extension = self.extension.as_ref()?;
+        let idle_ms = extension.policy().idle_ms?;
         let is_idle = self.kept
             && self.counts.total() == 0
             && self.users == 0
@@ -443,7 +443,7 @@ impl Queue {
             && self.waiters.is_empty()
             && self.removals == 0
             && &*self.name != DEFAULT_QUEUE;
-        is_idle.then(|| Millis(extra.created.0.saturating_add(idle_ms).saturating_add(1)))
+        is_idle.then(|| Millis(extension.created.0.saturating_add(idle_ms).saturating_add(1)))
     }
 
     /// The next moment at which something happens here by itself, expiry and idleness apart.

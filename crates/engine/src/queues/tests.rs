@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::ids::JobId;
-use crate::jobs::{Draft, Kind};
+use crate::jobs::{Draft, JobKind};
 use crate::wall::When;
 
 const NOW: Millis = Millis(1000);
@@ -31,17 +31,17 @@ fn job(queue: QueueId, id: u64, due: Millis) -> Job {
         foreground: false,
         body: b"body"[..].into(),
     };
-    Job::new((JobId(id), queue, Kind::Logged), NOW, (due, None), draft)
+    Job::new((JobId(id), queue, JobKind::Logged), NOW, (due, None), draft)
 }
 
-fn enlist(queues: &mut Queues, slot: u32, job: &Job) {
+fn add_to_list(queues: &mut Queues, slot: u32, job: &Job) {
     queues[job.queue()].count_in(job.share());
-    queues.enlist(JobSlot(slot), job);
+    queues.add_to_list(JobSlot(slot), job);
     queues.check_invariants();
 }
 
-fn delist(queues: &mut Queues, slot: u32, job: &Job) {
-    queues.delist(JobSlot(slot), job);
+fn remove_from_list(queues: &mut Queues, slot: u32, job: &Job) {
+    queues.remove_from_list(JobSlot(slot), job);
     queues[job.queue()].count_out(job.share());
     queues.check_invariants();
 }
@@ -66,13 +66,13 @@ fn a_queue_supplies_while_it_has_both_a_worker_and_a_ready_job() {
     let id = kept(&mut queues, b"one");
     let (ready, delayed) = (job(id, 1, NOW), job(id, 2, Millis(2000)));
     queues.add_worker(id, true);
-    enlist(&mut queues, 8, &delayed);
+    add_to_list(&mut queues, 8, &delayed);
     assert!(queues.supplying().is_empty(), "a delayed job is not to be had");
-    enlist(&mut queues, 7, &ready);
+    add_to_list(&mut queues, 7, &ready);
     assert!(queues.supplying().contains(&id));
-    delist(&mut queues, 7, &ready);
+    remove_from_list(&mut queues, 7, &ready);
     assert!(queues.supplying().is_empty());
-    enlist(&mut queues, 7, &ready);
+    add_to_list(&mut queues, 7, &ready);
     assert!(queues.remove_worker(id), "it was the last one");
     queues.check_invariants();
     assert!(queues.supplying().is_empty());
@@ -86,8 +86,8 @@ fn delayed_jobs_come_out_when_they_are_due() {
     let mut queues = queues();
     let id = kept(&mut queues, b"one");
     let (late, soon) = (job(id, 1, Millis(3000)), job(id, 2, Millis(2000)));
-    enlist(&mut queues, 1, &late);
-    enlist(&mut queues, 2, &soon);
+    add_to_list(&mut queues, 1, &late);
+    add_to_list(&mut queues, 2, &soon);
     assert_eq!(queues[id].pop_due(Millis(1999)), None);
     assert_eq!(queues[id].pop_due(Millis(2000)), Some(JobSlot(2)));
     assert_eq!(queues[id].pop_delayed(), Some(JobSlot(1)));
@@ -101,9 +101,9 @@ fn a_child_and_its_parent_find_each_other_whichever_comes_first() {
         let child = queues.insert(b"p+a", NOW);
         assert!(queues.link_child(child, NOW));
         let parent = parent.unwrap_or_else(|| kept(&mut queues, b"p"));
-        assert!(queues[parent].extra().is_some_and(Extra::parent));
+        assert!(queues[parent].extension().is_some_and(Extension::parent));
         assert!(queues.children(b"p").is_some_and(|children| children.contains(&child)));
-        assert_eq!(queues.take_unnoted(), [child], "the log does not know it yet");
+        assert_eq!(queues.take_unlogged_children(), [child], "the log does not know it yet");
         queues.unmark(child);
         queues.check_invariants();
         assert!(queues.children(b"p").is_none());
@@ -116,7 +116,7 @@ fn a_name_without_a_plus_has_no_parent() {
     let id = kept(&mut queues, b"plain");
     assert!(!queues.link_child(id, NOW));
     queues.check_invariants();
-    assert!(queues[id].extra().is_none());
+    assert!(queues[id].extension().is_none());
 }
 
 #[test]

@@ -15,12 +15,12 @@ pub(crate) const NEVER: Millis = Millis(u64::MAX);
 
 /// Where the jobs of a session go when it loses them.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
-pub enum Manner {
+pub enum ReturnOrder {
     /// To the place they came from, as in beanstalkd and Kestrel.
     #[default]
-    KeepsPlace,
+    KeepPlace,
     /// Behind all others of their priority, as in Gearman.
-    ToTheTail,
+    ToTail,
 }
 
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub(crate) struct Session {
     /// Held jobs by (deadline, lease number).
     leases: Ordered<(Millis, u64)>,
     waiting: Option<Waiting>,
-    manner: Manner,
+    return_order: ReturnOrder,
     /// Unfinished jobs whose outcome it waits for, and how often it attached to each.
     watching: BTreeMap<JobId, u32>,
     worker: Option<Box<Worker>>,
@@ -80,7 +80,7 @@ pub(crate) enum Waiting {
 #[derive(Copy, Clone, Debug)]
 pub(crate) enum Wish {
     /// To look at it.
-    Look,
+    Peek,
     /// To hold it until it is told of it, and then finish it.
     Finish,
     /// To hold it for at most so many milliseconds.
@@ -97,7 +97,12 @@ impl Waiting {
 }
 
 impl Session {
-    pub(super) fn new(generation: u32, mailbox: u32, manner: Manner, queue: QueueId) -> Self {
+    pub(super) fn new(
+        generation: u32,
+        mailbox: u32,
+        return_order: ReturnOrder,
+        queue: QueueId,
+    ) -> Self {
         Self {
             generation,
             mailbox,
@@ -105,7 +110,7 @@ impl Session {
             watched: vec![queue],
             leases: Ordered::default(),
             waiting: None,
-            manner,
+            return_order,
             watching: BTreeMap::new(),
             worker: None,
             reader: None,
@@ -122,8 +127,8 @@ impl Session {
         self.mailbox
     }
 
-    pub(crate) fn manner(&self) -> Manner {
-        self.manner
+    pub(crate) fn return_order(&self) -> ReturnOrder {
+        self.return_order
     }
 
     /// When the engine looks at it next; changed by [`crate::timers::Timers`].

@@ -8,7 +8,7 @@ use crate::ids::{JobSlot, Millis};
 const QUEUE: QueueId = QueueId(0);
 
 fn open(sessions: &mut Sessions) -> SessionId {
-    let session = sessions.open(9, Manner::KeepsPlace, QUEUE);
+    let session = sessions.open(9, ReturnOrder::KeepPlace, QUEUE);
     sessions.check_invariants();
     session
 }

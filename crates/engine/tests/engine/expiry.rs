@@ -2,7 +2,7 @@
 
 use lineshaft_engine::policy::{Rule, Setting, WhenFull};
 use lineshaft_engine::{
-    GrabOrder, JobId, Manner, Millis, Patience, Read, ReadHow, Record, SessionId, Take, When,
+    GrabOrder, JobId, Millis, Patience, Read, ReadMode, Record, ReturnOrder, SessionId, Take, When,
     limits,
 };
 
@@ -38,7 +38,7 @@ impl World {
         self.engine.set_time(Millis(START.0 + 11));
         ["q", "r"].map(|queue| {
             let reader = self.reader();
-            let read = self.read(reader, queue, ReadHow::Finish, Patience::Millis(0));
+            let read = self.read(reader, queue, ReadMode::Finish, Patience::UntilSwept);
             assert!(matches!(read, Read::Waiting));
             reader
         })
@@ -46,7 +46,7 @@ impl World {
 
     /// They have been told what is behind it, and need not wait longer.
     fn check_one_found_what_lives(&mut self, [finds, misses]: [SessionId; 2]) {
-        let mut happened = self.happenings();
+        let mut happened = self.events();
         happened.sort_by_key(|(session, _)| *session != finds);
         let last = 2 * MANY + 1;
         let both = [(finds, format!("granted {last}")), (misses, "none came".to_owned())];
@@ -83,7 +83,7 @@ fn one_request_ends_so_many_expired_items_and_the_others_go_by_themselves() {
     let second = world.act(|engine, fx| engine.flush_expired(b"q", fx)).expect("it exists");
     assert!((SLICE / 3..=SLICE).contains(&second), "{second}");
     assert_eq!((world.expired("q"), world.expired("r")), (first + second, 0));
-    let worker = world.act(|engine, _| engine.open_session(0, Manner::ToTheTail));
+    let worker = world.act(|engine, _| engine.open_session(0, ReturnOrder::ToTail));
     world.act(|engine, fx| engine.register(worker, b"r", None, fx));
     let grabbed = world.act(|engine, fx| engine.grab(worker, GrabOrder::NewestFirst, fx));
     assert!(grabbed.is_none() && (SLICE / 3..=SLICE).contains(&world.expired("r")));
@@ -172,12 +172,12 @@ fn whoever_waits_behind_expired_items_gets_what_lives() {
         world.add(queue, "lives");
     }
     world.pass(20);
-    let finish = ReadHow::Finish;
+    let finish = ReadMode::Finish;
     let read = world.read(reader, "q", finish, Patience::Millis(30_000));
     assert!(matches!(read, Read::Waiting));
     world.take(taker, Patience::Endless);
     world.pass(0);
-    assert_eq!(world.happenings().len(), 2, "both got what they waited for");
+    assert_eq!(world.events().len(), 2, "both got what they waited for");
     let finished =
         world.records().into_iter().filter(|record| matches!(record, Record::Finish(..)));
     assert_eq!(finished.count(), 2 * MANY);
@@ -239,7 +239,7 @@ fn who_waits_is_served_when_the_last_expired_item_in_front_is_deleted() {
         world.add_many_until("q", 10);
         world.add("q", "lives");
         world.engine.set_time(Millis(START.0 + 11));
-        let read = world.read(reader, "q", ReadHow::Finish, Patience::Millis(30_000));
+        let read = world.read(reader, "q", ReadMode::Finish, Patience::Millis(30_000));
         assert!(matches!(read, Read::Waiting));
         for expired in world.expired("q") + 1..=MANY as u64 {
             assert!(world.finish(deleter, JobId(expired)));
@@ -248,12 +248,12 @@ fn who_waits_is_served_when_the_last_expired_item_in_front_is_deleted() {
         if others_ask {
             world.act(|engine, _| engine.watch(deleter, b"q"));
             assert!(matches!(world.take(deleter, Patience::None), Take::TimedOut));
-            let read = world.read(late, "q", ReadHow::Finish, Patience::Millis(0));
+            let read = world.read(late, "q", ReadMode::Finish, Patience::UntilSwept);
             assert!(matches!(read, Read::Empty(_)));
         } else {
             world.pass(0);
         }
-        assert_eq!(world.happenings(), [(reader, format!("granted {lives}"))]);
+        assert_eq!(world.events(), [(reader, format!("granted {lives}"))]);
     }
 }
 
@@ -264,7 +264,7 @@ fn a_read_without_patience_waits_as_long_as_sweeps_are_held() {
     world.engine.hold_chores(true);
     for millis in [0, 1, limits::HELD_CHORES_REST_MS] {
         world.pass(millis);
-        assert!(world.happenings().is_empty(), "what lives could be there still");
+        assert!(world.events().is_empty(), "what lives could be there still");
     }
     world.engine.hold_chores(false);
     world.pass(limits::HELD_CHORES_REST_MS);

@@ -2,13 +2,13 @@
 
 use lineshaft_engine::policy::{Rule, Rules, Setting};
 use lineshaft_engine::{
-    Clearing, LeaseId, Millis, NewJob, Patience, Read, ReadHow, Record, SessionId, State, Status,
+    Clearing, LeaseId, Millis, NewJob, Patience, Read, ReadMode, Record, SessionId, State, Status,
     Take, When,
 };
 
 use crate::world::{START, World};
 
-const OPEN: ReadHow = ReadHow::Open { limit_ms: None };
+const OPEN: ReadMode = ReadMode::Open { limit_ms: None };
 
 impl World {
     pub(crate) fn reader(&mut self) -> SessionId {
@@ -35,7 +35,7 @@ impl World {
         &mut self,
         session: SessionId,
         queue: &str,
-        how: ReadHow,
+        how: ReadMode,
         patience: Patience,
     ) -> Read {
         self.act(|engine, effects| engine.read(session, queue.as_bytes(), how, patience, effects))
@@ -44,7 +44,7 @@ impl World {
     /// The next item, which is gone then.
     pub(crate) fn get(&mut self, queue: &str) -> Option<String> {
         let session = self.reader();
-        let read = self.read(session, queue, ReadHow::Finish, Patience::None);
+        let read = self.read(session, queue, ReadMode::Finish, Patience::None);
         self.close(session);
         match read {
             Read::Finished { body, .. } => Some(text(&body)),
@@ -96,7 +96,7 @@ fn items_come_in_order_and_a_read_makes_the_queue() {
     assert_eq!((stats.items, stats.bytes, stats.puts), (1, 1, 3));
     let session = world.reader();
     for _ in 0..2 {
-        let peek = world.read(session, "q", ReadHow::Peek, Patience::None);
+        let peek = world.read(session, "q", ReadMode::Peek, Patience::None);
         assert!(matches!(peek, Read::Item { lease: None, body, .. } if &body[..] == b"3"));
     }
 }
@@ -169,30 +169,30 @@ fn readers_wait_in_one_line_with_takers_and_a_look_passes_the_job_on() {
     let takes = world.open();
     let reads = world.reader();
     world.act(|engine, _| engine.watch(takes, b"q"));
-    world.read(looks, "q", ReadHow::Peek, Patience::Endless);
+    world.read(looks, "q", ReadMode::Peek, Patience::Endless);
     assert!(matches!(world.take(takes, Patience::Endless), Take::Waiting));
-    world.read(reads, "q", ReadHow::Finish, Patience::Millis(100));
+    world.read(reads, "q", ReadMode::Finish, Patience::Millis(100));
     world.add("q", "1");
-    let happened: Vec<SessionId> = world.happenings().into_iter().map(|(who, _)| who).collect();
+    let happened: Vec<SessionId> = world.events().into_iter().map(|(who, _)| who).collect();
     assert_eq!(happened, [looks, takes]);
     world.pass(99);
-    assert!(world.happenings().is_empty());
+    assert!(world.events().is_empty());
     world.pass(1);
-    assert_eq!(world.happenings(), [(reads, "none came".into())]);
+    assert_eq!(world.events(), [(reads, "none came".into())]);
 }
 
 #[test]
 fn only_open_reads_are_transactions_whether_they_wait_or_not() {
     let mut world = World::new();
     let session = world.reader();
-    for how in [ReadHow::Finish, OPEN, ReadHow::Peek] {
+    for how in [ReadMode::Finish, OPEN, ReadMode::Peek] {
         world.read(session, "q", how, Patience::Endless);
         world.add("q", "1");
         world.read(session, "q", how, Patience::None);
         world.add("q", "2");
         world.read(session, "q", how, Patience::None);
     }
-    assert_eq!(world.happenings().len(), 3);
+    assert_eq!(world.events().len(), 3);
     assert_eq!(world.stats("q").transactions, 2);
 }
 
@@ -215,13 +215,13 @@ fn expired_items_go_when_their_moment_is_past_and_they_are_the_head() {
 fn what_is_put_expired_goes_to_nobody() {
     let mut world = World::new();
     let session = world.reader();
-    world.read(session, "q", ReadHow::Finish, Patience::Endless);
+    world.read(session, "q", ReadMode::Finish, Patience::Endless);
     assert!(world.add_until("q", "old", Some(Millis(START.0 - 1))));
     world.pass(0);
-    assert!(world.happenings().is_empty());
+    assert!(world.events().is_empty());
     assert_eq!(world.stats("q").items, 0);
     world.add("q", "new");
-    assert_eq!(world.happenings().len(), 1);
+    assert_eq!(world.events().len(), 1);
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn what_expired_goes_to_the_queue_that_the_policy_names() {
     }
     world.records();
     world.pass(11);
-    assert_eq!(world.happenings().len(), 1, "whoever waits there gets the first");
+    assert_eq!(world.events().len(), 1, "whoever waits there gets the first");
     assert!(matches!(world.records()[..], [Record::QueueFacts(_) | Record::Rerouted(..), ..]));
     assert_eq!([world.get("old"), world.get("old")], [Some("2".into()), Some("3".into())]);
     assert_eq!(world.get("old"), None, "it had room for two");
@@ -319,14 +319,14 @@ fn a_flush_ends_what_is_there_but_open_reads_come_back() {
     let flush = world.act(|engine, effects| engine.flush(session, b"q", effects));
     assert_eq!(flush, Clearing::Waiting);
     while world.act(lineshaft_engine::Engine::advance) {}
-    assert_eq!(world.happenings(), [(session, "flushed".into())]);
+    assert_eq!(world.events(), [(session, "flushed".into())]);
     assert_eq!((world.stats("q").items, world.stats("r").items), (0, 2500));
     assert!(world.put_back(session, lease));
     assert_eq!(world.get("q").as_deref(), Some("0"));
     let flush = world.act(|engine, effects| engine.flush_all(session, effects));
     assert_eq!(flush, Clearing::Waiting);
     while world.act(lineshaft_engine::Engine::advance) {}
-    assert_eq!(world.happenings().len(), 1);
+    assert_eq!(world.events().len(), 1);
     assert_eq!((world.stats("q").flushes, world.stats("r").items), (2, 0));
     let flush = world.act(|engine, effects| engine.flush(session, b"none", effects));
     assert_eq!(flush, Clearing::Done);
@@ -346,7 +346,7 @@ fn a_flush_goes_on_without_whoever_asked() {
     world.close(session);
     world.pass(0);
     assert_eq!((world.stats("q").items, world.stats("r").items), (0, 0));
-    assert!(world.happenings().is_empty());
+    assert!(world.events().is_empty());
 }
 
 #[test]
@@ -375,7 +375,7 @@ fn a_status_that_refuses_reads_lets_waiters_wait() {
     let mut world = World::new();
     let (producer, taker, reader) = (world.open(), world.open(), world.reader());
     world.take(taker, Patience::Endless);
-    world.read(reader, "default", ReadHow::Finish, Patience::Millis(100));
+    world.read(reader, "default", ReadMode::Finish, Patience::Millis(100));
     world.act(|engine, effects| engine.set_status(Status::Quiescent, 50, effects));
     assert_eq!(world.engine.status(), Status::Quiescent);
     assert!(!world.engine.reads_blocked(), "the grace is not over");
@@ -384,12 +384,12 @@ fn a_status_that_refuses_reads_lets_waiters_wait() {
     world.pass(50);
     assert!(world.engine.reads_blocked() && world.engine.writes_blocked());
     world.put(producer, 0, 0, 0);
-    assert!(world.happenings().is_empty());
+    assert!(world.events().is_empty());
     world.pass(50);
-    assert_eq!(world.happenings(), [(reader, "none came".into())]);
+    assert_eq!(world.events(), [(reader, "none came".into())]);
     world.act(|engine, effects| engine.set_status(Status::ReadOnly, 1000, effects));
     assert!(!world.engine.reads_blocked() && world.engine.writes_blocked());
-    assert_eq!(world.happenings().len(), 1, "the taker has it");
+    assert_eq!(world.events().len(), 1, "the taker has it");
 }
 
 #[test]

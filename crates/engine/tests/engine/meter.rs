@@ -3,8 +3,8 @@
 use lineshaft_engine::limits::{self, INDIVISIBLE_UNITS_MAX};
 use lineshaft_engine::policy::{Rule, Rules, Setting};
 use lineshaft_engine::{
-    Body, Clearing, Effects, Engine, GrabOrder, Happening, JobId, Kick, Manner, Millis, NewJob,
-    News, Patience, Read, ReadHow, Refused, SessionId, Status, Submit, Take,
+    Body, Clearing, Effects, Engine, Event, GrabOrder, JobId, Kick, Millis, NewJob, News, Patience,
+    Read, ReadMode, Refused, ReturnOrder, SessionId, Status, Submit, Take,
 };
 
 use crate::world::{SLICE_UNITS, START, World};
@@ -46,7 +46,7 @@ fn foreground(unique: &[u8]) -> Submit<'_> {
 #[test]
 fn a_worker_that_cannot_do_one_thing_does_not_pay_for_all_that_it_holds() {
     let mut world = World::new();
-    let (client, worker) = (world.open(), world.engine.open_session(0, Manner::ToTheTail));
+    let (client, worker) = (world.open(), world.engine.open_session(0, ReturnOrder::ToTail));
     world.put_many(client, b"f", 100_000, NewJob::default());
     world.put_many(client, b"g", 3, NewJob::default());
     world.engine.register(worker, b"f", None, &mut world.effects);
@@ -71,7 +71,7 @@ fn a_worker_that_cannot_do_one_thing_does_not_pay_for_all_that_it_holds() {
 #[test]
 fn what_is_handed_out_after_a_worker_gave_a_queue_up_stays_with_it() {
     let mut world = World::new();
-    let (client, worker) = (world.open(), world.engine.open_session(0, Manner::ToTheTail));
+    let (client, worker) = (world.open(), world.engine.open_session(0, ReturnOrder::ToTail));
     world.put_many(client, b"f", 2 * SLICE as usize, NewJob::default());
     world.engine.register(worker, b"f", None, &mut world.effects);
     let grab =
@@ -118,7 +118,7 @@ fn every_kicked_job_counts_and_a_long_kick_goes_on_by_itself() {
     });
     assert!((SLICE / 4..=SLICE + FEW).contains(&cost), "{cost}");
     while world.act(Engine::advance) {}
-    assert_eq!(world.happenings(), [(client, format!("kicked {}", 3 * SLICE - 100))]);
+    assert_eq!(world.events(), [(client, format!("kicked {}", 3 * SLICE - 100))]);
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn a_key_that_is_in_many_queues_is_looked_up_in_some() {
 
 /// A job that as many watch as may: its worker, which holds it, its number, and those who watch.
 fn watched_by_many(world: &mut World) -> (SessionId, JobId, Vec<SessionId>) {
-    let worker = world.engine.open_session(0, Manner::ToTheTail);
+    let worker = world.engine.open_session(0, ReturnOrder::ToTail);
     let join = |world: &mut World, client| {
         world.engine.submit(client, b"f", foreground(b"key"), &mut world.effects)
     };
@@ -172,10 +172,10 @@ fn watched_by_many(world: &mut World) -> (SessionId, JobId, Vec<SessionId>) {
         }
     }
     let late = world.open();
-    assert_eq!(join(world, late), Err(Refused::Full));
+    assert_eq!(join(world, late), Err(Refused::QueueFull));
     world.engine.register(worker, b"f", None, &mut world.effects);
     let grabbed = world.engine.grab(worker, GrabOrder::NewestFirst, &mut world.effects);
-    world.happenings();
+    world.events();
     (worker, grabbed.expect("it is ready").id, clients)
 }
 
@@ -193,17 +193,17 @@ fn a_job_has_a_bounded_number_of_watchers_who_are_told_in_slices() {
     let (mut slices, mut told) = (0, Vec::new());
     let mut more = true;
     while more {
-        told.append(&mut world.effects.happenings);
+        told.append(&mut world.effects.events);
         let cost = world.cost(|engine, fx| more = engine.advance(fx));
         world.engine.check_invariants();
         assert!(cost <= SLICE + FEW, "{cost}");
         slices += 1;
     }
-    told.append(&mut world.effects.happenings);
+    told.append(&mut world.effects.events);
     assert!(slices > 10, "{slices}");
-    assert!(!world.engine.has_untold_news());
-    let news = told.into_iter().map(|(_, happening)| match happening {
-        Happening::News { news, .. } => news,
+    assert!(!world.engine.has_pending_news());
+    let news = told.into_iter().map(|(_, event)| match event {
+        Event::News { news, .. } => news,
         other => panic!("{other:?}"),
     });
     let mut wanted = vec![some; limits::WATCHERS_MAX];
@@ -221,11 +221,11 @@ fn watchers_may_leave_before_they_are_told_and_the_worker_helps_to_tell() {
     world.engine.register(worker, b"g", None, &mut world.effects);
     let grabbed = world.engine.grab(worker, GrabOrder::NewestFirst, &mut world.effects);
     assert_eq!(grabbed.map(|grabbed| grabbed.id), Some(other));
-    world.happenings();
+    world.events();
     world.engine.complete(worker, id, &News::Fail, &mut world.effects).expect("it holds it");
     // This comes behind what others have not heard yet.
     world.engine.complete(worker, other, &News::Fail, &mut world.effects).expect("it holds it");
-    let mut told = world.effects.happenings.iter();
+    let mut told = world.effects.events.iter();
     assert!(told.all(|(session, _)| *session == clients[0]), "the others come later");
     for session in [clients[0], clients[5]] {
         world.engine.close_session(session, &mut world.effects);
@@ -235,7 +235,7 @@ fn watchers_may_leave_before_they_are_told_and_the_worker_helps_to_tell() {
         world.engine.check_invariants();
     }
     world.engine.check_invariants();
-    let heard = world.effects.happenings.iter().filter(|(session, _)| *session == watcher);
+    let heard = world.effects.events.iter().filter(|(session, _)| *session == watcher);
     assert_eq!(heard.count(), 1);
 }
 
@@ -257,7 +257,7 @@ fn the_end_of_a_wait_counts_every_line_that_it_leaves() {
 #[test]
 fn sessions_that_hold_and_watch_much_leave_in_slices() {
     let mut world = World::new();
-    let (client, worker) = (world.open(), world.engine.open_session(0, Manner::ToTheTail));
+    let (client, worker) = (world.open(), world.engine.open_session(0, ReturnOrder::ToTail));
     let holder = world.open();
     world.watch_many(holder, 5000);
     world.put_many(client, b"q7", 5000, NewJob::default());
@@ -287,7 +287,7 @@ fn sessions_that_hold_and_watch_much_leave_in_slices() {
 #[test]
 fn registrations_are_taken_back_a_slice_at_a_time() {
     let mut world = World::new();
-    let worker = world.engine.open_session(0, Manner::ToTheTail);
+    let worker = world.engine.open_session(0, ReturnOrder::ToTail);
     for number in 0..5 * SLICE {
         world.engine.register(worker, format!("f{number}").as_bytes(), None, &mut world.effects);
     }
@@ -320,9 +320,9 @@ fn a_queue_with_many_due_jobs_does_not_hold_up_other_timers() {
         assert!(engine.advance(effects), "the burst goes on");
     }
     let timed_out = effects
-        .happenings
+        .events
         .iter()
-        .any(|(session, happening)| *session == waiter && matches!(happening, Happening::TimedOut));
+        .any(|(session, event)| *session == waiter && matches!(event, Event::TimedOut));
     assert!(timed_out, "it waited for its own time and a slice");
     assert!(engine.totals().delayed > 10 * SLICE);
     engine.check_invariants();
@@ -344,9 +344,10 @@ fn timers_without_end_do_not_hold_up_a_kick() {
     for _ in 0..12 {
         assert!(engine.advance(effects));
     }
-    let kicked = effects.happenings.iter().any(
-        |(_, happening)| matches!(happening, Happening::Kicked(_, count) if *count == 2 * SLICE),
-    );
+    let kicked = effects
+        .events
+        .iter()
+        .any(|(_, event)| matches!(event, Event::Kicked(_, count) if *count == 2 * SLICE));
     assert!(kicked && engine.totals().delayed > 0);
 }
 
@@ -383,9 +384,9 @@ fn a_change_of_the_status_comes_to_many_queues_in_slices() {
     world.engine.watch(hasty, b"q19999");
     let hasty = world.engine.take(hasty, Patience::None, &mut world.effects);
     assert!(matches!(hasty, Take::TimedOut));
-    assert!(world.happenings().is_empty());
+    assert!(world.events().is_empty());
     assert!(slices_until_idle(&mut world) > 10);
-    assert_eq!(world.happenings().len(), 1, "the one who waited has it");
+    assert_eq!(world.events().len(), 1, "the one who waited has it");
     let late = world.open();
     world.engine.watch(late, b"q0");
     let late = world.engine.take(late, Patience::None, &mut world.effects);
@@ -441,7 +442,7 @@ fn those_who_wait_for_an_item_of_a_queue_that_is_removed_are_told_in_slices() {
     for _ in 0..5000 {
         let reader = world.engine.open_reader(0);
         let effects = &mut world.effects;
-        let read = world.engine.read(reader, b"q", ReadHow::Finish, Patience::Endless, effects);
+        let read = world.engine.read(reader, b"q", ReadMode::Finish, Patience::Endless, effects);
         assert!(matches!(read, Read::Waiting));
     }
     let mut removal = Clearing::Done;
@@ -450,9 +451,9 @@ fn those_who_wait_for_an_item_of_a_queue_that_is_removed_are_told_in_slices() {
     assert!(cost <= SLICE + FEW, "{cost}");
     world.engine.check_invariants();
     let late = world.engine.open_reader(0);
-    world.engine.read(late, b"q", ReadHow::Finish, Patience::Endless, &mut world.effects);
+    world.engine.read(late, b"q", ReadMode::Finish, Patience::Endless, &mut world.effects);
     assert!(slices_until_idle(&mut world) > 2);
-    let told = world.happenings();
+    let told = world.events();
     assert_eq!(told.iter().filter(|(_, what)| what == "none came").count(), 5000);
     assert!(told.iter().all(|(session, _)| *session != late), "it came after the removal began");
 }

@@ -2,7 +2,7 @@
 
 use lineshaft_engine::policy::{QueueSync, Rule, Rules, Setting, WhenFull};
 use lineshaft_engine::{
-    GrabOrder, Happening, LeaseId, Manner, Millis, NewJob, News, Patience, Read, ReadHow,
+    Event, GrabOrder, LeaseId, Millis, NewJob, News, Patience, Read, ReadMode, ReturnOrder,
     SessionId, Status, Submit, Take, When,
 };
 use proptest::prelude::*;
@@ -80,7 +80,7 @@ impl Crowd {
         let mut world = World::new();
         let tubes = (0..3).map(|_| world.open()).collect();
         let workers = (0..3)
-            .map(|_| world.act(|engine, _| engine.open_session(0, Manner::ToTheTail)))
+            .map(|_| world.act(|engine, _| engine.open_session(0, ReturnOrder::ToTail)))
             .collect();
         let readers = (0..3).map(|_| world.reader()).collect();
         Self { world, tubes, workers, readers, leases: Vec::new() }
@@ -114,10 +114,10 @@ impl Crowd {
             }
             3..6 if self.is_free(reader) => {
                 let how = match number % 5 {
-                    0 => ReadHow::Finish,
-                    1 => ReadHow::Peek,
-                    2 => ReadHow::Open { limit_ms: Some(number) },
-                    _ => ReadHow::Open { limit_ms: None },
+                    0 => ReadMode::Finish,
+                    1 => ReadMode::Peek,
+                    2 => ReadMode::Open { limit_ms: Some(number) },
+                    _ => ReadMode::Open { limit_ms: None },
                 };
                 let read =
                     self.world.act(|engine, fx| engine.read(reader, queue, how, patience, fx));
@@ -222,7 +222,8 @@ impl Crowd {
             }
             23 => {
                 self.world.close(worker);
-                let session = self.world.act(|engine, _| engine.open_session(0, Manner::ToTheTail));
+                let session =
+                    self.world.act(|engine, _| engine.open_session(0, ReturnOrder::ToTail));
                 self.workers[step.who] = session;
             }
             24 => {
@@ -254,8 +255,8 @@ impl Crowd {
 
     fn settle(&mut self, millis: u64) {
         self.world.pass(millis);
-        for (session, happening) in std::mem::take(&mut self.world.effects.happenings) {
-            if let Happening::Granted { lease, .. } = happening {
+        for (session, event) in std::mem::take(&mut self.world.effects.events) {
+            if let Event::Granted { lease, .. } = event {
                 self.leases.push((session, lease));
             }
         }

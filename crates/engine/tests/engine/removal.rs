@@ -1,7 +1,7 @@
 //! Removing queues, with many jobs too.
 
 use lineshaft_engine::{
-    Clearing, Engine, JobId, NewJob, NotFound, Patience, Read, ReadHow, Record, SessionId,
+    Clearing, Engine, JobId, NewJob, NotFound, Patience, Read, ReadMode, Record, SessionId,
 };
 
 use crate::world::{SLICE_UNITS, World};
@@ -51,10 +51,10 @@ fn a_queue_of_many_jobs_is_removed_in_slices_and_hands_out_nothing_meanwhile() {
     // What comes now is in a new queue, for whoever asks.
     assert_eq!(world.get("q"), None);
     world.add("q", "new");
-    world.read(waiter, "q", ReadHow::Finish, Patience::Endless);
+    world.read(waiter, "q", ReadMode::Finish, Patience::Endless);
     assert!(world.slices() >= 3, "a slice may end so many jobs at most");
     let told = [(waiter, "granted 2501".into()), (session, "flushed".into())];
-    assert_eq!(world.happenings(), told);
+    assert_eq!(world.events(), told);
     assert!(world.records().iter().any(|record| matches!(record, Record::QueueFacts(_))));
     assert_eq!((world.stats("q").items, world.stats("q").open), (0, 1));
     assert_eq!(world.engine.totals().item_queue_deletes, 1);
@@ -72,7 +72,7 @@ fn jobs_in_all_states_and_many_hands_go_with_a_queue() {
     }
     let holder = world.reader();
     for number in 0..MANY {
-        let open = ReadHow::Open { limit_ms: None };
+        let open = ReadMode::Open { limit_ms: None };
         let read = world.engine.read(holder, b"q", open, Patience::None, &mut world.effects);
         assert!(matches!(read, Read::Item { .. }), "read {number}");
     }
@@ -81,7 +81,7 @@ fn jobs_in_all_states_and_many_hands_go_with_a_queue() {
     // Neither the loss of its leases nor time moves a job past the removal.
     world.close(holder);
     world.pass(1000);
-    assert_eq!(world.happenings(), [(asking, "flushed".into())]);
+    assert_eq!(world.events(), [(asking, "flushed".into())]);
     assert!(world.engine.queue_id(b"q").is_none());
     let totals = world.engine.totals();
     assert_eq!((totals.ready, totals.delayed, totals.leased), (0, 0, 0));
@@ -96,7 +96,7 @@ fn a_removal_is_finished_without_whoever_asked_for_it() {
     world.begin_removal(second, b"q");
     world.close(first);
     world.slices();
-    assert_eq!(world.happenings(), [(second, "flushed".into())]);
+    assert_eq!(world.events(), [(second, "flushed".into())]);
     assert!(world.engine.queue_id(b"q").is_none());
     let dropped = world.records().into_iter().filter(|r| matches!(r, Record::QueueDropped(..)));
     assert!(dropped.count() > 0);
@@ -129,10 +129,10 @@ fn a_removed_queue_takes_everything_with_it() {
     for _ in 0..2 {
         world.get("q");
     }
-    world.read(waiter, "q", ReadHow::Finish, Patience::Endless);
+    world.read(waiter, "q", ReadMode::Finish, Patience::Endless);
     world.act(|engine, effects| engine.use_queue(taker, b"default", effects));
     world.remove(b"q");
-    assert_eq!(world.happenings(), [(waiter, "none came".into())]);
+    assert_eq!(world.events(), [(waiter, "none came".into())]);
     assert!(!world.put_back(holder, lease));
     assert_eq!(world.state(delayed), None);
     assert!(world.engine.queue_id(b"q").is_none());

@@ -55,11 +55,11 @@ fn the_size_is_tested_before_the_put() {
     ]);
     assert_eq!([(); 3].map(|()| world.add("bytes", "xxx")), [true, true, false]);
     assert_eq!([(); 2].map(|()| world.add("jobs", "xxx")), [true, false]);
-    assert_eq!(world.put_into("jobs", ""), Err(Refused::Full), "for all dialects");
+    assert_eq!(world.put_into("jobs", ""), Err(Refused::QueueFull), "for all dialects");
     assert_eq!(world.put_into("item", "xxxx"), Err(Refused::TooBig));
     assert!(world.add("item", "xxx"));
     let session = world.open();
-    assert_eq!(world.submit_into(session, "jobs", false), Err(Refused::Full));
+    assert_eq!(world.submit_into(session, "jobs", false), Err(Refused::QueueFull));
     for foreground in [false, true] {
         assert_eq!(world.submit_into(session, "item", foreground), Err(Refused::TooBig));
     }
@@ -180,7 +180,7 @@ fn a_parent_that_only_feeds_its_children_keeps_nothing() {
     let session = world.open();
     assert!(world.submits(session, "p", true), "the child's job is watched");
     world.remove(b"p+a");
-    assert_eq!(world.happenings().len(), 1);
+    assert_eq!(world.events().len(), 1);
     assert!(!world.submits(session, "p", true), "nobody would ever answer");
     assert!(world.submits(session, "p", false));
 }
@@ -221,7 +221,7 @@ fn an_alias_puts_into_all_of_its_destinations_and_is_empty() {
     let stats = world.engine.alias_stats(b"both").expect("it is one");
     assert_eq!((stats.puts, stats.put_bytes, stats.destinations.len()), (3, 3, 2));
     assert_eq!(world.engine.item_queues(), [&b"both"[..], b"nested", b"x", b"y"]);
-    assert_eq!(world.put_into("both", "4"), Err(Refused::Full));
+    assert_eq!(world.put_into("both", "4"), Err(Refused::QueueFull));
     let session = world.open();
     assert!(world.submits(session, "nested", true) == (world.items("x") < 2));
     world.policies([]);
@@ -426,7 +426,7 @@ fn a_submit_joins_no_job_that_has_expired() {
     world.pass(11);
     assert!(world.submits(client, "a", true));
     let held = world.engine.find_key(b"key").expect("it is held");
-    assert_eq!(world.outlook(held).watchers, 1, "it may end well");
+    assert_eq!(world.work_progress(held).watchers, 1, "it may end well");
 }
 
 #[test]
@@ -441,9 +441,9 @@ fn a_job_that_goes_to_another_queue_is_joined_there() {
     let id = world.engine.find_key(b"key").expect("it waits");
     world.pass(11);
     assert!(world.submits(client, "b", true));
-    assert_eq!(world.outlook(id).watchers, 1, "it was joined");
+    assert_eq!(world.work_progress(id).watchers, 1, "it was joined");
     assert!(world.submits(client, "a", true));
-    assert_eq!(world.outlook(id).watchers, 1, "it is not there any more");
+    assert_eq!(world.work_progress(id).watchers, 1, "it is not there any more");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What the engine does with jobs, queues and sessions, request by request.
 
 use lineshaft_engine::{
-    Engine, GrabOrder, JobId, Kick, Millis, NewJob, Patience, Read, ReadHow, Record, SessionId,
+    Engine, GrabOrder, JobId, Kick, Millis, NewJob, Patience, Read, ReadMode, Record, SessionId,
     State, Status, Take,
 };
 
@@ -106,7 +106,7 @@ fn waiters_are_served_in_the_order_they_came() {
     for _ in &waiters {
         world.put(producer, 0, 0, 60);
     }
-    let served: Vec<SessionId> = world.happenings().into_iter().map(|(who, _)| who).collect();
+    let served: Vec<SessionId> = world.events().into_iter().map(|(who, _)| who).collect();
     assert_eq!(served, waiters);
 }
 
@@ -116,11 +116,11 @@ fn patience_ends_in_time() {
     let session = world.open();
     assert!(matches!(world.take(session, Patience::Millis(1500)), Take::Waiting));
     world.pass(1499);
-    assert!(world.happenings().is_empty());
+    assert!(world.events().is_empty());
     world.pass(1);
-    assert_eq!(world.happenings(), [(session, "timed out".into())]);
+    assert_eq!(world.events(), [(session, "timed out".into())]);
     world.put(session, 0, 0, 60);
-    assert!(world.happenings().is_empty(), "nobody waits any more");
+    assert!(world.events().is_empty(), "nobody waits any more");
 }
 
 #[test]
@@ -132,9 +132,9 @@ fn a_ttr_that_is_over_makes_the_job_ready_though_everybody_is_idle() {
     world.take(waiter, Patience::Endless);
     assert_eq!(world.engine.next_deadline(), Some(Millis(START.0 + 2000)));
     world.pass(1999);
-    assert!(world.happenings().is_empty());
+    assert!(world.events().is_empty());
     world.pass(1);
-    assert_eq!(world.happenings(), [(waiter, format!("granted {id}"))]);
+    assert_eq!(world.events(), [(waiter, format!("granted {id}"))]);
     assert!(!world.release(holder, id, 0, 0), "the old holder has lost it");
     let counters = world.engine.job_status(id).expect("it exists").facts.counters;
     assert_eq!((counters.takes, counters.timeouts), (2, 1));
@@ -162,9 +162,9 @@ fn a_waiting_holder_hears_of_its_deadline_a_second_before() {
     world.taken(holder);
     world.take(holder, Patience::Endless);
     world.pass(1999);
-    assert!(world.happenings().is_empty());
+    assert!(world.events().is_empty());
     world.pass(1);
-    assert_eq!(world.happenings(), [(holder, "deadline soon".into())]);
+    assert_eq!(world.events(), [(holder, "deadline soon".into())]);
     assert!(matches!(world.take(holder, Patience::Endless), Take::DeadlineSoon));
     let next = world.put(holder, 0, 0, 60);
     assert_eq!(world.taken(holder), next, "a ready job comes before the warning");
@@ -182,7 +182,7 @@ fn a_closed_session_gives_back_all_it_held_and_counts_nothing() {
     world.take(waiter, Patience::Endless);
     world.close(holder);
     world.pass(0);
-    assert_eq!(world.happenings(), [(waiter, format!("granted {}", ids[0]))]);
+    assert_eq!(world.events(), [(waiter, format!("granted {}", ids[0]))]);
     let totals = world.engine.totals();
     assert_eq!((totals.ready, totals.leased), (2499, 1));
     let counters = world.engine.job_status(ids[7]).expect("it exists").facts.counters;
@@ -202,7 +202,7 @@ fn a_closed_session_s_jobs_reach_waiters_in_the_order_they_were_taken() {
         world.take(waiter, Patience::Endless);
     }
     world.close(holder);
-    let granted: Vec<String> = world.happenings().into_iter().map(|(_, what)| what).collect();
+    let granted: Vec<String> = world.events().into_iter().map(|(_, what)| what).collect();
     assert_eq!(granted, ids.map(|id| format!("granted {id}")), "not by their deadlines");
 }
 
@@ -223,7 +223,7 @@ fn a_long_kick_goes_in_slices_and_tells_the_sum() {
     assert_eq!(kick(&mut world, 100), Kick::Done(100));
     assert_eq!(kick(&mut world, 2400), Kick::Waiting);
     world.pass(0);
-    assert_eq!(world.happenings(), [(session, "kicked 2400".into())]);
+    assert_eq!(world.events(), [(session, "kicked 2400".into())]);
     assert_eq!(kick(&mut world, 5000), Kick::Done(100));
     assert_eq!(world.engine.totals().ready, 2600);
 }
@@ -244,7 +244,7 @@ fn a_long_kick_rests_while_the_records_cannot_be_written() {
     assert!((1..=1000).contains(&kicked), "{kicked}: one step");
     world.engine.hold_chores(false);
     world.pass(0);
-    assert_eq!(world.happenings(), [(session, "kicked 2500".into())]);
+    assert_eq!(world.events(), [(session, "kicked 2500".into())]);
 }
 
 #[test]
@@ -322,7 +322,7 @@ fn waiters_and_jobs(world: &mut World, queue: &[u8], count: usize) -> Vec<Sessio
 }
 
 fn told(world: &mut World) -> Vec<SessionId> {
-    world.happenings().into_iter().map(|(session, _)| session).collect()
+    world.events().into_iter().map(|(session, _)| session).collect()
 }
 
 #[test]
@@ -372,7 +372,7 @@ fn what_those_who_are_served_in_slices_leave_is_there_for_others() {
     assert!(matches!(world.take(late, Patience::None), Take::Granted(_)));
     assert!(world.act(|e, fx| e.grab(worker, GrabOrder::NewestFirst, fx)).is_some());
     let reader = world.reader();
-    let read = world.read(reader, "q", ReadHow::Finish, Patience::Millis(0));
+    let read = world.read(reader, "q", ReadMode::Finish, Patience::UntilSwept);
     assert!(matches!(read, Read::Finished { .. }));
     assert!(matches!(world.take(late, Patience::None), Take::TimedOut), "the others are promised");
     assert!(world.act(|e, fx| e.grab(worker, GrabOrder::NewestFirst, fx)).is_none());
@@ -396,11 +396,11 @@ fn nobody_overtakes_at_the_end_of_a_pause() {
     world.engine.set_time(Millis(START.0 + 10_000));
     assert!(matches!(world.take(late, Patience::None), Take::TimedOut), "it is promised");
     let urgent = world.put(late, 0, 0, 60);
-    assert!(world.happenings().is_empty(), "the order of jobs is kept");
+    assert!(world.events().is_empty(), "the order of jobs is kept");
     world.put(late, 2, 0, 60);
     assert_eq!(world.taken(late), urgent, "there is enough for all");
     world.pass(0);
-    let served = world.happenings();
+    let served = world.events();
     assert_eq!(served[0], (first, format!("granted {early}")));
     assert_eq!((served.len(), served[1].0), (2, second));
 }

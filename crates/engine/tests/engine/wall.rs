@@ -1,6 +1,6 @@
 //! The wall clock is set while jobs wait for a time that it is to show.
 
-use lineshaft_engine::{JobId, Millis, Patience, Read, ReadHow, SessionId, State, Submit, When};
+use lineshaft_engine::{JobId, Millis, Patience, Read, ReadMode, SessionId, State, Submit, When};
 
 use crate::world::{SLICE_UNITS, START, World};
 
@@ -71,7 +71,7 @@ fn a_job_whose_time_has_come_by_a_step_goes_to_who_waits() {
     let id = world.submit_for(client, When::Wall(Millis(START.0 + HOUR_MS)));
     world.take(client, Patience::Endless);
     world.set_wall(HOUR_MS as i64);
-    assert_eq!(world.happenings(), [(client, format!("granted {id}"))]);
+    assert_eq!(world.events(), [(client, format!("granted {id}"))]);
 }
 
 #[test]
@@ -120,14 +120,14 @@ fn an_item_that_is_good_again_goes_to_who_waits_behind_it() {
     world.engine.set_time(Millis(START.0 + 11));
     // The log has enough to write: what has expired stays for now.
     world.engine.hold_chores(true);
-    let read = world.read(reader, "q", ReadHow::Finish, Patience::Millis(1000));
+    let read = world.read(reader, "q", ReadMode::Finish, Patience::Millis(1000));
     assert!(matches!(read, Read::Waiting), "{read:?}");
     let left = world.stats("q").items;
     assert!(left > 0 && left < many.into());
     world.act(|engine, _| engine.set_wall_ahead(-(HOUR_MS as i64)));
     world.pass(0);
-    let happenings = world.happenings();
-    assert!(happenings[0].1.starts_with("granted"), "{happenings:?}");
+    let events = world.events();
+    assert!(events[0].1.starts_with("granted"), "{events:?}");
 }
 
 #[test]

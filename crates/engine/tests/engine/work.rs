@@ -2,8 +2,8 @@
 
 use lineshaft_engine::policy::{QueueSync, Rule, Setting};
 use lineshaft_engine::{
-    Body, Clearing, Effects, Engine, GrabOrder, JobId, Manner, Millis, NewJob, News, NotFound,
-    Outlook, Patience, Record, Refused, SessionId, State, Submit, Take, When, limits,
+    Body, Clearing, Effects, Engine, GrabOrder, JobId, Millis, NewJob, News, NotFound, Patience,
+    Record, Refused, ReturnOrder, SessionId, State, Submit, Take, When, WorkProgress, limits,
 };
 
 use crate::world::{SLICE_UNITS, World};
@@ -17,7 +17,7 @@ fn body(bytes: &[u8]) -> Body {
 
 impl World {
     fn worker(&mut self, queues: &[&str]) -> SessionId {
-        let session = self.engine.open_session(0, Manner::ToTheTail);
+        let session = self.engine.open_session(0, ReturnOrder::ToTail);
         for queue in queues {
             self.act(|e, fx| e.register(session, queue.as_bytes(), None, fx));
         }
@@ -65,13 +65,13 @@ impl World {
         self.act(|e, _| e.sleep(worker))
     }
 
-    pub(crate) fn outlook(&self, id: JobId) -> Outlook {
-        self.engine.outlook(self.engine.slot(id).expect("it is there"))
+    pub(crate) fn work_progress(&self, id: JobId) -> WorkProgress {
+        self.engine.work_progress(self.engine.slot(id).expect("it is there"))
     }
 
     fn woken(&mut self) -> Vec<SessionId> {
-        let happenings = self.happenings().into_iter();
-        happenings.filter(|(_, what)| what == "work to do").map(|(who, _)| who).collect()
+        let events = self.events().into_iter();
+        events.filter(|(_, what)| what == "work to do").map(|(who, _)| who).collect()
     }
 }
 
@@ -85,10 +85,10 @@ fn a_foreground_job_goes_to_a_worker_and_its_outcome_to_the_client() {
     let data = News::Data(body(b"half"));
     world.act(|e, fx| e.report(worker, id, &data, fx)).expect("held");
     world.act(|e, fx| e.progress(worker, id, (1, 2), &body(b"1 of 2"), fx)).expect("held");
-    let outlook = Outlook { running: true, numerator: 1, denominator: 2, watchers: 1 };
-    assert_eq!(world.outlook(id), outlook);
+    let work_progress = WorkProgress { running: true, numerator: 1, denominator: 2, watchers: 1 };
+    assert_eq!(world.work_progress(id), work_progress);
     assert_eq!(world.complete(worker, id, b"krow"), Ok(()));
-    let told: Vec<String> = world.happenings().into_iter().map(|(_, what)| what).collect();
+    let told: Vec<String> = world.events().into_iter().map(|(_, what)| what).collect();
     assert_eq!(told.len(), 3, "data, progress, the end: {told:?}");
     assert!(told[2].contains("Complete"));
     assert!(world.records().iter().all(|record| matches!(record, Record::QueueFacts(_))));
@@ -347,9 +347,9 @@ fn equal_keys_join_and_every_client_hears_of_the_end() {
     assert_eq!(world.engine.find_key(b"k"), Some(id));
     world.act(|e, fx| e.unregister(worker, b"r", fx));
     assert_eq!(world.grab(worker), Some(id));
-    world.happenings();
+    world.events();
     world.complete(worker, id, b"").expect("held");
-    let told: Vec<SessionId> = world.happenings().into_iter().map(|(who, _)| who).collect();
+    let told: Vec<SessionId> = world.events().into_iter().map(|(who, _)| who).collect();
     assert_eq!(told, [first, second, second]);
     assert_ne!(submit(&mut world, first, "q", "k", FOREGROUND), id, "the key is free again");
 
@@ -425,14 +425,14 @@ fn a_client_attaches_to_one_job_only_so_often() {
     for _ in 1..limits::ATTACHMENTS_MAX {
         assert_eq!(submit(&mut world, client, FOREGROUND), Ok(id));
     }
-    assert_eq!(submit(&mut world, client, FOREGROUND), Err(Refused::Full));
+    assert_eq!(submit(&mut world, client, FOREGROUND), Err(Refused::QueueFull));
     assert_eq!(submit(&mut world, client, BACKGROUND), Ok(id), "nobody hears more of it for that");
     assert_eq!(submit(&mut world, other, FOREGROUND), Ok(id));
-    let watchers = world.outlook(id).watchers;
+    let watchers = world.work_progress(id).watchers;
     assert_eq!(watchers, limits::ATTACHMENTS_MAX as usize + 1);
     world.act(|e, fx| e.cancel(id, fx)).expect("it waits");
     world.engine.tell_more(&mut world.effects);
-    assert_eq!(world.happenings().len(), watchers);
+    assert_eq!(world.events().len(), watchers);
     assert!(submit(&mut world, client, FOREGROUND).is_ok());
 }
 
@@ -504,9 +504,9 @@ fn a_client_of_many_jobs_and_a_worker_that_cannot_do_them_leave_in_slices() {
     assert!((jobs - slice..jobs).contains(&ready(&world)), "{}", ready(&world));
     assert!(world.act(Engine::advance));
     // Whoever is gone does not keep a job that ends before its turn comes.
-    world.happenings();
+    world.events();
     world.act(|e, fx| e.cancel(joined, fx)).expect("it waits");
-    assert_eq!(world.happenings().last(), Some(&(other, format!("{joined}: Fail"))));
+    assert_eq!(world.events().last(), Some(&(other, format!("{joined}: Fail"))));
     while world.act(Engine::advance) {}
     assert_eq!(ready(&world), 0);
 }
@@ -555,7 +555,7 @@ fn a_limit_of_the_registration_takes_the_job_back() {
     assert_eq!(world.state(id), Some(State::Leased), "a second at least");
     world.pass(1);
     assert_eq!(world.state(id), Some(State::Ready), "and progress does not extend it");
-    assert_eq!(world.outlook(id).denominator, 0);
+    assert_eq!(world.work_progress(id).denominator, 0);
 }
 
 #[test]
@@ -570,7 +570,7 @@ fn a_job_fails_when_it_has_had_its_attempts() {
         world.close(worker);
     }
     assert_eq!(world.state(id), None);
-    assert!(world.happenings().iter().any(|(who, what)| *who == client && what.contains("Fail")));
+    assert!(world.events().iter().any(|(who, what)| *who == client && what.contains("Fail")));
 }
 
 #[test]
@@ -583,12 +583,12 @@ fn limits_count_all_unfinished_jobs_but_hold_for_one_band() {
         |world: &mut World, key, priority| world.try_submit(client, "q", key, BACKGROUND, priority);
     let first = submit(&mut world, "k", 1024).expect("the first");
     world.grab(worker);
-    assert_eq!(submit(&mut world, "", u32::MAX), Err(Refused::Full), "running ones count");
+    assert_eq!(submit(&mut world, "", u32::MAX), Err(Refused::QueueFull), "running ones count");
     submit(&mut world, "", 1024).expect("below the limit");
-    assert_eq!(submit(&mut world, "", 1024), Err(Refused::Full));
+    assert_eq!(submit(&mut world, "", 1024), Err(Refused::QueueFull));
     assert_eq!(submit(&mut world, "k", 1024), Ok(first), "joining adds nothing");
     submit(&mut world, "", 0).expect("another limit");
-    assert_eq!(submit(&mut world, "", 0), Err(Refused::Full));
+    assert_eq!(submit(&mut world, "", 0), Err(Refused::QueueFull));
     let bands = world.engine.queue_stats(world.engine.queue_id(b"q").expect("kept")).bands;
     assert_eq!(bands, [1, 1, 0], "only what waits");
 }
@@ -601,9 +601,9 @@ fn a_dropped_queue_takes_its_jobs_with_it_unless_somebody_works() {
     let id = world.submit(client, "q", FOREGROUND);
     assert_eq!(world.act(|e, fx| e.drop_queue(client, b"q", fx)), Ok(None));
     world.act(|e, fx| e.unregister_all(worker, fx));
-    world.happenings();
+    world.events();
     assert_eq!(world.act(|e, fx| e.drop_queue(client, b"q", fx)), Ok(Some(Clearing::Done)));
-    assert_eq!(world.happenings(), [(client, format!("{id}: Fail"))]);
+    assert_eq!(world.events(), [(client, format!("{id}: Fail"))]);
     assert!(world.engine.queue_id(b"q").is_none());
     assert_eq!(world.act(|e, fx| e.drop_queue(client, b"q", fx)), Err(NotFound));
 }
@@ -654,8 +654,8 @@ fn jobs_cross_between_dialects() {
         assert!(matches!(world.take(tube_user, Patience::None), Take::Granted(_)));
         let done = if deleted { world.finish(tube_user, id) } else { world.bury(tube_user, id) };
         assert!(done);
-        let happenings = world.happenings();
-        assert!(happenings.iter().any(|(who, what)| *who == client && what.contains(told)));
+        let events = world.events();
+        assert!(events.iter().any(|(who, what)| *who == client && what.contains(told)));
         assert_eq!(world.state(id), None, "nobody was promised that it lasts");
     }
 }
@@ -669,9 +669,9 @@ fn a_cancelled_job_is_gone_and_its_clients_know() {
         (world.submit(client, "q", FOREGROUND), world.submit(client, "q", FOREGROUND));
     assert_eq!(world.grab(worker), Some(queued));
     for id in [queued, running] {
-        world.happenings();
+        world.events();
         world.act(|e, fx| e.cancel(id, fx)).expect("it exists");
-        assert_eq!(world.happenings(), [(client, format!("{id}: Fail"))]);
+        assert_eq!(world.events(), [(client, format!("{id}: Fail"))]);
     }
     assert_eq!(world.complete(worker, queued, b""), Err(NotFound));
     assert_eq!(world.grab(worker), None);
@@ -685,7 +685,7 @@ fn a_worker_with_many_queues_leaves_at_once() {
     let engine = &mut world.engine;
     let effects = &mut Effects::default();
     for ends_session in [false, true] {
-        let worker = engine.open_session(0, Manner::ToTheTail);
+        let worker = engine.open_session(0, ReturnOrder::ToTail);
         for queue in queues.iter().chain(&queues) {
             engine.register(worker, queue.as_bytes(), None, effects);
         }
@@ -705,8 +705,8 @@ fn a_worker_with_many_queues_leaves_at_once() {
 fn to_register_again_comes_first_and_counts_once() {
     let mut world = World::new();
     let (engine, effects) = (&mut world.engine, &mut Effects::default());
-    let client = engine.open_session(0, Manner::ToTheTail);
-    let worker = engine.open_session(0, Manner::ToTheTail);
+    let client = engine.open_session(0, ReturnOrder::ToTail);
+    let worker = engine.open_session(0, ReturnOrder::ToTail);
     for name in ["a", "b", "a"] {
         engine.register(worker, name.as_bytes(), None, effects);
     }
@@ -730,8 +730,8 @@ fn to_register_again_comes_first_and_counts_once() {
 #[test]
 fn a_worker_whose_queues_all_have_jobs_does_not_look_at_all_of_them() {
     let (engine, effects) = (&mut World::new().engine, &mut Effects::default());
-    let client = engine.open_session(0, Manner::ToTheTail);
-    let worker = engine.open_session(0, Manner::ToTheTail);
+    let client = engine.open_session(0, ReturnOrder::ToTail);
+    let worker = engine.open_session(0, ReturnOrder::ToTail);
     // If each grab cost a look at each queue, this would take minutes.
     let queues: Vec<String> = (0..20_000).map(|number| format!("f{number}")).collect();
     let last = queues.last().expect("there are some");

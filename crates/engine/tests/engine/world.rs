@@ -1,8 +1,8 @@
 //! An engine under test: requests made briefly, invariants checked after each.
 
 use lineshaft_engine::{
-    Clearing, Effects, Engine, EngineSetup, Handout, Happening, JobId, Manner, Millis, NewJob,
-    Patience, Record, SessionId, State, Take, limits::Limits,
+    Clearing, Effects, Engine, EngineSetup, Event, Handout, JobId, Millis, NewJob, Patience,
+    Record, ReturnOrder, SessionId, State, Take, limits::Limits,
 };
 
 pub(crate) const START: Millis = Millis(1_000_000);
@@ -24,7 +24,7 @@ impl World {
     }
 
     pub(crate) fn open(&mut self) -> SessionId {
-        self.engine.open_session(0, Manner::KeepsPlace)
+        self.engine.open_session(0, ReturnOrder::KeepPlace)
     }
 
     pub(crate) fn act<T>(&mut self, act: impl FnOnce(&mut Engine, &mut Effects) -> T) -> T {
@@ -98,20 +98,20 @@ impl World {
         self.engine.job_status(id).ok().map(|status| status.facts.state)
     }
 
-    pub(crate) fn happenings(&mut self) -> Vec<(SessionId, String)> {
-        let happenings = std::mem::take(&mut self.effects.happenings);
-        let name = |happening| match happening {
-            Happening::Granted { id, .. } => format!("granted {id}"),
-            Happening::TimedOut => "timed out".into(),
-            Happening::DeadlineSoon => "deadline soon".into(),
-            Happening::Kicked(_, count) => format!("kicked {count}"),
-            Happening::WorkToDo => "work to do".into(),
-            Happening::News { id, news, .. } => format!("{id}: {news:?}"),
-            Happening::Looked { .. } => "looked".into(),
-            Happening::NoneCame(_) => "none came".into(),
-            Happening::Cleared => "flushed".into(),
+    pub(crate) fn events(&mut self) -> Vec<(SessionId, String)> {
+        let events = std::mem::take(&mut self.effects.events);
+        let name = |event| match event {
+            Event::Granted { id, .. } => format!("granted {id}"),
+            Event::TimedOut => "timed out".into(),
+            Event::DeadlineSoon => "deadline soon".into(),
+            Event::Kicked(_, count) => format!("kicked {count}"),
+            Event::WorkToDo => "work to do".into(),
+            Event::News { id, news, .. } => format!("{id}: {news:?}"),
+            Event::Peeked { .. } => "looked".into(),
+            Event::NoItem(_) => "none came".into(),
+            Event::Cleared => "flushed".into(),
         };
-        happenings.into_iter().map(|(session, happening)| (session, name(happening))).collect()
+        events.into_iter().map(|(session, event)| (session, name(event))).collect()
     }
 
     pub(crate) fn records(&mut self) -> Vec<Record> {

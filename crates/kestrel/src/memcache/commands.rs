@@ -5,7 +5,7 @@ use broker::{Body, Millis, Outbox, Turn};
 use super::reply;
 use super::request::{Get, Request};
 use super::session::MemcacheSession;
-use crate::client::{AT_ONCE, How};
+use crate::client::{AT_ONCE, FetchMode};
 use crate::listing::Listing;
 use crate::monitor::Monitor;
 use crate::name::{is_possible, is_usable};
@@ -109,9 +109,9 @@ impl MemcacheSession {
             return self.fail(after, reply::CLIENT_ERROR, turn, outbox);
         }
         let (how, counter) = if get.peek {
-            (How::Peek, &self.client.counters().cmd_peek)
+            (FetchMode::Peek, &self.client.counters().cmd_peek)
         } else {
-            let how = if get.open { How::Open } else { How::Take };
+            let how = if get.open { FetchMode::Open } else { FetchMode::Take };
             (how, &self.client.counters().cmd_get)
         };
         counter.add_one();

@@ -5,7 +5,7 @@ use broker::{Millis, Outbox, Position, Turn};
 use super::items::ItemList;
 use super::request::Request;
 use super::session::{Storing, TextSession};
-use crate::client::{AT_ONCE, How};
+use crate::client::{AT_ONCE, FetchMode};
 use crate::monitor::Monitor;
 use crate::name::{is_possible, is_usable};
 use crate::status::NoStatus;
@@ -76,7 +76,7 @@ impl TextSession {
             return unavailable(outbox, after, "getItem");
         }
         self.client.counters().cmd_get.add_one();
-        self.fetch_named(queue, How::Open, timeout_ms, after, turn, outbox);
+        self.fetch_named(queue, FetchMode::Open, timeout_ms, after, turn, outbox);
     }
 
     fn peek(&mut self, queue: &[u8], timeout_ms: i32, turn: &mut Turn<'_>, outbox: &mut Outbox) {
@@ -85,13 +85,13 @@ impl TextSession {
             return unavailable(outbox, after, "getItem");
         }
         self.client.counters().cmd_peek.add_one();
-        self.fetch_named(queue, How::Peek, timeout_ms, after, turn, outbox);
+        self.fetch_named(queue, FetchMode::Peek, timeout_ms, after, turn, outbox);
     }
 
     fn fetch_named(
         &mut self,
         queue: &[u8],
-        how: How,
+        how: FetchMode,
         timeout_ms: i32,
         after: Position,
         turn: &mut Turn<'_>,

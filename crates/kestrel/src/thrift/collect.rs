@@ -1,6 +1,6 @@
 //! `get`: collects items until it has enough, or the time is over.
 
-use broker::{Body, Grant, LeaseId, Millis, Outbox, Patience, Position, Read, ReadHow};
+use broker::{Body, Grant, LeaseId, Millis, Outbox, Patience, Position, Read, ReadMode};
 use broker::{SessionId, Turn};
 
 use super::methods::{Failed, check_name};
@@ -78,20 +78,20 @@ impl Collect {
     /// it has are already finished.
     fn patience(&self, now: Millis) -> Patience {
         match self.deadline {
-            Some(deadline) => Patience::Millis(deadline.0.saturating_sub(now.0)),
-            None if self.items.is_empty() => Patience::Millis(0),
+            Some(deadline) => Patience::of_millis(deadline.0.saturating_sub(now.0)),
+            None if self.items.is_empty() => Patience::UntilSwept,
             None => Patience::None,
         }
     }
 
     /// Items are held until the reply, because the client may disconnect before. The exception is a
     /// reply in the same turn.
-    fn how(&self) -> ReadHow {
+    fn how(&self) -> ReadMode {
         let is_answered_now = self.items_max == 1 || self.deadline.is_none();
         if self.auto_abort_ms.is_none() && is_answered_now {
-            ReadHow::Finish
+            ReadMode::Finish
         } else {
-            ReadHow::Open { limit_ms: None }
+            ReadMode::Open { limit_ms: None }
         }
     }
 

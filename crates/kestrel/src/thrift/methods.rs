@@ -1,7 +1,7 @@
 //! Executes each method (spec kestrel 8). `get` is in `collect`, and methods with lists are in
 //! `lists`.
 
-use broker::{Clearing, Outbox, Patience, Position, Read, ReadHow, Status, Turn};
+use broker::{Clearing, Outbox, Patience, Position, Read, ReadMode, Status, Turn};
 
 use super::lists::ListCall;
 use super::request::{Arguments, Method};
@@ -98,7 +98,7 @@ impl ThriftSession {
         check_name(queue, turn)?;
         let counters = self.server.counters();
         counters.cmd_peek.add_one();
-        let (head, after) = match turn.read(self.id, queue, ReadHow::Peek, Patience::None) {
+        let (head, after) = match turn.read(self.id, queue, ReadMode::Peek, Patience::None) {
             Read::Item(item) => {
                 counters.get_hits.add_one();
                 (Some(item.body), item.after)

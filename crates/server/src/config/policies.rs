@@ -1,6 +1,6 @@
 //! `[[policy]]` tables of the configuration: reads them, and prints them in the same form.
 
-use broker::policy::{Asked, Name, Pattern, QueueSync, Rule, Rules, Setting, WhenFull};
+use broker::policy::{Name, Pattern, QueueSync, Rule, RuleSetting, Rules, Setting, WhenFull};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -186,7 +186,9 @@ impl Reading<'_> {
             Read::List(read) => Ok(read(&values)),
         };
         match setting {
-            Ok(setting) => self.rule().settings.push(Asked { setting, line: place.line as u32 }),
+            Ok(setting) => {
+                self.rule().settings.push(RuleSetting { setting, line: place.line as u32 });
+            }
             Err(message) => self.mistake(place, key, &message),
         }
     }

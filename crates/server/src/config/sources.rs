@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use broker::policy::{Setting as Asked, parent_name};
+use broker::policy::{Setting as PolicySetting, parent_name};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -250,7 +250,7 @@ impl Effective {
         let lines = all.into_iter().map(|(setting, line)| {
             let origin = line.map_or_else(|| Origin::Default.to_string(), |line| self.place(line));
             let key = setting.key();
-            if matches!(setting, Asked::Sync(None)) {
+            if matches!(setting, PolicySetting::Sync(None)) {
                 // The effective value: `none` would look like no durability.
                 let origin = format!("{origin}: as data.sync, {}", self.origin("data.sync"));
                 let value = &self.config.data.sync;

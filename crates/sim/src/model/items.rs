@@ -108,7 +108,7 @@ impl Model {
         self.conn(place).waiting = None;
         let letter = if is_look {
             let job = &self.jobs[&id];
-            Letter::Looked { body: job.body.clone(), need: job.need }
+            Letter::Peeked { body: job.body.clone(), need: job.need }
         } else {
             let lease = self.open_read(place, id);
             let job = &self.jobs[&id];
@@ -229,7 +229,7 @@ impl Model {
             for place in model.readers_of(&name) {
                 let conn = model.conn(place);
                 conn.waiting = None;
-                conn.letters.push_back(Letter::NoneCame { need: 0 });
+                conn.letters.push_back(Letter::NoItem { need: 0 });
             }
             let mut ids: Vec<_> = model
                 .jobs

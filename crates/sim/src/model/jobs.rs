@@ -6,7 +6,7 @@ use super::outcome::{Letter, News};
 use super::record::Record;
 use super::routes::{Refused, Routed};
 use super::{
-    Counts, Expected, Job, Kind, Lease, Loss, Model, NEVER, Name, Need, Place, State, Wait,
+    Counts, Expected, Job, Kind, Lease, Model, NEVER, Name, Need, Place, ReturnOrder, State, Wait,
 };
 use crate::protocol::Protocol;
 
@@ -138,8 +138,8 @@ impl Model {
     pub(super) fn hand_out(&mut self, place: Place, id: u64, limit_ms: Option<u64>) {
         let conn = self.conn(place);
         let loss = match conn.protocol {
-            Protocol::Beanstalk | Protocol::Kestrel(_) => Loss::KeepsPlace,
-            Protocol::Gearman => Loss::ToTheTail,
+            Protocol::Beanstalk | Protocol::Kestrel(_) => ReturnOrder::KeepPlace,
+            Protocol::Gearman => ReturnOrder::ToTail,
         };
         let by = conn.serial;
         let number = self.next_lease;

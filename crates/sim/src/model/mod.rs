@@ -215,14 +215,14 @@ pub(crate) struct Lease {
     deadline: u64,
     /// The holder's own limit, which nothing extends.
     limit: u64,
-    loss: Loss,
+    loss: ReturnOrder,
 }
 
 /// Where a job goes that its holder loses.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Loss {
-    KeepsPlace,
-    ToTheTail,
+pub(crate) enum ReturnOrder {
+    KeepPlace,
+    ToTail,
 }
 
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::chores::Chore;
 use super::record::Record;
 use super::session::Expected;
-use super::{Kind, Loss, Model, NEVER, Need, Place, State};
+use super::{Kind, Model, NEVER, Need, Place, ReturnOrder, State};
 
 /// Something that reaches a session unasked, or that it waited for.
 #[derive(Debug)]
@@ -27,12 +27,12 @@ pub(super) enum Letter {
         need: Need,
     },
     /// An item that who waited may look at.
-    Looked {
+    Peeked {
         body: Rc<[u8]>,
         need: Need,
     },
     /// No item came.
-    NoneCame {
+    NoItem {
         need: Need,
     },
 }
@@ -158,8 +158,8 @@ impl Model {
             return;
         }
         match lease.loss {
-            Loss::KeepsPlace => self.record_counts(id),
-            Loss::ToTheTail => {
+            ReturnOrder::KeepPlace => self.record_counts(id),
+            ReturnOrder::ToTail => {
                 let order = self.next_id;
                 self.next_id += 1;
                 self.job_mut(id).order = order;

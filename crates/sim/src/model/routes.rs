@@ -14,7 +14,7 @@ const PUT_ENDS_MAX: u64 = 2;
 /// Why a queue is among those that a put goes to.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 enum Role {
-    Asked,
+    Requested,
     Child,
     /// Of the stop with this index, if that one takes it.
     Copy {
@@ -45,7 +45,7 @@ pub(super) struct Route {
 /// Why a queue does not take a job.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) enum Refused {
-    Full,
+    QueueFull,
     TooBig,
 }
 
@@ -66,7 +66,7 @@ impl Model {
         let mut route = Route { is_items, ..Route::default() };
         self.ask(name, &mut route);
         for queue in route.asked.clone() {
-            self.follow_queue(queue, Role::Asked, &mut route);
+            self.follow_queue(queue, Role::Requested, &mut route);
         }
         route
     }
@@ -112,7 +112,7 @@ impl Model {
         route.seen.push(queue.clone());
         self.guards.push(queue.clone());
         let policy = self.tubes[&queue].policy.clone();
-        let role = if route.asked.contains(&queue) { Role::Asked } else { role };
+        let role = if route.asked.contains(&queue) { Role::Requested } else { role };
         let is_copy = matches!(role, Role::Copy { .. });
         let has_aliases = self.has_aliases();
         for child in self.children_of(&queue) {
@@ -139,11 +139,11 @@ impl Model {
         let mut has_room = Vec::new();
         for Stop { queue, role, stores } in &route.stops {
             let is_fed = match role {
-                Role::Asked | Role::Child => true,
+                Role::Requested | Role::Child => true,
                 Role::Copy { of } => has_room[*of],
             };
             let admitted = match (is_fed, stores) {
-                (false, _) => Err(Refused::Full),
+                (false, _) => Err(Refused::QueueFull),
                 (true, true) => self.admit(queue, job.body.len()),
                 (true, false) => self.check_size(queue, job.body.len()),
             };
@@ -151,16 +151,16 @@ impl Model {
             match admitted {
                 Ok(()) if *stores => {
                     let is_watched =
-                        is_foreground && *role == Role::Asked && routed.asked.is_none();
+                        is_foreground && *role == Role::Requested && routed.asked.is_none();
                     let kind = if is_watched { Kind::Watched } else { self.kind_in(queue) };
                     let id = self.enter(queue, job.clone(), kind);
                     ids.push(id);
                     self.unplaced.push(id);
-                    if *role == Role::Asked {
+                    if *role == Role::Requested {
                         routed.asked = routed.asked.or(Some(id));
                     }
                 }
-                Err(refused) if *role == Role::Asked => {
+                Err(refused) if *role == Role::Requested => {
                     routed.refused = routed.refused.or(Some(refused));
                 }
                 Ok(()) | Err(_) => {}
@@ -249,12 +249,12 @@ impl Model {
             return Ok(());
         }
         if policy.when_full == WhenFull::Refuse {
-            return Err(Refused::Full);
+            return Err(Refused::QueueFull);
         }
         for _ in 0..PUT_ENDS_MAX {
             let keys = || self.ready_keys(queue);
             let Some(worst) = keys().map(|((pri, _), _)| pri).max() else {
-                return Err(Refused::Full);
+                return Err(Refused::QueueFull);
             };
             let oldest = keys().filter(|((pri, _), _)| *pri == worst).min();
             let (_, id) = oldest.expect("one of them is the worst");

@@ -116,7 +116,7 @@ impl Model {
                 let need = self.history.tube_need(&item.tube);
                 let conn = self.conn(place);
                 conn.waiting = None;
-                conn.letters.push_back(Letter::NoneCame { need });
+                conn.letters.push_back(Letter::NoItem { need });
             }
             return;
         }

@@ -200,7 +200,7 @@ fn what_is_shown_names_lines_and_can_be_read_again() {
     }
     let without_lines = |rules: Rules| {
         let rules = rules.0.into_iter().map(|rule| (rule.patterns, rule.settings));
-        let settings = |all: Vec<Asked>| all.into_iter().map(|asked| asked.setting).collect();
+        let settings = |all: Vec<RuleSetting>| all.into_iter().map(|one| one.setting).collect();
         rules.map(|(patterns, all)| (patterns, settings(all))).collect::<Vec<(_, Vec<Setting>)>>()
     };
     assert_eq!(without_lines(rules(&shown)), without_lines(effective.config.policies.clone()));

@@ -163,8 +163,8 @@ impl Model {
                 self.note_open(place, &queue, Some(lease));
                 Ok((body, need))
             }
-            Letter::Looked { body, need } => Ok((body, need)),
-            Letter::NoneCame { need } => Err(need),
+            Letter::Peeked { body, need } => Ok((body, need)),
+            Letter::NoItem { need } => Err(need),
             other => return Err(format!("a fetch ends by {other:?}")),
         };
         let (body, need) = match found {

@@ -311,7 +311,7 @@ impl Model {
                 collect.need = collect.need.max(need);
                 self.collect(place, collect, observed)
             }
-            Letter::NoneCame { need } => {
+            Letter::NoItem { need } => {
                 collect.need = collect.need.max(need);
                 self.answer_get(place, collect, observed)
             }

@@ -1,9 +1,9 @@
-//! Aiming: when the wall clock is set, jobs that go by it get another moment, in slices.
+//! Rescheduling: when the wall clock is set, jobs that go by it get another moment, in slices.
 
 use super::Engine;
 use crate::ids::{JobSlot, Millis};
 use crate::timers::TimerKey;
-use crate::wall::{Aiming, STEP_MS, When};
+use crate::wall::{Rescheduling, STEP_MS, When};
 
 impl Engine {
     /// How far the wall clock is ahead of the engine's time, in milliseconds.
@@ -16,8 +16,8 @@ impl Engine {
     pub fn set_wall_ahead(&mut self, ahead_ms: i64) {
         if self.wall.set_ahead(ahead_ms) && self.jobs.go_by_wall() {
             let mut timer = self.wall.timer();
-            self.timers.arm(&mut timer, self.now, TimerKey::Aiming);
-            *self.wall.aiming() = Some(Aiming { done: None, timer });
+            self.timers.arm(&mut timer, self.now, TimerKey::Rescheduling);
+            *self.wall.rescheduling() = Some(Rescheduling { done: None, timer });
         }
     }
 
@@ -27,22 +27,22 @@ impl Engine {
     }
 
     /// Aims as many jobs anew as the slice allows.
-    pub(crate) fn aim_slice(&mut self) {
-        let Some(mut aiming) = self.wall.aiming().take() else { return };
-        aiming.timer = None;
+    pub(crate) fn reschedule_slice(&mut self) {
+        let Some(mut rescheduling) = self.wall.rescheduling().take() else { return };
+        rescheduling.timer = None;
         loop {
-            let Some((slot, wall)) = self.jobs.next_by_wall(aiming.done) else { return };
+            let Some((slot, wall)) = self.jobs.next_by_wall(rescheduling.done) else { return };
             if self.meter.request_is_spent() {
-                self.timers.arm(&mut aiming.timer, self.now, TimerKey::Aiming);
-                *self.wall.aiming() = Some(aiming);
+                self.timers.arm(&mut rescheduling.timer, self.now, TimerKey::Rescheduling);
+                *self.wall.rescheduling() = Some(rescheduling);
                 return;
             }
-            self.aim(slot, wall);
-            aiming.done = Some(slot);
+            self.reschedule(slot, wall);
+            rescheduling.done = Some(slot);
         }
     }
 
-    fn aim(&mut self, slot: JobSlot, wall: Millis) {
+    fn reschedule(&mut self, slot: JobSlot, wall: Millis) {
         self.meter.count(2);
         let moment = self.wall.moment_of(When::Wall(wall));
         if self.jobs[slot].expires().is_some() {
@@ -50,9 +50,9 @@ impl Engine {
             // It may be the head of its queue, and somebody may wait for it.
             self.arm_queue(self.jobs[slot].queue());
         } else {
-            self.delist(slot);
+            self.remove_from_list(slot);
             self.jobs[slot].set_due(moment);
-            self.enlist(slot);
+            self.add_to_list(slot);
         }
     }
 
@@ -64,7 +64,7 @@ impl Engine {
             let job = &self.jobs[slot];
             let aimed = job.expires().unwrap_or(job.due());
             let late_ms = self.wall.moment_of(When::Wall(wall)).0.abs_diff(aimed.0);
-            let is_aimed = self.wall.is_aiming() || late_ms < 2 * STEP_MS;
+            let is_aimed = self.wall.is_rescheduling() || late_ms < 2 * STEP_MS;
             assert!(
                 is_aimed,
                 "job {} goes by a wall clock that was set {late_ms} ms ago",

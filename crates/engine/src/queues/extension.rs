@@ -1,6 +1,6 @@
 //! What only some queues have: a policy, the mark of a queue of items, fan-out children.
 //!
-//! A queue gets its [`Extra`] when it first needs one, and keeps it until it vanishes. Plain queues
+//! A queue gets its [`Extension`] when it first needs one, and keeps it until it vanishes. Plain queues
 //! pay for all of this with one test.
 
 use crate::ids::Millis;
@@ -8,7 +8,7 @@ use crate::policy::{Policy, parent_name};
 
 /// What only some queues have.
 #[derive(Debug)]
-pub(crate) struct Extra {
+pub(crate) struct Extension {
     policy: Policy,
     /// A client of Kestrel's made it or used it.
     items: bool,
@@ -37,7 +37,7 @@ pub(crate) fn parent_of(name: &[u8]) -> Option<&[u8]> {
     parent_name(name).filter(|parent| !parent.is_empty())
 }
 
-impl Extra {
+impl Extension {
     pub(super) fn new(created: Millis) -> Self {
         Self {
             policy: Policy::default(),
