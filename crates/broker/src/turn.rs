@@ -93,15 +93,15 @@ impl Turn<'_> {
         self.core.engine.now()
     }
 
-    /// At this moment the wall clock showed this. Whoever takes turns by a clock says so now and then. If the wall
-    /// clock was set, jobs whose times were given by it move, in slices; delays and deadlines stay. `false`: the log
-    /// had no room for it, and should be told again later.
+    /// Reports what the wall clock showed at this moment. The owner of the clock calls it from time
+    /// to time. If the wall clock was set, jobs with times of the wall clock move, in slices;
+    /// delays and deadlines stay. Returns false if the log had no room; then call it again later.
     pub fn set_wall(&mut self, moment: Millis, wall: Millis) -> bool {
         self.core.engine.set_wall_ahead(wall.ahead_of(moment));
         self.core.tell_log_of_wall()
     }
 
-    /// What the wall clock shows at this moment, as far as it can be told now.
+    /// The wall clock's time at this moment, as far as it is known.
     pub fn wall_at(&self, moment: Millis) -> Millis {
         self.core.engine.wall_at(moment)
     }
@@ -111,8 +111,8 @@ impl Turn<'_> {
         self.core.engine.begin_slice();
     }
 
-    /// Whether no further request should be made before others are served. What was begun and is
-    /// long goes on in a later slice.
+    /// Whether to serve others before the next request. A long request that has begun continues in
+    /// a later slice.
     pub fn slice_is_spent(&self) -> bool {
         self.core.engine.slice_is_spent()
     }
@@ -122,13 +122,13 @@ impl Turn<'_> {
         self.core.engine.longest_slice()
     }
 
-    /// So many units of work are done in this turn beside what the engine counts itself.
+    /// Counts units of work of this turn that the engine does not count itself.
     pub fn count_work(&mut self, units: usize) {
         self.core.engine.count_work(units);
     }
 
-    /// Does what is due by now, a bounded slice of it. True if more is due: serve others, then
-    /// take a new turn and call this again.
+    /// Does due work, up to one slice. Returns true if more is due: serve others, then take a new
+    /// turn and call this again.
     pub fn advance(&mut self) -> bool {
         let core = &mut *self.core;
         core.alarm = None;
@@ -138,8 +138,8 @@ impl Turn<'_> {
         more
     }
 
-    /// Does what is due by now, if anything is, as the beginning of the next turn would. Numbers that are told in
-    /// the same turn as a change must not depend on where a turn ends.
+    /// Does due work, if any, like the begin of the next turn. Statistics read in the same turn as
+    /// a change must not depend on where a turn ends.
     pub fn catch_up(&mut self) {
         let now = self.now();
         if self.next_deadline().is_some_and(|at| at <= now) {
@@ -147,25 +147,25 @@ impl Turn<'_> {
         }
     }
 
-    /// The moment at which [`Turn::advance`] wants to be called.
+    /// The moment at which [`Turn::advance`] must be called.
     pub fn next_deadline(&self) -> Option<Millis> {
         self.core.engine.next_deadline()
     }
 
-    /// Takes the events of this turn for one mailbox out, so that its owner, who holds the turn,
-    /// need not be told and come again. Older ones may lie in the mailbox.
+    /// Takes the events of this turn for one mailbox, so that its owner, which holds the turn, gets
+    /// them directly. The mailbox may have older ones.
     pub fn take_events(&mut self, mailbox: usize, into: &mut impl Extend<(SessionId, Event)>) {
         let own = self.core.outgoing.extract_if(.., |event| event.0 as usize == mailbox);
         into.extend(own.map(|(_, session, event)| (session, event)));
     }
 
-    /// What an answer waits for that may rest on anything that was done so far: numbers over all queues,
-    /// and each row of a listing.
+    /// The position for an answer that can depend on anything so far: sums over all queues, and
+    /// each row of a listing.
     pub fn after_all(&self) -> Position {
         self.core.ledger.after_all()
     }
 
-    /// What an answer waits for that rests on whether there is a queue of this name, and is kept.
+    /// The position for an answer that depends on whether a queue of this name exists and is kept.
     pub fn after_named(&self, name: &[u8]) -> Position {
         let queue: Option<QueueId> = self.core.engine.queue_id(name);
         let ledger = &self.core.ledger;
@@ -177,12 +177,12 @@ impl Turn<'_> {
         self.core.ledger.after_facts()
     }
 
-    /// Numbers over all queues.
+    /// Sums over all queues.
     pub fn totals(&self) -> Totals {
         self.core.engine.totals()
     }
 
-    /// Numbers of the log; zeros if everything is in memory only.
+    /// Statistics of the log; zeros if everything is in memory.
     pub fn log_stats(&self) -> LogStats {
         let Some(log) = &self.core.ledger.log else { return LogStats::default() };
         let usage = log.usage();
@@ -197,18 +197,18 @@ impl Turn<'_> {
         }
     }
 
-    /// Whether puts are to be refused because the server is being emptied.
+    /// Whether puts are refused because the server drains.
     pub fn draining(&self) -> bool {
         self.shared.draining()
     }
 
-    /// Walks everything and panics where the parts disagree; for tests and the simulator.
+    /// Walks everything, and panics if the parts disagree; for tests and the simulator.
     pub fn check_invariants(&self) {
         self.core.check_invariants();
     }
 
-    /// Refuses an update for which the log has no room. `is_logged` says whether anything would
-    /// change that is in the log; if not, the engine's own answer holds.
+    /// Refuses an update for which the log has no room. `is_logged` says whether the update would
+    /// change something in the log; if not, the engine's own answer applies.
     fn core_for_update(
         &mut self,
         is_logged: impl FnOnce(&Engine) -> bool,
@@ -237,7 +237,7 @@ fn holds_logged(engine: &Engine, session: SessionId, id: JobId) -> bool {
 }
 
 impl Core {
-    /// What a denial of a request for this job waits for.
+    /// The denial of a request for this job, with its position.
     pub(crate) fn denial(&self, id: JobId) -> Denied {
         Denied(match self.engine.slot(id) {
             Ok(slot) => self.ledger.after_job(&self.engine, slot),
@@ -248,7 +248,7 @@ impl Core {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        // After a panic nothing may be told that rests on half of what a request does.
+        // After a panic, nothing may be reported that depends on a half-done request.
         if !std::thread::panicking() {
             self.shared.end_turn(&mut self.core);
         }

@@ -1,31 +1,31 @@
-//! The wall clock at a start. The engine's time never goes back, and no step of the wall clock moves it. The engine
-//! knows how far the wall clock is ahead; the log keeps that. The rule for a start is in `docs/log-format.md`, under
-//! Time.
+//! The wall clock at a start. The engine's time never goes back, and steps of the wall clock do not
+//! move it. The engine knows how far the wall clock is ahead, and the log stores it.
+//! `docs/log-format.md` has the rule for a start, under Time.
 
 use engine::Millis;
 
-/// Nobody believes a wall clock that says that the server was stopped for longer: a year.
+/// The longest believable stop by the wall clock: a year.
 pub const STOP_MS_MAX: i64 = 366 * 24 * 3_600_000;
 
-/// The log is told when the offset has changed by this much. Two clocks always drift a little.
+/// The offset is logged after a change of this much. Two clocks always drift a little.
 const CHANGE_MS: u64 = 1000;
 
-/// How the engine's time goes on at a start.
+/// How the engine's time continues at a start.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Start {
     /// How far the wall clock is ahead of that.
     pub(crate) ahead_ms: i64,
-    /// The same as the log has it.
+    /// The same, according to the log.
     pub(crate) logged_ms: i64,
     /// The engine's first moment.
     pub(crate) now: Millis,
-    /// How long nobody served, by the wall clock.
+    /// How long the server was stopped, by the wall clock.
     pub(crate) stopped_ms: i64,
 }
 
 impl Start {
-    /// `last`: the log's last time; 0 for a new log. `offset`: what the log kept as the offset. A wall clock of
-    /// 0 is one that is not known: time goes on where the log ends.
+    /// `last` is the log's last time; 0 for a new log. `offset` is the logged offset. A wall clock
+    /// of 0 is unknown: time continues where the log ends.
     pub(crate) fn new(wall: Millis, last: Millis, offset: Option<&[u8]>) -> Self {
         let logged_ms =
             offset.and_then(|bytes| bytes.try_into().ok()).map_or(0, i64::from_le_bytes);
@@ -42,7 +42,7 @@ impl Start {
     }
 }
 
-/// Whether the log is to be told how far the wall clock is ahead, if it has this.
+/// Whether the change of the offset must be logged.
 pub(crate) fn is_news(ahead_ms: i64, logged_ms: i64) -> bool {
     ahead_ms.abs_diff(logged_ms) >= CHANGE_MS
 }

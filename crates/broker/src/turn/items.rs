@@ -1,4 +1,4 @@
-//! Items of queues that are read in order, as Kestrel has them.
+//! Items of queues that are read in order, as in Kestrel.
 
 use engine::{
     AliasStats, Body, ItemStats, JobId, LeaseId, NameCursor, NotFound, Patience, ReadMode, Refused,
@@ -8,10 +8,10 @@ use engine::{
 use crate::core::Core;
 use crate::{Position, PutRefusal, Turn};
 
-/// An item that was fetched.
+/// A fetched item.
 #[derive(Clone, Debug)]
 pub struct Item {
-    /// The number of its job.
+    /// The id of its job.
     pub id: JobId,
     /// The name of the open read; only of [`ReadMode::Open`].
     pub lease: Option<LeaseId>,
@@ -21,14 +21,15 @@ pub struct Item {
     pub after: Position,
 }
 
-/// What a fetch leads to at once.
+/// The immediate outcome of a fetch.
 #[derive(Clone, Debug)]
 pub enum Read {
     /// An item.
     Item(Item),
-    /// There is none, and the session did not want to wait. The reply waits for the position.
+    /// No item, and the session did not want to wait. The reply waits for the position.
     Empty(Position),
-    /// The server's status refuses reads, or the queue may not be made: see [`Turn::admits_child`].
+    /// The server's status refuses reads, or the queue cannot be created: see
+    /// [`Turn::admits_child`].
     Blocked,
     /// The session waits. It ends by [`crate::Event::Granted`] (for [`ReadMode::Finish`] too: confirm
     /// the lease then, and reply with that position), by [`crate::Event::Peeked`] for a peek, or by
@@ -36,16 +37,16 @@ pub enum Read {
     Waiting,
 }
 
-/// No such open read is held by this session. The reply that says so waits for the position.
+/// This session holds no such open read. The reply waits for the position.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("no such open read")]
 pub struct NotHeld(pub Position);
 
 impl Turn<'_> {
-    /// Adds an item to a queue, and to all that this queue feeds. It ends unread after `expires`.
-    /// Makes and keeps the queue if it is not there; one that may not be made ([`Turn::admits_child`])
-    /// is full. An item for an alias is added if all of the alias's destinations took it; all of them
-    /// are tried.
+    /// Adds an item to a queue, and to all queues that this one feeds. It expires unread at
+    /// `expires`. Creates and keeps the queue if necessary; one that cannot be created
+    /// ([`Turn::admits_child`]) counts as full. An item for an alias is tried at all destinations,
+    /// and counts as added if all of them accepted it.
     pub fn add(
         &mut self,
         queue: &[u8],
@@ -65,8 +66,8 @@ impl Turn<'_> {
         added.map(|()| after).map_err(|refused| core.refusal(refused))
     }
 
-    /// Fetches the next item of a queue. Makes and keeps the queue if it is not there, unless the
-    /// name is an alias, or there are as many queues as there may be: then it is always empty.
+    /// Fetches the next item of a queue. Creates and keeps the queue if necessary, unless the name
+    /// is an alias, or the limit of queues is reached: then it counts as empty.
     pub fn read(
         &mut self,
         session: SessionId,
@@ -101,7 +102,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Ends the item of an open read.
+    /// Finishes the item of an open read.
     pub fn confirm(&mut self, holder: SessionId, lease: LeaseId) -> Result<Position, NotHeld> {
         let core = &mut *self.core;
         let confirmed = core.engine.confirm(holder, lease, &mut core.effects);
@@ -117,9 +118,9 @@ impl Turn<'_> {
         returned.map(|()| after).map_err(|NotFound| core.not_held())
     }
 
-    /// An open read is held by another session from now on, one of [`Turn::open_reader_session`]. It
-    /// goes back by itself after so many milliseconds from now, or after the policy's `open.timeout`
-    /// from now if that is sooner.
+    /// Passes an open read to another session, one of [`Turn::open_reader_session`]. It goes back
+    /// by itself after this many milliseconds, or after the policy's `open.timeout`, if that is
+    /// sooner; both count from now.
     pub fn hand_over(
         &mut self,
         holder: SessionId,
@@ -137,28 +138,28 @@ impl Turn<'_> {
         self.core.engine.holds(holder, lease)
     }
 
-    /// The name of the queue of items, or of the alias, behind the cursor, which moves there.
+    /// Moves the cursor to the next queue of items or alias, and returns its name.
     pub fn next_item_queue<'c>(&mut self, cursor: &'c mut NameCursor) -> Option<&'c [u8]> {
         self.core.engine.next_item_queue(cursor)
     }
 
-    /// Names of the queues that a client of Kestrel's made or used, and of the aliases, sorted. Of all of
-    /// them at once: for programs that embed the broker, and tests.
+    /// The sorted names of queues that a Kestrel client created or used, and of aliases. All at
+    /// once: for programs that embed the broker, and tests.
     pub fn item_queues(&self) -> Vec<&[u8]> {
         self.core.engine.item_queues()
     }
 
-    /// Numbers of a queue.
+    /// Statistics of a queue.
     pub fn item_stats(&self, queue: &[u8]) -> Option<ItemStats> {
         self.core.engine.item_stats(queue)
     }
 
-    /// Numbers of an alias; `None`: the name is not one.
+    /// Statistics of an alias, or `None` if the name is not one.
     pub fn alias_stats(&self, name: &[u8]) -> Option<AliasStats> {
         self.core.engine.alias_stats(name)
     }
 
-    /// How many reads of the queue of this name one connection may have open.
+    /// Limit of open reads of this queue per connection.
     pub fn open_max(&self, queue: &[u8]) -> u32 {
         self.core.engine.open_max(queue)
     }

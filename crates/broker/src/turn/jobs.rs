@@ -1,4 +1,4 @@
-//! Jobs: put, taken, ended, looked at.
+//! Jobs: put, take, finish, peek.
 
 use engine::{
     Body, Engine, JobId, JobSlot, JobStatus, NewJob, NotFound, Patience, SessionId, State,
@@ -8,29 +8,29 @@ use super::holds_logged;
 use crate::core::Core;
 use crate::{Denied, Grant, Position, PutRefusal, Refusal, Turn};
 
-/// What a take leads to at once.
+/// The immediate outcome of a take.
 #[derive(Debug)]
 pub enum Take {
     /// A job.
     Granted(Grant),
-    /// There is none, and the session did not want to wait.
+    /// No job, and the session did not want to wait.
     TimedOut(Position),
-    /// There is none, and a job that the session holds is within a second of its deadline.
+    /// No job, and a job that the session holds is within a second of its deadline.
     DeadlineSoon,
     /// The session waits; an [`crate::Event`] will come.
     Waiting,
 }
 
-/// What a kick leads to at once.
+/// The immediate outcome of a kick.
 #[derive(Debug)]
 pub enum Kick {
-    /// So many jobs were kicked.
+    /// This many jobs were kicked.
     Done(u64, Position),
     /// It takes several turns; [`crate::Event::Kicked`] will come.
     Waiting,
 }
 
-/// A job that was looked at.
+/// A job returned by a peek.
 #[derive(Clone, Debug)]
 pub struct Peeked {
     /// The job.
@@ -59,7 +59,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Uses up a job number without a job.
+    /// Uses up a job id without a job.
     pub fn skip_job_id(&mut self) {
         self.core.engine.skip_id();
     }
@@ -79,9 +79,9 @@ impl Turn<'_> {
         }
     }
 
-    /// Takes this ready, delayed or buried job, from any queue, paused or not.
+    /// Takes this ready, delayed or buried job from any queue, even a paused one.
     pub fn take_job(&mut self, session: SessionId, id: JobId) -> Result<Grant, Refusal> {
-        // That it is not set aside any more must last, and so needs room.
+        // The end of its buried or delayed state must be logged, and so needs room.
         let core = self.core_for_update(|engine| is_set_aside(engine, id))?;
         let taken = core.engine.take_job(session, id, &mut core.effects);
         core.apply_effects();
@@ -113,7 +113,7 @@ impl Turn<'_> {
         Ok(core.after_update(id, given)?)
     }
 
-    /// Sets a job aside that this session holds.
+    /// Buries a job that this session holds.
     pub fn bury(
         &mut self,
         session: SessionId,
@@ -126,15 +126,16 @@ impl Turn<'_> {
         Ok(core.after_update(id, buried)?)
     }
 
-    /// Starts the ttr of a job that this session holds anew.
+    /// Restarts the ttr of a job that this session holds.
     pub fn touch(&mut self, session: SessionId, id: JobId) -> Result<Position, Denied> {
         let touched = self.core.engine.touch(session, id);
         self.core.after_update(id, touched)
     }
 
-    /// Makes up to `max` buried jobs of the used queue ready, or delayed ones if none is buried.
+    /// Makes up to `max` buried jobs of the used queue ready; if none is buried, delayed jobs.
     pub fn kick(&mut self, session: SessionId, max: u64) -> Result<Kick, Refusal> {
-        // All at once, although it is done in slices: nobody could be told of the end of room later.
+        // Checks room for all jobs at once, although the kick runs in slices: later, a lack of room
+        // could not be reported.
         let used = self.core.engine.queue_stats(self.core.engine.used(session));
         let found = if used.buried > 0 { used.buried } else { used.delayed };
         let count = max.min(found);
@@ -183,7 +184,7 @@ impl Turn<'_> {
         (Peeked { id: core.engine.id_of(slot), body }, core.ledger.after_job(&core.engine, slot))
     }
 
-    /// A job's numbers.
+    /// The status of a job.
     pub fn job_status(&self, id: JobId) -> Result<(JobStatus, Position), Denied> {
         let core = &*self.core;
         let status = core.engine.job_status(id).map_err(|NotFound| core.denial(id))?;
@@ -194,7 +195,7 @@ impl Turn<'_> {
         Ok((status, after))
     }
 
-    /// The number of the log segment that a job lies in; 0 if it is in memory only.
+    /// The number of the log segment that holds a job; 0 if it is only in memory.
     pub fn job_segment(&self, id: JobId) -> u32 {
         let slot = self.core.engine.slot(id).ok();
         let location = slot.and_then(|slot| self.core.ledger.locations.get(slot));
@@ -202,7 +203,7 @@ impl Turn<'_> {
     }
 }
 
-/// Whether this job is one that can be kicked, and is in the log.
+/// Whether this job can be kicked, and is in the log.
 fn is_set_aside(engine: &Engine, id: JobId) -> bool {
     engine.slot(id).is_ok_and(|slot| {
         let state = engine.facts(slot).state;

@@ -1,11 +1,11 @@
-//! Queues: their numbers, and what is done to all of their jobs.
+//! Queues: statistics, and operations on all of their jobs.
 
 use engine::{NotFound, QueueCursor, QueueFacts, QueueId, QueueStats, SessionId};
 
 use crate::core::Core;
 use crate::{Denied, Position, Refusal, Turn};
 
-/// What a flush, or the removal of a queue, leads to at once.
+/// The immediate outcome of a flush, or of the removal of a queue.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Clearing {
     /// It is done. The reply waits for the position.
@@ -15,8 +15,8 @@ pub enum Clearing {
 }
 
 impl Turn<'_> {
-    /// The queue of this name, if it exists. Its number may be another's when it is gone; of what
-    /// is due at once, that of the lower number comes first.
+    /// The id of the queue of this name, if it exists. Ids are reused after a queue is gone. Of
+    /// events due at the same moment, that of the lower id comes first.
     pub fn queue_id(&self, name: &[u8]) -> Option<QueueId> {
         self.core.engine.queue_id(name)
     }
@@ -26,30 +26,30 @@ impl Turn<'_> {
         self.core.engine.queue_name(queue)
     }
 
-    /// Names of all queues, oldest first. Whoever walks them to the end holds up everybody: for the first few,
-    /// tests and the simulator; all others go by [`Turn::next_queue`].
+    /// Names of all queues, oldest first. A full walk delays all clients: use it for the first few
+    /// names, in tests and in the simulator; otherwise use [`Turn::next_queue`].
     pub fn queue_names(&self) -> impl Iterator<Item = &[u8]> {
         let engine = &self.core.engine;
         engine.queue_ids().map(|queue| engine.queue_name(queue))
     }
 
-    /// The queue behind the cursor, from the oldest on. The cursor moves there.
+    /// Moves the cursor to the next queue, from the oldest on, and returns it.
     pub fn next_queue(&mut self, cursor: &mut QueueCursor) -> Option<QueueId> {
         self.core.engine.next_queue(cursor)
     }
 
-    /// Queues whose names differ from this one in the case of ASCII letters at most, oldest first.
+    /// Queues whose names equal this one, ignoring ASCII case, oldest first.
     pub fn queues_alike(&mut self, name: &[u8]) -> Vec<QueueId> {
         self.core.engine.queues_alike(name)
     }
 
-    /// Numbers of the queue of this name, if it exists.
+    /// Statistics of the queue of this name, if it exists.
     pub fn queue_stats(&self, name: &[u8]) -> Option<QueueStats> {
         let engine = &self.core.engine;
         engine.queue_id(name).map(|queue| engine.queue_stats(queue))
     }
 
-    /// Numbers of a queue.
+    /// Statistics of a queue.
     pub fn queue_stats_of(&self, queue: QueueId) -> QueueStats {
         self.core.engine.queue_stats(queue)
     }
@@ -60,12 +60,12 @@ impl Turn<'_> {
         engine.queue_id(name).map(|queue| engine.queue_facts(queue))
     }
 
-    /// What is kept of a queue.
+    /// The facts of a queue.
     pub fn queue_facts_of(&self, queue: QueueId) -> QueueFacts {
         self.core.engine.queue_facts(queue)
     }
 
-    /// Pauses a queue for so many seconds; 0 ends a pause. Pauses are not logged: they end with
+    /// Pauses a queue for this many seconds; 0 ends a pause. Pauses are not logged: they end with
     /// the process, as in beanstalkd.
     pub fn pause(&mut self, name: &[u8], seconds: u32) -> Result<Position, Denied> {
         let core = &mut *self.core;
@@ -75,7 +75,7 @@ impl Turn<'_> {
         paused.map(|()| Position::default()).map_err(|NotFound| Denied(gone))
     }
 
-    /// The queue exists from now on.
+    /// Creates and keeps a queue.
     pub fn create_queue(&mut self, name: &[u8]) -> Position {
         let core = &mut *self.core;
         core.engine.create_queue(name, &mut core.effects);
@@ -83,7 +83,7 @@ impl Turn<'_> {
         self.after_named(name)
     }
 
-    /// Limits the unfinished jobs of a queue by [`engine::Band`]; 0 for no limit.
+    /// Limits the unfinished jobs of a queue per [`engine::Band`]; 0 means no limit.
     pub fn limit_queue(&mut self, name: &[u8], limits: [u32; 3]) -> Result<Position, Refusal> {
         let core = self.core_for_update(|engine| engine.queue_id(name).is_some())?;
         let limited = core.engine.limit_queue(name, limits, &mut core.effects);
@@ -92,7 +92,7 @@ impl Turn<'_> {
         limited.map(|()| after).map_err(|NotFound| Refusal::NotFound(after))
     }
 
-    /// Removes a queue and its jobs. `None`: it has workers, or jobs in somebody's hands.
+    /// Removes a queue and its jobs. Returns `None` if it has workers or leased jobs.
     pub fn drop_queue(
         &mut self,
         session: SessionId,
@@ -107,9 +107,9 @@ impl Turn<'_> {
         }
     }
 
-    /// Removes a queue with all of its jobs, also those that somebody holds; whoever waits for an
-    /// item of it waits no more. What other dialects' sessions use or watch stays, empty; so does
-    /// what is put there before this is done. Without such a queue nothing happens.
+    /// Removes a queue with all of its jobs, even leased ones, and ends all waits for its items.
+    /// The queue itself stays, empty, if sessions of other dialects use or watch it; so do jobs put
+    /// there before the removal ends. Does nothing if the queue does not exist.
     pub fn remove_queue(&mut self, session: SessionId, queue: &[u8]) -> Clearing {
         let core = &mut *self.core;
         let removal = core.engine.remove_queue(session, queue, &mut core.effects);
@@ -117,12 +117,12 @@ impl Turn<'_> {
         core.cleared(removal)
     }
 
-    /// Whether the removal of a queue has begun and is not over.
+    /// Whether the removal of a queue is in progress.
     pub fn is_being_removed(&self, queue: QueueId) -> bool {
         self.core.engine.is_being_removed(queue)
     }
 
-    /// Ends all items of a queue that nobody holds. Without such a queue nothing happens.
+    /// Removes all items of a queue that nobody holds. Does nothing if the queue does not exist.
     pub fn flush(&mut self, session: SessionId, queue: &[u8]) -> Clearing {
         let core = &mut *self.core;
         let flush = core.engine.flush(session, queue, &mut core.effects);
@@ -130,7 +130,7 @@ impl Turn<'_> {
         core.cleared(flush)
     }
 
-    /// The same for all queues that a client of Kestrel's made or used.
+    /// The same for all queues that a Kestrel client created or used.
     pub fn flush_all(&mut self, session: SessionId) -> Clearing {
         let core = &mut *self.core;
         let flush = core.engine.flush_all(session, &mut core.effects);
@@ -138,8 +138,9 @@ impl Turn<'_> {
         core.cleared(flush)
     }
 
-    /// Ends the expired items at the head of a queue, at most as many as its policy's `expire_sweep`
-    /// and 1,000; how many. The others end by themselves soon. `None`: there is no such queue.
+    /// Ends the expired items at the head of a queue, at most its policy's `expire_sweep` and
+    /// 1,000, and returns their number. The others end soon by themselves. Returns `None` if the
+    /// queue does not exist.
     pub fn flush_expired(&mut self, queue: &[u8]) -> Option<(u64, Position)> {
         let core = &mut *self.core;
         let count = core.engine.flush_expired(queue, &mut core.effects);
@@ -147,7 +148,7 @@ impl Turn<'_> {
         count.map(|count| (count, after))
     }
 
-    /// Whether a queue of items of this name may be made, or is there. A queue has at most
+    /// Whether a queue of items of this name exists or can be created. A queue has at most
     /// [`engine::limits::CHILDREN_MAX`] fan-out children that rules do not name.
     pub fn admits_child(&self, queue: &[u8]) -> bool {
         self.core.engine.admits_child(queue)
@@ -155,10 +156,11 @@ impl Turn<'_> {
 }
 
 impl Core {
-    /// To be called when it has settled.
+    /// Must be called when the request has settled.
     pub(crate) fn cleared(&self, clearing: engine::Clearing) -> Clearing {
         match clearing {
-            // A queue that others use stays: that it is no queue of items any more must last too.
+            // A queue that others use stays. The log must also record that it is no longer a queue
+            // of items.
             engine::Clearing::Done => {
                 Clearing::Done(self.ledger.last.max(self.ledger.after_removal()))
             }

@@ -1,17 +1,17 @@
-//! Sessions: opened, closed, and the queues that they use and watch.
+//! Sessions: open, close, use and watch.
 
 use engine::{ReturnOrder, SessionId};
 
 use crate::{Position, Turn};
 
 impl Turn<'_> {
-    /// Opens a session whose events go to this mailbox (the number that
-    /// [`crate::Broker::add_mailbox`] gave). It uses and watches the queue `default`.
+    /// Opens a session whose events go to this mailbox (its number from
+    /// [`crate::Broker::add_mailbox`]). It uses and watches the queue `default`.
     pub fn open_session(&mut self, mailbox: usize) -> SessionId {
         self.core.engine.open_session(mailbox as u32, ReturnOrder::KeepPlace)
     }
 
-    /// Opens a session whose lost jobs go behind all others of their priority.
+    /// Opens a worker session: its lost jobs go behind all others of their priority.
     pub fn open_worker_session(&mut self, mailbox: usize) -> SessionId {
         self.core.engine.open_session(mailbox as u32, ReturnOrder::ToTail)
     }
@@ -21,14 +21,14 @@ impl Turn<'_> {
         self.core.engine.open_reader(mailbox as u32)
     }
 
-    /// Ends a session: it waits no more, and every job that it holds is given back.
+    /// Ends a session: ends its wait, and gives back every job that it holds.
     pub fn close_session(&mut self, session: SessionId) {
         let core = &mut *self.core;
         core.engine.close_session(session, &mut core.effects);
         core.apply_effects();
     }
 
-    /// From now on `put`, `kick` and `peek_used` of this session mean this queue.
+    /// Selects the queue for `put`, `kick` and `peek_used` of this session.
     pub fn use_queue(&mut self, session: SessionId, name: &[u8]) {
         let core = &mut *self.core;
         core.engine.use_queue(session, name, &mut core.effects);
@@ -40,13 +40,13 @@ impl Turn<'_> {
         self.core.engine.queue_name(self.core.engine.used(session))
     }
 
-    /// Adds a queue to those that this session takes from; how many there are then.
+    /// Adds a queue to the watched queues, and returns their number.
     pub fn watch(&mut self, session: SessionId, name: &[u8]) -> usize {
         self.core.engine.watch(session, name)
     }
 
-    /// Removes one (also if it is not watched); how many there are then, or `None` if it is the
-    /// only one.
+    /// Removes a queue from the watched queues, if it is one of them, and returns their number;
+    /// `None` if it is the only one.
     pub fn ignore(&mut self, session: SessionId, name: &[u8]) -> Option<usize> {
         let core = &mut *self.core;
         let count = core.engine.ignore(session, name, &mut core.effects);
@@ -54,23 +54,23 @@ impl Turn<'_> {
         count
     }
 
-    /// Names of the queues that this session takes from, in the order of watching.
+    /// Names of the watched queues, in the order of watching.
     pub fn watched(&self, session: SessionId) -> impl ExactSizeIterator<Item = &[u8]> {
         let engine = &self.core.engine;
         engine.watched(session).iter().map(|queue| engine.queue_name(*queue))
     }
 
-    /// Whether the queue of this name is among them.
+    /// Whether the session watches this queue.
     pub fn watches(&self, session: SessionId, name: &[u8]) -> bool {
         self.core.engine.watches(session, name)
     }
 
-    /// Ends the session's wait for a job, if it waits for one; its event will not come then.
-    /// The reply that nothing came waits for the position.
+    /// Ends the session's wait for a job, if any; its event will not come then. The reply waits for
+    /// the position.
     pub fn cancel_wait(&mut self, session: SessionId) -> Option<Position> {
         let core = &mut *self.core;
         let waited = core.engine.stop_waiting(session);
-        // A session that reads items watches nothing: the queue that it waits for is not told here.
+        // A session that reads items watches nothing, so its queue is unknown here.
         waited.then(|| core.ledger.after_all())
     }
 }

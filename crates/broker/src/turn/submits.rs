@@ -1,4 +1,4 @@
-//! Jobs that are submitted for their outcome, as Gearman has them.
+//! Jobs whose clients wait for the outcome, as in Gearman.
 
 use engine::{JobCursor, JobId, NotFound, SessionId, Submit, Tags, WorkProgress};
 
@@ -9,16 +9,16 @@ use crate::{Denied, Position, PutRefusal, Turn};
 pub struct SubmittedJob<'a> {
     /// Its number.
     pub id: JobId,
-    /// What it was submitted with.
+    /// Its tags.
     pub tags: Tags<'a>,
-    /// How many attempts at it were lost.
+    /// Number of lost attempts.
     pub failures: u32,
     /// Whether it is in the log.
     pub is_durable: bool,
 }
 
 impl Turn<'_> {
-    /// Submits a job, or joins an equal one that is unfinished.
+    /// Submits a job, or joins an unfinished job with the same key.
     pub fn submit(
         &mut self,
         session: SessionId,
@@ -27,7 +27,7 @@ impl Turn<'_> {
     ) -> Result<(JobId, Position), PutRefusal> {
         let body_bytes = self.core.engine.submit_bytes(queue, &submit);
         self.admit(body_bytes, |engine| {
-            // A foreground job is not in the log, but what it feeds is.
+            // A foreground job is not in the log, but the jobs that it feeds are.
             if submit.foreground {
                 engine.feeds_others(queue)
             } else {
@@ -41,13 +41,13 @@ impl Turn<'_> {
         let submitted = core.engine.submit(session, queue, submit, &mut core.effects);
         core.apply_effects();
         let id = submitted.map_err(|refused| core.refusal(refused))?;
-        // Also for one that was joined.
+        // Also for a joined job.
         let slot = core.engine.slot(id).ok();
         let own = slot.map(|slot| core.ledger.after_job(&core.engine, slot)).unwrap_or_default();
         Ok((id, own.max(core.ledger.last)))
     }
 
-    /// What is known of a job, which may be told when the job is durable. So may its end.
+    /// The status of a job. Its reply waits until the job, or its end, is durable.
     pub fn work_progress(&self, id: JobId) -> Result<(WorkProgress, Position), Denied> {
         let core = &*self.core;
         let slot = core.engine.slot(id).map_err(|NotFound| core.denial(id))?;
@@ -60,7 +60,7 @@ impl Turn<'_> {
         found.ok_or_else(|| Denied(self.core.ledger.after_ended()))
     }
 
-    /// Ends a job on an operator's request; its watchers hear that it failed.
+    /// Cancels a job for an operator; its watchers learn that it failed.
     pub fn cancel(&mut self, id: JobId) -> Result<Position, Denied> {
         let core = &mut *self.core;
         let cancelled = core.engine.cancel(id, &mut core.effects);
@@ -68,7 +68,7 @@ impl Turn<'_> {
         cancelled.map(|_| core.ledger.after_ended()).map_err(|NotFound| core.denial(id))
     }
 
-    /// The submitted job behind the cursor, which moves there.
+    /// Moves the cursor to the next submitted job, and returns it.
     pub fn next_submitted(&mut self, cursor: &mut JobCursor) -> Option<SubmittedJob<'_>> {
         let engine = &mut self.core.engine;
         let slot = engine.next_submitted(cursor)?;
@@ -80,8 +80,8 @@ impl Turn<'_> {
         })
     }
 
-    /// All jobs that were submitted for their outcome, for tests and the simulator: number, tags, failed attempts, and whether
-    /// they are durable.
+    /// All submitted jobs, for tests and the simulator: id, tags, lost attempts, and whether they
+    /// are durable.
     pub fn submitted_jobs(&self) -> impl Iterator<Item = (JobId, Tags<'_>, u32, bool)> {
         let engine = &self.core.engine;
         engine.submitted_jobs().map(|slot| {

@@ -1,38 +1,39 @@
-//! Workers, as Gearman has them: they register for queues, sleep, are woken, grab jobs and report on them.
+//! Workers, as in Gearman: they register for queues, sleep, are woken, grab jobs and report on
+//! them.
 
 use engine::{Body, GrabOrder, JobId, News, NotFound, SessionId, Tags};
 
 use super::holds_logged;
 use crate::{Denied, Grant, Refusal, Turn};
 
-/// A job that a worker was given.
+/// A job assigned to a worker.
 #[derive(Debug)]
 pub struct Grabbed<'a> {
-    /// The hand-out.
+    /// The granted job.
     pub grant: Grant,
-    /// The queue it comes from.
+    /// Its queue.
     pub queue: &'a [u8],
-    /// What it was submitted with; empty for a job of another dialect.
+    /// Its tags; empty for a job of another dialect.
     pub tags: Tags<'a>,
 }
 
 impl Turn<'_> {
-    /// The session can work on jobs of this queue, at most so long on each.
+    /// Registers the session for jobs of this queue, with a time limit per job.
     pub fn register(&mut self, session: SessionId, queue: &[u8], limit_ms: Option<u64>) {
         let core = &mut *self.core;
         core.engine.register(session, queue, limit_ms, &mut core.effects);
         core.apply_effects();
     }
 
-    /// It cannot any more; jobs of the queue that it holds are given back.
+    /// Removes the registration, and gives back the session's jobs of the queue.
     pub fn unregister(&mut self, session: SessionId, queue: &[u8]) {
         let core = &mut *self.core;
         core.engine.unregister(session, queue, &mut core.effects);
         core.apply_effects();
     }
 
-    /// The same for all of its queues. True if it has more than one slice of work allows: to be called
-    /// again, before anything else is asked for this session.
+    /// The same for all of its queues. Returns true if one slice of work was not enough: then it
+    /// must be called again before any other request of this session.
     pub fn unregister_all(&mut self, session: SessionId) -> bool {
         let core = &mut *self.core;
         let more = core.engine.unregister_all(session, &mut core.effects);
@@ -40,15 +41,14 @@ impl Turn<'_> {
         more
     }
 
-    /// Names of the queues that a session is registered for, newest first, as often as it
-    /// registered.
+    /// Names of the queues that a session is registered for, newest first, once per registration.
     pub fn registrations(&self, session: SessionId) -> impl Iterator<Item = &[u8]> {
         let engine = &self.core.engine;
         engine.registrations(session).map(|queue| engine.queue_name(queue))
     }
 
-    /// The registration of a session behind this rank, newest first: the name of its queue, and its own
-    /// rank. Before the newest is no rank.
+    /// The session's next registration after this rank, newest first: the name of its queue, and
+    /// its rank. `None` as rank starts at the newest.
     pub fn next_registration(
         &mut self,
         session: SessionId,
@@ -59,7 +59,7 @@ impl Turn<'_> {
         Some((engine.queue_name(queue), rank))
     }
 
-    /// The next job for a worker, if there is one; it is awake from now on.
+    /// The next job for a worker, if any. The worker is awake from now on.
     pub fn grab(&mut self, session: SessionId, order: GrabOrder) -> Option<Grabbed<'_>> {
         let core = &mut *self.core;
         let grabbed = core.engine.grab(session, order, &mut core.effects);
@@ -72,13 +72,13 @@ impl Turn<'_> {
         Some(Grabbed { grant, queue, tags })
     }
 
-    /// A worker has nothing to do. True: it sleeps, [`crate::Event::WorkToDo`] will come. False:
-    /// there is work for it.
+    /// Puts a worker to sleep. Returns true if it sleeps, and [`crate::Event::WorkToDo`] will come;
+    /// false if there is work for it.
     pub fn sleep(&mut self, session: SessionId) -> bool {
         self.core.engine.sleep(session)
     }
 
-    /// Passes data or a warning of a job's worker on to its watchers.
+    /// Passes data or a warning from a job's worker to its watchers.
     pub fn report(&mut self, session: SessionId, id: JobId, news: &News) -> Result<(), Denied> {
         let core = &mut *self.core;
         let reported = core.engine.report(session, id, news, &mut core.effects);
@@ -86,12 +86,13 @@ impl Turn<'_> {
         reported.map_err(|NotFound| core.denial(id))
     }
 
-    /// Whether news that was told is on its way to the many watchers of a job. See [`Turn::tell_more`].
+    /// Whether news are still being delivered to many watchers. See [`Turn::tell_more`].
     pub fn has_pending_news(&self) -> bool {
         self.core.engine.has_pending_news()
     }
 
-    /// Tells a slice of that; true if more is left, which is told in any case.
+    /// Delivers a slice of these news. Returns true if more are left; they are delivered in any
+    /// case.
     pub fn tell_more(&mut self) -> bool {
         let core = &mut *self.core;
         let is_left = core.engine.tell_more(&mut core.effects);
@@ -99,7 +100,7 @@ impl Turn<'_> {
         is_left
     }
 
-    /// Notes a job's progress, and passes the worker's words on to its watchers.
+    /// Stores a job's progress, and passes the worker's text to its watchers.
     pub fn progress(
         &mut self,
         session: SessionId,
@@ -113,7 +114,7 @@ impl Turn<'_> {
         noted.map_err(|NotFound| core.denial(id))
     }
 
-    /// A worker is done with a job; `news` is what its watchers hear.
+    /// Completes a worker's job; its watchers get `news`.
     pub fn complete(&mut self, session: SessionId, id: JobId, news: &News) -> Result<(), Denied> {
         let core = &mut *self.core;
         let completed = core.engine.complete(session, id, news, &mut core.effects);
@@ -121,10 +122,11 @@ impl Turn<'_> {
         completed.map_err(|NotFound| core.denial(id))
     }
 
-    /// A worker failed at a job: one that was submitted ends, one of another dialect is buried.
+    /// Fails a worker's job: a submitted job ends, one of another dialect is buried.
     pub fn fail(&mut self, session: SessionId, id: JobId, news: &News) -> Result<(), Refusal> {
         let core = self.core_for_update(|engine| {
-            // One of another dialect is buried, which takes room; the end of any other makes room.
+            // A job of another dialect is buried, which needs room; the end of any other makes
+            // room.
             let is_submitted = engine.slot(id).is_ok_and(|slot| engine.tags(slot).is_some());
             !is_submitted && holds_logged(engine, session, id)
         })?;
@@ -133,12 +135,12 @@ impl Turn<'_> {
         failed.map_err(|NotFound| core.denial(id).into())
     }
 
-    /// How many sleeping workers one job wakes; 0, as at the start, for all.
+    /// Sets how many sleeping workers a job wakes; 0, the default, means all.
     pub fn set_wake_max(&mut self, wake_max: u32) {
         self.core.engine.set_wake_max(wake_max);
     }
 
-    /// Submitted jobs fail after so many lost attempts; 0, as at the start, for never.
+    /// Sets after how many lost attempts submitted jobs fail; 0, the default, means never.
     pub fn set_attempts_max(&mut self, attempts_max: u32) {
         self.core.engine.set_attempts_max(attempts_max);
     }
