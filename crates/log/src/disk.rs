@@ -1,7 +1,8 @@
-//! What the log asks of a disk: one folder of files with positional reads and writes.
+//! The interface of a disk: one folder of files with positional reads and writes.
 //!
-//! Two disks exist: [`crate::PosixDisk`] and the simulated one behind the feature `fault`. Names are plain
-//! file names inside the folder. Nothing here retries: after a failed sync nobody knows what is on the disk.
+//! Two disks exist: [`crate::PosixDisk`] and the simulated one behind the feature `fault`. Names
+//! are plain file names inside the folder. Nothing here retries: after a failed sync, the content
+//! of the disk is unknown.
 //!
 //! `posix` is the real one, `fault` the simulated one.
 
@@ -18,7 +19,7 @@ use std::sync::Arc;
 pub struct Space {
     /// Bytes of the whole file system.
     pub capacity: u64,
-    /// Bytes that this process may still take.
+    /// Bytes that this process can still use.
     pub free: u64,
 }
 
@@ -26,7 +27,8 @@ pub struct Space {
 pub trait Disk: Send + Sync + Debug {
     /// The folder, for messages.
     fn folder(&self) -> String;
-    /// Takes the folder for this process; false: another one holds it. Held until the disk is dropped.
+    /// Locks the folder for this process until the disk is dropped. Returns false if another
+    /// process holds it.
     fn lock(&self) -> io::Result<bool>;
     /// Names of all files.
     fn list(&self) -> io::Result<Vec<String>>;
@@ -39,7 +41,7 @@ pub trait Disk: Send + Sync + Debug {
         let file = self.open(name)?;
         Ok((file.size()?, file.links()?))
     }
-    /// Renames, replacing what bears the new name. Durable after `sync_folder`.
+    /// Renames a file, replacing a file of the new name. Durable after `sync_folder`.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a name. Durable after `sync_folder`.
     fn remove(&self, name: &str) -> io::Result<()>;
@@ -47,7 +49,8 @@ pub trait Disk: Send + Sync + Debug {
     fn sync_folder(&self) -> io::Result<()>;
     /// Room left.
     fn space(&self) -> io::Result<Space>;
-    /// Overwriting allocates anew here (btrfs, zfs): zero-filling and recycling would only cost.
+    /// Overwriting allocates new blocks here (btrfs, zfs), so zero-filling and recycling bring
+    /// nothing.
     fn copies_on_write(&self) -> bool;
     /// Random bits, for salts and log ids.
     fn random(&self) -> io::Result<u64>;
@@ -59,7 +62,7 @@ pub trait DiskFile: Send + Sync + Debug {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
     /// Writes all the bytes at an offset.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
-    /// Really allocates the file up to this length, which reads as zeros where it was never written.
+    /// Allocates the file up to this length on the disk. Unwritten parts read as zeros.
     fn allocate(&self, len: u64) -> io::Result<()>;
     /// Forces the data, and what is needed to read it, to the disk.
     fn sync_data(&self) -> io::Result<()>;
@@ -67,6 +70,6 @@ pub trait DiskFile: Send + Sync + Debug {
     fn sync_all(&self) -> io::Result<()>;
     /// Length in bytes.
     fn size(&self) -> io::Result<u64>;
-    /// Names that this file has. One with two is held by a backup and never written.
+    /// Number of names of this file. A backup holds a file with two; it is never written.
     fn links(&self) -> io::Result<u64>;
 }

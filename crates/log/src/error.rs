@@ -6,7 +6,7 @@ use std::sync::Arc;
 /// Why a log could not be opened. Nothing was changed unless it says so.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another process works in the folder.
+    /// Another process uses the folder.
     #[error("{folder} is locked by another process; stop that one first, or use another folder")]
     Locked {
         /// The folder.
@@ -34,7 +34,7 @@ pub enum OpenError {
         folder: String,
         /// What was tried.
         doing: String,
-        /// Bytes that a new log takes.
+        /// Bytes that a new log needs.
         needed: u64,
     },
     /// A call failed.
@@ -115,8 +115,8 @@ impl OpenError {
     }
 }
 
-/// A write or sync failed. It is final: nothing is published any more, because nobody knows what of it is on
-/// the disk; the process must close without acknowledging more, and recover from the log.
+/// A failed write or sync. It is final: the state of the disk is unknown, so nothing is published
+/// any more. The process must end without further acknowledgements, and recover from the log.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error(
     "cannot {doing} {file}: {source}; what was not yet durable is unknown, so the log takes no more. Check the \
@@ -142,7 +142,7 @@ impl Failure {
     }
 }
 
-/// Why reclaim stands still. Service goes on; the segment and all after it are kept.
+/// Why reclaim stopped. Service continues; the segment and all after it are kept.
 #[derive(Debug, thiserror::Error)]
 pub enum ReclaimError {
     /// The segment cannot be read.
@@ -165,7 +165,7 @@ pub enum ReclaimError {
         /// What is wrong.
         what: String,
     },
-    /// A live slot that the caller does not know: a defect.
+    /// A live slot without an owner: a bug.
     #[error(
         "job {id} lives in {file} but nobody owns it; reclaim stops before it, no job is dropped"
     )]

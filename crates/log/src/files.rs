@@ -1,6 +1,6 @@
 //! The log's files.
 //!
-//! - `folder`: what lies in the folder at a start, and its lock.
+//! - `folder`: the files of the folder at a start, and its lock.
 //! - `segments`: files prepared ahead, taken by the committer, given back by reclaim.
 
 pub(crate) mod folder;

@@ -39,8 +39,8 @@ pub(crate) fn padded(len: usize) -> usize {
     len.next_multiple_of(8)
 }
 
-/// Start value of a checksum: it differs by segment file and by place, so that bytes left over from another
-/// life of the file, or written to the wrong place, do not pass.
+/// Start value of a checksum. It depends on the segment file and the position, so that old bytes of
+/// the file, or bytes at the wrong place, fail the check.
 pub(crate) fn seeded(salt: u64, position: u64) -> Hasher {
     let mixed =
         (salt ^ position.wrapping_mul(0x9E37_79B9_7F4A_7C15)).wrapping_mul(0xD6E8_FEB8_6659_FD93);
@@ -102,7 +102,7 @@ impl SegmentHeader {
     }
 }
 
-/// What stands before the entries of one write.
+/// The header before the entries of one write.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct GroupHeader {
     pub(crate) crc: u32,
@@ -138,7 +138,7 @@ impl GroupHeader {
         self.crc
     }
 
-    /// The header at the start of `bytes` if a whole, undamaged group of this segment stands there.
+    /// The header at the start of `bytes`, if an intact group of this segment is there.
     pub(crate) fn check(bytes: &[u8], salt: u64, position: Position) -> Option<GroupHeader> {
         let header = GroupHeader::peek(bytes)?;
         let end = GROUP_HEADER_BYTES.checked_add(header.len as usize)?;
@@ -150,7 +150,7 @@ impl GroupHeader {
         (hasher.finalize() == header.crc).then_some(header)
     }
 
-    /// The header as it stands, unproven.
+    /// The header without any check.
     pub(crate) fn peek(bytes: &[u8]) -> Option<GroupHeader> {
         if bytes.len() < GROUP_HEADER_BYTES || get_u32(bytes, 0) != GROUP_MAGIC {
             return None;
@@ -168,7 +168,7 @@ impl GroupHeader {
         (header.len.is_multiple_of(8) && get_u32(bytes, 44) == 0).then_some(header)
     }
 
-    /// This is the next group behind another, by what it says.
+    /// Whether this group follows another one in the chain.
     pub(crate) fn follows(&self, previous: &GroupHeader) -> bool {
         (self.previous_end, self.previous_crc) == (previous.end(), previous.crc)
     }

@@ -1,21 +1,21 @@
 //! The durable log: segments, group commit, recovery and reclaim.
 //!
-//! Its promise: what survives a crash is a prefix of the whole log, at least as long as all that was
-//! acknowledged. It knows jobs only as slots with a meta and a body, and facts as keys with values; what
-//! they mean is the owner's affair. `docs/log-format.md` has every byte and the recovery rules.
+//! Its promise: what survives a crash is a prefix of the whole log, and contains everything that
+//! was acknowledged. It knows jobs only as slots with a meta and a body, and facts as keys with
+//! values; their owner knows the meaning. `docs/log-format.md` has every byte and the rules of
+//! recovery.
 //!
-//! Who calls what:
-//! * the **owner** (the broker), under its own lock: [`Log::put`], [`Log::update`], [`Log::count`],
-//!   [`Log::finish`], [`Log::fact`], and **[`Log::wake`] once after each batch of them**. An append wakes
-//!   nobody: a group that starts with the first entry of a batch would make the rest of it wait for two syncs;
-//! * the threads of a [`Committer`], or a simulator step by step: [`Log::commit_step`] and
-//!   [`Log::prepare_step`];
-//! * reclaim: [`Log::reclaim_wanted`] and [`Log::reclaim_read`] without the owner's lock, then
-//!   [`Log::reclaim_copy`] under it;
-//! * tools, while nobody else works in the folder: [`salvage`] and [`repair`].
+//! Who calls what: * the **owner** (the broker), under its own lock: [`Log::put`], [`Log::update`],
+//! [`Log::count`], [`Log::finish`], [`Log::fact`], and **[`Log::wake`] once after each batch of
+//! them**. An append does not wake the committer: if a group began with the first entry of a batch,
+//! the rest would wait for two syncs; * the threads of a [`Committer`], or a simulator step by
+//! step: [`Log::commit_step`] and [`Log::prepare_step`]; * reclaim: [`Log::reclaim_wanted`] and
+//! [`Log::reclaim_read`] without the owner's lock, then [`Log::reclaim_copy`] under it; * tools,
+//! while no other process uses the folder: [`salvage`] and [`repair`].
 //!
-//! Where things are: `log` (the surface), `write` (from an append to the disk), `files`, `format` (every byte),
-//! `recovery` (a start), `reclaim` and `liveness` (giving space back), `salvage`, `disk` (the two disks).
+//! Modules: `log` (the interface), `write` (from an append to the disk), `files`, `format` (every
+//! byte), `recovery` (a start), `reclaim` and `liveness` (freeing space), `salvage`, `disk` (the
+//! two disks).
 //!
 //! A [`Position`] is where an entry ends: it is written or durable when [`Log::written`] or [`Log::durable`]
 //! has reached it.

@@ -1,5 +1,5 @@
-//! Which slots live: one bit a slot, and one byte for its size, so that the log knows how much of its files
-//! is worth keeping.
+//! The live slots: one bit per slot, and one byte for its size. So the log knows how much of its
+//! files is live.
 
 use std::collections::VecDeque;
 
@@ -98,7 +98,7 @@ impl Liveness {
         slot as u32
     }
 
-    /// Ends a slot; false: it did not live.
+    /// Ends a slot. Returns false if it was not live.
     pub(crate) fn kill(&mut self, target: Target) -> bool {
         if !self.is_live(target) {
             return false;

@@ -1,4 +1,4 @@
-//! The log as its owner sees it: appending, asking what may leave, asking what is admitted.
+//! The log's interface for its owner: append, query positions, check admission.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -17,7 +17,7 @@ use crate::write::commit::Commit;
 use crate::write::positions::Positions;
 use crate::write::sleeper::Sleeper;
 
-/// Bytes that a request for one queue may take besides its body: name, meta, options, a group header.
+/// Limit of bytes of a request for one queue besides its body: name, meta, options, a group header.
 pub(crate) const REQUEST_OVERHEAD_BYTES: u64 = 16 << 10;
 
 /// The same for a put that reaches as many queues as can be: 64 KiB of names, and 256 metas.
@@ -26,7 +26,7 @@ const ROUTED_OVERHEAD_BYTES: u64 = 96 << 10;
 /// Bytes of an update with the options of a job that has all of them, keys of usual length included.
 const UPDATE_BYTES: u64 = 256;
 
-/// What is kept for the finish and the first copy of each job.
+/// Reserve per job for its finish and its first copy.
 const FINISH_RESERVE_BYTES: u64 = 16;
 
 /// Called after each change of `written`, `durable` or `failure`.
@@ -40,9 +40,9 @@ pub struct Log {
     pub(crate) segments: Segments,
     pub(crate) cursor: Mutex<Cursor>,
     pub(crate) positions: Positions,
-    /// When ids above this one are dealt, a new limit is asked for.
+    /// When ids above this one are assigned, a new limit is requested.
     ids_asked_from: AtomicU64,
-    /// Ids below it may leave the process.
+    /// Ids below it can be used.
     id_limit: AtomicU64,
     /// Limits that are not durable yet.
     id_pending: Mutex<Vec<(Position, u64)>>,
@@ -121,8 +121,8 @@ impl Log {
         (open.slot(bytes), position)
     }
 
-    /// New jobs that share a body (fan-out): one entry, all or nothing. The slots are pushed to `targets` in
-    /// the order of `jobs`, of which there may be 65,535.
+    /// New jobs that share a body (fan-out): one entry, all or nothing. Pushes the slots to
+    /// `targets` in the order of `jobs`, at most 65,535.
     pub fn put_many(
         &self,
         now_ms: u64,
@@ -148,7 +148,7 @@ impl Log {
         position
     }
 
-    /// The whole meta of a job anew.
+    /// Writes the whole meta of a job again.
     pub fn update(
         &self,
         now_ms: u64,
@@ -170,8 +170,8 @@ impl Log {
         })
     }
 
-    /// The whole counters of a job anew; nobody waits for them. They ride with the next group, at most a
-    /// second later, and not at all if the job is finished before, or the disk is full.
+    /// Writes all counters of a job again. No reply waits for them. They go with the next group, at
+    /// most a second later; not at all if the job is finished before, or the disk is full.
     pub fn count(&self, now_ms: u64, target: Target, counters: &[u8]) {
         let mut open = self.appending(now_ms);
         assert!(open.live.is_live(target), "only a live slot is counted: {target:?}");
@@ -207,7 +207,7 @@ impl Log {
         })
     }
 
-    /// Something to remember besides jobs: newest value wins, an empty one removes.
+    /// A fact besides jobs: the newest value applies, an empty one removes the fact.
     pub fn fact(&self, now_ms: u64, key: &[u8], value: &[u8]) -> Position {
         let mut open = self.appending(now_ms);
         let bytes = fact_entry_bytes(key, value);
@@ -216,7 +216,7 @@ impl Log {
         open.append_fact(key, value)
     }
 
-    /// The queue number will mean another name from now on.
+    /// Notes that the queue number will mean another name from now on.
     pub fn forget_queue(&self, number: u32) {
         self.open_batch().forget_queue(number);
     }
@@ -226,8 +226,9 @@ impl Log {
         self.committer.wake();
     }
 
-    /// A put of a body of this length will not touch what is kept for finishes and reclaim, or the disk has
-    /// room to make up for it at once. To be asked before anything is changed for the request.
+    /// Whether a put with a body of this length leaves the reserve for finishes and reclaim
+    /// untouched, or the disk has room to refill it at once. Must be called before anything changes
+    /// for the request.
     pub fn admits_put(&self, body_len: usize) -> bool {
         let bytes = body_len as u64 + REQUEST_OVERHEAD_BYTES;
         let segment = self.segments.segment_bytes;
@@ -236,7 +237,7 @@ impl Log {
             let left = self.available(&open).saturating_sub(open.cost(bytes));
             (left, self.put_reserve(&open), open.claimed_big_bytes)
         };
-        // A big entry gets a segment of its own size, which is made when its group is written.
+        // A big entry gets a segment of its own size, created when its group is written.
         let has_room_for = |own: u64| {
             !self.segments.is_short() && self.segments.has_room_for(reserve + segment + big + own)
         };
@@ -244,8 +245,9 @@ impl Log {
         if bytes + REQUEST_OVERHEAD_BYTES > segment {
             return has_room_for(with_names);
         }
-        // So does one that the names of many queues make big. They are not known here: a body that does not fit with
-        // all that there may be needs the room. (Smaller bodies do, except in segments of simulated size.)
+        // So does an entry with the names of many queues. The names are unknown here, so a body
+        // that might not fit with the longest names needs the room. (Smaller bodies always fit,
+        // except in segments of simulated size.)
         let may_be_big = body_len as u64 > segment / 4 && with_names > segment;
         if may_be_big && !has_room_for(with_names) {
             return false;
@@ -253,13 +255,13 @@ impl Log {
         left >= reserve || left >= segment && has_room_for(0)
     }
 
-    /// An update will not touch what is kept for finishes and reclaim; of what no put may touch, half a
-    /// segment is left to updates.
+    /// Whether an update leaves the reserve for finishes and reclaim untouched. Of the reserve that
+    /// puts cannot use, updates can use half a segment.
     pub fn admits_update(&self) -> bool {
         self.admits_updates(1)
     }
 
-    /// The same for so many updates that one request asks for. They may also count on room of the disk that is not
+    /// The same for this many updates of one request. They can also count on disk room that is not
     /// allocated yet.
     pub fn admits_updates(&self, n: u64) -> bool {
         let more = n.saturating_sub(1).saturating_mul(UPDATE_BYTES);
@@ -275,34 +277,35 @@ impl Log {
                 && self.segments.has_room_for(needed)
     }
 
-    /// The disk has room, but making segments ready does not keep up: clients should be held back until
-    /// `on_progress`, or their puts will be refused as on a full disk.
+    /// Whether the disk has room, but preparing segments does not keep up. Then clients should be
+    /// held back until `on_progress`; otherwise their puts would be refused as on a full disk.
     pub fn lags(&self) -> bool {
         let open = self.open_batch();
         let margin = LAG_MARGIN_BYTES.min(self.segments.segment_bytes / 8);
         !self.segments.is_short() && self.available(&open) < self.put_reserve(&open) + margin
     }
 
-    /// Bytes that are allocated and not yet spoken for.
+    /// Bytes that are allocated and unclaimed.
     pub(crate) fn available(&self, open: &Open) -> u64 {
         (self.segments.ahead_bytes() + open.remaining()).saturating_sub(open.claimed_bytes)
     }
 
-    /// What no put may touch: a segment for reclaim's copies, and room for finishes until they have made so much
-    /// garbage that reclaim begins. A finish alone in its group takes more than the smallest job, and a job
-    /// grows by 8 bytes when it is copied first: that is what each job is reckoned with.
+    /// The reserve that puts cannot use: a segment for reclaim's copies, and room for finishes
+    /// until they have made enough garbage for reclaim to begin. A finish alone in its group takes
+    /// more bytes than the smallest job, and a job grows by 8 bytes at its first copy. The reserve
+    /// per job covers both.
     pub(crate) fn put_reserve(&self, open: &Open) -> u64 {
         let segment = self.segments.segment_bytes;
         let finishes = open.live.live() * FINISH_RESERVE_BYTES + open.entry_bytes() / 64;
         segment + segment.max(segment / 2 + finishes)
     }
 
-    /// Ids below it may leave the process.
+    /// Ids below it can be used.
     pub fn id_limit(&self) -> u64 {
         self.id_limit.load(Ordering::Acquire)
     }
 
-    /// Tells the next id that will be dealt; raises the limit block by block, well ahead. Cheap.
+    /// Reports the next id to be assigned, and raises the limit block by block, well ahead. Cheap.
     pub fn note_next_id(&self, now_ms: u64, next: u64) {
         if next <= self.ids_asked_from.load(Ordering::Relaxed) {
             return;
@@ -336,29 +339,29 @@ impl Log {
         self.id_limit.fetch_max(limit, Ordering::AcqRel);
     }
 
-    /// All up to here was given to the kernel: it survives the end of this process.
+    /// Everything up to here is in the kernel, and survives the end of this process.
     pub fn written(&self) -> Position {
         Position(self.positions.written())
     }
 
-    /// All up to here is on stable storage.
+    /// Everything up to here is on stable storage.
     pub fn durable(&self) -> Position {
         Position(self.positions.durable())
     }
 
-    /// Somebody waits for this to be durable, whatever `sync` says.
+    /// Requests that this becomes durable, whatever `sync` says.
     pub fn want_durable(&self, position: Position) {
         self.positions.want_durable(position.0);
         self.wake();
     }
 
-    /// Somebody waits until this is written, and is to be told then although `sync` is `Always`.
+    /// Requests a notification when this is written, even if `sync` is `Always`.
     pub fn want_written(&self, position: Position) {
         self.positions.want_written(position.0);
     }
 
-    /// What was appended so far is to be synced by then, milliseconds of the log's time, whatever `sync`
-    /// says. [`Log::wake`] has to follow.
+    /// Requests a sync of everything appended so far by this time (milliseconds of the log's time),
+    /// whatever `sync` says. [`Log::wake`] must follow.
     pub fn want_sync_by(&self, at_ms: u64) {
         self.positions.want_sync_by(at_ms);
     }
@@ -378,7 +381,7 @@ impl Log {
         OPEN_BATCH_BYTES_MAX.min(self.segments.segment_bytes / 4) as usize
     }
 
-    /// Why nothing is published any more, if so.
+    /// Why the log failed, if it did.
     pub fn failure(&self) -> Option<Failure> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -399,7 +402,7 @@ impl Log {
         }
     }
 
-    /// How much disk the log takes, and what was written.
+    /// The disk use of the log, and counts of entries.
     pub fn usage(&self) -> Usage {
         let open = self.open_batch();
         Usage {
@@ -415,7 +418,7 @@ impl Log {
     }
 }
 
-/// How much disk a log takes, and what was written to it.
+/// The disk use of a log, and counts of entries.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct Usage {
     /// The oldest segment that is still needed.
@@ -426,7 +429,7 @@ pub struct Usage {
     pub entries: u64,
     /// How many of them are reclaim's copies.
     pub copies: u64,
-    /// Bytes of entries that live, with 24 each for their index.
+    /// Bytes of live entries, plus 24 each for an index.
     pub live_bytes: u64,
     /// Bytes of the segments that hold the log, the last one included.
     pub data_bytes: u64,

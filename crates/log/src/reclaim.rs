@@ -1,8 +1,8 @@
 //! Reclaim: the oldest segment's live entries are copied to the end of the log, and the segment is given up.
 //!
-//! Reading goes ahead without any lock; copying happens under the owner's lock, in slices. Only the oldest
-//! segment is ever given up: the ends of its jobs lie in later ones. A TRIM comes after every copy, so once it
-//! is durable so are they, and the file is free.
+//! Reading needs no lock; copying happens under the owner's lock, in slices. Only the oldest
+//! segment is given up, because the ends of its jobs are in later ones. The TRIM comes after all
+//! copies. Once it is durable, so are they, and the file is free.
 
 use std::sync::Arc;
 use std::sync::PoisonError;
@@ -19,26 +19,26 @@ use crate::settings::SLICE_BYTES;
 use crate::types::{Meta, Position, QueueRef, Target};
 use crate::write::batch::{Open, fact_entry_bytes, name_bytes};
 
-/// What the owner knows of a job that is about to be copied.
+/// The owner's current data of a job that is about to be copied.
 #[derive(Copy, Clone, Debug)]
 pub struct Current<'a> {
-    /// Its queue of this moment.
+    /// Its current queue.
     pub queue: QueueRef<'a>,
-    /// Its meta of this moment; a leased job is told as ready.
+    /// Its current meta; a leased job is written as ready.
     pub meta: Meta<'a>,
 }
 
 /// The owner's side of a copy. It is called with the appenders' lock held: it must not call the log.
 pub trait Owner {
-    /// The job's queue and meta of this moment. Asked only for live slots, more than once for each. None says
-    /// that nobody owns the slot: a defect, which stops reclaim.
+    /// The job's current queue and meta. Called only for live slots, possibly several times. `None`
+    /// means that the slot has no owner: a bug, which stops reclaim.
     fn current(&mut self, target: Target, id: u64) -> Option<Current<'_>>;
 
-    /// The job lies at `new` from now on.
+    /// The job is at `new` from now on.
     fn moved(&mut self, old: Target, new: Target, id: u64, position: Position);
 }
 
-/// An entry of a slice in which something lived when it was read.
+/// An entry of a slice that had live slots when it was read.
 #[derive(Debug)]
 struct Candidate {
     /// Where in the slice's bytes.
@@ -59,11 +59,11 @@ pub struct Slice {
     scanned_bytes: u64,
 }
 
-/// Where reading goes on.
+/// Where reading continues.
 #[derive(Copy, Clone, Debug, Default)]
 struct Place {
     offset: u64,
-    /// Bytes left of the entries of the group that was begun.
+    /// Bytes left of the current group's entries.
     group_left: u64,
     /// Number of the next slot.
     slot: u32,
@@ -76,7 +76,7 @@ enum CopiedFacts {
     NoRoom,
 }
 
-/// What was there when copying found too little room.
+/// The state when copying found too little room.
 #[derive(Copy, Clone, Debug)]
 struct Starved {
     available: u64,
@@ -84,33 +84,33 @@ struct Starved {
     dead: bool,
 }
 
-/// How far reclaim has come.
+/// The progress of reclaim.
 #[derive(Debug, Default)]
 pub(crate) struct Cursor {
     segment: u32,
     file: Option<(Arc<dyn DiskFile>, SegmentHeader)>,
     place: Place,
-    /// It met damage: this segment and all after it stay.
+    /// It found damage: this segment and all after it stay.
     stopped: bool,
-    /// It stopped because this segment cannot be read, and the owner may still have what lives there.
+    /// It stopped because this segment is unreadable; the owner may still have its live jobs.
     unreadable: Option<u32>,
-    /// Bytes that may be scanned: 2.2 for each that clients appended. It may run into debt by a slice, and is
-    /// not saved up while there is nothing to do.
+    /// Bytes that can be scanned: 2.2 for each byte that clients appended. It can be negative by a
+    /// slice, and does not grow while there is nothing to do.
     credit_bytes: i64,
     client_bytes_before: u64,
-    /// Where the log ended when a pass began that does not wait for clients, and the garbage of then.
+    /// The end of the log, and the garbage, when a pass began that does not wait for clients.
     pass: Option<(u32, u64)>,
-    /// The last such pass gained little, and this was the least garbage since: unused ends of segments, most
-    /// likely.
+    /// The least garbage since the last such pass, if that pass gained little. It is probably
+    /// unused ends of segments.
     rest_at: Option<u64>,
-    /// Copying stopped with so many bytes available, which were too few; it waits for more, or until no job is left
-    /// to copy, if one was.
+    /// Copying stopped because this many available bytes were too few. It waits for more, or until
+    /// no job is left to copy.
     starved_at: Option<Starved>,
 }
 
 impl Cursor {
-    /// Copying all that lives once more, without waiting for clients, gains at least so many bytes, as far as one
-    /// can know: the pass before it did, or so much garbage was made since.
+    /// Whether a full pass, without waiting for clients, probably gains this many bytes: the pass
+    /// before it did, or that much garbage was made since.
     fn pass_helps(&mut self, first: u32, last: u32, garbage: u64, gain: u64) -> bool {
         if let Some(rest_at) = &mut self.rest_at {
             *rest_at = garbage.min(*rest_at);
@@ -136,10 +136,10 @@ impl Cursor {
 }
 
 impl Log {
-    /// There is something to reclaim, and it is reclaim's turn: files exceed 1.4 times what lives by a
-    /// segment, and 2.2 bytes were not yet scanned for each byte that clients appended. When the log is far
-    /// too big, or the disk is full, it does not wait for clients; nor for an oldest segment of which
-    /// nothing is left, since it costs nothing to give up.
+    /// Whether reclaim should run now: the files exceed 1.4 times the live bytes by a segment, and
+    /// fewer than 2.2 bytes were scanned for each byte that clients appended. If the log is much
+    /// too big, or the disk is full, reclaim does not wait for clients. Nor does it wait if nothing
+    /// in the oldest segment is live, because giving it up costs nothing.
     pub fn reclaim_wanted(&self) -> bool {
         let open = self.open_batch();
         let dead = open.live.live_in(open.first) == 0;
@@ -159,8 +159,8 @@ impl Log {
         let data_bytes = self.segments.kept_bytes();
         let segment = self.segments.segment_bytes;
         let exceeds = |tenths: u64| data_bytes > live_bytes * tenths / 10 + segment;
-        // No index is on the disk yet. On a full one only what a pass over the files would give counts, and the reserve
-        // must not be used up before.
+        // There is no index on the disk yet. On a full disk only the gain of a pass over the files
+        // counts, and the reserve must not be used up before.
         let garbage = data_bytes.saturating_sub(remaining + entry_bytes);
         let has_garbage = garbage > entry_bytes / 10 + segment / 2;
         let new_client_bytes = client_bytes - cursor.client_bytes_before;
@@ -179,8 +179,8 @@ impl Log {
         exceeds(14) && (dead || cursor.credit_bytes >= 0)
     }
 
-    /// Reads the next piece of the oldest segment. To be called without the owner's lock. None: the log has
-    /// only the segment that is being written.
+    /// Reads the next piece of the oldest segment. Must be called without the owner's lock. Returns
+    /// `None` if the log has only the current segment.
     pub fn reclaim_read(&self) -> Result<Option<Slice>, ReclaimError> {
         let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
         let (first, live) = {
@@ -215,14 +215,14 @@ impl Log {
         slice.map(Some)
     }
 
-    /// The oldest segment, if reclaim stopped because it cannot be read. Whoever has the bodies of its jobs can
-    /// [write them anew](Log::rescue).
+    /// The oldest segment, if reclaim stopped because it is unreadable. An owner with the bodies of
+    /// its jobs can [write them again](Log::rescue).
     pub fn unreadable_segment(&self) -> Option<u32> {
         self.cursor.lock().unwrap_or_else(PoisonError::into_inner).unreadable
     }
 
-    /// Writes a living job of the segment that cannot be read to the end of the log, with the body that its owner
-    /// has. To be called under the owner's lock. False: there is no room now.
+    /// Writes a live job of the unreadable segment to the end of the log, with the owner's body.
+    /// Must be called under the owner's lock. Returns false if there is no room now.
     pub fn rescue(
         &self,
         now_ms: u64,
@@ -241,8 +241,8 @@ impl Log {
         Ok(copied?.is_some())
     }
 
-    /// All jobs of the segment that cannot be read were written anew. If it is so, reclaim goes on; else it ends
-    /// for good.
+    /// Notes that all jobs of the unreadable segment were written again. If that is true, reclaim
+    /// continues; otherwise it stops for good.
     pub fn end_rescue(&self) {
         let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
         let open = self.open_batch();
@@ -279,7 +279,7 @@ impl Log {
             let walk = Walk { segment, salt: header.salt, start, bytes: &bytes };
             let (candidates, next, last) = match walk.entries(cursor.place, self)? {
                 Walked::Through { candidates, next, last } => (candidates, next, last),
-                // More would not come, however much is asked for.
+                // A larger read would not return more.
                 Walked::NeedsBytes(_) if (read as u64) < len => {
                     return Err(damaged(segment, start + read as u64, "the file ends"));
                 }
@@ -294,8 +294,9 @@ impl Log {
         }
     }
 
-    /// Copies what still lives of a slice to the end of the log; with the last slice of a segment also its
-    /// live facts, and gives the segment up. To be called under the owner's lock. Returns the bytes appended.
+    /// Copies the live entries of a slice to the end of the log. With the last slice of a segment,
+    /// also copies its live facts, and gives the segment up. Must be called under the owner's lock.
+    /// Returns the bytes appended.
     pub fn reclaim_copy(
         &self,
         now_ms: u64,
@@ -309,7 +310,8 @@ impl Log {
         }
         open.time_ms = open.time_ms.max(now_ms);
         let mut appended = 0;
-        // What a copy leaves unused at the end of a segment is no client's: reclaim would pay itself.
+        // Space that a copy leaves unused at the end of a segment does not count as a client's:
+        // reclaim would pay itself.
         let client_bytes = open.client_bytes;
         cursor.starved_at = None;
         for candidate in &slice.candidates {
@@ -317,7 +319,7 @@ impl Log {
             open.client_bytes = client_bytes;
             match copied {
                 Ok(Some(bytes)) => appended += bytes,
-                // What was copied so far will be found dead when the slice is read again.
+                // Entries copied so far will be dead when the slice is read again.
                 Ok(None) => {
                     let available = self.available(&open);
                     cursor.starved_at = Some(Starved { available, dead: false });
@@ -340,7 +342,7 @@ impl Log {
             appended += bytes;
             match copied {
                 CopiedFacts::All => appended += self.give_up(&mut open, slice.segment),
-                // The next slice goes on with them.
+                // The next slice continues with them.
                 CopiedFacts::Some => {}
                 CopiedFacts::NoRoom => {
                     let available = self.available(&open);
@@ -354,7 +356,7 @@ impl Log {
         Ok(appended)
     }
 
-    /// Copies live facts of a segment in which no job lives any more; at most as many bytes as a slice has.
+    /// Copies live facts of a segment without live jobs; at most a slice of bytes.
     fn copy_facts(&self, open: &mut Open, segment: u32) -> (u64, CopiedFacts) {
         let mut appended = 0;
         while let Some((key, value)) = open.fact_in(segment) {
@@ -362,7 +364,7 @@ impl Log {
             if appended >= SLICE_BYTES {
                 return (appended, CopiedFacts::Some);
             }
-            // Little is left besides, as a whole segment becomes free.
+            // The reserve for this is small, because a whole segment becomes free.
             if !self.has_room_to_copy(open, bytes, self.segments.segment_bytes / 16) {
                 return (appended, CopiedFacts::NoRoom);
             }
@@ -374,7 +376,7 @@ impl Log {
         (appended, CopiedFacts::All)
     }
 
-    /// Writes the TRIM of a segment in which nothing lives any more; returns its bytes.
+    /// Writes the TRIM of a segment without live entries; returns its bytes.
     fn give_up(&self, open: &mut Open, segment: u32) -> u64 {
         open.room(24);
         open.first = segment + 1;
@@ -407,7 +409,7 @@ enum Walked {
         next: Place,
         last: bool,
     },
-    /// Not even one entry is whole: so many bytes from the start are needed.
+    /// No complete entry: this many bytes from the start are needed.
     NeedsBytes(u64),
 }
 
@@ -467,8 +469,8 @@ impl Walk<'_> {
 }
 
 impl Log {
-    /// Copies the live slots of one entry, with one body; returns the bytes appended. None: there is no room, as
-    /// some must be left for finishes.
+    /// Copies the live slots of one entry, with one body; returns the bytes appended. `None` if
+    /// there is no room: some must be left for finishes.
     fn copy_entry(
         &self,
         open: &mut Open,
@@ -495,8 +497,8 @@ impl Log {
         self.append_copy(open, &slots, body, owner)
     }
 
-    /// Appends living jobs that share a body anew, as their owner knows them; returns the bytes appended. None: there
-    /// is no room.
+    /// Appends live jobs that share a body again, with the owner's data; returns the bytes
+    /// appended. `None` if there is no room.
     fn append_copy(
         &self,
         open: &mut Open,
@@ -540,11 +542,11 @@ impl Log {
         Ok(Some(bytes))
     }
 
-    /// There is room for an entry of this size, with so much left for finishes.
+    /// Whether there is room for an entry of this size, with this much left for finishes.
     fn has_room_to_copy(&self, open: &Open, bytes: u64, left: u64) -> bool {
         let segment = self.segments.segment_bytes;
         if bytes + REQUEST_OVERHEAD_BYTES > segment {
-            // It gets a segment of its own size, and the next one has to follow.
+            // It gets a segment of its own size, and another one must follow.
             let own = bytes + REQUEST_OVERHEAD_BYTES + segment;
             return self.segments.has_room_for(own + open.claimed_big_bytes);
         }

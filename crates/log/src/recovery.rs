@@ -1,9 +1,11 @@
-//! Recovery: finds the end of the log, refuses damage, tells what lives, makes the log ready to append.
+//! Recovery: finds the end of the log, refuses damage, restores live entries, makes the log ready
+//! to append.
 //!
-//! The rules, in order, are in `docs/log-format.md`. Segments are read from the newest to the oldest, since a
-//! segment's end is stated by its successor, and what ends a slot is never older than the slot.
+//! The rules, in order, are in `docs/log-format.md`. Segments are read from the newest to the
+//! oldest, because a segment's end is in its successor, and an entry that ends a slot is never
+//! older than the slot.
 //!
-//! `tail` finds the end of the log, `replay` reads what lives in it.
+//! `tail` finds the end of the log, `replay` reads its live entries.
 
 pub(crate) mod replay;
 pub(crate) mod tail;
@@ -27,11 +29,11 @@ use crate::types::{Begin, Position, RecoveryReport, Restored};
 use crate::write::batch::{Head, ID_LIMIT_BYTES, Open};
 use crate::write::commit::Commit;
 
-/// Bytes of segments that are kept in memory between the two passes instead of being read again. Simulated logs are
-/// small, and have to be read again, too.
+/// Limit of segment bytes kept in memory between the two passes, instead of reading them again.
+/// Small in simulations, so that they also read again.
 pub(crate) const KEPT_BYTES_MAX: u64 = if cfg!(feature = "fault") { 64 << 10 } else { 128 << 20 };
 
-/// Where the log goes on.
+/// Where the log continues.
 struct End {
     head: SegmentFile,
     position: Position,
@@ -50,8 +52,9 @@ impl Log {
         Self::open_at(disk, settings, &mut |_| now_ms, restore)
     }
 
-    /// Locks the folder, recovers, calls `begin` once, which says what time it is, then `restore` once per live
-    /// job (in log order) and once per fact, and leaves the log ready to append. A new folder becomes an empty log.
+    /// Locks the folder and recovers. Calls `begin` once, which returns the time, then `restore`
+    /// once per live job (in log order) and once per fact. Afterwards the log is ready to append. A
+    /// new folder becomes an empty log.
     pub fn open_at(
         disk: Arc<dyn Disk>,
         settings: Settings,
@@ -109,8 +112,8 @@ impl Log {
     }
 }
 
-/// Size of the segments that an earlier life prepared, if it did. On a full disk they are the reserve, which could not
-/// be replaced by one of another size.
+/// Size of segments prepared before the restart, if any. On a full disk they are the reserve, which
+/// could not be replaced by segments of another size.
 fn prepared_bytes(
     disk: &dyn Disk,
     folder: &Folder,
@@ -118,7 +121,7 @@ fn prepared_bytes(
     void: &[&Found],
 ) -> Option<u64> {
     let is_whole = |size: &u64| *size >= SEGMENT_BYTES_MIN && size.is_multiple_of(4096);
-    // One that was made for a big entry alone is no reserve.
+    // A segment for a single big entry is not part of the reserve.
     let is_usual = |size: &u64| kept.iter().any(|found| found.size() == *size);
     let spares = folder.spares.iter().filter_map(|name| Some(disk.look_at(name).ok()?.0));
     let void = void.iter().map(|found| found.size());
@@ -130,8 +133,8 @@ fn prepared_bytes(
     most.map(|(size, _)| *size)
 }
 
-/// Bytes beyond the durable point may be in the kernel's cache only, and look clean there after a failed sync:
-/// they are written again and synced before anything rests on them.
+/// Bytes after the durable point may be only in the kernel's cache, and look clean there after a
+/// failed sync. They are written again and synced before anything depends on them.
 fn secure_tail(last: &Found, tail: &Tail) -> Result<(), Failure> {
     let start = tail.durable.max(Position::new(tail.last, HEADER_BYTES)).offset();
     let end = tail.end.offset();

@@ -1,6 +1,6 @@
-//! Reading a log without changing it, and writing what can be saved of a damaged one into a new log.
+//! Reads a log without changing it, and writes the intact part of a damaged one into a new log.
 //!
-//! A whole log is read as at a start. One that a start refuses is read by `remains`, piece by piece.
+//! An intact log is read as at a start. `remains` reads a log that a start refuses, piece by piece.
 
 mod pieces;
 mod remains;
@@ -21,43 +21,45 @@ use crate::recovery::tail::Tail;
 use crate::settings::{Settings, Sync};
 use crate::types::{QueueRef, RecoveryReport, Restored};
 
-/// The time of what a repair writes before it knows at which time the old log ends.
+/// The time of entries that a repair writes before it knows the end time of the old log.
 const START_MS: u64 = 0;
 
-/// What was found in a log that was read without being changed.
+/// The result of reading a log without changing it.
 #[derive(Debug, Default)]
 pub struct Salvage {
-    /// What was read; of a damaged log, what is left.
+    /// The report; for a damaged log, about its intact part.
     pub report: RecoveryReport,
-    /// Why a start is refused; none: the log is whole.
+    /// Why a start refuses the log; `None` if it is intact.
     pub refusal: Option<OpenError>,
-    /// What cannot be read any more, in the order of the log. None in spite of a refusal: all that is there proves
-    /// itself, and nothing is known to be missing but empty room at a file's end.
+    /// Unreadable pieces, in log order. If there are none despite a refusal, all existing entries
+    /// are intact, and only empty room at a file's end is known to be missing.
     pub losses: Vec<Loss>,
-    /// Jobs among those of `report` that perhaps were finished: which of their neighbours a finish meant
-    /// cannot be told any more. Besides them, each piece lost may have held finishes of any older job.
+    /// Jobs in `report` that may have been finished: it is unknown which of their neighbours a
+    /// finish meant. In addition, each lost piece may have contained finishes of any older job.
     pub doubtful_jobs: u64,
-    /// Jobs whose queue's name was lost: they are in queues called `lost-queue-`, segment, `-` and number.
+    /// Jobs whose queue name was lost. They are in queues named `lost-queue-`, segment, `-` and
+    /// number.
     pub unnamed_jobs: u64,
 }
 
 /// A piece of a log that cannot be read.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Loss {
-    /// The file's path; where several files are missing, `to` and the name of the last one behind it.
+    /// The file's path; if several files are missing, followed by `to` and the last one's name.
     pub file: String,
     /// Where the piece starts.
     pub offset: u64,
-    /// Its bytes; 0 if they are not known.
+    /// Its bytes; 0 if unknown.
     pub bytes: u64,
-    /// So many jobs at most were written there; none: this cannot be known.
+    /// Upper bound of jobs written there; `None` if unknown.
     pub jobs_max: Option<u64>,
     /// What is wrong.
     pub what: &'static str,
 }
 
-/// Locks the folder and reads its log, as far as it can be read; calls `restore` as [`Log::open`] does. Changes
-/// nothing. Fails if the folder cannot be used, or if its files are of several logs or of another version.
+/// Locks the folder and reads its log as far as possible; calls `restore` like [`Log::open`].
+/// Changes nothing. Fails if the folder cannot be used, or if its files are of several logs or
+/// another version.
 pub fn salvage(
     disk: &dyn Disk,
     restore: &mut dyn FnMut(Restored<'_>),
@@ -66,8 +68,8 @@ pub fn salvage(
     read(disk, restore)
 }
 
-/// Writes all that can be read of the log on one disk into a new log on another, which has to be empty. The new log
-/// ends at the time at which the old one does: the wall clock of whoever repairs it is not asked.
+/// Writes all readable entries of a log on one disk into a new log on another, empty disk. The new
+/// log ends at the same time as the old one, whatever the wall clock says during the repair.
 pub fn repair(from: &dyn Disk, to: Arc<dyn Disk>) -> Result<Salvage, OpenError> {
     lock(from)?;
     let settings =
@@ -76,7 +78,7 @@ pub fn repair(from: &dyn Disk, to: Arc<dyn Disk>) -> Result<Salvage, OpenError> 
     let mut writer = Writer { log, queues: HashMap::new(), failure: None };
     let salvage = read(from, &mut |restored| writer.write(&restored))?;
     if writer.failure.is_none() && writer.log.usage().short {
-        // A log that is short of room leaves counters out, and a server with it would refuse puts.
+        // A log without room leaves out counters, and a server would refuse puts.
         let no_room = ErrorKind::StorageFull.into();
         writer.failure = Some(Failure::new("allocate", "a reserve for finishes", no_room));
     }
@@ -127,14 +129,14 @@ fn usual_size(disk: &dyn Disk) -> Result<u64, OpenError> {
         disk.list().map_err(|error| OpenError::from_io(&folder, "list the files", error))?;
     let mut header = vec![0; HEADER_BYTES as usize];
     let sizes = names.iter().filter_map(|name| segment_number(name)).filter_map(|number| {
-        // What cannot be read is no reason to stop here.
+        // Unreadable files do not matter here.
         disk.open(&segment_name(number)).and_then(|file| file.read_at(&mut header, 0)).ok()?;
         SegmentHeader::decode(&header).ok().map(|header| header.size)
     });
     Ok(sizes.min().unwrap_or(Settings::default().segment_bytes))
 }
 
-/// Enters what comes back of one log into another.
+/// Writes restored entries of one log into another.
 struct Writer {
     log: Log,
     queues: HashMap<Box<[u8]>, u32>,
@@ -162,7 +164,8 @@ impl Writer {
             }
         }
         if self.log.open_batch_bytes() >= self.log.open_batch_bytes_max() {
-            // On a full disk a step without a sync would hold what it cannot write, and the rest would gather here.
+            // On a full disk, a step without a sync would hold unwritten groups, and the rest would
+            // pile up here.
             self.failure = self.log.commit_and_sync(START_MS).err();
         }
     }

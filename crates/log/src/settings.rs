@@ -2,23 +2,24 @@
 
 use std::time::Duration;
 
-/// When bytes are forced to the disk. It decides when a reply may leave, never the order of the log.
+/// When bytes are synced to the disk. It decides when a reply can be sent, never the order of the
+/// log.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Sync {
-    /// After each group; replies leave when it is durable.
+    /// After each group; replies are sent when it is durable.
     Always,
-    /// At most this long after it was written; replies leave when it is written.
+    /// At most this long after it was written; replies are sent when it is written.
     Every(Duration),
-    /// When the kernel likes; replies leave when it is written.
+    /// When the kernel decides; replies are sent when it is written.
     Never,
 }
 
-/// How a log is kept.
+/// Settings of a log.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Size of a segment in bytes; lowered to a sixteenth of the disk, raised to 256 KiB. Default 64 MiB.
     pub segment_bytes: u64,
-    /// All files together stay below it; none: the disk is the limit.
+    /// Limit of all files together; `None` means the size of the disk.
     pub bytes_max: Option<u64>,
     /// Default: `Always`.
     pub sync: Sync,
@@ -38,23 +39,25 @@ const SEGMENT_BYTES_MIN_SIMULATED: u64 = 64 << 10;
 pub(crate) const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 /// Ids are reserved in blocks of this many.
 pub(crate) const ID_BLOCK: u64 = 1 << 20;
-/// The next block is reserved while so many are left: where syncs are rare one takes long, and ids are dealt meanwhile.
+/// The next block is reserved while this many ids are left: if syncs are rare, a reservation takes
+/// long, and ids are used meanwhile.
 pub(crate) const IDS_AHEAD: u64 = 2 * ID_BLOCK;
-/// No limit of ids is higher, and every id is below it: what says otherwise was not written by this program.
+/// The highest possible limit of ids. A log with a higher one was not written by this program.
 pub(crate) const ID_LIMIT_MAX: u64 = 1 << 62;
 /// A mark is written this long after the last sync, when nothing else was.
 pub(crate) const MARK_AFTER_MS: u64 = 100;
 /// A segment for which there was no room is tried again after this long.
 pub(crate) const RETRY_FULL_MS: u64 = 1000;
-/// COUNT entries alone wait at most this long for company.
+/// COUNT entries alone wait at most this long for other entries.
 pub(crate) const LAZY_MAX_MS: u64 = 1000;
 /// More of them than this are written at once: they must not fill the open batch.
 pub(crate) const LAZY_BYTES_MAX: usize = 64 << 10;
 /// Reclaim reads, and copies under the lock, in slices of about this many bytes.
 pub(crate) const SLICE_BYTES: u64 = 256 << 10;
-/// What clients should be held back at: beyond it the batch only adds latency.
+/// Size of the open batch at which clients should be held back: a larger batch only adds latency.
 pub(crate) const OPEN_BATCH_BYTES_MAX: u64 = 8 << 20;
-/// What clients that were read already may still append when [`crate::Log::lags`] holds them back.
+/// Bytes that already received requests can still append when [`crate::Log::lags`] holds clients
+/// back.
 pub(crate) const LAG_MARGIN_BYTES: u64 = 4 << 20;
 
 impl Settings {

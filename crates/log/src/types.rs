@@ -1,4 +1,4 @@
-//! The words of the log's public surface: positions, targets, metas, what recovery hands back.
+//! Types of the log's public interface: positions, targets, metas, and restored entries.
 
 use crate::recovery::replay::Facts;
 
@@ -23,7 +23,7 @@ impl Position {
     }
 }
 
-/// The slot in which a job lies now. A copy made by reclaim gives it another one.
+/// A job's current slot. A copy by reclaim gives it another one.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Ord, PartialOrd, Hash)]
 pub struct Target {
     /// The segment that holds the slot's entry.
@@ -42,19 +42,19 @@ impl Target {
     }
 }
 
-/// A queue as the log is told of it. Call [`crate::Log::forget_queue`] before a number goes to another name.
+/// A reference to a queue. Call [`crate::Log::forget_queue`] before a number goes to another name.
 #[derive(Copy, Clone, Debug)]
 pub struct QueueRef<'a> {
     /// The caller's stable, small index of the queue while it exists.
     pub number: u32,
-    /// Looked at only when the current segment has not met the number yet.
+    /// Used only if the current segment does not have the number yet.
     pub name: &'a [u8],
 }
 
-/// What is known of a job besides queue and body.
+/// The facts of a job besides queue and body.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct Meta<'a> {
-    /// From 1, never dealt twice.
+    /// From 1, never reused.
     pub id: u64,
     /// 0 is the most urgent.
     pub priority: u32,
@@ -70,12 +70,12 @@ pub struct Meta<'a> {
     pub options: &'a [u8],
 }
 
-/// One thing that lives in the log, given to the `restore` function of [`crate::Log::open`].
+/// A live job or fact, passed to the `restore` function of [`crate::Log::open`].
 #[derive(Debug)]
 pub enum Restored<'a> {
     /// A job that is not finished.
     Job {
-        /// Name it so in later entries.
+        /// Its slot, for later entries.
         target: Target,
         /// End of the entry that made the slot.
         position: Position,
@@ -99,7 +99,7 @@ pub enum Restored<'a> {
     },
 }
 
-/// What a log tells before anything of it is given out.
+/// Facts about a log before anything is restored.
 #[derive(Copy, Clone, Debug)]
 pub struct Begin<'a> {
     /// Time of the newest group; 0 for a new log.
@@ -114,10 +114,10 @@ impl Begin<'_> {
     }
 }
 
-/// What recovery found.
+/// The report of a recovery.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct RecoveryReport {
-    /// The first id that was certainly never dealt.
+    /// The first id that was certainly never used.
     pub next_id: u64,
     /// Time of the newest group; 0 for a new log.
     pub last_time_ms: u64,
@@ -131,14 +131,15 @@ pub struct RecoveryReport {
     pub jobs: u64,
     /// Live facts.
     pub facts: u64,
-    /// Bytes cut off at the end, from where the chain of groups ends to the last byte of a whole group beyond
-    /// it (or of the torn one, where its header can still be read). They were never acknowledged.
+    /// Bytes cut off at the end: from the end of the chain of groups to the last byte of an intact
+    /// group after it (or of the torn group, if its header is readable). They were never
+    /// acknowledged.
     pub cut_bytes: u64,
     /// Whole groups among them.
     pub cut_groups: u64,
 }
 
-/// What one [`crate::Log::commit_step`] did.
+/// The result of a [`crate::Log::commit_step`].
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct Committed {
     /// A group was written.

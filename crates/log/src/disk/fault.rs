@@ -1,4 +1,4 @@
-//! The simulated disk: in memory, deterministic, and as unkind as a real one may be.
+//! The simulated disk: in memory, deterministic, and with the faults of a real one.
 //!
 //! What it models: a write is in the kernel's cache until a sync of its file, or until the kernel likes to write it
 //! back; a power failure keeps any subset of the unsynced 512-byte sectors, each whole, as they are or as a write
@@ -21,7 +21,7 @@ const SECTOR_BYTES: usize = 512;
 #[derive(Clone, Debug)]
 pub struct FaultDisk(Arc<Mutex<State>>);
 
-/// What happens at a chosen call.
+/// The planned fault of a call.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 enum Planned {
     /// Power is lost in the middle of it.
@@ -55,7 +55,7 @@ struct State {
     durable_names: BTreeMap<String, usize>,
     folder_changes: Vec<FolderChange>,
     locked: bool,
-    /// Handles of an earlier life do nothing any more.
+    /// Handles from before a crash or restart do nothing.
     life: u64,
     powered: bool,
     calls: u64,
@@ -186,7 +186,7 @@ impl FaultDisk {
         state.names.get(name).map(|&inode| state.inodes[inode].live.clone())
     }
 
-    /// Changes a file behind everybody's back, in the cache and on the disk; makes it if need be.
+    /// Changes a file directly, in the cache and on the disk; creates it if necessary.
     pub fn set_bytes(&self, name: &str, bytes: Vec<u8>) {
         let mut state = self.state();
         let inode = Inode { live: bytes.clone(), durable: bytes, dirty: BTreeSet::new() };
@@ -208,7 +208,7 @@ impl FaultDisk {
         }
     }
 
-    /// Removes a file behind everybody's back.
+    /// Removes a file directly.
     pub fn remove_file(&self, name: &str) {
         let mut state = self.state();
         state.names.remove(name);
@@ -267,7 +267,7 @@ impl State {
         if self.planned_reads.contains(&self.reads) { Err(eio()) } else { Ok(()) }
     }
 
-    /// A call that takes no part in a plan's details: it fails, or half happens.
+    /// A call with simple faults: it fails, or happens partly.
     fn simple_call(&mut self, apply: impl FnOnce(&mut State) -> io::Result<()>) -> io::Result<()> {
         match self.call()? {
             None => apply(self),
@@ -340,7 +340,7 @@ impl Inode {
         self.durable[start..end].copy_from_slice(&self.live[start..end]);
     }
 
-    /// What is written over next reaches the disk as it is now.
+    /// Writes back sectors that are about to be overwritten.
     fn write_back_dirty(&mut self, start: usize, end: usize) {
         let sectors = start / SECTOR_BYTES..end.div_ceil(SECTOR_BYTES);
         for sector in self.dirty.range(sectors).copied().collect::<Vec<_>>() {

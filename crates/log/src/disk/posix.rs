@@ -14,7 +14,7 @@ use crate::disk::{Disk, DiskFile, Space};
 const BTRFS_MAGIC: u64 = 0x9123_683E;
 const ZFS_MAGIC: u64 = 0x2FC1_2FC1;
 
-/// Jobs are nobody's business but the server's user's.
+/// Only the server's user can read jobs.
 const FILE_MODE: u32 = 0o600;
 const FOLDER_MODE: u32 = 0o700;
 
@@ -24,15 +24,16 @@ pub struct PosixDisk {
     folder: PathBuf,
     /// Open for the folder's own syncs.
     handle: File,
-    /// The locked file; the kernel lets go of it when the process ends, however it ends.
+    /// The locked file; the kernel releases the lock at any end of the process.
     lock: Mutex<Option<File>>,
     copies_on_write: bool,
-    /// Nothing in the folder is changed, not even by locking it.
+    /// Nothing in the folder changes, not even a lock file.
     read_only: bool,
 }
 
 impl PosixDisk {
-    /// Uses the folder, making it (and its parents) if need be. What is made can be read by this user only.
+    /// Uses the folder, and creates it and its parents if necessary. Only this user can read new
+    /// folders.
     pub fn new(folder: impl AsRef<Path>) -> io::Result<PosixDisk> {
         let folder = folder.as_ref().to_path_buf();
         create_folders(&folder, FOLDER_MODE)?;
@@ -52,7 +53,7 @@ impl PosixDisk {
     }
 }
 
-/// Makes a folder so that its name survives a power failure: each new name is synced in its parent.
+/// Creates a folder whose name survives a power failure: each new name is synced in its parent.
 fn create_folders(folder: &Path, mode: u32) -> io::Result<()> {
     if folder.is_dir() {
         return Ok(());
@@ -83,7 +84,7 @@ impl Disk for PosixDisk {
         }
         let file = match options.open(self.folder.join("lock")) {
             Ok(file) => file,
-            // Where there is none no process has ever worked: the folder is a copy.
+            // Without a lock file no process has used the folder: it is a copy.
             Err(error) if self.read_only && error.kind() == io::ErrorKind::NotFound => {
                 return Ok(true);
             }
@@ -102,7 +103,7 @@ impl Disk for PosixDisk {
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in std::fs::read_dir(&self.folder)? {
-            // A name that is not text is none of ours.
+            // A name that is not text is not ours.
             if let Ok(name) = entry?.file_name().into_string() {
                 names.push(name);
             }
@@ -185,7 +186,7 @@ impl DiskFile for PosixFile {
     fn allocate(&self, len: u64) -> io::Result<()> {
         match rustix::fs::fallocate(&self.0, FallocateFlags::empty(), 0, len) {
             Ok(()) => Ok(()),
-            // A file system that cannot allocate ahead gets zeros written, which is as good.
+            // If the file system cannot preallocate, zeros are written, which works as well.
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
                 let zeros = vec![0; 1 << 20];
                 let mut offset = self.size()?;

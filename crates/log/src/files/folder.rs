@@ -1,4 +1,4 @@
-//! What lies in the folder: numbered segments with their headers, and spares.
+//! The files of the folder: numbered segments with their headers, and spares.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -60,12 +60,12 @@ impl Folder {
     }
 }
 
-/// A file of ours that waits to become a segment, by its name: `spare-` or `blank-` and a number. Others are
-/// somebody else's.
+/// Whether the name is that of a spare file: `spare-` or `blank-` and a number. Other files are not
+/// ours.
 fn is_spare(name: &str) -> bool {
     let number = name.strip_prefix("spare-").or_else(|| name.strip_prefix("blank-"));
     number.is_some_and(|number| {
-        // Ours never get longer; counting on from theirs would.
+        // Our numbers never get longer than this.
         (1..=18).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit())
     })
 }

@@ -1,9 +1,9 @@
 //! The files: prepared ahead, taken by the committer, given back by reclaim, recycled.
 //!
-//! A segment is made ready in the background: zeros where it was never written (a sync of an overwrite touches
-//! no file-system metadata), a header with a new number and salt, a sync, a rename, a sync of the folder. So
-//! rotation is only a write. What is allocated beyond the head is also the reserve that lets jobs be finished,
-//! and reclaim work, on a full disk.
+//! A segment is made ready in the background: zeros where it was never written (a sync of an
+//! overwrite touches no file-system metadata), a header with a new number and salt, a sync, a
+//! rename, a sync of the folder. So rotation is only a write. The files allocated beyond the head
+//! are also the reserve for finishes and reclaim on a full disk.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -70,8 +70,8 @@ pub(crate) struct Segments {
     pub(crate) segment_bytes: u64,
     bytes_max: Option<u64>,
     state: Mutex<State>,
-    /// Segments given up, free once the log is durable up to their TRIM. Its lock is never held over a call to
-    /// the disk: appenders come here.
+    /// Given-up segments, free once the log is durable up to their TRIM. Its lock is never held
+    /// during a call to the disk, because appenders use it.
     trimmed: Mutex<Vec<(u32, Position)>>,
     /// Allocated bytes beyond the head: prepared and spare.
     ahead_bytes: AtomicU64,
@@ -81,14 +81,14 @@ pub(crate) struct Segments {
     short: AtomicBool,
     /// The next segment is prepared.
     ready: AtomicBool,
-    /// A segment that was given up could not be looked at; it is tried again like a full disk.
+    /// A given-up segment could not be checked. It is retried like a full disk.
     stuck: AtomicBool,
 }
 
-/// Why a file could not be made.
+/// Why a file could not be created.
 #[derive(Debug)]
 enum MakeError {
-    /// Nothing of the log depends on the file yet: it was thrown away, and another may be tried.
+    /// The log does not depend on the file yet: it was deleted, and another can be tried.
     Spoiled(Failure),
     /// The folder itself failed.
     Fatal(Failure),
@@ -102,7 +102,7 @@ impl From<MakeError> for Failure {
     }
 }
 
-/// What `Segments::prepare` should have ready.
+/// The goal of `Segments::prepare`.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Wanted {
     /// Bytes to have allocated beyond the head.
@@ -154,13 +154,13 @@ impl Segments {
         self.publish(&state);
     }
 
-    /// Takes over spares of an earlier run, and drops those that do not fit any more.
+    /// Reuses spares of an earlier run, and deletes those of another size.
     pub(crate) fn adopt_spares(&self, names: &[String]) -> Result<(), Failure> {
         let mut state = self.state();
         for name in names {
             let (kind, number) = name.split_once('-').unwrap_or((name, "0"));
             state.spare_counter = state.spare_counter.max(number.parse().unwrap_or(0));
-            // What is no file that we may write is none of ours.
+            // A file that we cannot write is not ours.
             let Ok(file) = self.disk.open(name) else { continue };
             let size = file.size().and_then(|size| Ok((size, file.links()?)));
             let size = size.map_err(|error| Failure::new("look at", name, error))?;
@@ -186,20 +186,20 @@ impl Segments {
         self.data_bytes.load(Ordering::Acquire)
     }
 
-    /// The same without the segments that were given up but are not free yet.
+    /// The same, without given-up segments that are not free yet.
     pub(crate) fn kept_bytes(&self) -> u64 {
         let waiting = self.trimmed_list().len() as u64 * self.segment_bytes;
         self.data_bytes().saturating_sub(waiting)
     }
 
-    /// The file system, and the setting, leave room for so many more bytes.
+    /// Whether the file system and the setting leave room for this many more bytes.
     pub(crate) fn has_room_for(&self, bytes: u64) -> bool {
         let taken = self.ahead_bytes() + self.data_bytes();
         self.bytes_max.is_none_or(|max| taken + bytes <= max)
             && self.disk.space().is_ok_and(|space| space.free >= bytes)
     }
 
-    /// The next segment needs no more work than a write.
+    /// Whether the next segment is prepared.
     pub(crate) fn is_ready(&self) -> bool {
         self.ready.load(Ordering::Acquire)
     }
@@ -213,11 +213,11 @@ impl Segments {
         self.disk.open(&segment_name(number))
     }
 
-    /// The next segment with at least this size becomes the head. Makes one at once if none is ready; for one that
-    /// is larger than usual the reserve gives way, as nothing can be written before it. None: there is no room for it,
-    /// and it may be tried again.
-    /// `settle` is to call the function it is given, which takes the segment off `ahead_bytes`, in one piece
-    /// with giving up its claim to it: whoever looked in between would find a segment missing.
+    /// Makes the next segment of at least this size the head. Creates one at once if none is ready.
+    /// For one that is larger than usual, the reserve is used up, because nothing can be written
+    /// before it. Returns `None` if there is no room; the caller can retry. `settle(publish)` must
+    /// release its claim and call `publish` under one lock: `publish` takes the segment off
+    /// `ahead_bytes`, and no appender may see the bytes counted in neither place.
     pub(crate) fn take(
         &self,
         number: u32,
@@ -229,7 +229,7 @@ impl Segments {
         let head = if let Some(ready) = ready {
             ready
         } else {
-            // One that is too small gives way: the rename replaces it.
+            // A segment that is too small is replaced by the rename.
             let mut small = state.prepared.take();
             let needed = size.saturating_sub(self.ahead_bytes());
             let reserve_helps = size > self.segment_bytes && self.has_room_for(needed);
@@ -253,7 +253,7 @@ impl Segments {
         Ok(Some(head))
     }
 
-    /// Gives the room of one file of the reserve back to the disk; false: there is none.
+    /// Removes one file of the reserve to free its room. Returns false if there is none.
     fn remove_ahead(
         &self,
         spares: &mut Vec<Spare>,
@@ -299,8 +299,8 @@ impl Segments {
         renamed.map_err(|error| Failure::new("rename", spare, error))
     }
 
-    /// One step of the background work: frees what may be freed, makes the next segment ready, fills up the
-    /// reserve. A full disk or a spoiled spare is no error: it is tried again at the next call.
+    /// One step of the background work: frees segments, prepares the next one, fills the reserve. A
+    /// full disk or a failed spare is not an error: the next call retries.
     pub(crate) fn prepare(&self, wanted: Wanted) -> Result<(), Failure> {
         let mut state = self.state();
         self.free(&mut state, wanted)?;
@@ -321,7 +321,7 @@ impl Segments {
         Ok(())
     }
 
-    /// The part of `prepare` that writes nothing, and so is quick.
+    /// The quick part of `prepare`, without writes.
     pub(crate) fn allocate_ahead(&self, ahead_bytes: u64) {
         self.fill_reserve(&mut self.state(), ahead_bytes);
     }
@@ -329,7 +329,7 @@ impl Segments {
     fn fill_reserve(&self, state: &mut State, ahead_bytes: u64) {
         let mut short = false;
         while ahead_of(state) < ahead_bytes {
-            // No room, most likely; whatever it is, the next call tries again.
+            // Probably no room; the next call retries.
             let Ok(spare) = self.allocate(state, self.segment_bytes) else {
                 short = true;
                 break;
@@ -340,12 +340,12 @@ impl Segments {
         self.short.store(short, Ordering::Release);
     }
 
-    /// Notes that a segment was given up by an entry that ends at `trim`.
+    /// Notes a segment given up by an entry that ends at `trim`.
     pub(crate) fn trimmed(&self, number: u32, trim: Position) {
         self.trimmed_list().push((number, trim));
     }
 
-    /// A segment can be freed now that the log is durable up to here.
+    /// Whether a segment can be freed if the log is durable up to here.
     pub(crate) fn can_free(&self, durable: Position) -> bool {
         self.trimmed_list().first().is_some_and(|&(_, trim)| trim <= durable)
     }
@@ -374,9 +374,9 @@ impl Segments {
             let enough = ahead_of(state) >= wanted.ahead_bytes;
             match self.disk.look_at(&name) {
                 Ok(looks) => self.discard(state, &name, looks, enough)?,
-                // Somebody else removed it.
+                // Another program removed it.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                // It may wait: nothing depends on it any more.
+                // It can wait, because nothing depends on it any more.
                 Err(_) => {
                     stuck = true;
                     break;
@@ -394,8 +394,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Makes a spare of a file of this size with so many names that no one needs, or removes it. The folder is
-    /// synced by the caller.
+    /// Turns an unneeded file into a spare, or removes it. The caller syncs the folder.
     fn discard(
         &self,
         state: &mut State,
@@ -414,8 +413,8 @@ impl Segments {
         Ok(())
     }
 
-    /// Gives up numbered files that hold nothing of the log, found by recovery. Those above the log go from
-    /// the highest down, each surely before the next: a gap would look like a lost segment.
+    /// Gives up void numbered files found by recovery. Those above the log go from the highest
+    /// down, one durably after the other, because a gap would look like a lost segment.
     pub(crate) fn discard_void(&self, numbers: &[u32]) -> Result<(), Failure> {
         let mut state = self.state();
         let head = state.head;

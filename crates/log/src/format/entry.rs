@@ -6,7 +6,7 @@
 use crate::format::{get_u16, get_u32, get_u64, padded, seeded};
 use crate::types::{Meta, Target};
 
-/// Bytes before what the kind holds.
+/// Bytes before the content of an entry.
 pub(crate) const ENTRY_HEAD_BYTES: usize = 12;
 /// Bytes of a meta before its options.
 pub(crate) const META_BYTES: usize = 40;
@@ -78,14 +78,14 @@ pub(crate) fn sum_entries(entries: &mut [u8], salt: u64, position: u64) {
 pub(crate) struct Entry<'a> {
     pub(crate) kind: EntryKind,
     pub(crate) n: u16,
-    /// What the kind holds.
+    /// The content of the entry.
     pub(crate) payload: &'a [u8],
     /// Bytes with head and padding.
     pub(crate) bytes: usize,
 }
 
 impl<'a> Entry<'a> {
-    /// The entry at the start of `bytes`, if it proves itself.
+    /// The entry at the start of `bytes`, if its checksum is right.
     pub(crate) fn read(
         bytes: &'a [u8],
         salt: u64,
@@ -100,7 +100,7 @@ impl<'a> Entry<'a> {
         Ok(entry)
     }
 
-    /// The entry at the start of `bytes`, which has proved itself before, or whose checksum is not asked for.
+    /// The entry at the start of `bytes`, without a check of its checksum.
     pub(crate) fn parse(bytes: &'a [u8]) -> Result<Entry<'a>, &'static str> {
         if bytes.len() < ENTRY_HEAD_BYTES {
             return Err("entry runs over the end");

@@ -1,4 +1,4 @@
-//! Reads the log's segments and tells what lives in them.
+//! Reads the log's segments, and finds the live entries.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use crate::settings::ID_LIMIT_MAX;
 use crate::types::{Begin, Position, RecoveryReport, Restored, Target};
 use crate::write::lazy::TargetMap;
 
-/// Which slots of a segment were ended, as a set of bits that grows.
+/// The ended slots of a segment, as a growing bit set.
 #[derive(Debug, Default)]
 struct Killed(Vec<u64>);
 
@@ -52,7 +52,7 @@ struct Segment<'a> {
     killed: Killed,
 }
 
-/// What later entries say of a slot: places in the arena, with the position of the entry.
+/// Later entries about a slot: places in the arena, with the entries' positions.
 #[derive(Debug, Default)]
 struct Change {
     update: Option<(Position, Range<usize>)>,
@@ -79,7 +79,7 @@ pub(crate) struct Replay<'a> {
     changes: TargetMap<Change>,
     arena: Vec<u8>,
     facts: Facts,
-    /// The newest limit of ids, and where it was said.
+    /// The newest limit of ids, and its position.
     id_limit: (Position, u64),
     id_max: u64,
     time_ms: u64,
@@ -103,7 +103,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// The first id that was certainly never dealt.
+    /// The first id that was certainly never used.
     pub(crate) fn next_id(&self) -> u64 {
         self.id_limit.1.max(self.id_max + 1)
     }
@@ -112,7 +112,7 @@ impl<'a> Replay<'a> {
         self.time_ms
     }
 
-    /// What can be told before the jobs are.
+    /// The facts to report before jobs.
     pub(crate) fn begin(&self) -> Begin<'_> {
         Begin { last_time_ms: self.time_ms, facts: &self.facts }
     }
@@ -122,7 +122,7 @@ impl<'a> Replay<'a> {
         self.segments.last().map_or(0, |segment| segment.names.len() as u32)
     }
 
-    /// What was found, but for the cut.
+    /// The report, without the cut.
     pub(crate) fn report(&self) -> RecoveryReport {
         RecoveryReport {
             next_id: self.next_id(),
@@ -141,11 +141,11 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// First pass: reads and proves all segments, gathers what later entries say of slots.
+    /// First pass: reads and verifies all segments, and collects later entries about slots.
     pub(crate) fn read(&mut self) -> Result<(), OpenError> {
         let tail = self.tail;
         self.segments.resize_with((tail.last - tail.first + 1) as usize, Segment::default);
-        // What the successor says of a segment's end.
+        // A segment's end, from its successor.
         let mut sealed: Option<GroupHeader> = None;
         for number in (tail.first..=tail.last).rev() {
             let found = &self.folder.segments[&number];
@@ -368,7 +368,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// No entry may speak of a slot that was never written.
+    /// Refuses entries about a slot that was never written.
     fn check_changes(&self) -> Result<(), OpenError> {
         let first = self.tail.first;
         let stray = self.changes.iter().find(|(target, _)| {
@@ -381,7 +381,7 @@ impl<'a> Replay<'a> {
         Err(found.damaged(position.offset(), "a job was changed that was never written"))
     }
 
-    /// Second pass: gives out the live jobs in log order, then the live facts.
+    /// Second pass: restores the live jobs in log order, then the live facts.
     pub(crate) fn restore(
         &mut self,
         restore: &mut dyn FnMut(Restored<'_>),
@@ -411,7 +411,7 @@ impl<'a> Replay<'a> {
         Ok(live)
     }
 
-    /// `proven`: these very bytes were read by the first pass; others have to prove themselves again.
+    /// `proven` means that the first pass verified these bytes; others are verified again.
     fn restore_segment(
         &self,
         number: u32,

@@ -1,5 +1,5 @@
-//! The end of the log: the last segment, the chain of its groups, and whether what lies beyond was ever
-//! durable.
+//! The end of the log: the last segment, the chain of its groups, and whether bytes after it were
+//! ever durable.
 
 use crate::error::OpenError;
 use crate::files::folder::{Folder, Found};
@@ -12,7 +12,7 @@ use crate::types::Position;
 /// too.
 const PIECE_BYTES: u64 = if cfg!(feature = "fault") { 20_000 } else { 1 << 20 };
 
-/// What was found at the end of the log.
+/// The result of finding the end of the log.
 #[derive(Debug, Default)]
 pub(crate) struct Tail {
     /// Lowest segment that is not void.
@@ -21,14 +21,14 @@ pub(crate) struct Tail {
     pub(crate) last: u32,
     /// The last segment's file up to the log's end.
     pub(crate) bytes: Vec<u8>,
-    /// Where the log ends and goes on.
+    /// Where the log ends and continues.
     pub(crate) end: Position,
-    /// Up to here the log was surely durable.
+    /// Up to here the log was certainly durable.
     pub(crate) durable: Position,
     /// End and checksum of the last group.
     pub(crate) previous_end: Position,
     pub(crate) previous_crc: u32,
-    /// Its time. What was left over by an earlier torn write, and told of then, is older.
+    /// Its time. Groups left over from an earlier torn write, which was reported then, are older.
     time_ms: u64,
     pub(crate) cut_bytes: u64,
     pub(crate) cut_groups: u64,
@@ -93,8 +93,8 @@ impl Tail {
         self.cut_bytes += end.max(torn_end) - start;
     }
 
-    /// The same in the segment that was prepared ahead. It is read piece by piece, for it may be large, and most
-    /// often nothing is there.
+    /// The same in the segment prepared ahead. It is read piece by piece, because it can be large,
+    /// and is usually empty.
     fn look_at_prepared(&mut self, prepared: &Found, last: &Found) -> Result<(), OpenError> {
         let header = prepared.header_of_log(last)?;
         let mut end = HEADER_BYTES;
@@ -158,7 +158,8 @@ fn last_segment(folder: &Folder) -> Result<(&Found, Vec<u8>), OpenError> {
     let highest = from_above[0];
     let mut above = highest.number;
     for &found in &from_above {
-        // Files are headed before they are named: a broken header is damage, and what the file held is unknown.
+        // Files get their header before their name. So a broken header is damage, and the file's
+        // content is unknown.
         let header = found.header()?;
         if found.number + 1 < above {
             return Err(missing(folder, found.number + 1, found.number, highest.number));
@@ -174,7 +175,7 @@ fn last_segment(folder: &Folder) -> Result<(&Found, Vec<u8>), OpenError> {
     Err(lowest.damaged(HEADER_BYTES, "the first group"))
 }
 
-/// The greatest lowest-segment that OPEN and TRIM entries name; 0: none does.
+/// The greatest *first* in OPEN and TRIM entries; 0 if there is none.
 fn first_in(mut entries: &[u8]) -> Result<u32, &'static str> {
     let mut first = 0;
     while !entries.is_empty() {
@@ -190,7 +191,7 @@ fn first_in(mut entries: &[u8]) -> Result<u32, &'static str> {
     Ok(first)
 }
 
-/// All files must be of one log, also those that would be void: a file of another log with a higher number would
+/// All files must be of one log, even void ones: a file of another log with a higher number would
 /// make everything below it void.
 fn check_ids(folder: &Folder) -> Result<(), OpenError> {
     let mut headed = folder.segments.values().filter(|found| found.header().is_ok());

@@ -1,4 +1,5 @@
-//! Walks over one segment, damaged or not: what proves itself is told, what does not is a gap.
+//! Walks over a segment, damaged or not. Entries with a right checksum are reported; everything
+//! else is a gap.
 
 use crc32fast::Hasher;
 
@@ -6,7 +7,7 @@ use crate::format::entry::{ENTRY_HEAD_BYTES, Entry, EntryKind, META_BYTES};
 use crate::format::{GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES, get_u32, seeded};
 use crate::types::Position;
 
-/// What a disk loses in one piece.
+/// The unit that a disk loses.
 const SECTOR_BYTES: u64 = 512;
 
 /// Where an entry has its length.
@@ -24,16 +25,16 @@ pub(super) struct Pages {
     pub(super) bytes: Vec<u8>,
 }
 
-/// What stands in a segment, from its beginning to its end.
+/// A piece of a segment.
 #[derive(Debug)]
 pub(super) enum Piece<'a> {
-    /// The header of a group that is whole.
+    /// The header of an intact group.
     Group(GroupHeader),
-    /// The offset of what looks like the header of a group that is not whole.
+    /// The offset of an apparent header of a damaged group.
     BrokenGroup(u64),
-    /// An entry that proves itself, and where it starts.
+    /// An intact entry, and its position.
     Entry(Position, Entry<'a>),
-    /// Bytes that nothing is known of, and how many slots they held.
+    /// Unreadable bytes, and the number of slots in them.
     Gap { start: u64, end: u64, slots: Slots },
 }
 
@@ -45,18 +46,18 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// What entries of so many bytes may have made.
+    /// The possible number of slots in this many bytes.
     fn up_to(bytes: usize) -> Self {
         Self { min: 0, max: (bytes / META_BYTES) as u64 }
     }
 }
 
-/// What the whole groups of a segment say, wherever they stand.
+/// Facts from the intact groups of a segment, wherever they are.
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct Outline {
     /// The header of the segment's first group, if it can be read.
     pub(super) first: Option<GroupHeader>,
-    /// That group is whole.
+    /// Whether that group is intact.
     pub(super) is_first_whole: bool,
     /// Where the unbroken chain of groups ends: the one from the first group on, or from the last that says that
     /// all before itself is durable. That one cannot be left over by a torn write, as something in front of it
@@ -105,7 +106,7 @@ impl Pages {
         outline
     }
 
-    /// Tells everything up to `end`, in order.
+    /// Reports all pieces up to `end`, in order.
     pub(super) fn walk<'a>(&'a self, end: u64, mut each: impl FnMut(Piece<'a>)) {
         let mut gap: Option<(u64, Slots)> = None;
         // Where the last whole group ends: nothing but the header of another can stand there.
@@ -143,7 +144,7 @@ impl Pages {
         }
     }
 
-    /// What stands at an offset.
+    /// The piece at an offset.
     fn piece(&self, at: u64, end: u64, group_end: u64) -> Piece<'_> {
         if let Some(group) = self.group(at) {
             return Piece::Group(group);

@@ -1,9 +1,9 @@
-//! What is left of a log that a start refuses.
+//! Reads the intact part of a log that a start refuses.
 //!
-//! Two passes, as at a start, but each segment is read from its beginning and across its gaps. What is lost must
-//! not lose more: whether a job was finished is decided by its slot's number, and behind a gap the numbers are
-//! known only within bounds. A job counts as finished when it was in every case; else it comes back, and
-//! somebody may have to do it twice.
+//! Two passes, as at a start, but each segment is read from its beginning and across its gaps. A
+//! loss must not cause further losses: a slot's number decides whether its job was finished, and
+//! after a gap the numbers are known only within bounds. A job counts as finished only if it
+//! certainly was. Otherwise it comes back, and may run twice.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -31,10 +31,10 @@ const HEADER_FIELDS_BYTES: usize = 52;
 const SALT_AT: usize = 40;
 /// What is wrong with a gap.
 const NOTHING_PROVED: &str = "nothing there proves itself";
-/// Limits of ids may be among what is lost: so many ids are left out.
+/// Limits of ids may be lost, so this many ids are skipped.
 const IDS_SKIPPED: u64 = 16 * ID_BLOCK;
 
-/// What is known of one segment.
+/// Facts about a segment.
 #[derive(Debug)]
 struct Segment {
     file: Arc<dyn DiskFile>,
@@ -49,7 +49,7 @@ struct Segment {
     ended: Vec<u32>,
 }
 
-/// The newest value of something, and where it was said.
+/// The newest value of something, and its position.
 type Newest<T> = (Position, T);
 
 #[derive(Debug, Default)]
@@ -72,7 +72,7 @@ struct Remains {
     salvage: Salvage,
 }
 
-/// Reads what is left; `refusal` says why a start does not.
+/// Reads the intact part. `refusal` is why a start refuses the log.
 pub(super) fn read(
     disk: &dyn Disk,
     refusal: OpenError,
@@ -94,7 +94,7 @@ pub(super) fn read(
     Ok(remains.finish(refusal))
 }
 
-/// The file's bytes; what cannot be read is zero.
+/// The file's bytes; unreadable ones are zero.
 fn bytes_of(file: &dyn DiskFile, len: u64) -> Vec<u8> {
     let mut bytes = vec![0; len as usize];
     match file.read_at(&mut bytes, 0) {
@@ -367,7 +367,7 @@ impl Remains {
         }
     }
 
-    /// Second pass: gives out the jobs of a segment that live, or may.
+    /// Second pass: restores the jobs of a segment that are, or may be, live.
     fn restore(&mut self, number: u32, restore: &mut dyn FnMut(Restored<'_>)) {
         let (pages, end) = self.pages(number);
         let mut ended = std::mem::take(&mut self.segments.get_mut(&number).expect("found").ended);

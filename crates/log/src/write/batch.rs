@@ -13,12 +13,12 @@ use crate::write::lazy::LazyCounts;
 
 /// Bytes of an OPEN entry.
 const OPEN_BYTES: usize = 24;
-/// A larger buffer is not used again. The open batch, when it is full, fits with what its growth left over.
+/// A larger buffer is not reused. A full open batch fits, including unused capacity.
 const RECYCLED_BYTES_MAX: usize = 2 * OPEN_BATCH_BYTES_MAX as usize;
 /// Bytes of an IDS entry.
 pub(crate) const ID_LIMIT_BYTES: u64 = 24;
-/// Bytes at the end of each segment that only a start may use: it appends a group, and has to succeed a few times
-/// also when there is no room for another segment.
+/// Bytes at the end of each segment reserved for starts: a start appends a group, and must succeed
+/// a few times even without room for another segment.
 const KEPT_FOR_STARTS: u64 = 1024;
 /// Bytes of the file up to the first entry after OPEN.
 const SEGMENT_OVERHEAD: u64 = HEADER_BYTES + (GROUP_HEADER_BYTES + OPEN_BYTES) as u64;
@@ -62,7 +62,7 @@ pub(crate) struct FactPlace {
     pub(crate) value: Box<[u8]>,
 }
 
-/// Everything that appending touches; behind the appenders' lock.
+/// All state of appending, behind the appenders' lock.
 #[derive(Debug)]
 pub(crate) struct Open {
     /// Groups of segments that were filled up since the last commit.
@@ -76,7 +76,7 @@ pub(crate) struct Open {
     recycled: Option<Vec<u8>>,
     pub(crate) lazy: LazyCounts,
     pub(crate) live: Liveness,
-    /// Not a hash table: one that grows is built anew, and there are as many facts as queues.
+    /// Not a hash table: it would be rebuilt when it grows, and there are as many facts as queues.
     facts: BTreeMap<Arc<[u8]>, FactPlace>,
     /// The keys of the facts that lie in each segment; sorted, for the order of a hash map must not show in the log.
     fact_keys: BTreeMap<u32, BTreeSet<Arc<[u8]>>>,
@@ -170,12 +170,13 @@ impl Open {
         !self.full.is_empty() || !self.part.is_empty()
     }
 
-    /// Makes sure that entries of so many bytes together fit the current segment, or begins the next one.
+    /// Makes sure that entries of this many bytes fit into the current segment; otherwise begins
+    /// the next one.
     pub(crate) fn room(&mut self, bytes: u64) {
         self.room_to_the_end(bytes + KEPT_FOR_STARTS);
     }
 
-    /// The same for a start, which may use what is kept for it.
+    /// The same for a start, which can use its reserve.
     pub(crate) fn room_to_the_end(&mut self, bytes: u64) {
         if self.remaining() < bytes {
             self.rotate(bytes);
@@ -339,15 +340,15 @@ impl Open {
         self.lazy.clear();
     }
 
-    /// Takes what waits, to be written; what comes next follows on. With `mark`, an empty group if there is
-    /// nothing else and it fits.
+    /// Takes the waiting entries to write. With `mark`, takes an empty group if there is nothing
+    /// else and it fits.
     pub(crate) fn take(&mut self, mark: bool) -> Vec<Part> {
         self.flush_lazy();
         let mut parts = std::mem::take(&mut self.full);
         let fits = self.part.end().offset() <= self.part.segment_size;
         let mark = mark && parts.is_empty() && fits;
         if self.part.is_empty() && mark {
-            // A lull: a burst must not keep its memory for ever.
+            // The log is idle: free the memory of a burst.
             self.recycled = None;
         }
         if !self.part.is_empty() || mark {
@@ -360,7 +361,7 @@ impl Open {
         parts
     }
 
-    /// Gives a written buffer back.
+    /// Returns a written buffer for reuse.
     pub(crate) fn recycle(&mut self, mut bytes: Vec<u8>) {
         if self.recycled.is_none() && bytes.capacity() <= RECYCLED_BYTES_MAX {
             bytes.clear();

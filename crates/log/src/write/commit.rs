@@ -1,4 +1,4 @@
-//! Group commit: one write per group, one sync for all that gathered meanwhile.
+//! Group commit: one write per group, and one sync for everything that arrived meanwhile.
 //!
 //! A step takes the open batch, and never holds the appenders' lock while it writes or syncs.
 
@@ -15,14 +15,14 @@ use crate::settings::{LAZY_MAX_MS, MARK_AFTER_MS, RETRY_FULL_MS, Sync};
 use crate::types::{Committed, Position};
 use crate::write::batch::{ID_LIMIT_BYTES, Part};
 
-/// What the committer knows; behind the commit lock, which is held over writes and syncs.
+/// State of the committer, behind the commit lock, which is held during writes and syncs.
 #[derive(Debug)]
 pub(crate) struct Commit {
     pub(crate) head: SegmentFile,
-    /// Groups of segments for which there was no room; nothing of them is written, and nothing after them is
-    /// taken. They are tried again.
+    /// Groups of segments without room. Nothing of them is written, and nothing after them is
+    /// taken, until a retry succeeds.
     pub(crate) held: VecDeque<Part>,
-    /// When, milliseconds of the log's time, if no segment becomes free before.
+    /// When to retry, in milliseconds of the log's time, if no segment becomes free before.
     pub(crate) retry_ms: u64,
     /// Where the newest group ends, and its checksum: the chain.
     pub(crate) previous_end: Position,
@@ -30,7 +30,7 @@ pub(crate) struct Commit {
     pub(crate) time_ms: u64,
     /// When the oldest entries that are written but not synced were written.
     pub(crate) unsynced_since_ms: Option<u64>,
-    /// Somebody wants a sync by then, whatever the log's own policy says.
+    /// A requested sync time, whatever the log's own policy says.
     pub(crate) sync_by_ms: Option<u64>,
     pub(crate) synced_ms: u64,
     /// A group that says `durable` of the newest sync is written, or has no room.
@@ -46,8 +46,8 @@ impl Commit {
 }
 
 impl Log {
-    /// Writes what waits, syncs if it is wanted, publishes; writes a mark, or makes a sync that has become
-    /// due, if nothing waits. The committer thread's loop body; a simulator calls it as it likes.
+    /// Writes waiting entries, syncs if requested, and publishes. If nothing waits, writes a mark,
+    /// or makes a due sync. The loop body of the committer thread; a simulator calls it directly.
     pub fn commit_step(&self, now_ms: u64) -> Result<Committed, Failure> {
         let mut commit = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
         self.step(&mut commit, now_ms, false).map_err(|failure| self.fail(failure))
@@ -66,14 +66,15 @@ impl Log {
             let mark = commit.mark_due().is_some_and(|due_ms| due_ms <= now_ms);
             commit.time_ms = commit.time_ms.max(open.time_ms).max(now_ms);
             commit.held.extend(open.take(mark));
-            // The segment may have no room for a mark. It is not asked for again: that would never end.
+            // The segment may have no room for a mark. It is not retried, because that would never
+            // end.
             commit.marked |= mark && commit.held.is_empty();
             drop(open);
             self.write_held(commit, now_ms, sync)?;
         }
         let mut done = Committed { wrote: commit.previous_end > end, synced: false };
         if done.wrote {
-            // Under `Always` only few may be told anything yet.
+            // Under `Always`, only few replies can be sent yet.
             let is_awaited = self.positions.note_written(commit.previous_end.0);
             if self.sync != Sync::Always || is_awaited {
                 self.progress();
@@ -91,8 +92,8 @@ impl Log {
         Ok(done)
     }
 
-    /// Writes the groups that were taken. When there is no room for a segment the rest is held, which is a failure
-    /// only if it has to be written now.
+    /// Writes the taken groups. If there is no room for a segment, the rest is held. This is a
+    /// failure only if it must be written now.
     fn write_held(&self, commit: &mut Commit, now_ms: u64, now: bool) -> Result<(), Failure> {
         while let Some(part) = commit.held.pop_front() {
             if part.segment == commit.head.number || self.rotate(commit, &part, now_ms, now)? {
@@ -109,8 +110,8 @@ impl Log {
         Ok(())
     }
 
-    /// Goes on to the segment of this group; false: there is no room for it, or none was looked for yet again. What
-    /// has to be written now waits for no time to try.
+    /// Rotates to the segment of this group. Returns false if no segment could be allocated, or the
+    /// retry time has not come. With `now`, the retry time is ignored.
     fn rotate(
         &self,
         commit: &mut Commit,
@@ -119,7 +120,7 @@ impl Log {
         now: bool,
     ) -> Result<bool, Failure> {
         let was_held = commit.retry_ms > 0;
-        // What is ready is of no use for a segment that is larger.
+        // A prepared segment is too small for a big group.
         let is_big = part.segment_size > self.segments.segment_bytes;
         let waits = now_ms < commit.retry_ms && !now;
         if waits && (is_big || self.segments.ahead_bytes() == 0) {
@@ -137,7 +138,7 @@ impl Log {
         let Some(head) = head else {
             commit.retry_ms = now_ms + RETRY_FULL_MS;
             if !was_held {
-                // What was synced may be told, though the step does not come to its own sync.
+                // Publishes the synced position, even if this step does not reach its own sync.
                 self.progress();
             }
             self.wake_helper_if_short();
@@ -150,7 +151,7 @@ impl Log {
         Ok(true)
     }
 
-    /// Lets the helper know of a shortage, which it looks after from then on. It may sleep without an end.
+    /// Wakes the helper on a shortage, because it may sleep without a limit.
     fn wake_helper_if_short(&self) {
         if self.segments.is_short() {
             self.helper.wake();
@@ -184,7 +185,7 @@ impl Log {
         commit.previous_end = part.end();
         commit.previous_crc = crc;
         if part.count == 0 {
-            // Its buffer goes: nothing else is written for a while.
+            // Its buffer is freed, because the log is idle.
             commit.marked = true;
         } else {
             commit.unsynced_since_ms.get_or_insert(now_ms);
@@ -230,7 +231,7 @@ impl Log {
             let open = self.open_batch();
             (open.has_entries(), open.lazy.since_ms())
         };
-        // A wish that came after a step had looked for one is taken up by another step.
+        // A request after the step's check is handled by another step.
         if entries || self.positions.wants_sync() {
             return Some(0);
         }
@@ -238,8 +239,8 @@ impl Log {
         [lazy_due_ms, self.sync_due(&commit), commit.mark_due()].into_iter().flatten().min()
     }
 
-    /// Background work: frees segments, makes the next one ready, fills up the reserve. To be called again
-    /// after a second when `usage().short` says so.
+    /// Background work: frees segments, prepares the next one, fills the reserve. Must be called
+    /// again after a second if `usage().short`.
     pub fn prepare_step(&self) -> Result<(), Failure> {
         if let Some(failure) = self.failure() {
             return Err(failure);
@@ -260,7 +261,7 @@ impl Log {
         self.segments.allocate_ahead(self.ahead_wanted());
     }
 
-    /// `prepare_step` has something to do, and is not to be called again only after a while.
+    /// Whether `prepare_step` has work now.
     pub(crate) fn prepare_wanted(&self) -> bool {
         let lacks =
             || !self.segments.is_ready() || self.segments.ahead_bytes() < self.ahead_wanted();
@@ -269,7 +270,8 @@ impl Log {
         !is_stuck && self.segments.can_free(self.durable()) || !is_short && lacks()
     }
 
-    /// `prepare_step` is to be called again after a while: it found no room, or a segment that it could not look at.
+    /// Whether `prepare_step` must be called again after a while: it found no room, or a segment
+    /// that it could not check.
     pub(crate) fn prepare_later(&self) -> bool {
         self.segments.is_short() || self.segments.is_stuck()
     }
@@ -283,8 +285,8 @@ impl Log {
         reserve + open.claimed_bytes + if head_is_half_full { segment } else { 0 }
     }
 
-    /// Clean stop: the exact next id, so that ids go on without a gap, and a final synced mark. Nothing may be
-    /// appended afterwards.
+    /// Clean stop: writes the exact next id, so that ids continue without a gap, and a final synced
+    /// mark. Nothing may be appended afterwards.
     pub fn close(&self, now_ms: u64, next_id: u64) -> Result<(), Failure> {
         {
             let mut open = self.open_batch();

@@ -1,5 +1,5 @@
-//! The two threads of a log: one writes and syncs, the other prepares and frees segments, so that a commit is held
-//! up by filling a file with zeros only when the next segment is needed before it is ready.
+//! The two threads of a log: one writes and syncs, the other prepares and frees segments. So
+//! zero-filling delays a commit only if the next segment is needed before it is ready.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -50,7 +50,7 @@ impl Committer {
         Ok(committer)
     }
 
-    /// Writes what is left, and joins both threads. For a clean stop call [`Log::close`] afterwards.
+    /// Writes the rest, and joins both threads. For a clean stop call [`Log::close`] afterwards.
     pub fn stop(mut self) {
         self.end();
     }
@@ -78,7 +78,7 @@ fn commit_loop(log: &Log, stop: &AtomicBool, clock: &Clock) {
     loop {
         let stopping = stop.load(Ordering::SeqCst);
         if log.commit_step(clock()).is_err() || stopping {
-            // After a failure nothing is written any more; the owner was told.
+            // After a failure nothing more is written; the owner knows.
             return;
         }
         log.committer.sleep(stop, || {
@@ -97,8 +97,7 @@ fn prepare_loop(log: &Log, stop: &AtomicBool) {
         if log.prepare_step().is_err() {
             return;
         }
-        // Clients may be held back for the segment that is ready now, also since this step began; and so may the
-        // committer.
+        // Clients and the committer may be waiting for the segment that is ready now.
         log.wake();
         log.progress();
         log.helper.sleep(stop, || match () {

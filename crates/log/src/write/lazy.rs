@@ -1,4 +1,5 @@
-//! Counters that nobody waits for: kept aside until the next group, dropped when the job is finished first.
+//! Counters that no reply waits for: kept until the next group, dropped if the job is finished
+//! before.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

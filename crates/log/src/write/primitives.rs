@@ -1,5 +1,5 @@
-//! What threads meet over. The files that use nothing else are also compiled into `crates/interleavings`, which
-//! has a model checker's in their place.
+//! Primitives shared between threads. `crates/interleavings` compiles the files that use only
+//! these, with a model checker's versions.
 
 pub(crate) use std::sync::Mutex;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};

@@ -1,7 +1,8 @@
-//! A thread that sleeps when there is nothing to do, and can be woken cheaply.
+//! A thread that sleeps when there is no work, and can be woken cheaply.
 //!
-//! Whoever brings work changes what the sleeper looks at, and then looks whether it is asleep. The sleeper says
-//! that it is, and then looks for work. A fence between the two steps, on both sides, has one see the other.
+//! A producer first changes the work that the sleeper checks, then checks whether it sleeps. The
+//! sleeper first announces its sleep, then checks for work. A fence between the two steps, on both
+//! sides, makes one see the other.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -22,13 +23,13 @@ impl Default for Sleeper {
 }
 
 impl Sleeper {
-    /// This thread is the one that sleeps here. Before that nobody can wake it, nor has to.
+    /// Registers this thread as the sleeper. Before that, nobody can or must wake it.
     pub(crate) fn register(&self) {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         *thread = Some(current());
     }
 
-    /// There is work.
+    /// Wakes the sleeper for work.
     pub(crate) fn wake(&self) {
         fence(Ordering::SeqCst);
         if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::AcqRel) {
@@ -36,7 +37,7 @@ impl Sleeper {
         }
     }
 
-    /// The thread is to look at `stop`, which is set, whatever it does.
+    /// Wakes the sleeper to check `stop`, which is already set.
     pub(crate) fn wake_to_stop(&self) {
         self.asleep.store(false, Ordering::Release);
         self.unpark();
@@ -49,8 +50,8 @@ impl Sleeper {
         }
     }
 
-    /// Sleeps unless `busy` finds work, which is looked for after the sleep was announced. It says how long to
-    /// sleep at most; `None`: not at all.
+    /// Sleeps unless `busy` finds work; `busy` is called after the sleep is announced. It returns
+    /// the longest sleep, or `None` if there is work.
     pub(crate) fn sleep(&self, stop: &AtomicBool, busy: impl FnOnce() -> Option<Duration>) {
         self.asleep.swap(true, Ordering::AcqRel);
         fence(Ordering::SeqCst);
