@@ -16,16 +16,16 @@ pub struct BenchArgs {
 /// The kinds of measurement.
 #[derive(Debug, Subcommand)]
 pub enum BenchMode {
-    /// Put jobs as fast as the server takes them, or at a fixed rate; they stay in the queue (--queue).
+    /// Put jobs as fast as the server accepts them, or at a fixed rate; they stay in the queue (--queue).
     Put(PutArgs),
-    /// Reserve and delete jobs; one pair counts as one.
+    /// Reserve and delete jobs; a pair counts as one operation.
     Take(TakeArgs),
-    /// Time from a put to its arrival at a consumer that was already waiting, in Gearman from a foreground job to
-    /// its result; uses queues bench-trip-0, -1, ...
+    /// Measure the time from a put to a waiting consumer (Gearman: from a foreground job to its result); uses
+    /// queues bench-trip-0, -1, ...
     Trip(TripArgs),
-    /// Open connections that then do nothing (in Gearman sleeping workers), and report the server's memory for each.
+    /// Open idle connections (Gearman: sleeping workers), and report the server's memory for each.
     Idle(IdleArgs),
-    /// Start Lineshaft, beanstalkd, gearmand and redis, measure them side by side, and judge the result against the goals.
+    /// Start Lineshaft, beanstalkd, gearmand and redis, and compare them with each other and with the goals.
     Compare(CompareArgs),
 }
 
@@ -60,8 +60,8 @@ impl Protocol {
 /// Which server, and how the result is shown.
 #[derive(Clone, Debug, Args)]
 pub struct TargetArgs {
-    /// Where the server listens; no unix sockets here. The port is 11300 where none is named, or with --protocol
-    /// gearman 4730, memcache 22133, thrift 2229, redis 6379.
+    /// Address of the server, not a unix socket. The default port is 11300; with --protocol gearman 4730, memcache
+    /// 22133, thrift 2229, redis 6379.
     #[arg(
         long,
         alias = "address",
@@ -74,10 +74,10 @@ pub struct TargetArgs {
     /// Protocol to speak.
     #[arg(long, value_enum, default_value_t = Protocol::Beanstalk)]
     pub protocol: Protocol,
-    /// Process number of the server, to report its processor time and memory.
+    /// Process id of the server, to report its processor time and memory.
     #[arg(long, value_name = "PID")]
     pub server_pid: Option<u32>,
-    /// Processor that the generator binds itself to; must not be the server's.
+    /// Processor to which the generator binds itself; not the server's.
     #[arg(long, value_name = "CPU")]
     pub pin: Option<usize>,
     /// Print the result as JSON.
@@ -113,17 +113,17 @@ pub struct LoadArgs {
     /// Operations to measure.
     #[arg(long)]
     pub count: Option<u64>,
-    /// Seconds to measure; 5 without --count. With both the run ends by whichever comes first.
+    /// Seconds to measure; 5 without --count. With both, the run ends at the first limit.
     #[arg(long)]
     pub seconds: Option<f64>,
     /// Seconds of the same load before the measurement begins.
     #[arg(long, default_value_t = 0.5)]
     pub warm_up: f64,
-    /// Open loop: operations a second that fall due on a fixed schedule, over all connections. Latency then counts
-    /// from the moment an operation was due, not from when it could be sent.
+    /// Open loop: operations per second on a fixed schedule, over all connections. Latency then counts from the
+    /// time an operation was due, not from the time it was sent.
     #[arg(long, value_name = "PER_SECOND")]
     pub rate: Option<f64>,
-    /// Queue (tube, function, list) to use; what is put and not taken stays there.
+    /// Queue (tube, function, list) to use; jobs that are not taken stay there.
     #[arg(long, default_value = "default")]
     pub queue: String,
 }
@@ -246,7 +246,7 @@ pub struct CompareArgs {
 /// Checks `HOST:PORT` or `HOST` and takes it apart.
 fn parse_server(text: &str) -> Result<ServerName, String> {
     if text.starts_with("unix:") {
-        return Err("the generator speaks TCP only: name HOST:PORT".to_owned());
+        return Err("the generator speaks only TCP: name HOST:PORT".to_owned());
     }
     let is_bare_v6 = text.parse::<Ipv6Addr>().is_ok();
     if is_bare_v6 {
@@ -254,7 +254,7 @@ fn parse_server(text: &str) -> Result<ServerName, String> {
     }
     match text.rsplit_once(':') {
         Some((host, port)) if !text.ends_with(']') => {
-            let port: u16 = port.parse().map_err(|_| format!("`{port}` is no port number"))?;
+            let port: u16 = port.parse().map_err(|_| format!("`{port}` is not a port number"))?;
             Ok(ServerName { host: host.to_owned(), port: Some(port) })
         }
         _ if text.is_empty() => Err("expected HOST:PORT".to_owned()),

@@ -41,7 +41,7 @@ impl GearmanPair {
         let reply = worker.receive()?;
         anyhow::ensure!(
             reply == kind::NO_JOB,
-            "the function {function} has jobs, and trip needs an empty one; take them with \
+            "the function {function} has jobs, but trip needs an empty one; take them with \
              `lineshaft bench take --protocol gearman --queue {function}`"
         );
         worker.send(kind::PRE_SLEEP, &[])?;

@@ -73,7 +73,7 @@ pub(crate) fn run(
     let limit = process::raise_file_limit();
     anyhow::ensure!(
         (connections as u64) + 64 <= limit,
-        "{connections} connections do not fit the limit of {limit} open files; raise it with ulimit -n"
+        "{connections} connections exceed the limit of {limit} open files; raise it with ulimit -n"
     );
     // The first connection pays for what a server sets up once.
     let _first = open(address, greeting)?;

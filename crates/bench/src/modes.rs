@@ -244,7 +244,7 @@ fn reach(target: &TargetArgs) -> anyhow::Result<SocketAddr> {
     match failure {
         // The kind alone is in words; the error itself says its number, too.
         Some(error) => {
-            anyhow::bail!("cannot reach {server}: {}; is the server running?", error.kind())
+            anyhow::bail!("cannot connect to {server}: {}; is the server running?", error.kind())
         }
         None => anyhow::bail!("{server} has no address"),
     }

@@ -130,7 +130,7 @@ fn open_beanstalk_pair(
         let count = producer.tube_figure(&tube, &format!("current-jobs-{state}"))?;
         anyhow::ensure!(
             count == 0,
-            "the queue {tube} has jobs ({count} {state}), and trip needs an empty one; empty it \
+            "the queue {tube} has jobs ({count} {state}), but trip needs an empty one; empty it \
              with `lineshaft work {tube} --drain -- true`"
         );
     }

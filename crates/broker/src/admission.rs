@@ -24,17 +24,17 @@ pub enum PutRefusal {
     LogFull,
     /// The limit of memory is reached: see [`crate::Broker::set_memory_limit`]. Finishing jobs
     /// makes room.
-    #[error("there is no memory left for it")]
+    #[error("the limit of memory is reached")]
     MemoryFull,
     /// It would create a queue, but the limit of queues is reached: see
     /// [`crate::Broker::set_queue_limit`].
-    #[error("there are as many queues as there may be")]
+    #[error("the limit of queues is reached")]
     NoNewQueue,
     /// The server's status refuses writes.
     #[error("the server's status refuses writes")]
     WritesBlocked,
     /// The server drains: see [`crate::Broker::drain`].
-    #[error("the server takes nothing new, to be emptied")]
+    #[error("the server drains and takes no new jobs")]
     Draining,
 }
 

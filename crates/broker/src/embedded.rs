@@ -50,20 +50,20 @@ pub use session::{Job, Session};
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The job or queue does not exist, or the job has the wrong state or holder for the call.
-    #[error("there is no such job for this call")]
+    #[error("no such job for this call")]
     NotFound,
     /// The disk is full, or a limit of the log's size or of memory is reached. Finish jobs, or make
     /// room.
-    #[error("there is no room; finish jobs, free disk space, or raise the limit that is reached")]
+    #[error("no room; finish jobs, free disk space, or raise the limit that is reached")]
     Full,
     /// The queue's policy, or the store's status, forbids it.
-    #[error("the queue's policy, or the store's status, does not allow it")]
+    #[error("the queue's policy or the store's status forbids it")]
     Refused,
     /// The queue name is too long; nothing was done.
-    #[error("the name of a queue has {0} bytes, more than {QUEUE_NAME_BYTES_MAX}")]
+    #[error("the queue name has {0} bytes, more than {QUEUE_NAME_BYTES_MAX}")]
     NameTooLong(usize),
     /// The log failed, so nothing can become durable any more. Close the store and open it again.
-    #[error("the log failed and takes nothing any more: {0}")]
+    #[error("the log failed and accepts nothing more: {0}")]
     Failed(Failure),
 }
 

@@ -90,7 +90,7 @@ pub fn forbidden(why: Rejection) -> Answer {
 
 /// The response to a method other than GET and HEAD.
 pub fn method_not_allowed() -> Answer {
-    let mut answer = answer(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET and HEAD\n");
+    let mut answer = answer(StatusCode::METHOD_NOT_ALLOWED, TEXT, "use GET or HEAD\n");
     answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
     answer
 }

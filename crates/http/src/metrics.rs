@@ -138,34 +138,29 @@ fn render_server(
     };
     let help = "Whether /health/ready answers 200.";
     flag(page, "lineshaft_ready", help, health.is_ready);
-    let help = "Whether new jobs are refused because the server is being emptied.";
+    let help = "Whether new jobs are refused because the server drains.";
     flag(page, "lineshaft_draining", help, gathered.draining);
     let help =
-        "Whether new jobs are refused because the disk, or the limit set for the log, is full.";
+        "Whether new jobs are refused because the disk is full, or the log has reached its limit.";
     flag(page, "lineshaft_log_full", help, health.is_full);
     let memory = health.memory;
     let help = "Whether new jobs are refused because memory is at its limit.";
     flag(page, "lineshaft_memory_full", help, memory.is_full());
-    let help =
-        "Bytes that jobs, queues and connections take, by the account that the limit is about.";
+    let help = "Bytes of memory that jobs, queues and connections use.";
     page.number("lineshaft_memory_used_bytes", Gauge, help, memory.used_bytes);
     if let Some(limit_bytes) = memory.limit_bytes {
-        let help = "Bytes beyond which new jobs are refused.";
+        let help = "Limit of that memory, above which new jobs are refused.";
         page.number("lineshaft_memory_limit_bytes", Gauge, help, limit_bytes);
     }
     if let Some(most) = health.queues.most {
-        let help = "Queues that there may be before clients can make no more.";
+        let help = "Limit of queues, above which clients can create no more.";
         page.number("lineshaft_queues_limit", Gauge, help, most as u64);
     }
-    let help = "Requests refused because they would have made a queue, and there was no room for it, since the start.";
+    let help = "Requests refused at the limit of queues or memory because they would have created a queue, since the start.";
     page.number("lineshaft_queues_refused_total", Counter, help, health.queues.refused);
     let help = "Jobs refused because memory was at its limit, since the start.";
     page.number("lineshaft_memory_refusals_total", Counter, help, memory.refused);
-    page.metric(
-        "lineshaft_status",
-        Gauge,
-        "1 for the status that the server has, 0 for the others.",
-    );
+    page.metric("lineshaft_status", Gauge, "1 for the current status, 0 for the others.");
     let statuses = [
         ("up", Status::Up),
         ("write_avoid", Status::WriteAvoid),
@@ -178,7 +173,7 @@ fn render_server(
 }
 
 fn render_queues(page: &mut Exposition, gathered: &Gathered) {
-    let help = "Jobs by queue and state; the queue `other` is all that are not shown.";
+    let help = "Jobs by queue and state; the queue `other` sums up all queues that are not shown.";
     page.metric("lineshaft_jobs", Gauge, help);
     let other = gathered.other();
     let shown = gathered.queues.iter().map(|(label, stats)| (label.as_str(), stats));
@@ -222,7 +217,7 @@ fn render_totals(page: &mut Exposition, totals: &Totals) {
         ("lineshaft_reserves_total", "Times that a job was handed out.", totals.takes),
         ("lineshaft_deletes_total", "Jobs that ended, for whatever reason.", totals.ends),
         ("lineshaft_releases_total", "Times that a client gave a job back.", totals.releases),
-        ("lineshaft_buries_total", "Times that a client set a job aside.", totals.buries),
+        ("lineshaft_buries_total", "Times that a client buried a job.", totals.buries),
         ("lineshaft_timeouts_total", "Times that a job's time to run ended.", totals.timeouts),
     ];
     for (name, help, value) in counters {
@@ -253,15 +248,15 @@ fn render_log(page: &mut Exposition, log: &LogStats) {
 fn render_process(page: &mut Exposition, identity: Identity<'_>, process: ProcessFacts) {
     let help = "Open connections, without those for HTTP.";
     page.number("lineshaft_connections", Gauge, help, process.connections);
-    let help = "How many connections may be open.";
+    let help = "Limit of open connections.";
     page.number("lineshaft_connections_max", Gauge, help, process.connections_max);
-    let help = "Connections closed at once: too many from one address, or not of the protocol but HTTP or TLS.";
+    let help = "Connections closed at once: too many from one address, or HTTP or TLS on a port that does not speak it.";
     page.metric("lineshaft_connections_refused_total", Counter, help);
     page.sample(&[("reason", "address")], process.refused_per_address);
     page.sample(&[("reason", "foreign")], process.refused_wrong_protocol);
     let help = "When the server started, in seconds of Unix time.";
     page.number("process_start_time_seconds", Gauge, help, seconds(identity.started.0));
-    let help = "Time in which the queues were at work for one thread, and others had to wait.";
+    let help = "Time in which a thread worked on the queues while others had to wait.";
     page.number("lineshaft_turn_seconds_total", Counter, help, process.turns_ns as f64 / 1e9);
     let processor = process.processor_us as f64 / 1e6;
     page.number("process_cpu_seconds_total", Counter, "Processor time used.", processor);

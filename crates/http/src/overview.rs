@@ -12,8 +12,8 @@ use crate::metrics::{Gathered, Health, Identity, ProcessFacts, render};
 /// The index page, for people.
 const INDEX: &str = "<!doctype html>\n<html lang=\"en\"><title>Lineshaft</title>\n<h1>Lineshaft</h1>\n<ul>\n\
     <li><a href=\"/health/live\">/health/live</a>: the server works\n\
-    <li><a href=\"/health/ready\">/health/ready</a>: the server takes and hands out jobs\n\
-    <li><a href=\"/metrics\">/metrics</a>: numbers, for Prometheus\n</ul></html>\n";
+    <li><a href=\"/health/ready\">/health/ready</a>: the server accepts and hands out jobs\n\
+    <li><a href=\"/metrics\">/metrics</a>: metrics, for Prometheus\n</ul></html>\n";
 
 /// The server's own site.
 pub struct Overview {
@@ -80,7 +80,7 @@ impl Overview {
             None if self.has_all_queues() => answer(
                 StatusCode::OK,
                 TEXT,
-                "ready, but there are as many queues as there may be: no new ones are made\n",
+                "ready, but the limit of queues is reached: clients cannot create queues\n",
             ),
             None => answer(StatusCode::OK, TEXT, "ready\n"),
         }
@@ -112,7 +112,7 @@ impl Site for Overview {
             "/health/ready" => Overview::ready,
             "/metrics" => Overview::metrics,
             "/" => |_| answer(StatusCode::OK, HTML, INDEX),
-            _ => |_| answer(StatusCode::NOT_FOUND, TEXT, "there is no such page; see /\n"),
+            _ => |_| answer(StatusCode::NOT_FOUND, TEXT, "no such page; see /\n"),
         };
         Reply::Now(if only_looks(request) { page(self) } else { method_not_allowed() })
     }

@@ -38,7 +38,7 @@ impl Unread {
         if len <= PIECE_BYTES || self.bytes.load(Ordering::Relaxed) + len <= BYTES_MAX {
             return asked_for.map(|body| self.pieces(body));
         }
-        let text = "too many long answers wait to be read; try again later\n";
+        let text = "too many long responses wait to be read; try again later\n";
         answer(StatusCode::SERVICE_UNAVAILABLE, TEXT, text).map(|body| self.pieces(body))
     }
 

@@ -229,7 +229,7 @@ impl KestrelAdmin {
             let seconds =
                 period.parse().ok().filter(|seconds| (1..=PERIOD_S_MAX).contains(seconds));
             let seconds = seconds.ok_or_else(|| {
-                CommandError::Failed(format!("period: a number from 1 to {PERIOD_S_MAX} is needed"))
+                CommandError::Failed(format!("period: write a number from 1 to {PERIOD_S_MAX}"))
             })?;
             return Ok(history.changes.in_period(now, seconds, &snapshot));
         }
@@ -346,14 +346,13 @@ fn refused(error: CommandError) -> Answer {
         CommandError::NoSuchCommand => answer(StatusCode::NOT_FOUND, TEXT, "no such command\n"),
         CommandError::Rejected(why) => forbidden(why),
         CommandError::MethodNotAllowed => {
-            let text = "only by POST; GET does it with kestrel.admin_get = true\n";
+            let text = "use POST; GET works with kestrel.admin_get = true\n";
             let mut answer = answer(StatusCode::METHOD_NOT_ALLOWED, TEXT, text);
             answer.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
             answer
         }
         CommandError::StopNotAllowed => {
-            let text =
-                "refused: kestrel.control does not let clients of this address stop the server\n";
+            let text = "refused: kestrel.control does not allow clients at this address to stop the server\n";
             answer(StatusCode::FORBIDDEN, TEXT, text)
         }
         CommandError::Failed(why) => {
@@ -377,7 +376,7 @@ fn callback<'a>(
         Some("" | "true") => "ostrichCallback",
         Some(name) if is_name(name) => name,
         Some(_) => {
-            return Err(CommandError::Failed("callback: not the name of a function".to_owned()));
+            return Err(CommandError::Failed("callback: not a function name".to_owned()));
         }
     };
     if claims.is_unsuspicious() {

@@ -21,10 +21,10 @@ Without a subcommand, the server starts with its defaults.
 A first round, with the server running in another terminal:
   lineshaft put mail 'to=ann' 'to=bob'      put two jobs into the queue `mail`
   lineshaft stats                           see what is waiting
-  lineshaft work mail --drain -- cat        run a command for each of them
+  lineshaft work mail --drain -- cat        run a command for each job
 
-The tools speak the beanstalkd protocol and work with any server of it;
-put and work speak Gearman as well.";
+The tools speak the beanstalkd protocol and work with any such server.
+put and work also speak Gearman.";
 
 /// A durable work queue that speaks the protocols of beanstalkd, Gearman and Kestrel, with its tools.
 #[derive(Debug, Parser)]
@@ -42,14 +42,14 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Serve(ServeArguments),
     Config(ConfigArguments),
-    /// Serve as beanstalkd does: its flags, its defaults, in memory unless -b names a folder
+    /// Replace beanstalkd: its flags and defaults; keeps jobs in memory without -b
     #[command(disable_help_flag = true)]
     Beanstalkd {
         /// beanstalkd's own flags; -h lists them
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
-    /// Serve as gearmand does: its flags, its defaults, in memory unless -q names a queue that is kept
+    /// Replace gearmand: its flags and defaults; keeps jobs in memory without -q
     #[command(disable_help_flag = true)]
     Gearmand {
         /// gearmand's own flags; -h lists them
@@ -126,20 +126,20 @@ impl FromArgMatches for MisplacedOptions {
 const SERVE_EXAMPLES: &str = "\
 Examples:
   lineshaft serve                             jobs in ./lineshaft-data
-  lineshaft serve --data /var/lib/lineshaft   jobs somewhere else
-  lineshaft serve --memory                    nothing is kept
-  lineshaft serve --sync 50ms                 a power failure may cost 50 ms
+  lineshaft serve --data /var/lib/lineshaft   jobs in another folder
+  lineshaft serve --memory                    keep nothing on disk
+  lineshaft serve --sync 50ms                 a power failure can cost 50 ms
   lineshaft serve --beanstalk 0.0.0.0:11300 --beanstalk unix:/run/lineshaft.sock
-  lineshaft serve --only --gearman 0.0.0.0:4730  nothing but Gearman
+  lineshaft serve --only --gearman 0.0.0.0:4730  only Gearman
   lineshaft serve --gearman tls:0.0.0.0:4731 --tls-certificate c --tls-key k";
 
 const SERVE_DETAILS: &str = "\
-Every option but --only and --config has a key in lineshaft.toml and a variable
-in the environment; `lineshaft config show` lists them all. Flags win over the
-environment, and that over the file.
+Every option except --only and --config has a key in lineshaft.toml and an
+environment variable; `lineshaft config show` lists them all. Flags override
+the environment, and the environment overrides the file.
 
-SIGTERM and Ctrl-C stop the server cleanly, SIGUSR1 makes it refuse new jobs,
-SIGHUP takes over changed policies, limits and log level from the file.";
+SIGTERM and Ctrl-C stop the server cleanly. SIGUSR1 makes it refuse new jobs.
+SIGHUP reloads policies, limits and the log level from the file.";
 
 /// Start the server
 #[derive(Debug, Default, Args)]
@@ -148,13 +148,13 @@ SIGHUP takes over changed policies, limits and log level from the file.";
     after_long_help = tools::longer(SERVE_EXAMPLES, SERVE_DETAILS)
 )]
 pub(crate) struct ServeArguments {
-    /// Where jobs are kept
+    /// Folder for jobs
     #[arg(long, value_name = "DIR")]
     pub data: Option<String>,
-    /// Keep nothing: all jobs are lost when the server ends
+    /// Keep nothing on disk: all jobs are lost when the server ends
     #[arg(long, conflicts_with_all = ["data", "sync"])]
     pub memory: bool,
-    /// How durable a job is when it is acknowledged: always, never, or a time such as 50ms
+    /// How durable an acknowledged job is: always, never, or a time such as 50ms
     #[arg(long, value_name = "WHEN")]
     pub sync: Option<String>,
     /// Where beanstalk clients connect: HOST:PORT, unix:PATH or off; may be repeated
@@ -169,37 +169,37 @@ pub(crate) struct ServeArguments {
     /// Where Kestrel's memcache clients connect: HOST:PORT, unix:PATH or off; may be repeated
     #[arg(long, value_name = "ADDRESS")]
     pub kestrel: Vec<String>,
-    /// The same for its text protocol
+    /// Where clients of Kestrel's text protocol connect
     #[arg(long, value_name = "ADDRESS")]
     pub kestrel_text: Vec<String>,
-    /// The same for its thrift protocol
+    /// Where clients of Kestrel's thrift protocol connect
     #[arg(long, value_name = "ADDRESS")]
     pub kestrel_thrift: Vec<String>,
-    /// Where Kestrel's admin commands are served, over HTTP
+    /// Where to serve Kestrel's admin commands, over HTTP
     #[arg(long, value_name = "ADDRESS")]
     pub kestrel_admin: Vec<String>,
-    /// Where health and metrics are served: HOST:PORT, unix:PATH or off; may be repeated
+    /// Where to serve health and metrics, over HTTP: HOST:PORT, unix:PATH or off; may be repeated
     #[arg(long, value_name = "ADDRESS")]
     pub http: Vec<String>,
-    /// The certificate of listeners whose address begins with tls:, as PEM
+    /// Certificate for listeners whose address begins with tls: (PEM)
     #[arg(long, value_name = "FILE")]
     pub tls_certificate: Option<String>,
-    /// The private key of the certificate, as PEM
+    /// Private key of the certificate (PEM)
     #[arg(long, value_name = "FILE")]
     pub tls_key: Option<String>,
-    /// Let only clients in that have a certificate of this authority
+    /// Accept only clients with a certificate of this authority (PEM)
     #[arg(long, value_name = "FILE")]
     pub tls_client_ca: Option<String>,
-    /// Switch off every listener that is not named by a flag
+    /// Turn off every listener that no flag names
     #[arg(long)]
     pub only: bool,
-    /// The largest job that beanstalk clients may put: bytes, or 1MiB
+    /// Largest job that beanstalk clients can put: bytes, or a size such as 1MiB
     #[arg(long, value_name = "SIZE")]
     pub max_job_size: Option<String>,
-    /// How many threads serve connections
+    /// Number of threads that serve connections
     #[arg(long, value_name = "N")]
     pub io_threads: Option<String>,
-    /// The configuration file; ./lineshaft.toml if there is one
+    /// Configuration file; default: ./lineshaft.toml, if it exists
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
@@ -210,7 +210,7 @@ Examples:
   lineshaft config check /etc/lineshaft.toml   before a reload
   lineshaft config show                        what `serve` would use, and why";
 
-/// Check the configuration, or show what is in force
+/// Check the configuration, or show the current settings
 #[derive(Debug, Args)]
 #[command(after_help = CONFIG_EXAMPLES)]
 pub(crate) struct ConfigArguments {
@@ -221,12 +221,12 @@ pub(crate) struct ConfigArguments {
 /// What can be done with the configuration.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Say what is wrong with a configuration file, and with the certificates it names, if anything
+    /// Report mistakes in a configuration file, and in the certificates it names
     Check {
         #[command(flatten)]
         file: ConfigFile,
     },
-    /// Show every setting, its value, and where that came from
+    /// Show every setting, its value, and the origin of the value
     Show {
         #[command(flatten)]
         file: ConfigFile,
@@ -236,10 +236,10 @@ pub(crate) enum ConfigCommand {
 /// A configuration file, named with or without `--config`.
 #[derive(Debug, Args)]
 pub(crate) struct ConfigFile {
-    /// The configuration file; ./lineshaft.toml if there is one
+    /// Configuration file; default: ./lineshaft.toml, if it exists
     #[arg(value_name = "FILE", conflicts_with = "config")]
     file: Option<PathBuf>,
-    /// The same
+    /// Same as FILE
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -254,29 +254,29 @@ impl ConfigFile {
 const KESTREL_EXAMPLES: &str = "\
 Examples:
   lineshaft kestrel                             items in ./kestrel-data
-  lineshaft kestrel --data /var/spool/kestrel   items somewhere else
+  lineshaft kestrel --data /var/spool/kestrel   items in another folder
   lineshaft kestrel -f kestrel.toml             with policies and settings
   lineshaft kestrel --listen 127.0.0.1 --text-port off   no text protocol
 
-The configuration is a lineshaft.toml; docs/policies.md shows how one of the
-original's is translated. SIGHUP and a client's RELOAD read it again, SIGTERM
-and a client's SHUTDOWN stop the server cleanly, SIGUSR1 makes it refuse new
-items. `lineshaft serve` has the same listeners beside the others.";
+The configuration is a lineshaft.toml; docs/policies.md shows how to translate
+one of the original. SIGHUP and a client's RELOAD read it again. SIGTERM and a
+client's SHUTDOWN stop the server cleanly. SIGUSR1 makes it refuse new items.
+`lineshaft serve` has the same listeners, and those of the other protocols.";
 
-/// Serve as Kestrel does: its three protocols alone, at its ports on all addresses
+/// Replace Kestrel: only its three protocols, on its ports and all addresses
 #[derive(Debug, Args)]
 #[command(after_help = KESTREL_EXAMPLES)]
 pub(crate) struct KestrelArguments {
-    /// The configuration file; ./lineshaft.toml if there is one
+    /// Configuration file; default: ./lineshaft.toml, if it exists
     #[arg(long, short = 'f', value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Where items are kept; ./kestrel-data unless the configuration names a folder
+    /// Folder for items; default: ./kestrel-data, or that of the configuration
     #[arg(long, value_name = "DIR")]
     pub data: Option<String>,
-    /// Keep nothing: all items are lost when the server ends
+    /// Keep nothing on disk: all items are lost when the server ends
     #[arg(long, conflicts_with_all = ["data", "sync"])]
     pub memory: bool,
-    /// How durable an item is when it is acknowledged: always, never, or a time such as 50ms
+    /// How durable an acknowledged item is: always, never, or a time such as 50ms
     #[arg(long, value_name = "WHEN")]
     pub sync: Option<String>,
     /// The address of all ports
@@ -298,13 +298,13 @@ pub(crate) struct KestrelArguments {
 
 const POLICY_EXAMPLES: &str = "\
 Examples:
-  lineshaft policy show mail.in             every setting, and where it is from
-  lineshaft policy show news+archive        of a fan-out child
+  lineshaft policy show mail.in             every setting, and its origin
+  lineshaft policy show news+archive        the same for a fan-out child
   lineshaft policy show mail --config /etc/lineshaft/lineshaft.toml
 
-`lineshaft config check` says what is wrong with the policies of a file.";
+`lineshaft config check` reports mistakes in the policies of a file.";
 
-/// Show what the policies ask of a queue
+/// Show the policies of a queue
 #[derive(Debug, Args)]
 #[command(after_help = POLICY_EXAMPLES)]
 pub(crate) struct PolicyArguments {
@@ -315,7 +315,7 @@ pub(crate) struct PolicyArguments {
 /// What can be done with policies.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PolicyCommand {
-    /// Show every setting of a queue, its value, and the line that it came from
+    /// Show every setting of a queue, its value, and the line that sets it
     Show {
         /// The queue; it need not exist
         queue: OsString,
@@ -326,13 +326,13 @@ pub(crate) enum PolicyCommand {
 
 const LOG_EXAMPLES: &str = "\
 Examples:
-  lineshaft log check ./lineshaft-data            read it all, say what is wrong
-  lineshaft log repair ./lineshaft-data ./saved   save what is whole in ./saved
-  lineshaft serve --data ./saved                  go on with it
+  lineshaft log check ./lineshaft-data            read the log, report damage
+  lineshaft log repair ./lineshaft-data ./saved   save the intact part in ./saved
+  lineshaft serve --data ./saved                  continue with it
 
-Both only read DIR, which no server may be using.";
+Both commands only read DIR. They refuse to run while a server uses it.";
 
-/// Read the log of a data folder, or save what is whole of a damaged one
+/// Check the log of a data folder, or save the intact part of a damaged one
 #[derive(Debug, Args)]
 #[command(after_help = LOG_EXAMPLES)]
 pub(crate) struct LogArguments {
@@ -343,18 +343,18 @@ pub(crate) struct LogArguments {
 /// What can be done with a log.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LogCommand {
-    /// Read all of a log, and say what is in it and what is damaged
+    /// Read the whole log, and report its content and any damage
     Check {
         /// The data folder
         #[arg(value_name = "DIR")]
         folder: PathBuf,
     },
-    /// Write all that is whole in a log into a new folder, and say what is lost
+    /// Write the intact part of a log into a new folder, and report what is lost
     Repair {
         /// The data folder
         #[arg(value_name = "DIR")]
         folder: PathBuf,
-        /// Where the copy goes: a new or empty folder
+        /// Folder for the copy: new or empty
         #[arg(value_name = "NEW_DIR")]
         copy: PathBuf,
     },
@@ -362,14 +362,14 @@ pub(crate) enum LogCommand {
 
 const BENCH_EXAMPLES: &str = "\
 Examples:
-  lineshaft bench put --connections 50    how many puts a second
+  lineshaft bench put --connections 50    puts per second
   lineshaft bench trip                    from a put to a waiting worker
   lineshaft bench compare --quick         side by side with other servers
 
-Bench puts and takes real jobs: do not point it at a server that has others.
-`put` and `take` use the queue `default`, or --queue. What `put` put stays there
-until `take`, or `lineshaft work default --drain -- true`, has removed it.
-`trip` has queues of its own, which have to be empty: bench-trip-0, -1, ...";
+Bench puts and takes real jobs: do not use it on a server with other jobs.
+`put` and `take` use the queue `default`, or --queue. Jobs of `put` stay there
+until `take` or `lineshaft work default --drain -- true` removes them.
+`trip` uses its own queues, which must be empty: bench-trip-0, -1, ...";
 
 #[cfg(test)]
 mod tests {

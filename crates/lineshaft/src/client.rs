@@ -22,7 +22,7 @@ use std::time::Duration;
 pub(crate) enum ClientError {
     /// No connection could be made.
     #[error(
-        "cannot reach {address}: {}; is the server running? start one with `lineshaft serve`",
+        "cannot connect to {address}: {}; is the server running? start it with `lineshaft serve`",
         plain_reason(reason)
     )]
     Unreachable {
@@ -46,21 +46,21 @@ pub(crate) enum ClientError {
         reply: String,
     },
     /// The received bytes are not the beanstalkd protocol.
-    #[error("this is no beanstalkd server: it answered `{0}`{hint}", hint = what_it_may_be(.0))]
+    #[error("not a beanstalkd server: it answered `{0}`{hint}", hint = what_it_may_be(.0))]
     Garbled(String),
     /// The received bytes are not the Gearman protocol.
-    #[error("this is no Gearman server: it answered `{0}`{hint}", hint = where_gearman_may_be(.0))]
+    #[error("not a Gearman server: it answered `{0}`{hint}", hint = where_gearman_may_be(.0))]
     NotGearman(String),
     /// The job is too long for a Gearman packet.
     #[error("a Gearman job cannot have more than 4 GiB")]
     PacketTooBig,
     /// The name cannot be sent: it would break the command line.
-    #[error("`{0}` cannot be a queue's name: a name has no spaces and no control characters")]
+    #[error("`{0}` is not a valid queue name: remove spaces and control characters")]
     Name(String),
     /// The server refused the name.
     #[error(
-        "the server does not take the queue name `{0}`: use letters, digits and -+/;.$_() only, at \
-         most 200 of them, and no - at the beginning"
+        "the server refuses the queue name `{0}`: use at most 200 letters, digits and -+/;.$_(), not \
+         beginning with -"
     )]
     NameRefused(String),
 }
@@ -95,13 +95,12 @@ fn where_gearman_may_be(reply: &str) -> &'static str {
     if is_tls(reply) {
         TLS_HINT
     } else {
-        "; name the server's Gearman address with --server (its port is 4730, unless it was set \
-         otherwise)"
+        "; name the server's Gearman address with --server (the default port is 4730)"
     }
 }
 
 const TLS_HINT: &str =
-    "; it seems to speak TLS, and the tools connect without TLS: name a plain address";
+    "; it seems to speak TLS, but the tools connect without TLS: name a plain address";
 
 /// Whether a printed reply is a TLS alert.
 fn is_tls(reply: &str) -> bool {
@@ -132,5 +131,8 @@ impl ClientError {
 
 /// The error for a reply that did not come in time.
 pub(crate) fn no_answer() -> ClientError {
-    ClientError::Broken(io::Error::new(io::ErrorKind::TimedOut, "no answer for too long"))
+    ClientError::Broken(io::Error::new(
+        io::ErrorKind::TimedOut,
+        "the server did not answer in time",
+    ))
 }

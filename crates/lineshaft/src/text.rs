@@ -6,7 +6,7 @@ const UNITS: [(&str, u32); 4] = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1
 
 /// Parses a time such as `90`, `5s`, `2m` or `1h30m` into whole seconds, the protocol's unit.
 pub(crate) fn parse_seconds(text: &str) -> Result<u32, String> {
-    let usage = || format!("`{text}` is no time: write 90, 5s, 2m, 1h30m or 3d (whole seconds)");
+    let usage = || format!("`{text}` is not a time: write 90, 5s, 2m, 1h30m or 3d (whole seconds)");
     if let Ok(seconds) = text.parse() {
         return Ok(seconds);
     }
@@ -35,7 +35,7 @@ pub(crate) fn parse_priority(text: &str) -> Result<u32, String> {
         "normal" => Ok(1024),
         "low" => Ok(3_221_225_472),
         number => number.parse().map_err(|_| {
-            format!("`{text}` is no priority: write high, normal, low, or 0 to 4294967295")
+            format!("`{text}` is not a priority: write high, normal, low, or 0 to 4294967295")
         }),
     }
 }

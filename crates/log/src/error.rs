@@ -7,7 +7,7 @@ use std::sync::Arc;
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another process uses the folder.
-    #[error("{folder} is locked by another process; stop that one first, or use another folder")]
+    #[error("{folder} is locked by another process; stop that process, or use another folder")]
     Locked {
         /// The folder.
         folder: String,
@@ -62,8 +62,8 @@ pub enum OpenError {
     },
     /// A segment of another log lies in the folder.
     #[error(
-        "{file} belongs to another log than {other}; was one of them copied here? Move the one that does not \
-         belong away, or restore the folder from a copy"
+        "{file} belongs to another log than {other}; was one of them copied here? Move the wrong file \
+         away, or restore the folder from a copy"
     )]
     ForeignLog {
         /// The file.
@@ -74,7 +74,7 @@ pub enum OpenError {
     /// A segment in the middle is gone.
     #[error(
         "{file} is missing, though the log needs segments {first} to {last}; its jobs and finishes would be \
-         lost. Put the file back, restore the folder from a copy, or write what is left into a new one with \
+         lost. Put the file back, restore the folder from a copy, or save the rest into a new folder with \
          `lineshaft log repair`"
     )]
     MissingSegment {
@@ -87,9 +87,9 @@ pub enum OpenError {
     },
     /// Bytes that were durable are not what was written.
     #[error(
-        "{file} is damaged at offset {offset} ({what}), before the point up to which the log was known to be \
-         durable; all that was logged from there on is at stake, so the start is refused. Restore the folder \
-         from a copy, or write what is whole into a new one with `lineshaft log repair`"
+        "{file} is damaged at offset {offset} ({what}), in the part of the log that was known to be durable; \
+         everything after it is at stake, so the server does not start. Restore the folder from a copy, or \
+         save the intact part into a new folder with `lineshaft log repair`"
     )]
     Damaged {
         /// The file.
@@ -119,8 +119,8 @@ impl OpenError {
 /// any more. The process must end without further acknowledgements, and recover from the log.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error(
-    "cannot {doing} {file}: {source}; what was not yet durable is unknown, so the log takes no more. Check the \
-     disk, then start again: the log recovers by itself"
+    "cannot {doing} {file}: {source}; the state of the last writes is unknown, so the log accepts no more. \
+     Check the disk, then restart: the log recovers itself"
 )]
 pub struct Failure {
     /// What was tried.
@@ -167,7 +167,7 @@ pub enum ReclaimError {
     },
     /// A live slot without an owner: a bug.
     #[error(
-        "job {id} lives in {file} but nobody owns it; reclaim stops before it, no job is dropped"
+        "job {id} is live in {file} but has no owner; reclaim stops before it, so that no job is lost"
     )]
     NoOwner {
         /// The job.

@@ -125,10 +125,10 @@ impl std::fmt::Display for Rejection {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(match self {
             Rejection::UnknownHost => {
-                "the server is not known by this name; use its IP address, or list the name in http.hosts"
+                "unknown host name; use the server's IP address, or list the name in http.hosts"
             }
-            Rejection::CrossSite => "not from a page of another site",
-            Rejection::BrowserGet => "not by GET from a browser; use POST",
+            Rejection::CrossSite => "a page of another site cannot do this",
+            Rejection::BrowserGet => "a browser must use POST",
         })
     }
 }

@@ -51,22 +51,22 @@ pub enum ServeError {
     /// The service manager passed sockets for a protocol that should speak TLS, but none of them
     /// does.
     #[error(
-        "listen.{0} asks for TLS, and a socket was handed over in its place: call it {0}-tls, or \
-         change listen.{0}"
+        "listen.{0} asks for TLS, but the service manager passed a socket without it: name the socket {0}-tls, \
+         or change listen.{0}"
     )]
     InheritedWithoutTls(&'static str),
     /// The service manager passed a socket with an unknown name. A wrong guess could mean plain
     /// text.
     #[error(
-        "a socket was handed over under the name `{0}`: name a protocol as under [listen], with -tls after \
-         it for TLS, for example gearman-tls; or give it no name"
+        "the service manager passed a socket named `{0}`: use the name of a protocol as under [listen], with \
+         -tls for TLS, for example gearman-tls; or no name"
     )]
     InheritedName(String),
     /// The certificate of the TLS listeners is invalid.
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// A socket from the service manager cannot be used.
-    #[error("an inherited socket is of no use: {0}")]
+    #[error("cannot use an inherited socket: {0}")]
     Inherited(io::Error),
     /// The data folder cannot be used.
     #[error("cannot use the data folder {dir}: {source}; {}", advice(.source))]
@@ -89,7 +89,7 @@ pub enum ServeError {
     },
     /// The log could not be written or synced while the server ran.
     #[error(
-        "the log failed: {0}; nothing that was not durable has been acknowledged. Look after the disk, then start again"
+        "the log failed: {0}; the server acknowledged nothing that was not durable. Fix the disk, then restart the server"
     )]
     LogFailed(log::Failure),
 }
@@ -150,21 +150,21 @@ impl ServeError {
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
-            "there is a file of this name: name a folder"
+            "a file has this name: name a folder"
         }
         io::ErrorKind::PermissionDenied => "give the server's user read and write access to it",
         io::ErrorKind::ReadOnlyFilesystem => {
             "mount the file system for writing, or use a folder elsewhere"
         }
-        io::ErrorKind::NotFound => "it cannot be made there: use a folder elsewhere",
-        _ => "look after the disk, or use a folder elsewhere",
+        io::ErrorKind::NotFound => "it cannot be created there: use a folder elsewhere",
+        _ => "fix the disk, or use a folder elsewhere",
     }
 }
 
 /// Advice if there is no permission to listen.
 fn permission_advice(address: &Address) -> &'static str {
     if address.is_unix() {
-        "give the server's user write access to the folder of the socket, and to the socket if there is one"
+        "give the server's user write access to the socket's folder, and to the socket if it exists"
     } else {
         "choose a port from 1024 on, or another user"
     }

@@ -90,7 +90,7 @@ pub(crate) fn packet_bytes(bytes: &[u8]) -> anyhow::Result<Option<usize>> {
     let magic = bytes.len().min(REPLY_MAGIC.len());
     anyhow::ensure!(
         bytes[..magic] == REPLY_MAGIC[..magic],
-        "the server's reply is no Gearman packet; does it speak another protocol on this port?"
+        "the server's reply is not a Gearman packet; does it speak another protocol on this port?"
     );
     if bytes.len() < HEADER_BYTES {
         return Ok(None);

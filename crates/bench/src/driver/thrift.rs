@@ -59,7 +59,7 @@ impl Thrift {
         let length = u32::from_be_bytes(*length) as usize;
         anyhow::ensure!(
             length <= FRAME_BYTES_MAX,
-            "the server's reply is no thrift frame; does it speak another protocol on this port?"
+            "the server's reply is not a thrift frame; does it speak another protocol on this port?"
         );
         let Some(frame) = rest.get(..length) else { return Ok(false) };
         match parse(frame) {

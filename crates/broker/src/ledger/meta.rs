@@ -27,8 +27,8 @@ const OPTIONS_LEN_MAX: usize = 1 + 4 + COUNTERS_LEN + 8 + 8 + 2 * (1 + TAG_LEN_M
 /// A meta that this version cannot have written.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error(
-    "job {id} in the log has a {what} that this version does not know; \
-     was the folder written by a newer Lineshaft?"
+    "job {id} in the log has an unknown {what}; \
+     did a newer Lineshaft write the folder?"
 )]
 pub struct UnknownMeta {
     id: u64,

@@ -16,7 +16,7 @@ pub const RULES_BYTES_MAX: usize = 64 << 10;
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RulesError {
     /// No queue can have such a name.
-    #[error("{key}: the name of a queue has 1 to {QUEUE_NAME_BYTES_MAX} bytes")]
+    #[error("{key}: a queue name has 1 to {QUEUE_NAME_BYTES_MAX} bytes")]
     Name {
         /// The line of the setting.
         line: u32,
@@ -25,8 +25,8 @@ pub enum RulesError {
     },
     /// What expires in a queue would come back to it.
     #[error(
-        "expire_to: what expires in `{name}` would come back to it; \
-         ask for expire_to = \"none\" in a later policy for `{name}`"
+        "expire_to: jobs that expire in `{name}` would come back to it; \
+         set expire_to = \"none\" in a later policy for `{name}`"
     )]
     ExpiresToItself {
         /// The line of the setting.
@@ -35,7 +35,7 @@ pub enum RulesError {
         name: String,
     },
     /// A put would come back to where it was.
-    #[error("{key}: what is put into `{name}` would come back to it")]
+    #[error("{key}: a put into `{name}` would come back to it")]
     Circle {
         /// The line of the setting.
         line: u32,
@@ -45,7 +45,7 @@ pub enum RulesError {
         name: String,
     },
     /// Too many copies.
-    #[error("route.copy_to: at most {COPIES_MAX} copies are made")]
+    #[error("route.copy_to: at most {COPIES_MAX} copies")]
     TooManyCopies {
         /// The line of the setting.
         line: u32,

@@ -134,7 +134,7 @@ fn puts_that_reach_too_many_queues_are_refused() {
     };
     let copies = |count| vec![Rule::new(["a"], [Setting::CopyTo(many("q", count))])];
     Rules(copies(8)).check().unwrap();
-    assert_eq!(refused(copies(9)), "route.copy_to: at most 8 copies are made");
+    assert_eq!(refused(copies(9)), "route.copy_to: at most 8 copies");
     let aliases = |count| vec![Rule::new(["a"], [Setting::Alias(many("q", count))])];
     Rules(aliases(64)).check().unwrap();
     assert!(refused(aliases(65)).contains("more than 64 queues"));
@@ -154,7 +154,7 @@ fn puts_that_reach_too_many_queues_are_refused() {
 fn what_expires_must_not_come_back() {
     let rule = |from| Rule::new([from], [Setting::ExpireTo(Some(name("late")))]);
     for from in ["late", "*", "l*"] {
-        assert!(refused(vec![rule(from)]).contains("what expires in `late`"), "{from}");
+        assert!(refused(vec![rule(from)]).contains("jobs that expire in `late`"), "{from}");
     }
     let last = Rule::new(["late"], [Setting::ExpireTo(None)]);
     Rules(vec![rule("*"), last]).check().unwrap();
@@ -163,9 +163,9 @@ fn what_expires_must_not_come_back() {
 #[test]
 fn names_and_sizes_are_bounded() {
     let to = |target: &str| vec![Rule::new(["a"], [Setting::ExpireTo(Some(name(target)))])];
-    assert!(refused(to("")).starts_with("expire_to: the name"));
+    assert!(refused(to("")).starts_with("expire_to: a queue name"));
     Rules(to(&"x".repeat(8180))).check().unwrap();
-    assert!(refused(to(&"x".repeat(8181))).starts_with("expire_to: the name"));
+    assert!(refused(to(&"x".repeat(8181))).starts_with("expire_to: a queue name"));
     let large = "x".repeat(RULES_BYTES_MAX);
     assert!(refused(vec![Rule::new([large.as_str()], [])]).contains("64KiB"));
 }

@@ -12,7 +12,7 @@ use crate::text::{parse_priority, parse_seconds};
 /// Which server a tool talks to.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ServerArguments {
-    /// Where the server listens: HOST:PORT or unix:PATH; the port is 11300, in Gearman 4730
+    /// Address of the server: HOST:PORT or unix:PATH; default port 11300, Gearman 4730
     #[arg(long, env = "LINESHAFT_SERVER", value_name = "ADDRESS", default_value = "127.0.0.1")]
     pub server: ServerName,
 }
@@ -26,7 +26,7 @@ impl ServerArguments {
 
 /// What `-h` says below the options, and where there is more.
 pub(super) fn shorter(examples: &str, command: &str) -> String {
-    format!("{examples}\n\n`lineshaft {command} --help` tells more.")
+    format!("{examples}\n\n`lineshaft {command} --help` says more.")
 }
 
 /// What `--help` says there.
@@ -43,23 +43,23 @@ Examples:
   lineshaft put --whole orders < order.json       the whole input as one job
   lineshaft put --delay 10m --priority 0 mail x   urgent, in ten minutes
   lineshaft put --ids mail x y                    print the new ids
-  lineshaft put --wait --whole wc < order.json    ask a worker, print its answer";
+  lineshaft put --wait --whole wc < order.json    print the worker's result";
 
 const PUT_DETAILS: &str = "\
 A line ends at its line feed: the carriage return of a Windows file stays in the
 body (remove it with `tr -d '\\r'`), and an empty line is an empty job.
 
-Lines that are too big are refused and named by number, all others are in. When
-the server takes no more jobs at all (it has no room, or drains), put stops: it
-names the lines that were refused and the one after which nothing was sent, so
-that the rest can be put again. The exit code is 1 in both cases.
+If a line is too big, put reports its number and puts all others. If the server
+accepts no more jobs (it has no room, or drains), put stops. It lists the
+refused lines, and the line after which it sent nothing, so that you can put
+the rest again. The exit code is 1 in both cases.
 
-With --protocol gearman the jobs are background jobs of the function QUEUE, at
-port 4730 unless --server names another. With --wait, which implies that, they
-are foreground jobs: up to 100 are asked for at a time, and their results are
-printed in the order of the jobs, as they are, without a line end. Warnings go
-to the error output. The exit code is 1 when a job failed. Who stops put before
-the end, stops the jobs that wait for a worker.";
+With --protocol gearman the jobs are background jobs of the function QUEUE. The
+default port is 4730. With --wait, which implies --protocol gearman, they are
+foreground jobs. Up to 100 run at a time. put prints their results in the order
+of the jobs, unchanged, without line ends. Warnings go to standard error. The
+exit code is 1 if a job failed. If you interrupt put, jobs that still wait for a
+worker are cancelled.";
 
 /// Put jobs into a queue
 #[derive(Debug, Args)]
@@ -70,31 +70,31 @@ the end, stops the jobs that wait for a worker.";
 pub(crate) struct PutArguments {
     /// The queue
     pub queue: String,
-    /// Each argument is a job; with none, each line of the input is one
+    /// Each argument is a job; without arguments, each line of the input is a job
     #[arg(value_name = "BODY", conflicts_with_all = ["file", "whole"])]
     pub bodies: Vec<OsString>,
-    /// Read the jobs from this file instead of from the input
+    /// Read the jobs from this file instead of the input
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// Put the whole input as one job, line ends and all
+    /// Put the whole input as one job, including line ends
     #[arg(long)]
     pub whole: bool,
     /// Wait for the results and print them; speaks Gearman
     #[arg(long, conflicts_with_all = ["ids", "delay"])]
     pub wait: bool,
-    /// Join an unfinished job of the same key; `-`: the body is the key; speaks Gearman
+    /// Join an unfinished job with this key; `-`: the body is the key; speaks Gearman
     #[arg(long, value_name = "KEY")]
     pub unique: Option<String>,
-    /// Which jobs are taken first: 0 is the most urgent; or high (512), normal (1024), low
+    /// Priority: a number, 0 is the most urgent; or high (512), normal (1024), low
     #[arg(long, short, default_value = "normal", value_parser = parse_priority)]
     pub priority: u32,
-    /// Hold the jobs back for this long: 90, 5s, 2m, 1h30m
+    /// Delay the jobs for this long: 90, 5s, 2m, 1h30m
     #[arg(long, short, value_name = "TIME", default_value = "0", value_parser = parse_seconds)]
     pub delay: u32,
-    /// How long a worker may keep a job without a sign of life before it goes to another one: 60s
+    /// How long a worker can hold a job without renewing it; default 60s
     #[arg(long, short, value_name = "TIME", value_parser = parse_seconds)]
     pub ttr: Option<u32>,
-    /// Print the id of each job, one a line; a refused one has an empty line
+    /// Print the id of each job, one per line; an empty line for a refused job
     #[arg(long)]
     pub ids: bool,
     /// No summary and no progress bar
@@ -114,7 +114,7 @@ impl PutArguments {
         let needed = gearman_only.into_iter().find(|(_, given)| *given).map(|(option, _)| option);
         match (self.protocol, needed) {
             (Some(Protocol::Beanstalk), Some(option)) => Err(refuse(&format!(
-                "{option}: beanstalkd's protocol knows neither results nor keys; leave out \
+                "{option}: the beanstalkd protocol has neither results nor keys; leave out \
                  --protocol, and name the server's Gearman address with --server"
             ))),
             (Some(protocol), _) => Ok(protocol),
@@ -132,59 +132,58 @@ pub(crate) fn refuse(message: &str) -> clap::Error {
 const WORK_EXAMPLES: &str = "\
 Examples:
   lineshaft work mail -- ./send-mail                  the body is its input
-  lineshaft work urgent mail --drain -- ./send-mail   two queues, till empty
+  lineshaft work urgent mail --drain -- ./send-mail   two queues, until empty
   lineshaft work mail --attempts 0 --backoff 30s -- ./send-mail
   lineshaft work pack --jobs 4 -- sh -c 'read -r f; gzip -k \"$f\"'
   lineshaft work wc --protocol gearman -- wc -l       for Gearman clients
 
-Exit code 0: the job is deleted. Anything else: it is tried again, later and
-later, and buried after --attempts. Ctrl-C lets the running commands finish.";
+Exit code 0: the job is deleted. Anything else: the job is retried with a
+growing delay, and buried after --attempts. After Ctrl-C, running commands
+finish.";
 
 const WORK_DETAILS: &str = "\
-The command gets the body as its input, and in its environment
+The command gets the job's body as input, and these environment variables:
   LINESHAFT_JOB_ID    the job's id
-  LINESHAFT_QUEUE     the queue it came from
+  LINESHAFT_QUEUE     the job's queue
   LINESHAFT_ATTEMPT   1 the first time, then 2, 3, ... over all workers
 
-What becomes of the job:
-  exit code 0    It is finished and deleted.
-  anything else  It goes back and waits: 1 s after the first attempt, then 2 s,
-                 4 s, ... up to 1 h. After --attempts it is buried. See it with
-                 `lineshaft peek QUEUE --state buried`, and give it one more
-                 attempt with `lineshaft kick QUEUE`. Every take is an attempt,
-                 by any worker, also one that was interrupted or lost its lease.
-  --timeout      The command is stopped, and the job has failed as above.
-  lost worker    A job whose worker vanished is taken again at once. When that
-                 happened --attempts times it is buried without being run, so
-                 that it cannot kill workers for ever.
+What happens to the job:
+  exit code 0    It is deleted.
+  anything else  It is retried after 1 s, then 2 s, 4 s, ... up to 1 h. After
+                 --attempts it is buried. `lineshaft peek QUEUE --state buried`
+                 shows it, and `lineshaft kick QUEUE` gives it one more
+                 attempt. Every take counts as an attempt, by any worker, even
+                 if it was interrupted or lost its lease.
+  --timeout      The command is stopped, and the attempt has failed.
+  lost worker    If its worker vanished, the job is taken again at once. After
+                 --attempts times it is buried without being run, so that it
+                 cannot kill workers for ever.
 
-With --protocol gearman it is the worker of functions, at port 4730 unless
---server names another. The command's output is the result. Each line of its
-error output is a warning to the client, except `progress: 3/10`, which tells
-how far it is. Any end but exit code 0 makes the job fail for good. There is no
-lease: when the connection breaks, another worker gets the job, and the command
-is stopped.
+While the command runs, the worker renews the lease. So the command can take
+longer than the job's ttr. If the lease is lost anyway, because the server gave
+the job to another worker, the worker stops the command: SIGTERM to it and its
+children, SIGKILL after --grace.
 
-While the command runs the lease is renewed, so it may take longer than the
-job's ttr. When the lease is lost all the same (the server gave the job to
-another worker), the command is stopped, because the job would be done twice:
-SIGTERM to it and its children, SIGKILL after --grace.
+If the connection breaks, the command continues and the worker reconnects. If
+the job still waits there, the worker takes it back and nothing is lost. If
+another worker has it, or the server came back without it, the lease is lost.
 
-When the connection breaks, the command goes on and the worker connects anew.
-If the job still waits there, it is taken back and nothing is lost. If another
-worker has it by then, or the server came back without it, the lease is lost,
-as above.
+If the server is away, the worker retries until it is back. With --drain it
+gives up after a minute (--give-up-after).
 
-When the server is away, the worker tries to connect until it is back. With
---drain it gives up after a minute (--give-up-after).
+After Ctrl-C (or SIGTERM, SIGHUP) the worker takes no more jobs, and running
+commands finish. A second Ctrl-C stops the commands and gives their jobs back at
+once. A third one does not wait for --grace. The worker does not wait then for a
+server that is away: what it could not report counts as lost.
 
-Ctrl-C (or SIGTERM, SIGHUP) takes no more jobs and lets the running commands
-finish. A second one stops the commands and gives their jobs back at once, a
-third one does not wait for --grace. The worker does not wait for a server that
-is away then: what that one could not be told counts as lost.
+With --protocol gearman, the worker runs jobs of functions. The default port is
+4730. The command's output is the result. Each line of its standard error is a
+warning to the client, except `progress: 3/10`, which reports progress. Any end
+but exit code 0 fails the job for good. There is no lease: if the connection
+breaks, another worker gets the job, and the command is stopped.
 
-The exit code is 0; 1 when a job was lost, when --drain ended with jobs buried,
-or when the worker gave up; 130 after a second Ctrl-C.";
+The exit code is 0; 1 if a job was lost, --drain ended with buried jobs, or the
+worker gave up; 130 after a second Ctrl-C.";
 
 /// Run a command for each job of a queue
 #[derive(Debug, Args)]
@@ -203,28 +202,28 @@ pub(crate) struct WorkArguments {
     #[arg(long, short, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub jobs: u16,
-    /// Bury a job that fails when it was taken this often: 5; 0 = never
+    /// Bury a job that fails on this attempt; default 5; 0 = never
     #[arg(long, short, value_name = "N")]
     pub attempts: Option<u32>,
-    /// How long a failed job waits before its second attempt: 1s; doubled each time after
+    /// Wait before the second attempt; doubled each time after; default 1s
     #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
     pub backoff: Option<u32>,
-    /// The longest that a failed job waits: 1h
+    /// Longest wait before an attempt; default 1h
     #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
     pub backoff_max: Option<u32>,
-    /// How long a command may run; then it is stopped, and the job has failed. 0 = for ever
+    /// Stop a command that runs longer than this; the attempt has failed; 0 = no limit
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = parse_seconds)]
     pub timeout: u32,
-    /// How long a command that is stopped may take to end
+    /// Kill a stopped command that has not ended after this time
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_seconds)]
     pub grace: u32,
-    /// Stop when the server has been away for so long: 1m with --drain, else never; 0 = never
+    /// Stop when the server was away this long; default 1m with --drain, else never; 0 = never
     #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
     pub give_up_after: Option<u32>,
-    /// Stop when no job is ready and no failed one waits for its next attempt here
+    /// Stop when no job is ready, and no failed job waits here for its next attempt
     #[arg(long)]
     pub drain: bool,
-    /// Say a line about each job, not only about failed ones
+    /// Print a line about each job, not only about failed ones
     #[arg(long, short)]
     pub verbose: bool,
     /// Protocol to speak
@@ -240,7 +239,7 @@ Examples:
   lineshaft stats mail         everything about one queue
   lineshaft stats --json | jq '.queues[] | select(.[\"current-jobs-ready\"] > 9)'";
 
-/// Show what the server has
+/// Show statistics of the server and its queues
 #[derive(Debug, Args)]
 #[command(after_help = STATS_EXAMPLES)]
 pub(crate) struct StatsArguments {
@@ -255,12 +254,12 @@ pub(crate) struct StatsArguments {
 
 const PEEK_EXAMPLES: &str = "\
 Examples:
-  lineshaft peek mail                    the job that is next
+  lineshaft peek mail                    the next job
   lineshaft peek mail --state buried     the job that was buried first
-  lineshaft peek --id 42 > job.bin       one certain job, wherever it is
+  lineshaft peek --id 42 > job.bin       the job with this id, in any queue
 
-The body goes to the output as it is, a line about the job to the error output.
-The exit code is 1 when there is no such job.";
+The unchanged body goes to the output, a line about the job to standard error.
+The exit code is 1 if there is no such job.";
 
 /// Look at a job without taking it
 #[derive(Debug, Args)]
@@ -275,7 +274,7 @@ pub(crate) struct PeekArguments {
     /// This job
     #[arg(long)]
     pub id: Option<u64>,
-    /// Nothing but the body
+    /// Print only the body
     #[arg(long, short)]
     pub quiet: bool,
     #[command(flatten)]
@@ -286,11 +285,11 @@ const KICK_EXAMPLES: &str = "\
 Examples:
   lineshaft kick mail                the job that was buried first
   lineshaft kick mail --count 100    up to a hundred
-  lineshaft kick mail --all          all that are buried now
-  lineshaft kick --id 42             one certain job, buried or delayed
+  lineshaft kick mail --all          all jobs that are buried now
+  lineshaft kick --id 42             the job with this id, buried or delayed
 
-As in the protocol, delayed jobs are kicked only when none is buried.
-The exit code is 1 when there was nothing to kick.";
+As in the protocol, delayed jobs are kicked only if none is buried.
+The exit code is 1 if there was nothing to kick.";
 
 /// Make buried or delayed jobs ready again
 #[derive(Debug, Args)]
@@ -302,7 +301,7 @@ pub(crate) struct KickArguments {
     /// How many jobs at most
     #[arg(long, short, value_name = "N", default_value_t = 1, conflicts_with_all = ["id", "all"])]
     pub count: u32,
-    /// All jobs that are buried now or, when none is, all that are delayed
+    /// All jobs that are buried now; if none is buried, all delayed jobs
     #[arg(long, conflicts_with = "id")]
     pub all: bool,
     /// This job
@@ -315,13 +314,13 @@ pub(crate) struct KickArguments {
 const DELETE_EXAMPLES: &str = "\
 Examples:
   lineshaft delete mail --state buried         the job that was buried first
-  lineshaft delete mail --state delayed --all  all that are delayed now
-  lineshaft delete --id 42                     one certain job, wherever it is
+  lineshaft delete mail --state delayed --all  all jobs that are delayed now
+  lineshaft delete --id 42                     the job with this id, in any queue
 
-Deleted jobs are gone: look first, with `lineshaft peek`. A job that a worker
-has stays with it. The exit code is 1 when there was nothing to delete.";
+Deleted jobs are gone: look first, with `lineshaft peek`. Jobs that workers hold
+are not deleted. The exit code is 1 if there was nothing to delete.";
 
-/// Delete jobs that wait
+/// Delete waiting jobs
 #[derive(Debug, Args)]
 #[command(after_help = DELETE_EXAMPLES)]
 #[command(group = ArgGroup::new("jobs").required(true).args(["queue", "id"]))]
@@ -344,14 +343,14 @@ pub(crate) struct DeleteArguments {
 
 const PAUSE_EXAMPLES: &str = "\
 Examples:
-  lineshaft pause mail 10m    no worker gets a job of it for ten minutes
-  lineshaft pause mail 0      it goes on
+  lineshaft pause mail 10m    no worker gets a job from it for ten minutes
+  lineshaft pause mail 0      end the pause
 
-Jobs can be put meanwhile, and those that workers have can be finished. A pause
-ends with the server, and when the queue vanishes.
-The exit code is 1 when there is no such queue.";
+During a pause, clients can put jobs, and workers can finish the jobs they hold.
+A pause ends when the server stops or the queue vanishes.
+The exit code is 1 if there is no such queue.";
 
-/// Have a queue hand out no jobs for a while
+/// Stop handing out jobs of a queue for a while
 #[derive(Debug, Args)]
 #[command(after_help = PAUSE_EXAMPLES)]
 pub(crate) struct PauseArguments {
@@ -368,12 +367,12 @@ const WATCH_HELP: &str = "\
 Keys:
   n r d l b       sort by name, ready, delayed, leased, buried
   p f             sort by put/s, finished/s
-                  (the same key again turns the order round)
+                  (the same key again reverses the order)
   arrows, j k, PageUp PageDown, Home End
                   scroll
   q, Esc          quit
 
-It only looks. `lineshaft kick` gives buried jobs another chance.";
+It changes nothing. `lineshaft kick` gives buried jobs another chance.";
 
 /// Watch the queues live, in a table
 #[derive(Debug, Args)]
@@ -381,7 +380,7 @@ It only looks. `lineshaft kick` gives buried jobs another chance.";
 pub(crate) struct WatchArguments {
     /// Show only queues whose name contains this
     pub filter: Option<String>,
-    /// How often the table is renewed
+    /// How often to refresh the table
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_seconds)]
     pub interval: u32,
     #[command(flatten)]

@@ -71,7 +71,7 @@ impl FromStr for ServerName {
         }
         if let Some(path) = text.strip_prefix("unix:") {
             if path.is_empty() {
-                return Err("unix: needs the path of a socket".to_owned());
+                return Err("`unix:` needs the path of a socket".to_owned());
             }
             return Ok(ServerName::Unix(PathBuf::from(path)));
         }
@@ -85,7 +85,8 @@ impl FromStr for ServerName {
         if host.is_empty() {
             return Err("expected HOST:PORT or unix:PATH".to_owned());
         }
-        let port = port.map(|port| port.parse().map_err(|_| format!("`{port}` is no port number")));
+        let port =
+            port.map(|port| port.parse().map_err(|_| format!("`{port}` is not a port number")));
         Ok(ServerName::Tcp { host: host.to_owned(), port: port.transpose()? })
     }
 }

@@ -373,7 +373,10 @@ mod tests {
         for before_it_hangs in [&b""[..], no_queues] {
             let (mut client, server) = client_of_silence(before_it_hangs);
             let error = client.survey().unwrap_err().to_string();
-            assert_eq!(error, "the connection to the server broke: no answer for too long");
+            assert_eq!(
+                error,
+                "the connection to the server broke: the server did not answer in time"
+            );
             drop(client);
             server.join().unwrap();
         }

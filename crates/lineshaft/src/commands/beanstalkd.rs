@@ -148,16 +148,16 @@ fn prepare_folder(folder: &Path) -> Result<File, Failure> {
         .open(folder.join("lock"))
         .map_err(unusable)?;
     rustix::fs::fcntl_lock(&lock, FlockOperation::NonBlockingLockExclusive)
-        .map_err(|_| failed(format!("failed to lock wal dir {shown}: a beanstalkd works in it")))?;
+        .map_err(|_| failed(format!("failed to lock wal dir {shown}: a beanstalkd uses it")))?;
     let unreadable =
-        |error| failed(format!("cannot tell whether {shown} holds jobs of the original: {error}"));
+        |error| failed(format!("cannot check {shown} for jobs of the original: {error}"));
     match binlog::file_with_jobs(folder).map_err(unreadable)? {
         None => Ok(lock),
         Some(file) => Err(Failure {
             code: exit::LOG_UNUSABLE,
             message: format!(
-                "{} still holds jobs of the original, and this version cannot import them yet; \
-                 let the original work them off, or choose another folder",
+                "{} still holds jobs of the original, which this version cannot import yet; \
+                 run the original until it is empty, or choose another folder",
                 file.display()
             ),
         }),

@@ -37,11 +37,11 @@ fn check(file: Option<PathBuf>) -> Result<ExitCode> {
     if let Effective { file: Some(file), config, .. } = effective {
         writeln!(output, "{}: ok", file.display())?;
         if config.listen.is_off() {
-            let what = "only sockets that a service manager hands over are served";
+            let what = "the server uses only sockets from a service manager";
             writeln!(output, "every listener is off: {what}")?;
         }
     } else {
-        let what = "the defaults and the environment are ok";
+        let what = "the defaults and the environment are valid";
         writeln!(output, "no configuration file here: {what}")?;
     }
     Ok(ExitCode::SUCCESS)

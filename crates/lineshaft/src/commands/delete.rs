@@ -26,7 +26,7 @@ fn delete_job(client: &mut Client, id: u64) -> Result<ExitCode> {
     }
     match client.stats_job(id)? {
         None => eprintln!("lineshaft: there is no job {id}"),
-        Some(_) => eprintln!("lineshaft: a worker has job {id}; only that one can delete it"),
+        Some(_) => eprintln!("lineshaft: a worker holds job {id}; only that worker can delete it"),
     }
     Ok(ExitCode::FAILURE)
 }

@@ -113,10 +113,10 @@ fn serve(options: &Options) -> Result<(), Failure> {
     }
     let folder = queue_type::folder(options)?;
     for flag in &options.ignored {
-        complain(&format!("--{flag} has no meaning here: Lineshaft's own log keeps the jobs"));
+        complain(&format!("--{flag} is ignored: Lineshaft's own log keeps the jobs"));
     }
     if ssl::is_meant_but_off(options) {
-        complain("nothing is encrypted without --ssl, whatever its files are");
+        complain("without --ssl nothing is encrypted, even with --ssl-certificate");
     }
     let mut config = configure(options, folder);
     if options.ssl {

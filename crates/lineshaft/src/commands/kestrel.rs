@@ -28,15 +28,15 @@ enum Failure {
     #[error(transparent)]
     Serve(#[from] ServeError),
     #[error(
-        "{0} is a configuration in Scala; translate it into lineshaft.toml as docs/policies.md shows, \
-         and name that file instead"
+        "{0} is a Scala configuration; translate it into a lineshaft.toml (see docs/policies.md), \
+         and use that file instead"
     )]
     Scala(PathBuf),
-    #[error("cannot look for the original's journals in {0}: {1}")]
+    #[error("cannot check {0} for journals of the original: {1}")]
     Folder(PathBuf, io::Error),
     #[error(
-        "{0} is a journal of the original that still holds items, and this version cannot import it \
-         yet; let the original work its queues off, or choose another folder with --data"
+        "{0} is a journal of the original that still holds items, which this version cannot import \
+         yet; run the original until it is empty, or choose another folder with --data"
     )]
     Journal(PathBuf),
 }

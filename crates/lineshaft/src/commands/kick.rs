@@ -29,7 +29,7 @@ fn kick_job(client: &mut Client, id: u64) -> Result<ExitCode> {
     }
     match client.stats_job(id)?.as_ref().and_then(|stats| stats.get("state")) {
         None => eprintln!("lineshaft: there is no job {id}"),
-        Some("reserved") => eprintln!("lineshaft: a worker has job {id}; nothing to kick"),
+        Some("reserved") => eprintln!("lineshaft: a worker holds job {id}; nothing to kick"),
         Some(state) => eprintln!("lineshaft: job {id} is {state}; nothing to kick"),
     }
     Ok(ExitCode::FAILURE)

@@ -55,7 +55,7 @@ fn check(folder: &Path) -> Result<ExitCode> {
     let folder = folder.display();
     writeln!(
         out,
-        "`lineshaft log repair {folder} NEW_DIR` writes what is whole into a new folder."
+        "`lineshaft log repair {folder} NEW_DIR` writes the intact part into a new folder."
     )?;
     Ok(ExitCode::from(exit::DAMAGED_DATA))
 }
@@ -70,10 +70,10 @@ fn repair(folder: &Path, copy: &Path) -> Result<ExitCode> {
     let unfinished = PathBuf::from(unfinished);
     if unfinished.exists() {
         let path = unfinished.display();
-        bail!("{path} is left over from a repair that did not end: remove it first");
+        bail!("{path} is left over from an interrupted repair: remove it first");
     }
     let to = PosixDisk::new(&unfinished)
-        .with_context(|| format!("cannot make {}", unfinished.display()))?;
+        .with_context(|| format!("cannot create {}", unfinished.display()))?;
     let repaired = ::log::repair(&from, Arc::new(to));
     let salvage = match repaired {
         Ok(salvage) if !is_empty(&salvage) => salvage,
@@ -112,7 +112,7 @@ fn whole_path(copy: &Path) -> Result<PathBuf> {
         Err(_) => std::path::absolute(copy)?.components().collect(),
     };
     let parent = whole.parent().filter(|_| whole.file_name().is_some());
-    let Some(parent) = parent else { bail!("{} cannot be named anew", copy.display()) };
+    let Some(parent) = parent else { bail!("cannot rename {}", copy.display()) };
     let device = |path: &Path| fs::metadata(path).map(|metadata| metadata.dev()).ok();
     if device(&whole).is_some_and(|device_of_copy| device(parent) != Some(device_of_copy)) {
         bail!("{} is a mount point: name a new folder in it", copy.display());
@@ -137,7 +137,7 @@ fn refuse_used(folder: &Path, copy: &Path) -> Result<()> {
         .ancestors()
         .any(|above| fs::canonicalize(above).is_ok_and(|above| above.starts_with(&folder)));
     if is_inside {
-        bail!("{} lies in {}: name a folder elsewhere", copy.display(), folder.display());
+        bail!("{} is inside {}: name a folder elsewhere", copy.display(), folder.display());
     }
     Ok(())
 }
@@ -158,7 +158,7 @@ fn has_no_room(error: &OpenError) -> bool {
 fn refuse_small(folder: &Path, copy: &Path) -> ExitCode {
     let (folder, copy) = (folder.display(), copy.display());
     eprintln!(
-        "lineshaft: no room for {copy}: a copy takes as much as all jobs that live, and a few segments; \
+        "lineshaft: no room for {copy}: a copy takes as much room as all live jobs, plus a few segments; \
          name a folder with more room. {folder} was not changed"
     );
     ExitCode::from(exit::DISK)
@@ -183,9 +183,9 @@ fn tell(out: &mut impl Write, folder: &Path, salvage: &Salvage) -> Result<()> {
     if let Some(refusal) = refusal {
         writeln!(out, "{folder}: the log is damaged, and the server refuses to start with it:")?;
         writeln!(out, "  {refusal}")?;
-        writeln!(out, "What is whole:")?;
+        writeln!(out, "Intact:")?;
     } else {
-        writeln!(out, "{folder}: the log is whole.")?;
+        writeln!(out, "{folder}: the log is intact.")?;
     }
     let segments = counted(report.segments, "segment");
     let (groups, bytes) = (counted(report.groups, "group"), counted(report.bytes, "byte"));
@@ -197,13 +197,13 @@ fn tell(out: &mut impl Write, folder: &Path, salvage: &Salvage) -> Result<()> {
         let groups = counted(report.cut_groups, "whole group");
         writeln!(
             out,
-            "  at the end {bytes} with {groups} that nothing says to be durable: a start cuts them off"
+            "  at the end {bytes} with {groups} not known to be durable: a start cuts them off"
         )?;
     }
     if refusal.is_none() {
         return Ok(());
     }
-    writeln!(out, "What is lost:")?;
+    writeln!(out, "Lost:")?;
     for of_file in losses.chunk_by(|one, next| one.file == next.file) {
         let (told, rest) = of_file.split_at(LOSSES_TOLD_MAX.min(of_file.len()));
         for loss in told {
@@ -212,25 +212,25 @@ fn tell(out: &mut impl Write, folder: &Path, salvage: &Salvage) -> Result<()> {
         tell_rest(out, rest)?;
     }
     if losses.is_empty() {
-        writeln!(out, "  nothing that shows: all that is there proves itself")?;
+        writeln!(out, "  nothing visible: every entry passes its checksum")?;
     } else {
         writeln!(
             out,
-            "  With it finishes and changes of other jobs may be lost: a job that was finished can \
-             be there again."
+            "  This can include finishes and changes of other jobs: a finished job can come \
+             back."
         )?;
     }
     if *doubtful_jobs > 0 {
         writeln!(
             out,
-            "  Kept, though perhaps finished: {}. Finishes of them and of lost jobs can be told apart no more.",
+            "  Kept, though perhaps finished: {}. Their finishes cannot be told from those of lost jobs.",
             counted(*doubtful_jobs, "job")
         )?;
     }
     if *unnamed_jobs > 0 {
         writeln!(
             out,
-            "  In queues whose names begin with `lost-queue-`, as the right one is lost: {}.",
+            "  In queues named `lost-queue-…`, because the right name is lost: {}.",
             counted(*unnamed_jobs, "job")
         )?;
     }
@@ -260,6 +260,6 @@ fn at_most(jobs_max: Option<u64>) -> String {
         Some(0) => "no job".into(),
         Some(1) => "one job at most".into(),
         Some(jobs) => format!("{} at most", counted(jobs, "job")),
-        None => "how many jobs is not known".into(),
+        None => "number of jobs unknown".into(),
     }
 }

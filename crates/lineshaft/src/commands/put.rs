@@ -75,7 +75,7 @@ pub(crate) fn run(arguments: PutArguments) -> Result<ExitCode> {
     let Connection { sender, receiver, body_bytes_max } = server::connect(&arguments)?;
     let input = Input::open(&arguments, body_bytes_max)?;
     if input.is_typed() && !arguments.quiet {
-        eprintln!("{}, end with Ctrl-D:", input.what_to_type());
+        eprintln!("{}; end with Ctrl-D:", input.what_to_type());
     }
     let wait = arguments.wait;
     let (tally, bar) = if wait {
@@ -91,9 +91,9 @@ pub(crate) fn run(arguments: PutArguments) -> Result<ExitCode> {
     Interrupts::listen(move |_count| {
         for_interrupt.show(quiet, started);
         let rest = if wait {
-            "nobody waits for the others any more"
+            "put waits for no more results"
         } else {
-            "what was on its way may be in, too"
+            "jobs in flight may be in the queue, too"
         };
         eprintln!("lineshaft: interrupted; {rest}");
         std::process::exit(130);
@@ -214,7 +214,7 @@ fn collect(
     let mut last = 0;
     let unprinted = |last: u64| {
         let unit = shared.tally().noun();
-        format!("cannot print the ids; whether {unit}s after {last} are in is not known")
+        format!("cannot print the ids; {unit}s after {last} may or may not be in the queue")
     };
     loop {
         let next = match pending.try_recv() {
@@ -238,7 +238,7 @@ fn collect(
                 last = number;
                 let answer = receiver.next_answer().with_context(|| {
                     let unit = shared.tally().noun();
-                    format!("no answer to {unit} {number}; whether it and later ones are in is not known")
+                    format!("no answer to {unit} {number}; it and later ones may or may not be in the queue")
                 })?;
                 note(number, answer, shared)
             }

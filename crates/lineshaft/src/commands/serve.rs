@@ -111,7 +111,7 @@ pub(crate) fn announce(started: &Started<'_>) {
     {
         tracing::warn!(
             bytes = report.cut_bytes,
-            "cut off a torn write at the end of the log; nothing in it was acknowledged"
+            "cut off a torn write at the end of the log; it held nothing acknowledged"
         );
     }
     if config.log.format == LogFormat::Json {
@@ -154,7 +154,7 @@ fn control_line(started: &Started<'_>) -> String {
     if !started.can_be_stopped_from_elsewhere() {
         return String::new();
     }
-    "whoever connects to Kestrel's ports can stop the server and set its status, unless kestrel.control is \"local\""
+    "everybody who connects to Kestrel's ports can stop the server and set its status; set kestrel.control = \"local\" to prevent that"
         .to_owned()
 }
 
@@ -162,13 +162,15 @@ fn data_line(config: &Config, jobs: u64) -> String {
     let sync = config.data.sync;
     let promise = match sync {
         Durability::Memory => {
-            return "in memory only: all jobs are lost when the server ends".to_owned();
+            return "in memory only: all jobs are lost when the server stops".to_owned();
         }
         Durability::Always => "an acknowledged job survives a power failure".to_owned(),
         Durability::Every(time) => {
-            format!("a power failure costs at most the last {}", format_duration(time))
+            format!("a power failure can lose the last {}", format_duration(time))
         }
-        Durability::Never => "jobs survive the server's end, but not a power failure".to_owned(),
+        Durability::Never => {
+            "jobs survive a crash of the server, but not a power failure".to_owned()
+        }
     };
     let dir = &config.data.dir;
     let dir = std::fs::canonicalize(dir).unwrap_or_else(|_| dir.clone());

@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: &StatsArguments) -> Result<ExitCode> {
 fn unnamed_note(count: u64) -> Option<String> {
     let (verb, them) = if count == 1 { ("has a name", "it") } else { ("have names", "them") };
     let queues = text::counted(count, "more queue");
-    let why = "that beanstalkd's protocol cannot say; the server's /metrics has";
+    let why = "not allowed in the beanstalkd protocol; the server's /metrics shows";
     (count > 0).then(|| format!("{queues} {verb} {why} {them}"))
 }
 

@@ -36,7 +36,7 @@ enum Update {
 pub(crate) fn run(arguments: WatchArguments) -> Result<ExitCode> {
     ensure!(
         io::stdout().is_terminal(),
-        "watch needs a terminal; for scripts there is `lineshaft stats --json`"
+        "watch needs a terminal; in scripts, use `lineshaft stats --json`"
     );
     let address = arguments.server.beanstalk();
     // A wrong address must fail at once, not show an empty table.

@@ -119,7 +119,7 @@ impl Shared {
             }
             Some(Notice::GoesOn(time)) => {
                 let time = text::seconds(time.as_secs());
-                say(&format!("still cannot reach {}, for {time} now", self.plan.address));
+                say(&format!("still cannot connect to {} after {time}", self.plan.address));
             }
         }
     }
@@ -131,7 +131,7 @@ impl Shared {
         if self.outage.lasts(Instant::now()) >= limit {
             let time = text::seconds(limit.as_secs());
             let address = &self.plan.address;
-            self.fail(anyhow!("gave up: {address} could not be reached for {time}"));
+            self.fail(anyhow!("gave up: could not connect to {address} for {time}"));
         }
     }
 
@@ -182,7 +182,7 @@ pub(crate) fn run(arguments: WorkArguments) -> Result<ExitCode> {
         && let Some((option, _)) = retries.into_iter().find(|(_, given)| given.is_some())
     {
         let why = "a Gearman job that failed has ended, and its client knows";
-        return Err(refuse(&format!("{option}: {why}; it is not tried again")).into());
+        return Err(refuse(&format!("{option}: {why}; it is not retried")).into());
     }
     // Before the first take, because each take counts as an attempt.
     let program = &arguments.command[0];
@@ -215,7 +215,9 @@ fn run_slots<S: Side>(plan: Plan, jobs: u16) -> Result<ExitCode> {
     let interrupts = Interrupts::listen(move |count| {
         match (count, running_at_interrupt.load(Ordering::SeqCst)) {
             (1, 0) => say("stopping"),
-            (1, _) => say("stopping when the running commands end; again to stop them"),
+            (1, _) => {
+                say("stopping when the running commands end; press Ctrl-C again to stop them")
+            }
             (2, 1..) => say("stopping the running commands and giving their jobs back"),
             _ => {}
         }

@@ -360,7 +360,7 @@ fn a_client_can_make_no_more_queues_than_there_may_be() {
     assert_eq!(site.get("/health/ready").body, "ready\n");
     let mut kestrel = Lines::connect(&mut site);
     kestrel.ask("SET items 0 0 1\r\nx", "STORED");
-    let full = "ready, but there are as many queues as there may be: no new ones are made\n";
+    let full = "ready, but the limit of queues is reached: clients cannot create queues\n";
     assert_eq!(site.get("/health/ready").body, full);
 
     client.expect("use other", "OUT_OF_MEMORY").unwrap();

@@ -72,10 +72,10 @@ fn sighup_takes_over_all_or_nothing() {
 
     std::fs::write(&file, "io_threads = 7\n[limits]\nconnections = 8\n").unwrap();
     server.signal(Signal::HUP);
-    server.wait_for_stderr("nothing was changed: a restart is needed for io_threads");
+    server.wait_for_stderr("nothing changed: these keys need a restart: io_threads");
 
     std::fs::write(&file, "[limits]\nconnections = 0\n").unwrap();
     server.signal(Signal::HUP);
-    server.wait_for_stderr("limits.connections: `0` is not");
+    server.wait_for_stderr("limits.connections: `0` is neither");
     assert!(!server.stderr().contains("connections is now 8"));
 }

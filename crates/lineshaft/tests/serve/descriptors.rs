@@ -39,7 +39,7 @@ fn clients_leave_a_server_with_many_threads_enough_for_its_log() {
     put(1);
     let crowd: Vec<TcpStream> =
         (0..DESCRIPTORS).map(|_| TcpStream::connect(&address).unwrap()).collect();
-    server.wait_for_stderr("new clients have to wait");
+    server.wait_for_stderr("new clients must wait");
     // Several files of the log.
     for _ in 0..20 {
         put(60_000);

@@ -131,7 +131,7 @@ fn a_broken_file_changes_nothing() {
     for (broken, complaint) in [
         (limit(9) + "expire_too = \"x\"\n", "did you mean `expire_to`?"),
         (limit(9) + "[[policy]]\nmatch = \"a\"\nalias = \"a\"\n", "would come back to it"),
-        ("io_threads = 9\n".to_owned() + &limit(9), "a restart is needed for io_threads"),
+        ("io_threads = 9\n".to_owned() + &limit(9), "these keys need a restart: io_threads"),
     ] {
         write_config(folder.path(), &broken);
         assert_eq!(client.ask("RELOAD\r\n"), "Reloaded config.");
@@ -231,7 +231,7 @@ fn a_configuration_is_named_as_for_the_original() {
     let finished = finish(command(folder.path(), &["kestrel", "-f", "config/production.scala"]));
     assert_eq!(finished.status.code(), Some(78));
     let stderr = String::from_utf8(finished.stderr).unwrap();
-    assert!(stderr.contains("production.scala is a configuration in Scala; translate"), "{stderr}");
+    assert!(stderr.contains("production.scala is a Scala configuration; translate"), "{stderr}");
 }
 
 #[test]

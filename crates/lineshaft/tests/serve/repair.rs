@@ -45,7 +45,7 @@ fn a_damaged_log_is_repaired_into_another_folder_and_served() {
     server.wait();
 
     let (code, said) = run(folder, &["log", "check", "d"]);
-    assert!(code == 0 && said.contains("whole") && said.contains(" 10 jobs"), "{code} {said}");
+    assert!(code == 0 && said.contains("intact") && said.contains(" 10 jobs"), "{code} {said}");
 
     // In the body of one of the jobs.
     let segment = folder.join("d/0000000001.seg");
@@ -107,9 +107,9 @@ fn a_repair_refuses_a_folder_that_is_in_use_or_holds_nothing() {
     for (from, to, why) in [
         ("empty", "new", "there is no log in empty"),
         ("empty", "used", "used is not empty"),
-        ("empty", "empty/new", "empty/new lies in"),
+        ("empty", "empty/new", "new is inside"),
         ("none", "new", "cannot open none"),
-        ("empty", "new/..", "new/.. cannot be named anew"),
+        ("empty", "new/..", "cannot rename new/.."),
         ("empty", "/proc", "/proc is a mount point"),
     ] {
         let (code, said) = run(folder, &["log", "repair", from, to]);

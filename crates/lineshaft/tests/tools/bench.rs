@@ -17,7 +17,7 @@ fn bench_finds_the_server_as_the_other_tools_do() {
         assert_eq!(world.stat("stats-tube load", "current-jobs-ready"), "15");
         let socket = world.run(&["bench", "put", "--server", "unix:/nowhere"], b"");
         assert_eq!(socket.status.code(), Some(2));
-        assert!(socket.stderr.contains("the generator speaks TCP only"), "{socket:?}");
+        assert!(socket.stderr.contains("the generator speaks only TCP"), "{socket:?}");
     }
 }
 
@@ -43,7 +43,7 @@ fn a_server_that_cannot_be_reached_is_told_in_words() {
         let output = Tool::start(&address, &["bench", "put"]).wait();
         assert_eq!(output.status.code(), Some(1));
         let why = format!(
-            "lineshaft: cannot reach {address}: connection refused; is the server running?\n"
+            "lineshaft: cannot connect to {address}: connection refused; is the server running?\n"
         );
         assert_eq!(output.stderr, why);
     }
@@ -56,7 +56,7 @@ fn trip_refuses_a_queue_that_has_jobs() {
         let trip = ["bench", "trip", "--seconds", "0.2"];
         let output = world.run(&trip, b"");
         assert_eq!(output.status.code(), Some(1));
-        let why = "the queue bench-trip-0 has jobs (2 ready), and trip needs an empty one; empty \
+        let why = "the queue bench-trip-0 has jobs (2 ready), but trip needs an empty one; empty \
                    it with `lineshaft work bench-trip-0 --drain -- true`";
         assert!(output.stderr.contains(why), "{output:?}");
         world.run_well(&["work", "bench-trip-0", "--drain", "--", "true"], b"");

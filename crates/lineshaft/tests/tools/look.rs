@@ -145,7 +145,7 @@ fn delete_removes_jobs_in_one_state() {
         client.reserve(0).unwrap().unwrap();
         for (arguments, why) in [
             (&["mail", "--state", "ready", "--all"][..], "no job in mail is ready"),
-            (&["--id", "4"], "a worker has job 4; only that one can delete it"),
+            (&["--id", "4"], "a worker holds job 4; only that worker can delete it"),
             (&["--id", "5"], "there is no job 5"),
         ] {
             let output = world.run(&[&["delete"], arguments].concat(), b"");
@@ -257,12 +257,12 @@ fn queues_with_names_that_no_tube_has_are_counted() {
     put("mail");
     assert_eq!(stats(&[]).stderr, "");
     put("Image::resize");
-    let note = "1 more queue has a name that beanstalkd's protocol cannot say; the server's \
-                /metrics has it\n";
+    let note = "1 more queue has a name not allowed in the beanstalkd protocol; the server's \
+                /metrics shows it\n";
     assert_eq!(stats(&[]).stderr, note);
     put("Image::crop");
     let json = stats(&["--json"]);
-    assert!(json.stderr.starts_with("2 more queues have names that "), "{json:?}");
+    assert!(json.stderr.starts_with("2 more queues have names not "), "{json:?}");
     let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
     assert_eq!(json["queues"].as_array().unwrap().len(), 2, "default and mail");
 }

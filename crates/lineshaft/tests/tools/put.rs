@@ -45,8 +45,8 @@ fn each_line_is_a_job() {
 fn a_person_is_told_what_becomes_of_what_is_typed() {
     for world in World::each() {
         for (command, told) in [
-            ("put mail", "one job per line, end with Ctrl-D:"),
-            ("put --whole mail", "all of it is one job, end with Ctrl-D:"),
+            ("put mail", "one job per line; end with Ctrl-D:"),
+            ("put --whole mail", "the whole input is one job; end with Ctrl-D:"),
         ] {
             let Some(output) = world.run_on_terminal(command, b"two\nlines\n\x04") else { return };
             assert!(output.stdout.contains(told), "{output:?}");
@@ -134,7 +134,7 @@ fn a_draining_server_is_named() {
         assert_eq!(output.status.code(), Some(1));
         assert!(output.stderr.contains("0 jobs put into mail"), "{output:?}");
         assert!(
-            output.stderr.contains("refused: mail is full, or the server takes no"),
+            output.stderr.contains("refused: mail is full, or the server drains"),
             "{output:?}"
         );
         assert!(output.stderr.contains("(DRAINING)"), "{output:?}");
@@ -159,7 +159,8 @@ fn ids_that_nobody_reads_end_it_with_an_error() {
         drop(input);
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         assert!(output.stderr.starts_with("2 jobs put into log (ids 1…2) in "), "{output:?}");
-        let reason = "lineshaft: cannot print the ids; whether lines after 2 are in is not known: ";
+        let reason =
+            "lineshaft: cannot print the ids; lines after 2 may or may not be in the queue: ";
         assert!(output.stderr.contains(reason), "{output:?}");
     }
 }
@@ -180,7 +181,7 @@ fn a_server_that_goes_away_is_noticed_while_the_input_is_idle() {
         assert_eq!(output.status.code(), Some(1));
         assert!(output.stderr.starts_with("1 job put into log (id 1) in "), "{output:?}");
         let gone =
-            "lineshaft: no answer to line 2; whether it and later ones are in is not known: ";
+            "lineshaft: no answer to line 2; it and later ones may or may not be in the queue: ";
         assert!(output.stderr.contains(gone), "{output:?}");
     }
 }
@@ -192,8 +193,8 @@ fn an_absent_server_is_one_clear_line() {
         let output = Tool::start(&address, arguments).wait();
         assert_eq!(output.status.code(), Some(1));
         let expected = format!(
-            "lineshaft: cannot reach {address}: connection refused; is the server running? start \
-             one with `lineshaft serve`\n"
+            "lineshaft: cannot connect to {address}: connection refused; is the server running? start \
+             it with `lineshaft serve`\n"
         );
         assert_eq!(output.stderr, expected);
     }
@@ -212,7 +213,7 @@ fn another_kind_of_server_is_recognised() {
     server.join().unwrap();
     assert_eq!(
         output.stderr,
-        "lineshaft: this is no beanstalkd server: it answered `HTTP/1.1 400 Bad Request`\n"
+        "lineshaft: not a beanstalkd server: it answered `HTTP/1.1 400 Bad Request`\n"
     );
 }
 
@@ -230,9 +231,9 @@ fn a_listener_of_tls_is_recognised() {
             let put = ["put", "--protocol", protocol, "mail", "x"];
             let output = Tool::start(&address, &put).wait();
             assert_eq!(output.status.code(), Some(1));
-            let begin = format!("lineshaft: this is no {name} server: it answered `\\x15\\x03");
+            let begin = format!("lineshaft: not a {name} server: it answered `\\x15\\x03");
             assert!(output.stderr.starts_with(&begin), "{output:?}");
-            let hint = "; it seems to speak TLS, and the tools connect without TLS: name a plain \
+            let hint = "; it seems to speak TLS, but the tools connect without TLS: name a plain \
                         address\n";
             assert!(output.stderr.ends_with(hint), "{output:?}");
         }
@@ -243,9 +244,9 @@ fn a_listener_of_tls_is_recognised() {
 fn impossible_queue_names_are_refused() {
     for world in World::each() {
         let spaces = world.run(&["put", "my mail", "x"], b"");
-        assert!(spaces.stderr.contains("`my mail` cannot be a queue's name"), "{spaces:?}");
+        assert!(spaces.stderr.contains("`my mail` is not a valid queue name"), "{spaces:?}");
         let odd = world.run(&["put", "-q", "--", "a:b", "x"], b"");
-        assert!(odd.stderr.contains("the server does not take the queue name `a:b`"), "{odd:?}");
+        assert!(odd.stderr.contains("the server refuses the queue name `a:b`"), "{odd:?}");
         assert_eq!(odd.status.code(), Some(1));
     }
 }

@@ -54,7 +54,7 @@ fn a_failing_job_is_tried_again_and_then_buried() {
         assert_eq!(output.status.code(), Some(1));
         assert_eq!(output.stdout, "1\n2\n3\n");
         for line in [
-            "job 1 of mail: exit code 3, attempt 1 of 3; next one in 0 s\n",
+            "job 1 of mail: exit code 3, attempt 1 of 3; next attempt in 0 s\n",
             "job 1 of mail: exit code 3, attempt 3 of 3; buried\n",
             "lineshaft: 0 jobs done, 2 given back, 1 buried in ",
         ] {
@@ -222,7 +222,7 @@ fn a_job_of_a_server_that_lost_it_is_stopped() {
         let tool = world.start(&work("mail", &[], &gate.command()));
         gate.wait_until_running();
         world.restart();
-        tool.wait_for("job 1 of mail: its lease was lost");
+        tool.wait_for("job 1 of mail: lost its lease");
         gate.forget_run();
         // The worker itself goes on.
         world.run_well(&["put", "mail", "y"], b"");
@@ -244,7 +244,7 @@ fn a_job_of_a_restarted_server_is_taken_back() {
         let tool = world.start(&work("mail", &[], &command));
         gate.wait_until_running();
         world.restart();
-        tool.wait_for("connected anew and took it back");
+        tool.wait_for("reconnected and took it back");
         gate.open();
         wait_until("the job to be finished", || world.stat("stats-job 1", "state").is_empty());
         tool.signal(Signal::INT);
@@ -271,7 +271,7 @@ fn a_command_is_stopped_when_another_worker_has_its_job() {
         other.reserve(1).unwrap().is_some() && other.command("bury 1 0").unwrap() == "BURIED"
     });
     tool.signal(Signal::CONT);
-    tool.wait_for("job 1 of mail: its lease was lost");
+    tool.wait_for("job 1 of mail: lost its lease");
     tool.signal(Signal::INT);
     let output = tool.wait();
     // With so short a ttr it may have happened once more, before.
@@ -296,7 +296,7 @@ fn ctrl_c_ends_a_worker_whose_server_is_away() {
         tool.signal(Signal::INT);
         let output = tool.wait();
         let lost =
-            "job 1 of mail: done, but the server could not be told: it may be done once more";
+            "job 1 of mail: done, but could not report it to the server: it may run once more";
         assert!(output.stderr.contains(lost), "{output:?}");
         assert!(output.stderr.contains("0 jobs done, 1 lost in"), "{output:?}");
         assert_eq!(output.status.code(), Some(1));
@@ -330,7 +330,7 @@ fn draining_gives_up_when_the_server_stays_away() {
         gate.open();
         let output = tool.wait();
         assert_eq!(output.status.code(), Some(1));
-        let gave_up = format!("gave up: {address} could not be reached for 1 s\n");
+        let gave_up = format!("gave up: could not connect to {address} for 1 s\n");
         assert!(output.stderr.ends_with(&gave_up), "{output:?}");
         assert!(output.stderr.contains("0 jobs done, 1 lost in"), "{output:?}");
     }

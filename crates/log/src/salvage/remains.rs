@@ -30,7 +30,7 @@ const HEADER_FIELDS_BYTES: usize = 52;
 /// Where a segment's header has the salt.
 const SALT_AT: usize = 40;
 /// What is wrong with a gap.
-const NOTHING_PROVED: &str = "nothing there proves itself";
+const NOTHING_PROVED: &str = "no entry there passes its checksum";
 /// Limits of ids may be lost, so this many ids are skipped.
 const IDS_SKIPPED: u64 = 16 * ID_BLOCK;
 
@@ -225,7 +225,7 @@ impl Remains {
             let end = match told {
                 Some(end) => end,
                 None if durable.segment() > number => {
-                    let what = "the segment's end is not known: the next one does not tell it";
+                    let what = "the segment's end is unknown: the next segment does not say it";
                     self.lose(number, (outline.end, outline.end), None, what);
                     outline.end
                 }

@@ -28,14 +28,12 @@ impl MemoryLimit {
         let Some(percent) = text.strip_suffix('%') else {
             return match parse_bytes(text)? {
                 bytes @ BYTES_MIN.. => Ok(Self::Bytes(bytes)),
-                _ => {
-                    Err(format!("`{text}` is too little to work with; write 1MiB or more, or off"))
-                }
+                _ => Err(format!("`{text}` is too small; write 1MiB or more, or off")),
             };
         };
         match percent.trim_end().parse() {
             Ok(percent @ 1..=100) => Ok(Self::Percent(percent)),
-            _ => Err(format!("`{text}` is not a share; write 1% to 100%, a size, or off")),
+            _ => Err(format!("`{text}` is not a percentage; write 1% to 100%, a size, or off")),
         }
     }
 

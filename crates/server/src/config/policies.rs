@@ -115,7 +115,7 @@ impl Reading<'_> {
         self.read_entries("", entries);
         let has_match = entries.iter().any(|(key, _)| key.get_ref() == "match");
         if !has_match {
-            self.refuse(place, "`match` is missing; it says which queues are meant, \"*\" is all");
+            self.refuse(place, "`match` is missing; it selects the queues, \"*\" is all");
         }
     }
 
@@ -133,7 +133,7 @@ impl Reading<'_> {
             } else if let Some((key, read)) = KEYS.iter().find(|(key, _)| *key == path) {
                 self.read_value(key, read, value);
             } else if LATER_KEYS.contains(&path.as_str()) {
-                self.refuse(place, &format!("`{path}` is not there yet in this version"));
+                self.refuse(place, &format!("`{path}` is not available in this version yet"));
             } else if let Some(inner) = value.get_ref().as_table()
                 && is_group(&path)
             {
@@ -225,7 +225,7 @@ fn unless_none(text: &str) -> Option<&str> {
 }
 
 fn number(text: &str) -> Result<Option<u64>, String> {
-    let refused = |_| format!("`{text}` is not a number from 0 on, and not `{NONE}`");
+    let refused = |_| format!("`{text}` is neither `{NONE}` nor a number from 0 on");
     unless_none(text).map(|text| text.parse().map_err(refused)).transpose()
 }
 
@@ -233,9 +233,7 @@ fn sweep(text: &str) -> Result<Option<u32>, String> {
     match unless_none(text).map(str::parse) {
         None => Ok(None),
         Some(Ok(count)) if count > 0 => Ok(Some(count)),
-        Some(_) => {
-            Err(format!("`{text}` is not a number from 1 to {}, and not `{NONE}`", u32::MAX))
-        }
+        Some(_) => Err(format!("`{text}` is neither `{NONE}` nor a number from 1 to {}", u32::MAX)),
     }
 }
 
@@ -246,7 +244,7 @@ fn bytes(text: &str) -> Result<Option<u64>, String> {
 fn millis(text: &str) -> Result<Option<u64>, String> {
     let Some(text) = unless_none(text) else { return Ok(None) };
     match parse_duration(text)?.as_millis() as u64 {
-        0 => Err(format!("`{text}` is no time at all; write `{NONE}` if there is no limit")),
+        0 => Err(format!("`{text}` must be greater than zero; write `{NONE}` for no limit")),
         millis => Ok(Some(millis)),
     }
 }
@@ -255,7 +253,7 @@ fn when_full(text: &str) -> Result<WhenFull, String> {
     match text {
         "refuse" => Ok(WhenFull::Refuse),
         "drop-oldest" => Ok(WhenFull::DropOldest),
-        "block" => Err("`block` is not there yet in this version".to_owned()),
+        "block" => Err("`block` is not available in this version yet".to_owned()),
         _ => Err(format!("`{text}` is neither `refuse` nor `drop-oldest`")),
     }
 }

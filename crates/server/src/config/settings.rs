@@ -426,7 +426,7 @@ fn parse_mode(text: &str) -> Result<Option<u32>, String> {
 /// A time of zero would disconnect every reader with unsent replies at the next check.
 fn parse_unsent_time(text: &str) -> Result<Duration, String> {
     match parse_duration(text)? {
-        Duration::ZERO => Err(format!("`{text}` leaves nobody time to read")),
+        Duration::ZERO => Err(format!("`{text}` must be greater than zero")),
         time => Ok(time),
     }
 }
@@ -445,7 +445,7 @@ fn parse_connections(text: &str) -> Result<Option<usize>, String> {
     }
     match text.parse() {
         Ok(count) if count > 0 => Ok(Some(count)),
-        _ => Err(format!("`{text}` is not `auto` and not a number from 1 on")),
+        _ => Err(format!("`{text}` is neither `auto` nor a number from 1 on")),
     }
 }
 
@@ -467,7 +467,10 @@ fn parse_count(text: &str) -> Result<Option<usize>, String> {
 fn parse_job_bytes(text: &str) -> Result<u32, String> {
     match parse_bytes(text)? {
         bytes if bytes <= JOB_BYTES_LIMIT => Ok(bytes as u32),
-        _ => Err(format!("`{text}` is more than {} for one job", format_bytes(JOB_BYTES_LIMIT))),
+        _ => Err(format!(
+            "`{text}` is more than {}, the limit for one job",
+            format_bytes(JOB_BYTES_LIMIT)
+        )),
     }
 }
 
@@ -515,7 +518,7 @@ fn parse_job_retries(text: &str) -> Result<u8, String> {
 }
 
 fn parse_worker_wakeup(text: &str) -> Result<u32, String> {
-    text.parse().map_err(|_| format!("`{text}` is not a number from 0 (all of them) on"))
+    text.parse().map_err(|_| format!("`{text}` is not a number from 0 (all) on"))
 }
 
 fn parse_handle_prefix(text: &str) -> Result<Option<String>, String> {
@@ -554,7 +557,9 @@ fn parse_limit(text: &str) -> Result<Option<u32>, String> {
 
 fn parse_time_max(text: &str) -> Result<Option<Duration>, String> {
     match (text != "none").then(|| parse_duration(text)).transpose()? {
-        Some(Duration::ZERO) => Err(format!("`{text}` is no time at all; write `none`")),
+        Some(Duration::ZERO) => {
+            Err(format!("`{text}` must be greater than zero; write `none` for no limit"))
+        }
         time => Ok(time),
     }
 }
@@ -577,7 +582,7 @@ fn parse_bytes_max(text: &str) -> Result<Option<u64>, String> {
     // The log needs a few segments of 256 KiB for reclaim.
     match parse_bytes(text)? {
         bytes if bytes >= 4 << 20 => Ok(Some(bytes)),
-        _ => Err(format!("`{text}` is not `disk` and not a size from 4MiB on")),
+        _ => Err(format!("`{text}` is neither `disk` nor a size from 4MiB on")),
     }
 }
 

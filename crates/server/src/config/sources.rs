@@ -315,7 +315,7 @@ impl Loading {
             .collect();
         for listener in listeners {
             let place = self.effective.origin(&listener).to_string();
-            self.refuse(place, format!("{listener}: an address with `tls:` needs {missing}, too"));
+            self.refuse(place, format!("{listener}: an address with `tls:` also needs {missing}"));
         }
     }
 
@@ -326,7 +326,7 @@ impl Loading {
         if tls.client_auth.needs_authority() && tls.client_ca.is_none() {
             let name = tls.client_auth.name();
             let place = self.effective.origin("tls.client_auth").to_string();
-            self.refuse(place, format!("tls.client_auth: `{name}` needs tls.client_ca, too"));
+            self.refuse(place, format!("tls.client_auth: `{name}` also needs tls.client_ca"));
         }
     }
 
@@ -403,7 +403,7 @@ impl Loading {
                 if section.is_empty() { name.to_string() } else { format!("{section}.{name}") };
             let place = source.place(key.span().start);
             if LATER_SECTIONS.contains(&path.as_str()) {
-                self.refuse(place, format!("[{path}] is not there yet in this version"));
+                self.refuse(place, format!("[{path}] is not available in this version yet"));
             } else if path == policies::SECTION {
                 self.read_policies(source, value);
             } else if let Some(setting) = find(&path) {

@@ -96,7 +96,7 @@ impl Acceptor {
                 None => tokio::task::yield_now().await,
                 Some(Errno::WOULDBLOCK) => self.wait().await,
                 Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
-                    self.pause("no more descriptors or memory for connections").await;
+                    self.pause("out of descriptors or memory for connections").await;
                 }
                 // The client left before it was accepted.
                 Some(error @ (Errno::CONNABORTED | Errno::PROTO | Errno::PERM)) => {
@@ -137,7 +137,7 @@ impl Acceptor {
     async fn pause(&mut self, reason: &str) {
         if self.warned_at.is_none_or(|at| at.elapsed() >= WARNING_PERIOD) {
             self.warned_at = Some(Instant::now());
-            tracing::warn!(listener = %self.address, "{reason}: new clients have to wait");
+            tracing::warn!(listener = %self.address, "{reason}: new clients must wait");
         }
         tokio::time::sleep(PAUSE).await;
     }

@@ -18,7 +18,7 @@ use crate::config::{ClientAuth, Tls};
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file is missing in the configuration.
-    #[error("TLS needs a {0}, and none is named")]
+    #[error("TLS needs a {0}; name one")]
     Unset(&'static str),
     /// A file cannot be read.
     #[error("cannot read the {what} {path}: {source}")]
@@ -31,7 +31,7 @@ pub enum TlsError {
         source: io::Error,
     },
     /// A file holds something else.
-    #[error("{path}: no {what} in it; there must be one in PEM form{}", hint(what))]
+    #[error("{path}: contains no {what}; add one in PEM format{}", hint(what))]
     Missing {
         /// What the file is for.
         what: &'static str,
@@ -39,7 +39,7 @@ pub enum TlsError {
         path: PathBuf,
     },
     /// A file is damaged, or contains something unsupported.
-    #[error("{path}: the {what} is of no use: {reason}")]
+    #[error("{path}: cannot use the {what}: {reason}")]
     Unusable {
         /// What the file is for.
         what: &'static str,
@@ -123,7 +123,7 @@ fn read(settings: &Tls) -> Result<Arc<ServerConfig>, TlsError> {
 fn explain(reason: &CertificateError) -> String {
     let reason = reason.to_string();
     if reason.contains(OLD_VERSION) {
-        "it is of version 1, and version 3 is needed; with openssl x509 add -extfile with a subjectAltName"
+        "it has version 1, but version 3 is needed; with openssl x509, add -extfile with a subjectAltName"
             .to_owned()
     } else {
         reason

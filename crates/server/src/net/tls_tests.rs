@@ -439,11 +439,11 @@ fn what_is_wrong_with_a_file_is_said_in_one_line() {
     let with_key = |path: &Path| Tls { key: Some(path.to_owned()), ..right.clone() };
     let with_ca = |path: &Path| Tls { client_ca: Some(path.to_owned()), ..right.clone() };
 
-    assert_eq!(refused(&Tls::default()), "TLS needs a certificate, and none is named");
+    assert_eq!(refused(&Tls::default()), "TLS needs a certificate; name one");
     let no_key = Tls { key: None, ..right.clone() };
-    assert_eq!(refused(&no_key), "TLS needs a key, and none is named");
+    assert_eq!(refused(&no_key), "TLS needs a key; name one");
     let no_authority = Tls { client_auth: ClientAuth::Required, ..right.clone() };
-    let expected = "TLS needs a certificate of the clients' authority, and none is named";
+    let expected = "TLS needs a certificate of the clients' authority; name one";
     assert_eq!(refused(&no_authority), expected);
     let absent = files.folder.path().join("absent");
     let said = refused(&with_certificate(&absent));
@@ -453,12 +453,12 @@ fn what_is_wrong_with_a_file_is_said_in_one_line() {
 
     let empty = files.write("empty", "");
     let said = refused(&with_certificate(&empty));
-    let expected = "no certificate in it; there must be one in PEM form";
+    let expected = "contains no certificate; add one in PEM format";
     assert_eq!(said, format!("{}: {expected}", empty.display()));
     let said = refused(&with_key(&files.server.certificate));
-    assert!(said.ends_with("no key in it; there must be one in PEM form, without a passphrase"));
+    assert!(said.ends_with("contains no key; add one in PEM format, without a passphrase"));
     let said = refused(&with_ca(&empty));
-    assert!(said.contains("no certificate of the clients' authority in it"), "{said}");
+    assert!(said.contains("contains no certificate of the clients' authority"), "{said}");
 
     let other = files.authority.issue("other").unwrap();
     let expected = format!(
@@ -471,16 +471,17 @@ fn what_is_wrong_with_a_file_is_said_in_one_line() {
     let pem = std::fs::read_to_string(&files.server.certificate).unwrap();
     let half = files.write("half", &pem[..pem.len() / 2]);
     let said = refused(&with_certificate(&half));
-    assert!(said.contains("the certificate is of no use"), "{said}");
+    assert!(said.contains("cannot use the certificate"), "{said}");
     let wrong = "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n";
     let wrong = files.write("wrong", wrong);
     let said = refused(&with_certificate(&wrong));
-    assert!(said.contains("the certificate is of no use"), "{said}");
-    assert!(refused(&with_ca(&wrong)).contains("authority is of no use"));
+    assert!(said.contains("cannot use the certificate"), "{said}");
+    let said = refused(&with_ca(&wrong));
+    assert!(said.contains("cannot use the certificate of the clients' authority"), "{said}");
 
     let old = files.write("old", VERSION_1);
     let said = refused(&with_certificate(&old));
-    let expected = "the certificate is of no use: it is of version 1, and version 3 is needed";
+    let expected = "cannot use the certificate: it has version 1, but version 3 is needed";
     assert!(said.contains(expected), "{said}");
 
     // Both may be in one file.

@@ -136,7 +136,7 @@ impl ClockWatch {
             if seconds != 0 {
                 tracing::info!(
                     seconds,
-                    "the wall clock was set; what was to be done at a time of it moves"
+                    "the wall clock was set; jobs with a time of the wall clock move with it"
                 );
             }
         }
@@ -154,14 +154,14 @@ pub(crate) fn doubt_wall_clock(stopped_ms: i64) {
         None => {}
         Some(Doubt::Ahead) => tracing::warn!(
             days,
-            "the wall clock is far ahead of the log's last entry; set it if it is wrong. Ages and delays go on \
-             as if the server had not been stopped"
+            "the wall clock is far ahead of the log's last entry; set it if it is wrong. Ages and delays \
+             continue as if the server had not been stopped"
         ),
         Some(Doubt::Behind) => tracing::warn!(
             days,
             seconds = apart.as_secs(),
-            "the wall clock is behind the log's last entry: it is wrong, or was when that was written. Ages and \
-             delays go on as if the server had not been stopped"
+            "the wall clock is behind the log's last entry: it is wrong, or was wrong before. Ages and \
+             delays continue as if the server had not been stopped"
         ),
     }
 }

@@ -102,7 +102,7 @@ impl Reloader {
     fn finish(&self, askers: Vec<Asker>, has_new_policies: bool, shared: &Shared) {
         let policies = has_new_policies.then(|| lock(&self.config).policies.clone());
         if let Some(policies) = &policies {
-            tracing::info!("the policies are now those of {} tables", policies.0.len());
+            tracing::info!("policies reloaded: {} tables", policies.0.len());
         }
         let mut turn = shared.broker.turn(shared.clock.now());
         let after = policies.map_or_else(Position::default, |rules| turn.set_policies(rules));
@@ -131,7 +131,7 @@ impl Reloader {
             }
             Some(Ok(Effective { config, .. })) => config,
             Some(Err(mistakes)) => {
-                tracing::error!("configuration not reloaded, nothing was changed: {mistakes}");
+                tracing::error!("configuration not reloaded, nothing changed: {mistakes}");
                 return false;
             }
         };
@@ -139,7 +139,7 @@ impl Reloader {
         let changed = |setting: &&Setting| (setting.show)(&loaded) != (setting.show)(&current);
         let changes: Vec<&Setting> = SETTINGS.iter().filter(changed).collect();
         if let Err(reason) = self.check(&changes, &loaded) {
-            tracing::error!("configuration not reloaded, nothing was changed: {reason}");
+            tracing::error!("configuration not reloaded, nothing changed: {reason}");
             return false;
         }
         for setting in changes {
@@ -160,7 +160,7 @@ impl Reloader {
         let fixed: Vec<&str> =
             changes.iter().filter(|setting| !setting.live).map(|setting| setting.key).collect();
         if !fixed.is_empty() {
-            return Err(format!("a restart is needed for {}", fixed.join(", ")));
+            return Err(format!("these keys need a restart: {}", fixed.join(", ")));
         }
         let reload = self.certificates.as_ref().map(|shown| shown.reload(&loaded.tls));
         reload.unwrap_or(Ok(())).map_err(|error| error.to_string())
@@ -175,7 +175,7 @@ impl Reloader {
         let tls = lock(&self.config).tls.clone();
         let reload = self.certificates.as_ref().map(|shown| shown.reload(&tls));
         if let Some(Err(error)) = reload {
-            tracing::error!("the certificates stay as they were: {error}");
+            tracing::error!("the old certificates stay in use: {error}");
         }
     }
 }

@@ -263,11 +263,11 @@ impl LogHealth {
             match *error {
                 ReclaimError::Read { .. } | ReclaimError::Damaged { .. } => tracing::error!(
                     %error,
-                    "the log's oldest file cannot be read. Its jobs are written anew from memory; a start before that \
-                     is done may not find them. The disk may be failing"
+                    "the log's oldest file cannot be read. The server writes its jobs again from memory; a restart \
+                     before that is done may lose them. The disk may be failing"
                 ),
                 ReclaimError::NoOwner { .. } => {
-                    tracing::error!(%error, "the log's files will grow until the disk is full");
+                    tracing::error!(%error, "cannot free the log's files; they will grow until the disk is full");
                 }
             }
         }

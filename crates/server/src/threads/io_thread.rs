@@ -416,7 +416,7 @@ impl IoThread {
                 protocol,
                 peer,
                 count,
-                "closed at once: HTTP or TLS came where neither is spoken, perhaps from a web page"
+                "closed at once: the client sent HTTP or TLS to a port that does not speak it; perhaps a web page did"
             );
         }
         self.leave(place, CloseReason::Failed);

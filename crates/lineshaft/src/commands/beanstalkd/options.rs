@@ -148,7 +148,7 @@ impl Options {
                 }
                 self.job_bytes_max = bytes.min(JOB_BYTES_LIMIT) as u32;
             }
-            other => unreachable!("-{other} has no value"),
+            other => unreachable!("-{other} takes no value"),
         }
         Ok(())
     }

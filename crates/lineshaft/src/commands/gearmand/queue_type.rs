@@ -37,8 +37,8 @@ pub(super) fn folder(options: &Options) -> Result<Option<PathBuf>, String> {
             format!("missing required {flag} argument; Error while initializing the queue : {name}")
         }
         None => format!(
-            "-q {queue_type}: jobs are kept in Lineshaft's own log instead, which needs a folder: add \
-             --data DIR. What {queue_type} still holds is not imported by this version"
+            "-q {queue_type}: Lineshaft keeps jobs in its own log instead, which needs a folder: add \
+             --data DIR. This version does not import jobs from {queue_type}"
         ),
     })
 }
@@ -48,12 +48,12 @@ fn beside(file: &Path) -> Result<PathBuf, String> {
     let shown = file.display();
     match std::fs::metadata(file) {
         Ok(found) if found.len() > 0 => Err(format!(
-            "{shown} is a queue of the original and may hold jobs, and this version cannot import them \
-             yet (`lineshaft import` will); let the original work them off and move the file away"
+            "{shown} is a queue of the original and may hold jobs, which this version cannot import \
+             yet; run the original until it is empty, then move the file away"
         )),
         Ok(_) => Ok(named_like(file)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(named_like(file)),
-        Err(error) => Err(format!("cannot look at {shown}: {error}")),
+        Err(error) => Err(format!("cannot read {shown}: {error}")),
     }
 }
 
@@ -104,6 +104,6 @@ mod tests {
         assert!(folder(&options("libsqlite3", Some(&file))).is_ok());
         std::fs::write(&file, "SQLite format 3").unwrap();
         let said = folder(&options("libsqlite3", Some(&file))).unwrap_err();
-        assert!(said.contains("lineshaft import"), "{said}");
+        assert!(said.contains("cannot import"), "{said}");
     }
 }

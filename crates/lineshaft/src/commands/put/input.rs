@@ -92,7 +92,7 @@ impl Input {
     pub(super) fn what_to_type(&self) -> &'static str {
         match self.source {
             Source::Arguments(_) | Source::Lines(_) => "one job per line",
-            Source::Whole(_) => "all of it is one job",
+            Source::Whole(_) => "the whole input is one job",
         }
     }
 

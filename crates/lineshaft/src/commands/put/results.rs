@@ -60,8 +60,8 @@ pub(super) fn collect(
             let printed = printer.print(number, update).with_context(|| {
                 let unit = shared.tally().noun();
                 format!(
-                    "cannot print the result of {unit} {number}; nobody waits for it and for later \
-                     ones any more"
+                    "cannot print the result of {unit} {number}; put stops waiting for it and for later \
+                     ones"
                 )
             });
             if printed? {

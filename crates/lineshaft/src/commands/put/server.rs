@@ -141,7 +141,7 @@ impl Submission {
         let request = match (arguments.wait, priority) {
             (_, _) if arguments.delay > 0 && is_normal => Request::SubmitJobEpoch,
             (_, _) if arguments.delay > 0 => {
-                let why = "--delay: a Gearman job that waits for its time has normal priority";
+                let why = "--delay: a delayed Gearman job has normal priority";
                 return Err(refuse(why).into());
             }
             (true, _) if is_normal => Request::SubmitJob,

@@ -163,13 +163,13 @@ impl Tally {
         if self.buried > 0 {
             let count = text::counted(self.buried, "job");
             lines.push(format!(
-                "{count} buried at once, because the server has no memory for more ready ones \
+                "{count} buried at once, because the server has no memory for more ready jobs \
                  (BURIED); kick them later: lineshaft kick {} --all",
                 self.queue
             ));
         }
         if let Some(after) = self.stopped_after {
-            lines.push(format!("nothing after {} {} was sent", self.noun, text::count(after)));
+            lines.push(format!("put sent nothing after {} {}", self.noun, text::count(after)));
         }
         lines
     }
@@ -190,33 +190,33 @@ impl Tally {
                 };
                 format!(
                     "{which} refused: {size} than{limit} the server takes (JOB_TOO_BIG); raise its \
-                     limit (--max-job-size or limits.beanstalk_job_size; beanstalkd: -z), or put \
-                     the data elsewhere and its place into the job"
+                     limit (--max-job-size or limits.beanstalk_job_size; beanstalkd: -z), or store \
+                     the data elsewhere and put its address into the job"
                 )
             }
             Refusal::Draining => format!(
-                "{which} refused: {} is full, or the server takes no new jobs: it drains, or its status \
-                 forbids writes (DRAINING); let workers do some jobs or raise the limits of the \
-                 queue's policy, or put them again later, or into another server",
+                "{which} refused: {} is full, or the server drains, or its status forbids writes \
+                 (DRAINING); let workers finish some jobs, raise the limits of the queue's \
+                 policy, or try again later or on another server",
                 self.queue
             ),
             Refusal::OutOfMemory => format!(
                 "{which} refused: the server has no room for more jobs (OUT_OF_MEMORY); let workers \
-                 finish some, or make room on its disk, and put them again"
+                 finish some, or make room on its disk, then try again"
             ),
             Refusal::InternalError => {
-                format!("{which} refused: the server failed (INTERNAL_ERROR); its own log says why")
+                format!("{which} refused: the server failed (INTERNAL_ERROR); see its messages")
             }
             Refusal::QueueFull => format!(
-                "{which} refused: {} is full (QUEUE_ERROR); let workers do some of its jobs, or raise its \
-                 limits: `maxqueue` among the server's commands, or those of its policy",
+                "{which} refused: {} is full (QUEUE_ERROR); let workers finish some of its jobs, or raise its \
+                 limits: the server's command `maxqueue`, or its policy",
                 self.queue
             ),
             Refusal::QueueError => format!(
                 "{which} refused: the server takes no jobs (QUEUE_ERROR): it drains, its status forbids \
-                 writes, or it has no room on its disk; put them again later"
+                 writes, or its disk is full; try again later"
             ),
-            Refusal::Failed => format!("{which} failed: the worker gave it up"),
+            Refusal::Failed => format!("{which} failed: the worker reported a failure"),
         }
     }
 
@@ -279,11 +279,8 @@ mod tests {
             "line 2 refused: 70,000 bytes is more than the 65,535 bytes the server takes"
         ));
         assert!(lines[0].contains("raise its limit (--max-job-size or "), "{}", lines[0]);
-        assert!(
-            lines[1]
-                .starts_with("lines 5–7, 9 refused: mail is full, or the server takes no new jobs")
-        );
-        assert_eq!(lines[2], "nothing after line 9 was sent");
+        assert!(lines[1].starts_with("lines 5–7, 9 refused: mail is full, or the server drains"));
+        assert_eq!(lines[2], "put sent nothing after line 9");
         assert!(!tally.is_complete());
     }
 

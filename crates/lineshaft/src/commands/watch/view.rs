@@ -168,7 +168,7 @@ impl View {
         ];
         if self.snapshot.unnamed_count > 0 {
             let count = text::count(self.snapshot.unnamed_count);
-            parts.push(format!("{count} more with names that beanstalkd's protocol cannot say"));
+            parts.push(format!("{count} more with names not allowed in the beanstalkd protocol"));
         }
         if server.get("draining") == Some("true") {
             parts.push("draining".to_owned());
@@ -345,7 +345,7 @@ mod tests {
         let mut view = view();
         view.update(Update::Error(crate::client::ClientError::Garbled("x".repeat(60))));
         let lines = lines_of(&mut view, 80);
-        assert!(lines[0].starts_with("this is no beanstalkd server"), "{lines:#?}");
+        assert!(lines[0].starts_with("not a beanstalkd server"), "{lines:#?}");
         assert!(lines[1].ends_with("trying again"), "{lines:#?}");
     }
 
@@ -371,7 +371,7 @@ mod tests {
         let mut view = view();
         view.snapshot.unnamed_count = 3;
         let lines = lines_of(&mut view, 110);
-        let told = "3 more with names that beanstalkd's protocol cannot say";
+        let told = "3 more with names not allowed in the beanstalkd protocol";
         assert!(lines[..2].iter().any(|line| line.contains(told)), "{lines:#?}");
     }
 

@@ -102,7 +102,7 @@ impl Side for BeanstalkSide {
         if retry.looks_deadly(Counts::of(&stats)) {
             if self.tell(&mut lease, JobEnd::Bury { priority }, shared) {
                 count(&shared.totals.buried);
-                say_of(&lease, "its workers vanished too often; buried without being run");
+                say_of(&lease, "its workers vanished too often; buried without a run");
             }
             return Ok(());
         }
@@ -147,7 +147,7 @@ impl Side for BeanstalkSide {
             }
             Ending::JobLost => {
                 count(&shared.totals.lost);
-                say_of(&lease, "its lease was lost, another worker may have it; command stopped");
+                say_of(&lease, "lost its lease, another worker may have it; command stopped");
             }
         }
         Ok(())
@@ -177,7 +177,7 @@ impl BeanstalkSide {
         } else {
             count(&shared.totals.lost);
             let reason = why_untold(lease);
-            say_of(lease, &format!("done, but {reason}: it may be done once more"));
+            say_of(lease, &format!("done, but {reason}: it may run once more"));
         }
     }
 
@@ -202,7 +202,7 @@ impl BeanstalkSide {
                 (JobEnd::Bury { priority }, &shared.totals.buried, "buried".to_owned())
             }
             Verdict::Retry { delay_seconds } => {
-                let next = format!("next one in {}", text::seconds(delay_seconds.into()));
+                let next = format!("next attempt in {}", text::seconds(delay_seconds.into()));
                 let end = JobEnd::GiveBack(Schedule { priority, delay_seconds });
                 (end, &shared.totals.given_back, next)
             }
@@ -229,7 +229,7 @@ impl BeanstalkSide {
                     Ok(told) => return told,
                     Err(error) if error.is_disconnect() => {
                         self.client = None;
-                        lease.broke(&error, "connecting anew to settle it");
+                        lease.broke(&error, "reconnecting to settle it");
                     }
                     Err(error) => {
                         shared.fail(error.into());
@@ -275,7 +275,7 @@ fn say_of(lease: &Lease, what: &str) {
 /// Why the job's end could not be reported.
 fn why_untold(lease: &Lease) -> &'static str {
     match lease.state() {
-        LeaseState::Broken => "the server could not be told",
-        LeaseState::Held | LeaseState::Unguarded | LeaseState::Lost => "its lease was lost before",
+        LeaseState::Broken => "could not report it to the server",
+        LeaseState::Held | LeaseState::Unguarded | LeaseState::Lost => "its lease was already lost",
     }
 }

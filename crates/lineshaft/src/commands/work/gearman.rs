@@ -25,7 +25,7 @@ const SLEEP: Duration = Duration::from_mins(1);
 const DRAINING_SLEEP: Duration = Duration::from_secs(1);
 
 /// Why the server refused the end of a job.
-const GIVEN_AWAY: &str = "the server had given it up or given it to another worker";
+const GIVEN_AWAY: &str = "the server had dropped it or given it to another worker";
 
 /// A slot's connection.
 #[derive(Debug, Default)]
@@ -147,7 +147,7 @@ impl Side for GearmanSide {
                 // Whatever the server thinks, the job is no longer ours.
                 self.hang_up();
                 count(&shared.totals.lost);
-                work.say("given up or given to another worker; command stopped");
+                work.say("dropped or given to another worker; command stopped");
             }
         }
         Ok(())
@@ -227,13 +227,13 @@ impl GearmanSide {
                 return;
             }
             Ok(Err(reason)) => reason,
-            Err(error) if error.is_disconnect() => "the server could not be told",
+            Err(error) if error.is_disconnect() => "could not report it to the server",
             Err(error) => return shared.fail(error.into()),
         };
         // As above.
         self.hang_up();
         count(&shared.totals.lost);
-        work.say(&format!("{end}, but {untold}: it may be done once more"));
+        work.say(&format!("{end}, but {untold}: it may run once more"));
     }
 }
 
@@ -276,7 +276,7 @@ impl Work {
         Ok(match errors.first().map(String::as_str) {
             None => Ok(()),
             Some("JOB_NOT_FOUND") => Err(GIVEN_AWAY),
-            Some(_) => Err("the server could not take that"),
+            Some(_) => Err("the server refused that"),
         })
     }
 

@@ -94,7 +94,7 @@ impl Lease {
         };
         if let Err(error) = outcome {
             *client = None;
-            self.broke(&error, "its command goes on, connecting anew");
+            self.broke(&error, "its command continues, reconnecting");
         }
     }
 
@@ -136,7 +136,7 @@ impl Lease {
                 *client = (state != LeaseState::Broken).then_some(fresh);
                 if state == LeaseState::Held {
                     self.renewed = Instant::now();
-                    say(&format!("job {}: connected anew and took it back", self.job.id));
+                    say(&format!("job {}: reconnected and took it back", self.job.id));
                 }
             }
             Err(error) if error.is_disconnect() => shared.note_outage(&error),

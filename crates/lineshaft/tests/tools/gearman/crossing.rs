@@ -41,7 +41,7 @@ fn a_silent_command_loses_a_beanstalk_job_at_its_ttr_and_one_that_reports_keeps_
     gate.wait_until_running();
     wait_until("the ttr", || world.admin("status").starts_with("f\t1\t0\t1\n"));
     gate.open();
-    worker.wait_for("done, but the server had given it up or given it to another worker");
+    worker.wait_for("done, but the server had dropped it or given it to another worker");
     wait_until("the job to be done again", || world.admin("status").starts_with("f\t0\t0\t1\n"));
     let output = stop(worker);
     // With so short a ttr it may have happened once more.

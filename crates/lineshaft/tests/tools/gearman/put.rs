@@ -63,7 +63,7 @@ fn a_failed_job_is_named_and_the_others_are_done() {
         assert_eq!(output.status.code(), Some(1));
         assert_eq!(output.stdout, "good\nfine\n");
         assert!(output.stderr.contains("2 jobs done by f in "), "{output:?}");
-        let failed = "lineshaft: argument 2 failed: the worker gave it up\n";
+        let failed = "lineshaft: argument 2 failed: the worker reported a failure\n";
         assert!(output.stderr.ends_with(failed), "{output:?}");
         let output = stop(worker);
         assert!(output.stderr.contains(" of f: exit code 1; failed\n"), "{output:?}");
@@ -200,8 +200,8 @@ fn a_result_that_nobody_reads_ends_the_wait_with_an_error() {
         let output = put.wait();
         drop(input);
         assert_eq!(output.status.code(), Some(1), "{output:?}");
-        let reason = "lineshaft: cannot print the result of line 1; nobody waits for it and for later \
-                      ones any more: ";
+        let reason = "lineshaft: cannot print the result of line 1; put stops waiting for it and for later \
+                      ones: ";
         assert!(output.stderr.contains(reason), "{output:?}");
     }
 }
@@ -213,7 +213,7 @@ fn the_wrong_protocol_is_recognised() {
             let output = world.run(arguments, b"");
             assert_eq!(output.status.code(), Some(1));
             let hint = "to put or work at a Gearman server, say --protocol gearman\n";
-            assert!(output.stderr.starts_with("lineshaft: this is no beanstalkd server: "));
+            assert!(output.stderr.starts_with("lineshaft: not a beanstalkd server: "));
             assert!(output.stderr.ends_with(hint), "{output:?}");
         }
     }
@@ -222,7 +222,7 @@ fn the_wrong_protocol_is_recognised() {
         for arguments in [&["put", "--wait", "f", "x"][..], &work] {
             let output = world.run(arguments, b"");
             assert_eq!(output.status.code(), Some(1));
-            assert!(output.stderr.starts_with("lineshaft: this is no Gearman server: "));
+            assert!(output.stderr.starts_with("lineshaft: not a Gearman server: "));
             assert!(output.stderr.contains("name the server's Gearman address"), "{output:?}");
         }
     }
@@ -233,10 +233,19 @@ fn options_of_the_other_protocol_are_refused() {
     let address = format!("127.0.0.1:{}", free_port().unwrap());
     let gearman = ["put", "f", "x", "--protocol", "gearman"];
     for (arguments, reason) in [
-        (&["put", "f", "x", "--wait", "--protocol", "beanstalk"][..], "--wait: beanstalkd's"),
-        (&["put", "f", "x", "--unique", "k", "--protocol", "beanstalk"], "--unique: beanstalkd's"),
+        (
+            &["put", "f", "x", "--wait", "--protocol", "beanstalk"][..],
+            "--wait: the beanstalkd protocol",
+        ),
+        (
+            &["put", "f", "x", "--unique", "k", "--protocol", "beanstalk"],
+            "--unique: the beanstalkd protocol",
+        ),
         (&[&gearman[..], &["--ttr", "5s"]].concat(), "--ttr: a Gearman job has none"),
-        (&[&gearman[..], &["--delay", "5s", "--priority", "high"]].concat(), "--delay: a Gearman"),
+        (
+            &[&gearman[..], &["--delay", "5s", "--priority", "high"]].concat(),
+            "--delay: a delayed Gearman",
+        ),
         (&["put", "f", "x", "--wait", "--delay", "5s"], "cannot be used with"),
         (
             &["work", "f", "--protocol", "gearman", "--attempts", "3", "--", "true"],

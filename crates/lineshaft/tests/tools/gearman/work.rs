@@ -165,7 +165,7 @@ fn a_job_of_a_server_that_went_away_is_stopped_and_the_worker_comes_back() {
         gate.wait_until_running();
         world.restart();
         worker.wait_for("; stopping its command");
-        worker.wait_for("given up or given to another worker; command stopped");
+        worker.wait_for("dropped or given to another worker; command stopped");
         gate.forget_run();
         put(&world, "f", &["y"]);
         gate.wait_until_running();
@@ -204,8 +204,8 @@ fn a_job_that_the_server_forgot_counts_as_lost() {
     assert_eq!(world.admin(&format!("cancel job {handle}")), "OK\r\n");
     gate.open();
     let lost = format!(
-        "job {handle} of f: done, but the server had given it up or given it to another worker: it \
-         may be done once more\n"
+        "job {handle} of f: done, but the server had dropped it or given it to another worker: it \
+         may run once more\n"
     );
     worker.wait_for(&lost);
     let output = stop(worker);
@@ -223,7 +223,7 @@ fn a_job_whose_result_cannot_be_delivered_is_tried_again_less_and_less_often() {
     let started = Instant::now();
     // The server ends a connection that sends more.
     let worker = start_worker(&world, &["f"], &[], "head -c 10000 /dev/zero");
-    let lost = || worker.printed("stderr").matches("the server could not be told").count();
+    let lost = || worker.printed("stderr").matches("could not report it to the server").count();
     wait_until("four attempts", || lost() >= 4);
     let pauses = Duration::from_millis(250 + 500 + 1000);
     assert!(started.elapsed() >= pauses, "{}", worker.printed("stderr"));

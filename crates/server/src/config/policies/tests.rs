@@ -107,20 +107,20 @@ fanout_only = "yes"
     assert_eq!(
         messages(text),
         [
-            "lineshaft.toml:3:19: policy.limits.jobs: `-1` is not a number from 0 on, and not `none`",
+            "lineshaft.toml:3:19: policy.limits.jobs: `-1` is neither `none` nor a number from 0 on",
             "lineshaft.toml:3:23: policy: unknown key `limits.byte`; did you mean `limits.bytes`?",
             "lineshaft.toml:4:11: policy.limits.bytes: `4Gi` is not a size; write bytes, or a number with KiB, MiB, GiB or TiB",
-            "lineshaft.toml:4:24: policy.limits.age: `0s` is no time at all; write `none` if there is no limit",
-            "lineshaft.toml:4:42: policy.limits.when_full: `block` is not there yet in this version",
+            "lineshaft.toml:4:24: policy.limits.age: `0s` must be greater than zero; write `none` for no limit",
+            "lineshaft.toml:4:42: policy.limits.when_full: `block` is not available in this version yet",
             "lineshaft.toml:5:1: policy: unknown key `when_full`; did you mean `limits.when_full`?",
             "lineshaft.toml:6:1: policy: unknown key `fanoutonly`; did you mean `fanout_only`?",
             "lineshaft.toml:7:16: policy.open.max: `0` is not a number from 1 to 1000000",
             "lineshaft.toml:9:20: policy.limits.when_full: `drop` is neither `refuse` nor `drop-oldest`",
-            "lineshaft.toml:10:16: policy.expire_sweep: `0` is not a number from 1 to 4294967295, and not `none`",
+            "lineshaft.toml:10:16: policy.expire_sweep: `0` is neither `none` nor a number from 1 to 4294967295",
             "lineshaft.toml:11:8: policy.sync: `soon` is not `always`, `never`, `memory` or a time such as `50ms`",
             "lineshaft.toml:12:9: policy.alias: cannot be of type table",
             "lineshaft.toml:13:15: policy.fanout_only: `yes` is neither `true` nor `false`",
-            "lineshaft.toml:8:1: policy: `match` is missing; it says which queues are meant, \"*\" is all",
+            "lineshaft.toml:8:1: policy: `match` is missing; it selects the queues, \"*\" is all",
         ]
     );
 }
@@ -131,14 +131,15 @@ fn keys_of_the_plan_are_refused_as_not_there_yet() {
         let text = format!("[[policy]]\nmatch = \"*\"\n{key} = 1\n");
         // The last word of a dotted key.
         let column = key.rfind('.').map_or(1, |dot| dot + 2);
-        let expected =
-            format!("lineshaft.toml:3:{column}: policy: `{key}` is not there yet in this version");
+        let expected = format!(
+            "lineshaft.toml:3:{column}: policy: `{key}` is not available in this version yet"
+        );
         assert_eq!(messages(&text), [expected]);
     }
     let text = "[[policy]]\nmatch = \"*\"\n[policy.retries]\nlimit = 3\n";
     assert_eq!(
         messages(text),
-        ["lineshaft.toml:3:9: policy: `retries` is not there yet in this version"]
+        ["lineshaft.toml:3:9: policy: `retries` is not available in this version yet"]
     );
 }
 
@@ -164,21 +165,21 @@ fn policies_that_cannot_be_obeyed_are_refused_with_their_line() {
     let first = |text: &str| messages(text).remove(0);
     assert_eq!(
         first(&with("late", "expire_to = \"late\"")),
-        "lineshaft.toml:3: policy.expire_to: what expires in `late` would come back to it; \
-         ask for expire_to = \"none\" in a later policy for `late`"
+        "lineshaft.toml:3: policy.expire_to: jobs that expire in `late` would come back to it; \
+         set expire_to = \"none\" in a later policy for `late`"
     );
     assert_eq!(
         first(&(with("a", "alias = \"b\"") + &with("b", "route.copy_to = [\"c\", \"a\"]"))),
-        "lineshaft.toml:3: policy.alias: what is put into `b` would come back to it"
+        "lineshaft.toml:3: policy.alias: a put into `b` would come back to it"
     );
     let nine: Vec<String> = (0..9).map(|number| format!("\"q{number}\"")).collect();
     assert_eq!(
         first(&with("a", &format!("route.copy_to = [{}]", nine.join(",")))),
-        "lineshaft.toml:3: policy.route.copy_to: at most 8 copies are made"
+        "lineshaft.toml:3: policy.route.copy_to: at most 8 copies"
     );
     assert_eq!(
         first(&with("a", "expire_to = \"\"")),
-        "lineshaft.toml:3: policy.expire_to: the name of a queue has 1 to 8180 bytes"
+        "lineshaft.toml:3: policy.expire_to: a queue name has 1 to 8180 bytes"
     );
 }
 

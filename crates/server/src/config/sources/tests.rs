@@ -170,7 +170,7 @@ fn wrong_values_are_named_by_line_and_key() {
 fn an_address_with_tls_needs_a_certificate_and_its_key() {
     let listeners =
         "[listen]\nbeanstalk = [\"a:1\", \"tls:b:2\"]\ngearman = \"tls:unix:/s\"\n[tls]\n";
-    let both = "an address with `tls:` needs tls.certificate and tls.key, too";
+    let both = "an address with `tls:` also needs tls.certificate and tls.key";
     assert_eq!(
         messages(listeners),
         [
@@ -179,7 +179,7 @@ fn an_address_with_tls_needs_a_certificate_and_its_key() {
         ]
     );
     let one = messages(&format!("{listeners}certificate = \"c\"\n"));
-    assert!(one[0].ends_with("needs tls.key, too"), "{one:?}");
+    assert!(one[0].ends_with("also needs tls.key"), "{one:?}");
     let complete = format!("{listeners}certificate = \"c\"\nkey = \"k\"\n");
     let (_folder, sources) = Folder::with(&complete);
     let config = sources.load().unwrap().config;
@@ -201,7 +201,7 @@ fn to_ask_clients_for_certificates_without_an_authority_is_a_mistake() {
     for asked in ["required", "optional"] {
         assert_eq!(
             messages(&format!("[tls]\nclient_auth = \"{asked}\"\n")),
-            [format!("lineshaft.toml:2: tls.client_auth: `{asked}` needs tls.client_ca, too")]
+            [format!("lineshaft.toml:2: tls.client_auth: `{asked}` also needs tls.client_ca")]
         );
         let (_folder, sources) =
             Folder::with(&format!("[tls]\nclient_auth = \"{asked}\"\nclient_ca = \"c\"\n"));
@@ -233,7 +233,7 @@ fn wrong_values_of_gearman_are_named() {
 fn a_section_of_the_plan_is_refused_as_not_there_yet() {
     assert_eq!(
         messages("[[cron]]\nqueue = \"a\"\n"),
-        ["lineshaft.toml:1:3: [cron] is not there yet in this version"]
+        ["lineshaft.toml:1:3: [cron] is not available in this version yet"]
     );
 }
 
@@ -352,7 +352,7 @@ fn a_number_is_no_name() {
 
 #[test]
 fn a_reader_has_some_time_to_read() {
-    let wanted = "lineshaft.toml:2:15: limits.unsent_time: `0ms` leaves nobody time to read";
+    let wanted = "lineshaft.toml:2:15: limits.unsent_time: `0ms` must be greater than zero";
     assert_eq!(messages("[limits]\nunsent_time = \"0ms\""), [wanted]);
 }
 

@@ -47,11 +47,11 @@ impl IoThread {
                 self.abandon(place, &io::ErrorKind::TimedOut.into());
                 continue;
             } else if connection.is_too_silent(now_ms) {
-                tracing::debug!(connection = place, "closed: nothing came for too long");
+                tracing::debug!(connection = place, "closed: the client sent nothing for too long");
                 self.abandon(place, &io::ErrorKind::TimedOut.into());
                 continue;
             } else if connection.is_request_overdue(now_ms, limits.unfinished_ms()) {
-                tracing::debug!(connection = place, "closed: the rest of a request did not come");
+                tracing::debug!(connection = place, "closed: the rest of a request did not arrive");
                 self.abandon(place, &io::ErrorKind::TimedOut.into());
                 continue;
             } else if connection.falls_behind(unsent_bytes, limits.unsent_bytes())
