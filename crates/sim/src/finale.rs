@@ -28,14 +28,14 @@ const RECLAIM_STEPS_MAX: u64 = 2000;
 impl World {
     pub(crate) fn finish(&mut self) -> Checked {
         self.trace.note(format_args!("finale"));
-        self.cellar.disk.plan_nothing();
+        self.storage.disk.plan_nothing();
         self.empty_disk();
         if self.is_durable() {
             match self.rng.below(3) {
                 0 => self.die(Death::PowerLoss)?,
                 1 => self.stop_cleanly()?,
                 // Reclaim does not go on in this life once a segment could not be read.
-                _ if self.cellar.was_disturbed() => self.die(Death::Killed)?,
+                _ if self.storage.was_disturbed() => self.die(Death::Killed)?,
                 _ => {}
             }
         }
@@ -44,7 +44,7 @@ impl World {
             self.disconnect(index)?;
         }
         self.lift_restrictions()?;
-        self.settle_log()?;
+        self.run_log_until_idle()?;
         if !self.is_modelled() {
             return self.finish_unmodelled();
         }
@@ -80,7 +80,7 @@ impl World {
         while !self.links.is_empty() {
             self.disconnect(0)?;
         }
-        self.settle_log()?;
+        self.run_log_until_idle()?;
         self.check_disk_use()
     }
 
@@ -220,7 +220,7 @@ impl World {
     }
 
     /// Lets the log do all that it wants to do by itself.
-    pub(crate) fn settle_log(&mut self) -> Checked {
+    pub(crate) fn run_log_until_idle(&mut self) -> Checked {
         if !self.is_durable() {
             return Ok(());
         }

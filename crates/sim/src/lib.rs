@@ -14,6 +14,7 @@
 //! The same seed makes the same run, bit for bit. `cargo run -p lineshaft-sim -- SEED --trace`
 //! tells its story.
 
+mod disk_faults;
 mod finale;
 mod link;
 mod lives;
@@ -32,7 +33,6 @@ mod seen;
 mod steps;
 mod storage;
 mod trace;
-mod trouble;
 mod workload;
 mod world;
 

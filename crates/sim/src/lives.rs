@@ -8,7 +8,7 @@ use log::RecoveryReport;
 
 use crate::model::{Model, Name, Recovered, Setting};
 use crate::oracle::Left;
-use crate::plan::Storage;
+use crate::plan::StorageKind;
 use crate::process::Process;
 use crate::seen;
 use crate::storage::Death;
@@ -37,7 +37,7 @@ impl World {
 
     /// Power that was lost by plan makes a power loss of any death.
     fn end_disk(&mut self, death: Death) -> Death {
-        let disk = &self.cellar.disk;
+        let disk = &self.storage.disk;
         if death == Death::PowerLoss || disk.has_crashed() {
             disk.crash();
             Death::PowerLoss
@@ -52,14 +52,14 @@ impl World {
         if self.options.sabotage != Sabotage::LostTail {
             return;
         }
-        for name in self.cellar.disk.names() {
-            let Some(mut bytes) = self.cellar.disk.bytes(&name) else { continue };
+        for name in self.storage.disk.names() {
+            let Some(mut bytes) = self.storage.disk.bytes(&name) else { continue };
             if name.strip_suffix(".seg").is_some()
                 && let Some(end) = bytes.iter().rposition(|byte| *byte != 0)
                 && end > 8192
             {
                 bytes[end - 2000..].fill(0);
-                self.cellar.disk.set_bytes(&name, bytes);
+                self.storage.disk.set_bytes(&name, bytes);
             }
         }
     }
@@ -75,7 +75,7 @@ impl World {
         match closed {
             Ok(()) => {
                 let end = self.model.history.len();
-                self.cellar.told(end, &self.model.history);
+                self.storage.told(end, &self.model.history);
                 let next = self.model.next_number();
                 let disturbed = self.summary.crashed_recoveries;
                 let death = if self.rng.coin() { Death::Killed } else { Death::PowerLoss };
@@ -95,7 +95,7 @@ impl World {
                 }
                 Ok(())
             }
-            Err(failure) if self.cellar.was_disturbed() => {
+            Err(failure) if self.storage.was_disturbed() => {
                 self.trace.note(format_args!("the stop fails: {failure}"));
                 self.die(Death::PowerLoss)
             }
@@ -107,8 +107,8 @@ impl World {
     /// what was synced is certain.
     fn start_again(&mut self, mut worst: Death) -> Checked {
         self.summary.restarts += 1;
-        self.cellar.undisturb();
-        let Storage::Durable(sync) = self.plan.storage else {
+        self.storage.undisturb();
+        let StorageKind::Durable(sync) = self.plan.storage else {
             return Err("memory does not outlive a process".into());
         };
         // Time goes on while nobody serves, and the wall clock may be set meanwhile.
@@ -120,27 +120,27 @@ impl World {
             if self.rng.one_in(3) { self.rng.between(1, RECOVERY_CRASHES_MAX) } else { 0 };
         for attempt in 0.. {
             if attempt < crashes {
-                let call = self.cellar.disk.calls() + self.rng.between(1, 30);
+                let call = self.storage.disk.calls() + self.rng.between(1, 30);
                 let only_power = self.plan.must_not_be_short();
                 if !only_power {
                     self.model.expect_shortage();
                 }
                 match self.rng.below(6) {
-                    _ if only_power => self.cellar.disk.crash_at(call),
-                    0 | 1 => self.cellar.disk.fail_at(call),
+                    _ if only_power => self.storage.disk.crash_at(call),
+                    0 | 1 => self.storage.disk.fail_at(call),
                     2 => {
-                        let read = self.cellar.disk.reads() + self.rng.between(1, 10);
-                        self.cellar.disk.fail_read_at(read);
+                        let read = self.storage.disk.reads() + self.rng.between(1, 10);
+                        self.storage.disk.fail_read_at(read);
                     }
-                    _ => self.cellar.disk.crash_at(call),
+                    _ => self.storage.disk.crash_at(call),
                 }
             }
-            if !self.cellar.is_full {
+            if !self.storage.is_full {
                 // The reserve of a full disk is of no use to a log that wants other segments.
                 let segment_bytes = *self.rng.pick(self.plan.segment_bytes);
-                self.cellar.set_segment_bytes(segment_bytes);
+                self.storage.set_segment_bytes(segment_bytes);
             }
-            let options = self.cellar.options(sync);
+            let options = self.storage.options(sync);
             // What expired meanwhile would go before it could be compared. So the process finds
             // out how late it is when all was compared; also by a clock that was set back behind the log's last
             // mark, as absolute times mean the server's clock here.
@@ -150,15 +150,15 @@ impl World {
             match opened {
                 Ok((broker, report)) => {
                     self.trace.note(format_args!("recovered {report:?}"));
-                    self.cellar.disk.plan_nothing();
-                    if self.cellar.disk.has_crashed() {
+                    self.storage.disk.plan_nothing();
+                    if self.storage.disk.has_crashed() {
                         // Power went away in a step of the opening that may fail.
                         drop(broker);
                         worst = self.end_disk(Death::PowerLoss);
                         self.summary.crashed_recoveries += 1;
                         continue;
                     }
-                    let (required, counted) = self.cellar.survives(worst);
+                    let (required, counted) = self.storage.survives(worst);
                     self.model.history.require(required, counted);
                     let is_certain = worst == Death::Killed || sync == log::Sync::Always;
                     // A policy may have asked for less.
@@ -203,18 +203,18 @@ impl World {
             drop(turn);
             let setting = Setting { started: now, ..self.model.setting.clone() };
             self.model = Model::new(now, setting);
-            self.cellar.begin(self.process.broker.released().written_segment());
+            self.storage.begin(self.process.broker.released().written_segment());
             self.gather_first_letters()?;
             return self.pass_time(wall.saturating_sub(now));
         }
-        let estate = seen::estate(&turn, self.model.history.ids().into_iter());
+        let log_contents = seen::log_contents(&turn, self.model.history.ids().into_iter());
         let totals = turn.totals();
         let total = totals.ready + totals.delayed + totals.buried + totals.leased;
-        if total != estate.jobs.len() as u64 || totals.leased > 0 {
+        if total != log_contents.jobs.len() as u64 || totals.leased > 0 {
             return Err(format!(
                 "{total} jobs were recovered, {} of them held, but only {} were ever put",
                 totals.leased,
-                estate.jobs.len()
+                log_contents.jobs.len()
             ));
         }
         turn.check_invariants();
@@ -223,7 +223,8 @@ impl World {
         let tubes = names.map(|name| (String::from_utf8_lossy(name).into(), place(name))).collect();
         drop(turn);
         let (next_id, in_log) = (report.next_id, report.jobs);
-        let found = Recovered { estate, ready: BTreeSet::new(), opened, in_log, next_id, tubes };
+        let found =
+            Recovered { log_contents, ready: BTreeSet::new(), opened, in_log, next_id, tubes };
         let (end, recovered) = self.model.explain(now, &found)?;
         self.summary.recovered_jobs += total;
         self.summary.lost_changes += (self.model.history.len() - end) as u64;
@@ -242,7 +243,7 @@ impl World {
             return Err(format!("{name} was recovered, though nothing keeps it"));
         }
         self.process.first_id = self.model.next_id;
-        self.cellar.begin(self.process.broker.released().written_segment());
+        self.storage.begin(self.process.broker.released().written_segment());
         self.gather_first_letters()?;
         self.pass_time(wall.saturating_sub(now))
     }

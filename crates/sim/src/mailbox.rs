@@ -7,7 +7,7 @@ use broker::{Event, Mailbox, Millis, SessionId};
 
 /// What one simulated I/O thread was told.
 #[derive(Debug, Default)]
-pub(crate) struct Letters {
+pub(crate) struct MailboxContents {
     pub(crate) events: VecDeque<(SessionId, Event)>,
     pub(crate) alarm: Option<Millis>,
     /// Held replies may leave.
@@ -15,15 +15,15 @@ pub(crate) struct Letters {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Letterbox(Mutex<Letters>);
+pub(crate) struct SimMailbox(Mutex<MailboxContents>);
 
-impl Letterbox {
-    pub(crate) fn open(&self) -> MutexGuard<'_, Letters> {
+impl SimMailbox {
+    pub(crate) fn open(&self) -> MutexGuard<'_, MailboxContents> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Mailbox for Letterbox {
+impl Mailbox for SimMailbox {
     fn deliver(&self, session: SessionId, event: Event) {
         self.open().events.push_back((session, event));
     }

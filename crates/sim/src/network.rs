@@ -209,7 +209,7 @@ impl World {
 
     /// Some bytes leave the outbox, if the log has released them.
     pub(crate) fn send(&mut self, index: usize, max: usize) -> Result<bool, String> {
-        let released = self.cellar.released(&self.process.broker);
+        let released = self.storage.released(&self.process.broker);
         let link = &mut self.links[index];
         let (bytes, need) = link.send(released, max)?;
         if bytes.is_empty() {
@@ -218,14 +218,14 @@ impl World {
         self.trace.bytes(format_args!("{} leaves", link.number), &bytes);
         // On a full disk some of what happened is not written at all, as nobody asked for it.
         let history = &self.model.history;
-        if !self.cellar.may_tell(need, history) && !self.model.history.counts_may_be_missing {
+        if !self.storage.may_tell(need, history) && !self.model.history.counts_may_be_missing {
             return Err(format!(
                 "connection {} is told what rests on record {need}, which is not written",
                 self.links[index].number
             ));
         }
         self.oracle.left(self.links[index].number, bytes.len());
-        self.cellar.told(need, &self.model.history);
+        self.storage.told(need, &self.model.history);
         Ok(true)
     }
 

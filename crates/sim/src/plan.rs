@@ -12,7 +12,7 @@ pub(crate) const SEGMENT_BYTES_MAX: u64 = 256 << 10;
 
 /// How the run's broker keeps its jobs.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Storage {
+pub(crate) enum StorageKind {
     Memory,
     Durable(Sync),
 }
@@ -76,7 +76,7 @@ pub(crate) struct Plan {
     pub(crate) gearman: Gearman,
     /// Most submitted jobs have a key, so that many are joined.
     pub(crate) keyed: bool,
-    pub(crate) storage: Storage,
+    pub(crate) storage: StorageKind,
     pub(crate) clients_max: u64,
     pub(crate) tubes: u64,
     pub(crate) max_job_size: u32,
@@ -98,10 +98,10 @@ pub(crate) struct Plan {
 impl Plan {
     pub(crate) fn new(rng: &mut Rng) -> Self {
         let storage = match rng.below(10) {
-            0..2 => Storage::Memory,
-            2..8 => Storage::Durable(Sync::Always),
-            8 => Storage::Durable(Sync::Every(Duration::from_millis(rng.between(1, 200)))),
-            _ => Storage::Durable(Sync::Never),
+            0..2 => StorageKind::Memory,
+            2..8 => StorageKind::Durable(Sync::Always),
+            8 => StorageKind::Durable(Sync::Every(Duration::from_millis(rng.between(1, 200)))),
+            _ => StorageKind::Durable(Sync::Never),
         };
         let heavy = rng.one_in(3);
         let max_job_size = *rng.pick(&[100, 65_535, 65_535, 65_535, 400_000]);
@@ -203,8 +203,8 @@ impl Plan {
 }
 
 impl Weights {
-    fn new(storage: Storage, rng: &mut Rng) -> Self {
-        let durable = storage != Storage::Memory;
+    fn new(storage: StorageKind, rng: &mut Rng) -> Self {
+        let durable = storage != StorageKind::Memory;
         // Each kind of trouble is absent from some runs, so that it cannot hide the others.
         let mut trouble = |weight: u64| if durable && rng.coin() { weight } else { 0 };
         let (kill, power, clean_stop) = (trouble(2), trouble(3), trouble(1));

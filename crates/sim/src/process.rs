@@ -6,7 +6,7 @@ use std::sync::Arc;
 use beanstalk::{Listener, ProcessorTime, ServerInfo};
 use broker::{Broker, Dialect, Event, Millis, SessionId, Turn};
 
-use crate::mailbox::Letterbox;
+use crate::mailbox::SimMailbox;
 use crate::plan::Plan;
 use crate::protocol::{Kestrel, Protocol};
 
@@ -19,7 +19,7 @@ pub(crate) struct Process {
     beanstalk: Arc<Listener>,
     gearman: Arc<gearman::Server>,
     kestrel: Arc<kestrel::Server>,
-    pub(crate) mailboxes: Vec<Arc<Letterbox>>,
+    pub(crate) mailboxes: Vec<Arc<SimMailbox>>,
     pub(crate) events: Vec<VecDeque<(SessionId, Event)>>,
     /// The first id that it deals.
     pub(crate) first_id: u64,
@@ -64,7 +64,7 @@ impl Process {
             ..kestrel::ServerOptions::default()
         };
         let kestrel = kestrel::Server::new(options, Box::new(NoControls));
-        let mailboxes: Vec<_> = (0..MAILBOXES).map(|_| Arc::new(Letterbox::default())).collect();
+        let mailboxes: Vec<_> = (0..MAILBOXES).map(|_| Arc::new(SimMailbox::default())).collect();
         for (index, mailbox) in mailboxes.iter().enumerate() {
             let number = broker.add_mailbox(mailbox.clone());
             assert_eq!(number, index, "mailboxes are numbered as they come");

@@ -6,7 +6,9 @@ use std::rc::Rc;
 use broker::{JobId, State, Turn};
 
 use crate::Checked;
-use crate::model::{Counts, Estate, Facts, Image, Kind, Model, Name, Shelf, Tags, brief};
+use crate::model::{
+    Counts, Facts, JobKind, LogContents, Model, Name, StoredJob, StoredState, Tags, brief,
+};
 
 /// What is seen of submitted jobs besides: what they were submitted with, and whether they last.
 type Submitted = BTreeMap<u64, (Tags, bool)>;
@@ -24,13 +26,13 @@ fn name(bytes: &[u8]) -> Name {
 }
 
 /// A job as the broker shows it.
-fn image(turn: &Turn<'_>, submitted: &Submitted, id: u64) -> Option<Image> {
+fn image(turn: &Turn<'_>, submitted: &Submitted, id: u64) -> Option<StoredJob> {
     let (status, _) = turn.job_status(JobId(id)).ok()?;
     let (peeked, _) = turn.peek(JobId(id)).ok()?;
     let facts = status.facts;
     assert_eq!(facts.id.0, id, "a job has the number that it is asked by");
     let counters = facts.counters;
-    Some(Image {
+    Some(StoredJob {
         tube: name(turn.queue_name(status.queue)),
         pri: facts.priority,
         delay: facts.delay_s,
@@ -38,10 +40,10 @@ fn image(turn: &Turn<'_>, submitted: &Submitted, id: u64) -> Option<Image> {
         created: facts.created.0,
         since: if facts.state == State::Ready { facts.due.0 } else { 0 },
         body: peeked.body.as_ref().into(),
-        shelf: match facts.state {
-            State::Ready | State::Leased => Shelf::Ready,
-            State::Delayed => Shelf::Delayed { due: facts.due.0 },
-            State::Buried => Shelf::Buried { order: facts.buried_order },
+        state: match facts.state {
+            State::Ready | State::Leased => StoredState::Ready,
+            State::Delayed => StoredState::Delayed { due: facts.due.0 },
+            State::Buried => StoredState::Buried { order: facts.buried_order },
         },
         counts: Counts {
             reserves: counters.takes,
@@ -71,13 +73,13 @@ fn facts(turn: &Turn<'_>, queue: &[u8]) -> Facts {
 }
 
 /// All that a new process found of these jobs, and of its queues.
-pub(crate) fn estate(turn: &Turn<'_>, ids: impl Iterator<Item = u64>) -> Estate {
+pub(crate) fn log_contents(turn: &Turn<'_>, ids: impl Iterator<Item = u64>) -> LogContents {
     let submitted = submitted(turn);
     let jobs = ids.filter_map(|id| Some((id, image(turn, &submitted, id)?))).collect();
     let queues = turn.queue_names().map(|queue| (name(queue), facts(turn, queue)));
     let queues = queues.filter(|(_, facts)| *facts != Facts::default());
     let rules = Rc::new(turn.policies().clone());
-    Estate { jobs, queues: queues.collect(), rules, status: turn.status() as u8 }
+    LogContents { jobs, queues: queues.collect(), rules, status: turn.status() as u8 }
 }
 
 /// Compares every queue and every job of the model with the broker's.
@@ -94,8 +96,8 @@ pub(crate) fn compare(model: &Model, turn: &Turn<'_>) -> Checked {
     }
     let submitted = submitted(turn);
     for (id, job) in &model.jobs {
-        let expected = Image::of(job);
-        let lasts = job.kind == Kind::Logged;
+        let expected = StoredJob::of(job);
+        let lasts = job.kind == JobKind::Logged;
         let agrees = submitted.get(id).is_none_or(|(_, is_durable)| *is_durable == lasts);
         match image(turn, &submitted, *id) {
             Some(seen) if seen == expected && agrees => {}

@@ -117,7 +117,7 @@ impl World {
             Step::Reclaim => drop(self.reclaim()?),
             Step::Die(death) => self.die(death)?,
             Step::CleanStop => self.stop_cleanly()?,
-            Step::PlanCrash | Step::PlanFailure | Step::PlanReadFailure => self.plan_trouble(step),
+            Step::PlanCrash | Step::PlanFailure | Step::PlanReadFailure => self.plan_fault(step),
             Step::Drain => {
                 self.trace.note(format_args!("drain"));
                 self.process.broker.drain();

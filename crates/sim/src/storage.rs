@@ -9,7 +9,7 @@ use broker::{Broker, EngineSetup, Limits, Millis, Position};
 use log::{FaultDisk, ReclaimError, Settings, Sync};
 
 use crate::model::{History, Need};
-use crate::plan::{Plan, Storage};
+use crate::plan::{Plan, StorageKind};
 use crate::world::World;
 use crate::{Checked, Options, Sabotage};
 
@@ -19,9 +19,9 @@ pub(crate) const DISK_BYTES: u64 = 48 << 20;
 pub(crate) const SLICE_UNITS: u32 = 4000;
 
 #[derive(Debug)]
-pub(crate) struct Cellar {
+pub(crate) struct Storage {
     pub(crate) disk: FaultDisk,
-    pub(crate) storage: Storage,
+    pub(crate) kind: StorageKind,
     sabotage: Sabotage,
     engine: EngineSetup,
     /// What clients were told rests on so much of the history.
@@ -54,11 +54,11 @@ pub(crate) enum Death {
     PowerLoss,
 }
 
-impl Cellar {
+impl Storage {
     pub(crate) fn new(seed: u64, plan: &Plan, options: &Options) -> Self {
         Self {
             disk: FaultDisk::new(seed, DISK_BYTES),
-            storage: plan.storage,
+            kind: plan.storage,
             sabotage: options.sabotage,
             engine: EngineSetup {
                 hash_seed: options.hash_seed,
@@ -78,9 +78,9 @@ impl Cellar {
     }
 
     pub(crate) fn first_broker(&mut self, now: u64) -> Result<Broker, String> {
-        match self.storage {
-            Storage::Memory => Ok(Broker::memory(self.engine, Millis(now))),
-            Storage::Durable(sync) => {
+        match self.kind {
+            StorageKind::Memory => Ok(Broker::memory(self.engine, Millis(now))),
+            StorageKind::Durable(sync) => {
                 let options = self.options(sync);
                 let (broker, _) = Broker::open(options, Millis(now))
                     .map_err(|error| format!("an empty disk was refused: {error}"))?;
@@ -122,7 +122,7 @@ impl Cellar {
         let synced = self.durable.max(self.switched);
         let written = if history.is_strict(need) { synced } else { written };
         let nobody_looks =
-            self.storage == Storage::Memory || self.sabotage == Sabotage::EarlyReplies;
+            self.kind == StorageKind::Memory || self.sabotage == Sabotage::EarlyReplies;
         nobody_looks || history.is_of_start(need) || need <= written.max(self.durable)
     }
 
@@ -130,7 +130,7 @@ impl Cellar {
     /// timeouts. A kernel that lives on has all that was written; otherwise only what was synced
     /// is certain, and what was told as such.
     pub(crate) fn survives(&self, death: Death) -> (Need, Need) {
-        match (death, self.storage) {
+        match (death, self.kind) {
             (Death::PowerLoss, _) => (self.told_as_synced.max(self.durable), self.durable),
             (Death::Killed, _) => {
                 let written = self.written.back().map_or(self.durable, |(_, end)| *end);
@@ -180,7 +180,7 @@ impl Cellar {
             self.durable = end;
             self.written.clear();
         }
-        let Storage::Durable(sync) = self.storage else { return Ok(()) };
+        let StorageKind::Durable(sync) = self.kind else { return Ok(()) };
         let Some((since, _)) = self.written.front() else { return Ok(()) };
         let late = match sync {
             Sync::Always => true,
@@ -197,7 +197,7 @@ impl Cellar {
 
 impl World {
     pub(crate) fn is_durable(&self) -> bool {
-        self.plan.storage != Storage::Memory
+        self.plan.storage != StorageKind::Memory
     }
 
     /// One round of the committer.
@@ -205,12 +205,12 @@ impl World {
         let before = self.process.broker.released();
         let done = self.process.broker.commit_step(Millis(self.now));
         self.model.history.end_group();
-        self.trace.note(format_args!("commit {done:?} disk {}", self.cellar.disk.calls()));
+        self.trace.note(format_args!("commit {done:?} disk {}", self.storage.disk.calls()));
         if self.is_durable()
             && let Ok(committed) = done
         {
             let released = self.process.broker.released();
-            self.cellar.committed(self.now, &self.model.history, committed, released)?;
+            self.storage.committed(self.now, &self.model.history, committed, released)?;
         }
         let told = self
             .process
@@ -225,8 +225,8 @@ impl World {
 
     pub(crate) fn prepare(&mut self) -> Checked {
         let done = self.process.broker.prepare_step();
-        self.trace.note(format_args!("prepare {done:?} disk {}", self.cellar.disk.calls()));
-        if done.is_ok() && !self.cellar.is_full && !self.cellar.was_disturbed() {
+        self.trace.note(format_args!("prepare {done:?} disk {}", self.storage.disk.calls()));
+        if done.is_ok() && !self.storage.is_full && !self.storage.was_disturbed() {
             // Whatever was refused for want of room is admitted again.
             self.model.may_refuse = false;
         }
@@ -242,7 +242,7 @@ impl World {
         let copied = match done {
             Ok(copied) => copied,
             // A segment that cannot be read is kept, and service goes on.
-            Err(ReclaimError::Read { .. }) if self.cellar.was_disturbed() => false,
+            Err(ReclaimError::Read { .. }) if self.storage.was_disturbed() => false,
             Err(error) => return Err(format!("reclaim: {error}")),
         };
         self.summary.reclaimed += u64::from(copied);
@@ -252,22 +252,22 @@ impl World {
 
     /// A log that failed must have been made to fail; the process ends then.
     fn look_for_failure(&mut self) -> Checked {
-        if self.is_durable() && self.cellar.disk.has_crashed() {
+        if self.is_durable() && self.storage.disk.has_crashed() {
             return self.die(Death::PowerLoss);
         }
         let Some(failure) = self.process.broker.failure() else { return Ok(()) };
-        if !self.cellar.was_disturbed() {
+        if !self.storage.was_disturbed() {
             return Err(format!("the log failed by itself: {failure}"));
         }
         self.summary.failures += 1;
         // Nothing leaves any more but what was released before. Some steps may follow before the
         // process is gone.
-        let released = self.cellar.released(&self.process.broker);
+        let released = self.storage.released(&self.process.broker);
         for _ in 0..self.rng.below(4) {
             self.any_client_step()?;
         }
         self.process.broker.commit_step(Millis(self.now)).expect_err("a failure is final");
-        if self.cellar.released(&self.process.broker) != released {
+        if self.storage.released(&self.process.broker) != released {
             return Err("replies were released after the log had failed".into());
         }
         let death = match self.rng.below(2) {

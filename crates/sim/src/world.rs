@@ -10,11 +10,11 @@ use log::Sync;
 use crate::link::Link;
 use crate::model::{Model, Name, Setting};
 use crate::oracle::{Judged, Oracle};
-use crate::plan::{Plan, Storage};
+use crate::plan::{Plan, StorageKind};
 use crate::process::Process;
 use crate::rng::Rng;
 use crate::seen;
-use crate::storage::Cellar;
+use crate::storage::Storage;
 use crate::trace::Trace;
 use crate::workload::Known;
 use crate::{Checked, Options};
@@ -38,7 +38,7 @@ pub(crate) struct World {
     pub(crate) model: Model,
     pub(crate) oracle: Oracle,
     /// What the log's owner has seen of it.
-    pub(crate) cellar: Cellar,
+    pub(crate) storage: Storage,
     pub(crate) links: Vec<Link>,
     pub(crate) known: Known,
     pub(crate) links_made: u64,
@@ -109,8 +109,8 @@ impl World {
         trace.note(format_args!("{plan:?}"));
         let setting = Setting {
             max_job_size: plan.max_job_size,
-            is_strict: plan.storage == Storage::Durable(Sync::Always),
-            in_memory: plan.storage == Storage::Memory,
+            is_strict: plan.storage == StorageKind::Durable(Sync::Always),
+            in_memory: plan.storage == StorageKind::Memory,
             started: now,
             wake_max: plan.gearman.wake_max,
             attempts_max: plan.gearman.attempts_max,
@@ -119,8 +119,8 @@ impl World {
             packet_bytes_max: plan.packet_bytes_max(),
             item_bytes_max: plan.max_job_size,
         };
-        let mut cellar = Cellar::new(rng.next_u64(), &plan, &options);
-        let broker = cellar.first_broker(now)?;
+        let mut storage = Storage::new(rng.next_u64(), &plan, &options);
+        let broker = storage.first_broker(now)?;
         let sees_items = plan.dialects[1..] == [0, 0];
         let mut oracle = Oracle::new(plan.shares.map(|share| share > 0), sees_items);
         let memory_limit = plan.unmodelled.and_then(|unmodelled| unmodelled.memory_bytes);
@@ -137,7 +137,7 @@ impl World {
             process: Process::new(broker, &plan, now),
             model: Model::new(now, setting),
             oracle,
-            cellar,
+            storage,
             rng,
             plan,
             options,

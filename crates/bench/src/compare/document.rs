@@ -239,9 +239,9 @@ fn method(comparison: &Comparison) -> String {
          never fires counts as 5 s late.\n\
          - A quiet client (L2, L3) puts, reserves and deletes one job every 2 ms. The server speaks\n  \
          all protocols and always syncs. For L3 it holds {heavy_jobs} jobs and {heavy_queues}\n  \
-         queues. Each burden is a loop of requests unless the row says otherwise. The client is\n  \
-         measured alone for {alone:.1} s, then beside the burden for {quiet:.1} s. The ratio is to\n  \
-         the median of its times alone, over all burdens. With a log, large bodies measure the\n  \
+         queues. Each load is a loop of requests unless the row says otherwise. The client is\n  \
+         measured alone for {alone:.1} s, then beside the load for {quiet:.1} s. The ratio is to\n  \
+         the median of its times alone, over all loads. With a log, large bodies measure the\n  \
          disk, so that row uses a server in memory. There are {idle_beside} idle connections. For\n  \
          L2, {burst_jobs} Gearman jobs are due in the same second.\n\
          - One and two I/O threads (T17b): the servers take turns as with many queues. Each can use\n  \

@@ -1,12 +1,12 @@
-//! Heavy requests: a few bytes each, whose work grows with what is stored; and other burdens of a server. A quiet
+//! Heavy requests: a few bytes each, whose work grows with what is stored; and other loads of a server. A quiet
 //! client measures what it feels of each.
 //!
 //! This file names them all. How each is made is in the folder.
 
 mod beanstalk;
-mod burdens;
 mod gearman;
 mod kestrel;
+mod loads;
 
 use std::fmt;
 use std::net::{SocketAddr, TcpStream};
@@ -15,11 +15,11 @@ use serde::Serialize;
 
 use super::lab::Lab;
 use super::server::Server;
-use super::wire::{Cutter, Wire};
+use super::wire::{Disconnect, Wire};
 
 pub(super) use self::beanstalk::expiry_policy;
 
-/// A kind of heavy request, or another burden.
+/// A kind of heavy request, or another load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Heavy {
@@ -55,25 +55,28 @@ pub(super) enum Heavy {
 /// Makes a request once.
 pub(super) type Once = Box<dyn FnMut() -> anyhow::Result<()> + Send>;
 
-/// A burden that is prepared.
+/// A load that is prepared.
 #[derive(Default)]
-pub(super) struct Burden {
+pub(super) struct HeavyLoad {
     /// Run again and again, each in a thread of its own.
     pub(super) loops: Vec<Once>,
     /// End all connections of the loops.
-    pub(super) cutters: Vec<Cutter>,
+    pub(super) disconnects: Vec<Disconnect>,
     /// Connections that only have to be there.
     pub(super) held: Vec<TcpStream>,
 }
 
-impl Burden {
-    fn of(once: impl FnMut() -> anyhow::Result<()> + Send + 'static, cutters: Vec<Cutter>) -> Self {
-        Self { loops: vec![Box::new(once)], cutters, held: Vec::new() }
+impl HeavyLoad {
+    fn of(
+        once: impl FnMut() -> anyhow::Result<()> + Send + 'static,
+        disconnects: Vec<Disconnect>,
+    ) -> Self {
+        Self { loops: vec![Box::new(once)], disconnects, held: Vec::new() }
     }
 
     fn add(&mut self, mut other: Self) {
         self.loops.append(&mut other.loops);
-        self.cutters.append(&mut other.cutters);
+        self.disconnects.append(&mut other.disconnects);
         self.held.append(&mut other.held);
     }
 }
@@ -188,18 +191,18 @@ impl Heavy {
     }
 
     /// Connects, and does what the requests need.
-    pub(super) fn prepare(self, lab: &Lab, server: &Server) -> anyhow::Result<Burden> {
-        let mut burden = Burden::default();
+    pub(super) fn prepare(self, lab: &Lab, server: &Server) -> anyhow::Result<HeavyLoad> {
+        let mut load = HeavyLoad::default();
         if self == Heavy::Workers {
-            burden.add(gearman::many_registrations(server.gearman)?);
+            load.add(gearman::many_registrations(server.gearman)?);
         }
         for _ in 0..self.connections() {
-            burden.add(self.prepare_one(lab, server)?);
+            load.add(self.prepare_one(lab, server)?);
         }
-        Ok(burden)
+        Ok(load)
     }
 
-    fn prepare_one(self, lab: &Lab, server: &Server) -> anyhow::Result<Burden> {
+    fn prepare_one(self, lab: &Lab, server: &Server) -> anyhow::Result<HeavyLoad> {
         let (tubes, gearman, memcache) = (server.address, server.gearman, server.memcache);
         match self {
             Heavy::ListTubes => asking(tubes, b"list-tubes\r\n", b"\n\r\n"),
@@ -225,10 +228,10 @@ impl Heavy {
             Heavy::PutToChildren => kestrel::put_to_children(memcache),
             Heavy::AdminStats => Ok(kestrel::page(server.admin, "/stats")),
             Heavy::AdminGraph => Ok(kestrel::page(server.admin, "/graph_data")),
-            Heavy::StuckReaders => Ok(burdens::stuck_readers(tubes)),
-            Heavy::LargeBodies => burdens::large_bodies(gearman),
-            Heavy::IdleConnections => burdens::idle_connections(lab, tubes),
-            Heavy::Reclaim => burdens::reclaim(server),
+            Heavy::StuckReaders => Ok(loads::stuck_readers(tubes)),
+            Heavy::LargeBodies => loads::large_bodies(gearman),
+            Heavy::IdleConnections => loads::idle_connections(lab, tubes),
+            Heavy::Reclaim => loads::reclaim(server),
         }
     }
 }
@@ -238,26 +241,26 @@ fn asking(
     address: SocketAddr,
     request: &'static [u8],
     tail: &'static [u8],
-) -> anyhow::Result<Burden> {
+) -> anyhow::Result<HeavyLoad> {
     let mut wire = Wire::connect(address)?;
-    let cutters = vec![wire.cutter()?];
+    let disconnects = vec![wire.disconnect()?];
     let once = move || {
         wire.send(request)?;
         wire.read_to(tail)
     };
-    Ok(Burden::of(once, cutters))
+    Ok(HeavyLoad::of(once, disconnects))
 }
 
 /// So many requests at once that are answered with a line each.
-fn repeated(address: SocketAddr, request: &[u8], times: usize) -> anyhow::Result<Burden> {
+fn repeated(address: SocketAddr, request: &[u8], times: usize) -> anyhow::Result<HeavyLoad> {
     let mut wire = Wire::connect(address)?;
-    let cutters = vec![wire.cutter()?];
+    let disconnects = vec![wire.disconnect()?];
     let requests = request.repeat(times);
     let once = move || {
         wire.send(&requests)?;
         wire.read_lines(times)
     };
-    Ok(Burden::of(once, cutters))
+    Ok(HeavyLoad::of(once, disconnects))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! What a quiet client feels while somebody burdens a server that is full of jobs and queues.
+//! What a quiet client feels while somebody loads a server that is full of jobs and queues.
 //!
 //! The client puts, reserves and deletes one job, rests for a moment, and does so again. How long that takes is
-//! measured beside each burden, and alone before it; the middle of all times alone is what the others are set against.
+//! measured beside each load, and alone before it; the middle of all times alone is what the others are set against.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 
 use super::fill;
-use super::heavy::{Burden, Heavy};
+use super::heavy::{Heavy, HeavyLoad};
 use super::lab::Lab;
 use super::result::median;
 use super::server::Server;
@@ -26,38 +26,38 @@ pub(super) const IN_MEMORY: [Heavy; 1] = [Heavy::LargeBodies];
 /// The loops run for so long before anything is measured.
 const BURDEN_BEFORE: Duration = Duration::from_millis(200);
 
-/// Fills the server, and measures all burdens in turn.
+/// Fills the server, and measures all loads in turn.
 pub(super) fn beside_all(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
     fill(lab, server)?;
     beside_each(lab, server, &Heavy::ALL)
 }
 
-/// Measures those burdens that are the server's own work, not that of the disk.
+/// Measures those loads that are the server's own work, not that of the disk.
 pub(super) fn in_memory(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
     beside_each(lab, server, &IN_MEMORY)
 }
 
-fn beside_each(lab: &Lab, server: &Server, burdens: &[Heavy]) -> anyhow::Result<Sample> {
+fn beside_each(lab: &Lab, server: &Server, loads: &[Heavy]) -> anyhow::Result<Sample> {
     let span = lab.sizes.duration * 2;
     let mut client = connect(server)?;
     let mut sample = Sample::new();
     let mut alone = Vec::new();
-    for &heavy in burdens {
+    for &heavy in loads {
         interrupt::check()?;
         lab.meter().show(format!("a quiet client beside {heavy}"));
         let mut before = Latency::new();
         cycle(&mut client, span / 2, REST, &mut before)?;
         alone.push(before.summary().p99_us);
-        let burden = heavy.prepare(lab, server).with_context(|| heavy.to_string())?;
-        let beside = beside(burden, &mut client, span).with_context(|| heavy.to_string())?;
+        let load = heavy.prepare(lab, server).with_context(|| heavy.to_string())?;
+        let beside = beside(load, &mut client, span).with_context(|| heavy.to_string())?;
         sample.insert(Metric::QuietP99Micros(heavy), beside.summary().p99_us);
         sample.insert(Metric::QuietLongestMicros(heavy), beside.summary().max_us);
     }
-    // What a burden has left to do goes on behind it: a single time alone says little.
+    // What a load has left to do goes on behind it: a single time alone says little.
     alone.sort_by(f64::total_cmp);
-    let alone = median(&alone).context("there is no burden")?;
+    let alone = median(&alone).context("there is no load")?;
     sample.insert(Metric::P99Micros, alone);
-    for &heavy in burdens {
+    for &heavy in loads {
         let beside = sample[&Metric::QuietP99Micros(heavy)];
         sample.insert(Metric::Slowdown(heavy), beside / alone);
     }
@@ -71,9 +71,9 @@ pub(super) fn connect(server: &Server) -> anyhow::Result<Client> {
     Ok(client)
 }
 
-/// Measures while other threads burden the server.
-fn beside(burden: Burden, client: &mut Client, span: Duration) -> anyhow::Result<Latency> {
-    let Burden { loops, cutters, held } = burden;
+/// Measures while other threads load the server.
+fn beside(load: HeavyLoad, client: &mut Client, span: Duration) -> anyhow::Result<Latency> {
+    let HeavyLoad { loops, disconnects, held } = load;
     let is_over = &AtomicBool::new(false);
     let latency = std::thread::scope(|scope| {
         let mut threads = Vec::new();
@@ -95,8 +95,8 @@ fn beside(burden: Burden, client: &mut Client, span: Duration) -> anyhow::Result
         let measured =
             interrupt::sleep(BURDEN_BEFORE).and_then(|()| cycle(client, span, REST, &mut latency));
         is_over.store(true, Ordering::Relaxed);
-        for cutter in cutters {
-            cutter.cut();
+        for disconnect in disconnects {
+            disconnect.cut();
         }
         for thread in threads {
             thread.join().map_err(|_| anyhow::anyhow!("a loop of requests panicked"))??;

@@ -262,7 +262,7 @@ fn latency() -> Vec<Row> {
     rows
 }
 
-/// A quiet client beside a burst, and beside each burden, set against the same client alone.
+/// A quiet client beside a burst, and beside each load, set against the same client alone.
 fn heavy() -> Vec<Row> {
     let full = Peer::Lineshaft(Side::All, Keeping::SyncAlways);
     let burst = row(

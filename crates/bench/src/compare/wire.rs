@@ -22,9 +22,9 @@ pub(super) struct Wire {
 
 /// Ends a connection from another thread, so that whoever reads from it stops.
 #[derive(Debug)]
-pub(super) struct Cutter(TcpStream);
+pub(super) struct Disconnect(TcpStream);
 
-impl Cutter {
+impl Disconnect {
     /// Ends the connection.
     pub(super) fn cut(&self) {
         // It may have ended by itself.
@@ -42,8 +42,8 @@ impl Wire {
     }
 
     /// What ends this connection.
-    pub(super) fn cutter(&self) -> anyhow::Result<Cutter> {
-        Ok(Cutter(self.stream.try_clone()?))
+    pub(super) fn disconnect(&self) -> anyhow::Result<Disconnect> {
+        Ok(Disconnect(self.stream.try_clone()?))
     }
 
     /// Sends bytes.

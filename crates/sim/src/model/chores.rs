@@ -1,6 +1,6 @@
 //! Long operations of the model, which go in slices: others are served in between.
 
-use super::outcome::Letter;
+use super::outcome::Notification;
 use super::session::Expected;
 use super::{Model, Name, Place, Serial, State};
 
@@ -46,7 +46,7 @@ impl Model {
     /// Gives jobs back that are held.
     pub(super) fn give_back(&mut self, ids: Vec<u64>) {
         let held = ids.into_iter().map(|id| match self.jobs[&id].state {
-            State::Reserved(lease) => (lease.number, id),
+            State::Leased(lease) => (lease.number, id),
             _ => unreachable!("only what is held is given back"),
         });
         self.begin(Chore::Return(held.collect()));
@@ -78,7 +78,7 @@ impl Model {
                 let conn = self.conn(place);
                 conn.is_kicking = false;
                 let reply = Expected::line(&format!("KICKED {kicked}"), need);
-                conn.letters.push_back(Letter::Reply(reply));
+                conn.letters.push_back(Notification::Reply(reply));
             }
             ((None, _), None) => {}
         }
@@ -96,7 +96,7 @@ impl Model {
                 for (number, id) in held {
                     // It may have ended meanwhile, or be held anew.
                     let state = self.jobs.get(&id).map(|job| job.state);
-                    if matches!(state, Some(State::Reserved(lease)) if lease.number == number) {
+                    if matches!(state, Some(State::Leased(lease)) if lease.number == number) {
                         self.lose(id);
                     }
                 }

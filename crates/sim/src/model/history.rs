@@ -11,13 +11,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::rc::Rc;
 
-use super::estate::{Counts, Estate, Image, Images, Start};
+use super::log_contents::{Counts, LogContents, Start, StoredJob, StoredJobs};
 use super::record::{Record, Subject};
 use super::{Name, Need, Tags};
 
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    base: Estate,
+    base: LogContents,
     records: Vec<Record>,
     /// Of each record whether it is synced before anybody is told.
     strict: Vec<bool>,
@@ -93,7 +93,7 @@ impl History {
     }
 
     /// A job was noted before all was known of it.
-    pub(super) fn amend(&mut self, need: Need, id: u64, image: &Image) {
+    pub(super) fn amend(&mut self, need: Need, id: u64, image: &StoredJob) {
         if let Some(Record::PutMany(images)) = need.checked_sub(1).map(|at| &mut self.records[at])
             && let Some((_, noted)) = images.iter_mut().find(|(noted, _)| *noted == id)
         {
@@ -217,34 +217,36 @@ impl History {
     /// after the recovery.
     pub(super) fn find<T>(
         &self,
-        found: &Estate,
+        found: &LogContents,
         now: u64,
         next_id: u64,
-        mut judge: impl FnMut(Need, &Estate) -> Result<T, String>,
+        mut judge: impl FnMut(Need, &LogContents) -> Result<T, String>,
     ) -> Result<T, String> {
-        let mut estate = self.base.clone();
+        let mut log_contents = self.base.clone();
         for record in &self.records[..self.required] {
-            estate.apply(record);
+            log_contents.apply(record);
         }
         let start = Start { now, next_id, is_short: self.counts_may_be_missing };
-        let differs = |estate: &Estate, subject: &Subject| !estate.agrees(found, subject, start);
-        let all_that_differs = |estate: &Estate| -> BTreeSet<Subject> {
-            let subjects = estate.subjects().chain(found.subjects());
-            subjects.filter(|subject| differs(estate, subject)).collect()
+        let differs = |log_contents: &LogContents, subject: &Subject| {
+            !log_contents.agrees(found, subject, start)
         };
-        let mut wrong = all_that_differs(&estate);
+        let all_that_differs = |log_contents: &LogContents| -> BTreeSet<Subject> {
+            let subjects = log_contents.subjects().chain(found.subjects());
+            subjects.filter(|subject| differs(log_contents, subject)).collect()
+        };
+        let mut wrong = all_that_differs(&log_contents);
         let mut nearest = (wrong.len(), self.required, wrong.clone());
         let mut last_problem = None;
         for end in self.required..=self.records.len() {
             if end > self.required {
                 let record = &self.records[end - 1];
-                estate.apply(record);
+                log_contents.apply(record);
                 // What has expired is a question of policies.
                 if matches!(record, Record::Policies(_) | Record::Queue(..)) {
-                    wrong = all_that_differs(&estate);
+                    wrong = all_that_differs(&log_contents);
                 }
                 for subject in record.subjects() {
-                    if differs(&estate, &subject) {
+                    if differs(&log_contents, &subject) {
                         wrong.insert(subject);
                     } else {
                         wrong.remove(&subject);
@@ -252,12 +254,12 @@ impl History {
                 }
                 // A queue may be there for this job only, if that has expired.
                 wrong.retain(|subject| {
-                    !matches!(subject, Subject::Queue(_)) || differs(&estate, subject)
+                    !matches!(subject, Subject::Queue(_)) || differs(&log_contents, subject)
                 });
             }
             if wrong.is_empty() {
                 let counts = self.check_counts(&found.jobs, end);
-                match counts.and_then(|()| judge(end, &estate)) {
+                match counts.and_then(|()| judge(end, &log_contents)) {
                     Ok(judged) => return Ok(judged),
                     Err(problem) => last_problem = Some(problem),
                 }
@@ -271,7 +273,7 @@ impl History {
 
     /// Takes, timeouts and losses of what was found must be those of the last group that the prefix
     /// goes beyond, or later, and not newer than the group that the prefix ends in.
-    fn check_counts(&self, found: &Images, end: Need) -> Result<(), String> {
+    fn check_counts(&self, found: &StoredJobs, end: Need) -> Result<(), String> {
         // Counts are the last part of a group, and may lie in a segment of their own, which may be
         // lost by itself.
         let before = self.groups.iter().copied().take_while(|group| *group < end).last();
@@ -294,17 +296,17 @@ impl History {
         Ok(())
     }
 
-    fn images_at(&self, end: Need) -> Images {
-        let mut estate = self.base.clone();
+    fn images_at(&self, end: Need) -> StoredJobs {
+        let mut log_contents = self.base.clone();
         for record in &self.records[..end] {
-            estate.apply(record);
+            log_contents.apply(record);
             if let Record::Count(id, counts) = record
-                && let Some(image) = estate.jobs.get_mut(id)
+                && let Some(image) = log_contents.jobs.get_mut(id)
             {
                 image.counts = *counts;
             }
         }
-        estate.jobs
+        log_contents.jobs
     }
 
     /// The newest counts of every job that lived at some time before `end`.
@@ -329,9 +331,9 @@ impl History {
         counts
     }
 
-    fn describe(&self, found: &Estate, end: Need, wrong: &BTreeSet<Subject>) -> String {
-        let mut estate = self.base.clone();
-        self.records[..end].iter().for_each(|record| estate.apply(record));
+    fn describe(&self, found: &LogContents, end: Need, wrong: &BTreeSet<Subject>) -> String {
+        let mut log_contents = self.base.clone();
+        self.records[..end].iter().for_each(|record| log_contents.apply(record));
         let mut text = format!(
             "what was recovered is no prefix of what happened: {} records were required, {} \
              happened, the nearest prefix is {end}",
@@ -339,7 +341,7 @@ impl History {
             self.records.len()
         );
         for subject in wrong.iter().take(5) {
-            let (expected, found) = (estate.brief(subject), found.brief(subject));
+            let (expected, found) = (log_contents.brief(subject), found.brief(subject));
             write!(text, "\n  {subject:?}: expected {expected}\n    found {found}")
                 .expect("strings take all");
             let about = |record: &Record| record.subjects().contains(subject);
@@ -363,7 +365,7 @@ impl History {
     }
 
     /// A new process begins with this.
-    pub(crate) fn restart(&mut self, base: Estate) {
+    pub(crate) fn restart(&mut self, base: LogContents) {
         *self = Self { base, ..Self::default() };
     }
 }

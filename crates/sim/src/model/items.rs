@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use super::outcome::{Letter, News};
+use super::outcome::{News, Notification};
 use super::record::Record;
 use super::routes::{Refused, Routed};
 use super::{Facts, Model, Name, Need, Place, State, Wait};
@@ -13,7 +13,7 @@ const PRIORITY: u32 = 1024;
 
 /// What a read is to do with the item.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(super) enum How {
+pub(super) enum FetchMode {
     Take,
     Open,
     Peek,
@@ -53,7 +53,13 @@ impl Model {
         refused.map_or(Ok(need), Err)
     }
 
-    pub(super) fn read(&mut self, place: Place, name: &str, how: How, patience_ms: u64) -> Read {
+    pub(super) fn read(
+        &mut self,
+        place: Place,
+        name: &str,
+        how: FetchMode,
+        patience_ms: u64,
+    ) -> Read {
         if self.alias(name).is_some() {
             return Read::Empty(0);
         }
@@ -63,12 +69,12 @@ impl Model {
         if let Some(id) = self.first_ready(&tube).filter(|_| serves) {
             let body = self.jobs[&id].body.clone();
             return match how {
-                How::Peek => Read::Item { lease: None, body, need: self.jobs[&id].need },
-                How::Open => {
+                FetchMode::Peek => Read::Item { lease: None, body, need: self.jobs[&id].need },
+                FetchMode::Open => {
                     let lease = Some(self.open_read(place, id));
                     Read::Item { lease, body, need: self.jobs[&id].need }
                 }
-                How::Take => {
+                FetchMode::Take => {
                     let created = self.jobs[&id].created;
                     let queue = self.tube_mut(&tube);
                     queue.deletes += 1;
@@ -84,7 +90,7 @@ impl Model {
         let until = Some(self.now + patience_ms);
         let ticket = self.next_ticket;
         self.next_ticket += 1;
-        let item = Some(ItemWait { tube, is_look: how == How::Peek });
+        let item = Some(ItemWait { tube, is_look: how == FetchMode::Peek });
         self.conn(place).waiting = Some(Wait { ticket, until, item });
         Read::Waiting
     }
@@ -98,7 +104,7 @@ impl Model {
         self.hand_out(place, id, timeout);
         self.tally.opens += 1;
         match self.jobs[&id].state {
-            State::Reserved(lease) => lease.number,
+            State::Leased(lease) => lease.number,
             _ => unreachable!("it was just handed out"),
         }
     }
@@ -108,11 +114,11 @@ impl Model {
         self.conn(place).waiting = None;
         let letter = if is_look {
             let job = &self.jobs[&id];
-            Letter::Peeked { body: job.body.clone(), need: job.need }
+            Notification::Peeked { body: job.body.clone(), need: job.need }
         } else {
             let lease = self.open_read(place, id);
             let job = &self.jobs[&id];
-            Letter::Granted { lease, body: job.body.clone(), need: job.need }
+            Notification::Granted { lease, body: job.body.clone(), need: job.need }
         };
         self.conn(place).letters.push_back(letter);
         !is_look
@@ -121,7 +127,7 @@ impl Model {
     /// The job that a connection holds by this lease.
     pub(super) fn held_by(&self, place: Place, lease: u64) -> Option<u64> {
         let serial = self.conns[&place].serial;
-        let holds = |state| matches!(state, State::Reserved(held) if held.number == lease && held.by == serial);
+        let holds = |state| matches!(state, State::Leased(held) if held.number == lease && held.by == serial);
         self.jobs.iter().find(|(_, job)| holds(job.state)).map(|(id, _)| *id)
     }
 
@@ -138,7 +144,7 @@ impl Model {
         let timeout = self.tubes[&self.jobs[&id].tube].policy.open_timeout_ms;
         let until = self.now + timeout.unwrap_or(limit_ms).min(limit_ms);
         let serial = self.conns[&to].serial;
-        if let State::Reserved(lease) = &mut self.job_mut(id).state {
+        if let State::Leased(lease) = &mut self.job_mut(id).state {
             (lease.by, lease.limit) = (serial, until);
         }
         self.renew_deadline(id);
@@ -219,7 +225,7 @@ impl Model {
             let held = model
                 .jobs
                 .iter()
-                .filter(|(_, job)| job.tube == name && matches!(job.state, State::Reserved(_)));
+                .filter(|(_, job)| job.tube == name && matches!(job.state, State::Leased(_)));
             let held: Vec<u64> = held.map(|(id, _)| *id).collect();
             model.batch = Some(model.next_id);
             for id in held {
@@ -229,7 +235,7 @@ impl Model {
             for place in model.readers_of(&name) {
                 let conn = model.conn(place);
                 conn.waiting = None;
-                conn.letters.push_back(Letter::NoItem { need: 0 });
+                conn.letters.push_back(Notification::NoItem { need: 0 });
             }
             let mut ids: Vec<_> = model
                 .jobs
@@ -239,7 +245,7 @@ impl Model {
                     State::Buried { order } => (0, order, 0, *id),
                     State::Delayed { due } => (1, due, *id, *id),
                     State::Ready => (2, u64::from(job.pri), job.order, *id),
-                    State::Reserved(_) => unreachable!("what was held has ended"),
+                    State::Leased(_) => unreachable!("what was held has ended"),
                 })
                 .collect();
             ids.sort_unstable();

@@ -2,11 +2,12 @@
 
 use std::rc::Rc;
 
-use super::outcome::{Letter, News};
+use super::outcome::{News, Notification};
 use super::record::Record;
 use super::routes::{Refused, Routed};
 use super::{
-    Counts, Expected, Job, Kind, Lease, Model, NEVER, Name, Need, Place, ReturnOrder, State, Wait,
+    Counts, Expected, Job, JobKind, Lease, Model, NEVER, Name, Need, Place, ReturnOrder, State,
+    Wait,
 };
 use crate::protocol::Protocol;
 
@@ -57,7 +58,7 @@ impl Model {
             counts: Counts::default(),
             order: 0,
             tags: None,
-            kind: Kind::Logged,
+            kind: JobKind::Logged,
             expires: None,
             watchers: Vec::new(),
             progress: (0, 0),
@@ -66,12 +67,12 @@ impl Model {
     }
 
     /// Notes that a job's facts changed, if they are to last.
-    pub(super) fn record(&mut self, id: u64, kind: fn(u64, super::Image) -> Record) {
+    pub(super) fn record(&mut self, id: u64, kind: fn(u64, super::StoredJob) -> Record) {
         let job = self.jobs.get_mut(&id).expect("a job that was just changed");
-        if job.kind != Kind::Logged {
+        if job.kind != JobKind::Logged {
             return;
         }
-        let record = kind(id, super::Image::of(job));
+        let record = kind(id, super::StoredJob::of(job));
         let tube = job.tube.clone();
         let need = self.history.note(record, self.is_strict(&tube));
         self.job_mut(id).need = need;
@@ -81,7 +82,7 @@ impl Model {
     /// Notes that only a job's lazily kept counters changed.
     pub(super) fn record_counts(&mut self, id: u64) {
         let job = &self.jobs[&id];
-        if job.kind == Kind::Logged {
+        if job.kind == JobKind::Logged {
             self.history.note(Record::Count(id, job.counts), false);
         }
     }
@@ -92,7 +93,7 @@ impl Model {
         job.since = match job.state {
             State::Delayed { due } if job.since == 0 => due,
             State::Ready | State::Buried { .. } | State::Delayed { .. } => job.since,
-            State::Reserved(_) => 0,
+            State::Leased(_) => 0,
         };
         job.state = State::Ready;
         let tube = job.tube.clone();
@@ -124,7 +125,7 @@ impl Model {
         conn.waiting = None;
         assert!(conn.letters.is_empty(), "a connection waits for one thing");
         let reply = self.reserve_now(place, id);
-        self.conn(place).letters.push_back(Letter::Reply(reply));
+        self.conn(place).letters.push_back(Notification::Reply(reply));
         true
     }
 
@@ -146,9 +147,9 @@ impl Model {
         self.next_lease += 1;
         let limit = limit_ms.map_or(NEVER, |limit| self.now + limit);
         let job = self.jobs.get_mut(&id).expect("a job that is handed out exists");
-        assert!(!matches!(job.state, State::Reserved(_)), "a job has one holder");
+        assert!(!matches!(job.state, State::Leased(_)), "a job has one holder");
         let was_ready = job.state == State::Ready;
-        job.state = State::Reserved(Lease { by, number, deadline: NEVER, limit, loss });
+        job.state = State::Leased(Lease { by, number, deadline: NEVER, limit, loss });
         job.counts.reserves += 1;
         self.conn(place).worker.newest = Some(number);
         self.renew_deadline(id);
@@ -206,9 +207,7 @@ impl Model {
         };
         let jobs = self.jobs.iter();
         jobs.filter_map(|(id, job)| match job.state {
-            State::Reserved(lease) if lease.by == serial => {
-                Some((lease.deadline, lease.number, *id))
-            }
+            State::Leased(lease) if lease.by == serial => Some((lease.deadline, lease.number, *id)),
             _ => None,
         })
         .collect()
@@ -232,7 +231,7 @@ impl Model {
     pub(super) fn is_holder(&self, place: Place, id: u64) -> bool {
         let state = self.jobs.get(&id).map(|job| job.state);
         let serial = self.conns[&place].serial;
-        matches!(state, Some(State::Reserved(lease)) if lease.by == serial)
+        matches!(state, Some(State::Leased(lease)) if lease.by == serial)
     }
 
     /// What a denial about this job rests on.
@@ -242,7 +241,7 @@ impl Model {
 
     pub(super) fn reserve_job(&mut self, place: Place, id: u64) -> Result<Expected, Need> {
         match self.jobs.get(&id).map(|job| job.state) {
-            None | Some(State::Reserved(_)) => Err(self.denial(id)),
+            None | Some(State::Leased(_)) => Err(self.denial(id)),
             Some(State::Ready) if self.is_expired(id) => {
                 let tube = self.jobs[&id].tube.clone();
                 self.guarded(&tube, |model| {
@@ -261,7 +260,7 @@ impl Model {
     pub(super) fn delete(&mut self, place: Place, id: u64) -> Result<Need, Need> {
         let state = self.jobs.get(&id).map(|job| job.state);
         let serial = self.conn(place).serial;
-        let held_by_other = matches!(state, Some(State::Reserved(lease)) if lease.by != serial);
+        let held_by_other = matches!(state, Some(State::Leased(lease)) if lease.by != serial);
         if state.is_none() || held_by_other {
             return Err(self.denial(id));
         }
@@ -302,7 +301,7 @@ impl Model {
             return Err(self.denial(id));
         }
         let watchers = std::mem::take(&mut self.job_mut(id).watchers);
-        if self.jobs[&id].kind == Kind::Watched {
+        if self.jobs[&id].kind == JobKind::Watched {
             self.remove_job(id);
         } else {
             let order = self.next_buried;

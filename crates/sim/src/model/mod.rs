@@ -12,12 +12,12 @@
 
 mod beanstalk;
 mod chores;
-mod estate;
 mod gearman;
 mod history;
 mod items;
 mod jobs;
 mod kestrel;
+mod log_contents;
 mod outcome;
 mod policies;
 mod promises;
@@ -35,11 +35,11 @@ use std::rc::Rc;
 
 use broker::policy::{Policy, Rules};
 use chores::Chore;
-pub(crate) use estate::{Counts, Estate, Facts, Image, Shelf, brief};
 pub(crate) use history::History;
 use items::ItemWait;
 use kestrel::{Fetch, OpenReads};
-use outcome::Letter;
+pub(crate) use log_contents::{Counts, Facts, LogContents, StoredJob, StoredState, brief};
+use outcome::Notification;
 pub(crate) use policies::UP;
 pub(crate) use restart::Recovered;
 pub(crate) use session::Observed;
@@ -164,7 +164,7 @@ pub(crate) struct Tags {
 
 /// How long a job lives.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Kind {
+pub(crate) enum JobKind {
     /// It outlives those who wait for its outcome, and the process.
     Logged,
     /// It outlives those who wait for its outcome.
@@ -189,7 +189,7 @@ pub(crate) struct Job {
     pub(crate) order: u64,
     /// It was submitted for its outcome.
     pub(crate) tags: Option<Tags>,
-    pub(crate) kind: Kind,
+    pub(crate) kind: JobKind,
     /// It is not handed out after this moment.
     pub(crate) expires: Option<u64>,
     /// Connections that wait for its outcome, as often as they attached.
@@ -203,7 +203,7 @@ pub(crate) struct Job {
 pub(crate) enum State {
     Ready,
     Delayed { due: u64 },
-    Reserved(Lease),
+    Leased(Lease),
     Buried { order: u64 },
 }
 
@@ -264,7 +264,7 @@ pub(crate) struct Conn {
     /// Its long kick is not done yet.
     is_kicking: bool,
     /// What it is told unasked, or waited for, and is on its way.
-    letters: VecDeque<Letter>,
+    letters: VecDeque<Notification>,
     is_producer: bool,
     is_worker: bool,
     input_ended: bool,
@@ -357,7 +357,7 @@ impl Model {
             census[match job.state {
                 State::Ready => 0,
                 State::Delayed { .. } => 1,
-                State::Reserved(_) => 2,
+                State::Leased(_) => 2,
                 State::Buried { .. } => 3,
             }] += 1;
         }

@@ -6,11 +6,11 @@ use std::rc::Rc;
 use super::chores::Chore;
 use super::record::Record;
 use super::session::Expected;
-use super::{Kind, Model, NEVER, Need, Place, ReturnOrder, State};
+use super::{JobKind, Model, NEVER, Need, Place, ReturnOrder, State};
 
 /// Something that reaches a session unasked, or that it waited for.
 #[derive(Debug)]
-pub(super) enum Letter {
+pub(super) enum Notification {
     Reply(Expected),
     WorkToDo,
     News {
@@ -80,14 +80,14 @@ impl Model {
     pub(super) fn detach_from(&mut self, gone: Place, id: u64) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         job.watchers.retain(|watcher| *watcher != gone);
-        if self.is_abandoned(id) && !matches!(self.jobs[&id].state, State::Reserved(_)) {
+        if self.is_abandoned(id) && !matches!(self.jobs[&id].state, State::Leased(_)) {
             self.remove_job(id);
         }
     }
 
     pub(super) fn is_abandoned(&self, id: u64) -> bool {
         let job = &self.jobs[&id];
-        job.kind == Kind::Watched && job.watchers.is_empty()
+        job.kind == JobKind::Watched && job.watchers.is_empty()
     }
 
     /// News of the worker, on the way. They keep a job whose ttr came with the put.
@@ -110,7 +110,7 @@ impl Model {
             return;
         }
         let (news, batch) = (news.clone(), self.batch);
-        self.conn(place).letters.push_back(Letter::News { id, news, need, batch });
+        self.conn(place).letters.push_back(Notification::News { id, news, need, batch });
     }
 
     /// The last news for all who wait; they rest on so much.
@@ -131,7 +131,7 @@ impl Model {
     pub(super) fn remove_job(&mut self, id: u64) -> Need {
         let job = self.jobs.remove(&id).expect("it was just looked at");
         let mut need = 0;
-        if job.kind == Kind::Logged {
+        if job.kind == JobKind::Logged {
             need = self.history.note(Record::Finish(id), self.is_strict(&job.tube));
             self.history.note_tube(&job.tube, need);
             self.history.note_key(job.tags.as_ref(), need);
@@ -144,7 +144,7 @@ impl Model {
     pub(super) fn lose(&mut self, id: u64) {
         let attempts_max = self.setting.attempts_max;
         let job = self.job_mut(id);
-        let State::Reserved(lease) = job.state else { panic!("nobody holds job {id}") };
+        let State::Leased(lease) = job.state else { panic!("nobody holds job {id}") };
         job.counts.failures += 1;
         job.progress = (0, 0);
         let is_exhausted =
@@ -174,7 +174,7 @@ impl Model {
         let now = self.now;
         let job = self.job_mut(id);
         let until = if job.ttr == 0 { NEVER } else { now + u64::from(job.ttr) * 1000 };
-        if let State::Reserved(lease) = &mut job.state {
+        if let State::Leased(lease) = &mut job.state {
             lease.deadline = until.min(lease.limit);
         }
     }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use broker::policy::{Name as Bytes, Policy, QueueSync, Rules, Setting};
 
 use super::record::Record;
-use super::{Facts, Kind, Model, Name, Need, Place};
+use super::{Facts, JobKind, Model, Name, Need, Place};
 
 /// The server's status, from the loosest on (spec kestrel 2).
 pub(crate) const UP: u8 = 1;
@@ -125,10 +125,10 @@ impl Model {
     }
 
     /// How long jobs live that are put into this queue.
-    pub(super) fn kind_in(&self, name: &Name) -> Kind {
+    pub(super) fn kind_in(&self, name: &Name) -> JobKind {
         match self.tubes[name].policy.sync {
-            Some(QueueSync::Memory) => Kind::Memory,
-            _ => Kind::Logged,
+            Some(QueueSync::Memory) => JobKind::Memory,
+            _ => JobKind::Logged,
         }
     }
 

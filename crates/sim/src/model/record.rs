@@ -5,16 +5,16 @@ use std::rc::Rc;
 use broker::policy::Rules;
 
 use super::Name;
-use super::estate::{Counts, Facts, Image, brief};
+use super::log_contents::{Counts, Facts, StoredJob, brief};
 
 #[derive(Clone, Debug)]
 pub(crate) enum Record {
-    Put(u64, Image),
+    Put(u64, StoredJob),
     /// Jobs of one put: all of them or none.
-    PutMany(Vec<(u64, Image)>),
-    Update(u64, Image),
+    PutMany(Vec<(u64, StoredJob)>),
+    Update(u64, StoredJob),
     /// A job went behind the others.
-    Moved(u64, Image),
+    Moved(u64, StoredJob),
     Finish(u64),
     /// Takes, timeouts and losses, appended at leisure.
     Count(u64, Counts),

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::{Estate, History, Image, Job, Kind, Model, Name, Need, Place, Setting, Shelf, State};
+use super::{
+    History, Job, JobKind, LogContents, Model, Name, Need, Place, Setting, State, StoredJob,
+    StoredState,
+};
 use crate::Checked;
 
 /// Of so many jobs that were due each choice is tried.
@@ -14,7 +17,7 @@ const TRIAL_ADVANCES: usize = 3;
 /// What a new process found.
 #[derive(Clone, Debug)]
 pub(crate) struct Recovered {
-    pub(crate) estate: Estate,
+    pub(crate) log_contents: LogContents,
     /// Jobs that were due before and are ready from the beginning.
     pub(crate) ready: BTreeSet<u64>,
     /// When it believed to have started, before it had read the log.
@@ -31,7 +34,7 @@ pub(crate) struct Recovered {
 impl Recovered {
     /// Whether a process that begins with this has what was found when all that expired is gone.
     fn leads_to(&self, found: &Self, now: u64, setting: &Setting) -> Checked {
-        let (mine, in_log) = (self.estate.jobs.len() as u64, found.in_log);
+        let (mine, in_log) = (self.log_contents.jobs.len() as u64, found.in_log);
         if mine != in_log {
             return Err(format!("the log held {in_log} jobs, not {mine}"));
         }
@@ -40,9 +43,9 @@ impl Recovered {
             trial.advance(now);
         }
         // Which queue is looked at first depends on the order of its jobs in the log.
-        trial.adopt_orders(|id| found.estate.jobs.get(&id).map(|image| image.order));
-        let jobs = trial.jobs.iter().map(|(id, job)| (*id, Image::of(job))).collect();
-        found.estate.compare(&jobs, now)
+        trial.adopt_orders(|id| found.log_contents.jobs.get(&id).map(|image| image.order));
+        let jobs = trial.jobs.iter().map(|(id, job)| (*id, StoredJob::of(job))).collect();
+        found.log_contents.compare(&jobs, now)
     }
 }
 
@@ -50,7 +53,7 @@ impl Recovered {
     /// The tubes that there were before anything expired. That may have taken tubes along, whose
     /// places are free now, and made others.
     fn tubes_at_the_start(&self) -> Vec<(Name, Place)> {
-        let Estate { jobs, queues, .. } = &self.estate;
+        let LogContents { jobs, queues, .. } = &self.log_contents;
         let mut lost: BTreeSet<&Name> = jobs.values().map(|image| &image.tube).collect();
         lost.extend(queues.keys());
         let mut tubes = self.tubes.clone();
@@ -67,11 +70,11 @@ impl Model {
     /// How much of what happened explains what was found at this moment, and what the process began
     /// with. What had expired by then is gone already, so the model tries what it would have done.
     pub(crate) fn explain(&self, now: u64, found: &Recovered) -> Result<(Need, Recovered), String> {
-        self.history.find(&found.estate, now, found.next_id, |end, estate| {
+        self.history.find(&found.log_contents, now, found.next_id, |end, log_contents| {
             // A job that was due before may lie in the log as it was put, or as it was when it was
             // copied.
-            let mut begun = self.begun(estate, found, now);
-            let due = begun.estate.due_at(now);
+            let mut begun = self.begun(log_contents, found, now);
+            let due = begun.log_contents.due_at(now);
             let mut outcome = begun.leads_to(found, now, &self.setting);
             for choice in 1..1_u32 << due.len().min(DUE_JOBS_MAX) {
                 if outcome.is_ok() {
@@ -88,12 +91,12 @@ impl Model {
     }
 
     /// What a new process began with before anything expired there.
-    fn begun(&self, estate: &Estate, found: &Recovered, now: u64) -> Recovered {
-        let mut estate = estate.clone();
-        estate.meet(&found.estate, now, self.history.counts_may_be_missing);
-        let newest = estate.jobs.iter().map(|(id, image)| image.order.max(*id)).max();
+    fn begun(&self, log_contents: &LogContents, found: &Recovered, now: u64) -> Recovered {
+        let mut log_contents = log_contents.clone();
+        log_contents.meet(&found.log_contents, now, self.history.counts_may_be_missing);
+        let newest = log_contents.jobs.iter().map(|(id, image)| image.order.max(*id)).max();
         let next_id = found.next_id.max(newest.unwrap_or(0) + 1);
-        Recovered { estate, next_id, ..found.clone() }
+        Recovered { log_contents, next_id, ..found.clone() }
     }
 
     /// Begins anew with what was recovered.
@@ -111,13 +114,13 @@ impl Model {
     /// gone.
     fn reborn(now: u64, setting: Setting, recovered: Recovered) -> Self {
         let mut model = Model::new(recovered.opened, setting);
-        model.rules = recovered.estate.rules.clone();
-        model.status = recovered.estate.status;
+        model.rules = recovered.log_contents.rules.clone();
+        model.status = recovered.log_contents.status;
         model.resolve(&"default".into());
         for (name, place) in recovered.tubes_at_the_start() {
             let name = model.create_tube(&name);
             model.tube_mut(&name).place = place;
-            let facts = recovered.estate.queues.get(&name).copied().unwrap_or_default();
+            let facts = recovered.log_contents.queues.get(&name).copied().unwrap_or_default();
             model.tube_mut(&name).facts = facts;
             if facts.is_items {
                 model.tube_mut(&name).extra_since = Some(facts.created);
@@ -129,12 +132,12 @@ impl Model {
         }
         model.next_id = recovered.next_id;
         model.next_lease = recovered.next_id;
-        for (id, image) in &recovered.estate.jobs {
-            let state = match image.shelf {
-                Shelf::Ready => State::Ready,
-                Shelf::Delayed { .. } if recovered.ready.contains(id) => State::Ready,
-                Shelf::Delayed { due } => State::Delayed { due },
-                Shelf::Buried { order } => {
+        for (id, image) in &recovered.log_contents.jobs {
+            let state = match image.state {
+                StoredState::Ready => State::Ready,
+                StoredState::Delayed { .. } if recovered.ready.contains(id) => State::Ready,
+                StoredState::Delayed { due } => State::Delayed { due },
+                StoredState::Buried { order } => {
                     model.next_buried = model.next_buried.max(order + 1);
                     State::Buried { order }
                 }
@@ -151,7 +154,7 @@ impl Model {
                 counts: image.counts,
                 order: image.order,
                 tags: image.tags.clone(),
-                kind: Kind::Logged,
+                kind: JobKind::Logged,
                 expires: image.expires,
                 watchers: Vec::new(),
                 progress: (0, 0),
@@ -164,10 +167,10 @@ impl Model {
         }
         model.now = now;
         model.history = History::default();
-        let queues = recovered.estate.queues.clone();
+        let queues = recovered.log_contents.queues.clone();
         let kept = |name: &Name| queues.get(name).is_some_and(|facts| facts.kept && facts.is_child);
         model.unnoted.retain(|name| !kept(name));
-        model.history.restart(recovered.estate);
+        model.history.restart(recovered.log_contents);
         model.note_children();
         model.history.end_start();
         model

@@ -6,7 +6,7 @@ use broker::policy::WhenFull;
 use super::outcome::News;
 use super::policies::text;
 use super::record::Record;
-use super::{Job, Kind, Model, Name, Need, State};
+use super::{Job, JobKind, Model, Name, Need, State};
 
 /// Jobs of a queue that end because another one comes: expired ones, and as many to make room.
 const PUT_ENDS_MAX: u64 = 2;
@@ -152,7 +152,7 @@ impl Model {
                 Ok(()) if *stores => {
                     let is_watched =
                         is_foreground && *role == Role::Requested && routed.asked.is_none();
-                    let kind = if is_watched { Kind::Watched } else { self.kind_in(queue) };
+                    let kind = if is_watched { JobKind::Watched } else { self.kind_in(queue) };
                     let id = self.enter(queue, job.clone(), kind);
                     ids.push(id);
                     self.unplaced.push(id);
@@ -190,7 +190,7 @@ impl Model {
     }
 
     /// Enters a job, which is in no list yet.
-    pub(super) fn enter(&mut self, queue: &Name, mut job: Job, kind: Kind) -> u64 {
+    pub(super) fn enter(&mut self, queue: &Name, mut job: Job, kind: JobKind) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
         self.puts += 1;
@@ -219,11 +219,11 @@ impl Model {
     /// Jobs of one put are all there after a crash, or none of them.
     fn record_together(&mut self, ids: &[u64]) -> Need {
         let logged: Vec<u64> =
-            ids.iter().copied().filter(|id| self.jobs[id].kind == Kind::Logged).collect();
+            ids.iter().copied().filter(|id| self.jobs[id].kind == JobKind::Logged).collect();
         if logged.is_empty() {
             return 0;
         }
-        let images = logged.iter().map(|id| (*id, super::Image::of(&self.jobs[id]))).collect();
+        let images = logged.iter().map(|id| (*id, super::StoredJob::of(&self.jobs[id]))).collect();
         // Each queue's copy is told of as its own queue asks; the least of it is sure for all.
         let is_strict = logged.iter().all(|id| self.is_strict(&self.jobs[id].tube));
         let need = self.history.note(Record::PutMany(images), is_strict);
@@ -367,18 +367,18 @@ impl Model {
         let (from, was) = (std::mem::replace(&mut job.tube, to.clone()), job.kind);
         (job.created, job.order, job.expires) = (now, order, None);
         // What was never in the log does not come into it.
-        if was == Kind::Logged {
+        if was == JobKind::Logged {
             job.kind = kind;
         }
         let kind = job.kind;
         self.tube_mut(to).puts += 1;
         match (was, kind) {
-            (Kind::Logged, Kind::Logged) => {
+            (JobKind::Logged, JobKind::Logged) => {
                 self.record(id, Record::Moved);
                 let need = self.jobs[&id].need;
                 self.history.note_tube(&from, need);
             }
-            (Kind::Logged, _) => {
+            (JobKind::Logged, _) => {
                 self.job_mut(id).need = 0;
                 let need = self.history.note(Record::Finish(id), self.is_strict(&from));
                 self.history.note_tube(&from, need);

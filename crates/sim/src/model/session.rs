@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::outcome::Letter;
+use super::outcome::Notification;
 use super::work::Worker;
 use super::{Conn, Model, Need, OpenReads, Place};
 use crate::protocol::{Kestrel, Protocol};
@@ -236,9 +236,9 @@ impl Model {
         let first = self.first_letter(place, observed);
         let letter = self.conn(place).letters.remove(first);
         match letter.ok_or("an event came that nothing asked for")? {
-            Letter::Reply(reply) => observed.take(&reply)?,
-            Letter::WorkToDo => observed.take(&Self::noop())?,
-            Letter::News { id, news, need, .. } => {
+            Notification::Reply(reply) => observed.take(&reply)?,
+            Notification::WorkToDo => observed.take(&Self::noop())?,
+            Notification::News { id, news, need, .. } => {
                 let reply = self.news_packet(place, id, &news, need);
                 self.hear(place, id, news.is_end())?;
                 observed.take(&reply)?;
@@ -252,14 +252,14 @@ impl Model {
     /// Which of the letters comes first: of a batch, the one that was seen.
     fn first_letter(&self, place: Place, observed: &Observed<'_>) -> usize {
         let letters = &self.conns[&place].letters;
-        let batch_of = |letter: &Letter| match letter {
-            Letter::News { batch, .. } => *batch,
+        let batch_of = |letter: &Notification| match letter {
+            Notification::News { batch, .. } => *batch,
             _ => None,
         };
         let Some(first) = letters.front().and_then(batch_of) else { return 0 };
         let same = letters.iter().take_while(|letter| batch_of(letter) == Some(first));
-        let is_next = |letter: &Letter| match letter {
-            Letter::News { id, news, need, .. } => {
+        let is_next = |letter: &Notification| match letter {
+            Notification::News { id, news, need, .. } => {
                 observed.is_next(&self.news_packet(place, *id, news, *need))
             }
             _ => false,

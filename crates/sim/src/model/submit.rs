@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::record::Record;
-use super::{Image, Kind, Model, Name, Need, Place, State, Tags};
+use super::{JobKind, Model, Name, Need, Place, State, StoredJob, Tags};
 
 pub(super) const HIGH: u32 = 512;
 pub(super) const NORMAL: u32 = 1024;
@@ -64,7 +64,7 @@ impl Model {
     }
 
     fn outlive_watchers(&mut self, id: u64) {
-        if self.jobs[&id].kind == Kind::Watched {
+        if self.jobs[&id].kind == JobKind::Watched {
             let kind = self.kind_in(&self.jobs[&id].tube.clone());
             self.job_mut(id).kind = kind;
             self.record(id, Record::Put);
@@ -105,7 +105,7 @@ impl Model {
                 let job = self.job_mut(id);
                 job.tags = Some(Tags { unique: Rc::from(unique), reducer: Rc::from(reducer) });
                 // What was noted of it had no key yet.
-                let image = Image::of(&self.jobs[&id]);
+                let image = StoredJob::of(&self.jobs[&id]);
                 self.history.amend(routed.need, id, &image);
                 if is_foreground {
                     self.attach(place, id);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::outcome::Letter;
+use super::outcome::Notification;
 use super::{Expected, Job, Model, NEVER, Name, Need, Place, State, Wait};
 
 /// Whose moment it is; queues come before connections.
@@ -116,7 +116,7 @@ impl Model {
                 let need = self.history.tube_need(&item.tube);
                 let conn = self.conn(place);
                 conn.waiting = None;
-                conn.letters.push_back(Letter::NoItem { need });
+                conn.letters.push_back(Notification::NoItem { need });
             }
             return;
         }
@@ -130,7 +130,7 @@ impl Model {
         };
         let conn = self.conn(place);
         conn.waiting = None;
-        conn.letters.push_back(Letter::Reply(reply));
+        conn.letters.push_back(Notification::Reply(reply));
     }
 
     /// The ttr of a job is over.
@@ -152,7 +152,7 @@ impl Model {
         let jobs = self.jobs.values().filter_map(|job| match job.state {
             State::Delayed { due } => Some(due),
             // A holder that is gone has no deadlines any more, only a chore that gives back.
-            State::Reserved(lease) => {
+            State::Leased(lease) => {
                 (serials.contains(&lease.by) && lease.deadline != NEVER).then_some(lease.deadline)
             }
             State::Ready | State::Buried { .. } => None,

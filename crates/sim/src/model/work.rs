@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::outcome::Letter;
+use super::outcome::Notification;
 use super::{Model, NEVER, Name, Place, State};
 
 /// Shortest time limit of a registration (spec gearman 4.8).
@@ -166,11 +166,10 @@ impl Model {
     /// Who sleeps has no time limit any more for the job that it got last.
     fn lift_limit(&mut self, place: Place) {
         let Some(newest) = self.conn(place).worker.newest.take() else { return };
-        let held =
-            |state: &State| matches!(state, State::Reserved(lease) if lease.number == newest);
+        let held = |state: &State| matches!(state, State::Leased(lease) if lease.number == newest);
         let id = self.jobs.iter().find(|(_, job)| held(&job.state)).map(|(id, _)| *id);
         let Some(id) = id else { return };
-        if let State::Reserved(lease) = &mut self.job_mut(id).state
+        if let State::Leased(lease) = &mut self.job_mut(id).state
             && std::mem::replace(&mut lease.limit, NEVER) != NEVER
         {
             self.renew_deadline(id);
@@ -198,7 +197,7 @@ impl Model {
         self.tally.wake_ups += 1;
         let conn = self.conn(place);
         conn.worker.asleep = false;
-        conn.letters.push_back(Letter::WorkToDo);
+        conn.letters.push_back(Notification::WorkToDo);
     }
 
     /// Who sleeps misses nothing; only where each job wakes but a few can others sleep on.
@@ -219,7 +218,7 @@ impl Model {
         let mut counts = [0, 0];
         for job in self.jobs.values().filter(|job| job.tube == *name) {
             counts[0] += u64::from(!matches!(job.state, State::Buried { .. }));
-            counts[1] += u64::from(matches!(job.state, State::Reserved(_)));
+            counts[1] += u64::from(matches!(job.state, State::Leased(_)));
         }
         counts
     }

@@ -5,7 +5,7 @@ use crate::plan::Plan;
 use crate::rng::Rng;
 
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(super) enum Habit {
+pub(super) enum Role {
     Producer,
     Worker,
     Admin,
@@ -14,7 +14,7 @@ pub(super) enum Habit {
     Anything,
 }
 
-impl Habit {
+impl Role {
     pub(super) fn any(rng: &mut Rng) -> Self {
         *rng.pick(&[
             Self::Producer,
@@ -29,10 +29,10 @@ impl Habit {
     /// Its commands and how frequent they are.
     fn kinds(self) -> &'static [(u64, &'static str)] {
         match self {
-            Habit::Producer => {
+            Role::Producer => {
                 &[(60, "put"), (4, "use"), (2, "delete"), (1, "stats-job"), (1, "quit")]
             }
-            Habit::Worker => &[
+            Role::Worker => &[
                 (40, "reserve-with-timeout"),
                 (8, "reserve"),
                 (4, "reserve-job"),
@@ -44,7 +44,7 @@ impl Habit {
                 (3, "ignore"),
                 (3, "stats-job"),
             ],
-            Habit::Admin => &[
+            Role::Admin => &[
                 (6, "peek"),
                 (5, "peek-ready"),
                 (5, "peek-delayed"),
@@ -62,7 +62,7 @@ impl Habit {
                 (8, "delete"),
                 (6, "put"),
             ],
-            Habit::Wanderer => &[
+            Role::Wanderer => &[
                 (24, "use"),
                 (3, "watch"),
                 (4, "ignore"),
@@ -76,7 +76,7 @@ impl Habit {
                 (2, "stats-tube"),
                 (1, "list-tubes"),
             ],
-            Habit::Anything => &[
+            Role::Anything => &[
                 (20, "put"),
                 (10, "reserve-with-timeout"),
                 (2, "reserve"),
@@ -145,9 +145,9 @@ pub(super) struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    pub(super) fn command(&mut self, habit: Habit, bytes: &mut Vec<u8>) {
+    pub(super) fn command(&mut self, role: Role, bytes: &mut Vec<u8>) {
         let Self { plan, rng, .. } = self;
-        let mut kind = rng.weighted(habit.kinds());
+        let mut kind = rng.weighted(role.kinds());
         if kind == "put" && plan.scarce && rng.below(3) > 0 {
             kind = *rng.pick(&["delete", "delete", "use", "peek-ready"]);
         }

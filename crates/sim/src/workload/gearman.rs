@@ -8,7 +8,7 @@ use crate::rng::Rng;
 const HEADER_BYTES: usize = 12;
 
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(super) enum Habit {
+pub(super) enum Role {
     Client,
     Worker,
     /// Submits and works on one connection.
@@ -44,7 +44,7 @@ enum Request {
     Limit,
 }
 
-impl Habit {
+impl Role {
     pub(super) fn any(rng: &mut Rng) -> Self {
         *rng.pick(&[
             Self::Client,
@@ -135,8 +135,8 @@ pub(super) struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    pub(super) fn request(&mut self, habit: Habit, bytes: &mut Vec<u8>) {
-        let mut request = self.rng.weighted(habit.requests());
+    pub(super) fn request(&mut self, role: Role, bytes: &mut Vec<u8>) {
+        let mut request = self.rng.weighted(role.requests());
         let adds = matches!(request, Request::Foreground | Request::Background | Request::Epoch);
         if adds && self.plan.scarce && self.rng.below(3) > 0 {
             request = *self.rng.pick(&[Request::Status, Request::StatusUnique, Request::Echo]);

@@ -63,7 +63,7 @@ impl Known {
 /// One client: its habits, what it holds as far as it knows, and the reply it is reading.
 #[derive(Debug)]
 pub(crate) struct Client {
-    kind: Kind,
+    kind: ClientKind,
     /// Reads rarely.
     pub(crate) is_slow: bool,
     /// Ids of jobs that it took; in thrift, numbers of items that it was given.
@@ -72,10 +72,10 @@ pub(crate) struct Client {
 }
 
 #[derive(Debug)]
-enum Kind {
-    Beanstalk(beanstalk::Habit),
-    Gearman(gearman::Habit),
-    Kestrel(Kestrel, kestrel::Habit),
+enum ClientKind {
+    Beanstalk(beanstalk::Role),
+    Gearman(gearman::Role),
+    Kestrel(Kestrel, kestrel::Role),
 }
 
 impl Client {
@@ -98,18 +98,18 @@ impl Client {
 
     pub(crate) fn new(protocol: Protocol, rng: &mut Rng) -> Self {
         let kind = match protocol {
-            Protocol::Beanstalk => Kind::Beanstalk(beanstalk::Habit::any(rng)),
-            Protocol::Gearman => Kind::Gearman(gearman::Habit::any(rng)),
-            Protocol::Kestrel(dialect) => Kind::Kestrel(dialect, kestrel::Habit::any(rng)),
+            Protocol::Beanstalk => ClientKind::Beanstalk(beanstalk::Role::any(rng)),
+            Protocol::Gearman => ClientKind::Gearman(gearman::Role::any(rng)),
+            Protocol::Kestrel(dialect) => ClientKind::Kestrel(dialect, kestrel::Role::any(rng)),
         };
         Self { kind, is_slow: rng.one_in(6), held: Vec::new(), unread: Vec::new() }
     }
 
     pub(crate) fn protocol(&self) -> Protocol {
         match self.kind {
-            Kind::Beanstalk(_) => Protocol::Beanstalk,
-            Kind::Gearman(_) => Protocol::Gearman,
-            Kind::Kestrel(dialect, _) => Protocol::Kestrel(dialect),
+            ClientKind::Beanstalk(_) => Protocol::Beanstalk,
+            ClientKind::Gearman(_) => Protocol::Gearman,
+            ClientKind::Kestrel(dialect, _) => Protocol::Kestrel(dialect),
         }
     }
 
@@ -119,18 +119,18 @@ impl Client {
         let mut replies = Vec::new();
         loop {
             let len = match self.kind {
-                Kind::Beanstalk(_) => beanstalk::reply_len(&self.unread),
-                Kind::Gearman(_) => gearman::reply_len(&self.unread),
-                Kind::Kestrel(Kestrel::Memcache, _) => kestrel::reply_len(&self.unread),
-                Kind::Kestrel(Kestrel::Text, _) => kestrel::text::reply_len(&self.unread),
-                Kind::Kestrel(Kestrel::Thrift, _) => kestrel::thrift::reply_len(&self.unread),
+                ClientKind::Beanstalk(_) => beanstalk::reply_len(&self.unread),
+                ClientKind::Gearman(_) => gearman::reply_len(&self.unread),
+                ClientKind::Kestrel(Kestrel::Memcache, _) => kestrel::reply_len(&self.unread),
+                ClientKind::Kestrel(Kestrel::Text, _) => kestrel::text::reply_len(&self.unread),
+                ClientKind::Kestrel(Kestrel::Thrift, _) => kestrel::thrift::reply_len(&self.unread),
             };
             let Some(len) = len else { return replies };
             let reply: Vec<u8> = self.unread.drain(..len).collect();
             let (heard, is_taken) = match self.kind {
-                Kind::Beanstalk(_) => beanstalk::hear(&reply),
-                Kind::Gearman(_) => gearman::hear(&reply),
-                Kind::Kestrel(Kestrel::Thrift, _) => {
+                ClientKind::Beanstalk(_) => beanstalk::hear(&reply),
+                ClientKind::Gearman(_) => gearman::hear(&reply),
+                ClientKind::Kestrel(Kestrel::Thrift, _) => {
                     let leases = kestrel::thrift::leases(&reply);
                     for lease in &leases {
                         known.heard_lease(*lease);
@@ -139,7 +139,7 @@ impl Client {
                     (None, false)
                 }
                 // No reply names a job.
-                Kind::Kestrel(..) => (None, false),
+                ClientKind::Kestrel(..) => (None, false),
             };
             if let Some(id) = heard {
                 known.heard(id);
@@ -160,33 +160,33 @@ impl Client {
             let is_garbage = plan.garbage && rng.one_in(25);
             let held = &mut self.held;
             match &self.kind {
-                Kind::Beanstalk(_) if in_crowd => beanstalk::crowd(&mut bytes, held, rng),
-                Kind::Gearman(_) if in_crowd => gearman::crowd(&mut bytes, held, rng),
-                Kind::Beanstalk(_) if is_garbage => beanstalk::garbage(&mut bytes, rng),
-                Kind::Gearman(_) if is_garbage => gearman::garbage(&mut bytes, rng),
-                Kind::Kestrel(Kestrel::Memcache, _) if is_garbage => {
+                ClientKind::Beanstalk(_) if in_crowd => beanstalk::crowd(&mut bytes, held, rng),
+                ClientKind::Gearman(_) if in_crowd => gearman::crowd(&mut bytes, held, rng),
+                ClientKind::Beanstalk(_) if is_garbage => beanstalk::garbage(&mut bytes, rng),
+                ClientKind::Gearman(_) if is_garbage => gearman::garbage(&mut bytes, rng),
+                ClientKind::Kestrel(Kestrel::Memcache, _) if is_garbage => {
                     kestrel::garbage(&mut bytes, rng);
                 }
-                Kind::Kestrel(Kestrel::Thrift, _) if is_garbage => {
+                ClientKind::Kestrel(Kestrel::Thrift, _) if is_garbage => {
                     kestrel::thrift::garbage(&mut bytes, rng);
                 }
-                Kind::Kestrel(Kestrel::Text, _) if is_garbage => {
+                ClientKind::Kestrel(Kestrel::Text, _) if is_garbage => {
                     kestrel::text::garbage(&mut bytes, rng);
                 }
-                Kind::Beanstalk(habit) => {
+                ClientKind::Beanstalk(role) => {
                     let mut writer = beanstalk::Writer { plan, known, held, rng };
-                    writer.command(*habit, &mut bytes);
+                    writer.command(*role, &mut bytes);
                 }
-                Kind::Gearman(habit) => {
+                ClientKind::Gearman(role) => {
                     let mut writer = gearman::Writer { plan, known, held, now, rng };
-                    writer.request(*habit, &mut bytes);
+                    writer.request(*role, &mut bytes);
                 }
-                Kind::Kestrel(dialect, habit) => {
+                ClientKind::Kestrel(dialect, role) => {
                     let mut writer = kestrel::Writer { plan, now, rng };
                     match dialect {
-                        Kestrel::Memcache => writer.request(*habit, &mut bytes),
-                        Kestrel::Text => writer.text_request(*habit, &mut bytes),
-                        Kestrel::Thrift => writer.call(*habit, held, known, &mut bytes),
+                        Kestrel::Memcache => writer.request(*role, &mut bytes),
+                        Kestrel::Text => writer.text_request(*role, &mut bytes),
+                        Kestrel::Thrift => writer.call(*role, held, known, &mut bytes),
                     }
                 }
             }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::super::wire::Wire;
-use super::Burden;
+use super::HeavyLoad;
 
 /// Tubes that one `reserve` looks at.
 const WATCHED_TUBES: u32 = 5_000;
@@ -26,9 +26,9 @@ pub(in crate::compare) fn expiry_policy() -> String {
     )
 }
 
-pub(super) fn reserve_over_tubes(address: SocketAddr) -> anyhow::Result<Burden> {
+pub(super) fn reserve_over_tubes(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let mut wire = Wire::connect(address)?;
-    let cutters = vec![wire.cutter()?];
+    let disconnects = vec![wire.disconnect()?];
     let watch = |tube: u32| format!("watch empty-{tube}\r\n").into_bytes();
     wire.send(&(0..WATCHED_TUBES).flat_map(watch).collect::<Vec<u8>>())?;
     wire.read_lines(WATCHED_TUBES as usize)?;
@@ -38,15 +38,15 @@ pub(super) fn reserve_over_tubes(address: SocketAddr) -> anyhow::Result<Burden> 
         wire.send(&b"reserve-with-timeout 0\r\n".repeat(20))?;
         wire.read_lines(20)
     };
-    Ok(Burden::of(once, cutters))
+    Ok(HeavyLoad::of(once, disconnects))
 }
 
 /// Puts jobs, lets them expire, and reserves: the requests find all of them in front.
-pub(super) fn reserve_over_expired(address: SocketAddr) -> anyhow::Result<Burden> {
+pub(super) fn reserve_over_expired(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     // Each ends as many as a slice of work allows.
     const RESERVES: usize = 4;
     let mut wire = Wire::connect(address)?;
-    let cutters = vec![wire.cutter()?];
+    let disconnects = vec![wire.disconnect()?];
     let enter = format!("use {EXPIRED_TUBE}\r\nwatch {EXPIRED_TUBE}\r\nignore default\r\n");
     wire.send(enter.as_bytes())?;
     wire.read_lines(3)?;
@@ -59,13 +59,13 @@ pub(super) fn reserve_over_expired(address: SocketAddr) -> anyhow::Result<Burden
         wire.send(&reserves)?;
         wire.read_lines(RESERVES)
     };
-    Ok(Burden::of(once, cutters))
+    Ok(HeavyLoad::of(once, disconnects))
 }
 
 /// Puts delayed jobs and kicks them. They add up, ready.
-pub(super) fn kick(address: SocketAddr) -> anyhow::Result<Burden> {
+pub(super) fn kick(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let mut wire = Wire::connect(address)?;
-    let cutters = vec![wire.cutter()?];
+    let disconnects = vec![wire.disconnect()?];
     wire.send(b"use heavy-kick\r\n")?;
     wire.read_lines(1)?;
     let mut requests = b"put 0 1000 60 1\r\nx\r\n".repeat(BATCH_JOBS);
@@ -75,11 +75,11 @@ pub(super) fn kick(address: SocketAddr) -> anyhow::Result<Burden> {
         wire.send(&requests)?;
         wire.read_lines(BATCH_JOBS + 1)
     };
-    Ok(Burden::of(once, cutters))
+    Ok(HeavyLoad::of(once, disconnects))
 }
 
 /// Reserves jobs, and closes the connection.
-pub(super) fn closes(address: SocketAddr) -> anyhow::Result<Burden> {
+pub(super) fn closes(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let mut wire = Wire::connect(address)?;
     wire.send(b"use heavy-close\r\n")?;
     wire.read_lines(1)?;
@@ -92,5 +92,5 @@ pub(super) fn closes(address: SocketAddr) -> anyhow::Result<Burden> {
         wire.send(&requests)?;
         wire.read_lines(2 + 2 * BATCH_JOBS)
     };
-    Ok(Burden::of(once, Vec::new()))
+    Ok(HeavyLoad::of(once, Vec::new()))
 }

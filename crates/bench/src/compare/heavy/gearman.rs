@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use super::super::wire::{Wire, packet};
-use super::Burden;
+use super::HeavyLoad;
 use crate::driver::packets::kind;
 
 /// Connections that wait for one job, and how often each joined it: as often as it may.
@@ -42,27 +42,27 @@ fn echo() -> Vec<u8> {
 }
 
 /// Workers that are only there to be listed.
-pub(super) fn many_registrations(address: SocketAddr) -> anyhow::Result<Burden> {
-    let mut burden = Burden::default();
+pub(super) fn many_registrations(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
+    let mut load = HeavyLoad::default();
     for _ in 0..LISTED_WORKERS {
-        burden.held.push(register(address)?.into_stream());
+        load.held.push(register(address)?.into_stream());
     }
-    Ok(burden)
+    Ok(load)
 }
 
 /// Sends requests again and again, each time with an echo behind them.
-fn again(mut wire: Wire, mut requests: Vec<u8>) -> anyhow::Result<Burden> {
-    let cutters = vec![wire.cutter()?];
+fn again(mut wire: Wire, mut requests: Vec<u8>) -> anyhow::Result<HeavyLoad> {
+    let disconnects = vec![wire.disconnect()?];
     requests.extend(echo());
     let once = move || {
         wire.send(&requests)?;
         wire.read_to(ECHO)
     };
-    Ok(Burden::of(once, cutters))
+    Ok(HeavyLoad::of(once, disconnects))
 }
 
 /// A worker with many jobs in its hands unregisters their function, and registers it.
-pub(super) fn cannot_do(address: SocketAddr) -> anyhow::Result<Burden> {
+pub(super) fn cannot_do(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     const FUNCTION: &[u8] = b"heavy-held";
     let mut wire = Wire::connect(address)?;
     wire.send(&packet(kind::CAN_DO, FUNCTION))?;
@@ -78,25 +78,25 @@ pub(super) fn cannot_do(address: SocketAddr) -> anyhow::Result<Burden> {
 }
 
 /// A worker registers for many functions anew.
-pub(super) fn reset_abilities(address: SocketAddr) -> anyhow::Result<Burden> {
+pub(super) fn reset_abilities(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let wire = register(address)?;
     again(wire, [packet(RESET_ABILITIES, b""), registrations()].concat())
 }
 
 /// A worker of many functions looks for a job, finds none, and sleeps.
-pub(super) fn grab_and_sleep(address: SocketAddr) -> anyhow::Result<Burden> {
+pub(super) fn grab_and_sleep(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let wire = register(address)?;
     again(wire, [packet(kind::GRAB_JOB, b""), packet(kind::PRE_SLEEP, b"")].concat().repeat(20))
 }
 
 /// A worker tells data to many clients that joined one job.
-pub(super) fn news_to_many(address: SocketAddr) -> anyhow::Result<Burden> {
+pub(super) fn news_to_many(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let (connections, joins) = WATCHERS;
-    let mut cutters = Vec::new();
+    let mut disconnects = Vec::new();
     let submit = packet(kind::SUBMIT_JOB, b"heavy-news\0key\0");
     for _ in 0..connections {
         let mut wire = Wire::connect(address)?;
-        cutters.push(wire.cutter()?);
+        disconnects.push(wire.disconnect()?);
         wire.send(&submit.repeat(joins as usize))?;
         // Its connection is cut at the end.
         std::thread::spawn(move || wire.drain());
@@ -106,7 +106,7 @@ pub(super) fn news_to_many(address: SocketAddr) -> anyhow::Result<Burden> {
     worker.send(&packet(kind::GRAB_JOB, b""))?;
     let handle = worker.read_handle()?;
     let data = packet(WORK_DATA, &[&handle[..], b"\0some data"].concat());
-    let mut burden = again(worker, data)?;
-    burden.cutters.append(&mut cutters);
-    Ok(burden)
+    let mut load = again(worker, data)?;
+    load.disconnects.append(&mut disconnects);
+    Ok(load)
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::super::wire::{self, Wire};
-use super::Burden;
+use super::HeavyLoad;
 
 /// Children of the parent that is put into: as many as it may have.
 const CHILDREN: u32 = 256;
@@ -15,9 +15,9 @@ const FLUSHED_ITEMS: usize = 1000;
 /// After a flush, as after a batch of kicks.
 const FLUSH_REST: Duration = Duration::from_millis(10);
 
-pub(super) fn put_to_children(address: SocketAddr) -> anyhow::Result<Burden> {
+pub(super) fn put_to_children(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let mut wire = Wire::connect(address)?;
-    let cutters = vec![wire.cutter()?];
+    let disconnects = vec![wire.disconnect()?];
     let look = |child: u32| format!("GET heavy-parent+{child}\r\n").into_bytes();
     wire.send(&(0..CHILDREN).flat_map(look).collect::<Vec<u8>>())?;
     wire.read_lines(CHILDREN as usize)?;
@@ -26,13 +26,13 @@ pub(super) fn put_to_children(address: SocketAddr) -> anyhow::Result<Burden> {
         std::thread::sleep(CHILDREN_REST);
         wire.read_lines(1)
     };
-    Ok(Burden::of(once, cutters))
+    Ok(HeavyLoad::of(once, disconnects))
 }
 
 /// Puts items, and empties all queues of items.
-pub(super) fn flush_all(address: SocketAddr) -> anyhow::Result<Burden> {
+pub(super) fn flush_all(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let mut wire = Wire::connect(address)?;
-    let cutters = vec![wire.cutter()?];
+    let disconnects = vec![wire.disconnect()?];
     let mut requests = b"SET heavy-flush 0 0 1\r\nx\r\n".repeat(FLUSHED_ITEMS);
     requests.extend(b"FLUSH_ALL\r\n");
     let once = move || {
@@ -40,21 +40,21 @@ pub(super) fn flush_all(address: SocketAddr) -> anyhow::Result<Burden> {
         wire.send(&requests)?;
         wire.read_lines(FLUSHED_ITEMS + 1)
     };
-    Ok(Burden::of(once, cutters))
+    Ok(HeavyLoad::of(once, disconnects))
 }
 
 /// Changes the status to and fro. A stricter one would refuse the quiet client, too.
-pub(super) fn change_status(address: SocketAddr) -> anyhow::Result<Burden> {
+pub(super) fn change_status(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let mut wire = Wire::connect(address)?;
-    let cutters = vec![wire.cutter()?];
+    let disconnects = vec![wire.disconnect()?];
     let once = move || {
         wire.send(b"STATUS writeavoid\r\nSTATUS up\r\n")?;
         wire.read_lines(2)
     };
-    Ok(Burden::of(once, cutters))
+    Ok(HeavyLoad::of(once, disconnects))
 }
 
 /// A page of the admin commands.
-pub(super) fn page(address: SocketAddr, path: &'static str) -> Burden {
-    Burden::of(move || wire::page(address, path).map(|_| ()), Vec::new())
+pub(super) fn page(address: SocketAddr, path: &'static str) -> HeavyLoad {
+    HeavyLoad::of(move || wire::page(address, path).map(|_| ()), Vec::new())
 }

@@ -18,7 +18,7 @@ impl Model {
         let (state, until) = match job.state {
             State::Ready => ("ready", None),
             State::Delayed { due } => ("delayed", Some(due)),
-            State::Reserved(lease) => {
+            State::Leased(lease) => {
                 ("reserved", Some(lease.deadline).filter(|deadline| *deadline != NEVER))
             }
             State::Buried { .. } => ("buried", None),
@@ -82,7 +82,7 @@ impl Model {
                     counts[1] += 1;
                 }
                 State::Delayed { .. } => counts[2] += 1,
-                State::Reserved(_) => counts[3] += 1,
+                State::Leased(_) => counts[3] += 1,
                 State::Buried { .. } => counts[4] += 1,
             }
         }

@@ -3,7 +3,7 @@
 use super::super::outcome::News;
 use super::super::session::{Expected, Observed};
 use super::super::submit::band;
-use super::super::{Kind, Model, Name, Need, Place, State};
+use super::super::{JobKind, Model, Name, Need, Place, State};
 use super::wire::integer;
 use super::{handle, named, text};
 
@@ -149,7 +149,7 @@ impl Model {
     fn show_jobs(&self) -> Expected {
         let jobs = self.jobs.iter().filter(|(_, job)| job.tags.is_some());
         let row = |(id, job): (&u64, &super::super::Job)| {
-            let durable = u32::from(job.kind == Kind::Logged);
+            let durable = u32::from(job.kind == JobKind::Logged);
             format!("{}\t{}\t0\t{durable}", text(&handle(*id)), job.counts.failures)
         };
         Expected::bag(jobs.map(row).collect())

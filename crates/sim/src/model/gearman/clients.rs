@@ -116,7 +116,7 @@ impl Model {
         let text = |number: u64| number.to_string().into_bytes();
         match id.and_then(|id| self.jobs.get(&id)) {
             Some(job) => {
-                let running = matches!(job.state, State::Reserved(_));
+                let running = matches!(job.state, State::Leased(_));
                 let (numerator, denominator) = job.progress;
                 let watchers = job.watchers.len() as u64;
                 let numbers =

@@ -2,7 +2,7 @@
 
 use super::Monitor;
 use super::memcache_wire::{self, Get, Request};
-use crate::model::items::How;
+use crate::model::items::FetchMode;
 use crate::model::policies::{QUIESCENT, READ_ONLY, UP};
 use crate::model::session::{Expected, Observed};
 use crate::model::{Model, Need, Place};
@@ -180,9 +180,9 @@ impl Model {
             return self.fail(place, "ERROR", need, observed);
         }
         let how = match get {
-            Get { peek: true, .. } => How::Peek,
-            Get { open: true, .. } => How::Open,
-            _ => How::Take,
+            Get { peek: true, .. } => FetchMode::Peek,
+            Get { open: true, .. } => FetchMode::Open,
+            _ => FetchMode::Take,
         };
         self.fetch(place, queue, how, get.timeout_ms, need, observed)
     }

@@ -12,8 +12,8 @@ use std::rc::Rc;
 
 use thrift::Collect;
 
-use super::items::{How, Read};
-use super::outcome::Letter;
+use super::items::{FetchMode, Read};
+use super::outcome::Notification;
 use super::session::{Expected, Observed};
 use super::{Model, Need, Place};
 use crate::protocol::{Kestrel, Protocol};
@@ -27,7 +27,7 @@ pub(super) enum Fetch {
     /// An item; the reply rests on so much too.
     Item {
         queue: String,
-        how: How,
+        how: FetchMode,
         need: Need,
     },
     Monitor(Monitor),
@@ -87,7 +87,7 @@ impl Model {
         &mut self,
         place: Place,
         queue: &str,
-        how: How,
+        how: FetchMode,
         timeout_ms: i32,
         need: Need,
         observed: &mut Observed<'_>,
@@ -122,7 +122,7 @@ impl Model {
             if monitor.left == Some(0) || left_ms == 0 || self.reads_blocked() || is_full {
                 return observed.take(&self.empty_reply(place, base));
             }
-            match self.read(place, queue, How::Open, left_ms) {
+            match self.read(place, queue, FetchMode::Open, left_ms) {
                 Read::Item { lease, body, need } => {
                     self.note_open(place, queue, lease);
                     monitor.left = monitor.left.map(|left| left - 1);
@@ -143,7 +143,7 @@ impl Model {
     pub(super) fn resume_fetch(
         &mut self,
         place: Place,
-        letter: Letter,
+        letter: Notification,
         observed: &mut Observed<'_>,
     ) -> Result<(), String> {
         let fetch = self.conn(place).fetch.take().ok_or("an item came that nobody waited for")?;
@@ -152,19 +152,19 @@ impl Model {
         }
         let (queue, how, base) = match &fetch {
             Fetch::Item { queue, how, need } => (queue.clone(), *how, *need),
-            Fetch::Monitor(monitor) => (monitor.queue.clone(), How::Open, monitor.need),
+            Fetch::Monitor(monitor) => (monitor.queue.clone(), FetchMode::Open, monitor.need),
             Fetch::Collect(_) => unreachable!("it was dealt with above"),
         };
         let found: Result<(Rc<[u8]>, Need), Need> = match letter {
-            Letter::Granted { lease, body, .. } if how == How::Take => {
+            Notification::Granted { lease, body, .. } if how == FetchMode::Take => {
                 self.confirm(place, lease).map(|need| (body, need)).ok_or(0)
             }
-            Letter::Granted { lease, body, need } => {
+            Notification::Granted { lease, body, need } => {
                 self.note_open(place, &queue, Some(lease));
                 Ok((body, need))
             }
-            Letter::Peeked { body, need } => Ok((body, need)),
-            Letter::NoItem { need } => Err(need),
+            Notification::Peeked { body, need } => Ok((body, need)),
+            Notification::NoItem { need } => Err(need),
             other => return Err(format!("a fetch ends by {other:?}")),
         };
         let (body, need) = match found {

@@ -2,7 +2,7 @@
 
 use super::Monitor;
 use super::text_wire::{self, Request};
-use crate::model::items::How;
+use crate::model::items::FetchMode;
 use crate::model::policies::{QUIESCENT, READ_ONLY, UP};
 use crate::model::session::{Expected, Observed};
 use crate::model::{Model, Need, Place};
@@ -60,10 +60,10 @@ impl Model {
                 self.put_list(&queue, expiry_ms, &items, observed)
             }
             Request::Get { queue, timeout_ms } => {
-                return self.read_on(place, &queue, How::Open, timeout_ms, observed);
+                return self.read_on(place, &queue, FetchMode::Open, timeout_ms, observed);
             }
             Request::Peek { queue, timeout_ms } => {
-                return self.read_on(place, &queue, How::Peek, timeout_ms, observed);
+                return self.read_on(place, &queue, FetchMode::Peek, timeout_ms, observed);
             }
             Request::Monitor { queue, timeout_ms } => {
                 let need = self.close_oldest(place, &queue, usize::MAX);
@@ -139,7 +139,7 @@ impl Model {
         &mut self,
         place: Place,
         queue: &str,
-        how: How,
+        how: FetchMode,
         timeout_ms: i32,
         observed: &mut Observed<'_>,
     ) -> Result<(), String> {

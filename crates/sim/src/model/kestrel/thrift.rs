@@ -7,8 +7,8 @@ use super::thrift_wire::{
     self, Arguments, Call, INTERNAL_ERROR, Message, PROTOCOL_ERROR, Reply, UNKNOWN_METHOD,
     WRONG_KIND, kind,
 };
-use crate::model::items::{How, Read};
-use crate::model::outcome::Letter;
+use crate::model::items::{FetchMode, Read};
+use crate::model::outcome::Notification;
 use crate::model::policies::{QUIESCENT, READ_ONLY, UP};
 use crate::model::session::{Expected, Observed};
 use crate::model::{Model, Need, Place, State};
@@ -192,7 +192,7 @@ impl Model {
     }
 
     fn queue_info(&mut self, place: Place, call: &Call, name: &str) -> (Reply, Need) {
-        let (head, mut need) = match self.read(place, name, How::Peek, 0) {
+        let (head, mut need) = match self.read(place, name, FetchMode::Peek, 0) {
             Read::Item { body, need, .. } => (Some(body), need),
             Read::Empty(need) => (None, need),
             Read::Waiting => unreachable!("it has no patience"),
@@ -211,7 +211,7 @@ impl Model {
             let bytes = self.ready_in(name).map(|id| self.jobs[&id].body.len() as u64).sum();
             let head = self.first_ready(name).map(|id| self.jobs[&id].created);
             let counts_from = tube.last_read.filter(|_| bytes > 0).or(head);
-            let is_held = |state| matches!(state, State::Reserved(_));
+            let is_held = |state| matches!(state, State::Leased(_));
             let open = self.jobs.values().filter(|job| job.tube == *name && is_held(job.state));
             numbers = [
                 items,
@@ -266,7 +266,7 @@ impl Model {
         while self.has_room(place, &mut collect, open_max) && !self.reads_blocked() {
             let is_answered_now = collect.items_max == 1 || collect.deadline.is_none();
             let is_for_good = collect.auto_abort_ms.is_none() && is_answered_now;
-            let how = if is_for_good { How::Take } else { How::Open };
+            let how = if is_for_good { FetchMode::Take } else { FetchMode::Open };
             let patience_ms = collect.deadline.map_or(0, |until| until.saturating_sub(self.now));
             match self.read(place, &collect.queue, how, patience_ms) {
                 Read::Item { lease, body, need } => {
@@ -302,16 +302,16 @@ impl Model {
         &mut self,
         place: Place,
         mut collect: Collect,
-        letter: Letter,
+        letter: Notification,
         observed: &mut Observed<'_>,
     ) -> Result<(), String> {
         match letter {
-            Letter::Granted { lease, body, need } => {
+            Notification::Granted { lease, body, need } => {
                 collect.items.push(Collected { lease: Some(lease), body });
                 collect.need = collect.need.max(need);
                 self.collect(place, collect, observed)
             }
-            Letter::NoItem { need } => {
+            Notification::NoItem { need } => {
                 collect.need = collect.need.max(need);
                 self.answer_get(place, collect, observed)
             }

@@ -8,7 +8,7 @@ use crate::plan::Plan;
 use crate::rng::Rng;
 
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(super) enum Habit {
+pub(super) enum Role {
     Producer,
     /// Reads without a safety net.
     Taker,
@@ -17,7 +17,7 @@ pub(super) enum Habit {
     Admin,
 }
 
-impl Habit {
+impl Role {
     pub(super) fn any(rng: &mut Rng) -> Self {
         *rng.pick(&[
             Self::Producer,
@@ -69,8 +69,8 @@ pub(super) struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    pub(super) fn request(&mut self, habit: Habit, bytes: &mut Vec<u8>) {
-        let mut kind = self.rng.weighted(habit.kinds());
+    pub(super) fn request(&mut self, role: Role, bytes: &mut Vec<u8>) {
+        let mut kind = self.rng.weighted(role.kinds());
         if kind == "set" && self.plan.scarce && self.rng.below(3) > 0 {
             kind = "peek";
         }

@@ -1,7 +1,7 @@
 //! Simulated clients of Kestrel, in the text dialect.
 
-use super::{Habit, Writer, queue};
-use crate::plan::{Plan, Storage};
+use super::{Role, Writer, queue};
+use crate::plan::{Plan, StorageKind};
 use crate::rng::Rng;
 use crate::workload::{body_len, random_bytes};
 
@@ -10,7 +10,7 @@ const LISTED_BYTES_MAX: u64 = 2000;
 
 const LISTED_ITEMS_MAX: u64 = 6;
 
-impl Habit {
+impl Role {
     fn kinds_of_text(self) -> &'static [(u64, &'static str)] {
         match self {
             Self::Producer => &[(20, "put"), (20, "puts"), (2, "get"), (1, "peek"), (1, "version")],
@@ -40,8 +40,8 @@ impl Habit {
 }
 
 impl Writer<'_> {
-    pub(crate) fn text_request(&mut self, habit: Habit, bytes: &mut Vec<u8>) {
-        let mut kind = self.rng.weighted(habit.kinds_of_text());
+    pub(crate) fn text_request(&mut self, role: Role, bytes: &mut Vec<u8>) {
+        let mut kind = self.rng.weighted(role.kinds_of_text());
         if kind.starts_with("put") && self.plan.scarce && self.rng.below(3) > 0 {
             kind = "peek";
         }
@@ -106,7 +106,7 @@ impl Writer<'_> {
 }
 
 fn has_trouble_with_room(plan: &Plan) -> bool {
-    plan.storage != Storage::Memory && !plan.must_not_be_short()
+    plan.storage != StorageKind::Memory && !plan.must_not_be_short()
 }
 
 pub(in crate::workload) fn garbage(bytes: &mut Vec<u8>, rng: &mut Rng) {

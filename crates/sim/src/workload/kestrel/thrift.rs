@@ -1,6 +1,6 @@
 //! Simulated clients of Kestrel, in the thrift dialect: the binary protocol, in frames.
 
-use super::{Habit, Writer, queue};
+use super::{Role, Writer, queue};
 use crate::rng::Rng;
 use crate::workload::{Known, body_len, random_bytes};
 
@@ -21,7 +21,7 @@ const BYTES: u8 = 11;
 const SET: u8 = 14;
 const LIST: u8 = 15;
 
-impl Habit {
+impl Role {
     fn calls(self) -> &'static [(u64, &'static str)] {
         match self {
             Self::Producer => &[(40, "put"), (2, "get"), (2, "peek"), (1, "get_version")],
@@ -93,12 +93,12 @@ impl Message {
 impl Writer<'_> {
     pub(crate) fn call(
         &mut self,
-        habit: Habit,
+        role: Role,
         held: &mut Vec<u64>,
         known: &Known,
         bytes: &mut Vec<u8>,
     ) {
-        let mut kind = self.rng.weighted(habit.calls());
+        let mut kind = self.rng.weighted(role.calls());
         if kind == "put" && self.plan.scarce && self.rng.below(3) > 0 {
             kind = "peek";
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::super::lab::Lab;
 use super::super::server::Server;
 use super::super::wire::{Wire, deletes, inserted, packet};
-use super::Burden;
+use super::HeavyLoad;
 use crate::driver::packets::kind;
 use crate::idle::{self, Greeting};
 use crate::interrupt;
@@ -24,7 +24,7 @@ const PASSING_REST: Duration = Duration::from_millis(10);
 const RECLAIM_BEGINS_MAX: Duration = Duration::from_secs(30);
 
 /// Clients that ask much and read nothing.
-pub(super) fn stuck_readers(address: SocketAddr) -> Burden {
+pub(super) fn stuck_readers(address: SocketAddr) -> HeavyLoad {
     let (readers, requests, rest) = STUCK;
     let requests = b"stats\r\n".repeat(requests);
     let once = move || {
@@ -39,13 +39,13 @@ pub(super) fn stuck_readers(address: SocketAddr) -> Burden {
         std::thread::sleep(rest);
         Ok(())
     };
-    Burden::of(once, Vec::new())
+    HeavyLoad::of(once, Vec::new())
 }
 
 /// One job after the other: submitted, grabbed, completed.
-pub(super) fn large_bodies(address: SocketAddr) -> anyhow::Result<Burden> {
+pub(super) fn large_bodies(address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let mut wire = Wire::connect(address)?;
-    let cutters = vec![wire.cutter()?];
+    let disconnects = vec![wire.disconnect()?];
     wire.send(&packet(kind::CAN_DO, b"heavy-large"))?;
     let mut submit = b"heavy-large\0\0".to_vec();
     submit.resize(submit.len() + LARGE_BYTES, b'x');
@@ -56,21 +56,21 @@ pub(super) fn large_bodies(address: SocketAddr) -> anyhow::Result<Burden> {
         let handle = wire.read_handle()?;
         wire.send(&packet(kind::WORK_COMPLETE, &[&handle[..], b"\0"].concat()))
     };
-    Ok(Burden::of(once, cutters))
+    Ok(HeavyLoad::of(once, disconnects))
 }
 
 /// Connections that have asked once.
-pub(super) fn idle_connections(lab: &Lab, address: SocketAddr) -> anyhow::Result<Burden> {
+pub(super) fn idle_connections(lab: &Lab, address: SocketAddr) -> anyhow::Result<HeavyLoad> {
     let connections = lab.sizes.idle_beside;
     let (_, held) = idle::run(address, &Greeting::beanstalk(), connections, None, lab.meter())?;
-    Ok(Burden { held, ..Burden::default() })
+    Ok(HeavyLoad { held, ..HeavyLoad::default() })
 }
 
 /// Jobs come and go until the log has to copy older ones, and then go on.
-pub(super) fn reclaim(server: &Server) -> anyhow::Result<Burden> {
+pub(super) fn reclaim(server: &Server) -> anyhow::Result<HeavyLoad> {
     let (jobs, bytes) = PASSING;
     let mut wire = Wire::connect(server.address)?;
-    let cutters = vec![wire.cutter()?];
+    let disconnects = vec![wire.disconnect()?];
     wire.send(b"use heavy-passing\r\nwatch heavy-passing\r\nignore default\r\n")?;
     wire.read_lines(3)?;
     let body = "x".repeat(bytes);
@@ -95,5 +95,5 @@ pub(super) fn reclaim(server: &Server) -> anyhow::Result<Burden> {
         std::thread::sleep(PASSING_REST);
         pass()
     };
-    Ok(Burden::of(once, cutters))
+    Ok(HeavyLoad::of(once, disconnects))
 }

@@ -34,7 +34,7 @@ impl Counts {
 
 /// The state that a job has after a restart.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Shelf {
+pub(crate) enum StoredState {
     Ready,
     Delayed { due: u64 },
     Buried { order: u64 },
@@ -42,7 +42,7 @@ pub(crate) enum Shelf {
 
 /// A job as the log keeps it.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Image {
+pub(crate) struct StoredJob {
     pub(crate) tube: Name,
     pub(crate) pri: u32,
     pub(crate) delay: u32,
@@ -51,7 +51,7 @@ pub(crate) struct Image {
     /// When a ready job was made ready, if after it was put.
     pub(crate) since: u64,
     pub(crate) body: Rc<[u8]>,
-    pub(crate) shelf: Shelf,
+    pub(crate) state: StoredState,
     pub(crate) counts: Counts,
     /// Its place among jobs of its priority.
     pub(crate) order: u64,
@@ -59,7 +59,7 @@ pub(crate) struct Image {
     pub(crate) tags: Option<Tags>,
     pub(crate) expires: Option<u64>,
     /// What it was before a change that a full disk may not have kept.
-    pub(crate) before: Option<Rc<Image>>,
+    pub(crate) before: Option<Rc<StoredJob>>,
 }
 
 /// What the log keeps of a queue apart from its jobs.
@@ -75,7 +75,7 @@ pub(crate) struct Facts {
     pub(crate) created: u64,
 }
 
-impl Image {
+impl StoredJob {
     pub(crate) fn of(job: &Job) -> Self {
         Self {
             tube: job.tube.clone(),
@@ -85,10 +85,10 @@ impl Image {
             created: job.created,
             since: if job.state == State::Ready && job.since > job.created { job.since } else { 0 },
             body: job.body.clone(),
-            shelf: match job.state {
-                State::Ready | State::Reserved(_) => Shelf::Ready,
-                State::Delayed { due } => Shelf::Delayed { due },
-                State::Buried { order } => Shelf::Buried { order },
+            state: match job.state {
+                State::Ready | State::Leased(_) => StoredState::Ready,
+                State::Delayed { due } => StoredState::Delayed { due },
+                State::Buried { order } => StoredState::Buried { order },
             },
             counts: job.counts,
             order: job.order,
@@ -100,18 +100,18 @@ impl Image {
 
     /// Whether a job that was found is this one, at a start at this moment. Lazy counters apart.
     /// On a full disk it may not be written that a job went elsewhere.
-    fn is_found_as(&self, found: &Image, start: Start) -> bool {
+    fn is_found_as(&self, found: &StoredJob, start: Start) -> bool {
         if start.is_short
             && let Some(before) = &self.before
             && before.is_found_as(found, start)
         {
             return true;
         }
-        let shelf = match self.shelf {
-            Shelf::Delayed { due } if due <= start.now => Shelf::Ready,
-            shelf => shelf,
+        let state = match self.state {
+            StoredState::Delayed { due } if due <= start.now => StoredState::Ready,
+            state => state,
         };
-        found.shelf == shelf
+        found.state == state
             && found.order == self.order
             && found.tags == self.tags
             && found.expires == self.expires
@@ -123,7 +123,7 @@ impl Image {
     }
 }
 
-pub(crate) type Images = BTreeMap<u64, Image>;
+pub(crate) type StoredJobs = BTreeMap<u64, StoredJob>;
 
 /// What is known of the start of a process.
 #[derive(Copy, Clone, Debug)]
@@ -137,22 +137,22 @@ pub(super) struct Start {
 
 /// All that outlives a process.
 #[derive(Clone, Debug)]
-pub(crate) struct Estate {
-    pub(crate) jobs: Images,
+pub(crate) struct LogContents {
+    pub(crate) jobs: StoredJobs,
     /// Queues of which something is kept.
     pub(crate) queues: BTreeMap<Name, Facts>,
     pub(crate) rules: Rc<Rules>,
     pub(crate) status: u8,
 }
 
-impl Default for Estate {
+impl Default for LogContents {
     fn default() -> Self {
-        let (jobs, queues) = (Images::new(), BTreeMap::new());
+        let (jobs, queues) = (StoredJobs::new(), BTreeMap::new());
         Self { jobs, queues, rules: Rc::default(), status: UP }
     }
 }
 
-impl Estate {
+impl LogContents {
     pub(super) fn apply(&mut self, record: &Record) {
         match record {
             Record::Put(id, image) | Record::Update(id, image) => {
@@ -161,7 +161,7 @@ impl Estate {
             Record::PutMany(images) => self.jobs.extend(images.iter().cloned()),
             Record::Moved(id, image) => {
                 let before = self.jobs.remove(id).map(Rc::new);
-                self.jobs.insert(*id, Image { before, ..image.clone() });
+                self.jobs.insert(*id, StoredJob { before, ..image.clone() });
             }
             Record::Finish(id) => {
                 self.jobs.remove(id);
@@ -223,12 +223,13 @@ impl Estate {
 
     /// Delayed jobs that are due at this moment.
     pub(super) fn due_at(&self, now: u64) -> Vec<u64> {
-        let is_due = |image: &Image| matches!(image.shelf, Shelf::Delayed { due } if due <= now);
+        let is_due =
+            |image: &StoredJob| matches!(image.state, StoredState::Delayed { due } if due <= now);
         self.jobs.iter().filter(|(_, image)| is_due(image)).map(|(id, _)| *id).collect()
     }
 
     /// Whether it has exactly these jobs.
-    pub(super) fn compare(&self, jobs: &Images, now: u64) -> Result<(), String> {
+    pub(super) fn compare(&self, jobs: &StoredJobs, now: u64) -> Result<(), String> {
         let start = Start { now, next_id: 0, is_short: false };
         for id in jobs.keys().chain(self.jobs.keys()) {
             let (mine, found) = (jobs.get(id), self.jobs.get(id));
@@ -243,13 +244,13 @@ impl Estate {
     }
 
     /// Whether a job is handed out no more.
-    fn has_expired(&self, image: &Image, now: u64) -> bool {
+    fn has_expired(&self, image: &StoredJob, now: u64) -> bool {
         // Of a job that lost a lease the log may know or not know when it had been made ready.
         let aged = self.policy(&image.tube).age_max_ms.map(|age| image.created + age);
-        let is_ready = match image.shelf {
-            Shelf::Ready => true,
-            Shelf::Delayed { due } => due <= now,
-            Shelf::Buried { .. } => false,
+        let is_ready = match image.state {
+            StoredState::Ready => true,
+            StoredState::Delayed { due } => due <= now,
+            StoredState::Buried { .. } => false,
         };
         is_ready && [image.expires, aged].into_iter().flatten().any(|last| last < now)
     }
@@ -273,8 +274,9 @@ impl Estate {
     pub(super) fn meet(&mut self, found: &Self, now: u64, is_short: bool) {
         // A copy that was made of a job while it was leased does not know when it had been made
         // ready. Such a job may have expired at the start by its age since the put.
-        let is_gone =
-            |id: &u64, image: &Image| !found.jobs.contains_key(id) && self.has_expired(image, now);
+        let is_gone = |id: &u64, image: &StoredJob| {
+            !found.jobs.contains_key(id) && self.has_expired(image, now)
+        };
         let gone = self.jobs.iter().filter(|(id, image)| is_gone(id, image));
         let gone: Vec<u64> = gone.map(|(id, _)| *id).collect();
         for id in gone {
@@ -285,9 +287,9 @@ impl Estate {
                 // What was due may have come after something had expired.
                 Some(found) if found.tube == image.tube => {
                     // A copy that was made of it when it had lost a lease knows no due time: 1 says that.
-                    let came_due = image.shelf != found.shelf;
+                    let came_due = image.state != found.state;
                     let since = if came_due { found.since.max(1) } else { found.since };
-                    *image = Image { shelf: image.shelf, since, ..found.clone() };
+                    *image = StoredJob { state: image.state, since, ..found.clone() };
                 }
                 Some(found) => image.counts = found.counts,
                 None => {}
@@ -315,7 +317,7 @@ impl Estate {
     }
 }
 
-pub(crate) fn brief(image: Option<&Image>) -> String {
+pub(crate) fn brief(image: Option<&StoredJob>) -> String {
     image.map_or("nothing".into(), |image| {
         format!(
             "{} pri {} order {} delay {} ttr {} created {} since {} body {} bytes {:?} {:?} {:?} expires {:?}",
@@ -327,7 +329,7 @@ pub(crate) fn brief(image: Option<&Image>) -> String {
             image.created,
             image.since,
             image.body.len(),
-            image.shelf,
+            image.state,
             image.counts,
             image.tags,
             image.expires

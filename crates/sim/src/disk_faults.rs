@@ -1,12 +1,12 @@
 //! What the world does to the disk.
 
 use crate::Checked;
-use crate::model::{Job, Kind};
+use crate::model::{Job, JobKind};
 use crate::steps::Step;
-use crate::storage::Cellar;
+use crate::storage::Storage;
 use crate::world::World;
 
-/// How many calls ahead trouble is planned.
+/// how many calls ahead a fault is planned.
 const CALLS_AHEAD_MAX: u64 = 40;
 
 const READS_AHEAD_MAX: u64 = 4;
@@ -23,21 +23,21 @@ const ENTRY_OVERHEAD_BYTES_MAX: u64 = 200;
 
 impl World {
     /// Power fails, or a call fails, at some call to come.
-    pub(crate) fn plan_trouble(&mut self, step: Step) {
-        let call = self.cellar.disk.calls() + self.rng.between(1, CALLS_AHEAD_MAX);
+    pub(crate) fn plan_fault(&mut self, step: Step) {
+        let call = self.storage.disk.calls() + self.rng.between(1, CALLS_AHEAD_MAX);
         self.trace.note(format_args!("{step:?} at disk call {call}"));
-        self.cellar.is_disturbed = true;
+        self.storage.is_disturbed = true;
         // A segment that could not be made ready is one that cannot be filled, for a while.
         if !self.plan.must_not_be_short() {
             self.model.expect_shortage();
         }
         match step {
-            Step::PlanFailure => self.cellar.disk.fail_at(call),
+            Step::PlanFailure => self.storage.disk.fail_at(call),
             Step::PlanReadFailure => {
-                let read = self.cellar.disk.reads() + self.rng.between(1, READS_AHEAD_MAX);
-                self.cellar.disk.fail_read_at(read);
+                let read = self.storage.disk.reads() + self.rng.between(1, READS_AHEAD_MAX);
+                self.storage.disk.fail_read_at(read);
             }
-            _ => self.cellar.disk.crash_at(call),
+            _ => self.storage.disk.crash_at(call),
         }
     }
 
@@ -46,52 +46,52 @@ impl World {
         // A put too big for a segment is admitted when the disk has room for one of its own, which
         // is made when its group is written. If others take that room in between, the write fails.
         self.commit()?;
-        let capacity = self.cellar.disk.used() + self.rng.below(LAST_BYTES_MAX);
+        let capacity = self.storage.disk.used() + self.rng.below(LAST_BYTES_MAX);
         self.trace.note(format_args!("the disk is full at {capacity}"));
-        self.cellar.disk.set_capacity(capacity);
-        self.cellar.is_full = true;
+        self.storage.disk.set_capacity(capacity);
+        self.storage.is_full = true;
         self.model.expect_shortage();
         Ok(())
     }
 
     /// There is room again. Requests may be refused until the log has noticed.
     pub(crate) fn empty_disk(&mut self) {
-        if self.cellar.is_full {
+        if self.storage.is_full {
             self.trace.note(format_args!("the disk has room"));
-            self.cellar.disk.set_capacity(crate::storage::DISK_BYTES);
-            self.cellar.is_full = false;
+            self.storage.disk.set_capacity(crate::storage::DISK_BYTES);
+            self.storage.is_full = false;
         }
     }
 
     /// After reclaim has done all that it wants to: files are bounded by what lives.
     pub(crate) fn check_disk_use(&self) -> Checked {
         let live = |job: &Job| job.body.len() as u64 + ENTRY_OVERHEAD_BYTES_MAX;
-        let jobs = self.model.jobs.values().filter(|job| job.kind == Kind::Logged);
+        let jobs = self.model.jobs.values().filter(|job| job.kind == JobKind::Logged);
         let live_bytes: u64 = jobs.map(live).sum();
-        let used = self.cellar.disk.used();
+        let used = self.storage.disk.used();
         let biggest = u64::from(self.plan.packet_bytes_max()) + ENTRY_OVERHEAD_BYTES_MAX;
         // An entry that is too big for a segment has one of its own, which may be the newest.
-        let own = if biggest > self.cellar.segment_bytes_max / 2 { 2 * biggest } else { 0 };
+        let own = if biggest > self.storage.segment_bytes_max / 2 { 2 * biggest } else { 0 };
         let bound = own
             + 2 * live_bytes
             + live_bytes / 16
-            + SEGMENTS_BESIDES_LIVE_MAX * self.cellar.segment_bytes_max;
+            + SEGMENTS_BESIDES_LIVE_MAX * self.storage.segment_bytes_max;
         if used <= bound {
             Ok(())
         } else {
-            let files = self.cellar.disk.names();
+            let files = self.storage.disk.names();
             Err(format!("{live_bytes} live bytes take {used}, more than {bound}: {files:?}"))
         }
     }
 }
 
-impl Cellar {
+impl Storage {
     pub(crate) fn set_segment_bytes(&mut self, bytes: u64) {
         self.segment_bytes = bytes;
         self.segment_bytes_max = self.segment_bytes_max.max(bytes);
     }
 
-    /// A new process begins, and no trouble is planned for it.
+    /// A new process begins, and no fault is planned for it.
     pub(crate) fn undisturb(&mut self) {
         self.is_disturbed = false;
     }
