@@ -6,6 +6,7 @@
 
 mod documents;
 mod manifests;
+mod prose;
 mod sources;
 mod tree;
 mod words;
@@ -33,6 +34,7 @@ pub(crate) fn check(tree: &Tree) -> anyhow::Result<Report> {
     manifests::check(tree, &mut report)?;
     sources::check(tree, &mut report)?;
     documents::check(tree, &mut report)?;
+    prose::check(tree, &mut report);
     words::check(tree, &mut report);
     Ok(report)
 }

@@ -1,8 +1,9 @@
 //! The memory account: how many bytes jobs, queues and sessions take, as the allocator gives them out.
 //!
-//! Each of the three tables keeps its own part. It is kept by adding and subtracting, so asking costs nothing. What things take is estimated from their
-//! sizes; a test of the whole program holds the sum against the memory that the process really has.
-//! Copies of a body that a put left in several queues count in full: after a restart each has its own.
+//! Each of the three tables keeps its own part. It is kept by adding and subtracting, so asking costs nothing. What
+//! things take is estimated from their sizes; a test of the whole program holds the sum against the memory that the
+//! process really has. Copies of a body that a put left in several queues count in full: after a restart each has
+//! its own.
 
 /// An entry of [`crate::collections::Ordered`]: a key of 16 bytes, a place, and the share of what is unused.
 pub(crate) const LIST_ENTRY_BYTES: u64 = 26;

@@ -19,8 +19,8 @@ pub(crate) use worker::{Forgotten, Registration, Worker};
 
 /// What a session takes.
 const SESSION_BYTES: u64 = size_of::<Session>() as u64;
-/// A watched queue: an entry in the session's list, and in the queue's line while it waits. Both grow by doubling, so this is
-/// off by up to a fifth.
+/// A watched queue: an entry in the session's list, and in the queue's line while it waits. Both grow by doubling,
+/// so this is off by up to a fifth.
 const WATCH_BYTES: u64 = 26;
 /// A join: the job knows the session and the session the job.
 const JOIN_BYTES: u64 = 48;

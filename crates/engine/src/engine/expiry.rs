@@ -61,9 +61,10 @@ impl Engine {
         self.sweep(id, usize::MAX, effects);
     }
 
-    /// Ends up to `max` expired jobs at the head of a queue, which must not vanish for it; how many.
-    /// A slice of work at most, but in any case as many as a put may end: what becomes of a put does
-    /// not depend on the work that was done for others of the same request. Where none is in front any more, whoever waits comes before the one who asks.
+    /// Ends up to `max` expired jobs at the head of a queue, which must not vanish for it; how many. A slice of
+    /// work at most, but in any case as many as a put may end: what becomes of a put does not depend on the work
+    /// that was done for others of the same request. Where none is in front any more, whoever waits comes before
+    /// the one who asks.
     pub(crate) fn sweep(&mut self, id: QueueId, max: usize, effects: &mut Effects) -> usize {
         if !self.head_is_expired(&self.queues[id]) {
             if self.has_unserved_waiters(&self.queues[id]) {

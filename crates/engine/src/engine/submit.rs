@@ -27,9 +27,9 @@ pub struct Submit<'a> {
 }
 
 impl Engine {
-    /// Submits a job, or joins an equal one; the number of either. [`Refused::QueueFull`] also if the
-    /// queue has as many unfinished jobs as it may have of this urgency, if the session, or all
-    /// together, have attached to the job that it would join as often as they may, or if nobody would ever do a foreground job.
+    /// Submits a job, or joins an equal one; the number of either. [`Refused::QueueFull`] also if the queue has as
+    /// many unfinished jobs as it may have of this urgency, if the session, or all together, have attached to the
+    /// job that it would join as often as they may, or if nobody would ever do a foreground job.
     pub fn submit(
         &mut self,
         session: SessionId,

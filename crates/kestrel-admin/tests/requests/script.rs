@@ -1,5 +1,5 @@
-//! Any head of a request to Kestrel's admin commands, at every kind of listener: it gets an answer that is what it says,
-//! and changes nothing unless it may. Shared by the test and the fuzz target.
+//! Any head of a request to Kestrel's admin commands, at every kind of listener: it gets an answer that is what it
+//! says, and changes nothing unless it may. Shared by the test and the fuzz target.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -54,7 +54,8 @@ impl Running {
     }
 }
 
-/// Starts `lineshaft serve` in memory with one I/O thread, and with a log and three. The names are for failure messages.
+/// Starts `lineshaft serve` in memory with one I/O thread, and with a log and three. The names are for failure
+/// messages.
 pub(crate) fn start_both() -> Result<Vec<(&'static str, Running)>> {
     let in_memory = start(&["--memory"], 1).context("in memory")?;
     let with_log = start(&["--data", "data"], 3).context("with a log")?;

@@ -1,4 +1,5 @@
-//! The same with a real browser: a page at one port of this machine does what it can to all ports of a server at others.
+//! The same with a real browser: a page at one port of this machine does what it can to all ports of a server at
+//! others.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
