@@ -99,6 +99,11 @@ pub enum News {
 }
 
 impl News {
+    /// The end: it is done, with an empty result.
+    pub(crate) fn done() -> Self {
+        Self::Complete(Body::from(Vec::new()))
+    }
+
     /// Whether the job is over.
     pub fn is_end(&self) -> bool {
         match self {

@@ -5,10 +5,12 @@
 
 mod advance;
 mod check;
+mod choice;
 mod chores;
 mod expiry;
 mod flush;
 mod items;
+mod lease;
 mod listing;
 mod news;
 mod policies;
@@ -18,6 +20,7 @@ mod replay;
 mod reschedule;
 mod results;
 mod route;
+mod serve;
 mod sessions;
 mod stats;
 mod status;
@@ -26,9 +29,10 @@ mod take;
 mod walk;
 mod workers;
 
+pub use choice::{Choice, GrabOrder};
 pub use chores::Kick;
 pub use flush::Clearing;
-pub use items::{AliasStats, ItemStats, Read, ReadMode};
+pub use items::{AliasStats, ItemStats};
 pub use listing::{JobCursor, NameCursor, QueueCursor};
 pub use replay::RestoreError;
 pub use results::WorkProgress;
@@ -36,7 +40,6 @@ pub use route::Refused;
 pub use stats::{QueueStats, Totals};
 pub use submit::Submit;
 pub use take::{Handout, Patience, Take};
-pub use workers::GrabOrder;
 
 use crate::chores::ChoreLine;
 use crate::effects::{Effects, News, Record};
@@ -48,7 +51,7 @@ use crate::meter::Meter;
 use crate::news::NewsQueue;
 use crate::policy::InForce;
 use crate::queues::{DEFAULT_QUEUE, Queues, Walk};
-use crate::sessions::{NEVER, Sessions};
+use crate::sessions::Sessions;
 use crate::status::ServerStatus;
 use crate::tally::Tally;
 use crate::timers::Timers;
@@ -218,9 +221,8 @@ impl Engine {
             return Err(NotFound);
         }
         let queue = self.jobs[slot].queue();
-        self.queues[queue].count_finish();
         // Whoever watches a job that another dialect deletes hears that it is done.
-        self.end_job(slot, &News::Complete(Body::from(Vec::new())), effects);
+        self.finish_job(slot, &News::done(), effects);
         Ok(queue)
     }
 
@@ -369,22 +371,6 @@ impl Engine {
         if self.queues.remove_from_list(slot, job) {
             self.arm_queue(job.queue());
         }
-    }
-
-    /// Ends the hand-out of a leased job; its state is the caller's business.
-    pub(crate) fn end_lease(&mut self, slot: JobSlot) {
-        let job = &mut self.jobs[slot];
-        let lease = job.lease().expect("a leased job has a lease");
-        let (deadline, queue) = (job.due(), job.queue());
-        job.set_lease(None);
-        if let Some(session) = self.sessions.find_mut(lease.holder) {
-            session.let_go(queue, lease.id, deadline, slot);
-        }
-    }
-
-    /// The deadline of a job that is handed out, or whose ttr starts anew, now.
-    pub(crate) fn deadline(&self, ttr_s: u32) -> Millis {
-        if ttr_s == 0 { NEVER } else { self.now.plus_seconds(ttr_s) }
     }
 
     // --- Tables ---

@@ -36,13 +36,13 @@ mod wall;
 pub use bytes::allocated_bytes;
 pub use effects::{Effects, Event, News, Record};
 pub use engine::{
-    AliasStats, Clearing, Engine, EngineSetup, GrabOrder, Handout, ItemStats, JobCursor, Kick,
-    NameCursor, NotFound, Patience, QueueCursor, QueueStats, Read, ReadMode, Refused, RestoreError,
-    Submit, Take, Totals, WorkProgress,
+    AliasStats, Choice, Clearing, Engine, EngineSetup, GrabOrder, Handout, ItemStats, JobCursor,
+    Kick, NameCursor, NotFound, Patience, QueueCursor, QueueStats, Refused, RestoreError, Submit,
+    Take, Totals, WorkProgress,
 };
 pub use ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
 pub use jobs::{Band, Body, Counters, JobFacts, JobStatus, NewJob, State, Tags, job_bytes};
 pub use queues::{DEFAULT_QUEUE, QueueFacts};
-pub use sessions::ReturnOrder;
+pub use sessions::{ReadMode, ReturnOrder};
 pub use status::Status;
 pub use wall::When;

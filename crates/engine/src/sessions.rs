@@ -13,8 +13,8 @@ use std::ops::{Index, IndexMut};
 use crate::collections::Slab;
 use crate::ids::{JobId, LeaseId, QueueId, SessionId};
 
-pub use session::ReturnOrder;
-pub(crate) use session::{NEVER, Rest, Session, Waiting, Wish};
+pub(crate) use session::{NEVER, Rest, Session, Waiting};
+pub use session::{ReadMode, ReturnOrder};
 pub(crate) use worker::{Forgotten, Registration, Worker};
 
 /// What a session takes.

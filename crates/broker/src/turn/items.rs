@@ -1,8 +1,8 @@
 //! Items of queues that are read in order, as in Kestrel.
 
 use engine::{
-    AliasStats, Body, ItemStats, JobId, LeaseId, NameCursor, NotFound, Patience, ReadMode, Refused,
-    SessionId, When,
+    AliasStats, Body, Choice, Handout, ItemStats, JobId, LeaseId, NameCursor, NotFound, Patience,
+    ReadMode, Refused, SessionId, When,
 };
 
 use crate::core::Core;
@@ -83,22 +83,25 @@ impl Turn<'_> {
             return Read::Empty(self.core.ledger.after_gone());
         }
         let core = &mut *self.core;
-        let read = core.engine.read(session, queue, how, patience, &mut core.effects);
+        let choice = Choice::Queue(queue, how);
+        let taken = core.engine.take(session, choice, patience, &mut core.effects);
         let last = core.apply_effects();
-        match read {
-            engine::Read::Item { job, id, lease, body } => Read::Item(Item {
-                id,
-                lease,
-                body,
-                after: core.ledger.after_job(&core.engine, job),
-            }),
-            engine::Read::Finished { id, body } => {
+        let after = |job| core.ledger.after_job(&core.engine, job);
+        match taken {
+            engine::Take::Granted(Handout { job, id, lease, body }) => {
+                Read::Item(Item { id, lease: Some(lease), body, after: after(job) })
+            }
+            engine::Take::Peeked { job, id, body } => {
+                Read::Item(Item { id, lease: None, body, after: after(job) })
+            }
+            engine::Take::Finished { id, body } => {
                 Read::Item(Item { id, lease: None, body, after: last })
             }
-            engine::Read::Empty(queue) => Read::Empty(
+            engine::Take::Nothing(queue) => Read::Empty(
                 queue.map_or(core.ledger.after_facts(), |queue| core.ledger.after_queue(queue)),
             ),
-            engine::Read::Waiting => Read::Waiting,
+            engine::Take::Waiting => Read::Waiting,
+            engine::Take::DeadlineSoon => unreachable!("only a take of watched queues hears this"),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Jobs: put, take, finish, peek.
 
 use engine::{
-    Body, Engine, JobId, JobSlot, JobStatus, NewJob, NotFound, Patience, SessionId, State,
+    Body, Choice, Engine, JobId, JobSlot, JobStatus, NewJob, NotFound, Patience, SessionId, State,
 };
 
 use super::holds_logged;
@@ -67,15 +67,18 @@ impl Turn<'_> {
     /// Takes the best job of the watched queues.
     pub fn take(&mut self, session: SessionId, patience: Patience) -> Take {
         let core = &mut *self.core;
-        let take = core.engine.take(session, patience, &mut core.effects);
+        let take = core.engine.take(session, Choice::Watched, patience, &mut core.effects);
         core.apply_effects();
         match take {
             engine::Take::Granted(handout) => Take::Granted(core.grant(handout)),
-            engine::Take::TimedOut => {
+            engine::Take::Nothing(_) => {
                 Take::TimedOut(core.ledger.after_queues(core.engine.watched(session)))
             }
             engine::Take::DeadlineSoon => Take::DeadlineSoon,
             engine::Take::Waiting => Take::Waiting,
+            engine::Take::Finished { .. } | engine::Take::Peeked { .. } => {
+                unreachable!("only a take from one queue is asked for this")
+            }
         }
     }
 
@@ -83,11 +86,12 @@ impl Turn<'_> {
     pub fn take_job(&mut self, session: SessionId, id: JobId) -> Result<Grant, Refusal> {
         // The end of its buried or delayed state must be logged, and so needs room.
         let core = self.core_for_update(|engine| is_set_aside(engine, id))?;
-        let taken = core.engine.take_job(session, id, &mut core.effects);
+        let choice = Choice::Job(id);
+        let taken = core.engine.take(session, choice, Patience::None, &mut core.effects);
         core.apply_effects();
-        match taken {
-            Ok(handout) => Ok(core.grant(handout)),
-            Err(NotFound) => Err(core.denial(id).into()),
+        match taken.granted() {
+            Some(handout) => Ok(core.grant(handout)),
+            None => Err(core.denial(id).into()),
         }
     }
 

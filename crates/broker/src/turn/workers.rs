@@ -1,7 +1,7 @@
 //! Workers, as in Gearman: they register for queues, sleep, are woken, grab jobs and report on
 //! them.
 
-use engine::{Body, GrabOrder, JobId, News, NotFound, SessionId, Tags};
+use engine::{Body, Choice, GrabOrder, JobId, News, NotFound, Patience, SessionId, Tags};
 
 use super::holds_logged;
 use crate::{Denied, Grant, Refusal, Turn};
@@ -62,9 +62,10 @@ impl Turn<'_> {
     /// The next job for a worker, if any. The worker is awake from now on.
     pub fn grab(&mut self, session: SessionId, order: GrabOrder) -> Option<Grabbed<'_>> {
         let core = &mut *self.core;
-        let grabbed = core.engine.grab(session, order, &mut core.effects);
+        let choice = Choice::Registered(order);
+        let taken = core.engine.take(session, choice, Patience::None, &mut core.effects);
         core.apply_effects();
-        let handout = grabbed?;
+        let handout = taken.granted()?;
         let slot = handout.job;
         let grant = core.grant(handout);
         let queue = core.engine.queue_name(core.engine.queue_of(slot));

@@ -232,10 +232,8 @@ impl Engine {
             let has_work = |queue: QueueId| {
                 let queue = &self.queues[queue];
                 // Of one that has expired nobody is told; what stands behind it is, when it goes.
-                queue.can_serve(self.now)
+                self.head(queue).is_some()
                     && queue.pause().is_none()
-                    && !self.head_is_expired(queue)
-                    && !self.is_blocked(queue)
                     && !self.has_unserved_waiters(queue)
             };
             if self.wake_max == 0 && worker.is_asleep() {

@@ -23,9 +23,10 @@ impl Engine {
         self.ends_after(slot).is_some_and(|last| last < self.now)
     }
 
-    /// Whether the next job of a queue with an [`crate::queues::Extension`] has expired.
+    /// Whether the next job of a queue has expired.
     pub(crate) fn head_is_expired(&self, queue: &Queue) -> bool {
-        queue.ready().first().is_some_and(|(_, slot)| self.is_expired(JobSlot(slot)))
+        // Where jobs can expire, a queue has an extension.
+        queue.extension().is_some() && queue.first_ready().is_some_and(|slot| self.is_expired(slot))
     }
 
     /// When the head of a queue expires, or it is looked at again for it.
@@ -50,8 +51,7 @@ impl Engine {
         is_awaited
             && queue.extension().is_some()
             && !queue.ready().is_empty()
-            && !queue.is_paused()
-            && !self.is_blocked(queue)
+            && self.may_serve_line(queue)
             && !self.head_is_expired(queue)
     }
 

@@ -1,60 +1,16 @@
-//! Items as Kestrel knows them: read from one queue by its name, held by the number of the lease.
+//! Items as Kestrel knows them: put into and read from one queue by its name, held by the number of the
+//! lease; and the numbers that are kept of such queues.
 
-use super::Refused;
-use super::{Engine, NotFound};
-use super::{Handout, Patience};
-use crate::effects::{Effects, Event, News};
-use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
-use crate::jobs::{Body, Draft, Lease};
+use super::{Engine, Handout, NotFound, Refused, Take};
+use crate::effects::{Effects, News};
+use crate::ids::{JobSlot, LeaseId, Millis, QueueId, SessionId};
+use crate::jobs::{Body, Draft};
 use crate::policy::Name;
 use crate::queues::Extension;
-use crate::sessions::{NEVER, Waiting, Wish};
 use crate::wall::When;
 
 /// What a producer of items does not say.
 const PRIORITY: u32 = 1024;
-
-/// What a read is to do with the item.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub enum ReadMode {
-    /// Take it, and be done with it.
-    Finish,
-    /// Take it and hold it, until it is confirmed or put back. It goes back by itself after the
-    /// limit, or after the policy's `open.timeout` if that is sooner.
-    Open {
-        /// Milliseconds from now; `None` for no limit.
-        limit_ms: Option<u64>,
-    },
-    /// Look at it.
-    Peek,
-}
-
-/// What a read leads to at once.
-#[derive(Clone, Debug)]
-pub enum Read {
-    /// An item was looked at, or is held from now on.
-    Item {
-        /// Its place.
-        job: JobSlot,
-        /// Its number.
-        id: JobId,
-        /// The number of the hand-out, if it is held.
-        lease: Option<LeaseId>,
-        /// Its bytes.
-        body: Body,
-    },
-    /// An item was taken and is finished.
-    Finished {
-        /// Its number.
-        id: JobId,
-        /// Its bytes.
-        body: Body,
-    },
-    /// There is none, and the session does not wait. `None`: an alias, which never has one.
-    Empty(Option<QueueId>),
-    /// The session waits; a [`Event`] will come.
-    Waiting,
-}
 
 /// Numbers of a queue as Kestrel counts them. Counters count since the queue exists, in this process.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -141,74 +97,8 @@ impl Engine {
         routed.refused.map_or(Ok(()), Err)
     }
 
-    /// Reads the next item of the queue of this name for a session of [`Engine::open_reader`]. The
-    /// queue is made, marked and kept. Only for names that [`Engine::admits_child`] allows.
-    /// With [`Patience::UntilSwept`] the session waits only if more items have expired in front
-    /// than one request can end. The wait lasts until they are gone.
-    pub fn read(
-        &mut self,
-        session: SessionId,
-        name: &[u8],
-        how: ReadMode,
-        patience: Patience,
-        effects: &mut Effects,
-    ) -> Read {
-        debug_assert!(!self.is_waiting(session));
-        self.meter.begin_request();
-        self.meter.count(1);
-        if self.alias(name).is_some() {
-            return Read::Empty(None);
-        }
-        let id = self.item_queue(name, effects);
-        self.sweep_head(id, effects);
-        if let Some(slot) = self.next_item(id) {
-            self.count_hit(id);
-            return match how {
-                ReadMode::Peek => {
-                    let job = &self.jobs[slot];
-                    Read::Item { job: slot, id: job.id(), lease: None, body: job.body().clone() }
-                }
-                ReadMode::Open { limit_ms } => {
-                    self.remove_from_list(slot);
-                    let Handout { job, id, lease, body } =
-                        self.open_read(slot, session, limit_ms, effects);
-                    Read::Item { job, id, lease: Some(lease), body }
-                }
-                ReadMode::Finish => self.read_out(slot, effects),
-            };
-        }
-        let until = match patience {
-            // More had expired in front than one request may end: those go before anything else.
-            Patience::UntilSwept if self.head_is_expired(&self.queues[id]) => self.now,
-            Patience::None | Patience::UntilSwept | Patience::Millis(0) => {
-                self.count_miss(id);
-                return Read::Empty(Some(id));
-            }
-            Patience::Millis(millis) => Millis(self.now.0.saturating_add(millis)),
-            Patience::Endless => NEVER,
-        };
-        let wish = match how {
-            ReadMode::Peek => Wish::Peek,
-            ReadMode::Finish => Wish::Finish,
-            ReadMode::Open { limit_ms } => Wish::Hold { limit_ms },
-        };
-        let ticket = self.line_up(session, &[id]);
-        self.sessions.begin_wait(session, Waiting::Item { ticket, until, queue: id, wish });
-        self.arm_session(session);
-        Read::Waiting
-    }
-
-    /// The item that a read gets now.
-    fn next_item(&self, id: QueueId) -> Option<JobSlot> {
-        let queue = &self.queues[id];
-        if self.is_blocked(queue) || !queue.can_serve(self.now) || self.head_is_expired(queue) {
-            return None;
-        }
-        queue.ready().first().map(|(_, slot)| JobSlot(slot))
-    }
-
     /// Hands a job that is in no list to a session that holds by lease.
-    fn open_read(
+    pub(super) fn open_read(
         &mut self,
         slot: JobSlot,
         holder: SessionId,
@@ -222,7 +112,7 @@ impl Engine {
         self.hand_to_reader(slot, holder, limit_ms, effects)
     }
 
-    fn hand_to_reader(
+    pub(super) fn hand_to_reader(
         &mut self,
         slot: JobSlot,
         holder: SessionId,
@@ -231,19 +121,17 @@ impl Engine {
     ) -> Handout {
         let limit_ms = self.read_limit(self.jobs[slot].queue(), limit_ms);
         self.note_read(slot);
-        self.hand_out(slot, holder, limit_ms, effects)
+        self.lease(slot, holder, limit_ms, effects)
     }
 
     /// Takes and finishes in one step, so that one record will do.
-    fn read_out(&mut self, slot: JobSlot, effects: &mut Effects) -> Read {
+    pub(super) fn read_out(&mut self, slot: JobSlot, effects: &mut Effects) -> Take {
         self.note_read(slot);
         let job = &self.jobs[slot];
         let (id, body) = (job.id(), job.body().clone());
-        let queue = job.queue();
-        self.queues[queue].count_finish();
         self.tally.takes += 1;
-        self.end_job(slot, &News::Complete(Body::from(Vec::new())), effects);
-        Read::Finished { id, body }
+        self.finish_job(slot, &News::done(), effects);
+        Take::Finished { id, body }
     }
 
     fn note_read(&mut self, slot: JobSlot) {
@@ -254,7 +142,7 @@ impl Engine {
         }
     }
 
-    fn count_hit(&mut self, queue: QueueId) {
+    pub(super) fn count_hit(&mut self, queue: QueueId) {
         if let Some(extension) = self.queues[queue].extension_mut() {
             extension.hits += 1;
         }
@@ -268,43 +156,9 @@ impl Engine {
     }
 
     /// How long an open read lasts.
-    fn read_limit(&self, queue: QueueId, limit_ms: Option<u64>) -> Option<u64> {
+    pub(super) fn read_limit(&self, queue: QueueId, limit_ms: Option<u64>) -> Option<u64> {
         let timeout = self.policy_of(queue).and_then(|policy| policy.open_timeout_ms);
         [limit_ms, timeout].into_iter().flatten().min()
-    }
-
-    /// Gives a session that waits for an item of one queue what it wished for. `false`: it only
-    /// looked, and the job is still to be had.
-    pub(crate) fn grant_wish(
-        &mut self,
-        slot: JobSlot,
-        waiter: SessionId,
-        wish: Wish,
-        effects: &mut Effects,
-    ) -> bool {
-        self.stop_waiting(waiter);
-        self.count_hit(self.jobs[slot].queue());
-        let Handout { job, id, lease, body } = match wish {
-            Wish::Peek => {
-                let body = self.jobs[slot].body().clone();
-                effects.events.push((waiter, Event::Peeked { job: slot, body }));
-                return false;
-            }
-            Wish::Finish => self.hand_to_reader(slot, waiter, None, effects),
-            Wish::Hold { limit_ms } => self.open_read(slot, waiter, limit_ms, effects),
-        };
-        effects.events.push((waiter, Event::Granted { job, id, lease, body }));
-        true
-    }
-
-    /// The place of a job that this session holds by this lease.
-    fn held_by(&self, holder: SessionId, lease: LeaseId) -> Result<JobSlot, NotFound> {
-        self.sessions.find(holder).and_then(|session| session.held_by(lease)).ok_or(NotFound)
-    }
-
-    /// Whether this session holds a job by this lease.
-    pub fn holds(&self, holder: SessionId, lease: LeaseId) -> bool {
-        self.held_by(holder, lease).is_ok()
     }
 
     /// Ends the item of an open read.
@@ -315,8 +169,7 @@ impl Engine {
         effects: &mut Effects,
     ) -> Result<(), NotFound> {
         let slot = self.held_by(holder, lease)?;
-        self.queues[self.jobs[slot].queue()].count_finish();
-        self.end_job(slot, &News::Complete(Body::from(Vec::new())), effects);
+        self.finish_job(slot, &News::done(), effects);
         Ok(())
     }
 
@@ -330,29 +183,6 @@ impl Engine {
     ) -> Result<(), NotFound> {
         let slot = self.held_by(holder, lease)?;
         self.lose_lease(slot, effects);
-        Ok(())
-    }
-
-    /// An open read is held by another session from now on. It goes back by itself after so many
-    /// milliseconds from now, or after the policy's `open.timeout` from now if that is sooner.
-    pub fn hand_over(
-        &mut self,
-        holder: SessionId,
-        lease: LeaseId,
-        to: SessionId,
-        limit_ms: Option<u64>,
-    ) -> Result<(), NotFound> {
-        let slot = self.held_by(holder, lease)?;
-        self.meter.count(1);
-        let job = &self.jobs[slot];
-        let (queue, deadline) = (job.queue(), job.due());
-        self.sessions[holder].let_go(queue, lease, deadline, slot);
-        self.arm_session(holder);
-        let limit_ms = self.read_limit(queue, limit_ms);
-        let until = limit_ms.map_or(NEVER, |limit| Millis(self.now.0.saturating_add(limit)));
-        self.jobs[slot].set_lease(Some(Lease { id: lease, holder: to, until }));
-        self.sessions[to].hold(queue, lease, deadline, slot);
-        self.renew_deadline(slot);
         Ok(())
     }
 

@@ -8,11 +8,10 @@
 use std::collections::BTreeMap;
 
 use super::{Engine, NotFound};
-use crate::effects::{Effects, News, Record};
-use crate::ids::{JobId, JobSlot, Millis, SessionId};
+use crate::effects::{Effects, News};
+use crate::ids::{JobId, JobSlot, SessionId};
 use crate::jobs::{Body, State};
 use crate::limits::UNIT_COMPARISONS;
-use crate::sessions::{ReturnOrder, Session};
 
 /// What is known of a job's outcome so far.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
@@ -119,7 +118,7 @@ impl Engine {
         effects: &mut Effects,
     ) -> Result<(), NotFound> {
         let slot = self.held(session, id)?;
-        self.finish_held(slot, news, effects);
+        self.finish_job(slot, news, effects);
         Ok(())
     }
 
@@ -134,7 +133,7 @@ impl Engine {
     ) -> Result<(), NotFound> {
         let slot = self.held(session, id)?;
         if self.jobs[slot].is_submitted() {
-            self.finish_held(slot, news, effects);
+            self.finish_job(slot, news, effects);
         } else {
             self.tell_end(slot, news, effects);
             let priority = self.jobs[slot].priority();
@@ -143,8 +142,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Its worker ends a job, well or not.
-    fn finish_held(&mut self, slot: JobSlot, news: &News, effects: &mut Effects) {
+    /// Ends a job on request, well or not, with news for its watchers: where every finish ends.
+    pub(super) fn finish_job(&mut self, slot: JobSlot, news: &News, effects: &mut Effects) {
         self.queues[self.jobs[slot].queue()].count_finish();
         self.end_job(slot, news, effects);
     }
@@ -158,51 +157,6 @@ impl Engine {
             numerator,
             denominator,
             watchers: job.watchers().len(),
-        }
-    }
-
-    /// The holder of a job has lost it: one failed attempt more.
-    pub(crate) fn lose_lease(&mut self, slot: JobSlot, effects: &mut Effects) {
-        let holder = self.jobs[slot].lease().map(|lease| lease.holder);
-        let return_order =
-            holder.and_then(|holder| self.sessions.find(holder)).map(Session::return_order);
-        self.end_lease(slot);
-        self.return_lost(slot, return_order.unwrap_or_default(), effects);
-    }
-
-    /// A job whose lease is ended, because its holder lost it, goes back to its queue; or it ends,
-    /// if nobody cares any more or it has had its attempts.
-    pub(crate) fn return_lost(
-        &mut self,
-        slot: JobSlot,
-        return_order: ReturnOrder,
-        effects: &mut Effects,
-    ) {
-        let attempts_max = self.attempts_max;
-        if let Some(extension) = self.queues[self.jobs[slot].queue()].extension_mut() {
-            extension.cancelled += 1;
-        }
-        let job = &mut self.jobs[slot];
-        job.count(|counters| &mut counters.failures);
-        let exhausted =
-            attempts_max > 0 && job.is_submitted() && job.counters().failures >= attempts_max;
-        job.forget_progress();
-        if exhausted {
-            self.end_job(slot, &News::Fail, effects);
-        } else if job.is_abandoned() {
-            self.remove_job(slot, effects);
-        } else {
-            match return_order {
-                ReturnOrder::KeepPlace => self.note(Record::Count, slot, effects),
-                ReturnOrder::ToTail => {
-                    self.jobs.move_to_tail(slot);
-                    self.note(Record::Moved, slot, effects);
-                }
-            }
-            // It is as old as before its lease. Otherwise a job that no worker survives would never end.
-            self.jobs[slot].set_due(Millis(0));
-            self.change_state(slot, State::Ready);
-            self.deliver_or_list(slot, effects);
         }
     }
 

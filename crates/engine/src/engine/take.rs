@@ -1,19 +1,19 @@
-//! Handing out: takes, waiters, leases and their deadlines.
+//! Taking: one request for all ways to choose a job; it gets one, waits, or goes away with nothing.
 
-use super::{Engine, NotFound};
-use crate::effects::{Effects, Event, Record};
+use std::num::NonZeroU64;
+
+use super::{Choice, Engine, GrabOrder};
+use crate::effects::{Effects, Record};
 use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
-use crate::jobs::{Body, Lease, State};
-use crate::limits::SERVING_REST_MS;
-use crate::queues::{Pause, PauseReason};
-use crate::sessions::{NEVER, Sessions, Waiting};
+use crate::jobs::{Body, State};
+use crate::sessions::{NEVER, ReadMode, Sessions, Waiting, Worker};
 
 /// How long a take may wait.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Patience {
     /// Not at all.
     None,
-    /// A read waits only while expired items in front are swept away. A take does not wait.
+    /// Only while expired jobs in front are swept away. Of [`Choice::Queue`]; others do not wait.
     UntilSwept,
     /// This many milliseconds.
     Millis(u64),
@@ -33,11 +33,28 @@ impl Patience {
 pub enum Take {
     /// A job is handed out.
     Granted(Handout),
-    /// There is none, and the session does not wait.
-    TimedOut,
+    /// An item was taken and is finished.
+    Finished {
+        /// Its number.
+        id: JobId,
+        /// Its bytes.
+        body: Body,
+    },
+    /// An item was looked at.
+    Peeked {
+        /// Its place.
+        job: JobSlot,
+        /// Its number.
+        id: JobId,
+        /// Its bytes.
+        body: Body,
+    },
+    /// There is none, and the session does not wait. Of [`Choice::Queue`] with the queue, unless the
+    /// name is an alias, which never has a job.
+    Nothing(Option<QueueId>),
     /// There is none, and a job that the session holds is within a second of its deadline.
     DeadlineSoon,
-    /// The session waits; an [`Event`] will come.
+    /// The session waits; an [`crate::Event`] will come.
     Waiting,
 }
 
@@ -54,30 +71,64 @@ pub struct Handout {
     pub body: Body,
 }
 
+impl Take {
+    /// The job, if one was handed out at once.
+    pub fn granted(self) -> Option<Handout> {
+        match self {
+            Self::Granted(handout) => Some(handout),
+            Self::Finished { .. }
+            | Self::Peeked { .. }
+            | Self::Nothing(_)
+            | Self::DeadlineSoon
+            | Self::Waiting => None,
+        }
+    }
+}
+
 impl Engine {
-    /// Takes the best ready job, by (priority, order number), over the queues that the session
-    /// watches and that are not paused.
-    pub fn take(&mut self, session: SessionId, patience: Patience, effects: &mut Effects) -> Take {
-        debug_assert!(!self.is_waiting(session));
+    /// Takes a job for a session. Only [`Choice::Watched`] and [`Choice::Queue`] ever wait.
+    ///
+    /// With [`Patience::UntilSwept`] the session waits only if more jobs have expired in front of the queue
+    /// than one request can end. The wait lasts until they are gone.
+    pub fn take(
+        &mut self,
+        session: SessionId,
+        choice: Choice<'_>,
+        patience: Patience,
+        effects: &mut Effects,
+    ) -> Take {
         self.meter.begin_request();
+        match choice {
+            Choice::Watched => self.take_watched(session, patience, effects),
+            Choice::Registered(order) => self.take_registered(session, order, effects),
+            Choice::Queue(name, how) => self.take_of_queue(session, name, how, patience, effects),
+            Choice::Job(id) => self.take_job(session, id, effects),
+        }
+    }
+
+    fn take_watched(
+        &mut self,
+        session: SessionId,
+        patience: Patience,
+        effects: &mut Effects,
+    ) -> Take {
+        debug_assert!(!self.is_waiting(session));
         if self.queues.have_extensions() {
             self.sweep_watched(session, effects);
         }
         self.meter.count(self.sessions[session].watched().len());
         if let Some(slot) = self.best_watched(session) {
             self.remove_from_list(slot);
-            return Take::Granted(self.hand_out(slot, session, None, effects));
+            return Take::Granted(self.lease(slot, session, None, effects));
         }
         if self.sessions[session].margin_begins().is_some_and(|margin| margin <= self.now) {
             return Take::DeadlineSoon;
         }
-        let until = match patience {
-            Patience::None | Patience::UntilSwept | Patience::Millis(0) => return Take::TimedOut,
-            Patience::Millis(millis) => Millis(self.now.0.saturating_add(millis)),
-            Patience::Endless => NEVER,
-        };
-        self.wait_for_job(session, until);
-        Take::Waiting
+        let Some(until) = self.patience_ends(patience) else { return Take::Nothing(None) };
+        let watched = self.sessions[session].lend_watched();
+        let ticket = self.line_up(session, &watched);
+        self.sessions[session].return_watched(watched);
+        self.wait(session, Waiting::Job { ticket, until })
     }
 
     /// Ends what has expired at the heads of the queues that this session watches.
@@ -91,29 +142,121 @@ impl Engine {
         self.sessions[session].return_watched(watched);
     }
 
-    /// The best job that a take of this session would get now.
-    fn best_watched(&self, session: SessionId) -> Option<JobSlot> {
-        let watched = self.sessions[session].watched().iter();
-        let heads = watched.filter_map(|id| {
-            let queue = &self.queues[*id];
-            let serves = queue.can_serve(self.now)
-                && !self.is_blocked(queue)
-                && (queue.extension().is_none() || !self.head_is_expired(queue));
-            if serves { queue.ready().first() } else { None }
-        });
-        heads.min().map(|(_, slot)| JobSlot(slot))
+    /// The session is awake from now on. If it takes a job of another queue than the one it was woken for,
+    /// others are woken for that one in its place.
+    fn take_registered(
+        &mut self,
+        session: SessionId,
+        order: GrabOrder,
+        effects: &mut Effects,
+    ) -> Take {
+        let woken_for = self.sessions[session].worker_mut().and_then(Worker::look);
+        let (rank, registration) = loop {
+            let Some(found) = self.next_supplier(session) else { return Take::Nothing(None) };
+            let queue = found.1.queue;
+            if self.queues[queue].extension().is_none()
+                || self.sweep(queue, usize::MAX, effects) == 0
+            {
+                break found;
+            }
+            if self.meter.request_is_spent() {
+                // Enough for one request. When it is about to sleep it will hear that there is more.
+                if let Some(worker) = self.sessions[session].worker_mut() {
+                    worker.look_again(woken_for);
+                }
+                return Take::Nothing(None);
+            }
+        };
+        if order == GrabOrder::RoundRobin
+            && let Some(worker) = self.sessions[session].worker_mut()
+        {
+            worker.move_to_end(rank);
+        }
+        let Some(slot) = self.queues[registration.queue].first_ready() else {
+            return Take::Nothing(None);
+        };
+        self.remove_from_list(slot);
+        let limit_ms = registration.limit_ms.map(NonZeroU64::get);
+        let handout = self.lease(slot, session, limit_ms, effects);
+        if let Some(queue) = woken_for.filter(|queue| *queue != registration.queue) {
+            self.pass_wake_on(queue, effects);
+        }
+        Take::Granted(handout)
     }
 
-    fn wait_for_job(&mut self, session: SessionId, until: Millis) {
-        let watched = self.sessions[session].lend_watched();
-        let ticket = self.line_up(session, &watched);
-        self.sessions[session].return_watched(watched);
-        self.sessions.begin_wait(session, Waiting::Job { ticket, until });
-        self.arm_session(session);
+    fn take_of_queue(
+        &mut self,
+        session: SessionId,
+        name: &[u8],
+        how: ReadMode,
+        patience: Patience,
+        effects: &mut Effects,
+    ) -> Take {
+        debug_assert!(!self.is_waiting(session));
+        self.meter.count(1);
+        if self.alias(name).is_some() {
+            return Take::Nothing(None);
+        }
+        let queue = self.item_queue(name, effects);
+        self.sweep_head(queue, effects);
+        if let Some((_, slot)) = self.head(&self.queues[queue]) {
+            self.count_hit(queue);
+            return match how {
+                ReadMode::Peek => {
+                    let job = &self.jobs[slot];
+                    Take::Peeked { job: slot, id: job.id(), body: job.body().clone() }
+                }
+                ReadMode::Open { limit_ms } => {
+                    self.remove_from_list(slot);
+                    Take::Granted(self.open_read(slot, session, limit_ms, effects))
+                }
+                ReadMode::Finish => self.read_out(slot, effects),
+            };
+        }
+        // More had expired in front than one request may end: those go before anything else.
+        let waits_for_sweep =
+            patience == Patience::UntilSwept && self.head_is_expired(&self.queues[queue]);
+        let until = if waits_for_sweep { Some(self.now) } else { self.patience_ends(patience) };
+        let Some(until) = until else {
+            self.count_miss(queue);
+            return Take::Nothing(Some(queue));
+        };
+        let ticket = self.line_up(session, &[queue]);
+        self.wait(session, Waiting::Item { ticket, until, queue, how })
+    }
+
+    /// One that has expired ends instead.
+    fn take_job(&mut self, session: SessionId, id: JobId, effects: &mut Effects) -> Take {
+        let Ok(slot) = self.slot(id) else { return Take::Nothing(None) };
+        let job = &self.jobs[slot];
+        let state = job.state();
+        if state == State::Leased
+            || self.queues[job.queue()].removals() > 0
+            || state == State::Ready && self.expire_if_due(slot, effects)
+        {
+            return Take::Nothing(None);
+        }
+        self.remove_from_list(slot);
+        let handout = self.lease(slot, session, None, effects);
+        if state != State::Ready {
+            // It is not delayed or buried any more, whatever becomes of the lease; without this a
+            // restart would set aside again what was seen ready.
+            self.note(Record::Update, slot, effects);
+        }
+        Take::Granted(handout)
+    }
+
+    /// Until when a take waits that finds nothing; `None`: it does not.
+    fn patience_ends(&self, patience: Patience) -> Option<Millis> {
+        match patience {
+            Patience::None | Patience::UntilSwept | Patience::Millis(0) => None,
+            Patience::Millis(millis) => Some(Millis(self.now.0.saturating_add(millis))),
+            Patience::Endless => Some(NEVER),
+        }
     }
 
     /// A session that is about to wait gets in the lines of these queues, with one ticket.
-    pub(crate) fn line_up(&mut self, session: SessionId, queues: &[QueueId]) -> u64 {
+    fn line_up(&mut self, session: SessionId, queues: &[QueueId]) -> u64 {
         let ticket = self.sessions.deal_ticket();
         self.meter.count(queues.len());
         for queue in queues {
@@ -123,151 +266,9 @@ impl Engine {
         ticket
     }
 
-    /// Takes this job, whatever queue it is in, if it is ready, delayed or buried. One that has expired
-    /// ends instead.
-    pub fn take_job(
-        &mut self,
-        session: SessionId,
-        id: JobId,
-        effects: &mut Effects,
-    ) -> Result<Handout, NotFound> {
-        self.meter.begin_request();
-        let slot = self.slot(id)?;
-        let state = self.jobs[slot].state();
-        if state == State::Leased || self.queues[self.jobs[slot].queue()].removals() > 0 {
-            return Err(NotFound);
-        }
-        if state == State::Ready && self.expire_if_due(slot, effects) {
-            return Err(NotFound);
-        }
-        self.remove_from_list(slot);
-        let handout = self.hand_out(slot, session, None, effects);
-        if state != State::Ready {
-            // It is not delayed or buried any more, whatever becomes of the lease; without this a
-            // restart would set aside again what was seen ready.
-            self.note(Record::Update, slot, effects);
-        }
-        Ok(handout)
-    }
-
-    /// Leases a job that is in no list to a session.
-    /// The earlier of its ttr and the holder's own limit ends it.
-    pub(crate) fn hand_out(
-        &mut self,
-        slot: JobSlot,
-        session: SessionId,
-        limit_ms: Option<u64>,
-        effects: &mut Effects,
-    ) -> Handout {
-        self.tally.takes += 1;
-        self.change_state(slot, State::Leased);
-        let until = limit_ms.map_or(NEVER, |limit| Millis(self.now.0.saturating_add(limit)));
-        let lease = Lease { id: self.sessions.deal_lease(), holder: session, until };
-        let deadline = self.deadline(self.jobs[slot].ttr_s()).min(until);
-        let job = &mut self.jobs[slot];
-        job.count(|counters| &mut counters.takes);
-        job.set_due(deadline);
-        job.set_lease(Some(lease));
-        let queue = job.queue();
-        let handout =
-            Handout { job: slot, id: job.id(), lease: lease.id, body: job.body().clone() };
-        self.jobs.recharge(slot);
-        self.sessions[session].hold(queue, lease.id, deadline, slot);
+    fn wait(&mut self, session: SessionId, waiting: Waiting) -> Take {
+        self.sessions.begin_wait(session, waiting);
         self.arm_session(session);
-        self.note(Record::Count, slot, effects);
-        handout
-    }
-
-    /// A job became ready: hands it to whoever waits longest for its queue, or enlists it.
-    pub(crate) fn deliver_or_list(&mut self, slot: JobSlot, effects: &mut Effects) {
-        let id = self.jobs[slot].queue();
-        loop {
-            let queue = &self.queues[id];
-            let serves = !queue.is_paused() && !self.is_blocked(queue);
-            match queue.waiters().first() {
-                Some((_, place))
-                    if serves && (queue.extension().is_none() || !self.is_expired(slot)) =>
-                {
-                    if self.hand_to_waiter(slot, place, effects) {
-                        return;
-                    }
-                    if self.meter.request_is_spent() {
-                        // Many who only look.
-                        self.add_to_list(slot);
-                        return self.rest_from_serving(id);
-                    }
-                }
-                Some(_) | None => {
-                    // Only workers sleep: most queues have none, and need not be read further.
-                    let wakes = serves && queue.workers() > 0 && !queue.sleepers().is_empty();
-                    self.add_to_list(slot);
-                    if wakes {
-                        self.wake_sleepers(id, 1, effects);
-                    }
-                    return;
-                }
-            }
-        }
-    }
-
-    /// Gives a job that is in no list to a session that waits for one. `false`: it only looked.
-    fn hand_to_waiter(&mut self, slot: JobSlot, place: u32, effects: &mut Effects) -> bool {
-        let session = self.sessions.at(place);
-        if let Some(Waiting::Item { wish, .. }) = self.sessions[session].waiting() {
-            return self.grant_wish(slot, session, wish, effects);
-        }
-        self.stop_waiting(session);
-        let Handout { job, id, lease, body } = self.hand_out(slot, session, None, effects);
-        effects.events.push((session, Event::Granted { job, id, lease, body }));
-        true
-    }
-
-    /// Serves those who wait for a queue that may hand out again: as many as the slice of work allows.
-    /// If there are more, the queue rests for a moment, so that nobody gets what they wait for, and
-    /// goes on by itself.
-    pub(crate) fn serve_waiters(&mut self, id: QueueId, effects: &mut Effects) {
-        loop {
-            let queue = &self.queues[id];
-            let Some((_, slot)) = queue.ready().first() else { return };
-            if self.is_blocked(queue) || queue.extension().is_some() && self.head_is_expired(queue)
-            {
-                return;
-            }
-            let Some((_, place)) = queue.waiters().first() else {
-                // None of them was told of these jobs.
-                return self.wake_sleepers(id, queue.counts().ready.into(), effects);
-            };
-            if self.meter.request_is_spent() {
-                return self.rest_from_serving(id);
-            }
-            self.remove_from_list(JobSlot(slot));
-            if !self.hand_to_waiter(JobSlot(slot), place, effects) {
-                self.add_to_list(JobSlot(slot));
-            }
-        }
-    }
-
-    /// More sessions wait here than one slice of work may serve.
-    fn rest_from_serving(&mut self, id: QueueId) {
-        let until = Millis(self.now.0.saturating_add(SERVING_REST_MS));
-        self.queues[id].set_pause(Some(Pause { until, reason: PauseReason::Serving }));
-        self.arm_queue(id);
-    }
-
-    /// Starts the ttr of a job that this session holds anew.
-    pub fn touch(&mut self, session: SessionId, id: JobId) -> Result<JobSlot, NotFound> {
-        let slot = self.held(session, id)?;
-        self.renew_deadline(slot);
-        Ok(slot)
-    }
-
-    /// Starts the ttr of a leased job anew, within its holder's own limit.
-    pub(crate) fn renew_deadline(&mut self, slot: JobSlot) {
-        let job = &self.jobs[slot];
-        let lease = job.lease().expect("a held job has a lease");
-        let (before, deadline) = (job.due(), self.deadline(job.ttr_s()).min(lease.until));
-        self.jobs[slot].set_due(deadline);
-        self.sessions[lease.holder].move_deadline(lease.id, before, deadline, slot);
-        self.arm_session(lease.holder);
+        Take::Waiting
     }
 }

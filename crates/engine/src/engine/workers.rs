@@ -7,7 +7,7 @@
 
 use std::num::NonZeroU64;
 
-use super::{Engine, Handout};
+use super::Engine;
 use crate::chores::{Chore, ReturnHeld};
 use crate::effects::{Effects, Event};
 use crate::ids::{QueueId, SessionId};
@@ -19,15 +19,6 @@ const LIMIT_MS_MIN: NonZeroU64 = NonZeroU64::new(1000).expect("it is not 0");
 
 /// A registration stands in several trees: making it, or forgetting it, takes as long as so many units of other work.
 const REGISTRATION_UNITS: usize = 4;
-
-/// In which order a worker's queues are asked for a job.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub enum GrabOrder {
-    /// The newest registration first.
-    NewestFirst,
-    /// The same, but a queue that could supply a job goes to the end of the line.
-    RoundRobin,
-}
 
 impl Engine {
     /// This session can work on jobs of this queue, for at most so many milliseconds each. The
@@ -133,71 +124,6 @@ impl Engine {
         self.next_supplier(session).is_some()
     }
 
-    /// The registration whose queue supplies the next job: the one with the highest rank. Goes
-    /// through the session's queues from there, but through no more than there are queues that have
-    /// jobs; then these are fewer, and it goes through them.
-    fn next_supplier(&self, session: SessionId) -> Option<(i64, Registration)> {
-        let worker = self.sessions[session].worker()?;
-        let serves = |queue: QueueId| {
-            let queue = &self.queues[queue];
-            queue.can_serve(self.now) && !self.is_blocked(queue)
-        };
-        self.meter.count(1);
-        let supplying = self.queues.supplying();
-        let mut ranks = worker.by_rank().take(supplying.len());
-        let found = ranks.find(|(_, found)| {
-            self.meter.count(1);
-            serves(found.queue)
-        });
-        if found.is_some() || worker.len() <= supplying.len() {
-            return found;
-        }
-        self.meter.count(supplying.len());
-        worker.first_of(supplying.iter().filter(|queue| serves(**queue)))
-    }
-
-    /// Takes the next job for a worker, if there is one. It is awake from now on. If it takes a job of another
-    /// queue than the one it was woken for, others are woken for that one in its place.
-    pub fn grab(
-        &mut self,
-        session: SessionId,
-        order: GrabOrder,
-        effects: &mut Effects,
-    ) -> Option<Handout> {
-        self.meter.begin_request();
-        let woken_for = self.sessions[session].worker_mut().and_then(Worker::look);
-        let (rank, registration) = loop {
-            let (rank, registration) = self.next_supplier(session)?;
-            let queue = registration.queue;
-            if self.queues[queue].extension().is_none() {
-                break (rank, registration);
-            }
-            if self.sweep(queue, usize::MAX, effects) == 0 {
-                break (rank, registration);
-            }
-            if self.meter.request_is_spent() {
-                // Enough for one request. When it is about to sleep it will hear that there is more.
-                if let Some(worker) = self.sessions[session].worker_mut() {
-                    worker.look_again(woken_for);
-                }
-                return None;
-            }
-        };
-        if order == GrabOrder::RoundRobin
-            && let Some(worker) = self.sessions[session].worker_mut()
-        {
-            worker.move_to_end(rank);
-        }
-        let slot = self.queues[registration.queue].first_ready()?;
-        self.remove_from_list(slot);
-        let limit_ms = registration.limit_ms.map(NonZeroU64::get);
-        let handout = self.hand_out(slot, session, limit_ms, effects);
-        if let Some(queue) = woken_for.filter(|queue| *queue != registration.queue) {
-            self.pass_wake_on(queue, effects);
-        }
-        Some(handout)
-    }
-
     /// A worker has nothing to do: true if it sleeps from now on and will be woken, false if there
     /// is work for it already.
     pub fn sleep(&mut self, session: SessionId) -> bool {
@@ -247,9 +173,9 @@ impl Engine {
 
     /// A worker that is awake leaves a queue, or got a job elsewhere. It may be the only one that was woken for
     /// a job there, so others are woken in its place. When every job wakes all sleepers, they know already.
-    fn pass_wake_on(&mut self, queue: QueueId, effects: &mut Effects) {
+    pub(super) fn pass_wake_on(&mut self, queue: QueueId, effects: &mut Effects) {
         let passed_on = &self.queues[queue];
-        if self.wake_max != 0 && passed_on.can_serve(self.now) && !self.is_blocked(passed_on) {
+        if self.wake_max != 0 && self.may_serve(passed_on) {
             self.wake_sleepers(queue, 1, effects);
         }
     }

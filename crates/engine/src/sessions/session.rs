@@ -69,22 +69,26 @@ pub(crate) enum Waiting {
     /// A job of one of the watched queues. The ticket is its place in their lines.
     Job { ticket: u64, until: Millis },
     /// A job of one queue. The ticket is its place in the line.
-    Item { ticket: u64, until: Millis, queue: QueueId, wish: Wish },
+    Item { ticket: u64, until: Millis, queue: QueueId, how: ReadMode },
     /// The end of its long kick.
     Kick,
     /// The end of its long flush, or of a long removal.
     Clearing,
 }
 
-/// What a session that waits for a job of one queue wants of it.
-#[derive(Copy, Clone, Debug)]
-pub(crate) enum Wish {
-    /// To look at it.
-    Peek,
-    /// To hold it until it is told of it, and then finish it.
+/// What a take from one queue is to do with the job.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum ReadMode {
+    /// Take it, and be done with it.
     Finish,
-    /// To hold it for at most so many milliseconds.
-    Hold { limit_ms: Option<u64> },
+    /// Take it and hold it, until it is confirmed or put back. It goes back by itself after the
+    /// limit, or after the policy's `open.timeout` if that is sooner.
+    Open {
+        /// Milliseconds from now; `None` for no limit.
+        limit_ms: Option<u64>,
+    },
+    /// Look at it.
+    Peek,
 }
 
 impl Waiting {

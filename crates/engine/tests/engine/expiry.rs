@@ -2,11 +2,11 @@
 
 use lineshaft_engine::policy::{Rule, Setting, WhenFull};
 use lineshaft_engine::{
-    GrabOrder, JobId, Millis, Patience, Read, ReadMode, Record, ReturnOrder, SessionId, Take, When,
+    GrabOrder, JobId, Millis, Patience, ReadMode, Record, ReturnOrder, SessionId, Take, When,
     limits,
 };
 
-use crate::world::{SLICE_UNITS, START, World};
+use crate::world::{OtherTakes, SLICE_UNITS, START, World};
 
 /// More than one slice.
 const MANY: usize = 2500;
@@ -39,7 +39,7 @@ impl World {
         ["q", "r"].map(|queue| {
             let reader = self.reader();
             let read = self.read(reader, queue, ReadMode::Finish, Patience::UntilSwept);
-            assert!(matches!(read, Read::Waiting));
+            assert!(matches!(read, Take::Waiting));
             reader
         })
     }
@@ -174,7 +174,7 @@ fn whoever_waits_behind_expired_items_gets_what_lives() {
     world.pass(20);
     let finish = ReadMode::Finish;
     let read = world.read(reader, "q", finish, Patience::Millis(30_000));
-    assert!(matches!(read, Read::Waiting));
+    assert!(matches!(read, Take::Waiting));
     world.take(taker, Patience::Endless);
     world.pass(0);
     assert_eq!(world.events().len(), 2, "both got what they waited for");
@@ -197,11 +197,11 @@ fn a_job_that_has_expired_is_not_taken_by_its_number() {
     ]);
     let take = |world: &mut World, id| world.act(|engine, fx| engine.take_job(session, id, fx));
     // The one in the middle goes where its policy sends it, and is a fresh one there.
-    assert!(take(&mut world, ids[1]).is_err());
+    assert!(take(&mut world, ids[1]).is_none());
     assert_eq!((world.expired("q"), world.stats("old").items), (1, 1));
-    assert!(take(&mut world, ids[1]).is_ok());
+    assert!(take(&mut world, ids[1]).is_some());
     for id in [ids[0], ids[2]] {
-        assert!(take(&mut world, id).is_err());
+        assert!(take(&mut world, id).is_none());
     }
     assert!(world.engine.queue_id(b"q").is_none(), "the last one went, and the queue with it");
 }
@@ -240,16 +240,16 @@ fn who_waits_is_served_when_the_last_expired_item_in_front_is_deleted() {
         world.add("q", "lives");
         world.engine.set_time(Millis(START.0 + 11));
         let read = world.read(reader, "q", ReadMode::Finish, Patience::Millis(30_000));
-        assert!(matches!(read, Read::Waiting));
+        assert!(matches!(read, Take::Waiting));
         for expired in world.expired("q") + 1..=MANY as u64 {
             assert!(world.finish(deleter, JobId(expired)));
         }
         let lives = MANY + 1;
         if others_ask {
             world.act(|engine, _| engine.watch(deleter, b"q"));
-            assert!(matches!(world.take(deleter, Patience::None), Take::TimedOut));
+            assert!(matches!(world.take(deleter, Patience::None), Take::Nothing(_)));
             let read = world.read(late, "q", ReadMode::Finish, Patience::UntilSwept);
-            assert!(matches!(read, Read::Empty(_)));
+            assert!(matches!(read, Take::Nothing(_)));
         } else {
             world.pass(0);
         }

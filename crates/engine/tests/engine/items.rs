@@ -2,11 +2,11 @@
 
 use lineshaft_engine::policy::{Rule, Rules, Setting};
 use lineshaft_engine::{
-    Clearing, LeaseId, Millis, NewJob, Patience, Read, ReadMode, Record, SessionId, State, Status,
-    Take, When,
+    Clearing, Handout, LeaseId, Millis, NewJob, Patience, ReadMode, Record, SessionId, State,
+    Status, Take, When,
 };
 
-use crate::world::{START, World};
+use crate::world::{OtherTakes, START, World};
 
 const OPEN: ReadMode = ReadMode::Open { limit_ms: None };
 
@@ -37,7 +37,7 @@ impl World {
         queue: &str,
         how: ReadMode,
         patience: Patience,
-    ) -> Read {
+    ) -> Take {
         self.act(|engine, effects| engine.read(session, queue.as_bytes(), how, patience, effects))
     }
 
@@ -47,15 +47,15 @@ impl World {
         let read = self.read(session, queue, ReadMode::Finish, Patience::None);
         self.close(session);
         match read {
-            Read::Finished { body, .. } => Some(text(&body)),
-            Read::Empty(_) => None,
+            Take::Finished { body, .. } => Some(text(&body)),
+            Take::Nothing(_) => None,
             other => panic!("wanted an item or none, got {other:?}"),
         }
     }
 
     pub(crate) fn open_one(&mut self, session: SessionId, queue: &str) -> (String, LeaseId) {
         match self.read(session, queue, OPEN, Patience::None) {
-            Read::Item { lease: Some(lease), body, .. } => (text(&body), lease),
+            Take::Granted(Handout { lease, body, .. }) => (text(&body), lease),
             other => panic!("wanted an item, got {other:?}"),
         }
     }
@@ -97,7 +97,7 @@ fn items_come_in_order_and_a_read_makes_the_queue() {
     let session = world.reader();
     for _ in 0..2 {
         let peek = world.read(session, "q", ReadMode::Peek, Patience::None);
-        assert!(matches!(peek, Read::Item { lease: None, body, .. } if &body[..] == b"3"));
+        assert!(matches!(peek, Take::Peeked { body, .. } if &body[..] == b"3"));
     }
 }
 
@@ -249,7 +249,7 @@ fn a_policy_s_age_holds_for_what_is_there_already_whoever_put_it() {
     assert_eq!(world.state(id), None);
     let id = world.put(session, 0, 0, 60);
     world.pass(101);
-    assert!(matches!(world.take(session, Patience::None), Take::TimedOut));
+    assert!(matches!(world.take(session, Patience::None), Take::Nothing(_)));
     assert_eq!(world.state(id), None);
 }
 

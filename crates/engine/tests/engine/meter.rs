@@ -3,11 +3,11 @@
 use lineshaft_engine::limits::{self, INDIVISIBLE_UNITS_MAX};
 use lineshaft_engine::policy::{Rule, Rules, Setting};
 use lineshaft_engine::{
-    Body, Clearing, Effects, Engine, Event, GrabOrder, JobId, Kick, Millis, NewJob, News, Patience,
-    Read, ReadMode, Refused, ReturnOrder, SessionId, Status, Submit, Take,
+    Body, Choice, Clearing, Effects, Engine, Event, GrabOrder, JobId, Kick, Millis, NewJob, News,
+    Patience, ReadMode, Refused, ReturnOrder, SessionId, Status, Submit, Take,
 };
 
-use crate::world::{SLICE_UNITS, START, World};
+use crate::world::{OtherTakes, SLICE_UNITS, START, World};
 
 const SLICE: u64 = SLICE_UNITS as u64;
 
@@ -97,7 +97,10 @@ fn a_take_ends_a_slice_of_expired_jobs_over_all_queues_that_it_watches() {
     world.engine.set_time(Millis(START.0 + 11));
     let ends = world.engine.totals().ends;
     let cost = world.cost(|engine, fx| {
-        assert!(matches!(engine.take(taker, Patience::None, fx), Take::TimedOut));
+        assert!(matches!(
+            engine.take(taker, Choice::Watched, Patience::None, fx),
+            Take::Nothing(_)
+        ));
     });
     let ended = world.engine.totals().ends - ends;
     assert!((1..=SLICE).contains(&ended) && cost <= SLICE + 2 * FEW, "{ended} jobs, {cost} units");
@@ -246,7 +249,10 @@ fn the_end_of_a_wait_counts_every_line_that_it_leaves() {
     world.watch_many(waiter, 10_000);
     for _ in 0..2 {
         let cost = world.cost(|engine, fx| {
-            assert!(matches!(engine.take(waiter, Patience::Endless, fx), Take::Waiting));
+            assert!(matches!(
+                engine.take(waiter, Choice::Watched, Patience::Endless, fx),
+                Take::Waiting
+            ));
         });
         assert!(cost >= 20_000, "{cost}: looked at, and lined up in, all of them");
         let cost = world.cost(|engine, _| assert!(engine.stop_waiting(waiter)));
@@ -261,7 +267,9 @@ fn sessions_that_hold_and_watch_much_leave_in_slices() {
     let holder = world.open();
     world.watch_many(holder, 5000);
     world.put_many(client, b"q7", 5000, NewJob::default());
-    while let Take::Granted(_) = world.engine.take(holder, Patience::None, &mut world.effects) {}
+    while let Take::Granted(_) =
+        world.engine.take(holder, Choice::Watched, Patience::None, &mut world.effects)
+    {}
     for number in 0..5000 {
         world.engine.register(worker, format!("f{number}").as_bytes(), None, &mut world.effects);
     }
@@ -373,7 +381,7 @@ fn a_change_of_the_status_comes_to_many_queues_in_slices() {
     world.engine.watch(waiter, b"q19999");
     let cost = world.cost(|engine, fx| engine.set_status(Status::Quiescent, 0, fx));
     assert!(cost <= FEW, "{cost}");
-    let waits = world.engine.take(waiter, Patience::Endless, &mut world.effects);
+    let waits = world.engine.take(waiter, Choice::Watched, Patience::Endless, &mut world.effects);
     assert!(matches!(waits, Take::Waiting));
     let cost = world.cost(|engine, fx| engine.set_status(Status::Up, 0, fx));
     assert!(cost <= SLICE + FEW, "{cost}");
@@ -382,14 +390,14 @@ fn a_change_of_the_status_comes_to_many_queues_in_slices() {
     // Nobody overtakes the one who waits for the job there.
     let hasty = world.open();
     world.engine.watch(hasty, b"q19999");
-    let hasty = world.engine.take(hasty, Patience::None, &mut world.effects);
-    assert!(matches!(hasty, Take::TimedOut));
+    let hasty = world.engine.take(hasty, Choice::Watched, Patience::None, &mut world.effects);
+    assert!(matches!(hasty, Take::Nothing(_)));
     assert!(world.events().is_empty());
     assert!(slices_until_idle(&mut world) > 10);
     assert_eq!(world.events().len(), 1, "the one who waited has it");
     let late = world.open();
     world.engine.watch(late, b"q0");
-    let late = world.engine.take(late, Patience::None, &mut world.effects);
+    let late = world.engine.take(late, Choice::Watched, Patience::None, &mut world.effects);
     assert!(matches!(late, Take::Granted(_)));
 }
 
@@ -403,14 +411,14 @@ fn a_status_that_changes_back_during_that_blocks_all_queues() {
     world.engine.watch(taker, b"q0");
     for _ in 0..2 {
         world.engine.set_status(Status::Quiescent, 0, &mut world.effects);
-        let taken = world.engine.take(taker, Patience::None, &mut world.effects);
-        assert!(matches!(taken, Take::TimedOut));
+        let taken = world.engine.take(taker, Choice::Watched, Patience::None, &mut world.effects);
+        assert!(matches!(taken, Take::Nothing(_)));
         world.engine.set_status(Status::ReadOnly, 0, &mut world.effects);
     }
     world.engine.set_status(Status::Quiescent, 0, &mut world.effects);
     slices_until_idle(&mut world);
-    let taken = world.engine.take(taker, Patience::None, &mut world.effects);
-    assert!(matches!(taken, Take::TimedOut), "the walk changes nothing any more");
+    let taken = world.engine.take(taker, Choice::Watched, Patience::None, &mut world.effects);
+    assert!(matches!(taken, Take::Nothing(_)), "the walk changes nothing any more");
 }
 
 #[test]
@@ -443,7 +451,7 @@ fn those_who_wait_for_an_item_of_a_queue_that_is_removed_are_told_in_slices() {
         let reader = world.engine.open_reader(0);
         let effects = &mut world.effects;
         let read = world.engine.read(reader, b"q", ReadMode::Finish, Patience::Endless, effects);
-        assert!(matches!(read, Read::Waiting));
+        assert!(matches!(read, Take::Waiting));
     }
     let mut removal = Clearing::Done;
     let cost = world.cost(|engine, fx| removal = engine.remove_queue(client, b"q", fx));

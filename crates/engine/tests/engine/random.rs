@@ -2,12 +2,12 @@
 
 use lineshaft_engine::policy::{QueueSync, Rule, Rules, Setting, WhenFull};
 use lineshaft_engine::{
-    Event, GrabOrder, LeaseId, Millis, NewJob, News, Patience, Read, ReadMode, ReturnOrder,
+    Event, GrabOrder, Handout, LeaseId, Millis, NewJob, News, Patience, ReadMode, ReturnOrder,
     SessionId, Status, Submit, Take, When,
 };
 use proptest::prelude::*;
 
-use crate::world::World;
+use crate::world::{OtherTakes, World};
 
 const QUEUES: [&[u8]; 7] = [b"default", b"p", b"p+a", b"p+b", b"alias", b"old", b"m"];
 
@@ -121,7 +121,7 @@ impl Crowd {
                 };
                 let read =
                     self.world.act(|engine, fx| engine.read(reader, queue, how, patience, fx));
-                if let Read::Item { lease: Some(lease), .. } = read {
+                if let Take::Granted(Handout { lease, .. }) = read {
                     self.leases.push((reader, lease));
                 }
             }

@@ -1,11 +1,11 @@
 //! What the engine does with jobs, queues and sessions, request by request.
 
 use lineshaft_engine::{
-    Engine, GrabOrder, JobId, Kick, Millis, NewJob, Patience, Read, ReadMode, Record, SessionId,
+    Choice, Engine, GrabOrder, JobId, Kick, Millis, NewJob, Patience, ReadMode, Record, SessionId,
     State, Status, Take,
 };
 
-use crate::world::{SLICE_UNITS, START, World};
+use crate::world::{OtherTakes, SLICE_UNITS, START, World};
 
 /// Brings a job into a state; its holder if it has one.
 fn job_in(world: &mut World, state: State) -> (JobId, SessionId) {
@@ -28,7 +28,8 @@ type Act = fn(&mut World, SessionId, JobId) -> bool;
 /// for others.
 #[test]
 fn requests_are_allowed_by_state_and_holder() {
-    let take_job: Act = |world, session, id| world.act(|e, fx| e.take_job(session, id, fx)).is_ok();
+    let take_job: Act =
+        |world, session, id| world.act(|e, fx| e.take_job(session, id, fx)).is_some();
     let finish: Act = |world, session, id| world.finish(session, id);
     let release: Act = |world, session, id| world.release(session, id, 0, 0);
     let bury: Act = |world, session, id| world.bury(session, id);
@@ -90,7 +91,7 @@ fn the_best_over_all_watched_queues() {
     }
     world.act(|e, fx| e.pause(b"b", 10, fx)).expect("the queue exists");
     assert_eq!([world.taken(taker), world.taken(taker)], [ids[2], ids[0]]);
-    assert!(matches!(world.take(taker, Patience::None), Take::TimedOut));
+    assert!(matches!(world.take(taker, Patience::None), Take::Nothing(_)));
     world.pass(10_000);
     assert_eq!(world.taken(taker), ids[1]);
 }
@@ -176,7 +177,7 @@ fn a_closed_session_gives_back_all_it_held_and_counts_nothing() {
     let holder = world.open();
     let ids: Vec<JobId> = (0..2500).map(|_| world.put(holder, 0, 0, 60)).collect();
     for _ in &ids {
-        world.engine.take(holder, Patience::None, &mut world.effects);
+        world.engine.take(holder, Choice::Watched, Patience::None, &mut world.effects);
     }
     let waiter = world.open();
     world.take(waiter, Patience::Endless);
@@ -315,7 +316,8 @@ fn waiters_and_jobs(world: &mut World, queue: &[u8], count: usize) -> Vec<Sessio
     let waiters: Vec<SessionId> = (0..count).map(|_| world.open()).collect();
     for waiter in &waiters {
         world.engine.watch(*waiter, queue);
-        let take = world.engine.take(*waiter, Patience::Endless, &mut world.effects);
+        let take =
+            world.engine.take(*waiter, Choice::Watched, Patience::Endless, &mut world.effects);
         assert!(matches!(take, Take::Waiting));
     }
     waiters
@@ -343,7 +345,7 @@ fn many_waiters_are_served_in_slices_and_in_their_order() {
         assert!((200..=SLICE_UNITS as usize).contains(&served.len()), "{}", served.len());
         let queue = world.engine.queue_id(b"q").expect("it exists");
         assert_eq!(world.engine.queue_stats(queue).pause_s, 0);
-        assert!(matches!(world.take(late, Patience::None), Take::TimedOut), "nobody overtakes");
+        assert!(matches!(world.take(late, Patience::None), Take::Nothing(_)), "nobody overtakes");
         while served.len() < waiters.len() {
             world.pass(1);
             let more = told(&mut world);
@@ -373,8 +375,11 @@ fn what_those_who_are_served_in_slices_leave_is_there_for_others() {
     assert!(world.act(|e, fx| e.grab(worker, GrabOrder::NewestFirst, fx)).is_some());
     let reader = world.reader();
     let read = world.read(reader, "q", ReadMode::Finish, Patience::UntilSwept);
-    assert!(matches!(read, Read::Finished { .. }));
-    assert!(matches!(world.take(late, Patience::None), Take::TimedOut), "the others are promised");
+    assert!(matches!(read, Take::Finished { .. }));
+    assert!(
+        matches!(world.take(late, Patience::None), Take::Nothing(_)),
+        "the others are promised"
+    );
     assert!(world.act(|e, fx| e.grab(worker, GrabOrder::NewestFirst, fx)).is_none());
     while served.len() < waiters.len() {
         world.pass(1);
@@ -394,7 +399,7 @@ fn nobody_overtakes_at_the_end_of_a_pause() {
     let early = world.put(late, 1, 0, 60);
     // The pause is over, and its timer not handled yet.
     world.engine.set_time(Millis(START.0 + 10_000));
-    assert!(matches!(world.take(late, Patience::None), Take::TimedOut), "it is promised");
+    assert!(matches!(world.take(late, Patience::None), Take::Nothing(_)), "it is promised");
     let urgent = world.put(late, 0, 0, 60);
     assert!(world.events().is_empty(), "the order of jobs is kept");
     world.put(late, 2, 0, 60);

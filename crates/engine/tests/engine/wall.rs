@@ -1,6 +1,6 @@
 //! The wall clock is set while jobs wait for a time that it is to show.
 
-use lineshaft_engine::{JobId, Millis, Patience, Read, ReadMode, SessionId, State, Submit, When};
+use lineshaft_engine::{JobId, Millis, Patience, ReadMode, SessionId, State, Submit, Take, When};
 
 use crate::world::{SLICE_UNITS, START, World};
 
@@ -121,7 +121,7 @@ fn an_item_that_is_good_again_goes_to_who_waits_behind_it() {
     // The log has enough to write: what has expired stays for now.
     world.engine.hold_chores(true);
     let read = world.read(reader, "q", ReadMode::Finish, Patience::Millis(1000));
-    assert!(matches!(read, Read::Waiting), "{read:?}");
+    assert!(matches!(read, Take::Waiting), "{read:?}");
     let left = world.stats("q").items;
     assert!(left > 0 && left < many.into());
     world.act(|engine, _| engine.set_wall_ahead(-(HOUR_MS as i64)));

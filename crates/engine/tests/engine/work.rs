@@ -6,7 +6,7 @@ use lineshaft_engine::{
     Record, Refused, ReturnOrder, SessionId, State, Submit, Take, When, WorkProgress, limits,
 };
 
-use crate::world::{SLICE_UNITS, World};
+use crate::world::{OtherTakes, SLICE_UNITS, World};
 
 const BACKGROUND: bool = false;
 const FOREGROUND: bool = true;

@@ -1,8 +1,8 @@
 //! An engine under test: requests made briefly, invariants checked after each.
 
 use lineshaft_engine::{
-    Clearing, Effects, Engine, EngineSetup, Event, Handout, JobId, Millis, NewJob, Patience,
-    Record, ReturnOrder, SessionId, State, Take, limits::Limits,
+    Choice, Clearing, Effects, Engine, EngineSetup, Event, GrabOrder, Handout, JobId, Millis,
+    NewJob, Patience, ReadMode, Record, ReturnOrder, SessionId, State, Take, limits::Limits,
 };
 
 pub(crate) const START: Millis = Millis(1_000_000);
@@ -46,7 +46,7 @@ impl World {
     }
 
     pub(crate) fn take(&mut self, session: SessionId, patience: Patience) -> Take {
-        self.act(|engine, effects| engine.take(session, patience, effects))
+        self.act(|engine, effects| engine.take(session, Choice::Watched, patience, effects))
     }
 
     pub(crate) fn taken(&mut self, session: SessionId) -> JobId {
@@ -116,5 +116,58 @@ impl World {
 
     pub(crate) fn records(&mut self) -> Vec<Record> {
         std::mem::take(&mut self.effects.records)
+    }
+}
+
+/// Takes by the other choices, as the tests ask for them.
+pub(crate) trait OtherTakes {
+    fn grab(
+        &mut self,
+        worker: SessionId,
+        order: GrabOrder,
+        effects: &mut Effects,
+    ) -> Option<Handout>;
+
+    fn read(
+        &mut self,
+        reader: SessionId,
+        queue: &[u8],
+        how: ReadMode,
+        patience: Patience,
+        effects: &mut Effects,
+    ) -> Take;
+
+    fn take_job(&mut self, session: SessionId, id: JobId, effects: &mut Effects)
+    -> Option<Handout>;
+}
+
+impl OtherTakes for Engine {
+    fn grab(
+        &mut self,
+        worker: SessionId,
+        order: GrabOrder,
+        effects: &mut Effects,
+    ) -> Option<Handout> {
+        self.take(worker, Choice::Registered(order), Patience::None, effects).granted()
+    }
+
+    fn read(
+        &mut self,
+        reader: SessionId,
+        queue: &[u8],
+        how: ReadMode,
+        patience: Patience,
+        effects: &mut Effects,
+    ) -> Take {
+        self.take(reader, Choice::Queue(queue, how), patience, effects)
+    }
+
+    fn take_job(
+        &mut self,
+        session: SessionId,
+        id: JobId,
+        effects: &mut Effects,
+    ) -> Option<Handout> {
+        self.take(session, Choice::Job(id), Patience::None, effects).granted()
     }
 }

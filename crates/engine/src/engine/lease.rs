@@ -1,0 +1,148 @@
+//! Leases: where each begins, is renewed, goes to another session, and ends.
+
+use super::{Engine, Handout, NotFound};
+use crate::effects::{Effects, News, Record};
+use crate::ids::{JobId, JobSlot, LeaseId, Millis, SessionId};
+use crate::jobs::{Lease, State};
+use crate::sessions::{NEVER, ReturnOrder, Session};
+
+impl Engine {
+    /// Leases a job that is in no list to a session: where every lease begins. The earlier of the job's
+    /// ttr and the holder's own limit ends it.
+    pub(super) fn lease(
+        &mut self,
+        slot: JobSlot,
+        session: SessionId,
+        limit_ms: Option<u64>,
+        effects: &mut Effects,
+    ) -> Handout {
+        self.tally.takes += 1;
+        self.change_state(slot, State::Leased);
+        let until = limit_ms.map_or(NEVER, |limit| Millis(self.now.0.saturating_add(limit)));
+        let lease = Lease { id: self.sessions.deal_lease(), holder: session, until };
+        let deadline = self.deadline(self.jobs[slot].ttr_s()).min(until);
+        let job = &mut self.jobs[slot];
+        job.count(|counters| &mut counters.takes);
+        job.set_due(deadline);
+        job.set_lease(Some(lease));
+        let queue = job.queue();
+        let handout =
+            Handout { job: slot, id: job.id(), lease: lease.id, body: job.body().clone() };
+        self.jobs.recharge(slot);
+        self.sessions[session].hold(queue, lease.id, deadline, slot);
+        self.arm_session(session);
+        self.note(Record::Count, slot, effects);
+        handout
+    }
+
+    /// Ends the lease of a job: where every lease ends. The state is the caller's business.
+    pub(crate) fn end_lease(&mut self, slot: JobSlot) {
+        let job = &mut self.jobs[slot];
+        let lease = job.lease().expect("a leased job has a lease");
+        let (deadline, queue) = (job.due(), job.queue());
+        job.set_lease(None);
+        if let Some(session) = self.sessions.find_mut(lease.holder) {
+            session.let_go(queue, lease.id, deadline, slot);
+        }
+    }
+
+    /// The deadline of a job that is handed out, or whose ttr starts anew, now.
+    pub(crate) fn deadline(&self, ttr_s: u32) -> Millis {
+        if ttr_s == 0 { NEVER } else { self.now.plus_seconds(ttr_s) }
+    }
+
+    /// Starts the ttr of a job that this session holds anew.
+    pub fn touch(&mut self, session: SessionId, id: JobId) -> Result<JobSlot, NotFound> {
+        let slot = self.held(session, id)?;
+        self.renew_deadline(slot);
+        Ok(slot)
+    }
+
+    /// Starts the ttr of a leased job anew, within its holder's own limit.
+    pub(crate) fn renew_deadline(&mut self, slot: JobSlot) {
+        let job = &self.jobs[slot];
+        let lease = job.lease().expect("a held job has a lease");
+        let (before, deadline) = (job.due(), self.deadline(job.ttr_s()).min(lease.until));
+        self.jobs[slot].set_due(deadline);
+        self.sessions[lease.holder].move_deadline(lease.id, before, deadline, slot);
+        self.arm_session(lease.holder);
+    }
+
+    /// The place of a job that this session holds by this lease.
+    pub(super) fn held_by(&self, holder: SessionId, lease: LeaseId) -> Result<JobSlot, NotFound> {
+        self.sessions.find(holder).and_then(|session| session.held_by(lease)).ok_or(NotFound)
+    }
+
+    /// Whether this session holds a job by this lease.
+    pub fn holds(&self, holder: SessionId, lease: LeaseId) -> bool {
+        self.held_by(holder, lease).is_ok()
+    }
+
+    /// An open read is held by another session from now on. It goes back by itself after so many
+    /// milliseconds from now, or after the policy's `open.timeout` from now if that is sooner.
+    pub fn hand_over(
+        &mut self,
+        holder: SessionId,
+        lease: LeaseId,
+        to: SessionId,
+        limit_ms: Option<u64>,
+    ) -> Result<(), NotFound> {
+        let slot = self.held_by(holder, lease)?;
+        self.meter.count(1);
+        let job = &self.jobs[slot];
+        let (queue, deadline) = (job.queue(), job.due());
+        self.sessions[holder].let_go(queue, lease, deadline, slot);
+        self.arm_session(holder);
+        let limit_ms = self.read_limit(queue, limit_ms);
+        let until = limit_ms.map_or(NEVER, |limit| Millis(self.now.0.saturating_add(limit)));
+        self.jobs[slot].set_lease(Some(Lease { id: lease, holder: to, until }));
+        self.sessions[to].hold(queue, lease, deadline, slot);
+        self.renew_deadline(slot);
+        Ok(())
+    }
+
+    /// The holder of a job has lost it: one failed attempt more.
+    pub(crate) fn lose_lease(&mut self, slot: JobSlot, effects: &mut Effects) {
+        let holder = self.jobs[slot].lease().map(|lease| lease.holder);
+        let return_order =
+            holder.and_then(|holder| self.sessions.find(holder)).map(Session::return_order);
+        self.end_lease(slot);
+        self.return_lost(slot, return_order.unwrap_or_default(), effects);
+    }
+
+    /// A job whose lease is ended, because its holder lost it, goes back to its queue; or it ends,
+    /// if nobody cares any more or it has had its attempts.
+    pub(crate) fn return_lost(
+        &mut self,
+        slot: JobSlot,
+        return_order: ReturnOrder,
+        effects: &mut Effects,
+    ) {
+        let attempts_max = self.attempts_max;
+        if let Some(extension) = self.queues[self.jobs[slot].queue()].extension_mut() {
+            extension.cancelled += 1;
+        }
+        let job = &mut self.jobs[slot];
+        job.count(|counters| &mut counters.failures);
+        let exhausted =
+            attempts_max > 0 && job.is_submitted() && job.counters().failures >= attempts_max;
+        job.forget_progress();
+        if exhausted {
+            self.end_job(slot, &News::Fail, effects);
+        } else if job.is_abandoned() {
+            self.remove_job(slot, effects);
+        } else {
+            match return_order {
+                ReturnOrder::KeepPlace => self.note(Record::Count, slot, effects),
+                ReturnOrder::ToTail => {
+                    self.jobs.move_to_tail(slot);
+                    self.note(Record::Moved, slot, effects);
+                }
+            }
+            // It is as old as before its lease. Otherwise a job that no worker survives would never end.
+            self.jobs[slot].set_due(Millis(0));
+            self.change_state(slot, State::Ready);
+            self.deliver_or_list(slot, effects);
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Serving those who wait: a job that becomes ready goes to whoever waits longest, and a queue that may
+//! hand out again serves its line.
+
+use super::{Engine, Handout};
+use crate::effects::{Effects, Event};
+use crate::ids::{JobSlot, Millis, QueueId, SessionId};
+use crate::limits::SERVING_REST_MS;
+use crate::queues::{Pause, PauseReason};
+use crate::sessions::{ReadMode, Waiting};
+
+impl Engine {
+    /// A job became ready: hands it to whoever waits longest for its queue, or enlists it.
+    pub(crate) fn deliver_or_list(&mut self, slot: JobSlot, effects: &mut Effects) {
+        let id = self.jobs[slot].queue();
+        loop {
+            let queue = &self.queues[id];
+            let serves = self.may_serve_line(queue);
+            match queue.waiters().first() {
+                Some((_, place))
+                    if serves && (queue.extension().is_none() || !self.is_expired(slot)) =>
+                {
+                    if self.hand_to_waiter(slot, place, effects) {
+                        return;
+                    }
+                    if self.meter.request_is_spent() {
+                        // Many who only look.
+                        self.add_to_list(slot);
+                        return self.rest_from_serving(id);
+                    }
+                }
+                Some(_) | None => {
+                    // Only workers sleep: most queues have none, and need not be read further.
+                    let wakes = serves && queue.workers() > 0 && !queue.sleepers().is_empty();
+                    self.add_to_list(slot);
+                    if wakes {
+                        self.wake_sleepers(id, 1, effects);
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Gives a job that is in no list to a session that waits for one. `false`: it only looked.
+    fn hand_to_waiter(&mut self, slot: JobSlot, place: u32, effects: &mut Effects) -> bool {
+        let session = self.sessions.at(place);
+        if let Some(Waiting::Item { how, .. }) = self.sessions[session].waiting() {
+            return self.serve_reader(slot, session, how, effects);
+        }
+        self.stop_waiting(session);
+        let Handout { job, id, lease, body } = self.lease(slot, session, None, effects);
+        effects.events.push((session, Event::Granted { job, id, lease, body }));
+        true
+    }
+
+    /// Serves those who wait for a queue that may hand out again: as many as the slice of work allows.
+    /// If there are more, the queue rests for a moment, so that nobody gets what they wait for, and
+    /// goes on by itself.
+    pub(crate) fn serve_waiters(&mut self, id: QueueId, effects: &mut Effects) {
+        loop {
+            let queue = &self.queues[id];
+            let Some((_, slot)) = queue.ready().first() else { return };
+            if self.is_blocked(queue) || self.head_is_expired(queue) {
+                return;
+            }
+            let Some((_, place)) = queue.waiters().first() else {
+                // None of them was told of these jobs.
+                return self.wake_sleepers(id, queue.counts().ready.into(), effects);
+            };
+            if self.meter.request_is_spent() {
+                return self.rest_from_serving(id);
+            }
+            self.remove_from_list(JobSlot(slot));
+            if !self.hand_to_waiter(JobSlot(slot), place, effects) {
+                self.add_to_list(JobSlot(slot));
+            }
+        }
+    }
+
+    /// More sessions wait here than one slice of work may serve.
+    fn rest_from_serving(&mut self, id: QueueId) {
+        let until = Millis(self.now.0.saturating_add(SERVING_REST_MS));
+        self.queues[id].set_pause(Some(Pause { until, reason: PauseReason::Serving }));
+        self.arm_queue(id);
+    }
+
+    /// Gives a session that waits for an item of one queue what it wished for. `false`: it only
+    /// looked, and the job is still to be had.
+    fn serve_reader(
+        &mut self,
+        slot: JobSlot,
+        waiter: SessionId,
+        how: ReadMode,
+        effects: &mut Effects,
+    ) -> bool {
+        self.stop_waiting(waiter);
+        self.count_hit(self.jobs[slot].queue());
+        let Handout { job, id, lease, body } = match how {
+            ReadMode::Peek => {
+                let body = self.jobs[slot].body().clone();
+                effects.events.push((waiter, Event::Peeked { job: slot, body }));
+                return false;
+            }
+            ReadMode::Finish => self.hand_to_reader(slot, waiter, None, effects),
+            ReadMode::Open { limit_ms } => self.open_read(slot, waiter, limit_ms, effects),
+        };
+        effects.events.push((waiter, Event::Granted { job, id, lease, body }));
+        true
+    }
+}
