@@ -16,7 +16,7 @@ const KEPT_BUFFER_BYTES_MAX: usize = 16 * 1024;
 /// Replies of one connection, in order.
 ///
 /// A dialect appends; the owner of the socket sends from the front. Because order is kept, a reply
-/// without a position still waits for those before it. So a list of growing (start, position) marks
+/// without a position still waits for those before it. So a list of growing (start, position) pairs
 /// is enough.
 #[derive(Debug, Default)]
 pub struct Outbox {
@@ -25,10 +25,10 @@ pub struct Outbox {
     sent: usize,
     /// Unsent bytes in all chunks.
     len: usize,
-    /// Bytes sent since the beginning; marks count from the same origin.
+    /// Bytes sent since the beginning; the starts of holds count from the same origin.
     taken: u64,
     /// Both fields grow along the list.
-    marks: VecDeque<Mark>,
+    holds: VecDeque<Hold>,
 }
 
 #[derive(Debug)]
@@ -39,7 +39,7 @@ enum Chunk {
 
 /// Bytes from `start` on wait for `after`.
 #[derive(Copy, Clone, Debug)]
-struct Mark {
+struct Hold {
     start: u64,
     after: Position,
 }
@@ -82,10 +82,10 @@ impl Outbox {
     }
 
     fn hold_until(&mut self, after: Position) {
-        let held = self.marks.back().map_or(Position::NONE, |mark| mark.after);
+        let held = self.holds.back().map_or(Position::NONE, |hold| hold.after);
         if !after.is_reached(held) {
             let start = self.taken + self.len as u64;
-            self.marks.push_back(Mark { start, after: held.max(after) });
+            self.holds.push_back(Hold { start, after: held.max(after) });
         }
     }
 
@@ -102,12 +102,12 @@ impl Outbox {
     /// The position that the first held bytes wait for, if any.
     pub fn waits_for(&mut self, released: Position) -> Option<Position> {
         self.forget_reached(released);
-        self.marks.front().map(|mark| mark.after)
+        self.holds.front().map(|hold| hold.after)
     }
 
     fn forget_reached(&mut self, released: Position) {
-        while self.marks.front().is_some_and(|mark| mark.after.is_reached(released)) {
-            self.marks.pop_front();
+        while self.holds.front().is_some_and(|hold| hold.after.is_reached(released)) {
+            self.holds.pop_front();
         }
     }
 
@@ -115,8 +115,8 @@ impl Outbox {
     /// number of sent bytes to `advance`.
     pub fn sendable(&mut self, released: Position) -> &[u8] {
         self.forget_reached(released);
-        let free = match self.marks.front() {
-            Some(mark) => (mark.start - self.taken) as usize,
+        let free = match self.holds.front() {
+            Some(hold) => (hold.start - self.taken) as usize,
             None => self.len,
         };
         let Some(chunk) = self.chunks.front() else { return &[] };
@@ -158,7 +158,7 @@ impl Outbox {
     pub fn shrink(&mut self) {
         if self.is_empty() {
             self.chunks = VecDeque::new();
-            self.marks = VecDeque::new();
+            self.holds = VecDeque::new();
             self.sent = 0;
         }
     }
@@ -243,19 +243,19 @@ mod tests {
             piece in 1..30_000usize,
         ) {
             let mut outbox = Outbox::default();
-            let (mut all, mut marks) = (Vec::new(), Vec::new());
+            let (mut all, mut holds) = (Vec::new(), Vec::new());
             let mut sent = Vec::new();
             for (step, (after, len, large)) in replies.into_iter().enumerate() {
                 let body: Body = if large { vec![b'L'; SHARED_BODY_BYTES_MIN + len].into() }
                     else { vec![b's'; len].into() };
                 outbox.reply_with_body(at(after), b"head ", &body, b"\r\n");
-                marks.push((all.len(), after));
+                holds.push((all.len(), after));
                 all.extend_from_slice(b"head ");
                 all.extend_from_slice(&body);
                 all.extend_from_slice(b"\r\n");
                 let released = step as u64;
                 sent.extend(drain(&mut outbox, released, piece));
-                let free = marks.iter().find(|mark| mark.1 > released).map_or(all.len(), |m| m.0);
+                let free = holds.iter().find(|hold| hold.1 > released).map_or(all.len(), |m| m.0);
                 prop_assert_eq!(sent.len(), free);
                 prop_assert_eq!(outbox.len(), all.len() - sent.len());
             }

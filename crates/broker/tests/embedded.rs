@@ -92,7 +92,7 @@ fn an_item_that_is_not_confirmed_is_the_next_reader_s() {
     assert_eq!(&item.body[..], b"1");
     queue.confirm(&item).expect("held");
     let item = queue.open(Wait::No).expect("no failure").expect("the second");
-    queue.put_back(item).expect("held");
+    queue.give_back(item).expect("held");
     assert_eq!(queue.remove(Wait::No).expect("no failure").as_deref(), Some(&b"2"[..]));
     queue.flush().expect("no failure");
     let stats = store.item_stats("pages").expect("it is kept");

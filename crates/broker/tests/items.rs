@@ -93,7 +93,7 @@ fn open_reads_are_there_again_in_their_order_after_a_crash() {
     }
     let leases = [(); 3].map(|()| open_one(&mut turn, session, "q"));
     turn.confirm(session, leases[1]).expect("it is held");
-    turn.put_back(session, leases[2]).expect("it is held");
+    turn.give_back_item(session, leases[2]).expect("it is held");
     drop(turn);
     let broker = crash(&disk, broker, true, NOW);
     assert!(broker.turn(NOW).item_queues().contains(&&b"q"[..]));

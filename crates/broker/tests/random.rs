@@ -106,7 +106,7 @@ impl Play {
                     if step.act == 6 {
                         let _ = turn.confirm(self.reader, lease);
                     } else {
-                        let _ = turn.put_back(self.reader, lease);
+                        let _ = turn.give_back_item(self.reader, lease);
                     }
                 }
             }

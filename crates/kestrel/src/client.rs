@@ -226,7 +226,7 @@ impl Client {
     /// Puts the item of the oldest open read back.
     pub(crate) fn abort_oldest(&mut self, queue: &[u8], turn: &mut Turn<'_>) -> Position {
         self.forget_oldest(queue, 1)
-            .map(|lease| turn.put_back(self.id, lease).unwrap_or_else(|not_held| not_held.0))
+            .map(|lease| turn.give_back_item(self.id, lease).unwrap_or_else(|not_held| not_held.0))
             .fold(AT_ONCE, Position::max)
     }
 

@@ -100,8 +100,8 @@ impl<'a> Queue<'a> {
     }
 
     /// Puts an item that this handle opened back to its old place. Errors as in [`Queue::confirm`].
-    pub fn put_back(&mut self, item: Item) -> Result<(), Error> {
-        let returned = self.store.turn().put_back(self.session, item.lease);
+    pub fn give_back(&mut self, item: Item) -> Result<(), Error> {
+        let returned = self.store.turn().give_back_item(self.session, item.lease);
         self.wait_held(returned)
     }
 

@@ -114,9 +114,13 @@ impl Turn<'_> {
     }
 
     /// Puts the item of an open read back to its place at the head of the queue.
-    pub fn put_back(&mut self, holder: SessionId, lease: LeaseId) -> Result<Position, NotHeld> {
+    pub fn give_back_item(
+        &mut self,
+        holder: SessionId,
+        lease: LeaseId,
+    ) -> Result<Position, NotHeld> {
         let core = &mut *self.core;
-        let returned = core.engine.put_back(holder, lease, &mut core.effects);
+        let returned = core.engine.give_back_item(holder, lease, &mut core.effects);
         let after = core.apply_effects();
         returned.map(|()| after).map_err(|NotFound| core.not_held())
     }

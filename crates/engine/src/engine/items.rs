@@ -175,7 +175,7 @@ impl Engine {
 
     /// Puts the item of an open read back to its place at the head. It may end there, if nobody
     /// wants it any more.
-    pub fn put_back(
+    pub fn give_back_item(
         &mut self,
         holder: SessionId,
         lease: LeaseId,

@@ -60,8 +60,8 @@ impl World {
         }
     }
 
-    pub(crate) fn put_back(&mut self, session: SessionId, lease: LeaseId) -> bool {
-        self.act(|engine, effects| engine.put_back(session, lease, effects)).is_ok()
+    pub(crate) fn give_back_item(&mut self, session: SessionId, lease: LeaseId) -> bool {
+        self.act(|engine, effects| engine.give_back_item(session, lease, effects)).is_ok()
     }
 
     pub(crate) fn confirm(&mut self, session: SessionId, lease: LeaseId) -> bool {
@@ -123,9 +123,9 @@ fn open_reads_go_back_to_their_places_and_are_known_by_their_lease_only() {
     assert_eq!((&one[..], &two[..]), ("1", "2"));
     assert_eq!(world.stats("q").open, 2);
     assert!(!world.confirm(other, first), "not in these hands");
-    assert!(world.put_back(session, second) && !world.put_back(session, second));
+    assert!(world.give_back_item(session, second) && !world.give_back_item(session, second));
     assert!(!world.confirm(session, second));
-    assert!(world.put_back(session, first));
+    assert!(world.give_back_item(session, first));
     let (again, third) = world.open_one(session, "q");
     assert_eq!(again, "1");
     assert!(world.confirm(session, third) && !world.engine.holds(session, third));
@@ -225,14 +225,14 @@ fn what_is_put_expired_goes_to_nobody() {
 }
 
 #[test]
-fn an_open_read_does_not_expire_before_it_is_put_back() {
+fn an_open_read_does_not_expire_before_it_is_given_back() {
     let mut world = World::new();
     world.add_for("q", "1", 10);
     let session = world.reader();
     let (_, lease) = world.open_one(session, "q");
     world.pass(100);
     assert!(world.engine.holds(session, lease));
-    world.put_back(session, lease);
+    world.give_back_item(session, lease);
     assert_eq!(world.get("q"), None);
 }
 
@@ -321,7 +321,7 @@ fn a_flush_ends_what_is_there_but_open_reads_come_back() {
     while world.act(lineshaft_engine::Engine::advance) {}
     assert_eq!(world.events(), [(session, "flushed".into())]);
     assert_eq!((world.stats("q").items, world.stats("r").items), (0, 2500));
-    assert!(world.put_back(session, lease));
+    assert!(world.give_back_item(session, lease));
     assert_eq!(world.get("q").as_deref(), Some("0"));
     let flush = world.act(|engine, effects| engine.flush_all(session, effects));
     assert_eq!(flush, Clearing::Waiting);

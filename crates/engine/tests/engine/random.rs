@@ -133,7 +133,8 @@ impl Crowd {
                         let _ = self.world.act(|engine, fx| engine.confirm(holder, lease, fx));
                     }
                     7 => {
-                        let _ = self.world.act(|engine, fx| engine.put_back(holder, lease, fx));
+                        let _ =
+                            self.world.act(|engine, fx| engine.give_back_item(holder, lease, fx));
                     }
                     _ => {
                         let limit = Some(number);

@@ -43,7 +43,7 @@ fn a_queue_of_many_jobs_is_removed_in_slices_and_hands_out_nothing_meanwhile() {
     world.begin_removal(session, b"q");
     let in_one_turn = world.records().len();
     assert!(in_one_turn <= SLICE_UNITS as usize, "{in_one_turn} records in one turn");
-    assert!(world.engine.item_queues().is_empty() && !world.put_back(session, lease));
+    assert!(world.engine.item_queues().is_empty() && !world.give_back_item(session, lease));
     let old = world.engine.queue_stats(world.engine.queue_id(b"q").expect("it has jobs"));
     assert!((1500..2500).contains(&old.ready), "{}", old.ready);
     let last = JobId(MANY as u64);
@@ -133,7 +133,7 @@ fn a_removed_queue_takes_everything_with_it() {
     world.act(|engine, effects| engine.use_queue(taker, b"default", effects));
     world.remove(b"q");
     assert_eq!(world.events(), [(waiter, "none came".into())]);
-    assert!(!world.put_back(holder, lease));
+    assert!(!world.give_back_item(holder, lease));
     assert_eq!(world.state(delayed), None);
     assert!(world.engine.queue_id(b"q").is_none());
     assert_eq!(world.engine.totals().item_queue_deletes, 1);

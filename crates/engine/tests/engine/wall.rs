@@ -101,7 +101,7 @@ fn an_expiry_moves_with_the_wall_clock() {
     assert_eq!(world.stats("q").items, 0);
     // The clock is set right: the one that was held lives another hour.
     world.set_wall(0);
-    assert!(world.put_back(reader, lease));
+    assert!(world.give_back_item(reader, lease));
     world.pass(HOUR_MS);
     assert_eq!(world.stats("q").items, 1);
     world.pass(1000);

@@ -34,7 +34,7 @@ pub(super) struct ListCall {
 enum Act {
     Put { queue: Box<[u8]>, expires: Option<When> },
     Confirm(SessionId),
-    PutBack(SessionId),
+    GiveBack(SessionId),
 }
 
 impl ListCall {
@@ -88,7 +88,7 @@ impl ThriftSession {
     ) -> Result<ListCall, Failed> {
         let holder = self.holder(turn);
         let act =
-            if method == Method::Confirm { Act::Confirm(holder) } else { Act::PutBack(holder) };
+            if method == Method::Confirm { Act::Confirm(holder) } else { Act::GiveBack(holder) };
         ListCall::new(to, method, act, arguments.set, (Type::I64, message_bytes))
     }
 
@@ -147,7 +147,9 @@ impl ThriftSession {
                 }
             }
             Act::Confirm(holder) => turn.confirm(*holder, LeaseId(reader.i64().ok()? as u64)),
-            Act::PutBack(holder) => turn.put_back(*holder, LeaseId(reader.i64().ok()? as u64)),
+            Act::GiveBack(holder) => {
+                turn.give_back_item(*holder, LeaseId(reader.i64().ok()? as u64))
+            }
         };
         call.done += i32::from(settled.is_ok());
         call.after = call.after.max(settled.unwrap_or_else(|denial| denial.0));
