@@ -22,7 +22,7 @@ impl Count {
     }
 }
 
-/// Counts well-formed commands, whatever their outcome, and the connections that sent them.
+/// Counts well-formed commands, failed ones as well, and the connections that sent them.
 ///
 /// COMPAT(beanstalkd): `reserve-job`, `kick-job` and `quit` are not counted; a put counts as soon
 /// as its numbers are valid, a pause even if its name is wrong; cases

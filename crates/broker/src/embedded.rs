@@ -16,7 +16,7 @@
 //! # }
 //! ```
 //!
-//! Delays, deadlines and waits use a clock that nobody sets. It stands still while the machine
+//! Delays, deadlines and waits use a clock that cannot be set. It stands still while the machine
 //! sleeps.
 
 // The only place below the server that reads a clock and waits: it is the edge for programs without
@@ -391,7 +391,7 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        // Nobody can receive an error here; `close` reports it.
+        // There is no caller to return an error to; `close` reports it.
         let _ = self.stop();
     }
 }

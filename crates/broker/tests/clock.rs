@@ -1,5 +1,5 @@
-//! A wall clock that was set while the queue was closed, or that is wrong at a start: time neither stands
-//! still nor jumps, and times of the wall clock mean what it shows.
+//! Tests a wall clock that was set while the queue was closed, or that is wrong at a start. Time
+//! must not stand still or jump, and a time of the wall clock must mean what that clock shows.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -141,7 +141,8 @@ impl Server {
         self.broker.as_ref().expect("it was started")
     }
 
-    /// For how long nobody served. The log's last mark is written a little later than the last entry.
+    /// For how long no server was running. The log's last mark is written a little later than the
+    /// last entry.
     fn stopped_s(&self) -> i64 {
         (self.broker().stopped_ms() + 500) / 1000
     }
@@ -151,7 +152,7 @@ impl Server {
         while self.broker().turn(self.now).advance() {}
     }
 
-    /// A job that is due in so many seconds.
+    /// A job that is due after this delay.
     fn put(&self, delay_s: u32) -> JobId {
         let mut turn = self.broker().turn(self.now);
         let session = turn.open_session(0);
@@ -181,14 +182,14 @@ impl Server {
         turn.add(b"items", b"x"[..].into(), expires).expect("there is room");
     }
 
-    /// An item that expires after so many milliseconds.
+    /// An item that expires after this many milliseconds.
     fn add_for(&self, millis: u64) {
         let mut turn = self.broker().turn(self.now);
         let expires = Some(When::At(Millis(self.now.0 + millis)));
         turn.add(b"timed", b"x"[..].into(), expires).expect("there is room");
     }
 
-    /// A job that is taken for so many seconds.
+    /// A job that is taken for this many seconds.
     fn take(&self, ttr_s: u32) -> JobId {
         let mut turn = self.broker().turn(self.now);
         let session = turn.open_session(0);
@@ -298,7 +299,7 @@ fn a_log_that_was_begun_under_a_wrong_clock_is_right_from_the_next_start_on() {
         let id = server.put(3 * 3600);
         server.start(WALL);
         assert_eq!(server.state(id), Some(State::Delayed));
-        // How long nobody served is known again.
+        // The time without a server is known again.
         server.start(Millis(WALL.0 + HOUR_MS));
         assert_eq!(server.stopped_s(), 3600);
         assert_eq!(server.state(id), Some(State::Delayed));

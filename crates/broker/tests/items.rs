@@ -1,4 +1,5 @@
-//! Items, policies and the status over crashes, with a log that is driven by hand.
+//! Tests that items, policies and the status survive crashes. The log writes only when a test tells
+//! it to.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Numbers that are dealt, while the log is slow to reserve them.
+//! Tests how numbers are handed out while the log is slow to reserve them.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What replies wait for, with a log that is driven by hand.
+//! Tests what replies wait for. The log writes only when a test tells it to.
 
 use std::sync::Arc;
 

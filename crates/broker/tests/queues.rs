@@ -1,4 +1,4 @@
-//! What is kept of queues, with a log that is driven by hand.
+//! Tests what the log keeps of queues. The log writes only when a test tells it to.
 
 use std::sync::Arc;
 

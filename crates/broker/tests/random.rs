@@ -1,4 +1,5 @@
-//! Random requests of all dialects over a log, and a crash: what was durable is there again, in order.
+//! Random requests of all dialects over a log, then a crash. Everything durable must be there
+//! again, in order.
 
 use std::sync::Arc;
 
@@ -165,7 +166,7 @@ impl Play {
         while self.broker.turn(self.now).advance() {}
     }
 
-    /// Nobody holds anything any more.
+    /// No session holds anything any more.
     fn leave(&mut self) {
         let mut turn = self.broker.turn(self.now);
         for session in [self.tube, self.worker, self.reader] {

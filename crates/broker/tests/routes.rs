@@ -1,4 +1,5 @@
-//! What moves and copies do to the log: room for them is asked for, and what is said of them waits for their entries.
+//! Tests what moves and copies do to the log: they ask for room first, and replies wait for their
+//! entries.
 
 use std::sync::Arc;
 
@@ -101,7 +102,7 @@ fn copies_of_foreground_jobs_need_room() {
         let mut turn = broker.turn(NOW);
         let refused = turn.submit(session, b"f", submit.clone()).err();
         assert_eq!(refused, Some(PutRefusal::LogFull));
-        // One that feeds nobody is in memory only.
+        // A queue without targets is in memory only.
         let (id, _) = turn.submit(session, b"g", submit.clone()).expect("it takes no room");
         turn.grab(session, GrabOrder::NewestFirst).expect("it was just submitted");
         turn.complete(session, id, &News::Complete(body(0))).expect("it was just taken");

@@ -1,4 +1,4 @@
-//! A full disk, with a log that is driven by hand.
+//! Tests a full disk. The log writes only when a test tells it to.
 
 use std::sync::Arc;
 

@@ -70,7 +70,7 @@ impl Session {
     }
 
     /// Drops the function and its queued jobs; their clients learn that they failed. (The original
-    /// leaves these jobs where nobody finds them.) The reply is sent when the jobs are gone.
+    /// leaves these jobs where no client finds them.) The reply is sent when the jobs are gone.
     fn drop_function(&mut self, name: &[u8], turn: &mut Turn<'_>, outbox: &mut Outbox) {
         let Some(found) = listings::find_function(name, turn) else {
             return outbox.reply(turn.after_named(name), FUNCTION_NOT_FOUND);

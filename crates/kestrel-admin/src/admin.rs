@@ -141,7 +141,7 @@ impl KestrelAdmin {
         snapshot
     }
 
-    /// Records numbers whose time has come, and forgets those that nobody requests any more.
+    /// Records numbers whose time has come, and forgets those that no client requests any more.
     fn remember(&self) {
         let now = (self.clock)();
         let mut history = self.history();

@@ -8,7 +8,7 @@ use crate::snapshot::{Counts, Snapshot};
 
 /// Limit of watched periods. The one that was requested longest ago is evicted.
 const PERIODS_MAX: usize = 9;
-/// A period is dropped if nobody requests it for this many of its lengths.
+/// A period is dropped if no client requests it for this many of its lengths.
 const LENGTHS_MAX: u64 = 10;
 /// The longest period.
 pub(crate) const PERIOD_S_MAX: u64 = 86_400;
@@ -42,8 +42,8 @@ struct Asker {
 }
 
 impl Changes {
-    /// Forgets periods that nobody requests any more. Returns whether another one is over, so that
-    /// [`Changes::advance`] is needed.
+    /// Forgets periods that no client requests any more. Returns whether another one is over, so
+    /// that [`Changes::advance`] is needed.
     pub(crate) fn is_due(&mut self, now: Millis) -> bool {
         let is_wanted = |seconds: &u64, period: &mut Period| {
             now.since(period.asked) <= seconds * 1_000 * LENGTHS_MAX

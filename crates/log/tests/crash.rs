@@ -1,4 +1,4 @@
-//! Power failures, restarts and failing calls at every call to the disk, over random workloads.
+//! Random workloads with power failures, restarts and failing calls, at every call to the disk.
 //!
 //! A failing seed prints the command that replays it.
 #![allow(clippy::unwrap_used)]
@@ -22,7 +22,7 @@ fn sync_of(seed: u64) -> Sync {
     }
 }
 
-/// The seeds to run: those of the environment, or so many.
+/// The seeds to run: those of the environment, or `count` of them.
 fn seeds(count: u64) -> Vec<u64> {
     match std::env::var("LINESHAFT_SEED") {
         Ok(seed) => vec![seed.parse().unwrap()],

@@ -1,5 +1,5 @@
-//! Damage of every kind to a small log: what comes back is exact, or the start is refused; only the last group,
-//! before anything says that it was durable, may be cut like a torn write.
+//! Damages a small log in every way. Either the log recovers exactly, or the start is refused. Only
+//! the last group may be cut like a torn write, as long as nothing says that it was durable.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -235,7 +235,7 @@ fn a_tail_lost_at_any_byte_is_cut_or_refused() {
 #[test]
 fn misplaced_bytes_are_seen() {
     let small = small(true);
-    // Every piece written 8, 64 or 512 bytes from its place, over whatever was there.
+    // Writes every piece 8, 64 or 512 bytes away from its place, over the bytes there.
     for from in (HEADER_BYTES..small.end).step_by(8) {
         for distance in [8_usize, 64, 512] {
             for to in [from + distance, from.saturating_sub(distance)] {

@@ -1,4 +1,5 @@
-//! On a full disk all jobs can be finished, one by one, in any order, and the log opens at every moment of it.
+//! On a full disk, all jobs can be finished one by one in any order, and the log opens at every
+//! moment.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -305,7 +306,7 @@ fn a_fact_in_the_oldest_segment_does_not_stop_reclaim() {
     while crowd.log.admits_put(3000) {
         crowd.put(ids.next().unwrap(), 3000);
     }
-    // What nobody asks about uses up the reserve, until there is too little of it to copy jobs.
+    // Changes that need no permission use up the reserve, until it is too small to copy jobs.
     let room =
         |crowd: &Crowd| crowd.log.usage().ahead_bytes + SEGMENT - crowd.log.written().offset();
     while room(&crowd) > SEGMENT / 4 {

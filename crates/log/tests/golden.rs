@@ -1,8 +1,9 @@
-//! The format does not change by accident: a log that was written once is read as it was meant, and the same calls
-//! write the same bytes today.
+//! The format must not change by accident. Today's code reads a stored log correctly, and the same
+//! calls write the same bytes.
 //!
-//! `corpus/log/format-1` has the segments without the zeros at their ends, and what lives in them. When the format
-//! changes on purpose, that folder stays, as what has to be read, and another one is added.
+//! `corpus/log/format-1` has the segments without the zeros at their ends, and a list of their live
+//! contents. If you change the format on purpose, keep that folder, because new versions must still
+//! read it, and add another one.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -178,7 +179,7 @@ fn the_same_calls_write_the_same_bytes() {
     let disk = written();
     let (written, kept) = (segments(&disk), kept_segments());
     if let Some(name) = first_difference(&written, &kept) {
-        // For whoever changes the format on purpose.
+        // For a deliberate change of the format.
         let aside = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("written-log");
         std::fs::create_dir_all(&aside).unwrap();
         for (name, bytes) in &written {

@@ -1,4 +1,5 @@
-//! Damaged logs are copied: what is whole is in the copy, what is missing was said.
+//! Copies damaged logs. The copy contains everything undamaged, and the report names everything
+//! that is missing.
 #![allow(clippy::unwrap_used)]
 
 mod common;

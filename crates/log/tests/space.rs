@@ -1,4 +1,4 @@
-//! Reclaim keeps the log small, and a full disk stops puts, nothing else.
+//! Reclaim keeps the log small. A full disk stops only puts.
 #![allow(clippy::unwrap_used)]
 
 mod common;

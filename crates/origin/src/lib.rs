@@ -6,7 +6,7 @@
 //! may also give its own name the address of this server (DNS rebinding). The browser takes the two for one site
 //! then, and only the name in `Host` tells that it is not ours. Scripts and tools send none of the first three.
 //!
-//! The rules are the same for all that is spoken over HTTP, whoever parses it.
+//! The rules are the same for every protocol over HTTP, whichever parser reads it.
 
 mod names;
 

@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// What `Host` may say. Every IP address will do: nobody can give an address another meaning. So will `localhost`.
+/// What `Host` may say. Every IP address is allowed, because DNS cannot change what an address
+/// means. `localhost` is allowed as well.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     own: Vec<String>,

@@ -79,7 +79,7 @@ impl Client {
         Ok(id.parse()?)
     }
 
-    /// Reserves a job, waiting for so many seconds at most.
+    /// Reserves a job and waits at most `timeout_s` seconds.
     pub fn reserve(&mut self, timeout_s: u32) -> Result<Option<Job>> {
         match self.job(&format!("reserve-with-timeout {timeout_s}"))? {
             Ok(job) => Ok(Some(job)),
@@ -114,7 +114,7 @@ impl Client {
         Ok(text.with_context(|| format!("the connection ended after {line:?}"))?.to_owned())
     }
 
-    /// Reads a body of so many bytes and its end.
+    /// Reads a body of this length and its line end.
     pub fn read_body(&mut self, body_bytes: usize) -> Result<Vec<u8>> {
         let mut body = vec![0; body_bytes + 2];
         self.stream.read_exact(&mut body)?;

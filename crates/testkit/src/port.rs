@@ -5,7 +5,8 @@ use std::net::{Ipv4Addr, TcpListener};
 
 /// A port of 127.0.0.1 that was free a moment ago.
 ///
-/// Nothing keeps it free: whoever starts a server on it must be ready to try another one.
+/// Another process may take the port first, so a caller that starts a server on it must be ready to
+/// try another one.
 pub fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }

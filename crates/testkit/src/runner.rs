@@ -11,12 +11,12 @@ use crate::connection::Connection;
 use crate::text::{Variables, latin1_bytes, latin1_text, pattern_of, shown};
 use crate::wire::Wire;
 
-/// How long the end of a case looks for bytes that nobody asked for.
+/// How long the end of a case waits for unexpected bytes.
 const LEFTOVER_WAIT_MS: u64 = 10;
 
 /// Plays `case` with fresh connections; `tube` is the value of its `{tube}`, or `{queue}`.
 ///
-/// Whatever the outcome, the jobs whose ids the case captured are deleted.
+/// At the end, also after a failure, it deletes the jobs whose ids the case captured.
 pub fn run_case(wire: &mut dyn Wire, corpus: &Corpus, case: &Case, tube: &str) -> Result<()> {
     let mut variables = Variables::default();
     variables.set("tube", tube.to_owned());

@@ -9,7 +9,7 @@ use crate::case::{Case, Corpus};
 use crate::runner::run_case;
 use crate::socket::SocketWire;
 
-/// Cases that wait take no processor time, so many more than the machine has cores run at once.
+/// Cases that wait take no processor time, so more of them run at once than the machine has cores.
 const CASES_AT_ONCE: usize = 24;
 
 /// Cases that failed, with the reason of each.

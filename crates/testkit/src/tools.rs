@@ -9,11 +9,12 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// Set by the test command: a missing tool is then a failure instead of a skipped test.
 pub const REQUIRE_TOOLS: &str = "LINESHAFT_REQUIRE_TOOLS";
 
-/// Names a file to which everything that was left out adds a line: nobody sees what a passing test prints.
+/// Names a file. Everything that a run leaves out adds a line to it, because the output of a
+/// passing test is not shown.
 pub const SKIPPED_FILE: &str = "LINESHAFT_SKIPPED_FILE";
 
-/// The path of a program that the test cannot do without; `None` means that the test is to be
-/// skipped, which was said on stderr. Panics instead of skipping when tools are required.
+/// The path of a program that the test needs. `None` means that the test must be skipped, which was
+/// said on stderr. Panics instead of skipping when tools are required.
 #[track_caller]
 pub fn find_or_skip(program: &str) -> Option<PathBuf> {
     let found = find(program);
@@ -30,7 +31,7 @@ pub fn skip(reason: &str) {
     leave_out(reason);
 }
 
-/// Says what is left out for want of something that cannot be installed, such as the right to mount; never a
+/// Says what is left out because something cannot be installed, such as the right to mount; never a
 /// failure.
 pub fn leave_out(reason: &str) {
     let test = std::env::var("NEXTEST_TEST_NAME").ok();

@@ -1,4 +1,5 @@
-//! What replies wait for, with a log on a simulated disk that is driven by hand.
+//! Tests what replies wait for. The log is on a simulated disk and writes only when a test tells it
+//! to.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ struct Client<'a> {
 }
 
 impl<'a> Client<'a> {
-    /// Nobody waits in this test, so nobody needs a mailbox.
+    /// No client waits in this test, so no mailbox is needed.
     fn connect(broker: &'a Broker, listener: &Arc<Listener>) -> Self {
         let session = Session::new(listener.clone(), &mut broker.turn(NOW), 0);
         Self { broker, session, outbox: Outbox::default() }

@@ -1,4 +1,4 @@
-//! How connections end, what is refused while the server is drained, and what that does to ids.
+//! Tests how connections end, what the server refuses while it drains, and the effect on ids.
 
 use broker::INPUT_REPLIES_BYTES;
 
@@ -163,7 +163,8 @@ fn a_connection_watches_a_bounded_number_of_tubes() {
     check(&mut world, a, "watch more\r\nwatch t2\r\n", "OUT_OF_MEMORY\r\nWATCHING 10000\r\n");
     check(&mut world, a, "ignore t2\r\nwatch more\r\n", "WATCHING 9999\r\nWATCHING 10000\r\n");
     check(&mut world, a, "watch t2\r\nuse t2\r\n", "OUT_OF_MEMORY\r\nUSING t2\r\n");
-    // Others come between commands that look at so many, also those that were left at the end.
+    // Other clients are served between commands that look at many jobs, also those that were left
+    // at the end.
     let many = "reserve-with-timeout 0\r\n".repeat(50);
     check(&mut world, a, &many, &"TIMED_OUT\r\n".repeat(50));
     check(&mut world, a, &format!("reserve\r\n{many}"), "");

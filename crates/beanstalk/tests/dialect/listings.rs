@@ -1,4 +1,5 @@
-//! Lists of tubes come whole and in order over many slices of work, although others go on in between.
+//! Lists of tubes arrive complete and in order, although the server builds them in slices and
+//! serves others in between.
 
 use crate::world::World;
 

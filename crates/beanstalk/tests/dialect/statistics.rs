@@ -1,4 +1,4 @@
-//! The texts of the statistics, exactly, and what each counter counts.
+//! Tests the exact texts of the statistics and what each counter counts.
 
 use crate::world::World;
 

@@ -35,7 +35,7 @@ pub struct Queue<'a> {
     name: Box<[u8]>,
 }
 
-/// An open item. Nobody else gets it until it is confirmed or put back.
+/// An open item. No other consumer gets it until it is confirmed or put back.
 #[derive(Clone, Debug)]
 pub struct Item {
     lease: LeaseId,
@@ -105,7 +105,7 @@ impl<'a> Queue<'a> {
         self.wait_held(returned)
     }
 
-    /// Removes all items that nobody holds.
+    /// Removes all items that no consumer holds.
     pub fn flush(&mut self) -> Result<(), Error> {
         let flush = self.store.turn().flush(self.session, &self.name);
         self.store.finish_clearing(self.session, flush)

@@ -64,7 +64,7 @@ impl Session<'_> {
         }
     }
 
-    /// Finishes a job that this session holds, or that nobody holds.
+    /// Finishes a job that this session holds, or that no session holds.
     pub fn finish(&mut self, id: JobId) -> Result<(), Error> {
         let finished = self.store.turn().finish(self.id, id);
         self.store.wait_released(finished.map(|after| ((), after)).map_err(Refusal::from))

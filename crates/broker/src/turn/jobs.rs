@@ -95,7 +95,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Finishes a job that this session holds, or that nobody holds.
+    /// Finishes a job that this session holds, or that no session holds.
     pub fn finish(&mut self, session: SessionId, id: JobId) -> Result<Position, Denied> {
         let core = &mut *self.core;
         let finished = core.engine.finish(session, id, &mut core.effects);

@@ -122,7 +122,8 @@ impl Turn<'_> {
         self.core.engine.is_being_removed(queue)
     }
 
-    /// Removes all items of a queue that nobody holds. Does nothing if the queue does not exist.
+    /// Removes all items of a queue that no session holds. Does nothing if the queue does not
+    /// exist.
     pub fn flush(&mut self, session: SessionId, queue: &[u8]) -> Clearing {
         let core = &mut *self.core;
         let flush = core.engine.flush(session, queue, &mut core.effects);

@@ -1,5 +1,5 @@
-//! A folder of the log, made from a script, with checksums that are right: random bytes would seldom get past
-//! those, and what they would find behind them is what is tested here. It knows the format from
+//! Makes a log folder from a script, with correct checksums. Random bytes rarely get past the
+//! checksums, and these tests are about what comes after them. This file knows the format from
 //! `docs/log-format.md` alone.
 
 use crc32fast::Hasher;
@@ -22,7 +22,7 @@ const TURN_DURABLE: u8 = 2;
 const FLIP: u8 = 3;
 const LATER: u8 = 4;
 const EARLIER: u8 = 5;
-/// So many numbers are left out before the next segment.
+/// Leaves out this many numbers before the next segment.
 const SKIP_NUMBERS: u8 = 6;
 /// Two bytes of length: the finished segment is cut to it.
 const CUT: u8 = 7;

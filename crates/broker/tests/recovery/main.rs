@@ -1,4 +1,5 @@
-//! Any bytes in the log's folder: random ones behind good checksums, and what the fuzz targets keep.
+//! Tests a log folder with any bytes: random bytes with correct checksums, and the corpus of the
+//! fuzz targets.
 
 mod folder;
 mod script;

@@ -1,6 +1,6 @@
-//! Whatever lies in the log's folder, a start opens it or refuses it by name. What was opened is the same when it
-//! is opened again. Of what was refused, a repair saves what it says, and the result opens. Shared by the tests and
-//! the fuzz target.
+//! A start opens any log folder, or refuses it and names the file. A second start finds the same
+//! contents. A repair of a refused folder saves what it reports, and the result opens. The tests
+//! and the fuzz target share this file.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Jobs that go from one dialect to another: sessions of both over one broker.
+//! Tests jobs that go from one dialect to another. Sessions of both dialects share one broker.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! How connections end, and what is refused while the server is drained.
+//! Tests how connections end and what the server refuses while it drains.
 
 use broker::INPUT_REPLIES_BYTES;
 

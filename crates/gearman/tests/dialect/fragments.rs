@@ -1,5 +1,5 @@
-//! Gearman's side of the conversations that are played in whole pieces and in fragments. Shared by the
-//! property test and the fuzz target.
+//! Gearman's side of the conversations that run in whole pieces and in fragments. The property test
+//! and the fuzz target share this file.
 
 use testkit::dialect::fragments::Stage;
 

@@ -1,4 +1,4 @@
-//! One job by one HTTP request: what is asked for, what is answered, and when.
+//! Tests jobs by HTTP, one job per request: the request, the reply, and when the reply is sent.
 
 use lineshaft_gearman::ServerOptions;
 

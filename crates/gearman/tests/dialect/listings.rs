@@ -1,4 +1,5 @@
-//! Lists come whole and in order over many slices of work, although others go on in between.
+//! Lists arrive complete and in order, although the server builds them in slices and serves others
+//! in between.
 
 use testkit::gearman::packet::Packet;
 
@@ -170,7 +171,8 @@ fn a_list_goes_on_only_as_its_rows_are_sent() {
     for number in 0..3000 {
         world.ask(client, &request(SUBMIT_JOB_BG, &format!("f|{unique}{number:04}|")));
     }
-    // Nobody who asks and reads nothing makes the server hold the whole list, or many of them.
+    // A client that asks for lists and reads nothing must not make the server hold the whole list,
+    // or many lists.
     let text = world.ask(admin, "show unique jobs\n".repeat(5).as_bytes());
     assert_eq!(text.split(|byte| *byte == b'\n').count(), 5 * 3001 + 1);
     let longest = world.longest_answer(admin);

@@ -1,4 +1,4 @@
-//! What the options of a server change (spec gearman 14).
+//! Tests the effect of the server's options (spec gearman 14).
 
 use lineshaft_gearman::ServerOptions;
 

@@ -1,4 +1,4 @@
-//! Packets by their names, as tests write and read them.
+//! Packets by name, in the form that tests write and read.
 
 use testkit::gearman::packet::Packet;
 

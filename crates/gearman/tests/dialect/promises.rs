@@ -1,5 +1,5 @@
-//! Whatever workers and clients do: who waits for an outcome hears of exactly one, no wake-up is lost,
-//! and none is sent for nothing (spec gearman 13).
+//! Random workers and clients: each client that waits for an outcome receives exactly one, no
+//! wake-up is lost, and none is sent without need (spec gearman 13).
 
 use std::collections::BTreeMap;
 
@@ -222,7 +222,7 @@ impl Play {
         }
     }
 
-    /// Whoever sleeps, and was not woken since, misses nothing.
+    /// A worker that sleeps and was not woken misses nothing.
     fn check_sleepers(&mut self) {
         for worker in &mut self.workers {
             let replies = received(&mut self.world, worker.connection);
@@ -244,7 +244,7 @@ impl Play {
         self.world.broker.turn(self.world.now).check_invariants();
     }
 
-    /// Everything that is left is done; then nobody waits any more.
+    /// Does everything that is left. After that no client waits any more.
     fn finish(mut self) {
         for worker in 0..WORKERS {
             self.act(&Action::LoseWorker { worker });

@@ -137,7 +137,7 @@ impl ThriftSession {
     }
 
     /// The client closed its sending side: ends the session once everything before is handled.
-    /// Thrift clients never close only one side, so this one is gone, and nobody would get the
+    /// Thrift clients never close only one side, so this one is gone, and no client would get the
     /// items of a waiting `get`.
     fn end_if_drained(&mut self, turn: &mut Turn<'_>) {
         let is_drained = match &self.waiting {

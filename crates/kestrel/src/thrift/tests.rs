@@ -217,7 +217,7 @@ fn a_list_of_other_values_is_malformed_unless_it_is_empty() {
         ("0f0002 08 00000000 00", true),
         ("0f0002 00 00000000 00", true),
         ("0e0002 0b 00000001 00000000 00", false),
-        // A set where a list is wanted is an argument that nobody knows.
+        // A set in place of a list is an unknown argument.
         ("0e0002 0a 00000001 0000000000000000 00", true),
     ] {
         let call = unhex(&format!("80010001 00000003 707574 00000001 {list}"));

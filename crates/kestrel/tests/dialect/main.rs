@@ -1,6 +1,6 @@
 //! Tests of the memcache and text dialects: sessions, a broker, and simulated time.
 //!
-//! One binary for all of them: each further one would be linked anew on every change.
+//! All tests share one binary, because every change links each binary again.
 
 mod conformance;
 mod crossing;

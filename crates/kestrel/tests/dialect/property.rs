@@ -1,4 +1,4 @@
-//! Random conversations, and those that the fuzzer keeps, get the same replies however they are cut.
+//! Random conversations and the fuzzer's corpus get the same replies however they are cut.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -1,5 +1,5 @@
-//! What replies wait for, and what a crash leaves, with a log on a simulated disk that is driven by
-//! hand.
+//! Tests what replies wait for and what a crash leaves. The log is on a simulated disk and writes
+//! only when a test tells it to.
 
 use std::sync::Arc;
 

@@ -48,7 +48,7 @@ fn frames_of_the_reference_library() {
     let reply = "00000018 80010002 0000000b 666c7573685f7175657565 00000001 00";
     check(&mut world, client, flush, reply);
 
-    // `zz`, which nobody knows: an exception of the type 1.
+    // `zz` is an unknown method: an exception of the type 1.
     let reply = world.ask(client, &unhex("0000000f 80010001 00000002 7a7a 00000001 00"));
     let text = "Invalid method name: 'zz'";
     let head = format!("800100 03 00000002 7a7a 00000001 0b0001 {:08x}", text.len());

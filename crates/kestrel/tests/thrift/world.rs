@@ -7,7 +7,7 @@ use broker::{SessionId, Turn};
 use lineshaft_kestrel::{Controls, Server, ServerOptions, ThriftSession};
 use testkit::dialect::world::World;
 
-/// Nobody reloads or stops a test's server.
+/// A test's server is never reloaded or stopped.
 #[derive(Debug)]
 struct NoControls;
 

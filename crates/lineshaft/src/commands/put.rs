@@ -203,7 +203,7 @@ impl Feeder {
 }
 
 /// Receives one reply for each sent job, until the sender is done. Fails if the connection breaks,
-/// or nobody reads the ids.
+/// or the reader of the ids is gone.
 fn collect(
     mut receiver: server::Receiver,
     pending: &Receiver<Pending>,

@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: WatchArguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Queries the server until nobody listens any more.
+/// Queries the server until the reader is gone.
 fn ask_for_ever(
     client: Client,
     address: &Address,

@@ -30,9 +30,10 @@ fn what_lineshaft_acknowledged_without_syncs_survives_kill() -> Result<()> {
     kill_and_check(&program, settings::rounds(5), Promises::All)
 }
 
-/// Shows that the ledger is right: the original with a log keeps its promises, with one known exception. Another one is
-/// rare: its log has no checksums, so a record that the kill cut off may come back as a job whose body has no end.
-/// Hence one that fails may try again; a wrong ledger would fail each time.
+/// Shows that the ledger is right: the original with a log keeps its promises, with one known
+/// exception. Another one is rare: its log has no checksums, so a record that the kill cut off may
+/// come back as a job whose body has no end. So a failed test may try again; a wrong ledger would
+/// fail each time.
 #[test]
 fn what_the_original_acknowledged_survives_kill() -> Result<()> {
     let Some(program) = programs::reference() else { return Ok(()) };

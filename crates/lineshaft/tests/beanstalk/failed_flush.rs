@@ -46,7 +46,8 @@ fn fail_flush(strace: &Path, number: usize) -> Result<usize> {
     let traced = ["-D", "-f", "-o", "/dev/null", "-e", "trace=fsync,fdatasync", "-e", &inject];
     let serve = [lineshaft, "serve", "--data", data];
     let program = Program::serve_under(strace, &[&traced[..], &serve[..]].concat());
-    // A flush of the start fails the start, before or after it listens; nobody was promised anything.
+    // A failed flush during the start fails the start, before or after the server listens. No
+    // client was promised anything.
     let Ok(mut server) = program.start() else { return Ok(0) };
     let (ids, deleted) = change_until_the_end(&server)?;
     let acknowledged = ids.len() + deleted.len();

@@ -1,6 +1,6 @@
 //! Tests of the whole program as a beanstalkd client, or its operator, sees it.
 //!
-//! One binary for all of them: each further one would be linked anew on every change.
+//! All tests share one binary, because every change links each binary again.
 
 mod clients;
 mod clock;

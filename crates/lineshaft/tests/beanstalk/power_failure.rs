@@ -2,8 +2,9 @@
 //! everything that was not flushed. Then the server is killed, the file system mounted anew, and what a
 //! fresh server knows is compared with what the old one had acknowledged.
 //!
-//! ext4 offers such an end by a system call that is there for exactly this kind of test. It needs a mount,
-//! so the test is left out where the system does not grant that right. `LINESHAFT_ROUNDS` says how often.
+//! ext4 offers such an end by a system call that is there for exactly this kind of test. It needs a
+//! mount, so the test is left out where the system does not grant that right. `LINESHAFT_ROUNDS`
+//! sets the number of rounds.
 
 use std::fs::File;
 use std::net::SocketAddr;

@@ -6,7 +6,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// `LINESHAFT_SEED`, when one run is to be repeated.
+/// `LINESHAFT_SEED`, to repeat one run.
 pub(crate) fn seed_to_repeat() -> Option<u64> {
     number("LINESHAFT_SEED")
 }

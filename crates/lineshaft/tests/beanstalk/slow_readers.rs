@@ -49,8 +49,8 @@ fn readers_get_stuck(program: &Program) -> Result<()> {
             stuck.push(reader);
         }
     }
-    // Filling everybody's socket buffer takes its time, once. Whoever waited for the stuck ones would wait for minutes:
-    // a client gives up before.
+    // Filling all socket buffers takes some time, once. A server that waited for the stuck clients
+    // would wait for minutes: a client gives up before.
     other.expect("list-tube-used", "USING others")?;
     let started = Instant::now();
     let another = other.put(0, 0, 60, b"not stuck")?;

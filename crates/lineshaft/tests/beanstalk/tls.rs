@@ -1,4 +1,4 @@
-//! The conformance cases through TLS: whatever the bytes pass through, the replies are the same.
+//! Plays the conformance cases through TLS. The replies are the same as without it.
 
 use anyhow::Result;
 use testkit::case::{Case, Corpus};

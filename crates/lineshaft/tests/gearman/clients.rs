@@ -47,8 +47,8 @@ fn script(interpreter: impl Into<PathBuf>, file: &str) -> Script {
 }
 
 impl Script {
-    /// Runs the script against the original, and against Lineshaft, in memory and with a log. It is to be
-    /// skipped where `needed`, a program or file, is missing.
+    /// Runs the script against the original, and against Lineshaft, in memory and with a log. Skip
+    /// it where `needed`, a program or file, is missing.
     fn check(&self, needed: &str) -> Result<()> {
         let interpreter = self.interpreter.to_str().context("a path that is text")?;
         if [interpreter, needed].iter().any(|program| tools::find_or_skip(program).is_none()) {
@@ -76,9 +76,9 @@ impl Script {
         last
     }
 
-    /// Runs the script against Lineshaft with TLS, started as itself and as the original. The script
-    /// finds the files of its own certificate and of the authority in a folder. It is to be skipped where
-    /// one of `needed` is missing.
+    /// Runs the script against Lineshaft with TLS, started as itself and as the original. The
+    /// script finds the files of its own certificate and of the authority in a folder. Skip it
+    /// where one of `needed` is missing.
     fn check_with_tls(&self, needed: &[&str]) -> Result<()> {
         let interpreter = self.interpreter.to_str().context("a path that is text")?;
         let mut all = needed.iter().chain([&interpreter]);

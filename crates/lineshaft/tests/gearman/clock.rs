@@ -1,4 +1,5 @@
-//! The wall clock is set while the server runs: a job that is to be done at a time of it comes when it shows that.
+//! Sets the wall clock while the server runs. A job for a certain time arrives when the wall clock
+//! shows that time.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

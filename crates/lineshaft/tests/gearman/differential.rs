@@ -39,7 +39,7 @@ fn lineshaft_with_a_log_says_what_the_original_says() -> Result<()> {
     compare(&programs::lineshaft_durable("data"), "lineshaft_with_a_log", fewer)
 }
 
-/// The harness itself: whatever differs between two originals is no finding.
+/// Tests the harness itself: a difference between two originals is not a finding.
 #[test]
 fn the_original_says_what_the_original_says() -> Result<()> {
     let Some(program) = programs::reference() else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! A strict reader of Prometheus' text format: what it accepts, every scraper does.
+//! A strict parser of Prometheus' text format. Every scraper accepts what it accepts.
 
 use std::collections::{BTreeMap, BTreeSet};
 

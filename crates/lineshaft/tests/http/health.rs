@@ -1,4 +1,4 @@
-//! Whether the server lives, and whether it is ready.
+//! Tests the liveness and readiness checks.
 
 use std::os::unix::net::UnixStream;
 

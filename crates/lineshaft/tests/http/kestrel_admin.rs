@@ -1,4 +1,5 @@
-//! Kestrel's admin commands over sockets: the names that monitoring knows, with numbers that agree with `STATS`.
+//! Tests Kestrel's admin commands over sockets: monitoring finds the names that it knows, and the
+//! numbers agree with `STATS`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

@@ -1,4 +1,5 @@
-//! What `lineshaft serve` answers over HTTP: health, metrics, and how it bears its clients.
+//! Tests what `lineshaft serve` answers over HTTP: health, metrics, and replies to slow or hostile
+//! clients.
 
 #![expect(clippy::unwrap_used, reason = "a test may end there")]
 

@@ -1,5 +1,5 @@
-//! The limit of memory: that the account is near what the process really uses, what happens at the limit, and
-//! that a server whose log holds more than it may can be emptied.
+//! Tests the memory limit. The account must be close to what the process really uses. Other tests
+//! reach the limit, or empty a server whose log holds more than the limit.
 
 use std::any::Any;
 use std::fs;
@@ -29,8 +29,8 @@ fn resident_bytes(site: &Site) -> f64 {
     line.trim().strip_suffix("kB").unwrap().trim().parse::<f64>().unwrap() * 1024.0
 }
 
-/// How far the process may grow with a limit of so many MiB. The buffers of the log are beside the account: they are
-/// bounded by themselves, and take 4 MiB after much was written.
+/// How far the process may grow with this limit in MiB. The buffers of the log are beside the
+/// account: they are bounded by themselves, and take 4 MiB after much was written.
 fn grown_max(limit_mib: f64) -> f64 {
     (1.1 * limit_mib + 4.0) * 1024.0 * 1024.0
 }
@@ -334,7 +334,7 @@ fn nor_do_references_to_queues_that_are_there() {
             let watches =
                 (0..2_000).map(|tube| format!("watch a-function-{tube}\r\n").into_bytes());
             let replies = ask_all(&mut stream, watches);
-            // Whoever comes to make room can do so.
+            // A client that comes to make room can do so.
             assert_eq!(replies[62], "WATCHING 64");
             assert_eq!(replies[1_999], "OUT_OF_MEMORY");
             stream

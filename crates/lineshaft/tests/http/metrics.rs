@@ -1,4 +1,4 @@
-//! Metrics: their form, and that they say what beanstalkd's statistics say.
+//! Tests the form of the metrics, and that they agree with beanstalkd's statistics.
 
 use testkit::client::Client;
 

@@ -1,4 +1,4 @@
-//! A small HTTP client that shows what really came.
+//! A small HTTP client that shows the exact bytes of a reply.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -69,7 +69,7 @@ impl<S: Read + Write> Peer<S> {
         line.strip_suffix("\r\n").expect("a whole line").to_owned()
     }
 
-    /// Whether the server has closed the connection, with whatever it said before.
+    /// Whether the server has closed the connection, and everything it sent before.
     pub(crate) fn has_ended(&mut self) -> bool {
         match self.stream.read_to_end(&mut Vec::new()) {
             Ok(_) => true,

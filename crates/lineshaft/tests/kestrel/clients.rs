@@ -1,8 +1,9 @@
-//! Client libraries and tools that people use, unmodified: each runs a script of its own against Lineshaft, in
+//! Tests unmodified client libraries and tools. Each runs its own script against Lineshaft, in
 //! memory and with a log.
 //!
-//! The scripts are in `tests/clients/kestrel`; `scripts/install-test-tools.sh` installs the libraries. The original
-//! does not run on the machines of today, so that nobody can ask it; the scripts do what its users did.
+//! The scripts are in `tests/clients/kestrel`; `scripts/install-test-tools.sh` installs the
+//! libraries. The original does not run on current machines, so the tests cannot compare with it.
+//! The scripts do what its users did.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -43,7 +44,7 @@ fn node(library: &str) -> Result<()> {
 }
 
 impl Script {
-    /// Runs the script. It is to be skipped where `needed`, a program or file, is missing.
+    /// Runs the script. Skip it where `needed`, a program or file, is missing.
     fn check(&self, needed: &str) -> Result<()> {
         let interpreter = self.interpreter.to_str().context("a path that is text")?;
         if [interpreter, needed].iter().any(|program| tools::find_or_skip(program).is_none()) {

@@ -1,7 +1,7 @@
-//! Kills a server under load and starts it again: what it acknowledged is there and in order, and what it
-//! acknowledged as closed does not come back.
+//! Kills a server under load and starts it again. Every acknowledged item must be there, in order.
+//! Items whose end was acknowledged must not come back.
 //!
-//! `LINESHAFT_ROUNDS` says how often.
+//! `LINESHAFT_ROUNDS` sets the number of rounds.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
@@ -26,7 +26,7 @@ const LOAD_MS_STEP: u64 = 40;
 struct Told {
     /// Numbers of items whose requests were answered.
     done: BTreeSet<u64>,
-    /// The request was on its way when the server died: nobody knows.
+    /// The request was on its way when the server died: its outcome is unknown.
     unknown: Option<u64>,
 }
 

@@ -1,5 +1,5 @@
-//! README's section about Kestrel, word for word: a log goes through a fan-out queue to two consumers of other
-//! dialects.
+//! Runs README's section about Kestrel word for word: a log goes through a fan-out queue to two
+//! consumers that speak other dialects.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -1,5 +1,5 @@
-//! Clients that the thrift compiler generated, on thrift's own libraries, over each of their transports
-//! and protocols: they play the conformance cases.
+//! Plays the conformance cases with clients that the thrift compiler generated. They use thrift's
+//! own libraries, over each of their transports and protocols.
 //!
 //! The programs are in `tests/clients/kestrel-thrift`; `scripts/install-test-tools.sh` installs the
 //! compiler and the libraries.
@@ -28,7 +28,7 @@ fn tools_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/test-tools/kestrel-thrift")
 }
 
-/// Whether a program is there; if not, the test is to be skipped.
+/// Whether a program is installed. If not, skip the test.
 fn is_there(program: &str) -> bool {
     tools::find_or_skip(program).is_some()
 }

@@ -1,6 +1,6 @@
-//! Tests of the whole program as a client of Kestrel's thrift service sees it.
+//! Tests the whole program from a client's side, over Kestrel's thrift service.
 //!
-//! One binary for all of them: each further one would be linked anew on every change.
+//! All tests share one binary, because every change links each binary again.
 
 mod clients;
 mod programs;

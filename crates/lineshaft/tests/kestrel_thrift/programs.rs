@@ -1,4 +1,4 @@
-//! Lineshaft as it was just built, with nothing but a thrift listener.
+//! The Lineshaft program of this build, with only a thrift listener.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;

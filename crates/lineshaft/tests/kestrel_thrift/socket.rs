@@ -12,7 +12,7 @@ use crate::programs::start_both;
 use testkit::thrift::cases::{Case, read_cases};
 use testkit::thrift::codec::{STYLES, Style};
 
-/// Cases that wait take no processor time, so many more than the machine has cores run at once.
+/// Cases that wait take no processor time, so more of them run at once than the machine has cores.
 const CASES_AT_ONCE: usize = 24;
 
 #[test]

@@ -1,4 +1,4 @@
-//! `lineshaft config`, and what SIGHUP takes over.
+//! Tests `lineshaft config` and what a reload with SIGHUP applies.
 
 use rustix::process::Signal;
 

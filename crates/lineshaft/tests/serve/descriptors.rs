@@ -1,4 +1,4 @@
-//! A crowd of clients leaves the server the descriptors that its log needs.
+//! Tests that many clients leave the server enough file descriptors for its log.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! Each kind of failed start has its exit code, and a line that says what to do.
+//! Tests that each kind of failed start has its exit code and a line that says what to do.
 
 use std::net::TcpListener;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};

@@ -1,5 +1,5 @@
-//! `lineshaft serve` with Gearman clients and workers: addresses, settings, jobs that cross from one
-//! protocol to the other, and what a crash leaves.
+//! Tests `lineshaft serve` with Gearman clients and workers: addresses, settings, jobs that cross
+//! from one protocol to the other, and crashes.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};

@@ -1,4 +1,5 @@
-//! `lineshaft gearmand`: what a service file, a script or an operator of the original relies on.
+//! Tests what a service file, a script or an operator of the original relies on in
+//! `lineshaft gearmand`.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -255,7 +256,7 @@ fn what_is_queued_scheduled_or_running_at_a_crash_is_done_after_it() {
         (SUBMIT_JOB_HIGH_BG, &["f", "u2", "high"]),
         (SUBMIT_JOB_EPOCH, &["soon", "", &soon.to_string(), "x"]),
         (SUBMIT_JOB_EPOCH, &["late", "", &(soon + 3600).to_string(), "x"]),
-        // Nobody waits for it after the crash.
+        // No client waits for it after the crash.
         (SUBMIT_JOB, &["f", "", "foreground"]),
     ] {
         client.send(kind, arguments);
@@ -295,7 +296,7 @@ fn without_a_queue_type_nothing_is_kept() {
     worker.expect(NO_JOB);
 }
 
-/// A process that must not outlive the test, whatever comes.
+/// A process that must not outlive the test, even if the test fails.
 struct Ending(Pid);
 
 impl Drop for Ending {

@@ -1,4 +1,4 @@
-//! Gearman jobs by HTTP over real sockets: `serve --gearman-http` and `gearmand -r http`.
+//! Tests Gearman jobs by HTTP over real sockets: `serve --gearman-http` and `gearmand -r http`.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

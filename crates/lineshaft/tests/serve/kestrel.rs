@@ -1,4 +1,5 @@
-//! Kestrel's listeners in `serve`, and `lineshaft kestrel`: what an operator and a service file see.
+//! Tests Kestrel's listeners in `serve`, and `lineshaft kestrel`, from the side of an operator and
+//! a service file.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -1,5 +1,5 @@
-//! `lineshaft serve` and `lineshaft config` as an operator and a service manager see them: what is
-//! said at the start, exit codes, signals, the configuration.
+//! Tests `lineshaft serve` and `lineshaft config` from the side of an operator and a service
+//! manager: messages at the start, exit codes, signals, the configuration.
 
 #![expect(clippy::unwrap_used, reason = "a test may end there")]
 

@@ -1,4 +1,5 @@
-//! What a service manager such as systemd sees: sockets handed over, readiness, life signs.
+//! Tests what a service manager such as systemd relies on: passed sockets, readiness, watchdog
+//! messages.
 
 use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
@@ -42,7 +43,7 @@ fn a_second_signal_ends_a_stop_that_lasts() {
     let serve = ["serve", "--memory", "--beanstalk", "127.0.0.1:0"];
     let mut server = Running::start(folder.path(), &serve);
     let address = server.address();
-    // Replies that nobody reads, more than sockets hold: a clean stop waits for its reader.
+    // More unread replies than sockets hold: a clean stop waits for the client to read them.
     let mut stuck = TcpStream::connect(&address).unwrap();
     stuck.write_all(format!("put 0 0 60 60000\r\n{}\r\n", "b".repeat(60_000)).as_bytes()).unwrap();
     stuck.write_all("peek 1\r\n".repeat(500).as_bytes()).unwrap();

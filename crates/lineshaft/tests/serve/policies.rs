@@ -1,4 +1,4 @@
-//! What clients of every protocol see when a policy, or the server's status, refuses something: the
+//! Tests the replies of every protocol when a policy or the server's status refuses a request: the
 //! table in docs/policies.md.
 
 use std::io::{Read as _, Write as _};
@@ -131,7 +131,7 @@ fn a_full_queue_and_a_large_body() {
         assert_eq!(world.put_by_text(queue, "four"), "+0");
     }
     assert_eq!(world.put("small", "123"), "INSERTED");
-    // Whatever is left, a job that comes back is never refused.
+    // A job that comes back is never refused, even if no room is left.
     let again = "watch full\r\nreserve\r\nrelease 1 0 0\r\n";
     assert!(crate::ask(&world.beanstalk, again).ends_with("RELEASED\r\n"));
 }
@@ -170,7 +170,7 @@ fn aliases_and_copies() {
 #[test]
 fn a_parent_that_only_feeds_its_children() {
     let mut world = World::start();
-    // Nobody would ever tell this client what becomes of its job.
+    // This client would never learn the outcome of its job.
     assert_eq!(world.submit_refused("parent", "lost"), QUEUE_IS_FULL);
     assert_eq!(world.memcache.ask("GET parent+child\r\n"), "END");
     assert_eq!(world.put("parent", "one"), "INSERTED");

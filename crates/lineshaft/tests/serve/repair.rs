@@ -1,4 +1,4 @@
-//! `lineshaft log` as an operator uses it when a start was refused.
+//! Tests `lineshaft log` as an operator uses it after a refused start.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt as _, symlink};

@@ -1,4 +1,5 @@
-//! A server process whose address is read from what it says; it ends with its value.
+//! A server process. The test reads its address from its output, and dropping the value ends the
+//! process.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

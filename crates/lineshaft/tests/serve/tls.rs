@@ -1,5 +1,5 @@
-//! TLS as an operator and unmodified clients see it: flags, files, mistakes, new certificates, and
-//! the original's `--ssl`.
+//! Tests TLS from the side of an operator and of unmodified clients: flags, files, mistakes, new
+//! certificates, and the original's `--ssl`.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -103,7 +103,7 @@ fn every_protocol_has_listeners_of_both_kinds() {
     let jobs = tls_address(&server.address_of("gearman_http"));
     let kestrel = tls_address(&server.address_of("kestrel "));
     let health = tls_address(&server.address_of("http "));
-    // What is to be tried is without TLS, as the tools are.
+    // The thing under test does not use TLS, and neither do the tools.
     assert!(stdout.contains(&format!("--server {plain} hello")), "{stdout}");
 
     assert_eq!(ask(&plain, "put 0 0 60 1\r\nx\r\n"), "INSERTED 1\r\n");
@@ -395,6 +395,6 @@ fn config_check_reads_the_files_as_the_start_does() {
     let (code, said) = check("other.key", "tls:");
     assert_eq!(code, Some(78));
     assert!(said.contains("the key in other.key does not belong to the certificate"), "{said}");
-    // Without an address that needs them nobody reads them.
+    // Without an address that needs them, the server does not read them.
     assert_eq!(check("absent", ""), (Some(0), String::new()));
 }

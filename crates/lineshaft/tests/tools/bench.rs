@@ -1,4 +1,4 @@
-//! `lineshaft bench`, as far as it is a tool like the others.
+//! Tests what `lineshaft bench` has in common with the other tools.
 
 use rustix::process::Signal;
 

@@ -1,4 +1,4 @@
-//! `lineshaft bench`, as far as it measures: short runs, of which only the form is looked at.
+//! Tests short runs of `lineshaft bench`. Only the form of the output is checked.
 
 use serde_json::Value;
 use testkit::tools;

@@ -1,4 +1,4 @@
-//! A command whose run a test sees, and ends.
+//! A command whose start a test can see, and whose end a test controls.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `lineshaft put` and `lineshaft work` at Gearman servers.
+//! Tests `lineshaft put` and `lineshaft work` with Gearman servers.
 
 mod connection;
 mod crossing;

@@ -1,4 +1,4 @@
-//! `lineshaft stats`, `peek`, `kick`, `delete`, `pause` and `watch`.
+//! Tests `lineshaft stats`, `peek`, `kick`, `delete`, `pause` and `watch`.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpListener};

@@ -1,5 +1,6 @@
-//! The command-line tools against a running server: each test is done with Lineshaft, and again with
-//! Debian's beanstalkd or gearmand, because the tools have to work with any server of the protocol.
+//! Tests the command-line tools against a running server. Each test runs with Lineshaft, and again
+//! with Debian's beanstalkd or gearmand, because the tools have to work with any server of the
+//! protocol.
 
 #![expect(clippy::unwrap_used, reason = "a test may end there")]
 
@@ -165,8 +166,8 @@ impl World {
         World::run_to_end(self.start(arguments), input)
     }
 
-    /// Runs a tool to its end as if somebody typed this input at a terminal; all that is to be seen there is in
-    /// `stdout`. `None` where the program `script`, which makes terminals, is missing.
+    /// Runs a tool to its end as if a person typed this input at a terminal; everything visible
+    /// there is in `stdout`. `None` where the program `script`, which makes terminals, is missing.
     fn run_on_terminal(&self, command: &str, input: &[u8]) -> Option<Output> {
         let script = tools::find_or_skip("script")?;
         let command = format!("{LINESHAFT} {command}");

@@ -1,5 +1,5 @@
-//! README's quick start and its programs, word for word. The sections about Gearman and Kestrel are played beside the
-//! other tests of those.
+//! Runs README's quick start and its programs word for word. The sections about Gearman and Kestrel
+//! run with the other tests of those protocols.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! `lineshaft work`.
 //!
-//! A machine that runs other things as well may hold up any process here for a second or two. So nothing
-//! counts on a tool being quick: what a test acts upon it has seen before.
+//! A busy machine may delay any process by a second or two. So no test relies on a fast tool: it
+//! waits until it has seen an event before it acts on it.
 
 use std::path::Path;
 
@@ -262,7 +262,7 @@ fn a_command_is_stopped_when_another_worker_has_its_job() {
     let gate = Gate::new(&world);
     let tool = world.start(&work("mail", &[], &gate.command()));
     gate.wait_until_running();
-    // A machine that hangs: nobody renews the lease.
+    // A machine that hangs does not renew the lease.
     tool.signal(Signal::STOP);
     let mut other = world.client("mail");
     // Set aside, so that it does not come back to the stopped one. The ttr holds for this one, too,

@@ -1,5 +1,5 @@
-//! The same with a real browser: a page at one port of this machine does what it can to all ports of a server at
-//! others.
+//! The same tests with a real browser: a page on one port of this machine attacks a server on other
+//! ports.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -16,7 +16,7 @@ use crate::{SECRET, Target};
 /// How long the browser may take.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Serves one page, whatever is asked for, until dropped.
+/// Answers every request with one page, until dropped.
 struct Attacker {
     address: String,
     is_over: Arc<AtomicBool>,

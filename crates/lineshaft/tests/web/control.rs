@@ -1,4 +1,4 @@
-//! Who may stop the server and set its status over Kestrel's ports.
+//! Tests who may stop the server and set its status over Kestrel's ports.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};

@@ -1,5 +1,5 @@
-//! What a web page can do to a server beside whose browser it is shown: nothing. And who may stop the server over
-//! Kestrel's ports.
+//! Tests that a web page in a browser on the server's machine can do nothing to the server, and who
+//! may stop the server over Kestrel's ports.
 
 #![expect(clippy::unwrap_used, reason = "a test may end there")]
 
@@ -109,7 +109,7 @@ impl Target {
         kestrel.read_to_end(&mut Vec::new()).unwrap();
     }
 
-    /// Nobody else was told of it.
+    /// No other client was told of it.
     fn check_numbers_of_monitoring(&self) {
         assert_eq!(self.gets_since_monitoring_asked(), 1);
         assert_eq!(self.gets_since_monitoring_asked(), 0);

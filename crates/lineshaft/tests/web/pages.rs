@@ -1,4 +1,5 @@
-//! The requests that a browser sends for a page of another site, byte for byte, at every port.
+//! Sends to every port, byte for byte, the requests that a browser sends for a page of another
+//! site.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;

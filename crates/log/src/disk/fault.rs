@@ -83,7 +83,7 @@ fn eio() -> io::Error {
 }
 
 impl FaultDisk {
-    /// An empty disk of so many bytes; all its choices come from the seed.
+    /// An empty disk with this capacity in bytes. All its choices come from the seed.
     pub fn new(seed: u64, capacity: u64) -> FaultDisk {
         FaultDisk(Arc::new(Mutex::new(State {
             inodes: Vec::new(),

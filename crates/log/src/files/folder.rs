@@ -126,7 +126,7 @@ impl Found {
         self.bytes_at(0, end)
     }
 
-    /// So many bytes from an offset on; fewer where the file ends.
+    /// Reads `len` bytes from an offset, or fewer at the end of the file.
     pub(crate) fn bytes_at(&self, offset: u64, len: u64) -> Result<Vec<u8>, OpenError> {
         let mut bytes = vec![0; len as usize];
         let read = self.file.read_at(&mut bytes, offset).map_err(|error| {

@@ -210,7 +210,7 @@ impl Pages {
 
     fn entry(&self, at: u64, end: u64) -> Option<Entry<'_>> {
         let bytes = self.bytes.get(at as usize..end as usize)?;
-        // In a gap any bytes may look like a length: few of them shall be summed up.
+        // In a gap any bytes may look like a length, so compute few checksums.
         if bytes.get(FLAGS_AT) != Some(&0) {
             return None;
         }

@@ -23,7 +23,7 @@ impl Default for Sleeper {
 }
 
 impl Sleeper {
-    /// Registers this thread as the sleeper. Before that, nobody can or must wake it.
+    /// Registers this thread as the sleeper. Before that, no other thread can wake it or has to.
     pub(crate) fn register(&self) {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         *thread = Some(current());

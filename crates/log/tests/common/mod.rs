@@ -1,7 +1,8 @@
-//! A workload over the log on the simulated disk, and the model it is compared with.
+//! A workload over the log on the simulated disk, and the model to compare it with.
 //!
-//! The model keeps every appended change with the position where it ends. After a crash the recovered state
-//! must be the model's at some prefix, at least as long as what was acknowledged.
+//! The model keeps every appended change with the position where it ends. After a crash the
+//! recovered state must be the model's after some prefix of the changes. That prefix must contain
+//! everything that was acknowledged.
 #![allow(dead_code, unreachable_pub, missing_debug_implementations, clippy::unwrap_used)]
 
 use std::collections::BTreeMap;

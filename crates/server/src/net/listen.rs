@@ -231,7 +231,7 @@ fn bind_unix(
         Ok(_) => {
             socket.set_nonblocking(true).map_err(explain)?;
             match socket.connect(&name) {
-                // Nobody listens: the socket is left from a server that is gone.
+                // No process listens: the socket belongs to a server that has ended.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
                 // Somebody listens; the accept queue may be full.
                 Ok(()) => return Err(ServeError::AddressInUse(address.clone())),

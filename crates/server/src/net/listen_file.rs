@@ -38,7 +38,7 @@ impl ListenFile {
 
 impl Drop for ListenFile {
     fn drop(&mut self) {
-        // A stale file misleads nobody for long: it names a process that is gone.
+        // A stale file does little harm: it names a process that has ended.
         let _ = std::fs::remove_file(&self.path);
     }
 }

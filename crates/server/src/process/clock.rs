@@ -1,5 +1,5 @@
-//! The server's clock: the wall clock at the start, continued by a clock that nobody sets and that
-//! runs while the machine sleeps. Once a second it checks whether the wall clock was set, and
+//! The server's clock: the wall clock at the start, continued by a clock that cannot be set and
+//! that runs while the machine sleeps. Once a second it checks whether the wall clock was set, and
 //! whether the machine slept.
 
 use std::sync::Arc;

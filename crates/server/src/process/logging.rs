@@ -133,7 +133,7 @@ impl Write for &LogFile {
     }
 }
 
-/// One line for the system log. It is lost if nobody listens there.
+/// One line for the system log. It is lost if no process reads the socket.
 struct Syslog {
     program: &'static str,
 }

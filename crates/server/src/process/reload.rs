@@ -37,7 +37,7 @@ pub(crate) struct Reloader {
 /// The source of a reload request, which learns when it is done.
 #[derive(Debug)]
 pub(crate) enum Asker {
-    /// A signal; nobody waits.
+    /// A signal: no client waits for an answer.
     Signal,
     /// A Kestrel client.
     Session(SessionId),
@@ -46,7 +46,7 @@ pub(crate) enum Asker {
 }
 
 impl Asker {
-    /// Whether it is known that nobody waits for the answer any more.
+    /// Whether the client that waited for the answer is known to be gone.
     fn has_gone(&self) -> bool {
         match self {
             Asker::Admin(waiting) => waiting.is_closed(),

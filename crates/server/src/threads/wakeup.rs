@@ -12,8 +12,7 @@ use super::primitives::{AtomicBool, OnceLock, Ordering, fence};
 pub(crate) struct Wakeup {
     /// Wakes the thread; set at its first sleep.
     waker: OnceLock<Waker>,
-    /// The thread is awake and will check for messages before it sleeps, so nobody needs to wake
-    /// it.
+    /// The thread is awake and checks for messages before it sleeps, so no thread needs to wake it.
     awake: AtomicBool,
 }
 

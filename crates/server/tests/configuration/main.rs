@@ -1,5 +1,5 @@
-//! Any text as a configuration: lines that mean something, put together at random, and what the fuzz target
-//! keeps.
+//! Tests any text as a configuration: random combinations of meaningful lines, and the corpus of
+//! the fuzz target.
 
 mod script;
 

@@ -1,5 +1,5 @@
-//! Any text is a configuration or a list of mistakes, each with its place; and what is shown of a configuration
-//! is a file that means the same. Shared by the tests and the fuzz target.
+//! Any text is either a configuration or a list of mistakes, each with its place. A shown
+//! configuration is a file with the same meaning. The tests and the fuzz target share this file.
 
 use std::cell::OnceCell;
 use std::path::Path;

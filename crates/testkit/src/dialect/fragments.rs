@@ -30,7 +30,7 @@ pub trait Stage {
 
 /// The next byte says which client sends from now on.
 pub const SWITCH: u8 = 0xf8;
-/// So many tenths of a second pass; the number is the next byte.
+/// Time passes: the next byte is the number of tenths of a second.
 pub const WAIT: u8 = 0xf9;
 /// The client shuts its sending side.
 pub const HALF_CLOSE: u8 = 0xfa;

@@ -108,7 +108,7 @@ impl World {
         self.deliver_events();
     }
 
-    /// The client sends, and nobody else hears of what follows from it before `deliver_events`.
+    /// The client sends bytes. Other clients see no effect before `deliver_events`.
     pub fn send_first(&mut self, index: usize, bytes: &[u8]) {
         let connection = &mut self.connections[index];
         assert!(!connection.half_closed, "a client that ended its sending sends nothing");

@@ -23,7 +23,7 @@ pub struct CaseContext {
     pub unix_ms_at_zero: u64,
 }
 
-/// Plays `case` with fresh connections, and hangs up all of them whatever the outcome.
+/// Plays `case` with new connections, and closes all of them at the end, also after a failure.
 pub fn run_case(wire: &mut dyn Wire, case: &Case, context: &CaseContext) -> Result<()> {
     let mut variables = Variables::default();
     for (name, letter) in [("func", 'f'), ("func2", 'g'), ("func3", 'h'), ("uniq", 'u')] {

@@ -11,7 +11,7 @@ use crate::socket::SocketWire;
 use crate::suite::Outcome;
 use crate::wire::Wire;
 
-/// Cases that wait take no processor time, so many more than the machine has cores run at once.
+/// Cases that wait take no processor time, so more of them run at once than the machine has cores.
 const CASES_AT_ONCE: usize = 16;
 
 /// Plays all cases that `choose` names against the server at `address`. On one server, every call needs

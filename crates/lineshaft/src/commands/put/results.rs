@@ -28,7 +28,7 @@ pub(super) fn hidden_bar() -> ProgressBar {
 }
 
 /// Receives and prints results until the sender is done and all its jobs have ended. Fails if the
-/// connection breaks, or nobody reads the results.
+/// connection breaks, or the reader of the results is gone.
 pub(super) fn collect(
     mut replies: Replies,
     pending: &mpsc::Receiver<Pending>,
@@ -195,7 +195,7 @@ impl Printer<'_> {
         let name = self.name(number);
         let end = if text.ends_with(b"\n") { &b""[..] } else { b"\n" };
         let line = [name.as_bytes(), text, end].concat();
-        // It does not matter if nobody reads warnings.
+        // A failed write of a warning does not matter.
         self.shared.bar.suspend(|| drop(io::stderr().write_all(&line)));
     }
 

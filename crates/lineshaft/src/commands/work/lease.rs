@@ -15,7 +15,7 @@ pub(super) enum LeaseState {
     /// The connection broke. The job may still wait for us.
     Broken,
     /// The job waits at a server that cannot give it to us (`reserve-job` came with beanstalkd
-    /// 1.12). The command continues, and the job is finished if nobody took it meanwhile.
+    /// 1.12). The command continues, and the job is finished if no other worker took it meanwhile.
     Unguarded,
     /// The job is no longer ours.
     Lost,

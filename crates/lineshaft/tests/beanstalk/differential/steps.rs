@@ -58,7 +58,7 @@ pub(crate) enum Action {
 pub(crate) enum JobReference {
     /// One of those that this connection holds; the number chooses among them.
     Held(usize),
-    /// The so many last put by anyone.
+    /// The last jobs that any client put, this many.
     Recent(usize),
     /// One that never existed.
     Unknown,

@@ -44,7 +44,7 @@ impl Drop for SmallDisk {
     }
 }
 
-/// The original leaves jobs in a state in which nobody can have them, and shows a refused put.
+/// The original leaves jobs in a state in which no client can get them, and shows a refused put.
 #[test]
 fn a_full_disk_refuses_puts_and_nothing_else() -> Result<()> {
     puts_alone_are_refused(|folder| programs::lineshaft_as_beanstalkd().with(&["-b", folder]))?;
@@ -93,7 +93,7 @@ fn puts_alone_are_refused(program: impl Fn(&str) -> Program) -> Result<()> {
     Ok(())
 }
 
-/// Nobody could finish the jobs of a full disk if the server needed room to start.
+/// No client could finish the jobs of a full disk if the server needed room to start.
 #[test]
 fn a_server_starts_on_a_full_disk_and_its_jobs_can_be_finished() -> Result<()> {
     IO_THREADS.into_iter().try_for_each(all_jobs_can_be_finished)

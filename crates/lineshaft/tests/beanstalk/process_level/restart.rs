@@ -144,7 +144,7 @@ fn buried_jobs_keep_their_count_and_order() -> Result<()> {
     ensure_job(&mut client, second, "state", "ready")
 }
 
-/// The original loses the largest jobs, and with them whatever follows in the same file.
+/// The original loses the largest jobs, and everything after them in the same file.
 #[test]
 fn the_largest_jobs_are_kept() -> Result<()> {
     let mut rig = Rig::lineshaft()?;

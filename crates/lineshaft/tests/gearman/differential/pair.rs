@@ -96,7 +96,7 @@ impl Pair {
     fn leads_where_they_differ_on_purpose(&self, step: &Step) -> bool {
         let known = &self.known[step.connection];
         match &step.action {
-            // It lists foreground jobs that nobody waits for any more, and equal keys join them.
+            // It lists foreground jobs that no client waits for any more, and equal keys join them.
             Action::Reconnect => !known.waits_for.is_empty(),
             // It does not wake a sleeper that learns a function whose jobs wait, and adds a second registration
             // for one that is known.

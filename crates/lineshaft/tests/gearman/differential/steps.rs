@@ -44,7 +44,7 @@ pub(crate) enum Action {
 pub(crate) enum JobReference {
     /// One of those that this connection works on; the number chooses among them.
     Held(usize),
-    /// The so many last submitted by anyone.
+    /// The last jobs that any client submitted, this many.
     Recent(usize),
     /// One that never existed.
     Unknown,

@@ -1,4 +1,4 @@
-//! A connection of a Gearman client or worker whose packets the test chooses itself.
+//! A connection of a Gearman client or worker. The test chooses its packets.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,4 +1,5 @@
-//! The tools' two protocols at one server: what one puts, the other does.
+//! Tests the tools' two protocols on one server: a job put over one protocol is taken over the
+//! other.
 
 use super::{drain, start_worker, stop};
 use crate::{World, wait_until};

@@ -1,4 +1,5 @@
-//! The commands of README's section about Gearman, word for word: every client with every worker.
+//! Runs the commands of README's section about Gearman word for word: every client with every
+//! worker.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -1,4 +1,4 @@
-//! `lineshaft work` as a worker of Gearman functions.
+//! Tests `lineshaft work` as a worker of Gearman functions.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

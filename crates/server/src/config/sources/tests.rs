@@ -394,7 +394,7 @@ fn the_example_file_has_every_key_with_its_default() {
         let origin = effective.origin(setting.key);
         assert!(matches!(origin, Origin::File(..)), "{} is missing", setting.key);
     }
-    // The umask of the service lets nobody else connect.
+    // The umask of the service keeps other users from connecting.
     let mut config = effective.config;
     assert_eq!(config.listen.unix_mode.take(), Some(0o666));
     let io_threads = Config::default().io_threads;

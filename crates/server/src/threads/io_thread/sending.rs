@@ -42,8 +42,8 @@ impl IoThread {
     }
 
     /// Sends released replies, with one write per connection unless there is a large body.
-    /// Connections with much to send come last, and take turns, so that nobody waits for the bodies
-    /// of others.
+    /// Connections with much to send come last, and take turns, so that no client waits for the
+    /// bodies of others.
     pub(super) fn send(&mut self) {
         let released = self.shared.broker.released();
         let mut touched = mem::take(&mut self.touched);

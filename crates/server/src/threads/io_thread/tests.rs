@@ -196,7 +196,7 @@ fn commands_that_were_held_back_wait_for_a_congested_log() {
     let count = 1_000;
     client.write_all(b"list-tube-used\r\n".repeat(count).as_slice()).unwrap();
     rounds.feed_late();
-    // The log has not reserved so many numbers.
+    // The log has not reserved this many numbers.
     while !broker.congested() {
         broker.turn(clock.now()).skip_job_id();
     }

@@ -134,7 +134,7 @@ fn client(stream: TcpStream, kind: Kind) -> thrift::Result<Client> {
             (Box::new(input), Box::new(TCompactOutputProtocol::new(write)))
         }
         protocol => {
-            // Replies have the version, whatever the calls have.
+            // Replies always have the version, even if the calls have none.
             let input = TBinaryInputProtocol::new(read, true);
             (Box::new(input), Box::new(TBinaryOutputProtocol::new(write, protocol == "binary")))
         }
