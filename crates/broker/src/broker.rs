@@ -236,6 +236,13 @@ impl Broker {
         })
     }
 
+    /// Whether held-back requests should wait until the next [`Mailbox::released`], because the log has
+    /// so much to write that other clients would notice. A caller may do one piece of work between two
+    /// releases in any case.
+    pub fn has_backlog(&self) -> bool {
+        self.shared.log.as_ref().is_some_and(|log| log.has_backlog())
+    }
+
     /// Why the log failed, if it did. Then nothing that was not durable before may be acknowledged,
     /// and the process must end.
     pub fn failure(&self) -> Option<Failure> {

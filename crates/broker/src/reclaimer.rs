@@ -3,7 +3,7 @@
 use std::sync::Weak;
 use std::sync::mpsc::{self, RecvTimeoutError, TryRecvError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::broker::{Clock, Shared};
 
@@ -25,8 +25,10 @@ impl Reclaimer {
                 let Some(shared) = shared.upgrade() else { return };
                 // There may be much work; each step takes the lock for one slice only.
                 while shared.reclaim_wanted() && stopped.try_recv() == Err(TryRecvError::Empty) {
+                    let began = Instant::now();
                     match shared.reclaim_step(clock()) {
-                        Ok(true) => {}
+                        // Others get the lock, and the processor, for as long again.
+                        Ok(true) => std::thread::sleep(began.elapsed().min(PAUSE)),
                         Ok(false) => break,
                         // The owner learns the error. If a file cannot be read, its jobs are still
                         // in memory.

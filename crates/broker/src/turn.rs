@@ -138,6 +138,12 @@ impl Turn<'_> {
         more
     }
 
+    /// Lets the end of this turn set the next alarm, after the last one has rung. The begin of the turn
+    /// has done a slice of the due work.
+    pub fn set_alarm_again(&mut self) {
+        self.core.alarm = None;
+    }
+
     /// Does due work, if any, like the begin of the next turn. Statistics read in the same turn as
     /// a change must not depend on where a turn ends.
     pub fn catch_up(&mut self) {

@@ -10,8 +10,8 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        // About a quarter of a millisecond.
-        Self { slice_units: 1000 }
+        // About a quarter of a millisecond where each unit is a queue that no cache holds, else less.
+        Self { slice_units: 300 }
     }
 }
 

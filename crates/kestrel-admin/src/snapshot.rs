@@ -143,6 +143,8 @@ impl Snapshot {
             if found.is_empty() {
                 break;
             }
+            // What is gathered takes time in which nobody else is held up, if this thread has a processor of its own.
+            std::thread::yield_now();
             for (name, queue) in found {
                 names_bytes += name.len();
                 if queues.len() == QUEUES_MAX || names_bytes > NAMES_BYTES_MAX {

@@ -9,7 +9,8 @@ use crate::format::entry::{ENTRY_HEAD_BYTES, EntryKind, META_BYTES, write_meta};
 use crate::format::padded;
 use crate::reclaim::Cursor;
 use crate::settings::{
-    ID_BLOCK, ID_LIMIT_MAX, IDS_AHEAD, LAG_MARGIN_BYTES, LAZY_BYTES_MAX, OPEN_BATCH_BYTES_MAX, Sync,
+    BACKLOG_BYTES, ID_BLOCK, ID_LIMIT_MAX, IDS_AHEAD, LAG_MARGIN_BYTES, LAZY_BYTES_MAX,
+    OPEN_BATCH_BYTES_MAX, Sync,
 };
 use crate::types::{Meta, Position, QueueRef, Target};
 use crate::write::batch::{ID_LIMIT_BYTES, Open, fact_entry_bytes, name_bytes};
@@ -379,6 +380,12 @@ impl Log {
     /// Clients should be held back while the open batch is larger.
     pub fn open_batch_bytes_max(&self) -> usize {
         OPEN_BATCH_BYTES_MAX.min(self.segments.segment_bytes / 4) as usize
+    }
+
+    /// Whether writing the open batch takes longer than a sync of a few bytes. Then work that can wait
+    /// should wait.
+    pub fn has_backlog(&self) -> bool {
+        self.open_batch_bytes() >= BACKLOG_BYTES.min(self.segments.segment_bytes / 16) as usize
     }
 
     /// Why the log failed, if it did.

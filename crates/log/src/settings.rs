@@ -56,6 +56,9 @@ pub(crate) const LAZY_BYTES_MAX: usize = 64 << 10;
 pub(crate) const SLICE_BYTES: u64 = 256 << 10;
 /// Size of the open batch at which clients should be held back: a larger batch only adds latency.
 pub(crate) const OPEN_BATCH_BYTES_MAX: u64 = 8 << 20;
+/// From this size on, the open batch is a backlog: a disk needs about as long to write it as for a
+/// sync of a few bytes.
+pub(crate) const BACKLOG_BYTES: u64 = 128 << 10;
 /// Bytes that already received requests can still append when [`crate::Log::lags`] holds clients
 /// back.
 pub(crate) const LAG_MARGIN_BYTES: u64 = 4 << 20;

@@ -216,7 +216,7 @@ fn run_slots<S: Side>(plan: Plan, jobs: u16) -> Result<ExitCode> {
         match (count, running_at_interrupt.load(Ordering::SeqCst)) {
             (1, 0) => say("stopping"),
             (1, _) => {
-                say("stopping when the running commands end; press Ctrl-C again to stop them")
+                say("stopping when the running commands end; press Ctrl-C again to stop them");
             }
             (2, 1..) => say("stopping the running commands and giving their jobs back"),
             _ => {}

@@ -30,7 +30,7 @@ pub(crate) const PIECE_BYTES: usize = 4 * 1024;
 /// After this time a turn begins no further commands, because all other threads wait for its end.
 /// The clock is checked between slices of work, so a turn can last one slice longer, about as long
 /// again.
-const TURN_TIME_MAX: Duration = Duration::from_millis(1);
+const TURN_TIME_MAX: Duration = Duration::from_micros(500);
 
 /// The same for a turn that continues held-back requests, which have already used a slice. Clients
 /// with small requests wait for it each time.

@@ -83,6 +83,9 @@ pub(crate) struct IoThread {
     now_ms: u64,
     /// The log is behind: nothing is read, and held-back commands wait.
     congested: bool,
+    /// Held-back commands have filled the open batch of the log. They wait until it is written, so
+    /// that the requests of other clients wait for little of theirs.
+    backlogged: bool,
     /// The inbox knows that this thread waits for the log.
     awaits_release: bool,
     /// The log failed.
@@ -134,6 +137,7 @@ impl IoThread {
             buffer: vec![0; ROUND_BYTES].into_boxed_slice(),
             now_ms: 0,
             congested: false,
+            backlogged: false,
             awaits_release: false,
             log_failed: false,
             ready: Vec::new(),
@@ -180,6 +184,7 @@ impl IoThread {
                 if !self.has_more() {
                     break;
                 }
+                self.let_committer_work();
                 // The runtime checks the sockets meanwhile.
                 tokio::task::yield_now().await;
             }
@@ -192,16 +197,17 @@ impl IoThread {
     }
 
     fn has_more(&self) -> bool {
-        (self.has_commands() && !self.congested)
+        let has_held_back = !self.resumed.is_empty() && !self.congested;
+        (self.has_input() && !self.congested)
+            || ((has_held_back || !self.leaving.is_empty()) && !self.backlogged)
             || self.has_more_to_send()
             || !self.events.is_empty()
-            || !self.leaving.is_empty()
             || self.is_alarm_due()
     }
 
-    /// Whether executable commands wait, here or in sockets.
-    fn has_commands(&self) -> bool {
-        !self.reads.is_empty() || !self.handshakes.is_empty() || !self.resumed.is_empty()
+    /// Whether there are sockets to read.
+    fn has_input(&self) -> bool {
+        !self.reads.is_empty() || !self.handshakes.is_empty()
     }
 
     fn is_alarm_due(&self) -> bool {
@@ -214,7 +220,7 @@ impl IoThread {
         // The round ends with a check of it.
         self.inbox.take_excess();
         if self.inbox.take_released() {
-            self.congested = false;
+            (self.congested, self.backlogged) = (false, false);
             self.log_failed = self.shared.broker.failure().is_some();
             self.collect_released();
         }
@@ -226,7 +232,8 @@ impl IoThread {
         self.read();
         self.take_turn_if_wanted();
         self.send();
-        if held_back > 0 && !self.congested {
+        let held_back = if self.congested { 0 } else { held_back };
+        if (held_back > 0 || !self.leaving.is_empty()) && !self.backlogged {
             self.go_on(held_back);
         }
         self.enforce_limits();
@@ -236,23 +243,28 @@ impl IoThread {
         self.await_release();
     }
 
-    /// Continues held-back commands of this many connections. Newer requests of other connections
-    /// are already done and sent, so they wait only for this.
+    /// Continues held-back commands of this many connections, and closes sessions. Newer requests of
+    /// other connections are already done and sent, so they wait only for this.
     fn go_on(&mut self, connections: usize) {
         self.await_release();
-        if self.awaits_release {
-            // If this thread shares a processor with the committer, long requests would delay the
-            // log, and its waiting clients, for milliseconds.
-            std::thread::yield_now();
-        }
+        self.let_committer_work();
         self.take_turn(Feed::HeldBack(connections));
         self.send();
+        self.backlogged = self.shared.broker.has_backlog();
+    }
+
+    /// If this thread shares a processor with the committer, long work would delay the log, and its
+    /// waiting clients, for milliseconds.
+    fn let_committer_work(&self) {
+        if self.awaits_release {
+            std::thread::yield_now();
+        }
     }
 
     /// Tells the inbox whether this thread waits for the log. A commit wakes only threads that wait.
     fn await_release(&mut self) {
         let has_held = !self.held_until_written.is_empty() || !self.held_until_durable.is_empty();
-        let awaits = has_held || self.congested;
+        let awaits = has_held || self.congested || self.backlogged;
         if awaits == mem::replace(&mut self.awaits_release, awaits) {
             return;
         }
@@ -262,6 +274,7 @@ impl IoThread {
             // replies.
             self.collect_released();
             self.congested = self.congested && self.shared.broker.congested();
+            self.backlogged = self.backlogged && self.shared.broker.has_backlog();
         }
     }
 
@@ -344,7 +357,8 @@ impl IoThread {
 
     /// Reads once from each connection that wants it, while the buffer has room.
     fn read(&mut self) {
-        self.congested = self.has_commands() && self.shared.broker.congested();
+        let has_commands = self.has_input() || !self.resumed.is_empty();
+        self.congested = has_commands && self.shared.broker.congested();
         if self.congested {
             return;
         }

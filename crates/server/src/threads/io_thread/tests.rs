@@ -152,20 +152,29 @@ fn who_asks_for_long_lists_and_reads_none_has_little_waiting() {
     assert_eq!(lines, 100 * 20_001);
 }
 
-#[test]
-fn dear_commands_of_one_round_leave_turns_to_others() {
-    let mut rounds = Rounds::new();
-    let (mut greedy, mut other) = (rounds.connect(), rounds.connect());
+/// From now on, each `reserve` of this client looks at 10,000 tubes.
+fn watch_many(rounds: &mut Rounds, client: &mut UnixStream) {
     let mut tubes = 1;
     while tubes < 10_000 {
         let more = (tubes..10_000).take(1_000);
         let watches: Vec<String> = more.map(|tube| format!("watch {tube}\r\n")).collect();
         tubes += watches.len();
-        greedy.write_all(watches.concat().as_bytes()).unwrap();
-        rounds.round();
-        rounds.finish();
-        assert!(received(&mut greedy).ends_with(&format!("WATCHING {tubes}\r\n")));
+        client.write_all(watches.concat().as_bytes()).unwrap();
+        let (mut replies, last) = (String::new(), format!("WATCHING {tubes}\r\n"));
+        for _ in 0..100 {
+            rounds.round();
+            rounds.finish();
+            replies += &received(client);
+        }
+        assert!(replies.ends_with(&last), "{replies}");
     }
+}
+
+#[test]
+fn dear_commands_of_one_round_leave_turns_to_others() {
+    let mut rounds = Rounds::new();
+    let (mut greedy, mut other) = (rounds.connect(), rounds.connect());
+    watch_many(&mut rounds, &mut greedy);
     // Each looks at all tubes; together they are read in one round.
     let count = 2_500;
     greedy.write_all("reserve-with-timeout 0\r\n".repeat(count).as_bytes()).unwrap();
@@ -214,6 +223,50 @@ fn commands_that_were_held_back_wait_for_a_congested_log() {
     rounds.finish();
     replies += &received(&mut client);
     assert_eq!(replies, "USING default\r\n".repeat(count));
+}
+
+#[test]
+fn long_requests_rest_while_the_log_has_much_to_write() {
+    let clock = Clock::start();
+    let disk = Arc::new(FaultDisk::new(1, 64 << 20));
+    let options = Options::without_threads(disk, Settings::default());
+    let broker = Broker::open(options, clock.now()).unwrap().0;
+    let mut rounds = Rounds::with(broker.clone());
+    let (mut greedy, mut other) = (rounds.connect(), rounds.connect());
+    watch_many(&mut rounds, &mut greedy);
+    let count = 2_500;
+    greedy.write_all("reserve-with-timeout 0\r\n".repeat(count).as_bytes()).unwrap();
+    rounds.round();
+    let mut replies = received(&mut greedy);
+
+    let others = broker.add_mailbox(Arc::new(Inbox::default()));
+    let mut turn = broker.turn(clock.now());
+    let session = turn.open_session(others);
+    turn.use_queue(session, b"elsewhere");
+    while !broker.has_backlog() {
+        turn.put(session, NewJob::default(), vec![b'x'; 10_000].into()).unwrap();
+    }
+    drop(turn);
+    assert!(!broker.congested());
+    // A piece of work is done in any case.
+    rounds.round();
+    replies += &received(&mut greedy);
+    assert!(!rounds.thread.has_more(), "the thread spins");
+    other.write_all(b"list-tube-used\r\n").unwrap();
+    rounds.round();
+    assert_eq!(received(&mut other), "USING default\r\n");
+    assert_eq!(received(&mut greedy), "", "a turn for another reason is none for what rests");
+    assert!(replies.len() < 11 * count, "nothing rested");
+
+    broker.commit_step(clock.now()).unwrap();
+    assert!(rounds.inbox.has_word(rounds.inbox.alarm()), "the thread is not woken");
+    rounds.round();
+    while rounds.thread.has_more() {
+        rounds.round();
+        replies += &received(&mut greedy);
+    }
+    replies += &received(&mut greedy);
+    assert!(replies == "TIMED_OUT\r\n".repeat(count), "{} bytes", replies.len());
 }
 
 #[test]

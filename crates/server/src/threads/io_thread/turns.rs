@@ -14,8 +14,9 @@ use crate::net::connection::{PIECE_BYTES, TurnTime};
 pub(super) enum Feed {
     /// Bytes that were just read; most of them cost little.
     Read,
-    /// Held-back commands of this many connections, which can take long. They get their own turn,
-    /// so that replies to new bytes are sent before.
+    /// Held-back commands of this many connections, and the closes of sessions, which may hold many
+    /// jobs. Both can take long. They get their own turn, so that replies to new bytes are sent
+    /// before.
     HeldBack(usize),
 }
 
@@ -26,8 +27,7 @@ impl IoThread {
         let is_wanted = self.is_alarm_due()
             || !self.opening.is_empty()
             || !self.batch.is_empty()
-            || !self.events.is_empty()
-            || !self.leaving.is_empty();
+            || !self.events.is_empty();
         if is_wanted {
             self.take_turn(Feed::Read);
         }
@@ -45,8 +45,7 @@ impl IoThread {
             Feed::HeldBack(_) => TurnTime::begin_later(),
         };
         if is_alarm_due {
-            // Also if an earlier turn has done all due work: this sets the next alarm.
-            turn.advance();
+            turn.set_alarm_again();
         }
         self.open_sessions(&mut turn);
         match feed {
@@ -57,7 +56,10 @@ impl IoThread {
         // and older than those of this turn.
         self.inbox.take_events(&mut self.events);
         self.tell_events(&mut turn, time);
-        let leaving = self.close_sessions(&mut turn, time);
+        let leaving = match feed {
+            Feed::Read => Vec::new(),
+            Feed::HeldBack(_) => self.close_sessions(&mut turn, time),
+        };
         self.tell_own_events(&mut turn, time);
         drop(turn);
         let turn_ns = time.elapsed().as_nanos() as u64;
