@@ -327,7 +327,7 @@ pub(crate) enum PolicyCommand {
 const LOG_EXAMPLES: &str = "\
 Examples:
   lineshaft log check ./lineshaft-data            read the log, report damage
-  lineshaft log repair ./lineshaft-data ./saved   save the intact part in ./saved
+  lineshaft log repair ./lineshaft-data ./saved   save the intact part
   lineshaft serve --data ./saved                  continue with it
 
 Both commands only read DIR. They refuse to run while a server uses it.";
