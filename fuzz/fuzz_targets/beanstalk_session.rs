@@ -1,5 +1,5 @@
-//! Three clients of the beanstalkd dialect say anything at all, in whole pieces and in fragments:
-//! the replies must be the same, nothing may panic, and memory must follow what was sent.
+//! Three clients of the beanstalkd dialect send any bytes, in whole pieces and in fragments. The
+//! replies must be the same, nothing may panic, and memory must stay in proportion to the input.
 #![no_main]
 
 // The body is that of the property test, which runs without a nightly toolchain.

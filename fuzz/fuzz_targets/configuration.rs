@@ -1,4 +1,5 @@
-//! Any text is a configuration or a list of mistakes with their places; what is shown of it means the same.
+//! Any text is either a configuration or a list of mistakes with their places. A shown
+//! configuration has the same meaning.
 #![no_main]
 
 // The body is that of a property test.

@@ -1,5 +1,6 @@
-//! Two clients of Gearman's HTTP front say anything at all, in whole pieces and in fragments, and so does a worker
-//! beside them: the replies must be the same, nothing may panic, and memory must follow what was sent.
+//! Two clients of Gearman's HTTP front and a worker send any bytes, in whole pieces and in
+//! fragments. The replies must be the same, nothing may panic, and memory must stay in proportion
+//! to the input.
 #![no_main]
 
 // The body is that of a property test.

@@ -1,5 +1,5 @@
-//! Any head of an HTTP request: Kestrel's admin commands answer it and change nothing unless they may, and ports for
-//! other protocols know it for what it is.
+//! Any head of an HTTP request. Kestrel's admin commands answer it and change nothing without
+//! permission. Ports of other protocols recognize it as HTTP.
 #![no_main]
 
 #[path = "../../crates/server/src/net/first_line.rs"]

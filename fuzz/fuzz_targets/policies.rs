@@ -1,4 +1,5 @@
-//! Any bytes are rules in the log's encoding, or they are not; what was read is written as it was.
+//! Any bytes either are rules in the log's encoding or are refused. Rules that were read are
+//! written back as the same bytes.
 #![no_main]
 
 extern crate broker as lineshaft_broker;

@@ -1,5 +1,5 @@
-//! Anything at all lies in the log's folder: a start opens it for good, or refuses it by name; a repair saves what
-//! it says.
+//! The log folder contains any bytes. A start opens it, or refuses it and names the file. A repair
+//! saves what it reports.
 #![no_main]
 
 extern crate broker as lineshaft_broker;

@@ -1,5 +1,5 @@
-//! Clients of TLS keep the rules or break them, and somebody in between changes what they send: what the dialect
-//! reads is what the client wrote, up to the first broken rule.
+//! TLS clients follow the rules or break them, and an attacker between them and the server changes
+//! bytes. The dialect must read what the client wrote, up to the first violation.
 #![no_main]
 
 // The body is that of a property test.

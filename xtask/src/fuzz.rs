@@ -1,8 +1,9 @@
 //! `cargo xtask fuzz`: builds the targets of `fuzz/` and runs them.
 //!
-//! The compiler of the repository is enough: it can count which branches are taken (`COVERAGE`), which is all that
-//! libFuzzer needs. Only the address sanitizer would need another one, and the product has no unsafe code. What a
-//! target finds on its way stays in `target/fuzz/corpus`, so that the next run begins where this one ended.
+//! The compiler of the repository is enough: it can count which branches are taken (`COVERAGE`),
+//! which is all that libFuzzer needs. Only the address sanitizer would need another one, and the
+//! product has no unsafe code. New inputs of a target stay in `target/fuzz/corpus`, so the next run
+//! continues where this one ended.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;

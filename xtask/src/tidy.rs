@@ -2,7 +2,7 @@
 //!
 //! Each check looks at the texts of the tree and adds complaints. A complaint names file and line,
 //! says what is wrong and what would be right. The same checks run as `cargo xtask tidy` and as a
-//! test, so that nobody has to remember them.
+//! test.
 
 mod documents;
 mod manifests;

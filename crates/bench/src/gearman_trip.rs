@@ -1,4 +1,4 @@
-//! Foreground round trip in Gearman: from a submit to its result, through a worker that was asleep.
+//! Foreground round trip in Gearman: from a submit to its result, through a sleeping worker.
 
 use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,4 +1,4 @@
-//! Latency of a run: an HDR histogram of nanoseconds, and the few figures that are reported of it.
+//! Latency of a run: an HDR histogram of nanoseconds, and the few figures in a report.
 
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
 //! Load generator and side-by-side comparisons with the originals.
 //!
-//! What it is for: `lineshaft bench put|take|trip|idle` loads any server that speaks a supported protocol and
-//! reports rate and latency; `lineshaft bench compare` starts Lineshaft and its peers, measures all of them in
-//! interleaved rounds and says which goals are met.
-//! What it does not do: it knows nothing of the engine or the log; it sees servers only through sockets and
-//! `/proc`. What must stay true: the generator costs much less per request than any server it measures.
+//! `lineshaft bench put|take|trip|idle` loads any server that speaks a supported protocol and
+//! reports rate and latency. `lineshaft bench compare` starts Lineshaft and its peers, measures all
+//! of them in interleaved rounds and reports which goals are met. This crate does not use the
+//! engine or the log: it sees servers only through sockets and `/proc`. Invariant: the generator
+//! costs much less per request than any server it measures.
 
 mod args;
 mod beanstalk_client;

@@ -1,4 +1,4 @@
-//! Describes the machine and the day, so that a page of figures says what it was measured on.
+//! Describes the machine and the date for a page of figures.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The live line that a run shows on a terminal; silent everywhere else.
+//! The live line that a run shows on a terminal. Elsewhere it prints nothing.
 
 use std::io::IsTerminal;
 

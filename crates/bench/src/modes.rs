@@ -1,4 +1,4 @@
-//! The single measurements: from arguments to a plan, from a report to text or JSON.
+//! The single measurements: turns arguments into a plan, and a report into text or JSON.
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -149,7 +149,7 @@ pub(crate) fn work_drivers(function: &str, connections: usize) -> Vec<Box<dyn Dr
     (0..connections).map(|_| Box::new(Gearman::take(function)) as Box<dyn Driver>).collect()
 }
 
-/// Connections that put into one queue, whatever the protocol calls that.
+/// Connections that put into one queue, under the protocol's name for it.
 pub(crate) fn queue_put_drivers(
     protocol: Protocol,
     queue: &str,

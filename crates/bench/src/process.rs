@@ -1,4 +1,5 @@
-//! What the kernel says of a process: processor time, resident memory; and the generator's own place.
+//! What the kernel reports about a process: processor time and resident memory. Also the
+//! generator's own processor.
 
 use std::fs;
 use std::time::Duration;
@@ -65,7 +66,7 @@ pub(crate) fn pin_to(cpus: &[usize]) -> anyhow::Result<()> {
     sched_setaffinity(None, &set).with_context(|| format!("cannot use processors {cpus:?}"))
 }
 
-/// Time that a processor has been busy, with whatever, since the machine started. Ticks of 10 ms.
+/// Time that a processor has been busy, with any work, since the machine started. Ticks of 10 ms.
 pub(crate) fn processor_busy(cpu: usize) -> anyhow::Result<Duration> {
     let text = fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
     let ticks =

@@ -1,4 +1,4 @@
-//! Open-loop schedule: when each operation falls due, whatever the server does.
+//! Open-loop schedule: when each operation falls due, independently of the server.
 //!
 //! Operation `i` of the run is due at `i / rate` and belongs to connection `i mod connections`. Both directions
 //! are formulas, so a backlog of a million due operations costs no memory, and the latency of each still counts

@@ -1,7 +1,7 @@
-//! Round trip: from a put to its arrival at a consumer that was already waiting; in Gearman, to its result.
+//! Round trip: from a put to its arrival at a waiting consumer; in Gearman, to its result.
 //!
-//! One thread and blocking sockets: what is measured is one put at a time on a quiet server, so there is nothing
-//! to multiplex, and no poll stands between the reply and the clock.
+//! One thread and blocking sockets: it measures one put at a time on a quiet server, so there is
+//! nothing to multiplex, and no poll between the reply and the clock.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use crate::meter::Meter;
 
 /// What to do.
 pub(crate) struct TripPlan<'a> {
-    /// The servers. Their trips alternate, so that whatever else the machine does meets all alike.
+    /// The servers. Their trips alternate, so that other work of the machine affects all alike.
     pub(crate) addresses: &'a [SocketAddr],
     pub(crate) protocol: Protocol,
     /// Pairs of producer and consumer at each server, used in turn; each pair has a queue of its own.

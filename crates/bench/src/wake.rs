@@ -1,4 +1,5 @@
-//! How soon a sleeping Gearman worker hears of a job, when thousands of others hear of it as well.
+//! How soon a sleeping Gearman worker is woken for a job, when thousands of others are woken as
+//! well.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,4 +1,4 @@
-//! The committer sleeps, and others bring it work or wishes.
+//! The committer sleeps, and other threads bring it work or requests.
 
 use std::time::Duration;
 

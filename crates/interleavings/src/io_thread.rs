@@ -1,4 +1,4 @@
-//! An I/O thread sleeps, others leave word for it, and the log releases what it waits for.
+//! An I/O thread sleeps, other threads send it messages, and the log releases what it waits for.
 
 use std::future::poll_fn;
 

@@ -1,9 +1,11 @@
-//! Walks all interleavings of the code with which threads of the server meet: how they fall asleep, are woken, and
-//! learn of what the log has released. The model checker is loom, which also reorders what a weakly ordered processor
-//! may reorder. It treats `SeqCst` accesses as weaker ones, so the code relies on fences.
+//! Explores all interleavings of the code that synchronizes the server's threads: how they fall
+//! asleep, are woken, and learn what the log has released. The model checker is loom, which also
+//! reorders what a weakly ordered processor may reorder. It treats `SeqCst` accesses as weaker
+//! ones, so the code relies on fences.
 //!
-//! Three files of the product are compiled here once more, over loom's primitives: `positions.rs` and `sleeper.rs` of
-//! the log, and `wakeup.rs` of the server. `committer.rs` and `io_thread.rs` play the threads that use them.
+//! This crate compiles three files of the product again, over loom's primitives: `positions.rs` and
+//! `sleeper.rs` of the log, and `wakeup.rs` of the server. `committer.rs` and `io_thread.rs` play
+//! the threads that use them.
 
 #![cfg(test)]
 

@@ -1,6 +1,6 @@
 //! Conformance cases: their data model and how they are read from `corpus/`.
 //!
-//! `corpus/beanstalk/README.md` explains every key. Nothing here knows how a case is played.
+//! `corpus/beanstalk/README.md` explains every key. Playing a case is not part of this file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

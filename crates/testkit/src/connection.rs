@@ -1,4 +1,4 @@
-//! A named connection of a case that is being played: what has arrived on it.
+//! A named connection of a running case, with the bytes that have arrived on it.
 
 use crate::text::shown;
 use crate::wire::{ConnectionId, Received, Wire};

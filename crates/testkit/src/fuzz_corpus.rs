@@ -1,4 +1,4 @@
-//! What the fuzz targets keep, which tests play, too.
+//! The corpus of the fuzz targets, which tests play as well.
 
 use std::path::Path;
 

@@ -1,7 +1,7 @@
 //! Server processes under test: started on a free port, watched, and ended by their id.
 //!
-//! A server never outlives its [`Server`] value. What it prints is kept in a temporary folder and
-//! shown when something goes wrong.
+//! A server never outlives its [`Server`] value. Its output is kept in a temporary folder and
+//! printed after a failure.
 
 use std::ffi::OsStr;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! Code in README, played as it stands.
+//! Code in README, run without changes.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Waiting: for a condition, for the end of a process, or for time itself. Tests sleep nowhere else, and
+//! Waits for a condition, for the end of a process, or for a time. Tests sleep only here;
 //! `cargo xtask tidy` checks that.
 
 use std::process::{Child, ExitStatus};

@@ -1,7 +1,7 @@
 //! What a case runner needs from a server: connections, bytes and time.
 //!
-//! Two kinds of server stand behind it: one reached over sockets, where time is real, and a dialect
-//! in this process, where time is a number and a case that "waits" for an hour takes no time.
+//! There are two kinds of server. One is reached over sockets, in real time. The other is a dialect
+//! in this process, where time is a number and an hour of waiting takes no time.
 
 use anyhow::Result;
 

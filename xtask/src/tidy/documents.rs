@@ -1,4 +1,5 @@
-//! Documents: links that lead somewhere, two READMEs that say the same, a map without white spots.
+//! Documents: links have targets, the two READMEs have the same content, and the map names every
+//! file.
 
 use std::collections::BTreeSet;
 

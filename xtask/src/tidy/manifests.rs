@@ -1,4 +1,4 @@
-//! Manifests: which way crates depend on each other, and how dependencies enter.
+//! Manifests: the direction of dependencies between crates, and the source of external ones.
 
 use std::collections::BTreeSet;
 
@@ -138,7 +138,7 @@ fn check_reasons(tree: &Tree, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Packages come from the one public registry, whatever mirror a machine has in between.
+/// Packages come from the one public registry, even if a machine uses a mirror.
 fn check_lock_file(tree: &Tree, report: &mut Report) -> Result<()> {
     const ONLY: &str = "source = \"registry+https://github.com/rust-lang/crates.io-index\"";
     for (index, line) in tree.text("Cargo.lock")?.lines().enumerate() {

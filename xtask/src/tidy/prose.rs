@@ -1,4 +1,4 @@
-//! Prose: no line of a page or a comment is wider than a reader's window.
+//! Prose: the width of lines in pages and comments.
 
 use super::documents::prose;
 use super::{Report, Tree};

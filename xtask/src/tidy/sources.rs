@@ -1,4 +1,4 @@
-//! Sources: headers, sizes, leftovers, and quirks that name the case which pins them.
+//! Sources: headers, sizes, leftovers, and quirks without the case that tests them.
 
 use std::collections::BTreeSet;
 

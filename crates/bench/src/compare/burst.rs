@@ -1,6 +1,6 @@
-//! What a quiet client feels while very many delayed jobs become ready at one moment.
+//! Measures a quiet client while very many delayed jobs become ready at one moment.
 //!
-//! Only Gearman's jobs can name their moment. Delays of beanstalkd's count from each put.
+//! Only Gearman's jobs can name an exact time. beanstalkd's delays count from each put.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

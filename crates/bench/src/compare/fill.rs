@@ -1,4 +1,4 @@
-//! Fills a server by requests of which many are under way at once.
+//! Fills a server with pipelined requests.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use crate::interrupt;
 /// Requests that are sent before their replies are read.
 const AT_ONCE: usize = 2000;
 
-/// Requests that are each answered with so many lines.
+/// Requests with this many lines in each reply.
 pub(super) fn lines(
     address: SocketAddr,
     requests: u64,

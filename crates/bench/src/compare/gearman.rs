@@ -1,4 +1,4 @@
-//! The rows of Gearman: what is expected beside gearmand, and the measurements that only Gearman has.
+//! The rows of Gearman: goals relative to gearmand, and the measurements that only Gearman has.
 
 use std::path::Path;
 use std::time::Duration;

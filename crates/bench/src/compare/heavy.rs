@@ -1,7 +1,7 @@
-//! Heavy requests: a few bytes each, whose work grows with what is stored; and other loads of a server. A quiet
-//! client measures what it feels of each.
+//! Heavy requests: a few bytes each, with work that grows with the stored data. Also other loads of
+//! a server. A quiet client measures the effect of each.
 //!
-//! This file names them all. How each is made is in the folder.
+//! This file lists them all. The folder contains their code.
 
 mod beanstalk;
 mod gearman;
@@ -251,7 +251,7 @@ fn asking(
     Ok(HeavyLoad::of(once, disconnects))
 }
 
-/// So many requests at once that are answered with a line each.
+/// This many requests at once, each with a reply of one line.
 fn repeated(address: SocketAddr, request: &[u8], times: usize) -> anyhow::Result<HeavyLoad> {
     let mut wire = Wire::connect(address)?;
     let disconnects = vec![wire.disconnect()?];

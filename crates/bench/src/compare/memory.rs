@@ -1,4 +1,4 @@
-//! Memory: what a job holds, what comes back when jobs are gone, what an idle connection holds.
+//! Memory: the size of a job, the memory that is freed with jobs, the size of an idle connection.
 
 use std::net::TcpStream;
 use std::rc::Rc;

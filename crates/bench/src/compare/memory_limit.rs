@@ -1,5 +1,5 @@
-//! How well a server keeps its limit of memory: jobs of all kinds and sizes are put until it refuses one; half of
-//! them go, and jobs of other sizes take their place.
+//! How well a server keeps its memory limit. The run puts jobs of all kinds and sizes until the
+//! server refuses one, deletes half of them, and puts jobs of other sizes in their place.
 
 use std::fmt::Write as _;
 

@@ -1,7 +1,7 @@
 //! Side-by-side comparison: Lineshaft and its peers in one run, in interleaved rounds, judged against the goals.
 //!
-//! What must stay true: whatever happens, no server and no folder outlives the run; and a figure is never shown
-//! when one of its rounds failed.
+//! Invariants: no server and no folder outlives the run, even after a failure. A figure is never
+//! shown when one of its rounds failed.
 
 mod bare_sync;
 mod burst;
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<()> {
     publish(args, &comparison)
 }
 
-/// Writes the page first: whoever reads the other output may be gone.
+/// Writes the page first: the reader of the other output may be gone.
 fn publish(args: &CompareArgs, comparison: &Comparison) -> anyhow::Result<()> {
     if let Some(path) = &args.write {
         let page = document::markdown(comparison);

@@ -1,7 +1,8 @@
-//! What a quiet client feels while somebody loads a server that is full of jobs and queues.
+//! Measures a quiet client while other clients load a server that is full of jobs and queues.
 //!
-//! The client puts, reserves and deletes one job, rests for a moment, and does so again. How long that takes is
-//! measured beside each load, and alone before it; the middle of all times alone is what the others are set against.
+//! The client puts, reserves and deletes one job, sleeps for a moment, and repeats. Its time is
+//! measured alone, then beside each load. The results are relative to the median of all times
+//! alone.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -20,8 +21,8 @@ use crate::latency::Latency;
 
 /// Between two rounds of the quiet client.
 const REST: Duration = Duration::from_millis(2);
-/// What is judged on a server that keeps nothing: with a log, whoever syncs waits until the disk has written the
-/// large bodies that came before. That is measured, too, but no server can help it.
+/// Judged only on a server without a log: with a log, a client that syncs waits until the disk has
+/// written the large bodies that came before. That is measured, too, but no server can help it.
 pub(super) const IN_MEMORY: [Heavy; 1] = [Heavy::LargeBodies];
 /// The loops run for so long before anything is measured.
 const BURDEN_BEFORE: Duration = Duration::from_millis(200);

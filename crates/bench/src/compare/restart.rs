@@ -1,4 +1,5 @@
-//! Restart: a server with a full log is killed; how long until the next one answers with every job in place.
+//! Restart: kills a server with a full log and measures the time until the next one answers with
+//! every job in place.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! From samples to an outcome: medians, ratios, verdicts; and the whole as data.
+//! From samples to an outcome: medians, ratios, verdicts, and the whole result as data.
 
 use std::collections::BTreeMap;
 
@@ -52,7 +52,7 @@ pub(super) struct Outcome {
     /// Who is judged.
     pub(super) subject: String,
     pub(super) ours: Option<f64>,
-    /// Whom it is set against; empty when nobody.
+    /// The server it is compared with; empty for none.
     pub(super) peer: String,
     pub(super) theirs: Option<f64>,
     /// What the goal is about: a ratio, or `ours` itself.

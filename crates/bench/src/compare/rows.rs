@@ -1,6 +1,6 @@
-//! The goals: which measurements are set against each other, and what is expected of them.
+//! The goals: which measurements are compared, and the expected results.
 //!
-//! A *floor* is what must not be undercut, a *reach* is where the project wants to be.
+//! A *floor* is the minimum that must be met. A *reach* is the project's goal.
 
 use super::heavy::Heavy;
 use super::server::MEMORY_LIMIT;

@@ -234,7 +234,7 @@ fn configuration(peer: Peer) -> String {
     limits + &heavy::expiry_policy()
 }
 
-/// An address of loopback that nobody listens on now.
+/// A loopback address without a listener.
 fn free_address() -> anyhow::Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }

@@ -1,4 +1,4 @@
-//! How much of everything a comparison measures, and when a single load begins and ends.
+//! The sizes of a comparison, and when a single load begins and ends.
 
 use std::time::Duration;
 

@@ -20,7 +20,7 @@ pub(super) struct Wire {
     buffer: Vec<u8>,
 }
 
-/// Ends a connection from another thread, so that whoever reads from it stops.
+/// Ends a connection from another thread, so that its reader stops.
 #[derive(Debug)]
 pub(super) struct Disconnect(TcpStream);
 

@@ -1,4 +1,4 @@
-//! What is measured on whom: the vocabulary of a comparison.
+//! The vocabulary of a comparison: what is measured on which server.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -34,7 +34,7 @@ pub(super) enum Side {
     Watched,
     /// All three, on a server with a small limit of memory.
     Bounded,
-    /// beanstalkd's, on a server that has so many I/O threads, and both processors.
+    /// beanstalkd's, on a server with this many I/O threads and both processors.
     Threads(u8),
 }
 
@@ -129,7 +129,7 @@ pub(super) enum Work {
     Grab(Shape),
     /// Gearman: a foreground job to its result.
     Foreground,
-    /// Gearman: workers that sleep, each registered for so many functions.
+    /// Gearman: sleeping workers, each registered for this many functions.
     IdleWorkers(u32),
     /// A quiet client beside heavy requests, on a server that is full of jobs and queues.
     Quiet,

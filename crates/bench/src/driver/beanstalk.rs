@@ -1,4 +1,4 @@
-//! beanstalkd's protocol, as much of it as a load needs.
+//! The part of beanstalkd's protocol that a load needs.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -1,4 +1,5 @@
-//! Gearman's protocol, as much of it as a load needs: background submits, and workers that grab and complete.
+//! The part of Gearman's protocol that a load needs: background submits, and workers that grab and
+//! complete.
 
 use super::packets::{PacketScanner, append_request, first_argument, kind};
 use super::script::{Cursor, Script};

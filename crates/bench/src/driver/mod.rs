@@ -1,7 +1,8 @@
-//! What a protocol is to the load generator: write the next operations, count the replies.
+//! The interface of a protocol for the load generator: write the next operations, count the
+//! replies.
 //!
-//! One driver serves one connection and keeps only what it needs to understand a reply that was split anywhere.
-//! A further protocol is one further file with one `impl Driver`.
+//! One driver serves one connection. It keeps only what it needs to parse a reply that was split
+//! anywhere. A new protocol is one new file with one `impl Driver`.
 
 mod beanstalk;
 mod gearman;

@@ -1,4 +1,5 @@
-//! Gearman's binary packets: written whole, and found again in a stream of replies that was split anywhere.
+//! Gearman's binary packets: written whole, and parsed from a stream of replies that was split
+//! anywhere.
 
 /// Kinds of packet, by their number on the wire.
 pub(crate) mod kind {

@@ -1,4 +1,4 @@
-//! Requests that are written down before the run, so that sending is one copy of ready bytes.
+//! Requests that are encoded before the run, so that sending is one copy of bytes.
 
 use std::rc::Rc;
 

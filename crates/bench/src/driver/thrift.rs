@@ -1,5 +1,5 @@
-//! Kestrel's thrift protocol, as much of it as a load needs: `put` of one item and `get` of one item that is gone at
-//! once, in frames of the strict binary protocol (spec kestrel 8).
+//! The part of Kestrel's thrift protocol that a load needs: `put` of one item, and `get` of one
+//! item without a transaction, in frames of the strict binary protocol (spec kestrel 8).
 
 use super::script::{Cursor, Script};
 use super::{Driver, Progress};
@@ -28,7 +28,7 @@ pub(crate) struct Thrift {
 /// What a reply says.
 #[derive(Debug, PartialEq, Eq)]
 enum Reply {
-    /// So many items were stored or given.
+    /// This many items were stored or taken.
     Items(u32),
     Other,
 }

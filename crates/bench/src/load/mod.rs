@@ -1,9 +1,9 @@
 //! The load loop: one thread, one poll, any number of connections.
 //!
-//! Closed loop: every connection keeps `depth` operations in flight; latency counts from the write that sent an
-//! operation. Open loop: operations fall due by `schedule`; latency counts from the due time.
-//! What must stay true: per readiness event one read, one clock reading and one write, whatever the depth, so
-//! that the generator is never what limits a server on a processor of its own.
+//! Closed loop: every connection keeps `depth` operations in flight; latency counts from the write
+//! that sent an operation. Open loop: operations fall due by `schedule`; latency counts from the
+//! due time. Invariant: each readiness event costs one read, one clock reading and one write at any
+//! depth, so the generator never limits a server that has its own processor.
 
 mod connection;
 mod report;
@@ -50,7 +50,7 @@ pub(crate) struct LoadPlan<'a> {
     pub(crate) rate: Option<f64>,
     /// Whether an open loop may spin on its processor to be exact; otherwise it is exact to a millisecond.
     pub(crate) spin: bool,
-    /// Server process whose processor time is to be read.
+    /// Server process whose processor time is measured.
     pub(crate) server_pid: Option<u32>,
     pub(crate) meter: &'a Meter,
 }

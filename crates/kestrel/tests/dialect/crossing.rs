@@ -1,4 +1,5 @@
-//! Items that go from Kestrel's dialects to the others and back: sessions of all three over one broker.
+//! Tests items that go from Kestrel's dialects to the others and back. Sessions of all three share
+//! one broker.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Connections that end, or whose server stops, while something long is done for them.
+//! Tests connections that end, or whose server stops, during a long command.
 
 use crate::world::World;
 

@@ -1,5 +1,5 @@
-//! Kestrel's side of the conversations that are played in whole pieces and in fragments. Shared by the
-//! property test and the fuzz targets.
+//! Kestrel's side of the conversations that run in whole pieces and in fragments. The property test
+//! and the fuzz targets share this file.
 
 use testkit::dialect::fragments::{Stage, check};
 

@@ -1,5 +1,5 @@
-//! What goes over all queues comes whole and in order over many slices of work, although others go on in
-//! between.
+//! Commands over all queues are complete and in order, although the server runs them in slices and
+//! serves others in between.
 
 use testkit::dialect::world::World as Inner;
 

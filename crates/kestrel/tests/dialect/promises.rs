@@ -1,4 +1,4 @@
-//! What replies wait for, what a crash leaves, and what only the owner of a server sees.
+//! Tests what replies wait for, what a crash leaves, and what only the owner of a server sees.
 
 use std::sync::{Arc, Mutex};
 

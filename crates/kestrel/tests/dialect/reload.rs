@@ -1,4 +1,4 @@
-//! `RELOAD`, which is answered when the owner of the process has done it.
+//! Tests `RELOAD`, whose reply waits until the owner of the process has reloaded.
 
 use crate::world::World;
 

@@ -1,4 +1,4 @@
-//! Calls of the service, and what their replies hold, for tests that are no tables.
+//! Calls of the service and their replies, for tests that are not tables.
 
 use testkit::dialect::world::World;
 

@@ -1,4 +1,5 @@
-//! The conformance cases, against the dialect in this process, on simulated time, in all styles.
+//! Plays the conformance cases against the dialect in this process, on simulated time, in all
+//! styles.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! The same conversation in whole pieces and in fragments must get the same replies. Shared by the
-//! property test and the fuzz target.
+//! The same conversation in whole pieces and in fragments must get the same replies. The property
+//! test and the fuzz target share this file.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Whole frames as thrift's own library makes them, byte for byte (spec kestrel 8).
+//! Tests whole frames byte for byte, as thrift's own library makes them (spec kestrel 8).
 
 use lineshaft_kestrel::ServerOptions;
 use testkit::dialect::world::World;

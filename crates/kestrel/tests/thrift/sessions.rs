@@ -1,4 +1,5 @@
-//! What a table of calls cannot say: pipelines, clients that go away at the worst moment, bounds.
+//! Tests what a table of calls cannot express: pipelines, clients that disconnect at the worst
+//! moment, limits.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
-//! Client libraries that people use, unmodified: each runs a script of its own against Lineshaft.
+//! Tests unmodified client libraries. Each runs its own script against Lineshaft.
 //!
 //! The scripts are in `tests/clients/beanstalk`; `scripts/install-test-tools.sh` puts the libraries
-//! into `target/test-tools`. What does not pass against the original proves nothing, so every script
-//! runs against it too.
+//! into `target/test-tools`. A script that fails against the original proves nothing, so every
+//! script runs against the original as well.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

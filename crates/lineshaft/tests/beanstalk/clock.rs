@@ -1,5 +1,5 @@
-//! The wall clock is set while the server runs: deadlines that are under way must not move with it.
-//! The original's do.
+//! Sets the wall clock while the server runs. Running deadlines must not move with it. The
+//! original's do.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

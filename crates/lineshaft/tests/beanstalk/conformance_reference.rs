@@ -1,4 +1,4 @@
-//! The conformance cases against the original: they must describe what it does, not what we think.
+//! Plays the conformance cases against the original. They must describe what it really does.
 
 use anyhow::Result;
 use testkit::case::Corpus;

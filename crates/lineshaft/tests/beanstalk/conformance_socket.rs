@@ -1,5 +1,5 @@
-//! The conformance cases against Lineshaft over sockets, with and without a log, with one and with several I/O
-//! threads.
+//! Plays the conformance cases against Lineshaft over sockets, with and without a log, with one and
+//! with several I/O threads.
 
 use anyhow::Result;
 use testkit::case::{Case, Corpus};

@@ -1,5 +1,5 @@
-//! Very many connections: as many as the limit on open files allows are opened, used and torn down, again
-//! and again; a later time must need nothing that the first one did not leave behind.
+//! Opens, uses and closes as many connections as the limit on open files allows, again and again.
+//! Later rounds must not need more memory than the first one.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,7 +1,7 @@
-//! Kills a server under load, starts it again, and compares what it knows with what it had promised:
-//! everything acknowledged is there, nothing acknowledged as deleted comes back.
+//! Kills a server under load, starts it again, and compares its jobs with its replies. Everything
+//! acknowledged must be there, and nothing acknowledged as deleted may come back.
 //!
-//! `LINESHAFT_ROUNDS` says how often, `LINESHAFT_SEED` repeats the choices of a run.
+//! `LINESHAFT_ROUNDS` sets the number of rounds. `LINESHAFT_SEED` repeats the choices of a run.
 
 use std::time::Duration;
 

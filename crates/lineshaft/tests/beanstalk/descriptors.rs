@@ -1,5 +1,5 @@
-//! No descriptor left for a further connection: the server waits until there is one, serves whom it has,
-//! and does not spend its time on trying. The original does.
+//! No file descriptor is left for another connection. The server waits for one, serves its clients,
+//! and does not retry in a busy loop. The original does.
 
 use std::net::TcpStream;
 use std::time::Duration;

@@ -1,8 +1,8 @@
-//! Random sequences of commands against Debian's beanstalkd and Lineshaft at once: every reply must be
-//! the same.
+//! Sends random sequences of commands to Debian's beanstalkd and to Lineshaft at once. Every reply
+//! must be the same.
 //!
-//! `LINESHAFT_SEEDS` says how many sequences are played, `LINESHAFT_SEED` plays one of them. A failing
-//! sequence is cut down to the steps that matter before it is shown.
+//! `LINESHAFT_SEEDS` sets the number of sequences. `LINESHAFT_SEED` plays one of them. The test
+//! reduces a failing sequence to the steps that matter before it prints it.
 
 mod pair;
 mod shrink;

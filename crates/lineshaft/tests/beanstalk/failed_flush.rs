@@ -1,8 +1,9 @@
-//! The disk refuses to flush, once, at every point of a short life: nothing may be acknowledged after it,
-//! the server ends with exit code 74, and a fresh one knows everything that was acknowledged.
+//! The disk fails one flush, at every point of a short run. The server must not acknowledge
+//! anything after it, and must end with exit code 74. A new server must have everything that was
+//! acknowledged.
 //!
-//! Trying the flush again would be wrong: the system may have dropped what could not be written, and the
-//! second call would succeed without it.
+//! A second flush would be wrong: the system may have dropped the data that it could not write, and
+//! the second call would succeed without it.
 
 use std::path::Path;
 

@@ -1,9 +1,9 @@
-//! Load with a ledger: clients that change jobs and remember, reply by reply, what the server promised;
-//! and the comparison of those promises with what a restarted server still knows.
+//! Load with a ledger. Clients change jobs and record, reply by reply, what the server promised.
+//! The test compares the records with the jobs of a restarted server.
 //!
-//! Every client has a tube of its own, so that it knows the exact state of every job in it. Commands go
-//! out in batches: what had no reply when the server died may have happened or not, everything else must
-//! be exactly as promised.
+//! Every client has its own tube, so it knows the exact state of every job in it. Clients send
+//! commands in batches. A command without a reply when the server died may have happened or not;
+//! everything else must be exactly as promised.
 
 mod check;
 mod model;

@@ -1,4 +1,4 @@
-//! Tests of the whole program as a beanstalkd client, or its operator, sees it.
+//! Tests the whole program from the side of a beanstalkd client and of an operator.
 //!
 //! All tests share one binary, because every change links each binary again.
 

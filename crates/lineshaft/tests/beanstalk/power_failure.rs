@@ -1,10 +1,10 @@
-//! Cuts the power under load: the data folder is on a file system of its own, which is told to forget
-//! everything that was not flushed. Then the server is killed, the file system mounted anew, and what a
-//! fresh server knows is compared with what the old one had acknowledged.
+//! Simulates a power failure under load. The data folder is on its own file system, which the test
+//! tells to drop everything that was not flushed. Then the test kills the server, mounts the file
+//! system again, starts a new server, and compares its jobs with the acknowledgements of the old
+//! one.
 //!
-//! ext4 offers such an end by a system call that is there for exactly this kind of test. It needs a
-//! mount, so the test is left out where the system does not grant that right. `LINESHAFT_ROUNDS`
-//! sets the number of rounds.
+//! ext4 has a system call for exactly this kind of test. It needs a mount, so the test is skipped
+//! without the right to mount. `LINESHAFT_ROUNDS` sets the number of rounds.
 
 use std::fs::File;
 use std::net::SocketAddr;

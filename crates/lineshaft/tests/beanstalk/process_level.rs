@@ -1,8 +1,9 @@
-//! The program as its operator sees it: flags, exit codes, signals, sockets, restarts. `lineshaft
-//! beanstalkd` takes the original's flags, so that a service file for it can start Lineshaft instead.
+//! Tests the program from an operator's side: flags, exit codes, signals, sockets, restarts.
+//! `lineshaft beanstalkd` accepts the original's flags, so a service file of the original can start
+//! Lineshaft instead.
 //!
-//! Where the original is right, it runs the same test. Where it errs, only Lineshaft is tested, for the
-//! right behaviour.
+//! Where the original is correct, it runs the same test. Where it is wrong, the test runs only with
+//! Lineshaft and checks the correct behaviour.
 
 mod command_line;
 mod disk;

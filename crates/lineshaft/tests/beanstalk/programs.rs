@@ -1,4 +1,4 @@
-//! The programs under test: Lineshaft as it was just built, and Debian's beanstalkd.
+//! The programs under test: Lineshaft from this build, and Debian's beanstalkd.
 
 use std::path::PathBuf;
 

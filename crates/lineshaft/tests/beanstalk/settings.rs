@@ -1,4 +1,4 @@
-//! What the environment says about the length of tests.
+//! Environment variables that set the length of tests.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,5 @@
-//! Clients that ask for much and read nothing: they cost neither the others' time nor memory without end.
+//! Tests clients that request much and read nothing. They must not delay others, and they must not
+//! use unlimited memory.
 
 use std::io::Write;
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! Deadlines of very many idle connections: the original forgets about half of them.
+//! Tests deadlines of very many idle connections. The original forgets about half of them.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! A server whose wall clock a test sets, by a library that stands between it and the system.
+//! A server whose wall clock a test can set, by a preloaded library between the server and the
+//! system.
 
 use std::path::Path;
 

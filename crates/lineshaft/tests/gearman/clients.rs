@@ -1,7 +1,8 @@
-//! Client libraries and tools that people use, unmodified: each runs a script of its own against Lineshaft.
+//! Tests unmodified client libraries and tools. Each runs its own script against Lineshaft.
 //!
-//! The scripts are in `tests/clients/gearman`; `scripts/install-test-tools.sh` installs the libraries. What does
-//! not pass against the original proves nothing, so every script runs against it too.
+//! The scripts are in `tests/clients/gearman`; `scripts/install-test-tools.sh` installs the
+//! libraries. A script that fails against the original proves nothing, so every script runs against
+//! the original as well.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};

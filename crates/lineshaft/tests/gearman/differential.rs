@@ -1,8 +1,8 @@
-//! Random sequences of packets and admin commands against Debian's gearmand and Lineshaft at once: everything
-//! that any connection hears must be the same.
+//! Sends random sequences of packets and admin commands to Debian's gearmand and to Lineshaft at
+//! once. Every connection must receive the same from both.
 //!
-//! `LINESHAFT_SEEDS` says how many sequences are played, `LINESHAFT_SEED` plays one of them. A failing
-//! sequence is cut down to the steps that matter before it is shown.
+//! `LINESHAFT_SEEDS` sets the number of sequences. `LINESHAFT_SEED` plays one of them. The test
+//! reduces a failing sequence to the steps that matter before it prints it.
 
 mod message;
 mod pair;

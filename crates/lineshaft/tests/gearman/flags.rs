@@ -1,5 +1,5 @@
-//! What gearmand's flags change, seen by clients and workers: of `lineshaft gearmand`, and of the original
-//! beside it, so that the expectations are known to be its own.
+//! Tests the effect of gearmand's flags on clients and workers. The tests run with
+//! `lineshaft gearmand` and with the original, so the expected results are the original's.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! Tests of the whole program as a Gearman client, worker, or their operator, sees it.
+//! Tests the whole program from the side of Gearman clients, workers and operators.
 //!
 //! All tests share one binary, because every change links each binary again.
 

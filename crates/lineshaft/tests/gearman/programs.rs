@@ -1,4 +1,4 @@
-//! The programs under test: Lineshaft as it was just built, and Debian's gearmand.
+//! The programs under test: Lineshaft from this build, and Debian's gearmand.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! The conformance cases against Lineshaft over sockets, in memory and with a log, with one and with
-//! several I/O threads.
+//! Plays the conformance cases against Lineshaft over sockets, in memory and with a log, with one
+//! and with several I/O threads.
 
 use anyhow::{Context, Result};
 use testkit::gearman::case::read_cases;

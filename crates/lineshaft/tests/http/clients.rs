@@ -1,5 +1,4 @@
-//! How HTTP clients are borne: those that ask well, those that ask for what is not there, and those that are up to
-//! no good.
+//! Tests HTTP clients of all kinds: correct requests, requests for missing pages, and hostile ones.
 
 use std::io::Write as _;
 use std::net::TcpStream;

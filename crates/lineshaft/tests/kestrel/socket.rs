@@ -1,4 +1,4 @@
-//! The conformance cases against Lineshaft over sockets, in memory and with a log.
+//! Plays the conformance cases against Lineshaft over sockets, in memory and with a log.
 
 use anyhow::Result;
 use testkit::case::Corpus;

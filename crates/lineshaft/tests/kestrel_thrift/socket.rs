@@ -1,4 +1,4 @@
-//! The conformance cases over sockets, in all styles, in memory and with a log.
+//! Plays the conformance cases over sockets, in all styles, in memory and with a log.
 
 use std::net::SocketAddr;
 use std::sync::Mutex;

@@ -1,5 +1,5 @@
 //! The same conversation in whole pieces and in fragments must get the same replies, byte for byte,
-//! without a panic and in bounded memory. Shared by property tests and fuzz targets.
+//! without a panic and in bounded memory. Property tests and fuzz targets share this file.
 
 use crate::dialect::world::World;
 use crate::fuzz_corpus;

@@ -1,6 +1,6 @@
 //! Gearman's conformance cases: their data model and how they are read from `corpus/gearman/`.
 //!
-//! `corpus/gearman/README.md` explains every key. Nothing here knows how a case is played.
+//! `corpus/gearman/README.md` explains every key. Playing a case is not part of this file.
 
 use anyhow::Result;
 use serde::Deserialize;

@@ -1,4 +1,4 @@
-//! Gearman packets as bytes: made for a server, and found in what a server sent.
+//! Gearman packets as bytes: written for a server, and parsed from a server's bytes.
 
 /// Bytes before the arguments: magic, type and size, four each.
 pub const HEADER_BYTES: usize = 12;

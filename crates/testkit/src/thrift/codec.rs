@@ -1,5 +1,5 @@
-//! Thrift as a client speaks it: calls into bytes, and bytes into replies. Written apart from the
-//! server's side, so that a mistake must be made twice to stay unseen.
+//! Thrift as a client speaks it: calls into bytes, and bytes into replies. Written independently of
+//! the server's side, so only a mistake made twice can stay unseen.
 
 /// How a client speaks.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]

@@ -10,11 +10,11 @@ use crate::driver::packets::kind;
 const WATCHERS: (usize, u32) = (8, 1000);
 /// Functions of one worker: as many as it may have.
 const FUNCTIONS: u32 = 10_000;
-/// Workers with so many functions that are listed.
+/// How many workers with many functions are listed.
 const LISTED_WORKERS: usize = 8;
 /// Jobs in the hands of one worker.
 const HELD_JOBS: usize = 10_000;
-/// Of them, so many are grabbed before replies are read.
+/// This many of them are grabbed before replies are read.
 const HELD_AT_ONCE: usize = 1000;
 /// The body of an echo, whose reply says that all before it is done.
 const ECHO: &[u8] = b"that was all";

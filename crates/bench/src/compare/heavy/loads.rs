@@ -1,4 +1,4 @@
-//! Burdens that are no heavy requests: readers that are stuck, large bodies, many connections, reclaim.
+//! Loads other than heavy requests: stuck readers, large bodies, many connections, reclaim.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};

@@ -1,4 +1,4 @@
-//! Cuts a failing sequence down to the steps that matter.
+//! Reduces a failing sequence to the steps that matter.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! One of the two servers that are compared: its connections, its ids, and its replies made comparable.
+//! One of the two servers: its connections, its ids, and its replies in a form that can be
+//! compared.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,6 @@
-//! Random sequences of commands. A sequence depends on its seed alone; what it refers to (jobs held,
-//! jobs put lately) is looked up while it runs, so that a sequence with steps taken out still makes sense.
+//! Random sequences of commands. A sequence depends only on its seed. It looks up the jobs that it
+//! refers to (held jobs, recent puts) while it runs, so a sequence without some of its steps is
+//! still valid.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Compares what clients were promised with what a restarted server knows.
+//! Compares the promises to clients with the jobs of a restarted server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;

@@ -1,4 +1,5 @@
-//! Lineshaft in the place of the original, whose own log files are in the folder already.
+//! Tests Lineshaft in the place of the original, in a folder that already has the original's log
+//! files.
 
 use std::path::Path;
 

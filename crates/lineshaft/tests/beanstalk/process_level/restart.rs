@@ -1,4 +1,4 @@
-//! What a server with a log still knows after it was killed.
+//! Tests what a server with a log still has after it was killed.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Signals: drain mode, and the ends.
+//! Tests signals: drain mode and the ways to stop.
 
 use anyhow::{Result, ensure};
 use rustix::process::Signal;

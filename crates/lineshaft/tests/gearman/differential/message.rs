@@ -1,4 +1,5 @@
-//! What a server says, one message at a time, and made comparable: handles by their order numbers.
+//! A server's messages, one at a time, in a form that can be compared: handles become numbers in
+//! order of appearance.
 
 use testkit::gearman::packet::{HEADER_BYTES, Packet};
 use testkit::text::latin1_text;

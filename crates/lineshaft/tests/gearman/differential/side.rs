@@ -1,4 +1,4 @@
-//! One of the two servers that are compared: its connections, its handles, and what it says.
+//! One of the two servers: its connections, its handles, and its messages.
 
 use anyhow::{Result, bail};
 use testkit::gearman::packet::Packet;

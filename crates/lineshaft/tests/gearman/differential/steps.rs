@@ -1,6 +1,6 @@
-//! Random sequences of packets and admin commands. A sequence depends on its seed alone; what it refers to (jobs
-//! held, jobs submitted lately) is looked up while it runs, so that a sequence with steps taken out still makes
-//! sense.
+//! Random sequences of packets and admin commands. A sequence depends only on its seed. It looks up
+//! the jobs that it refers to (held jobs, recent submits) while it runs, so a sequence without some
+//! of its steps is still valid.
 
 use std::fmt;
 
