@@ -1,4 +1,4 @@
-//! What the world does to the disk.
+//! Faults of the simulated disk.
 
 use crate::Checked;
 use crate::model::{Job, JobKind};

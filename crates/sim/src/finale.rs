@@ -1,5 +1,5 @@
-//! The end of a run: all trouble stops, and everything that is left must be delivered and ended
-//! within a bounded number of steps, and everybody who waits for an outcome must hear of it.
+//! The end of a run. All faults stop. Everything that is left must be delivered and ended within a
+//! bounded number of steps, and every client that waits for an outcome must receive it.
 
 use std::rc::Rc;
 
@@ -39,7 +39,7 @@ impl World {
                 _ => {}
             }
         }
-        // Who waits for outcomes stays; whoever could take a job is sent away.
+        // Clients that wait for outcomes stay. Clients that could take a job are disconnected.
         while let Some(index) = self.index_of_taker() {
             self.disconnect(index)?;
         }

@@ -1,18 +1,19 @@
-//! Whole-system simulation: the broker and its log, sessions of all dialects, clients, network, disk
-//! and clock in one thread, driven by one seed, beside a model that says what must be seen.
+//! Simulation of the whole system: the broker and its log, sessions of all dialects, clients,
+//! network, disk and clock in one thread, driven by one seed. A model runs beside it and says what
+//! clients must see.
 //!
 //! A run takes random steps: clients write, bytes arrive in pieces, replies leave, time passes, the
-//! log commits, prepares and reclaims; power fails, calls of the disk fail, the disk fills up.
-//! Every reply is compared with the model's, and judged by an oracle that knows only what clients
-//! sent and saw. After each restart the recovered jobs must be those
-//! of some prefix of what happened that contains all that anybody was told. In the end the trouble
-//! stops, and everything that is left must be delivered and ended.
+//! log commits, prepares and reclaims, power fails, calls of the disk fail, the disk fills up.
+//! Every reply is compared with the model's. An oracle that knows only what clients sent and
+//! received judges every reply as well. After each restart the recovered jobs must be those of some
+//! prefix of the changes, and that prefix must contain everything that any client was told. At the
+//! end all faults stop, and everything that is left must be delivered and ended.
 //!
-//! Some runs go without the model, as it does not follow where a session stops to let others be
-//! served, nor how much memory is taken. There the oracle judges alone.
+//! Some runs have no model, because the model does not track where a session yields to others, or
+//! how much memory is used. In these runs only the oracle judges.
 //!
 //! The same seed makes the same run, bit for bit. `cargo run -p lineshaft-sim -- SEED --trace`
-//! tells its story.
+//! prints each step.
 
 mod disk_faults;
 mod finale;

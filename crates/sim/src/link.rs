@@ -1,5 +1,5 @@
-//! One simulated connection: a client, two half-connections that keep bytes for a while, and the
-//! server's side with its session and outbox.
+//! One simulated connection: a client, two half-connections that delay bytes, and the server's side
+//! with its session and outbox.
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,5 @@
-//! The end of one process and the beginning of the next: crashes, clean stops, recovery, and
-//! whether what was recovered is what was promised.
+//! The end of one process and the beginning of the next: crashes, clean stops, recovery, and checks
+//! of what was recovered.
 
 use std::collections::BTreeSet;
 
@@ -79,7 +79,7 @@ impl World {
                 let next = self.model.next_number();
                 let disturbed = self.summary.crashed_recoveries;
                 let death = if self.rng.coin() { Death::Killed } else { Death::PowerLoss };
-                // A clean stop is durable whatever `sync` says.
+                // A clean stop is durable with any setting of `sync`.
                 self.model.history.require(end, end);
                 self.oracle.stopped_cleanly();
                 let death = self.end_disk(death);
@@ -111,7 +111,7 @@ impl World {
         let StorageKind::Durable(sync) = self.plan.storage else {
             return Err("memory does not outlive a process".into());
         };
-        // Time goes on while nobody serves, and the wall clock may be set meanwhile.
+        // Time passes while no server runs, and the wall clock may be set meanwhile.
         let wall = match self.rng.below(4) {
             0 => self.now + self.rng.below(2 * CLOCK_STEP_MS) - CLOCK_STEP_MS,
             _ => self.now + self.rng.below(3000),
@@ -136,7 +136,7 @@ impl World {
                 }
             }
             if !self.storage.is_full {
-                // The reserve of a full disk is of no use to a log that wants other segments.
+                // The reserve of a full disk does not help a log that needs other segments.
                 let segment_bytes = *self.rng.pick(self.plan.segment_bytes);
                 self.storage.set_segment_bytes(segment_bytes);
             }
@@ -248,7 +248,7 @@ impl World {
         self.pass_time(wall.saturating_sub(now))
     }
 
-    /// What the process that ends was refused for want of memory.
+    /// Requests that the ending process refused for lack of memory.
     pub(crate) fn note_memory(&mut self) {
         self.summary.memory_refusals += self.process.broker.memory_usage().refused;
     }

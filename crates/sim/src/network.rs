@@ -1,4 +1,4 @@
-//! The simulated connections of the world: bytes under way, sessions and their outboxes, events,
+//! The simulated connections of the world: bytes in flight, sessions and their outboxes, events,
 //! and the comparison of every call with the model.
 
 use broker::{Dialect, Event, JobId, Outbox, Progress, Turn};
@@ -51,8 +51,8 @@ impl World {
         link.is_open && link.session.wants_input() && !held_back
     }
 
-    /// Up to so many bytes that are under way arrive and are presented to the session, or the end
-    /// of all bytes does.
+    /// Up to this many bytes in flight arrive and are passed to the session, or the end of all
+    /// bytes does.
     pub(crate) fn deliver(&mut self, index: usize, max: usize, turn: &mut Turn<'_>) -> Checked {
         let reads = self.is_read_from(index);
         let link = &mut self.links[index];
@@ -216,7 +216,7 @@ impl World {
             return Ok(false);
         }
         self.trace.bytes(format_args!("{} leaves", link.number), &bytes);
-        // On a full disk some of what happened is not written at all, as nobody asked for it.
+        // On a full disk some changes are not written at all, because no client requested them.
         let history = &self.model.history;
         if !self.storage.may_tell(need, history) && !self.model.history.counts_may_be_missing {
             return Err(format!(

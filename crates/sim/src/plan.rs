@@ -1,4 +1,5 @@
-//! What kind of run a seed makes: how many clients, how hard the disk's life is, what is frequent.
+//! What kind of run a seed makes: the number of clients, the faults of the disk, the frequent
+//! steps.
 
 use std::time::Duration;
 
@@ -176,7 +177,7 @@ impl Plan {
         self.shares[2] > 0 && self.weights.policies > 0
     }
 
-    /// There is always room. Power may fail in any call, for nobody is refused anything after that.
+    /// There is always room. Power may fail in any call, because no request is refused after that.
     fn with_a_good_disk(self) -> Self {
         let weights =
             Weights { plan_failure: 0, plan_read_failure: 0, fill_disk: 0, ..self.weights };

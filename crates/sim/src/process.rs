@@ -1,4 +1,4 @@
-//! One life of the server: the broker, what sessions share, and events on their way.
+//! One process of the server: the broker, the state that sessions share, and events in flight.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

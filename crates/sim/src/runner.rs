@@ -86,7 +86,7 @@ pub fn run(seed: u64, options: Options) -> Result<Summary, Broken> {
     }
 }
 
-/// Makes the runs of `count` seeds from `first` on, on so many threads; stops at the first broken
+/// Makes the runs of `count` seeds from `first` on, on this many threads; stops at the first broken
 /// promise. The sum of what the runs did.
 pub fn run_many(first: u64, count: u64, threads: u64, options: Options) -> Result<Summary, Broken> {
     let next = AtomicU64::new(0);

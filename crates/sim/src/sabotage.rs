@@ -1,4 +1,4 @@
-//! Ways to break a promise on purpose, so that a test can see the oracle notice it.
+//! Ways to break a promise on purpose, so that a test can check that the oracle notices it.
 
 use std::io;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub enum Sabotage {
     /// None.
     #[default]
     None,
-    /// Replies leave before what they tell is durable, and nobody looks but after a crash.
+    /// Replies leave before their changes are durable. Only a crash shows it.
     EarlyReplies,
     /// The same, and it is looked at when they leave.
     HastyReplies,

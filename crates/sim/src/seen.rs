@@ -1,4 +1,4 @@
-//! Jobs and queues as the broker shows them, in the model's words.
+//! Jobs and queues as the broker shows them, converted to the model's types.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

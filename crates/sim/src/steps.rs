@@ -1,4 +1,4 @@
-//! Which step the world takes next.
+//! Chooses the next step of the world.
 
 use crate::Checked;
 use crate::process::MAILBOXES;
@@ -6,11 +6,11 @@ use crate::storage::Death;
 use crate::workload::Client;
 use crate::world::World;
 
-/// Every so many steps everything is compared.
+/// The number of steps between two complete comparisons.
 const STEPS_BETWEEN_DEEP_CHECKS: u64 = 64;
 
 /// Bytes that the server reads at once. As in the server, far less than a segment: the log says
-/// when clients are to be held back, but not in the middle of a read.
+/// when clients are held back, but not in the middle of a read.
 const READ_BYTES_MAX: usize = 16_000;
 
 #[derive(Copy, Clone, Debug)]
@@ -39,7 +39,7 @@ pub(crate) enum Step {
 }
 
 impl World {
-    /// Takes so many random steps.
+    /// Takes this many random steps.
     pub(crate) fn run(&mut self, steps: u64) -> Checked {
         for _ in 0..steps {
             self.summary.steps += 1;

@@ -1,5 +1,5 @@
-//! The broker's log in the simulated world: its disk, the steps that threads would take, and how
-//! much of what happened must have survived.
+//! The broker's log in the simulated world: its disk, the steps of its threads, and how many
+//! changes must survive.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -227,7 +227,7 @@ impl World {
         let done = self.process.broker.prepare_step();
         self.trace.note(format_args!("prepare {done:?} disk {}", self.storage.disk.calls()));
         if done.is_ok() && !self.storage.is_full && !self.storage.was_disturbed() {
-            // Whatever was refused for want of room is admitted again.
+            // Requests that were refused for lack of room are admitted again.
             self.model.may_refuse = false;
         }
         self.look_for_failure()

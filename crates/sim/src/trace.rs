@@ -1,4 +1,4 @@
-//! The story of a run: hashed always, so that two runs can be compared, and printed on request.
+//! The trace of a run: always hashed, so that two runs can be compared, and printed on request.
 
 use std::fmt::{self, Write};
 

@@ -1,7 +1,7 @@
 //! The world: one broker, its simulated connections, its clock, and the model beside it.
 //!
-//! There are no threads: the world takes one random step after the other, so the order of all that
-//! happens is known, and the model can be told the same in the same order.
+//! There are no threads. The world takes one random step after the other, so the order of all
+//! events is known, and the model receives them in the same order.
 
 use broker::limits::INDIVISIBLE_UNITS_MAX;
 use broker::{JobId, Millis, Turn};
@@ -221,7 +221,7 @@ impl World {
     }
 
     /// After a turn: the events of each open session are those that the model expects, and the
-    /// alarm rings in time for whatever happens next.
+    /// alarm rings in time for the next event.
     fn gather_letters(&mut self) -> Checked {
         self.process.gather();
         self.sabotage_events();
@@ -252,7 +252,7 @@ impl World {
 
     // --- Time ---
 
-    /// Time moves on by so many milliseconds. What is due on the way happens when it is due, or a
+    /// Time passes, this many milliseconds. What is due on the way happens when it is due, or a
     /// little late, but nothing is overtaken by what is due later: then the model could not tell
     /// what must come first.
     pub(crate) fn pass_time(&mut self, millis: u64) -> Checked {

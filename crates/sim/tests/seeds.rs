@@ -1,4 +1,4 @@
-//! Thousands of short runs, and proof that the oracle can fail.
+//! Thousands of short runs, and a check that the oracle can fail.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -7,7 +7,7 @@ use lineshaft_sim::{Options, Sabotage, run, run_many};
 /// Seeds that are the same on every machine.
 const FIXED_SEEDS: u64 = 10_000;
 
-/// Seeds that nobody has seen before.
+/// The number of new seeds in every run.
 const FRESH_SEEDS: u64 = 2000;
 
 /// Runs within which each kind of sabotage must be noticed.

@@ -1,4 +1,4 @@
-//! Long operations of the model, which go in slices: others are served in between.
+//! Long operations of the model. They run in slices, with other requests in between.
 
 use super::outcome::Notification;
 use super::session::Expected;
@@ -52,7 +52,7 @@ impl Model {
         self.begin(Chore::Return(held.collect()));
     }
 
-    /// Begins a chore that nobody waits for.
+    /// Begins a chore that no client waits for.
     pub(super) fn begin(&mut self, chore: Chore) {
         if let (Some(chore), _) = self.slice(chore) {
             self.chores.push_back(chore);

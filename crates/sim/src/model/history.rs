@@ -1,11 +1,10 @@
-//! What has to outlive a crash: every change in its order, and which prefixes of it may be found
-//! after a restart.
+//! What must survive a crash: every change in order, and the prefixes that a restart may recover.
 //!
-//! The log's promise is that a prefix of all that was appended survives, and that it contains
+//! The log promises that a prefix of all appended changes survives, and that this prefix contains
 //! everything a client was told. So the history keeps the jobs of the last start and every change
-//! since; the recovered jobs must be those after some prefix that is at least `required` long.
-//! A few counters (takes, timeouts, losses) are appended later than what they count: with the next
-//! group that is written. So they may lag behind the prefix, but by less than one group.
+//! since. The recovered jobs must be those after some prefix of at least `required` changes. A few
+//! counters (takes, timeouts, losses) are appended with the next written group, later than what
+//! they count. So they may lag behind the prefix, but by less than one group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -42,7 +41,7 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Notes a change; `is_strict`: nobody is told of it before it is synced.
+    /// Records a change. `is_strict`: no client is told of it before it is synced.
     pub(super) fn note(&mut self, record: Record, is_strict: bool) -> Need {
         let need = self.records.len() + 1;
         if let Record::Finish(id) = &record {
@@ -61,7 +60,7 @@ impl History {
             _ if index < self.noted_at_start => false,
             Record::PutMany(images) => !images.is_empty(),
             Record::Put(..) | Record::Update(..) | Record::Finish(_) => true,
-            // Nobody asked for these, so nobody is refused them: a full log goes without.
+            // No client requested these, so none is refused: a full log leaves them out.
             Record::Moved(..) | Record::Queue(..) | Record::Policies(_) | Record::Status(_) => {
                 !self.counts_may_be_missing
             }

@@ -1,5 +1,5 @@
-//! Items in the model, as Kestrel knows them: read from one queue by its name, held by the number of
-//! the lease; flushed, and removed with their queue.
+//! Kestrel's items in the model: read from one queue by its name, held by the number of the lease,
+//! flushed, and removed with their queue.
 
 use std::rc::Rc;
 
@@ -152,7 +152,7 @@ impl Model {
 
     // --- Queues ---
 
-    /// Ends all items of a queue that nobody holds; what that rests on.
+    /// Ends all items of a queue that no session holds. Returns what the reply depends on.
     pub(super) fn flush(&mut self, name: &str) -> Need {
         let before = self.history.len();
         // An alias hides a queue of its name.

@@ -87,7 +87,8 @@ impl Model {
         }
     }
 
-    /// A job became ready: it goes to whoever waits longest for its tube, or wakes who sleeps.
+    /// A job became ready: it goes to the client that has waited longest for its tube, or wakes
+    /// sleeping workers.
     pub(super) fn offer(&mut self, id: u64) {
         let job = self.jobs.get_mut(&id).expect("an offered job exists");
         job.since = match job.state {

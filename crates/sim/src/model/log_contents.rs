@@ -1,4 +1,4 @@
-//! What the log keeps: jobs and facts of queues, as they are after a restart.
+//! What the log keeps: jobs and facts about queues, as they are after a restart.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -178,7 +178,7 @@ impl LogContents {
         }
     }
 
-    /// Whether what was found of something agrees with this. What expired while nobody served may
+    /// Whether what was found of something agrees with this. What expired while no server ran may
     /// be gone already, or where it goes.
     pub(super) fn agrees(&self, found: &Self, subject: &Subject, start: Start) -> bool {
         match subject {

@@ -1,14 +1,14 @@
-//! The reference model of a server: plain maps, whole scans, no cleverness.
+//! The reference model of a server: plain maps and full scans, nothing clever.
 //!
-//! It is told everything that the real thing is told, in the same order, and says what the real
-//! thing must answer. Each change that has to outlive a crash is noted in a [`History`], and each
-//! reply says how much of that history it rests on.
+//! It receives the same input as the real server, in the same order, and computes the replies that
+//! the real server must send. It records each change that must survive a crash in a [`History`].
+//! Each reply says how much of that history it depends on.
 //!
 //! Jobs, queues and connections are the same for all dialects (`jobs`, `queues`, `work`, `outcome`,
-//! `items`, `routes`, `policies`); what is said of them is in a folder for each dialect.
+//! `items`, `routes`, `policies`). Each dialect has a folder for its requests and replies.
 //!
-//! Where several things happen in the same millisecond the protocol leaves their order open; the
-//! model follows the engine, which looks at queues by place and then at sessions by place.
+//! The protocol does not define the order of events in the same millisecond. The model follows the
+//! engine, which looks at queues by place and then at sessions by place.
 
 mod beanstalk;
 mod chores;
@@ -74,7 +74,7 @@ pub(crate) struct Setting {
     pub(crate) started: u64,
     /// How many sleepers one job wakes; 0 for all.
     pub(crate) wake_max: u32,
-    /// A submitted job fails after so many lost attempts; 0 for never.
+    /// A submitted job fails after this many lost attempts; 0 for never.
     pub(crate) attempts_max: u32,
     /// A worker's functions take turns.
     pub(crate) round_robin: bool,
@@ -92,7 +92,7 @@ pub(crate) struct Model {
     pub(crate) setting: Setting,
     /// The log may refuse what needs room.
     pub(crate) may_refuse: bool,
-    /// Requests that were refused for want of room.
+    /// Requests that were refused for lack of room.
     pub(crate) refusals: u64,
     pub(crate) next_id: u64,
     next_lease: u64,
@@ -120,7 +120,7 @@ pub(crate) struct Model {
     batch: Option<u64>,
     /// Queues that must not vanish just now.
     guards: Vec<Name>,
-    /// Jobs of a put under way that take up room, but are in no list yet: nobody finds them.
+    /// Jobs of an unfinished put. They use room, but are in no list yet, so no request finds them.
     unplaced: Vec<u64>,
     /// Jobs that went to another queue in this turn.
     rerouted: Vec<u64>,
@@ -169,7 +169,7 @@ pub(crate) enum JobKind {
     Logged,
     /// It outlives those who wait for its outcome.
     Memory,
-    /// It ends when nobody waits for its outcome any more.
+    /// It ends when no client waits for its outcome any more.
     Watched,
 }
 

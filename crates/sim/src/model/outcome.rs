@@ -1,5 +1,5 @@
-//! Outcomes in the model: who waits for them, what they are told on the way, and the end
-//! (spec gearman 4.6).
+//! Outcomes in the model: the clients that wait for them, the updates on the way, and the end (spec
+//! gearman 4.6).
 
 use std::rc::Rc;
 
@@ -76,7 +76,7 @@ impl Model {
         self.begin(Chore::Detach(gone, watched));
     }
 
-    /// What nobody waits for any more ends, unless it runs.
+    /// A job without a waiting client ends, unless it runs.
     pub(super) fn detach_from(&mut self, gone: Place, id: u64) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         job.watchers.retain(|watcher| *watcher != gone);

@@ -1,4 +1,4 @@
-//! What is asked of queues in the model: policies, marks of items, fan-out families, the status.
+//! Rules for queues in the model: policies, marks of items, fan-out families, the status.
 
 use std::rc::Rc;
 
@@ -150,7 +150,7 @@ impl Model {
         }
         let is_strict = self.setting.is_strict;
         self.history.note(Record::Policies(rules.clone()), is_strict);
-        // What had expired may not have any more; and of those who sleep so many more are woken.
+        // Expired items may no longer be expired. This many more sleeping workers are woken.
         self.serve_all();
     }
 

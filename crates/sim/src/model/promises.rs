@@ -1,5 +1,5 @@
-//! Promises that are kept beside the model of the engine, so that an error of thought that is in
-//! both would be seen: every foreground submit is told one end, and no sleeper misses a job.
+//! Promises that are checked independently of the engine's model, to find a wrong idea that both
+//! share: every foreground submit receives one end, and no sleeping worker misses a job.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,7 @@ impl Model {
         Ok(())
     }
 
-    /// When everything is done nobody waits for an end any more.
+    /// When everything is done, no client waits for an end.
     pub(crate) fn check_outcomes(&self) -> Result<(), String> {
         for (place, conn) in &self.conns {
             if let Some((id, _)) = conn.outcomes_due.iter().find(|(_, due)| **due > 0) {

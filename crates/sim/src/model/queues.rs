@@ -1,4 +1,4 @@
-//! Queues of the model: why they exist, what is kept of them, pauses.
+//! Queues of the model: why they exist, what the log keeps of them, pauses.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! The changes that have to outlive a crash.
+//! The changes that must survive a crash.
 
 use std::rc::Rc;
 

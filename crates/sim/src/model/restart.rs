@@ -8,10 +8,11 @@ use super::{
 };
 use crate::Checked;
 
-/// Of so many jobs that were due each choice is tried.
+/// With up to this many due jobs, every choice is tried.
 const DUE_JOBS_MAX: usize = 6;
 
-/// What expires may wake who waits, who is not there at the start; after so many looks all is done.
+/// An expiry may wake a waiting client, and there is none at the start. After this many
+/// advances everything is done.
 const TRIAL_ADVANCES: usize = 3;
 
 /// What a new process found.

@@ -1,5 +1,5 @@
-//! Where a put goes in the model: the queue it names, the children and copies that this one feeds, or
-//! the destinations of an alias; whether they have room; and what expires.
+//! Where a put goes in the model: the named queue, the children and copies that it feeds, or the
+//! destinations of an alias. Also whether they have room, and what expires.
 
 use broker::policy::WhenFull;
 
@@ -317,7 +317,7 @@ impl Model {
         self.sweep_some(queue, u64::MAX)
     }
 
-    /// The same, for so many at most.
+    /// The same, for at most this many.
     fn sweep_some(&mut self, queue: &Name, max: u64) -> (u64, Need) {
         if !self.head_is_expired(queue) {
             return (0, 0);

@@ -1,4 +1,5 @@
-//! The model's side of a connection: from bytes to commands, and replies against what was seen.
+//! The model's side of a connection: parses bytes into commands, and compares replies with the
+//! server's.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -210,7 +211,7 @@ impl Model {
         }
     }
 
-    /// What the log may refuse for want of room was refused.
+    /// A request that the log may refuse for lack of room was refused.
     pub(super) fn is_refused(
         &mut self,
         refusal: &Expected,
@@ -306,7 +307,7 @@ impl Model {
         }
     }
 
-    /// What is left after the last input is of no use when the peer sends no more.
+    /// Bytes left after the last input are useless when the peer sends no more.
     pub(crate) fn is_open(&self, place: Place) -> bool {
         self.conns.contains_key(&place)
     }

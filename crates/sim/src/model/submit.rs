@@ -1,4 +1,4 @@
-//! Submitting in the model: by the name of the queue, joined by equal jobs (spec gearman 4.6).
+//! Submits in the model: by the name of the queue, with equal jobs joined (spec gearman 4.6).
 
 use std::rc::Rc;
 
@@ -79,7 +79,7 @@ impl Model {
     }
 
     /// Submits a job that equals no other; its number, or one that no job has, and what the reply
-    /// rests on. `None`: there is no room, or nobody would hear of it.
+    /// rests on. `None`: there is no room, or no client would hear of it.
     pub(super) fn submit_new(
         &mut self,
         place: Place,

@@ -1,4 +1,4 @@
-//! What happens by itself in the model when time has moved on.
+//! What happens in the model when time passes.
 
 use std::collections::BTreeSet;
 

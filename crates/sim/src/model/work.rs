@@ -1,5 +1,5 @@
-//! Workers of the model: what they can do, what they are given, when they sleep and are woken
-//! (spec gearman 4).
+//! Workers of the model: their functions, their jobs, when they sleep and when they are woken (spec
+//! gearman 4).
 
 use std::collections::BTreeSet;
 
@@ -176,7 +176,7 @@ impl Model {
         }
     }
 
-    /// A queue has so many ready jobs that nobody waits for.
+    /// A queue has this many ready jobs without a waiting client.
     pub(super) fn wake_sleepers(&mut self, name: &Name, jobs: usize) {
         let wake_max = self.setting.wake_max as usize * jobs;
         let mut woken = 0;

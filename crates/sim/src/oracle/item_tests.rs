@@ -1,4 +1,4 @@
-//! Records of Kestrel's items in which a promise is broken, and their neighbours in which none is.
+//! Records of Kestrel's items with a broken promise, and similar records without one.
 
 use broker::policy::{Rule, Rules, Setting};
 

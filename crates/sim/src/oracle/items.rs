@@ -1,7 +1,8 @@
-//! What the record says of each item of Kestrel's, and whether what happens to it may happen.
+//! What the record says about each Kestrel item, and whether each event is allowed.
 //!
-//! No reply names an item. So an item is known by its body, if that was sent once only and is long
-//! enough for chance not to repeat it. A body may be in several queues: each of them is a place.
+//! No reply names an item. So the oracle identifies an item by its body, if that body was sent only
+//! once and is too long to repeat by chance. A body may be in several queues; each of them is a
+//! place.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +26,7 @@ pub(super) type Tick = u64;
 
 #[derive(Debug)]
 pub(super) struct Items {
-    /// Nobody else takes, ends or puts jobs.
+    /// No other client takes, ends or puts jobs.
     alone: bool,
     book: Book,
     bodies: BTreeMap<Vec<u8>, usize>,
@@ -320,7 +321,7 @@ impl Items {
         self.queues.entry(queue.to_owned()).or_default().exists.get_or_insert(tick);
     }
 
-    /// Nobody waits anywhere, as far as was said.
+    /// No client waits anywhere, according to the record.
     pub(super) fn calmed(&mut self) {
         self.busy.clear();
     }
@@ -374,7 +375,7 @@ impl Items {
             let is_calm = disturbed.is_none_or(|at| at < place.changed)
                 && !self.busy.contains(queue)
                 && !hidden.contains(queue);
-            // Nobody else can have had it in hand: all that is ready goes.
+            // No other client can hold it: all ready items go.
             if matches!(place.state, State::Held { .. }) && !is_removed {
                 continue;
             }
@@ -514,7 +515,7 @@ impl Items {
         if queue != item.queue && parent_of(queue) != Some(&item.queue) {
             return Err(format!("the item was put into {}", item.queue));
         }
-        // Children are fed whatever becomes of the put.
+        // Children are fed even if the put itself fails.
         if queue == item.queue && matches!(item.put, Put::Refused) {
             return Err("the item was refused".into());
         }

@@ -1,4 +1,4 @@
-//! What the record says of each job, and whether what happens to it may happen.
+//! What the record says about each job, and whether each event is allowed.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ const ORDERED_JOBS_MAX: usize = 300;
 
 #[derive(Debug)]
 pub(super) struct Jobs {
-    /// Nobody else ends, holds or moves jobs.
+    /// No other client ends, holds or moves jobs.
     alone: bool,
     /// Jobs that were acknowledged and not ended.
     known: BTreeMap<u64, Job>,
@@ -261,7 +261,7 @@ impl Jobs {
             State::Ready { .. } | State::Held { .. } | State::Assigned { .. } => false,
         };
         if was_kicked {
-            // Nobody was told yet.
+            // No client was told yet.
             job.told = Told::Perhaps;
         }
         let deadline = if waited { came } else { now } + job.ttr_ms;
@@ -472,7 +472,7 @@ impl Jobs {
             tube.waited = None;
         }
         if self.kicks_under_way || self.kicks_go_on {
-            // Nobody was told how far they came.
+            // No client was told how far they came.
             self.kicked(None, Told::Perhaps);
         }
         (self.kicks_under_way, self.kicks_go_on) = (false, false);

@@ -82,8 +82,8 @@ impl Connections {
         Ok(())
     }
 
-    /// Whoever waits may be given an item long before it is told, and what empties a queue may be
-    /// under way.
+    /// A waiting client may be given an item long before it is told, and what empties a queue may
+    /// be under way.
     fn note_waits(&self, items: &mut Items) {
         items.calmed();
         let pending = self.streams.values().flat_map(|stream| &stream.pending);

@@ -1,4 +1,4 @@
-//! Requests and replies of Kestrel's memcache protocol, read as its documents say.
+//! Requests and replies of Kestrel's memcache protocol, parsed as its documents say.
 
 use std::fmt;
 

@@ -1,10 +1,10 @@
-//! A judge that shares nothing with the product: it sees the bytes that clients sent and the bytes
-//! that they were answered, closes, crashes and the end of the run, and nothing else.
+//! A judge that shares no code with the product. It sees only the bytes that clients sent and
+//! received, closes, crashes and the end of the run.
 //!
-//! It knows the protocols of beanstalkd and of Kestrel's memcache from their documentation, and of
-//! Gearman who was given and who ended which job. Policies it is told, and resolves by itself. What
-//! the protocol leaves open it accepts: a job is judged only while the record leaves no doubt
-//! about it.
+//! It knows the protocols of beanstalkd and of Kestrel's memcache from their documentation. Of
+//! Gearman it knows which worker received and ended which job. It receives the policies and
+//! resolves them itself. It accepts what the protocol leaves open: it judges a job only while the
+//! record leaves no doubt about it.
 
 mod items;
 mod jobs;
@@ -128,7 +128,8 @@ impl Oracle {
         self.jobs.settled(now);
     }
 
-    /// There may be no memory for another queue: then whoever asks one for an item does not make it.
+    /// There may be no memory for another queue. Then a request for an item does not create the
+    /// queue.
     pub(crate) fn memory_is_limited(&mut self) {
         self.items.memory_is_limited = true;
     }
@@ -166,7 +167,7 @@ impl Oracle {
         }
     }
 
-    /// So many bytes left the server on this connection.
+    /// This many bytes left the server on this connection.
     pub(crate) fn left(&mut self, conn: Conn, count: usize) {
         *self.left.entry(conn).or_default() += count as u64;
     }
@@ -223,7 +224,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// Whoever waits may be given a job long before it is told.
+    /// A waiting client may be given a job long before it is told.
     fn note_waits(&mut self, now: u64) {
         for stream in self.conns.values() {
             let waits = stream.pending.iter().any(|pending| {
@@ -281,7 +282,7 @@ impl Oracle {
                 let is_look = matches!(pending.request, Request::Look(_));
                 return if is_look { jobs.not_seen(*id) } else { Ok(()) };
             }
-            // Whoever makes room is never refused.
+            // A request that makes room is never refused.
             (Request::Reserve { .. } | Request::Delete(_) | Request::Touch(_), "OUT_OF_MEMORY") => {
                 return Err("it needs no room".into());
             }

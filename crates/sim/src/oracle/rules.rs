@@ -1,4 +1,5 @@
-//! What policies ask of a queue, resolved as `docs/policies.md` says, by code of the oracle's own.
+//! The rules that policies set for a queue, resolved as `docs/policies.md` says, by the oracle's
+//! own code.
 
 use broker::policy::{QueueSync, Rule, Rules, Setting, WhenFull};
 
@@ -61,7 +62,7 @@ impl Book {
         Self { ever: vec![Rules::default()], now: vec![Rules::default()], is_changing: false }
     }
 
-    /// Nobody ever asked for anything.
+    /// No client ever requested anything.
     pub(super) fn is_empty(&self) -> bool {
         self.ever.iter().all(|rules| rules.0.is_empty())
     }
@@ -89,7 +90,8 @@ impl Book {
         self.is_changing = false;
     }
 
-    /// Whatever may be asked of a queue now. `as_child`: what its name says it certainly is.
+    /// Everything that may be required of a queue now. `as_child`: what its name says it certainly
+    /// is.
     pub(super) fn asked(&self, queue: &str, as_child: bool) -> Vec<Asked> {
         let parent = parent_of(queue);
         let mut all: Vec<Asked> =

@@ -1,4 +1,4 @@
-//! Records in which a promise is broken, and their neighbours in which none is.
+//! Records with a broken promise, and similar records without one.
 
 use super::{Left, Oracle};
 use crate::protocol::Protocol;
@@ -126,7 +126,7 @@ fn after_a_crash_what_clients_were_told_holds_and_the_rest_is_open() {
     oracle.check_all_ended().expect("the acknowledgement never left the server");
 }
 
-/// After these calls and a crash that leaves what was told, nobody is given the job.
+/// After these calls and a crash that keeps what was told, no worker is given the job.
 fn assert_may_be_set_aside_after_a_crash(calls: &[(u64, &str, &str, u64)], wall: u64) {
     let mut oracle = watching();
     judge(&mut oracle, calls).expect("nothing is wrong yet");

@@ -1,4 +1,4 @@
-//! Requests and replies in the bytes of a connection, read as the protocols' documents say.
+//! Requests and replies in the bytes of a connection, parsed as the protocols' documents say.
 
 use std::fmt;
 
@@ -38,7 +38,7 @@ pub(super) enum Request {
     Look(u64),
     /// It changes nothing.
     Other,
-    /// Nobody knows what the server makes of it.
+    /// The server's reaction is unknown.
     Unclear,
 }
 

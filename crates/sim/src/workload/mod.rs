@@ -1,4 +1,4 @@
-//! Simulated clients: what they write, and what they make of the replies they read.
+//! Simulated clients: what they write, and how they react to replies.
 
 mod beanstalk;
 mod gearman;

@@ -1,4 +1,4 @@
-//! What beanstalkd clients say and are told (spec beanstalkd).
+//! Requests and replies of beanstalkd clients (spec beanstalkd).
 
 mod commands;
 mod stats;

@@ -1,5 +1,5 @@
-//! The texts of the model's statistics (spec beanstalkd 5.1), with `*` where the model cannot
-//! know a number: where a job lies in the log, and how much was written.
+//! The texts of the model's statistics (spec beanstalkd 5.1). `*` stands for a number that the
+//! model cannot know: the place of a job in the log, and the number of bytes written.
 
 use std::fmt::Write;
 

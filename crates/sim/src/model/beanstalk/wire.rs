@@ -1,5 +1,5 @@
-//! How the model reads a command line: a table of prefixes, in the order in which the spec tries
-//! them (spec beanstalkd 1.3 and 1.4). Written apart from the dialect, from the spec alone.
+//! How the model parses a command line: a table of prefixes, in the order of the spec (spec
+//! beanstalkd 1.3 and 1.4). Written from the spec alone, independently of the dialect.
 
 /// A line, understood.
 #[derive(Clone, Debug, Eq, PartialEq)]

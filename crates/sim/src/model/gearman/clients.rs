@@ -1,4 +1,4 @@
-//! What Gearman's clients say and are told.
+//! Requests and replies of Gearman clients.
 
 use super::super::session::{Expected, Observed};
 use super::super::submit::{HIGH, LOW, NORMAL, Submission};
@@ -12,7 +12,7 @@ const UNIQUE_BYTES_MAX: usize = 64;
 /// The end of the year 9999, in milliseconds.
 const DUE_MAX: u64 = 253_402_300_799_000;
 
-/// What the arguments of a submit say: the function, and what is to be done. `None`: nothing.
+/// The arguments of a submit. `None`: the server ignores the request.
 fn submission(kind: u32, arguments: &[&[u8]]) -> Option<Submission> {
     let mut due = 0;
     let mut reducer = Vec::new();

@@ -1,4 +1,4 @@
-//! What Gearman's clients and workers say and are told (spec gearman 1 to 5).
+//! Requests and replies of Gearman clients and workers (spec gearman 1 to 5).
 
 mod admin;
 mod clients;

@@ -1,5 +1,5 @@
-//! How the model reads Gearman's messages (spec gearman 1 and 2). Written apart from the dialect,
-//! from the spec alone.
+//! How the model parses Gearman's messages (spec gearman 1 and 2). Written from the spec alone,
+//! independently of the dialect.
 
 /// Bytes before a packet's body.
 const HEADER_BYTES: usize = 12;

@@ -1,4 +1,4 @@
-//! What Gearman's workers say and are told.
+//! Requests and replies of Gearman workers.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;

@@ -1,5 +1,5 @@
-//! How the model reads the memcache dialect (spec kestrel 1.1 to 1.4). Written apart from the dialect,
-//! from the spec alone.
+//! How the model parses the memcache dialect (spec kestrel 1.1 to 1.4). Written from the spec
+//! alone, independently of the dialect.
 
 /// Longest line.
 const LINE_BYTES_MAX: usize = 64 * 1024;

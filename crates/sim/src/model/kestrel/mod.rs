@@ -1,4 +1,4 @@
-//! What Kestrel's clients say and are told: what its dialects have in common.
+//! Requests and replies of Kestrel clients: the common part of its dialects.
 
 mod memcache;
 mod memcache_wire;

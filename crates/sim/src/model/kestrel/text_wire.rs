@@ -1,5 +1,5 @@
-//! How the model reads the text dialect (spec kestrel 6). Written apart from the dialect, from the spec
-//! alone.
+//! How the model parses the text dialect (spec kestrel 6). Written from the spec alone,
+//! independently of the dialect.
 
 /// Longest line.
 const LINE_BYTES_MAX: usize = 64 * 1024;

@@ -14,7 +14,7 @@ use crate::model::session::{Expected, Observed};
 use crate::model::{Model, Need, Place, State};
 use crate::protocol::{Kestrel, Protocol};
 
-/// A `get` without a limit ends with so many items.
+/// A `get` without a limit ends after this many items.
 const ITEMS_MAX: usize = 1000;
 
 /// What an item takes in a file besides its bytes (spec kestrel 4.2).

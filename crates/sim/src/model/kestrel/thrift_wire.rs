@@ -1,5 +1,5 @@
-//! How the model reads and writes the thrift dialect (spec kestrel 8): calls of the binary protocol, in
-//! frames. Written apart from the dialect, from the spec alone.
+//! How the model parses and writes the thrift dialect (spec kestrel 8): calls of the binary
+//! protocol, in frames. Written from the spec alone, independently of the dialect.
 
 /// Versions and kinds of messages.
 const VERSION: u32 = 0x8001_0000;
