@@ -215,7 +215,7 @@ fn render_totals(page: &mut Exposition, totals: &Totals) {
     let counters = [
         ("lineshaft_puts_total", "Jobs put.", totals.puts),
         ("lineshaft_reserves_total", "Times that a job was handed out.", totals.takes),
-        ("lineshaft_deletes_total", "Jobs that ended, for whatever reason.", totals.ends),
+        ("lineshaft_deletes_total", "Jobs that ended, for any reason.", totals.ends),
         ("lineshaft_releases_total", "Times that a client gave a job back.", totals.releases),
         ("lineshaft_buries_total", "Times that a client buried a job.", totals.buries),
         ("lineshaft_timeouts_total", "Times that a job's time to run ended.", totals.timeouts),
