@@ -69,7 +69,7 @@ pub fn salvage(
 }
 
 /// Writes all readable entries of a log on one disk into a new log on another, empty disk. The new
-/// log ends at the same time as the old one, whatever the wall clock says during the repair.
+/// log ends at the same time as the old one. The wall clock during the repair does not matter.
 pub fn repair(from: &dyn Disk, to: Arc<dyn Disk>) -> Result<Salvage, OpenError> {
     lock(from)?;
     let settings =
@@ -122,7 +122,7 @@ fn read_whole(
     Ok(RecoveryReport { cut_bytes: tail.cut_bytes, cut_groups: tail.cut_groups, ..replay.report() })
 }
 
-/// The size of the log's usual segments: those made for one big entry are larger.
+/// The size of the log's usual segments. A segment made for one big entry is larger.
 fn usual_size(disk: &dyn Disk) -> Result<u64, OpenError> {
     let folder = disk.folder();
     let names =
@@ -164,7 +164,7 @@ impl Writer {
             }
         }
         if self.log.open_batch_bytes() >= self.log.open_batch_bytes_max() {
-            // On a full disk, a step without a sync would hold unwritten groups, and the rest would
+            // On a full disk, a step without a sync would keep unwritten groups, and the rest would
             // pile up here.
             self.failure = self.log.commit_and_sync(START_MS).err();
         }

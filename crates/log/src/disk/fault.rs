@@ -1,11 +1,12 @@
 //! The simulated disk: in memory, deterministic, and with the faults of a real one.
 //!
-//! What it models: a write is in the kernel's cache until a sync of its file, or until the kernel likes to write it
-//! back; a power failure keeps any subset of the unsynced 512-byte sectors, each whole, as they are or as a write
-//! found them, and any subset of the unsynced changes to the folder. A failed
-//! sync leaves sectors that look clean and may not be on the disk. Calls that change something are counted, so
-//! that a test can crash or fail at each of them; reads are counted apart. It can fill up, and bits can be
-//! flipped. What it does not model: sectors torn inside, and latent faults that appear by themselves.
+//! A write stays in the kernel's cache until a sync of its file, or until the kernel writes it
+//! back. A power failure keeps any subset of the unsynced 512-byte sectors, each of them whole, in
+//! its current state or in the state before a write. It also keeps any subset of the unsynced
+//! changes to the folder. A failed sync leaves sectors that look clean and may not be on the disk.
+//! Calls that change something are counted, so a test can crash or fail at each of them; reads are
+//! counted separately. The disk can fill up, and bits can be flipped. Not modelled: torn sectors,
+//! and latent faults that appear spontaneously.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -14,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::disk::{Disk, DiskFile, Space};
 
-/// What a power failure never tears.
+/// The size of a sector. A power failure never tears one.
 const SECTOR_BYTES: usize = 512;
 
 /// A disk in memory. Clones share it.
@@ -32,9 +33,9 @@ enum Planned {
 
 #[derive(Clone, Debug, Default)]
 struct Inode {
-    /// What a read sees.
+    /// The contents that a read returns.
     live: Vec<u8>,
-    /// What a power failure leaves.
+    /// The contents after a power failure.
     durable: Vec<u8>,
     /// Sectors that the next sync writes.
     dirty: BTreeSet<usize>,
@@ -66,7 +67,7 @@ struct State {
     random: u64,
 }
 
-/// An open file of one life of the process.
+/// An open file of one process.
 #[derive(Debug)]
 struct FaultFile {
     disk: FaultDisk,
@@ -112,18 +113,18 @@ impl FaultDisk {
         FaultDisk(Arc::new(Mutex::new(self.state().clone())))
     }
 
-    /// Calls so far that change something.
+    /// The number of changing calls so far.
     pub fn calls(&self) -> u64 {
         self.state().calls
     }
 
-    /// Reads so far.
+    /// The number of reads so far.
     pub fn reads(&self) -> u64 {
         self.state().reads
     }
 
-    /// Power is lost in the middle of the call with this number (the first is 1). Everything fails from there
-    /// on, until `crash`.
+    /// Power fails in the middle of the call with this number (the first is 1). After that
+    /// everything fails, until `crash`.
     pub fn crash_at(&self, call: u64) {
         self.state().planned = Some((call, Planned::Crash));
     }
@@ -143,34 +144,34 @@ impl FaultDisk {
         self.state().planned_reads = reads;
     }
 
-    /// Forgets what was planned.
+    /// Removes all planned faults.
     pub fn plan_nothing(&self) {
         let mut state = self.state();
         state.planned = None;
         state.planned_reads = 0..0;
     }
 
-    /// A planned crash has happened.
+    /// Whether a planned crash has happened.
     pub fn has_crashed(&self) -> bool {
         !self.state().powered
     }
 
-    /// Power is lost, and comes back: unsynced sectors and folder changes survive or not, as the seed says.
+    /// Power fails and returns. The seed decides which unsynced sectors and folder changes survive.
     pub fn crash(&self) {
         self.state().crash();
     }
 
-    /// The process ends, and another starts: the kernel's cache stays.
+    /// The process ends and another one starts. The kernel's cache stays.
     pub fn restart(&self) {
         self.state().begin_life();
     }
 
-    /// Bytes of the disk from now on.
+    /// Sets the capacity of the disk in bytes.
     pub fn set_capacity(&self, capacity: u64) {
         self.state().capacity = capacity;
     }
 
-    /// Bytes that files take.
+    /// The bytes used by files.
     pub fn used(&self) -> u64 {
         self.state().used()
     }
@@ -242,7 +243,7 @@ impl State {
         self.random() & 1 == 1
     }
 
-    /// One that leaves the others as they are.
+    /// A random bit that does not change later random numbers.
     fn coin_of_call(&self) -> bool {
         mixed(self.random ^ self.calls) & 1 == 1
     }
@@ -252,7 +253,7 @@ impl State {
         inodes.iter().map(|&inode| self.inodes[inode].live.len() as u64).sum()
     }
 
-    /// Counts a call that changes something; says what is planned for it.
+    /// Counts a changing call and returns its planned fault.
     fn call(&mut self) -> io::Result<Option<Planned>> {
         if !self.powered {
             return Err(power_is_off());
@@ -261,7 +262,7 @@ impl State {
         Ok(self.planned.take_if(|(call, _)| *call == self.calls).map(|(_, planned)| planned))
     }
 
-    /// Counts a read; it may be one that fails.
+    /// Counts a read, which may be planned to fail.
     fn read(&mut self) -> io::Result<()> {
         self.reads += 1;
         if self.planned_reads.contains(&self.reads) { Err(eio()) } else { Ok(()) }
@@ -294,7 +295,7 @@ impl State {
         for index in 0..self.inodes.len() {
             self.crash_inode(index);
         }
-        // A journal keeps the order of changes, other file systems need not.
+        // A journal keeps the order of changes. Other file systems may not.
         let in_order = self.coin();
         let changes = std::mem::take(&mut self.folder_changes);
         let keep = self.random() as usize % (changes.len() + 1);
@@ -309,7 +310,7 @@ impl State {
 
     fn crash_inode(&mut self, index: usize) {
         let dirty = std::mem::take(&mut self.inodes[index].dirty);
-        // Often all or nothing, else any subset.
+        // Often all or nothing, otherwise any subset.
         let mode = self.random() % 4;
         for sector in dirty {
             let keep = match mode {
@@ -491,7 +492,7 @@ impl FaultFile {
                 inode.durable.resize(len, 0);
                 Ok(())
             }
-            // The sectors look clean from here on, whether they were written or not.
+            // From here on the sectors look clean, written or not.
             Some(Planned::Fail) => Err(eio()),
             Some(Planned::Crash) => {
                 state.powered = false;
@@ -528,7 +529,7 @@ impl DiskFile for FaultFile {
         if inode.live.len() < end {
             inode.live.resize(end, 0);
         }
-        // A write that fails may have written a part.
+        // A failed write may have written a part.
         let written = if planned == Some(Planned::Fail) { bytes.len() / 2 } else { bytes.len() };
         inode.live[start..start + written].copy_from_slice(&bytes[..written]);
         inode.touch(start, start + written);

@@ -402,7 +402,7 @@ impl<'a> Replay<'a> {
         self.report.jobs = live.live();
         let mut facts: Vec<_> =
             self.facts.iter().filter(|(_, fact)| !fact.value.is_empty()).collect();
-        // A hash map has an order of its own in every process.
+        // The order of a hash map differs in every process.
         facts.sort_unstable_by_key(|(_, fact)| fact.position);
         self.report.facts = facts.len() as u64;
         for (key, fact) in facts {

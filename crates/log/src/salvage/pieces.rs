@@ -1,4 +1,4 @@
-//! Walks over a segment, damaged or not. Entries with a right checksum are reported; everything
+//! Walks over a segment, damaged or not. It reports entries with a correct checksum; everything
 //! else is a gap.
 
 use crc32fast::Hasher;
@@ -7,14 +7,14 @@ use crate::format::entry::{ENTRY_HEAD_BYTES, Entry, EntryKind, META_BYTES};
 use crate::format::{GROUP_HEADER_BYTES, GroupHeader, HEADER_BYTES, get_u32, seeded};
 use crate::types::Position;
 
-/// The unit that a disk loses.
+/// The unit of loss on a disk.
 const SECTOR_BYTES: u64 = 512;
 
-/// Where an entry has its length.
+/// Offset of an entry's length.
 const LENGTH_AT: usize = 4;
-/// Where an entry has its kind, and behind it flags and count.
+/// Offset of an entry's kind. Flags and count follow.
 const KIND_AT: usize = 8;
-/// Where an entry has its flags, which are 0.
+/// Offset of an entry's flags, which are 0.
 const FLAGS_AT: usize = 9;
 
 /// The bytes of one segment.
@@ -38,7 +38,7 @@ pub(super) enum Piece<'a> {
     Gap { start: u64, end: u64, slots: Slots },
 }
 
-/// How many slots something held.
+/// Bounds of a number of slots.
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct Slots {
     pub(super) min: u64,
@@ -59,14 +59,14 @@ pub(super) struct Outline {
     pub(super) first: Option<GroupHeader>,
     /// Whether that group is intact.
     pub(super) is_first_whole: bool,
-    /// Where the unbroken chain of groups ends: the one from the first group on, or from the last that says that
-    /// all before itself is durable. That one cannot be left over by a torn write, as something in front of it
-    /// would be broken.
+    /// End of the unbroken chain of groups. The chain starts at the first group, or at the last
+    /// group that says that everything before itself is durable. Such a group cannot be left over
+    /// from a torn write, because then something before it would be broken.
     pub(super) chain_end: u64,
-    /// Where the last whole group ends that is not older than one before it: such a one was left over by a torn
-    /// write.
+    /// End of the last intact group that is not older than a group before it. An older one would be
+    /// left over from a torn write.
     pub(super) end: u64,
-    /// How many such groups lie beyond the end of the chain.
+    /// The number of such groups after the end of the chain.
     pub(super) beyond: u64,
     /// The checksum of the last one.
     pub(super) crc: u32,
@@ -75,7 +75,7 @@ pub(super) struct Outline {
 }
 
 impl Pages {
-    /// Looks for groups at every place.
+    /// Looks for groups at every offset.
     pub(super) fn outline(&self) -> Outline {
         let mut outline =
             Outline { chain_end: HEADER_BYTES, end: HEADER_BYTES, ..Outline::default() };
@@ -109,7 +109,7 @@ impl Pages {
     /// Reports all pieces up to `end`, in order.
     pub(super) fn walk<'a>(&'a self, end: u64, mut each: impl FnMut(Piece<'a>)) {
         let mut gap: Option<(u64, Slots)> = None;
-        // Where the last whole group ends: nothing but the header of another can stand there.
+        // End of the last intact group. Only the header of another group can follow it.
         let mut group_end = HEADER_BYTES;
         let mut at = HEADER_BYTES;
         while at < end {
@@ -163,7 +163,7 @@ impl Pages {
         let next = next.min(end);
         let lost = &self.bytes[at as usize..next as usize];
         let slots = if at == group_end {
-            // A group's header, or that and what is behind it.
+            // A group's header, and perhaps bytes after it.
             Slots::up_to(lost.len().saturating_sub(GROUP_HEADER_BYTES))
         } else {
             self.slots(at, lost)
@@ -171,11 +171,11 @@ impl Pages {
         Piece::Gap { start: at, end: next, slots }
     }
 
-    /// How many slots were made by what stood in front of the next thing that is good: mostly one entry. What it
-    /// would cost not to know is told at the top of `remains`.
+    /// The number of slots in the lost bytes before the next intact piece. Usually they were one
+    /// entry. The top of `remains` explains the cost of an unknown number.
     fn slots(&self, at: u64, lost: &[u8]) -> Slots {
         let Some((head, contents)) = lost.split_first_chunk() else { return Slots::default() };
-        // Contents are long: they are summed up once.
+        // Contents are long, so their checksum is computed once.
         let mut contents_sum = Hasher::new();
         contents_sum.update(contents);
         let fits = |head: &[u8; ENTRY_HEAD_BYTES]| {
@@ -192,12 +192,12 @@ impl Pages {
         exact.map_or_else(|| Slots::up_to(lost.len()), |count| Slots { min: count, max: count })
     }
 
-    /// A group header or an entry stands at an offset.
+    /// Whether there is a group header or an entry at an offset.
     fn is_good(&self, at: u64, end: u64) -> bool {
         self.group_header(at).is_some() || self.entry(at, end).is_some()
     }
 
-    /// What looks like the header of the group at an offset.
+    /// The apparent header of the group at an offset.
     fn group_header(&self, at: u64) -> Option<GroupHeader> {
         let header = self.bytes.get(at as usize..).and_then(GroupHeader::peek)?;
         (header.position == Position::new(self.number, at)).then_some(header)
@@ -218,8 +218,8 @@ impl Pages {
     }
 }
 
-/// All heads that a broken one may have been, of an entry of so many bytes: with another length, or with another byte
-/// behind that.
+/// All possible originals of the broken head of an entry of this size: with another length, or with
+/// another byte after the length.
 fn mended_heads(
     head: &[u8; ENTRY_HEAD_BYTES],
     entry_bytes: usize,
@@ -240,16 +240,16 @@ fn mended_heads(
     lengths.chain(bytes)
 }
 
-/// What a broken entry at an offset says itself, if its head makes sense and so is whole: what is broken is behind it,
-/// or the checksum.
+/// The number of slots that a broken entry itself states. A plausible head is taken as intact: then
+/// the damage is in the checksum or after the head.
 fn slots_told(at: u64, lost: &[u8]) -> Option<u64> {
-    // Kind and count may be lost with a sector that begins in front of them.
+    // Kind and count may be lost together with a sector that begins before them.
     let is_split = (at + KIND_AT as u64).is_multiple_of(SECTOR_BYTES);
     let entry = Entry::parse(lost).ok().filter(|entry| entry.bytes == lost.len())?;
     if is_split || lost[FLAGS_AT] != 0 { None } else { slots_of(&entry) }
 }
 
-/// How many slots an entry makes, if its count makes sense.
+/// The number of slots of an entry, if its count is plausible.
 fn slots_of(entry: &Entry<'_>) -> Option<u64> {
     match entry.kind {
         EntryKind::Put | EntryKind::Copy => {

@@ -21,15 +21,15 @@ use crate::format::{
 use crate::settings::{ID_BLOCK, ID_LIMIT_MAX};
 use crate::types::{Meta, Position, Restored, Target};
 
-/// A disk that cannot read a file is asked for pieces of this many bytes.
+/// If the disk cannot read a file, it is read in pieces of this many bytes.
 const PIECE_BYTES: usize = 4096;
-/// Of a file whose size no header tells so much is read: a position has no room for more.
+/// This much is read of a file whose size is unknown, because a position cannot express more.
 const FILE_BYTES_MAX: u64 = u32::MAX as u64;
 /// Fields of a segment's header with their checksum.
 const HEADER_FIELDS_BYTES: usize = 52;
-/// Where a segment's header has the salt.
+/// Offset of the salt in a segment's header.
 const SALT_AT: usize = 40;
-/// What is wrong with a gap.
+/// The reason in the report of a gap.
 const NOTHING_PROVED: &str = "no entry there passes its checksum";
 /// Limits of ids may be lost, so this many ids are skipped.
 const IDS_SKIPPED: u64 = 16 * ID_BLOCK;
@@ -40,7 +40,7 @@ struct Segment {
     file: Arc<dyn DiskFile>,
     len: u64,
     salt: u64,
-    /// The log's last byte in it, as far as is known.
+    /// End of the log's bytes in it, as far as known.
     end: u64,
     names: HashMap<u32, Box<[u8]>>,
     /// Slots found so far.
@@ -60,13 +60,13 @@ struct Remains {
     first: u32,
     /// Highest segment that proves to be one, by its header or a group.
     last: u32,
-    /// Where each job was copied to last.
+    /// Position of each job's last copy.
     copies: HashMap<u64, Position>,
     updates: HashMap<u64, Newest<Box<[u8]>>>,
     counts: HashMap<Target, Newest<Box<[u8]>>>,
     facts: HashMap<Box<[u8]>, Newest<Box<[u8]>>>,
     next_id: u64,
-    /// The newest whole group so far.
+    /// The newest intact group so far.
     previous: Option<GroupHeader>,
     losses: Vec<(Position, Loss)>,
     salvage: Salvage,
@@ -110,7 +110,7 @@ fn bytes_of(file: &dyn DiskFile, len: u64) -> Vec<u8> {
     bytes
 }
 
-/// The header that stands at the start of a file but for one byte, or but for what is behind its fields.
+/// Repairs a segment header with one wrong byte, or with wrong bytes after its fields.
 fn mended_header(page: &[u8]) -> Option<SegmentHeader> {
     let mut tried = vec![0; HEADER_BYTES as usize];
     tried[..HEADER_FIELDS_BYTES].copy_from_slice(page.get(..HEADER_FIELDS_BYTES)?);
@@ -127,7 +127,8 @@ fn mended_header(page: &[u8]) -> Option<SegmentHeader> {
     None
 }
 
-/// Where a segment ends, as the next one tells it; a broken header may still have either of the two fields.
+/// End of a segment according to the next one. A broken header may still have either of the two
+/// fields.
 fn told_end(next: &Outline, number: u32, outline: Outline) -> Option<u64> {
     let first = next.first?;
     let told = Some(first.previous_end).filter(|end| end.segment() == number);
@@ -155,7 +156,7 @@ impl Remains {
         self.losses.push((Position::new(number, start), loss));
     }
 
-    /// Opens all segments, and finds out where each of them ends.
+    /// Opens all segments, and finds the end of each.
     fn find(&mut self, disk: &dyn Disk) -> Result<(), OpenError> {
         let fail = |doing: String, error| OpenError::from_io(&disk.folder(), doing, error);
         let names = disk.list().map_err(|error| fail("list the files".into(), error))?;
@@ -174,14 +175,14 @@ impl Remains {
                     return Err(OpenError::ForeignLog { file, other });
                 }
             }
-            // All that is needed of a header that is lost; whether it is right, the groups will show.
+            // The only needed field of a lost header. The groups show whether it is correct.
             let salt = || page.get(SALT_AT..SALT_AT + 8).map_or(0, |salt| get_u64(salt, 0));
             let header = header.filter(|header| header.number == number);
             let (size, salt) = header.map_or_else(
                 || (len.min(FILE_BYTES_MAX), salt()),
                 |header| (header.size, header.salt),
             );
-            // What lies behind is none of the log's, and may be very long.
+            // Bytes after it do not belong to the log, and may be very many.
             let len = len.min(size);
             let bytes = bytes_of(file.as_ref(), len);
             let outline = Pages { number, salt, bytes }.outline();
@@ -198,7 +199,7 @@ impl Remains {
         Ok(())
     }
 
-    /// A segment's header; none: what is lost of it cannot be told.
+    /// A segment's header. `None`: it is lost and cannot be repaired.
     fn header(&mut self, number: u32, page: &[u8]) -> Result<Option<SegmentHeader>, OpenError> {
         match SegmentHeader::decode(page) {
             Ok(header) => Ok(Some(header)),
@@ -208,7 +209,7 @@ impl Remains {
             }
             Err(HeaderFault::Damaged) => {
                 let header = mended_header(page);
-                // With it the salt may be lost: then nothing else in the file proves itself.
+                // The salt may be lost with it. Then no checksum in the file can be verified.
                 let jobs_max = header.map(|_| 0);
                 self.lose(number, (0, page.len() as u64), jobs_max, "the segment's header");
                 Ok(header)
@@ -216,8 +217,8 @@ impl Remains {
         }
     }
 
-    /// Given are each file's length, the size that it should have, and what stands in it; and up to where the
-    /// log was certainly durable, whatever is left of it.
+    /// Finds the end of each segment. `outlines` has each file's length, its expected size and its
+    /// groups. The log was certainly durable up to `durable`, even if less is left.
     fn find_ends(&mut self, outlines: &BTreeMap<u32, (u64, u64, Outline)>, durable: Position) {
         for (&number, &(len, size, outline)) in outlines {
             let next = number.checked_add(1).and_then(|next| outlines.get(&next));
@@ -246,7 +247,7 @@ impl Remains {
         }
     }
 
-    /// The bytes of a segment, to walk over up to its end.
+    /// The bytes of a segment, and the end for a walk.
     fn pages(&self, number: u32) -> (Pages, u64) {
         let segment = &self.segments[&number];
         let bytes = bytes_of(segment.file.as_ref(), segment.len);
@@ -257,7 +258,7 @@ impl Remains {
     /// First pass.
     fn gather(&mut self, number: u32) {
         let (pages, end) = self.pages(number);
-        // Where a broken group starts, as long as nothing else in it is.
+        // Start of a broken group, as long as nothing else in it is broken.
         let mut broken = None;
         pages.walk(end, |piece| match piece {
             Piece::BrokenGroup(at) => self.lose_header(number, broken.replace(at)),
@@ -284,7 +285,7 @@ impl Remains {
         self.lose_header(number, broken);
     }
 
-    /// A group that was left over by a torn write may stand in the place of one that was lost.
+    /// A group left over from a torn write may be in the place of a lost one.
     fn check_chain(&mut self, group: &GroupHeader) {
         let at = group.position;
         if let Some(previous) = self.previous.replace(*group)
@@ -349,7 +350,7 @@ impl Remains {
         Some(())
     }
 
-    /// Ids below it may have been dealt.
+    /// Ids below it may have been used.
     fn limit(&mut self, limit: u64) -> Option<()> {
         self.next_id = self.next_id.max(Some(limit).filter(|limit| *limit <= ID_LIMIT_MAX)?);
         Some(())
@@ -361,7 +362,7 @@ impl Remains {
     }
 
     fn end(&mut self, target: Target) {
-        // Of segments that are void or gone nothing is left to end.
+        // Void and missing segments have no jobs left to end.
         if let Some(segment) = self.segments.get_mut(&target.segment) {
             segment.ended.push(target.slot);
         }
@@ -374,14 +375,14 @@ impl Remains {
         ended.sort_unstable();
         ended.dedup();
         let mut slot: u32 = 0;
-        // How many slots were lost besides those that are known to have been.
+        // Upper bound of lost slots beyond the known ones.
         let mut lost_max = 0;
         pages.walk(end, |piece| match piece {
             Piece::Group(_) | Piece::BrokenGroup(_) => {}
             Piece::Gap { start, end, slots } => {
                 slot = slot.saturating_add(u32::try_from(slots.min).unwrap_or(u32::MAX));
                 lost_max += slots.max - slots.min;
-                // The first pass may have met it, too, or a disk that still gave it.
+                // The first pass may have found it as well, or the disk could still read it then.
                 self.lose(number, (start, end), Some(slots.max), NOTHING_PROVED);
             }
             Piece::Entry(position, entry) => {
@@ -391,7 +392,7 @@ impl Remains {
                 let mut slots = Vec::new();
                 let body = entry.for_each_slot(|stored| slots.push(stored)).unwrap_or_default();
                 for stored in &slots {
-                    // The lowest number that it may have, and the highest.
+                    // Its lowest and highest possible numbers.
                     let highest = u64::from(slot) + lost_max;
                     let from = ended.partition_point(|&ended| ended < slot);
                     let to = ended.partition_point(|&ended| u64::from(ended) <= highest);
@@ -423,10 +424,11 @@ impl Remains {
         body: &[u8],
         restore: &mut dyn FnMut(Restored<'_>),
     ) {
-        // Where an update starts and where this entry ends: the next one in the same group.
+        // The update's start is compared with this entry's end: it may be the next entry in the
+        // same group.
         let update = self.updates.get(&stored.meta.id).filter(|(at, _)| *at >= position);
         let count = self.counts.get(&target).filter(|(at, _)| {
-            // Counters of a job that has another number would be put on.
+            // With an uncertain number, the counters of another job would be applied.
             is_numbered && update.is_none_or(|(updated, _)| updated < at)
         });
         let (meta, queue, named_in): (Meta<'_>, u32, u32) = match update {
@@ -447,9 +449,9 @@ impl Remains {
 
     fn restore_facts(&mut self, restore: &mut dyn FnMut(Restored<'_>)) {
         let mut facts: Vec<_> = self.facts.iter().collect();
-        // What was removed, or lies in a void segment and so was removed later on, if it was not said again.
+        // Leaves out removed facts. A fact in a void segment was removed or written again later.
         facts.retain(|(_, (at, value))| !value.is_empty() && at.segment() >= self.first);
-        // A hash map has an order of its own in every process.
+        // The order of a hash map differs in every process.
         facts.sort_unstable_by_key(|(_, (position, _))| *position);
         self.salvage.report.facts = facts.len() as u64;
         for (key, (position, value)) in facts {
@@ -477,7 +479,7 @@ impl Remains {
         self.losses.sort_by_key(|(position, _)| *position);
         self.losses.dedup();
         self.salvage.losses = self.losses.into_iter().map(|(_, loss)| loss).collect();
-        // A start reserves a block of ids behind it.
+        // A start reserves a block of ids after it.
         let next_id_max = ID_LIMIT_MAX - ID_BLOCK;
         self.salvage.report.next_id = (self.next_id + IDS_SKIPPED).min(next_id_max);
         self.salvage.refusal = Some(refusal);
