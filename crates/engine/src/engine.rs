@@ -8,12 +8,15 @@ mod check;
 mod choice;
 mod chores;
 mod expiry;
+mod finish;
 mod flush;
+mod give_back;
 mod items;
 mod lease;
 mod listing;
 mod news;
 mod policies;
+mod put;
 mod queues;
 mod removal;
 mod replay;
@@ -42,11 +45,11 @@ pub use submit::Submit;
 pub use take::{Handout, Patience, Take};
 
 use crate::chores::ChoreLine;
-use crate::effects::{Effects, News, Record};
+use crate::effects::{Effects, Record};
 use crate::hash::NameHash;
-use crate::ids::{JobId, JobSlot, Millis, QueueId, SessionId};
-use crate::jobs::{Body, Draft, Job, JobKind, Jobs, NewJob, State};
-use crate::limits::{Limits, UNIT_BODY_BYTES};
+use crate::ids::{JobId, JobSlot, Millis, SessionId};
+use crate::jobs::{Jobs, State};
+use crate::limits::Limits;
 use crate::meter::Meter;
 use crate::news::NewsQueue;
 use crate::policy::InForce;
@@ -55,7 +58,7 @@ use crate::sessions::Sessions;
 use crate::status::ServerStatus;
 use crate::tally::Tally;
 use crate::timers::Timers;
-use crate::wall::{WallClock, When};
+use crate::wall::WallClock;
 
 /// There is no such job, or it is not in a state, or not in the hands, that the request needs.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -169,177 +172,10 @@ impl Engine {
         self.jobs.next_id().max(self.sessions.next_lease().0)
     }
 
-    // --- Jobs ---
-
-    /// Puts a job into the queue that this session uses, and into all that this queue feeds. Its
-    /// number.
-    pub fn put(
-        &mut self,
-        session: SessionId,
-        job: NewJob,
-        body: Body,
-        effects: &mut Effects,
-    ) -> Result<JobId, Refused> {
-        self.meter.begin_request();
-        let queue = self.sessions[session].used();
-        // The number that it will be dealt.
-        let id = JobId(self.jobs.next_id());
-        let draft = Draft {
-            priority: job.priority,
-            due: When::At(self.now.plus_seconds(job.delay_s)),
-            delay_s: job.delay_s,
-            ttr_s: job.ttr_s,
-            expires: None,
-            reducer: None,
-            foreground: false,
-            body,
-        };
-        if self.queues[queue].extension().is_some() {
-            return self.put_routed(queue, draft, effects);
-        }
-        let slot = self.insert_job(queue, draft, JobKind::Logged);
-        self.note(Record::Put, slot, effects);
-        self.list_new_job(slot, effects);
-        Ok(id)
-    }
-
-    /// Uses up a number without a job.
-    pub fn skip_id(&mut self) {
-        self.jobs.deal_id();
-    }
-
-    /// Ends a job that nobody holds, or that this session holds. The queue it was in.
-    pub fn finish(
-        &mut self,
-        session: SessionId,
-        id: JobId,
-        effects: &mut Effects,
-    ) -> Result<QueueId, NotFound> {
-        let slot = self.slot(id)?;
-        let held_by_other = self.jobs[slot].lease().is_some_and(|lease| lease.holder != session);
-        if held_by_other {
-            return Err(NotFound);
-        }
-        let queue = self.jobs[slot].queue();
-        // Whoever watches a job that another dialect deletes hears that it is done.
-        self.finish_job(slot, &News::done(), effects);
-        Ok(queue)
-    }
-
-    /// Gives back a job that this session holds: ready, or delayed if `delay_s` is not 0. It keeps
-    /// its place among jobs of its priority.
-    pub fn give_back(
-        &mut self,
-        session: SessionId,
-        id: JobId,
-        priority: u32,
-        delay_s: u32,
-        effects: &mut Effects,
-    ) -> Result<JobSlot, NotFound> {
-        let slot = self.held(session, id)?;
-        self.tally.releases += 1;
-        self.end_lease(slot);
-        let job = &mut self.jobs[slot];
-        job.set_priority(priority);
-        job.set_due(self.now.plus_seconds(delay_s));
-        job.set_delay_s(delay_s);
-        job.count(|counters| &mut counters.releases);
-        if job.is_abandoned() {
-            self.remove_job(slot, effects);
-            return Ok(slot);
-        }
-        let next = if delay_s > 0 { State::Delayed } else { State::Ready };
-        self.change_state(slot, next);
-        self.note(Record::Update, slot, effects);
-        match next {
-            State::Ready => self.deliver_or_list(slot, effects),
-            State::Delayed | State::Leased | State::Buried => self.add_to_list(slot),
-        }
-        Ok(slot)
-    }
-
-    /// Sets a job aside that this session holds.
-    pub fn bury(
-        &mut self,
-        session: SessionId,
-        id: JobId,
-        priority: u32,
-        effects: &mut Effects,
-    ) -> Result<JobSlot, NotFound> {
-        let slot = self.held(session, id)?;
-        self.tally.buries += 1;
-        // Whoever watches a job that another dialect sets aside hears that it failed.
-        self.tell_end(slot, &News::Fail, effects);
-        if self.jobs[slot].is_abandoned() {
-            self.remove_job(slot, effects);
-            return Ok(slot);
-        }
-        self.end_lease(slot);
-        self.jobs.deal_buried_order(slot);
-        let job = &mut self.jobs[slot];
-        job.set_priority(priority);
-        job.count(|counters| &mut counters.buries);
-        self.change_state(slot, State::Buried);
-        self.note(Record::Update, slot, effects);
-        self.add_to_list(slot);
-        Ok(slot)
-    }
-
-    /// Makes a delayed or buried job ready.
-    pub fn kick_job(&mut self, id: JobId, effects: &mut Effects) -> Result<JobSlot, NotFound> {
-        let slot = self.slot(id)?;
-        match self.jobs[slot].state() {
-            State::Delayed | State::Buried => {}
-            State::Ready | State::Leased => return Err(NotFound),
-        }
-        self.remove_from_list(slot);
-        self.kick_delisted(slot, effects);
-        Ok(slot)
-    }
-
-    /// Makes a job ready that was just taken off the delayed or buried list.
-    pub(crate) fn kick_delisted(&mut self, slot: JobSlot, effects: &mut Effects) {
-        let job = &mut self.jobs[slot];
-        job.set_due(self.now);
-        job.count(|counters| &mut counters.kicks);
-        self.change_state(slot, State::Ready);
-        self.note(Record::Update, slot, effects);
-        self.deliver_or_list(slot, effects);
-    }
-
     // --- Jobs in their lists ---
 
-    /// Enters a new job into the tables, but not into a list of its queue.
-    pub(crate) fn add_job(&mut self, job: Job) -> JobSlot {
-        self.meter.count(1 + job.body().len() / UNIT_BODY_BYTES);
-        self.queues[job.queue()].count_in(job.share());
-        self.jobs.insert(job)
-    }
-
-    pub(crate) fn remove_job(&mut self, slot: JobSlot, effects: &mut Effects) {
-        self.meter.count(1);
-        match self.jobs[slot].state() {
-            State::Leased if self.jobs[slot].lease().is_none() => {}
-            State::Leased => self.end_lease(slot),
-            State::Ready | State::Delayed | State::Buried => self.remove_from_list(slot),
-        }
-        let job = self.jobs.remove(slot);
-        self.tally.ends += 1;
-        self.queues[job.queue()].count_out(job.share());
-        if job.is_logged() {
-            let sync = self.queue_sync(job.queue());
-            effects.records.push(Record::Finish(slot, job.queue(), sync));
-        }
-        self.drop_if_unwanted(job.queue(), effects);
-    }
-
     /// A fact about a job for the log, if the job is to be there.
-    pub(crate) fn note(
-        &self,
-        record: fn(JobSlot, JobId) -> Record,
-        slot: JobSlot,
-        effects: &mut Effects,
-    ) {
+    fn note(&self, record: fn(JobSlot, JobId) -> Record, slot: JobSlot, effects: &mut Effects) {
         let job = &self.jobs[slot];
         if job.is_logged() {
             effects.records.push(record(slot, job.id()));
@@ -347,7 +183,7 @@ impl Engine {
     }
 
     /// Sets the state and keeps the counts. Lists are the caller's business.
-    pub(crate) fn change_state(&mut self, slot: JobSlot, next: State) {
+    fn change_state(&mut self, slot: JobSlot, next: State) {
         self.meter.count(1);
         let before = self.jobs[slot].share();
         self.jobs.set_state(slot, next);

@@ -144,13 +144,13 @@ impl Engine {
     }
 
     /// Sees to it that a queue is looked at in time.
-    pub(crate) fn arm_queue(&mut self, id: QueueId) {
+    pub(super) fn arm_queue(&mut self, id: QueueId) {
         let Some(moment) = self.next_moment_of(&self.queues[id]) else { return };
         self.timers.arm(self.queues[id].timer_mut(), moment, TimerKey::Queue(id.0));
     }
 
     /// The next moment at which something happens in a queue by itself.
-    pub(crate) fn next_moment_of(&self, queue: &Queue) -> Option<Millis> {
+    pub(super) fn next_moment_of(&self, queue: &Queue) -> Option<Millis> {
         let plain = queue.next_moment();
         if queue.extension().is_none() {
             return plain;

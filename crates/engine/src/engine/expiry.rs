@@ -19,18 +19,18 @@ impl Engine {
         [job.expires(), aged].into_iter().flatten().min()
     }
 
-    pub(crate) fn is_expired(&self, slot: JobSlot) -> bool {
+    pub(super) fn is_expired(&self, slot: JobSlot) -> bool {
         self.ends_after(slot).is_some_and(|last| last < self.now)
     }
 
     /// Whether the next job of a queue has expired.
-    pub(crate) fn head_is_expired(&self, queue: &Queue) -> bool {
+    pub(super) fn head_is_expired(&self, queue: &Queue) -> bool {
         // Where jobs can expire, a queue has an extension.
         queue.extension().is_some() && queue.first_ready().is_some_and(|slot| self.is_expired(slot))
     }
 
     /// When the head of a queue expires, or it is looked at again for it.
-    pub(crate) fn next_expiry(&self, queue: &Queue) -> Option<Millis> {
+    pub(super) fn next_expiry(&self, queue: &Queue) -> Option<Millis> {
         let extension = queue.extension()?;
         let (_, slot) = queue.ready().first()?;
         let last = self.ends_after(JobSlot(slot))?;
@@ -38,14 +38,14 @@ impl Engine {
     }
 
     /// When the sweep of a queue goes on that rests before an expired head.
-    pub(crate) fn sweep_rest_ends(&self, queue: &Queue) -> Option<Millis> {
+    pub(super) fn sweep_rest_ends(&self, queue: &Queue) -> Option<Millis> {
         let rest_ends = queue.extension()?.sweep_rests_until;
         (rest_ends > self.now && self.head_is_expired(queue)).then_some(rest_ends)
     }
 
     /// Whether somebody waits for the head of a queue that can be had: an expired job in front of it
     /// went otherwise than by a sweep, which would have served them.
-    pub(crate) fn has_unserved_waiters(&self, queue: &Queue) -> bool {
+    pub(super) fn has_unserved_waiters(&self, queue: &Queue) -> bool {
         let is_awaited =
             !queue.waiters().is_empty() || self.wake_max == 0 && !queue.sleepers().is_empty();
         is_awaited
@@ -57,7 +57,7 @@ impl Engine {
 
     /// Ends expired jobs at the head of a queue before a request looks at it. If there are more
     /// than one request can be made to wait for, the head is an expired one still.
-    pub(crate) fn sweep_head(&mut self, id: QueueId, effects: &mut Effects) {
+    pub(super) fn sweep_head(&mut self, id: QueueId, effects: &mut Effects) {
         self.sweep(id, usize::MAX, effects);
     }
 
@@ -65,7 +65,7 @@ impl Engine {
     /// work at most, but in any case as many as a put may end: what becomes of a put does not depend on the work
     /// that was done for others of the same request. Where none is in front any more, whoever waits comes before
     /// the one who asks.
-    pub(crate) fn sweep(&mut self, id: QueueId, max: usize, effects: &mut Effects) -> usize {
+    pub(super) fn sweep(&mut self, id: QueueId, max: usize, effects: &mut Effects) -> usize {
         if !self.head_is_expired(&self.queues[id]) {
             if self.has_unserved_waiters(&self.queues[id]) {
                 self.serve_waiters(id, effects);
@@ -98,7 +98,7 @@ impl Engine {
 
     /// Ends a ready job that somebody asks for, wherever it stands in its queue, if it has expired;
     /// whether it had.
-    pub(crate) fn expire_if_due(&mut self, slot: JobSlot, effects: &mut Effects) -> bool {
+    pub(super) fn expire_if_due(&mut self, slot: JobSlot, effects: &mut Effects) -> bool {
         let id = self.jobs[slot].queue();
         if self.queues[id].extension().is_none() || !self.is_expired(slot) {
             return false;
@@ -111,7 +111,7 @@ impl Engine {
     }
 
     /// How many expired jobs one sweep of a queue removes at most.
-    pub(crate) fn sweep_max(&self, id: QueueId) -> usize {
+    pub(super) fn sweep_max(&self, id: QueueId) -> usize {
         let sweep = self.policy_of(id).and_then(|policy| policy.expire_sweep);
         // One at least: a timer that removed none would come again at once.
         sweep.map_or(usize::MAX, |sweep| (sweep as usize).max(1))
@@ -119,7 +119,7 @@ impl Engine {
 
     /// The timer of a queue has come: what expired goes, as much as one sweep may and the slice of work
     /// allows.
-    pub(crate) fn sweep_in_time(&mut self, id: QueueId, effects: &mut Effects) {
+    pub(super) fn sweep_in_time(&mut self, id: QueueId, effects: &mut Effects) {
         let Some(extension) = self.queues[id].extension() else { return };
         if extension.sweep_rests_until > self.now {
             return;
@@ -145,7 +145,7 @@ impl Engine {
     }
 
     /// Somebody begins to wait for a job of a queue: what expired in front of it goes at once.
-    pub(crate) fn resume_sweep(&mut self, id: QueueId) {
+    pub(super) fn resume_sweep(&mut self, id: QueueId) {
         if let Some(extension) = self.queues[id].extension_mut() {
             extension.sweep_rests_until = Millis(0);
             self.arm_queue(id);
@@ -153,7 +153,7 @@ impl Engine {
     }
 
     /// A ready job has expired: it ends, or goes to the queue that its policy names for it.
-    pub(crate) fn expire(&mut self, slot: JobSlot, effects: &mut Effects) {
+    pub(super) fn expire(&mut self, slot: JobSlot, effects: &mut Effects) {
         self.meter.count(1);
         let from = self.jobs[slot].queue();
         let Some(extension) = self.queues[from].extension_mut() else { return };

@@ -65,7 +65,7 @@ impl Engine {
     }
 
     /// One slice of a flush; true if something is left.
-    pub(crate) fn flush_slice(&mut self, work: &mut FlushWork, effects: &mut Effects) -> bool {
+    pub(super) fn flush_slice(&mut self, work: &mut FlushWork, effects: &mut Effects) -> bool {
         let mut jobs_left = self.meter.step_jobs();
         loop {
             work.left = match self.queue_id(&work.queue) {

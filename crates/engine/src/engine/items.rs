@@ -1,16 +1,10 @@
 //! Items as Kestrel knows them: put into and read from one queue by its name, held by the number of the
 //! lease; and the numbers that are kept of such queues.
 
-use super::{Engine, Handout, NotFound, Refused, Take};
+use super::{Engine, Handout, Take};
 use crate::effects::{Effects, News};
-use crate::ids::{JobSlot, LeaseId, Millis, QueueId, SessionId};
-use crate::jobs::{Body, Draft};
+use crate::ids::{JobSlot, Millis, QueueId, SessionId};
 use crate::policy::Name;
-use crate::queues::Extension;
-use crate::wall::When;
-
-/// What a producer of items does not say.
-const PRIORITY: u32 = 1024;
 
 /// Numbers of a queue as Kestrel counts them. Counters count since the queue exists, in this process.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -66,37 +60,6 @@ pub struct AliasStats {
 }
 
 impl Engine {
-    /// Adds an item to the queue of this name, and to all that it feeds. Makes, marks and keeps the
-    /// queue. To be asked only if [`Engine::admits_child`].
-    pub fn add(
-        &mut self,
-        name: &[u8],
-        body: Body,
-        expires: Option<When>,
-        effects: &mut Effects,
-    ) -> Result<(), Refused> {
-        self.meter.begin_request();
-        let draft = Draft {
-            priority: PRIORITY,
-            due: When::At(Millis(0)),
-            delay_s: 0,
-            ttr_s: 0,
-            expires,
-            reducer: None,
-            foreground: false,
-            body,
-        };
-        if self.alias(name).is_none() {
-            let queue = self.item_queue(name, effects);
-            if self.queues[queue].extension().is_some_and(Extension::is_single) {
-                return self.put_routed(queue, draft, effects).map(|_| ());
-            }
-        }
-        let route = self.route_to(name, true, effects);
-        let routed = self.put_along(route, &draft, effects);
-        routed.refused.map_or(Ok(()), Err)
-    }
-
     /// Hands a job that is in no list to a session that holds by lease.
     pub(super) fn open_read(
         &mut self,
@@ -149,7 +112,7 @@ impl Engine {
     }
 
     /// A read found nothing, at once or in the end.
-    pub(crate) fn count_miss(&mut self, queue: QueueId) {
+    pub(super) fn count_miss(&mut self, queue: QueueId) {
         if let Some(extension) = self.queues[queue].extension_mut() {
             extension.misses += 1;
         }
@@ -159,31 +122,6 @@ impl Engine {
     pub(super) fn read_limit(&self, queue: QueueId, limit_ms: Option<u64>) -> Option<u64> {
         let timeout = self.policy_of(queue).and_then(|policy| policy.open_timeout_ms);
         [limit_ms, timeout].into_iter().flatten().min()
-    }
-
-    /// Ends the item of an open read.
-    pub fn confirm(
-        &mut self,
-        holder: SessionId,
-        lease: LeaseId,
-        effects: &mut Effects,
-    ) -> Result<(), NotFound> {
-        let slot = self.held_by(holder, lease)?;
-        self.finish_job(slot, &News::done(), effects);
-        Ok(())
-    }
-
-    /// Puts the item of an open read back to its place at the head. It may end there, if nobody
-    /// wants it any more.
-    pub fn give_back_item(
-        &mut self,
-        holder: SessionId,
-        lease: LeaseId,
-        effects: &mut Effects,
-    ) -> Result<(), NotFound> {
-        let slot = self.held_by(holder, lease)?;
-        self.lose_lease(slot, effects);
-        Ok(())
     }
 
     // --- Numbers ---

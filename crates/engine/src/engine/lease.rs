@@ -36,7 +36,7 @@ impl Engine {
     }
 
     /// Ends the lease of a job: where every lease ends. The state is the caller's business.
-    pub(crate) fn end_lease(&mut self, slot: JobSlot) {
+    pub(super) fn end_lease(&mut self, slot: JobSlot) {
         let job = &mut self.jobs[slot];
         let lease = job.lease().expect("a leased job has a lease");
         let (deadline, queue) = (job.due(), job.queue());
@@ -47,7 +47,7 @@ impl Engine {
     }
 
     /// The deadline of a job that is handed out, or whose ttr starts anew, now.
-    pub(crate) fn deadline(&self, ttr_s: u32) -> Millis {
+    pub(super) fn deadline(&self, ttr_s: u32) -> Millis {
         if ttr_s == 0 { NEVER } else { self.now.plus_seconds(ttr_s) }
     }
 
@@ -59,7 +59,7 @@ impl Engine {
     }
 
     /// Starts the ttr of a leased job anew, within its holder's own limit.
-    pub(crate) fn renew_deadline(&mut self, slot: JobSlot) {
+    pub(super) fn renew_deadline(&mut self, slot: JobSlot) {
         let job = &self.jobs[slot];
         let lease = job.lease().expect("a held job has a lease");
         let (before, deadline) = (job.due(), self.deadline(job.ttr_s()).min(lease.until));
@@ -102,7 +102,7 @@ impl Engine {
     }
 
     /// The holder of a job has lost it: one failed attempt more.
-    pub(crate) fn lose_lease(&mut self, slot: JobSlot, effects: &mut Effects) {
+    pub(super) fn lose_lease(&mut self, slot: JobSlot, effects: &mut Effects) {
         let holder = self.jobs[slot].lease().map(|lease| lease.holder);
         let return_order =
             holder.and_then(|holder| self.sessions.find(holder)).map(Session::return_order);
@@ -112,7 +112,7 @@ impl Engine {
 
     /// A job whose lease is ended, because its holder lost it, goes back to its queue; or it ends,
     /// if nobody cares any more or it has had its attempts.
-    pub(crate) fn return_lost(
+    pub(super) fn return_lost(
         &mut self,
         slot: JobSlot,
         return_order: ReturnOrder,

@@ -9,17 +9,17 @@ use crate::policy::{Name, OPEN_MAX_DEFAULT, Policy, Rules};
 use crate::queues::{Extension, parent_of};
 
 impl Engine {
-    pub(crate) fn ensure_extension(&mut self, id: QueueId) -> &mut Extension {
+    pub(super) fn ensure_extension(&mut self, id: QueueId) -> &mut Extension {
         self.queues.ensure_extension(id, self.now)
     }
 
     /// What is asked of a queue; `None`: nothing.
-    pub(crate) fn policy_of(&self, id: QueueId) -> Option<&Policy> {
+    pub(super) fn policy_of(&self, id: QueueId) -> Option<&Policy> {
         self.queues[id].extension().map(Extension::policy)
     }
 
     /// A queue gets the policy that the rules have for it.
-    pub(crate) fn resolve(&mut self, id: QueueId) {
+    pub(super) fn resolve(&mut self, id: QueueId) {
         let queue = &self.queues[id];
         let (name, parent) = (queue.name(), parent_of(queue.name()));
         let is_child = queue.extension().is_some_and(Extension::child);
@@ -35,7 +35,7 @@ impl Engine {
     }
 
     /// Marks a queue as one of items, and keeps it.
-    pub(crate) fn mark(&mut self, id: QueueId) {
+    pub(super) fn mark(&mut self, id: QueueId) {
         self.queues.mark_items(id, self.now);
         let queue = &self.queues[id];
         if parent_of(queue.name()).is_some() && !queue.extension().is_some_and(Extension::child) {
@@ -47,7 +47,7 @@ impl Engine {
     }
 
     /// A queue that a client of Kestrel's refers to: made, marked and kept if it is not.
-    pub(crate) fn item_queue(&mut self, name: &[u8], effects: &mut Effects) -> QueueId {
+    pub(super) fn item_queue(&mut self, name: &[u8], effects: &mut Effects) -> QueueId {
         let id = self.queue_or_create(name);
         if !self.queues[id].extension().is_some_and(Extension::items) {
             self.ensure_extension(id).created = self.now;
@@ -59,7 +59,7 @@ impl Engine {
     }
 
     /// A queue whose name has a `+` is a child from now on.
-    pub(crate) fn link_child(&mut self, id: QueueId) {
+    pub(super) fn link_child(&mut self, id: QueueId) {
         if self.queues.link_child(id, self.now) {
             self.resolve(id);
         }
@@ -98,7 +98,7 @@ impl Engine {
     }
 
     /// Where puts to this name go, if it is an alias.
-    pub(crate) fn alias(&self, name: &[u8]) -> Option<Box<[Name]>> {
+    pub(super) fn alias(&self, name: &[u8]) -> Option<Box<[Name]>> {
         if !self.rules.have_aliases() {
             return None;
         }

@@ -49,14 +49,14 @@ impl Engine {
     }
 
     /// The queue exists from now on, until it is dropped.
-    pub(crate) fn keep(&mut self, id: QueueId, effects: &mut Effects) {
+    pub(super) fn keep(&mut self, id: QueueId, effects: &mut Effects) {
         if !self.queues.set_kept(id, true) {
             self.arm_queue(id);
             effects.records.push(Record::QueueFacts(id));
         }
     }
 
-    pub(crate) fn queue_or_create(&mut self, name: &[u8]) -> QueueId {
+    pub(super) fn queue_or_create(&mut self, name: &[u8]) -> QueueId {
         if let Some(id) = self.queue_id(name) {
             return id;
         }
@@ -68,7 +68,7 @@ impl Engine {
     }
 
     /// Removes a queue that nothing keeps in existence any more.
-    pub(crate) fn drop_if_unwanted(&mut self, id: QueueId, effects: &mut Effects) {
+    pub(super) fn drop_if_unwanted(&mut self, id: QueueId, effects: &mut Effects) {
         let queue = &self.queues[id];
         if queue.is_wanted() {
             if queue.extension().is_some() {

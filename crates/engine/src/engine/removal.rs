@@ -107,7 +107,7 @@ impl Engine {
     }
 
     /// One slice of a removal; true if something is left.
-    pub(crate) fn removal_slice(&mut self, work: &mut RemovalWork, effects: &mut Effects) -> bool {
+    pub(super) fn removal_slice(&mut self, work: &mut RemovalWork, effects: &mut Effects) -> bool {
         if let Next::Waiting(from) = work.next {
             match self.send_readers_away(work, from, effects) {
                 Some(from) => {
@@ -185,7 +185,7 @@ impl Engine {
     }
 
     /// Removes a queue that is older than its policy lets an empty one be, unless somebody uses it.
-    pub(crate) fn remove_if_idle(&mut self, id: QueueId, effects: &mut Effects) {
+    pub(super) fn remove_if_idle(&mut self, id: QueueId, effects: &mut Effects) {
         if self.queues[id].idle_ends().is_some_and(|at| at <= self.now) {
             self.tally.idle_queue_deletes += 1;
             self.meter.begin_request();

@@ -27,7 +27,7 @@ impl Engine {
     }
 
     /// Aims as many jobs anew as the slice allows.
-    pub(crate) fn reschedule_slice(&mut self) {
+    pub(super) fn reschedule_slice(&mut self) {
         let Some(mut rescheduling) = self.wall.rescheduling().take() else { return };
         rescheduling.timer = None;
         loop {
@@ -57,7 +57,7 @@ impl Engine {
     }
 
     /// Jobs that go by the wall clock are where it wants them.
-    pub(crate) fn check_wall(&self) {
+    pub(super) fn check_wall(&self) {
         let mut last = None;
         while let Some((slot, wall)) = self.jobs.next_by_wall(last) {
             last = Some(slot);

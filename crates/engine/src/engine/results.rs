@@ -28,7 +28,7 @@ pub struct WorkProgress {
 
 impl Engine {
     /// Attaches a watcher to a job.
-    pub(crate) fn attach(&mut self, slot: JobSlot, watcher: SessionId) {
+    pub(super) fn attach(&mut self, slot: JobSlot, watcher: SessionId) {
         self.meter.count(1);
         let id = self.jobs[slot].id();
         self.jobs[slot].add_watcher(watcher);
@@ -38,7 +38,7 @@ impl Engine {
 
     /// A session that has ended watches some of these jobs no more; true if others are left, which
     /// tell it things in vain until then.
-    pub(crate) fn detach_slice(
+    pub(super) fn detach_slice(
         &mut self,
         watcher: SessionId,
         watching: &mut BTreeMap<JobId, u32>,
@@ -62,13 +62,6 @@ impl Engine {
             }
         }
         false
-    }
-
-    /// Ends a job with news for its watchers. (Records are taken over before the news, so that what
-    /// the news waits for is known then.)
-    pub(crate) fn end_job(&mut self, slot: JobSlot, news: &News, effects: &mut Effects) {
-        self.tell_end(slot, news, effects);
-        self.remove_job(slot, effects);
     }
 
     /// Passes data or a warning of the worker on to all watchers.
@@ -107,45 +100,6 @@ impl Engine {
         if self.jobs[slot].ttr_s() > 0 {
             self.renew_deadline(slot);
         }
-    }
-
-    /// The worker is done with a job that it holds; `news` is what its watchers hear.
-    pub fn complete(
-        &mut self,
-        session: SessionId,
-        id: JobId,
-        news: &News,
-        effects: &mut Effects,
-    ) -> Result<(), NotFound> {
-        let slot = self.held(session, id)?;
-        self.finish_job(slot, news, effects);
-        Ok(())
-    }
-
-    /// The worker failed at a job that it holds. One that was submitted for its outcome ends; one
-    /// that another dialect put is set aside, as its own workers would do.
-    pub fn fail(
-        &mut self,
-        session: SessionId,
-        id: JobId,
-        news: &News,
-        effects: &mut Effects,
-    ) -> Result<(), NotFound> {
-        let slot = self.held(session, id)?;
-        if self.jobs[slot].is_submitted() {
-            self.finish_job(slot, news, effects);
-        } else {
-            self.tell_end(slot, news, effects);
-            let priority = self.jobs[slot].priority();
-            self.bury(session, id, priority, effects)?;
-        }
-        Ok(())
-    }
-
-    /// Ends a job on request, well or not, with news for its watchers: where every finish ends.
-    pub(super) fn finish_job(&mut self, slot: JobSlot, news: &News, effects: &mut Effects) {
-        self.queues[self.jobs[slot].queue()].count_finish();
-        self.end_job(slot, news, effects);
     }
 
     /// What is known of a job.

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::Engine;
 use crate::effects::{Effects, News, Record};
 use crate::ids::{JobId, JobSlot, QueueId};
-use crate::jobs::{Draft, Job, JobKind, State};
+use crate::jobs::{Draft, JobKind};
 use crate::limits::PUT_ENDS_MAX;
 use crate::policy::{Name, Policy, QueueSync, WhenFull};
 use crate::queues::Extension;
@@ -45,7 +45,7 @@ struct Stop {
 
 /// The queues that one put goes to, each once.
 #[derive(Debug, Default)]
-pub(crate) struct Route {
+pub(super) struct Route {
     stops: Vec<Stop>,
     /// Those that are asked, which may also be met as children or copies of each other.
     requested: Vec<QueueId>,
@@ -57,7 +57,7 @@ pub(crate) struct Route {
 }
 
 /// What became of a put that went to several queues.
-pub(crate) struct Routed {
+pub(super) struct Routed {
     /// The job of the first queue that was asked and took it.
     pub(crate) requested: Option<JobSlot>,
     /// The first job, if any queue took it.
@@ -67,79 +67,6 @@ pub(crate) struct Routed {
 }
 
 impl Engine {
-    /// Adds a new job to the tables and counts it. It is in no list yet.
-    #[inline]
-    pub(crate) fn insert_job(&mut self, queue: QueueId, draft: Draft, kind: JobKind) -> JobSlot {
-        let body_bytes = draft.body.len();
-        let due = self.wall.moment_of(draft.due);
-        let expires = draft.expires.map(|expires| self.wall.moment_of(expires));
-        let goes_by = draft.expires.unwrap_or(draft.due).wall();
-        let id = self.jobs.deal_id();
-        let slot = self.add_job(Job::new((id, queue, kind), self.now, (due, expires), draft));
-        if let Some(wall) = goes_by {
-            self.jobs.set_wall_time(slot, wall);
-        }
-        self.tally.puts += 1;
-        self.queues[queue].count_put(body_bytes);
-        slot
-    }
-
-    /// Offers a new job, or puts it aside until it is due. An item that expired before it came is
-    /// gone after this, if it is the head.
-    pub(crate) fn list_new_job(&mut self, slot: JobSlot, effects: &mut Effects) {
-        let job = &self.jobs[slot];
-        match job.state() {
-            State::Ready if job.expires().is_some() && self.is_expired(slot) => {
-                let queue = job.queue();
-                self.deliver_or_list(slot, effects);
-                self.sweep(queue, PUT_ENDS_MAX, effects);
-            }
-            State::Ready => self.deliver_or_list(slot, effects),
-            State::Delayed | State::Leased | State::Buried => self.add_to_list(slot),
-        }
-    }
-
-    /// How long jobs live that are put into this queue.
-    pub(crate) fn kind_in(&self, queue: QueueId) -> JobKind {
-        match self.policy_of(queue).and_then(|policy| policy.sync) {
-            Some(QueueSync::Memory) => JobKind::Memory,
-            Some(QueueSync::Always | QueueSync::Every(_) | QueueSync::Never) | None => {
-                JobKind::Logged
-            }
-        }
-    }
-
-    /// Puts a job into a queue with an [`crate::queues::Extension`], and into all that it feeds.
-    pub(crate) fn put_routed(
-        &mut self,
-        queue: QueueId,
-        draft: Draft,
-        effects: &mut Effects,
-    ) -> Result<JobId, Refused> {
-        if self.queues[queue].extension().is_some_and(Extension::is_single) {
-            self.admit(queue, draft.body.len(), effects)?;
-            let slot = self.insert_job(queue, draft, self.kind_in(queue));
-            self.note(Record::Put, slot, effects);
-            let id = self.jobs[slot].id();
-            self.list_new_job(slot, effects);
-            return Ok(id);
-        }
-        let name = self.queues[queue].owned_name();
-        let route = self.route_to(&name, false, effects);
-        let routed = self.put_along(route, &draft, effects);
-        self.answer(&routed)
-    }
-
-    /// The number to tell: that of the job that was asked for, or of one that it fed, or a number
-    /// that no job has, if it was accepted and kept nowhere.
-    pub(crate) fn answer(&mut self, routed: &Routed) -> Result<JobId, Refused> {
-        match (routed.refused, routed.requested.or(routed.first)) {
-            (Some(refused), _) => Err(refused),
-            (None, Some(slot)) => Ok(self.jobs[slot].id()),
-            (None, None) => Ok(self.jobs.deal_id()),
-        }
-    }
-
     /// Whether a put to this name may go to others besides, or instead.
     pub fn feeds_others(&self, name: &[u8]) -> bool {
         match self.queue_id(name) {
@@ -157,7 +84,7 @@ impl Engine {
     }
 
     /// All queues that a put to this name goes to.
-    pub(crate) fn route_to(&mut self, name: &[u8], items: bool, effects: &mut Effects) -> Route {
+    pub(super) fn route_to(&mut self, name: &[u8], items: bool, effects: &mut Effects) -> Route {
         let mut route = Route { items, ..Route::default() };
         self.collect_required(name, &mut route, effects);
         for at in 0..route.requested.len() {
@@ -249,7 +176,7 @@ impl Engine {
     }
 
     /// Puts one job into each queue of the way, as far as they have room.
-    pub(crate) fn put_along(
+    pub(super) fn put_along(
         &mut self,
         route: Route,
         draft: &Draft,
@@ -322,7 +249,7 @@ impl Engine {
     }
 
     /// Sees to it that a queue has room for one job more, as its policy says.
-    pub(crate) fn admit(
+    pub(super) fn admit(
         &mut self,
         queue: QueueId,
         body_bytes: usize,
@@ -336,7 +263,7 @@ impl Engine {
     }
 
     /// The same, without a look at jobs that have expired.
-    pub(crate) fn make_room(
+    pub(super) fn make_room(
         &mut self,
         queue: QueueId,
         body_bytes: usize,
@@ -389,7 +316,7 @@ impl Engine {
     }
 
     /// Ends a job of a queue that must not vanish for it.
-    pub(crate) fn end_in(&mut self, queue: QueueId, slot: JobSlot, effects: &mut Effects) {
+    pub(super) fn end_in(&mut self, queue: QueueId, slot: JobSlot, effects: &mut Effects) {
         self.queues[queue].hold();
         self.end_job(slot, &News::Fail, effects);
         self.queues[queue].release();

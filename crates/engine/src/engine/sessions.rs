@@ -43,7 +43,7 @@ impl Engine {
 
     /// A slice of the end of a session; true if something is left. It is found by its number until its
     /// registrations are gone.
-    pub(crate) fn close_slice(&mut self, session: SessionId, effects: &mut Effects) -> bool {
+    pub(super) fn close_slice(&mut self, session: SessionId, effects: &mut Effects) -> bool {
         if self.retire_worker(session, effects) {
             return true;
         }
@@ -64,7 +64,7 @@ impl Engine {
     }
 
     /// A session that is gone leaves queues that it watched, the last one first; true if some are left.
-    pub(crate) fn leave_slice(
+    pub(super) fn leave_slice(
         &mut self,
         watched: &mut Vec<QueueId>,
         effects: &mut Effects,

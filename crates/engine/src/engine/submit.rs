@@ -1,9 +1,9 @@
 //! Submitting as Gearman does: by the name of the queue, with a key that joins equal jobs, in the
 //! foreground (watched) or in the background (durable).
 
+use super::Engine;
 use super::route::{Refused, Route};
-use super::{Engine, NotFound};
-use crate::effects::{Effects, News, Record};
+use crate::effects::{Effects, Record};
 use crate::ids::{JobId, JobSlot, QueueId, SessionId};
 use crate::jobs::{Band, Body, Draft, Job, JobKind, State};
 use crate::limits::{ATTACHMENTS_MAX, SAME_KEY_MAX, WATCHERS_MAX};
@@ -154,14 +154,6 @@ impl Engine {
             self.jobs.set_kind(slot, kind);
             self.note(Record::Put, slot, effects);
         }
-    }
-
-    /// Ends a job on an operator's request, wherever it is; its watchers hear that it failed.
-    pub fn cancel(&mut self, id: JobId, effects: &mut Effects) -> Result<QueueId, NotFound> {
-        let slot = self.slot(id)?;
-        let queue = self.jobs[slot].queue();
-        self.end_job(slot, &News::Fail, effects);
-        Ok(queue)
     }
 
     /// The unfinished job with this key, in any queue: the oldest one. Of a key that is in very many

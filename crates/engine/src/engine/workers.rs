@@ -156,7 +156,7 @@ impl Engine {
     /// A queue has so many ready jobs that nobody waited for: wakes who sleeps, for each job up to the number
     /// set by [`Engine::set_wake_max`], in the order in which they came to the list. (Whoever was woken for
     /// another queue kept the place in this one's.)
-    pub(crate) fn wake_sleepers(&mut self, queue: QueueId, jobs: u64, effects: &mut Effects) {
+    pub(super) fn wake_sleepers(&mut self, queue: QueueId, jobs: u64, effects: &mut Effects) {
         let wake_max = u64::from(self.wake_max).saturating_mul(jobs);
         let mut woken = 0;
         while self.wake_max == 0 || woken < wake_max {

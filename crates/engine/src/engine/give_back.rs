@@ -1,0 +1,102 @@
+//! Giving back: a held job goes to its queue again, or aside until somebody makes it ready.
+
+use super::{Engine, NotFound};
+use crate::effects::{Effects, News, Record};
+use crate::ids::{JobId, JobSlot, LeaseId, SessionId};
+use crate::jobs::State;
+
+impl Engine {
+    /// Gives back a job that this session holds: ready, or delayed if `delay_s` is not 0. It keeps
+    /// its place among jobs of its priority.
+    pub fn give_back(
+        &mut self,
+        session: SessionId,
+        id: JobId,
+        priority: u32,
+        delay_s: u32,
+        effects: &mut Effects,
+    ) -> Result<JobSlot, NotFound> {
+        let slot = self.held(session, id)?;
+        self.tally.releases += 1;
+        self.end_lease(slot);
+        let job = &mut self.jobs[slot];
+        job.set_priority(priority);
+        job.set_due(self.now.plus_seconds(delay_s));
+        job.set_delay_s(delay_s);
+        job.count(|counters| &mut counters.releases);
+        if job.is_abandoned() {
+            self.remove_job(slot, effects);
+            return Ok(slot);
+        }
+        let next = if delay_s > 0 { State::Delayed } else { State::Ready };
+        self.change_state(slot, next);
+        self.note(Record::Update, slot, effects);
+        match next {
+            State::Ready => self.deliver_or_list(slot, effects),
+            State::Delayed | State::Leased | State::Buried => self.add_to_list(slot),
+        }
+        Ok(slot)
+    }
+
+    /// Puts the item of an open read back to its place at the head. It may end there, if nobody
+    /// wants it any more.
+    pub fn give_back_item(
+        &mut self,
+        holder: SessionId,
+        lease: LeaseId,
+        effects: &mut Effects,
+    ) -> Result<(), NotFound> {
+        let slot = self.held_by(holder, lease)?;
+        self.lose_lease(slot, effects);
+        Ok(())
+    }
+
+    /// Sets a job aside that this session holds.
+    pub fn bury(
+        &mut self,
+        session: SessionId,
+        id: JobId,
+        priority: u32,
+        effects: &mut Effects,
+    ) -> Result<JobSlot, NotFound> {
+        let slot = self.held(session, id)?;
+        self.tally.buries += 1;
+        // Whoever watches a job that another dialect sets aside hears that it failed.
+        self.tell_end(slot, &News::Fail, effects);
+        if self.jobs[slot].is_abandoned() {
+            self.remove_job(slot, effects);
+            return Ok(slot);
+        }
+        self.end_lease(slot);
+        self.jobs.deal_buried_order(slot);
+        let job = &mut self.jobs[slot];
+        job.set_priority(priority);
+        job.count(|counters| &mut counters.buries);
+        self.change_state(slot, State::Buried);
+        self.note(Record::Update, slot, effects);
+        self.add_to_list(slot);
+        Ok(slot)
+    }
+
+    /// Makes a delayed or buried job ready.
+    pub fn kick_job(&mut self, id: JobId, effects: &mut Effects) -> Result<JobSlot, NotFound> {
+        let slot = self.slot(id)?;
+        match self.jobs[slot].state() {
+            State::Delayed | State::Buried => {}
+            State::Ready | State::Leased => return Err(NotFound),
+        }
+        self.remove_from_list(slot);
+        self.kick_delisted(slot, effects);
+        Ok(slot)
+    }
+
+    /// Makes a job ready that was just taken off the delayed or buried list.
+    pub(super) fn kick_delisted(&mut self, slot: JobSlot, effects: &mut Effects) {
+        let job = &mut self.jobs[slot];
+        job.set_due(self.now);
+        job.count(|counters| &mut counters.kicks);
+        self.change_state(slot, State::Ready);
+        self.note(Record::Update, slot, effects);
+        self.deliver_or_list(slot, effects);
+    }
+}
