@@ -5,44 +5,28 @@
 
 mod advance;
 mod check;
-mod choice;
-mod chores;
 mod expiry;
 mod finish;
-mod flush;
 mod give_back;
-mod items;
-mod lease;
 mod listing;
-mod news;
 mod policies;
 mod put;
 mod queues;
-mod removal;
 mod replay;
-mod reschedule;
 mod results;
-mod route;
-mod serve;
 mod sessions;
+mod slices;
 mod stats;
 mod status;
-mod submit;
 mod take;
-mod walk;
-mod workers;
 
-pub use choice::{Choice, GrabOrder};
-pub use chores::Kick;
-pub use flush::Clearing;
-pub use items::{AliasStats, ItemStats};
 pub use listing::{JobCursor, NameCursor, QueueCursor};
+pub use put::{Refused, Submit};
 pub use replay::RestoreError;
 pub use results::WorkProgress;
-pub use route::Refused;
+pub use slices::{Clearing, Kick};
 pub use stats::{QueueStats, Totals};
-pub use submit::Submit;
-pub use take::{Handout, Patience, Take};
+pub use take::{AliasStats, Choice, GrabOrder, Handout, ItemStats, Patience, Take};
 
 use crate::chores::ChoreLine;
 use crate::effects::{Effects, Record};

@@ -1,7 +1,12 @@
 //! Putting: a job enters a queue, and all that this queue feeds.
 
-use super::route::Routed;
-use super::{Engine, Refused};
+mod route;
+mod submit;
+
+pub use route::Refused;
+pub use submit::Submit;
+
+use super::Engine;
 use crate::effects::{Effects, Record};
 use crate::ids::{JobId, JobSlot, Millis, QueueId, SessionId};
 use crate::jobs::{Body, Draft, Job, JobKind, NewJob, State};
@@ -9,6 +14,7 @@ use crate::limits::{PUT_ENDS_MAX, UNIT_BODY_BYTES};
 use crate::policy::QueueSync;
 use crate::queues::Extension;
 use crate::wall::When;
+use route::Routed;
 
 /// What a producer of items does not say.
 const PRIORITY: u32 = 1024;

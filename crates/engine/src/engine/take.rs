@@ -1,8 +1,17 @@
 //! Taking: one request for all ways to choose a job; it gets one, waits, or goes away with nothing.
 
+mod choice;
+mod items;
+mod lease;
+mod serve;
+mod workers;
+
+pub use choice::{Choice, GrabOrder};
+pub use items::{AliasStats, ItemStats};
+
 use std::num::NonZeroU64;
 
-use super::{Choice, Engine, GrabOrder};
+use super::Engine;
 use crate::effects::{Effects, Record};
 use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId, SessionId};
 use crate::jobs::{Body, State};

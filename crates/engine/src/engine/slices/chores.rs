@@ -2,10 +2,10 @@
 
 use std::collections::BinaryHeap;
 
-use super::Engine;
 use crate::chores::{Chore, Held, ReturnHeld};
 use crate::collections::Ordered;
 use crate::effects::{Effects, Event};
+use crate::engine::Engine;
 use crate::ids::{JobSlot, LeaseId, Millis, SessionId};
 use crate::jobs::Job;
 use crate::sessions::{ReturnOrder, Waiting};
@@ -55,7 +55,7 @@ impl Engine {
     }
 
     /// Works a slice off the chore that waits longest.
-    pub(super) fn do_a_chore(&mut self, effects: &mut Effects) {
+    pub(in crate::engine) fn do_a_chore(&mut self, effects: &mut Effects) {
         let Some(mut chore) = self.chores.pop() else { return };
         self.meter.begin_request();
         if let Chore::Kick { session, .. } = chore
@@ -89,14 +89,14 @@ impl Engine {
     }
 
     /// Begins a chore that nobody waits for: it is over at once, if it is small.
-    pub(super) fn begin(&mut self, mut chore: Chore, effects: &mut Effects) {
+    pub(in crate::engine) fn begin(&mut self, mut chore: Chore, effects: &mut Effects) {
         if self.step(&mut chore, effects) {
             self.chores.push(chore);
         }
     }
 
     /// Does one slice of a chore; true if something is left.
-    pub(super) fn step(&mut self, chore: &mut Chore, effects: &mut Effects) -> bool {
+    pub(in crate::engine) fn step(&mut self, chore: &mut Chore, effects: &mut Effects) -> bool {
         match chore {
             Chore::Return { leases, held, return_order } => {
                 self.return_slice(leases, held, *return_order, effects)

@@ -1,8 +1,8 @@
-//! Items as Kestrel knows them: put into and read from one queue by its name, held by the number of the
-//! lease; and the numbers that are kept of such queues.
+//! Items: jobs that are read from one queue by its name. What is counted of reads, and the numbers of such
+//! queues.
 
-use super::{Engine, Handout, Take};
 use crate::effects::{Effects, News};
+use crate::engine::{Engine, Handout, Take};
 use crate::ids::{JobSlot, Millis, QueueId, SessionId};
 use crate::policy::Name;
 
@@ -61,7 +61,7 @@ pub struct AliasStats {
 
 impl Engine {
     /// Hands a job that is in no list to a session that holds by lease.
-    pub(super) fn open_read(
+    pub(in crate::engine) fn open_read(
         &mut self,
         slot: JobSlot,
         holder: SessionId,
@@ -75,7 +75,7 @@ impl Engine {
         self.hand_to_reader(slot, holder, limit_ms, effects)
     }
 
-    pub(super) fn hand_to_reader(
+    pub(in crate::engine) fn hand_to_reader(
         &mut self,
         slot: JobSlot,
         holder: SessionId,
@@ -88,7 +88,7 @@ impl Engine {
     }
 
     /// Takes and finishes in one step, so that one record will do.
-    pub(super) fn read_out(&mut self, slot: JobSlot, effects: &mut Effects) -> Take {
+    pub(in crate::engine) fn read_out(&mut self, slot: JobSlot, effects: &mut Effects) -> Take {
         self.note_read(slot);
         let job = &self.jobs[slot];
         let (id, body) = (job.id(), job.body().clone());
@@ -105,21 +105,25 @@ impl Engine {
         }
     }
 
-    pub(super) fn count_hit(&mut self, queue: QueueId) {
+    pub(in crate::engine) fn count_hit(&mut self, queue: QueueId) {
         if let Some(extension) = self.queues[queue].extension_mut() {
             extension.hits += 1;
         }
     }
 
     /// A read found nothing, at once or in the end.
-    pub(super) fn count_miss(&mut self, queue: QueueId) {
+    pub(in crate::engine) fn count_miss(&mut self, queue: QueueId) {
         if let Some(extension) = self.queues[queue].extension_mut() {
             extension.misses += 1;
         }
     }
 
     /// How long an open read lasts.
-    pub(super) fn read_limit(&self, queue: QueueId, limit_ms: Option<u64>) -> Option<u64> {
+    pub(in crate::engine) fn read_limit(
+        &self,
+        queue: QueueId,
+        limit_ms: Option<u64>,
+    ) -> Option<u64> {
         let timeout = self.policy_of(queue).and_then(|policy| policy.open_timeout_ms);
         [limit_ms, timeout].into_iter().flatten().min()
     }

@@ -1,9 +1,9 @@
 //! Submitting as Gearman does: by the name of the queue, with a key that joins equal jobs, in the
 //! foreground (watched) or in the background (durable).
 
-use super::Engine;
-use super::route::{Refused, Route};
 use crate::effects::{Effects, Record};
+use crate::engine::Engine;
+use crate::engine::put::route::{Refused, Route};
 use crate::ids::{JobId, JobSlot, QueueId, SessionId};
 use crate::jobs::{Band, Body, Draft, Job, JobKind, State};
 use crate::limits::{ATTACHMENTS_MAX, SAME_KEY_MAX, WATCHERS_MAX};

@@ -1,7 +1,7 @@
 //! Telling news of a job to all who watch it, in slices when they are many.
 
-use super::Engine;
 use crate::effects::{Effects, Event, News};
+use crate::engine::Engine;
 use crate::ids::JobSlot;
 use crate::limits::TOLD_AT_ONCE_MAX;
 use crate::news::PendingNews;
@@ -9,7 +9,7 @@ use crate::timers::TimerKey;
 
 impl Engine {
     /// Tells all watchers of a job.
-    pub(super) fn tell(&mut self, slot: JobSlot, news: &News, effects: &mut Effects) {
+    pub(in crate::engine) fn tell(&mut self, slot: JobSlot, news: &News, effects: &mut Effects) {
         let job = &self.jobs[slot];
         self.meter.count(1);
         if self.untold.is_empty() && job.watchers().len() <= TOLD_AT_ONCE_MAX {
@@ -23,7 +23,12 @@ impl Engine {
     }
 
     /// The last news for all watchers; they watch this job no more.
-    pub(super) fn tell_end(&mut self, slot: JobSlot, news: &News, effects: &mut Effects) {
+    pub(in crate::engine) fn tell_end(
+        &mut self,
+        slot: JobSlot,
+        news: &News,
+        effects: &mut Effects,
+    ) {
         if self.jobs[slot].watchers().is_empty() {
             return;
         }
@@ -64,7 +69,7 @@ impl Engine {
 
     /// Tells a slice. What is told `late` is told after the request that it came from. The rest is told by
     /// a timer, behind all others that are due.
-    pub(super) fn tell_slice(&mut self, late: bool, effects: &mut Effects) {
+    pub(in crate::engine) fn tell_slice(&mut self, late: bool, effects: &mut Effects) {
         self.timers.disarm(&mut self.untold.timer, TimerKey::News);
         while let Some(mut untold) = self.untold.pop() {
             while self.tell_next(&mut untold, late, effects) {

@@ -1,6 +1,6 @@
 //! Rescheduling: when the wall clock is set, jobs that go by it get another moment, in slices.
 
-use super::Engine;
+use crate::engine::Engine;
 use crate::ids::{JobSlot, Millis};
 use crate::timers::TimerKey;
 use crate::wall::{Rescheduling, STEP_MS, When};
@@ -27,7 +27,7 @@ impl Engine {
     }
 
     /// Aims as many jobs anew as the slice allows.
-    pub(super) fn reschedule_slice(&mut self) {
+    pub(in crate::engine) fn reschedule_slice(&mut self) {
         let Some(mut rescheduling) = self.wall.rescheduling().take() else { return };
         rescheduling.timer = None;
         loop {
@@ -57,7 +57,7 @@ impl Engine {
     }
 
     /// Jobs that go by the wall clock are where it wants them.
-    pub(super) fn check_wall(&self) {
+    pub(in crate::engine) fn check_wall(&self) {
         let mut last = None;
         while let Some((slot, wall)) = self.jobs.next_by_wall(last) {
             last = Some(slot);

@@ -1,7 +1,7 @@
 //! Leases: where each begins, is renewed, goes to another session, and ends.
 
-use super::{Engine, Handout, NotFound};
 use crate::effects::{Effects, News, Record};
+use crate::engine::{Engine, Handout, NotFound};
 use crate::ids::{JobId, JobSlot, LeaseId, Millis, SessionId};
 use crate::jobs::{Lease, State};
 use crate::sessions::{NEVER, ReturnOrder, Session};
@@ -9,7 +9,7 @@ use crate::sessions::{NEVER, ReturnOrder, Session};
 impl Engine {
     /// Leases a job that is in no list to a session: where every lease begins. The earlier of the job's
     /// ttr and the holder's own limit ends it.
-    pub(super) fn lease(
+    pub(in crate::engine) fn lease(
         &mut self,
         slot: JobSlot,
         session: SessionId,
@@ -36,7 +36,7 @@ impl Engine {
     }
 
     /// Ends the lease of a job: where every lease ends. The state is the caller's business.
-    pub(super) fn end_lease(&mut self, slot: JobSlot) {
+    pub(in crate::engine) fn end_lease(&mut self, slot: JobSlot) {
         let job = &mut self.jobs[slot];
         let lease = job.lease().expect("a leased job has a lease");
         let (deadline, queue) = (job.due(), job.queue());
@@ -47,7 +47,7 @@ impl Engine {
     }
 
     /// The deadline of a job that is handed out, or whose ttr starts anew, now.
-    pub(super) fn deadline(&self, ttr_s: u32) -> Millis {
+    pub(in crate::engine) fn deadline(&self, ttr_s: u32) -> Millis {
         if ttr_s == 0 { NEVER } else { self.now.plus_seconds(ttr_s) }
     }
 
@@ -59,7 +59,7 @@ impl Engine {
     }
 
     /// Starts the ttr of a leased job anew, within its holder's own limit.
-    pub(super) fn renew_deadline(&mut self, slot: JobSlot) {
+    pub(in crate::engine) fn renew_deadline(&mut self, slot: JobSlot) {
         let job = &self.jobs[slot];
         let lease = job.lease().expect("a held job has a lease");
         let (before, deadline) = (job.due(), self.deadline(job.ttr_s()).min(lease.until));
@@ -69,7 +69,11 @@ impl Engine {
     }
 
     /// The place of a job that this session holds by this lease.
-    pub(super) fn held_by(&self, holder: SessionId, lease: LeaseId) -> Result<JobSlot, NotFound> {
+    pub(in crate::engine) fn held_by(
+        &self,
+        holder: SessionId,
+        lease: LeaseId,
+    ) -> Result<JobSlot, NotFound> {
         self.sessions.find(holder).and_then(|session| session.held_by(lease)).ok_or(NotFound)
     }
 
@@ -102,7 +106,7 @@ impl Engine {
     }
 
     /// The holder of a job has lost it: one failed attempt more.
-    pub(super) fn lose_lease(&mut self, slot: JobSlot, effects: &mut Effects) {
+    pub(in crate::engine) fn lose_lease(&mut self, slot: JobSlot, effects: &mut Effects) {
         let holder = self.jobs[slot].lease().map(|lease| lease.holder);
         let return_order =
             holder.and_then(|holder| self.sessions.find(holder)).map(Session::return_order);
@@ -112,7 +116,7 @@ impl Engine {
 
     /// A job whose lease is ended, because its holder lost it, goes back to its queue; or it ends,
     /// if nobody cares any more or it has had its attempts.
-    pub(super) fn return_lost(
+    pub(in crate::engine) fn return_lost(
         &mut self,
         slot: JobSlot,
         return_order: ReturnOrder,

@@ -1,15 +1,15 @@
 //! Workers: sessions that register for queues, ask for a job when they want one, and sleep until they
 //! are woken.
 //!
-//! A job goes to a waiter (see `take.rs`) first; sleepers hear only of a job that stayed ready.
+//! A job goes to a waiter (see `serve.rs`) first; sleepers hear only of a job that stayed ready.
 //! Whether there is work for a session is one question with one answer, [`Engine::has_work`]: a
 //! wake-up that it would not confirm keeps workers spinning, one that is missed loses them.
 
 use std::num::NonZeroU64;
 
-use super::Engine;
 use crate::chores::{Chore, ReturnHeld};
 use crate::effects::{Effects, Event};
+use crate::engine::Engine;
 use crate::ids::{QueueId, SessionId};
 use crate::jobs::{Job, Lease};
 use crate::sessions::{NEVER, Registration, Session, Sessions, Worker};
@@ -109,7 +109,11 @@ impl Engine {
 
     /// Takes a session's registrations out of all tables, as many as one slice of work allows; true if
     /// some are left. Its jobs are the caller's business.
-    pub(super) fn retire_worker(&mut self, session: SessionId, effects: &mut Effects) -> bool {
+    pub(in crate::engine) fn retire_worker(
+        &mut self,
+        session: SessionId,
+        effects: &mut Effects,
+    ) -> bool {
         while let Some(queue) = self.sessions[session].worker().and_then(Worker::first_queue) {
             self.forget_registration(session, queue, effects);
             if self.meter.request_is_spent() {
@@ -156,7 +160,12 @@ impl Engine {
     /// A queue has so many ready jobs that nobody waited for: wakes who sleeps, for each job up to the number
     /// set by [`Engine::set_wake_max`], in the order in which they came to the list. (Whoever was woken for
     /// another queue kept the place in this one's.)
-    pub(super) fn wake_sleepers(&mut self, queue: QueueId, jobs: u64, effects: &mut Effects) {
+    pub(in crate::engine) fn wake_sleepers(
+        &mut self,
+        queue: QueueId,
+        jobs: u64,
+        effects: &mut Effects,
+    ) {
         let wake_max = u64::from(self.wake_max).saturating_mul(jobs);
         let mut woken = 0;
         while self.wake_max == 0 || woken < wake_max {
@@ -173,7 +182,7 @@ impl Engine {
 
     /// A worker that is awake leaves a queue, or got a job elsewhere. It may be the only one that was woken for
     /// a job there, so others are woken in its place. When every job wakes all sleepers, they know already.
-    pub(super) fn pass_wake_on(&mut self, queue: QueueId, effects: &mut Effects) {
+    pub(in crate::engine) fn pass_wake_on(&mut self, queue: QueueId, effects: &mut Effects) {
         let passed_on = &self.queues[queue];
         if self.wake_max != 0 && self.may_serve(passed_on) {
             self.wake_sleepers(queue, 1, effects);

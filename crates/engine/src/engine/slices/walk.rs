@@ -1,15 +1,20 @@
 //! What a change of the policies or of the status means for each queue: a walk over all of them, in
 //! slices. It stands at a timer of its own, behind all others that are due.
 
-use super::Engine;
 use crate::effects::Effects;
+use crate::engine::Engine;
 use crate::limits::UNIT_COMPARISONS;
 use crate::queues::Walk;
 use crate::timers::TimerKey;
 
 impl Engine {
     /// Begins a walk for these reasons, and for those of one that is not over.
-    pub(super) fn walk_queues(&mut self, resolves: bool, unblocks: bool, effects: &mut Effects) {
+    pub(in crate::engine) fn walk_queues(
+        &mut self,
+        resolves: bool,
+        unblocks: bool,
+        effects: &mut Effects,
+    ) {
         let mut before = self.walk.take();
         if let Some(before) = &mut before {
             self.timers.disarm(&mut before.timer, TimerKey::Walk);
@@ -20,7 +25,7 @@ impl Engine {
     }
 
     /// Visits as many queues as a slice of work allows.
-    pub(super) fn walk_slice(&mut self, effects: &mut Effects) {
+    pub(in crate::engine) fn walk_slice(&mut self, effects: &mut Effects) {
         let Some(mut walk) = self.walk.take() else { return };
         walk.timer = None;
         let rules = if walk.resolves { self.rules.rules().0.len() } else { 0 };
@@ -54,12 +59,12 @@ impl Engine {
     }
 
     /// Whether the walk lets queues serve again.
-    pub(super) fn is_unblocking(&self) -> bool {
+    pub(in crate::engine) fn is_unblocking(&self) -> bool {
         self.walk.is_some_and(|walk| walk.unblocks)
     }
 
     /// All queues refuse reads again: a walk that is not over changes nothing about that.
-    pub(super) fn stop_unblocking(&mut self) {
+    pub(in crate::engine) fn stop_unblocking(&mut self) {
         if let Some(walk) = &mut self.walk {
             walk.unblocks = false;
         }

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use super::Engine;
 use crate::effects::{Effects, News, Record};
+use crate::engine::Engine;
 use crate::ids::{JobId, JobSlot, QueueId};
 use crate::jobs::{Draft, JobKind};
 use crate::limits::PUT_ENDS_MAX;
@@ -45,7 +45,7 @@ struct Stop {
 
 /// The queues that one put goes to, each once.
 #[derive(Debug, Default)]
-pub(super) struct Route {
+pub(in crate::engine) struct Route {
     stops: Vec<Stop>,
     /// Those that are asked, which may also be met as children or copies of each other.
     requested: Vec<QueueId>,
@@ -57,7 +57,7 @@ pub(super) struct Route {
 }
 
 /// What became of a put that went to several queues.
-pub(super) struct Routed {
+pub(in crate::engine) struct Routed {
     /// The job of the first queue that was asked and took it.
     pub(crate) requested: Option<JobSlot>,
     /// The first job, if any queue took it.
@@ -84,7 +84,12 @@ impl Engine {
     }
 
     /// All queues that a put to this name goes to.
-    pub(super) fn route_to(&mut self, name: &[u8], items: bool, effects: &mut Effects) -> Route {
+    pub(in crate::engine) fn route_to(
+        &mut self,
+        name: &[u8],
+        items: bool,
+        effects: &mut Effects,
+    ) -> Route {
         let mut route = Route { items, ..Route::default() };
         self.collect_required(name, &mut route, effects);
         for at in 0..route.requested.len() {
@@ -176,7 +181,7 @@ impl Engine {
     }
 
     /// Puts one job into each queue of the way, as far as they have room.
-    pub(super) fn put_along(
+    pub(in crate::engine) fn put_along(
         &mut self,
         route: Route,
         draft: &Draft,
@@ -249,7 +254,7 @@ impl Engine {
     }
 
     /// Sees to it that a queue has room for one job more, as its policy says.
-    pub(super) fn admit(
+    pub(in crate::engine) fn admit(
         &mut self,
         queue: QueueId,
         body_bytes: usize,
@@ -263,7 +268,7 @@ impl Engine {
     }
 
     /// The same, without a look at jobs that have expired.
-    pub(super) fn make_room(
+    pub(in crate::engine) fn make_room(
         &mut self,
         queue: QueueId,
         body_bytes: usize,
@@ -316,7 +321,12 @@ impl Engine {
     }
 
     /// Ends a job of a queue that must not vanish for it.
-    pub(super) fn end_in(&mut self, queue: QueueId, slot: JobSlot, effects: &mut Effects) {
+    pub(in crate::engine) fn end_in(
+        &mut self,
+        queue: QueueId,
+        slot: JobSlot,
+        effects: &mut Effects,
+    ) {
         self.queues[queue].hold();
         self.end_job(slot, &News::Fail, effects);
         self.queues[queue].release();

@@ -1,8 +1,8 @@
 //! Serving those who wait: a job that becomes ready goes to whoever waits longest, and a queue that may
 //! hand out again serves its line.
 
-use super::{Engine, Handout};
 use crate::effects::{Effects, Event};
+use crate::engine::{Engine, Handout};
 use crate::ids::{JobSlot, Millis, QueueId, SessionId};
 use crate::limits::SERVING_REST_MS;
 use crate::queues::{Pause, PauseReason};
@@ -10,7 +10,7 @@ use crate::sessions::{ReadMode, Waiting};
 
 impl Engine {
     /// A job became ready: hands it to whoever waits longest for its queue, or enlists it.
-    pub(super) fn deliver_or_list(&mut self, slot: JobSlot, effects: &mut Effects) {
+    pub(in crate::engine) fn deliver_or_list(&mut self, slot: JobSlot, effects: &mut Effects) {
         let id = self.jobs[slot].queue();
         loop {
             let queue = &self.queues[id];
@@ -56,7 +56,7 @@ impl Engine {
     /// Serves those who wait for a queue that may hand out again: as many as the slice of work allows.
     /// If there are more, the queue rests for a moment, so that nobody gets what they wait for, and
     /// goes on by itself.
-    pub(super) fn serve_waiters(&mut self, id: QueueId, effects: &mut Effects) {
+    pub(in crate::engine) fn serve_waiters(&mut self, id: QueueId, effects: &mut Effects) {
         loop {
             let queue = &self.queues[id];
             let Some((_, slot)) = queue.ready().first() else { return };

@@ -3,9 +3,9 @@
 //! While it is removed a queue hands out nothing. What is put into it meanwhile stays, as if it were
 //! put into a new queue of its name.
 
-use super::{Clearing, Engine, NotFound};
 use crate::chores::{Chore, Next, RemovalWork};
 use crate::effects::{Effects, Event, News, Record};
+use crate::engine::{Clearing, Engine, NotFound};
 use crate::ids::{JobId, JobSlot, QueueId, SessionId};
 use crate::jobs::State;
 use crate::limits::UNIT_COMPARISONS;
@@ -107,7 +107,11 @@ impl Engine {
     }
 
     /// One slice of a removal; true if something is left.
-    pub(super) fn removal_slice(&mut self, work: &mut RemovalWork, effects: &mut Effects) -> bool {
+    pub(in crate::engine) fn removal_slice(
+        &mut self,
+        work: &mut RemovalWork,
+        effects: &mut Effects,
+    ) -> bool {
         if let Next::Waiting(from) = work.next {
             match self.send_readers_away(work, from, effects) {
                 Some(from) => {
@@ -185,7 +189,7 @@ impl Engine {
     }
 
     /// Removes a queue that is older than its policy lets an empty one be, unless somebody uses it.
-    pub(super) fn remove_if_idle(&mut self, id: QueueId, effects: &mut Effects) {
+    pub(in crate::engine) fn remove_if_idle(&mut self, id: QueueId, effects: &mut Effects) {
         if self.queues[id].idle_ends().is_some_and(|at| at <= self.now) {
             self.tally.idle_queue_deletes += 1;
             self.meter.begin_request();

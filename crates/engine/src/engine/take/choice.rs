@@ -1,6 +1,6 @@
 //! Which job a take gets, and from which queues any can be had. Every hand-out asks here.
 
-use super::Engine;
+use crate::engine::Engine;
 use crate::ids::{JobId, JobSlot, QueueId, SessionId};
 use crate::queues::{Queue, ReadyKey};
 use crate::sessions::{ReadMode, Registration};
@@ -30,17 +30,17 @@ pub enum GrabOrder {
 
 impl Engine {
     /// Whether a take may be served from a queue now, apart from what expired in front.
-    pub(super) fn may_serve(&self, queue: &Queue) -> bool {
+    pub(in crate::engine) fn may_serve(&self, queue: &Queue) -> bool {
         queue.can_serve(self.now) && !self.is_blocked(queue)
     }
 
     /// Whether those who wait for a queue may be served now, apart from what expired in front.
-    pub(super) fn may_serve_line(&self, queue: &Queue) -> bool {
+    pub(in crate::engine) fn may_serve_line(&self, queue: &Queue) -> bool {
         !queue.is_paused() && !self.is_blocked(queue)
     }
 
     /// The job that a take from this queue gets now, with its place in the order of hand-outs.
-    pub(super) fn head(&self, queue: &Queue) -> Option<(ReadyKey, JobSlot)> {
+    pub(in crate::engine) fn head(&self, queue: &Queue) -> Option<(ReadyKey, JobSlot)> {
         if !self.may_serve(queue) || self.head_is_expired(queue) {
             return None;
         }
@@ -48,7 +48,7 @@ impl Engine {
     }
 
     /// The best job of the queues that the session watches.
-    pub(super) fn best_watched(&self, session: SessionId) -> Option<JobSlot> {
+    pub(in crate::engine) fn best_watched(&self, session: SessionId) -> Option<JobSlot> {
         let watched = self.sessions[session].watched().iter();
         watched.filter_map(|id| self.head(&self.queues[*id])).min().map(|(_, slot)| slot)
     }
@@ -56,7 +56,10 @@ impl Engine {
     /// The registration whose queue supplies the next job: the one with the highest rank. Goes
     /// through the session's queues from there, but through no more than there are queues that have
     /// jobs; then these are fewer, and it goes through them.
-    pub(super) fn next_supplier(&self, session: SessionId) -> Option<(i64, Registration)> {
+    pub(in crate::engine) fn next_supplier(
+        &self,
+        session: SessionId,
+    ) -> Option<(i64, Registration)> {
         let worker = self.sessions[session].worker()?;
         let serves = |queue: QueueId| self.may_serve(&self.queues[queue]);
         self.meter.count(1);

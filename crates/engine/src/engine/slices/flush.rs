@@ -1,8 +1,8 @@
 //! Emptying queues.
 
-use super::Engine;
 use crate::chores::{Chore, FlushWork};
 use crate::effects::{Effects, News};
+use crate::engine::Engine;
 use crate::ids::{JobSlot, QueueId, SessionId};
 use crate::policy::Name;
 use crate::sessions::Waiting;
@@ -65,7 +65,11 @@ impl Engine {
     }
 
     /// One slice of a flush; true if something is left.
-    pub(super) fn flush_slice(&mut self, work: &mut FlushWork, effects: &mut Effects) -> bool {
+    pub(in crate::engine) fn flush_slice(
+        &mut self,
+        work: &mut FlushWork,
+        effects: &mut Effects,
+    ) -> bool {
         let mut jobs_left = self.meter.step_jobs();
         loop {
             work.left = match self.queue_id(&work.queue) {
