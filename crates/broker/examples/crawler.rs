@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     std::thread::scope(|scope| {
         for number in 1..=3 {
             let (store, seen) = (&store, &seen);
-            // The handle is closed when its reader ends: what it holds goes back.
+            // The handle is closed when its reader ends: its items go back.
             scope.spawn(move || crawl(number, &mut store.queue("pages"), seen));
         }
     });

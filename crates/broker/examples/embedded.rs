@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("put {id}: {name}");
     }
 
-    // Workers hold what they took; a worker that dies gives it back.
+    // Workers hold the items they took. A worker that dies gives them back.
     std::thread::scope(|scope| {
         let worker = scope.spawn(|| -> Result<(), Error> {
             let mut session = store.session();

@@ -19,7 +19,7 @@ const WALL: Millis = Millis(1_780_000_000_000);
 const FUTURE: Millis = Millis(4_300_000_000_000);
 const PAST: Millis = Millis(60_000);
 
-/// What is waited for comes within milliseconds, if at all.
+/// An awaited event comes within milliseconds, if at all.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Leaves a log in this folder whose last time is an hour from now.
@@ -353,9 +353,9 @@ fn a_step_of_the_wall_clock_moves_its_times_and_nothing_else() {
         };
         let (ready, still) = (Some(State::Ready), Some(State::Delayed));
         let held = Some(State::Leased);
-        // What goes by the wall clock …
+        // Times of the wall clock …
         let by_wall = |is_over| if is_over { (ready, 0) } else { (still, 1) };
-        // … and what goes by the time that passes.
+        // … and times that elapse.
         let by_time = |is_over| if is_over { (ready, ready, 0) } else { (still, held, 1) };
         let mut passed_ms = 0;
         for at_ms in [left_ms.min(2 * HOUR_MS), left_ms.max(2 * HOUR_MS)] {

@@ -183,7 +183,7 @@ fn contents(broker: &Broker, now: Millis) -> Vec<(Vec<Vec<u8>>, u64, u64)> {
     while broker.turn(now).advance() {}
     let mut turn: Turn<'_> = broker.turn(now);
     turn.check_invariants();
-    // Aliases hide what is in the queue of their name, and limits are of no account here.
+    // Aliases hide the items in the queue of their name, and limits do not matter here.
     turn.set_policies(Rules::default());
     let session = turn.open_reader_session(0);
     let contents = QUEUES[..KEPT_QUEUES].iter().map(|queue| {
@@ -213,7 +213,7 @@ proptest! {
             play.leave();
             now = play.now;
             play.broker.commit_step(now).expect("the disk works");
-            // What is read out here is not written down: the crash makes it unread.
+            // A read in this place is not recorded: the crash undoes it.
             let before = contents(&play.broker, now);
             drop(play);
             disk.crash();

@@ -143,7 +143,7 @@ impl Snapshot {
             if found.is_empty() {
                 break;
             }
-            // What is gathered takes time in which nobody else is held up, if this thread has a processor of its own.
+            // The rest of the round delays only threads on the same processor, so yield to them first.
             std::thread::yield_now();
             for (name, queue) in found {
                 names_bytes += name.len();

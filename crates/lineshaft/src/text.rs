@@ -83,7 +83,7 @@ pub(crate) fn counted(number: u64, noun: &str) -> String {
     format!("{} {noun}{plural}", count(number))
 }
 
-/// What was done with jobs in one state, and how many are left in it:
+/// The number of handled jobs in one state, and the number left in it:
 /// `2 buried jobs kicked in mail, 1 left`.
 pub(crate) fn done(number: u64, state: &str, what: &str, rest: u64) -> String {
     let jobs = counted(number, &format!("{state} job"));

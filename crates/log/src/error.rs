@@ -19,9 +19,9 @@ pub enum OpenError {
     Permission {
         /// The folder.
         folder: String,
-        /// What was tried.
+        /// The failed operation.
         doing: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// No room for the first segments of a new log.
@@ -32,7 +32,7 @@ pub enum OpenError {
     Full {
         /// The folder.
         folder: String,
-        /// What was tried.
+        /// The failed operation.
         doing: String,
         /// Bytes that a new log needs.
         needed: u64,
@@ -42,9 +42,9 @@ pub enum OpenError {
     Io {
         /// The folder.
         folder: String,
-        /// What was tried.
+        /// The failed operation.
         doing: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Written by another version.
@@ -85,7 +85,7 @@ pub enum OpenError {
         /// Highest segment.
         last: u32,
     },
-    /// Bytes that were durable are not what was written.
+    /// Durable bytes have changed.
     #[error(
         "{file} is damaged at offset {offset} ({what}), in the part of the log that was known to be durable; \
          everything after it is at stake, so the server does not start. Restore the folder from a copy, or \
@@ -123,11 +123,11 @@ impl OpenError {
      Check the disk, then restart: the log recovers itself"
 )]
 pub struct Failure {
-    /// What was tried.
+    /// The failed operation.
     pub doing: &'static str,
     /// On which file.
     pub file: String,
-    /// What the system said.
+    /// The system's error.
     pub source: Arc<io::Error>,
 }
 
@@ -152,10 +152,10 @@ pub enum ReclaimError {
         file: String,
         /// Where.
         offset: u64,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The segment does not hold what was written.
+    /// The segment's bytes have changed.
     #[error("{file} is damaged at offset {offset} ({what})")]
     Damaged {
         /// The file.

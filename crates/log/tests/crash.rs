@@ -206,7 +206,7 @@ fn every_call_may_be_the_last() {
                 }
                 let acknowledged = if crash || call % 2 == 0 { durable } else { written };
                 world.reopen(acknowledged).unwrap_or_else(|error| panic!("call {call}: {error}"));
-                // And again: the recovery itself rests on what is really on the disk.
+                // Again: the recovery itself relies only on durable bytes.
                 let durable = world.log.durable();
                 world.disk.crash();
                 world.reopen(durable).unwrap_or_else(|error| panic!("call {call}, again: {error}"));

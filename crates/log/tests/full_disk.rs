@@ -283,7 +283,7 @@ fn a_file_for_a_large_job_alone_does_not_set_it_either() {
 
 #[test]
 fn reclaim_rests_when_it_has_nothing_to_gain() {
-    // What is left over at the ends of segments cannot be given back by copying.
+    // Copying cannot free the unused bytes at the ends of segments.
     for body_bytes in [9_000, 12_000, 25_000, 30_000, 40_000, 50_000] {
         let mut crowd = Crowd::new(DISK);
         crowd.fill(&vec![7; body_bytes]);

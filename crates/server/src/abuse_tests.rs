@@ -27,7 +27,7 @@ fn connect(serving: &Serving) -> TcpStream {
     stream
 }
 
-/// What comes until the server closes the connection.
+/// The bytes received until the server closes the connection.
 fn rest(stream: &mut TcpStream) -> String {
     let mut received = Vec::new();
     if let Err(error) = stream.read_to_end(&mut received) {

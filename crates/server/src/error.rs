@@ -45,7 +45,7 @@ pub enum ServeError {
     Listen {
         /// Where.
         address: Address,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The service manager passed sockets for a protocol that should speak TLS, but none of them
@@ -73,7 +73,7 @@ pub enum ServeError {
     Folder {
         /// The folder.
         dir: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The log cannot be opened.
@@ -82,9 +82,9 @@ pub enum ServeError {
     /// The system refused a thread, a runtime or a signal handler.
     #[error("cannot {doing}: {source}")]
     System {
-        /// What was tried.
+        /// The failed operation.
         doing: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The log could not be written or synced while the server ran.

@@ -35,7 +35,7 @@ impl Connection {
         }
     }
 
-    /// What has arrived, for failure messages.
+    /// The received bytes, for failure messages.
     pub(crate) fn shown(&self) -> String {
         let ending = if self.ended { " and the end of the connection" } else { "" };
         format!("{}{ending}", shown(&self.unread))

@@ -242,7 +242,7 @@ pub struct Finished {
 pub struct Server {
     child: Child,
     address: SocketAddr,
-    /// Working folder, and what it printed.
+    /// Working folder and output.
     folder: TempDir,
 }
 
@@ -284,12 +284,12 @@ impl Server {
         self.folder.path()
     }
 
-    /// What it printed so far.
+    /// Its output so far.
     pub fn stdout(&self) -> String {
         printed(&self.folder.path().join("stdout"))
     }
 
-    /// What it complained of so far.
+    /// Its error output so far.
     pub fn stderr(&self) -> String {
         printed(&self.folder.path().join("stderr"))
     }

@@ -26,7 +26,7 @@ impl Variables {
         named.map(|(_, value)| value.as_str())
     }
 
-    /// Fills in the placeholders of `text`. What is in braces but is no placeholder stays as it is.
+    /// Fills in the placeholders of `text`. Other text in braces stays unchanged.
     pub fn fill(&self, text: &str) -> String {
         self.fill_with(text, str::to_owned)
     }

@@ -147,7 +147,7 @@ fn relay(mut plain: TcpStream, client: &Client, server: SocketAddr) -> Result<()
     Ok(())
 }
 
-/// Waits until a socket is ready for what is wanted of it: reading, writing.
+/// Waits until a socket is ready to read or write.
 fn wait(plain: &TcpStream, secure: &TcpStream, wanted: [(bool, bool); 2]) -> io::Result<()> {
     let flags = wanted.map(|(read, write)| {
         let read = if read { PollFlags::IN } else { PollFlags::empty() };

@@ -25,7 +25,7 @@ pub fn for_some<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Opti
     }
 }
 
-/// Waits until it is so; panics at the time limit, with what was waited for.
+/// Waits until the condition holds. At the time limit it panics and names the condition.
 #[track_caller]
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let became_so = for_some(LIMIT, || is_so().then_some(()));

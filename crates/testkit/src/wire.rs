@@ -35,7 +35,7 @@ pub trait Wire {
     fn close(&mut self, connection: ConnectionId);
 
     /// Waits until something arrives, at most for `wait_ms_max` milliseconds of this wire's time.
-    /// Zero looks at what is there.
+    /// Zero checks only the bytes that have arrived.
     fn receive(&mut self, connection: ConnectionId, wait_ms_max: u64) -> Received;
 
     /// Lets time pass while no client acts.

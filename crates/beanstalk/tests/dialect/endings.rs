@@ -145,7 +145,7 @@ fn short_commands_with_long_answers_are_executed_in_portions_to_the_last() {
     let answers = |bytes: Vec<u8>| bytes.windows(4).filter(|four| four == b"OK 4").count();
     assert_eq!(answers(world.ask(a, lists.as_bytes())), 50);
     assert!(world.longest_answer(a) < INPUT_REPLIES_BYTES + 50_000);
-    // What is left when the peer ends is not taken for the beginning of a command.
+    // Bytes left when the peer ends are not parsed as the beginning of a command.
     check(&mut world, a, &format!("reserve\r\n{lists}list-tube"), "");
     world.half_close(a);
     assert_eq!(answers(world.take_received(a)), 50);

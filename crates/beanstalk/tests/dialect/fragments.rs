@@ -33,7 +33,7 @@ impl Stage for World {
     fn held_bytes_max(&mut self, connection: usize, sent_bytes: usize) -> Option<usize> {
         let body_bytes_max = JOB_BYTES_MAX as usize + 2;
         let held_bytes_max = LINE_BYTES_MAX - 1 + 2 * sent_bytes.min(body_bytes_max);
-        // What is behind a command that waits is left with the owner of the connection.
+        // Bytes after a waiting command stay with the owner of the connection.
         (!self.waits(connection)).then_some(held_bytes_max)
     }
 }

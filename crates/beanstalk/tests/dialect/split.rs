@@ -52,7 +52,7 @@ fn sessions() -> Vec<Recorded> {
              OK 12\r\n---\n- a\n- b\n\r\nOK 22\r\n---\n- default\n- a\n- b\n\r\n\
              PAUSED\r\nTIMED_OUT\r\n",
         ),
-        // What follows a reserve that waits is not looked at.
+        // Bytes after a waiting reserve are not parsed.
         recorded("list-tube-used\r\nreserve\r\nlist-tube-used\r\n", "USING default\r\n"),
     ]
 }

@@ -28,7 +28,7 @@ const TTR_S: u32 = 2;
 const TIMEOUT_S: u32 = 1;
 /// All timers of a kind are set within this time; shorter than `TTR_S`, or a holder would get an expired job.
 const SPREAD: Duration = Duration::from_millis(1200);
-/// What has not taken effect this long after its moment counts as this late.
+/// A timer without effect this long after its due time counts as this late.
 const NEVER: Duration = Duration::from_secs(5);
 /// Puts a second of the load that makes a server busy.
 const BUSY_RATE: f64 = 20_000.0;

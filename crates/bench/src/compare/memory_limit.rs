@@ -30,7 +30,7 @@ pub(super) fn run(lab: &Lab, server: &Server) -> anyhow::Result<Sample> {
     for sizes in SIZES {
         fill_up(server, &mut wire, sizes, &mut ids)?;
         highest = highest.max(process::resident_bytes(server.pid())?);
-        // Every other one, so that what comes next finds gaps.
+        // Every other one, so that the next jobs fill gaps.
         let mut at = 0;
         let (gone, rest): (Vec<u64>, Vec<u64>) =
             std::mem::take(&mut ids).into_iter().partition(|_| {

@@ -49,7 +49,7 @@ pub(super) struct Outcome {
     pub(super) id: &'static str,
     pub(super) what: String,
     pub(super) metric: Metric,
-    /// Who is judged.
+    /// The judged server.
     pub(super) subject: String,
     pub(super) ours: Option<f64>,
     /// The server it is compared with; empty for none.

@@ -24,7 +24,7 @@ pub(super) struct Row {
     pub(super) goal: Goal,
 }
 
-/// What is expected, as (floor, reach).
+/// The goals, as (floor, reach).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Goal {
     /// Ours divided by theirs is at least this.

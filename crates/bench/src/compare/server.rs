@@ -214,7 +214,7 @@ impl Programs {
         command
     }
 
-    /// The version that a program prints, for the record, without what it says of its build.
+    /// The version that a program prints, for the record, without details of its build.
     pub(super) fn version(program: &Path, argument: &str) -> Option<String> {
         let output = Command::new(program).arg(argument).stdin(Stdio::null()).output().ok()?;
         let text = String::from_utf8_lossy(&output.stdout);

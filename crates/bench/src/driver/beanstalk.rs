@@ -27,7 +27,7 @@ pub(crate) struct Beanstalk {
 enum Work {
     /// Each unit is answered by one INSERTED or DELETED.
     Script(Cursor),
-    /// Reserve, then delete what was given.
+    /// Reserve a job, then delete it.
     Take,
 }
 

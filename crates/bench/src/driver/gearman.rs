@@ -21,7 +21,7 @@ pub(crate) struct Gearman {
 enum Work {
     /// Each unit is answered by one `JOB_CREATED`.
     Submit(Cursor),
-    /// Grab, then complete what was given.
+    /// Grab a job, then complete it.
     Take,
 }
 

@@ -26,7 +26,8 @@ pub(crate) trait Driver {
     /// there is nothing more to begin.
     fn begin(&mut self, count: usize, output: &mut Vec<u8>) -> usize;
 
-    /// Takes bytes that arrived, says what they ended, and appends requests that they call for to `output`.
+    /// Parses received bytes, reports the operations that they ended, and appends the next requests
+    /// to `output`.
     fn receive(&mut self, input: &[u8], output: &mut Vec<u8>) -> anyhow::Result<Progress>;
 }
 

@@ -22,7 +22,7 @@ pub(crate) mod kind {
 pub(crate) const HEADER_BYTES: usize = 12;
 /// Begins each packet of a server.
 const REPLY_MAGIC: [u8; 4] = *b"\0RES";
-/// Larger than any reply to what is sent here; more means that the stream was misunderstood.
+/// Larger than any reply in a load. A larger size means a parse error.
 const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Appends a request; its arguments are separated by NUL.

@@ -184,7 +184,7 @@ impl<'a> LoadLoop<'a> {
             }
             Phase::WarmUp | Phase::Drain => {}
         }
-        // What is still to be sent may be completions, which nothing answers.
+        // The unsent requests may be completions, which have no reply.
         let is_idle =
             |connection: &Connection| connection.in_flight() == 0 && !connection.has_output();
         let idle = || self.connections.iter().all(is_idle);
@@ -226,7 +226,7 @@ impl<'a> LoadLoop<'a> {
             wait = wait.min(Duration::from_millis(1));
         } else if let Some(schedule) = self.schedule {
             let due = self.began + Duration::from_nanos(schedule.due_ns_of(self.dealt));
-            // The poll's resolution is a millisecond, rounded up: what is nearer is waited for by spinning.
+            // The poll's resolution is a millisecond, rounded up, so shorter waits spin.
             let near = until(due);
             wait = wait.min(if self.spin && near < Duration::from_millis(1) {
                 Duration::ZERO

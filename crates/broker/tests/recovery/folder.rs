@@ -16,7 +16,7 @@ const SEGMENTS_MAX: u32 = 8;
 /// What a byte below `ENTRY` does; its arguments are the bytes behind it.
 const END_GROUP: u8 = 0;
 const END_SEGMENT: u8 = 1;
-/// From now on groups say that all before them was durable, or again only what was durable before.
+/// From now on groups say that everything before them was durable, or again only the older part.
 const TURN_DURABLE: u8 = 2;
 /// Two bytes of offset, one of bits: flips bits of the finished segment.
 const FLIP: u8 = 3;
@@ -77,7 +77,7 @@ pub(crate) fn write(script: &[u8]) -> FaultDisk {
     forge.disk
 }
 
-/// What of a script was not acted upon; what is missing at its end is 0.
+/// The unused bytes of a script. Bytes missing at its end are 0.
 struct Script<'a>(&'a [u8]);
 
 impl<'a> Script<'a> {

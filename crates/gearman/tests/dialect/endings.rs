@@ -130,7 +130,7 @@ fn a_submit_is_refused_before_it_is_gathered_if_there_is_no_memory_for_it() {
     let packets = received(&mut world, a);
     assert!(matches!(&packets[..], [(ERROR, text)] if text.starts_with("QUEUE_ERROR|")));
     assert_eq!(world.broker.memory_usage().refused, 1);
-    // What comes after it is understood, and what is no job passes.
+    // The packets after it are parsed, and those that are not jobs are accepted.
     let echo = "x".repeat(600_000);
     check(&mut world, a, (ECHO_REQ, &echo), &[(ECHO_RES, &echo)]);
     check(&mut world, a, (SUBMIT_JOB_BG, "f||x"), &[(JOB_CREATED, "H:vm:1")]);

@@ -8,8 +8,8 @@ use crate::world::{World, options};
 /// The client that speaks HTTP.
 pub(crate) const HTTP_CLIENT: usize = 3;
 
-/// Small, so that packets that are too long are cheap to make; but longer than what is left with the
-/// owner of a connection until it is complete.
+/// Small, so that too long packets are cheap to make, but longer than the bytes left with the owner
+/// of a connection until it is complete.
 const PACKET_BYTES_MAX: u32 = 10_000;
 
 pub(crate) fn check(script: &[u8]) {

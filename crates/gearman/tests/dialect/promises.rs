@@ -210,7 +210,7 @@ impl Play {
         }
     }
 
-    /// Clients take what came, and it is what they wait for.
+    /// Clients read their replies and events. These must be the expected ones.
     fn hear_outcomes(&mut self) {
         for client in &mut self.clients {
             for (kind, arguments) in received(&mut self.world, client.connection) {

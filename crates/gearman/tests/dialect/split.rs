@@ -25,7 +25,7 @@ fn sent(data: &str) -> Vec<u8> {
         b"show nothing\r\nprioritystatus\n".to_vec(),
         request(16, data),
         request(4, ""),
-        // Ends the connection; what follows is not looked at.
+        // Ends the connection; the bytes after it are ignored.
         request(7, "f|k"),
         b"version\n".to_vec(),
     ];

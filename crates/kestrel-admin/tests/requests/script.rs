@@ -41,7 +41,7 @@ fn claims(headers: &HeaderMap) -> Claims<'_> {
     Claims::of(headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())))
 }
 
-/// Counts what was done to the server.
+/// Counts the changes to the server.
 struct Changes(AtomicU32);
 
 struct Count(Arc<Changes>);
@@ -111,7 +111,7 @@ impl World {
         assert_eq!(self.ask(&request), status, "{request:?}");
     }
 
-    /// The status of an answer that is what it says.
+    /// The status of a well-formed answer.
     fn ask(&self, request: &Request) -> u16 {
         let (Reply::Now(answer) | Reply::After(_, answer)) = self.site.reply(request);
         let status = answer.status().as_u16();

@@ -183,7 +183,7 @@ fn a_length_that_is_a_lie_is_not_believed() {
     for lie in ["7fffffff 80010001", "00001001 80010001", "00000000 80010001", "81000000 00"] {
         assert_eq!(Receiver::new(BYTES_MAX).receive(&unhex(lie)), Received::Broken, "{lie}");
     }
-    // Long, but bearable: what comes is kept, and no more.
+    // Long, but allowed: memory grows only with the received bytes.
     let mut receiver = Receiver::new(64 << 20);
     assert_eq!(receiver.receive(&unhex("03000000 80010001")), Received::More(8));
     assert!(receiver.buffered_bytes() <= 8);

@@ -52,7 +52,7 @@ impl Clients {
         assert_eq!(self.world.say(self.tube, sent), wanted);
     }
 
-    /// Sends a packet; arguments are parted by bars, in what is wanted, too.
+    /// Sends a packet. Bars separate the arguments, also in the expected reply.
     #[track_caller]
     fn gearman(&mut self, kind: u32, arguments: &str, wanted: &str) {
         let arguments: Vec<&[u8]> = arguments.split('|').map(str::as_bytes).collect();
@@ -150,7 +150,7 @@ fn an_open_read_of_a_job_ends_it_or_gives_it_back() {
     clients.kestrel("get q\r\n", "VALUE q 0 1\r\na\r\nEND\r\n");
 }
 
-/// The ttr that a job was put with holds for an open read too (what it is read with has none).
+/// The ttr of a job's put applies to an open read as well (the read itself has none).
 #[test]
 fn an_open_read_of_a_job_ends_with_the_ttr_of_the_job() {
     let mut clients = Clients::new();
@@ -236,7 +236,7 @@ fn each_dialect_says_that_a_queue_is_full_in_its_own_words() {
     clients.kestrel("set q 0 0 1\r\na\r\n", "NOT_STORED\r\n");
     clients.beanstalk("put 0 0 60 1\r\na\r\n", "DRAINING\r\n");
     clients.gearman(SUBMIT_JOB_BG, "q||a", "19 QUEUE_ERROR|Job queue is full");
-    // What comes back is never refused, and counts.
+    // A returning item is never refused, and counts.
     clients
         .kestrel("get q/open\r\nset q 0 0 1\r\na\r\n", "VALUE q 0 5\r\nabcde\r\nEND\r\nSTORED\r\n");
     clients.kestrel("get q/abort\r\n", "END\r\n");

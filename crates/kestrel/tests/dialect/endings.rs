@@ -104,7 +104,7 @@ fn data_is_refused_before_it_is_gathered_if_there_is_no_memory_for_it() {
     }
     assert_eq!(world.say(client, "\nset q 0 0 1\r\nx\r\n"), "NOT_STORED\r\nSTORED\r\n");
     assert_eq!(world.broker.memory_usage().refused, 1);
-    // What is wrong in another way is told as ever.
+    // Other errors are reported as always.
     let broken = format!("set q x 0 1000000\r\n{}\r\n", "x".repeat(1_000_000));
     assert_eq!(world.say(client, &broken), "CLIENT_ERROR\r\n");
 }

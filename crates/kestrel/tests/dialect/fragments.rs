@@ -28,7 +28,7 @@ fn small_world() -> World {
     World::over(testkit::dialect::world::World::memory(), options)
 }
 
-/// The line, and what is gathered of data or items.
+/// The line, and the bytes collected of data or items.
 fn held_bytes_max(world: &World, connection: usize, sent_bytes: usize) -> Option<usize> {
     let gathered_max = 2 * (ITEM_BYTES_MAX as usize + LINE_BYTES_MAX);
     (!world.waits(connection)).then(|| (2 * sent_bytes + 16).min(LINE_BYTES_MAX + gathered_max))

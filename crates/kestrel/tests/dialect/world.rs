@@ -78,13 +78,13 @@ impl World {
         connect_text(&self.server, &mut self.inner)
     }
 
-    /// Sends on a new connection that speaks memcache, and returns what comes back at once.
+    /// Sends on a new memcache connection, and returns the immediate reply.
     pub(crate) fn ask_once(&mut self, bytes: &str) -> String {
         let client = self.connect_memcache();
         self.say(client, bytes)
     }
 
-    /// Sends, and returns what comes back at once.
+    /// Sends, and returns the immediate reply.
     pub(crate) fn say(&mut self, client: usize, bytes: &str) -> String {
         String::from_utf8_lossy(&self.ask(client, bytes.as_bytes())).into_owned()
     }

@@ -44,7 +44,7 @@ impl Stage for Thrift {
     }
 
     fn held_bytes_max(&mut self, connection: usize, sent_bytes: usize) -> Option<usize> {
-        // What comes while a call waits is left with the owner of the connection.
+        // Bytes that arrive while a call waits stay with the owner of the connection.
         let waits = self.world.waits(connection);
         (!waits).then_some((CALL_BYTES_MAX as usize).min(2 * sent_bytes))
     }

@@ -55,7 +55,7 @@ fn open_and_tear_down(program: &Program) -> Result<()> {
         let after = server.descriptor_count()?;
         ensure!(after == descriptors, "{descriptors} descriptors, then {after}");
         resident_bytes.push(server.resident_bytes()?);
-        // An allocator gives memory back in its own time; but what is lost is lost every time.
+        // An allocator may return memory late, but a leak grows in every round.
         if resident_bytes[number] <= resident_bytes[number - 1] + RESIDENT_BYTES_SLACK {
             println!("{count} connections each time, then resident: {resident_bytes:?}");
             return Ok(());

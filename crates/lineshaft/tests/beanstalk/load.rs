@@ -24,7 +24,7 @@ use worker::Worker;
 /// Clients that work at the same time.
 const WORKERS: usize = 8;
 
-/// All clients and what they were promised.
+/// All clients and the promises they received.
 pub(crate) struct Load {
     workers: Vec<Worker>,
 }

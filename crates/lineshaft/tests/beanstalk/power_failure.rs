@@ -24,7 +24,7 @@ use crate::{programs, settings};
 
 const ROUNDS_DEFAULT: u64 = 5;
 
-/// Room for some segments of the log; sparse, so it costs what is written.
+/// Room for some segments of the log. The file is sparse, so it uses only the written bytes.
 const DISK_BYTES: u64 = 1 << 30;
 
 /// Shuts an ext4 file system down at once, its journal not flushed: `EXT4_IOC_SHUTDOWN` with
@@ -45,7 +45,8 @@ fn what_lineshaft_acknowledged_survives_a_power_failure() -> Result<()> {
 /// What `--sync` says in the next test.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// What was acknowledged during the last sync may be lost besides: on a busy machine that takes its time.
+/// Jobs acknowledged during the last sync may be lost as well, because a sync takes long on a busy
+/// machine.
 const SYNC_MAX: Duration = Duration::from_secs(1);
 
 /// How long jobs are put before the power fails: far longer than what may be lost.
@@ -103,7 +104,7 @@ fn put_until_the_end(server: SocketAddr) -> Vec<(u64, Instant)> {
     acknowledged
 }
 
-/// Shows that the rig loses what was not flushed: the original says that it flushes at most every hour.
+/// Shows that the test setup loses unflushed data. The original is set to flush at most every hour.
 #[test]
 fn the_rig_loses_what_was_not_flushed() -> Result<()> {
     let Some(disk) = Disk::new_or_skip()? else { return Ok(()) };
@@ -183,7 +184,7 @@ impl Disk {
         run("mount", &["-o".as_ref(), "loop".as_ref(), &self.image, &self.mount_point])
     }
 
-    /// From now on nothing reaches the disk, and what was not flushed is lost.
+    /// From now on nothing reaches the disk, and unflushed data is lost.
     fn cut_power(&self) -> Result<()> {
         run("python3", &["-c".as_ref(), CUT_POWER.as_ref(), &self.mount_point])
     }

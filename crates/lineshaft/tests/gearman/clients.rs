@@ -22,7 +22,7 @@ use crate::programs;
 const LIMIT: Duration = Duration::from_mins(1);
 
 const PERL_CLIENT: &str = "/usr/share/perl5/Gearman/Client.pm";
-/// What it needs for TLS.
+/// Its files for TLS.
 const PERL_TLS: &str = "/usr/share/perl5/IO/Socket/SSL.pm";
 
 /// How often a script may fail against the original before it is taken for wrong.

@@ -10,7 +10,7 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// Reads a page; panics at what is wrong.
+    /// Parses a page; panics on an error.
     pub(crate) fn read(text: &str) -> Page {
         assert!(text.ends_with('\n'), "the last line is not whole");
         let mut page = Page::default();

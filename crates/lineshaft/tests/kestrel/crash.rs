@@ -103,7 +103,7 @@ fn consume(address: SocketAddr) -> Told {
     told
 }
 
-/// Takes what is there.
+/// Takes the waiting items.
 fn drain(address: SocketAddr) -> Result<Vec<u64>> {
     let mut client = Client::connect(address)?;
     let mut left = Vec::new();

@@ -12,7 +12,7 @@ use crate::running::{Running, command, finish};
 /// A user that owns nothing, called `nobody` on most systems.
 const NOBODY: u32 = 65_534;
 
-/// The exit code, and what was said.
+/// The exit code and the output.
 fn failed(folder: &Path, arguments: &[&str]) -> (i32, String) {
     failed_start(&finish(command(folder, arguments)))
 }

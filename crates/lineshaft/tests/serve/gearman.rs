@@ -131,7 +131,7 @@ fn settings_reach_the_dialect_and_the_engine() {
     assert_eq!(client.expect(JOB_CREATED), ["H:here:1"]);
     let [mut first, mut second] = workers;
     first.expect(NOOP);
-    // The other one was not woken: what it hears next is the answer.
+    // The other one was not woken: its next packet is the answer.
     second.send(ECHO_REQ, &["quiet"]);
     second.expect(ECHO_RES);
 

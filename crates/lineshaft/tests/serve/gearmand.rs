@@ -29,7 +29,7 @@ fn start(folder: &Path, arguments: &[&str]) -> (Running, String) {
     (server, address)
 }
 
-/// The exit code, and what was said on both outputs.
+/// The exit code and both outputs.
 fn ended(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
     let finished = finish(command(folder, &[&["gearmand"], arguments].concat()));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

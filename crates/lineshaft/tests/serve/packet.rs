@@ -98,7 +98,7 @@ impl Peer {
         self.expect(JOB_ASSIGN)
     }
 
-    /// What is known of a job: known, running.
+    /// The status of a job: known, running.
     pub(crate) fn status(&mut self, handle: &str) -> (String, String) {
         self.send(GET_STATUS, &[handle]);
         let [_, known, running, ..] = &self.expect(STATUS_RES)[..] else { panic!("too short") };

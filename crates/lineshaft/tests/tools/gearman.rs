@@ -25,7 +25,7 @@ fn stop(worker: Tool) -> Output {
     worker.wait()
 }
 
-/// Does what is there, until nothing is left.
+/// Does the waiting jobs, until none is left.
 fn drain(world: &World, functions: &[&str], command: &str) -> Output {
     start_worker(world, functions, &["--drain"], command).wait()
 }

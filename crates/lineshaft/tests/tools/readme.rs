@@ -14,7 +14,7 @@ fn readme() -> String {
     std::fs::read_to_string(root().join("README.md")).unwrap()
 }
 
-/// Runs a block at this world's server to its end; what it printed.
+/// Runs a block with this world's server to its end. Returns its output.
 fn play(world: &World, block: &str) -> String {
     let server = world.server().address().to_string();
     let mut shell = shell(Path::new(LINESHAFT), &root(), block).unwrap();

@@ -64,7 +64,7 @@ fn answer(stream: TcpStream, page: &str) {
     let _ = reader.get_mut().write_all(format!("{head}{page}").as_bytes());
 }
 
-/// Shows the page, and gives what has become of it.
+/// Shows the page, and returns its result.
 fn show(attacker: &Attacker) -> Option<String> {
     let chromium = tools::find_or_skip("chromium")?;
     let profile = tempfile::tempdir().unwrap();

@@ -63,7 +63,7 @@ impl Kestrel {
         line
     }
 
-    /// What comes back from a call of `set_status`.
+    /// The reply to a call of `set_status`.
     fn set_status(address: &str, status: i32) -> Vec<(i16, Value)> {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.write_all(&call(FRAMED, "set_status", &[(1, Value::I32(status))])).unwrap();

@@ -216,7 +216,7 @@ impl Open {
         }
     }
 
-    /// Bytes that an entry of this size takes with what it leaves unused in the segment.
+    /// Bytes that an entry of this size uses, with the rest of the segment that it leaves unused.
     pub(crate) fn cost(&self, bytes: u64) -> u64 {
         bytes + if self.remaining() < bytes + KEPT_FOR_STARTS { self.remaining() } else { 0 }
     }

@@ -1,5 +1,5 @@
 //! Checks with any first bytes of a connection: the verdict depends neither on how they are split
-//! nor on what follows the line, and it recognises HTTP requests. Shared by the tests and the fuzz
+//! nor on what follows the line, and it recognises HTTP requests. Used by the tests and the fuzz
 //! target.
 
 use super::first_line::{FirstLine, Verdict};

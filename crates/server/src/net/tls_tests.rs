@@ -236,7 +236,7 @@ fn a_request_of_a_browser_ends_its_connection_and_does_nothing() {
     let mut browser = files.connect(&serving);
     browser.write_all(b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\nput 0 0 60 1\r\nx\r\n").unwrap();
     let mut reply = Vec::new();
-    // It may be reset, since what it sent is not read to the end.
+    // It may be reset, because the server does not read all its bytes.
     let _ = browser.read_to_end(&mut reply);
     assert_eq!(String::from_utf8_lossy(&reply), "");
     eventually("the session ends", || sessions(&serving) == 0);

@@ -52,7 +52,7 @@ fn check_in(folder: &Path, script: &[u8]) {
     assert_eq!(without_lines(&again.config), without_lines(&effective.config), "{shown}");
 }
 
-/// Where a policy stands in its file is no part of what it means.
+/// The place of a policy in its file does not change its meaning.
 fn without_lines(config: &Config) -> Config {
     let mut config = config.clone();
     for rule in &mut config.policies.0 {

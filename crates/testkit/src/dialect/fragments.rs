@@ -9,7 +9,7 @@ pub trait Stage {
     /// Clients that a script can speak for.
     const CLIENTS: usize;
 
-    /// A world without connections; with small limits, so that what is too long is cheap to make.
+    /// A world without connections, with small limits, so that too long input is cheap to make.
     fn new() -> Self;
 
     /// The world itself.
@@ -19,7 +19,7 @@ pub trait Stage {
     fn connect(&mut self, client: usize) -> usize;
 
     /// The most bytes that the server may hold of what a client sent and it did not deal with, if
-    /// that is bounded at this moment. Memory follows what was sent, not what was announced.
+    /// that is bounded at this moment. Memory grows with the sent bytes, not with announced sizes.
     fn held_bytes_max(&mut self, connection: usize, sent_bytes: usize) -> Option<usize>;
 
     /// Lets time pass until what outlives connections has ended; the most sessions that stay.

@@ -102,7 +102,7 @@ impl World {
         self.connections.len() - 1
     }
 
-    /// The client sends, and the server does what follows from it.
+    /// The client sends, and the server handles the bytes and their effects.
     pub fn send(&mut self, index: usize, bytes: &[u8]) {
         self.send_first(index, bytes);
         self.deliver_events();
@@ -129,7 +129,7 @@ impl World {
         (more, self.take_received(index))
     }
 
-    /// Sends, and returns what has come back by then.
+    /// Sends, and returns the bytes received by then.
     pub fn ask(&mut self, index: usize, bytes: &[u8]) -> Vec<u8> {
         self.send(index, bytes);
         self.take_received(index)

@@ -10,7 +10,7 @@ use crate::connection::Connection;
 use crate::text::{Variables, latin1_bytes, latin1_text, pattern_of, shown};
 use crate::wire::Wire;
 
-/// How long a step waits for what it expects.
+/// How long a step waits for its expected bytes.
 const PATIENCE_MS: u64 = 4_000;
 
 /// What a case needs to know from outside.

@@ -19,7 +19,7 @@ const SILENCE_MS: u64 = 50;
 /// One case.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// What it is called; no two are called the same.
+    /// Its name, which is unique.
     pub name: String,
     tags: Vec<String>,
     steps: Vec<Json>,

@@ -32,7 +32,7 @@ pub(super) fn stuck_readers(address: SocketAddr) -> HeavyLoad {
         for _ in 0..readers {
             let mut stream = TcpStream::connect(address)?;
             stream.set_write_timeout(Some(rest / readers as u32))?;
-            // The server stops reading from who does not read.
+            // The server stops reading from a client that does not read.
             let _ = stream.write_all(&requests);
             streams.push(stream);
         }

@@ -11,7 +11,7 @@ pub(super) struct Flag {
     pub(super) help: &'static str,
 }
 
-/// What follows a flag.
+/// The value of a flag.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) enum Takes {
     Nothing,

@@ -11,7 +11,7 @@ use super::steps::{Action, JobReference, Step};
 /// An id that no server gives out.
 const UNKNOWN_ID: u64 = 1 << 60;
 
-/// What was said, as far as the sequence got.
+/// The conversation up to where the sequence stopped.
 #[derive(Debug, Default)]
 pub(crate) struct Transcript(String);
 
@@ -211,7 +211,7 @@ fn packet_length(steps: &[Step]) -> usize {
     1 + steps.windows(2).take_while(|pair| joined(pair)).count()
 }
 
-/// What is sent to one of the servers for an action.
+/// The bytes sent to one of the servers for an action.
 fn bytes(action: &Action, side: &Side, order_number: Option<usize>) -> Vec<u8> {
     let id = || order_number.map_or(UNKNOWN_ID, |number| side.id(number)).to_string();
     let text = match action {

@@ -67,7 +67,7 @@ pub(crate) fn check_worker(
     check_counts(worker, &mut client)
 }
 
-/// What was deleted must not come back. There are many of these, so the questions go out in batches.
+/// Deleted jobs must not come back. There are many, so the requests go out in batches.
 fn check_ended(worker: &Worker, client: &mut Client) -> Result<()> {
     const BATCH: usize = 500;
     for batch in worker.ended.chunks(BATCH) {

@@ -71,7 +71,7 @@ const DELAY_S: u32 = 100_000;
 const TTR_S: u32 = 100_000;
 
 impl Command {
-    /// What is sent.
+    /// The bytes to send.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let delay_s = |delayed: bool| if delayed { DELAY_S } else { 0 };
         match self {

@@ -22,7 +22,7 @@ pub(crate) enum Stop {
     Wrong(anyhow::Error),
 }
 
-/// A client and what it was promised.
+/// A client and the promises it received.
 pub(crate) struct Worker {
     tube: String,
     rng: Rng,

@@ -111,7 +111,7 @@ fn all_jobs_can_be_finished(io_threads: usize) -> Result<()> {
         ids.push(id.parse::<u64>()?);
     }
     server.kill();
-    // Somebody else takes what was left, to the last byte.
+    // Another process takes the remaining space, to the last byte.
     let mut hog = std::fs::File::create(disk.path().join("hog"))?;
     for size in [1 << 20, 4096, 1] {
         while hog.write_all(&vec![0; size]).is_ok() {}
@@ -201,7 +201,7 @@ fn interval_zero_flushes_before_every_reply() -> Result<()> {
     Ok(())
 }
 
-/// The original never flushes what was written last.
+/// The original never flushes the last write.
 #[test]
 fn an_interval_flushes_what_was_written_last() -> Result<()> {
     let Some(traced) = Traced::start_or_skip(&["-f", "200"])? else { return Ok(()) };

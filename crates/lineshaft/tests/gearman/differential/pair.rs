@@ -19,7 +19,7 @@ const UNKNOWN_HANDLE: &str = "H:nobody:1";
 /// How long what one server has said may be missing from the other.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// What was said, as far as the sequence got.
+/// The conversation up to where the sequence stopped.
 #[derive(Debug, Default)]
 pub(crate) struct Transcript(String);
 
@@ -42,7 +42,7 @@ pub(crate) struct Pair {
     transcript: Transcript,
 }
 
-/// What the harness has learned of a connection from what it did and heard.
+/// What the harness knows about a connection from its requests and replies.
 #[derive(Debug, Clone, Default)]
 struct Known {
     /// Jobs that it works on, and perhaps some that it lost: that costs only variety.
@@ -271,7 +271,7 @@ fn shown(messages: &[Message]) -> String {
     if texts.is_empty() { "nothing".to_owned() } else { texts.join(" / ") }
 }
 
-/// What is sent to one of the servers for an action.
+/// The bytes sent to one of the servers for an action.
 fn bytes(action: &Action, side: &Side, order_number: Option<usize>) -> Vec<u8> {
     let handle = order_number.map_or(UNKNOWN_HANDLE, |number| side.handles.handle(number));
     let fill = |text: &String| latin1_bytes(&text.replace("{job}", handle));

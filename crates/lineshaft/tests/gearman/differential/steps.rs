@@ -205,7 +205,7 @@ fn administer(rng: &mut Rng) -> Action {
     Action::Line { text, job: JobReference::Unknown }
 }
 
-/// Lines that are refused. None cancels a job: the original keeps what is cancelled in its listings.
+/// Invalid lines. None cancels a job, because the original keeps cancelled jobs in its listings.
 fn wrong_line(rng: &mut Rng) -> Action {
     const LINES: [&str; 19] = [
         "",

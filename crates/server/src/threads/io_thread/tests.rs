@@ -85,7 +85,8 @@ impl Rounds {
         self.thread.round();
     }
 
-    /// Shows the dialects what has come, in a turn that is over as soon as anybody asks.
+    /// Passes received bytes to the dialects, in a turn that ends as soon as another thread asks
+    /// for it.
     fn feed_late(&mut self) {
         self.runtime.block_on(tokio::task::yield_now());
         let _inside = self.runtime.enter();
@@ -105,7 +106,7 @@ impl Rounds {
     }
 }
 
-/// What has come.
+/// The received bytes.
 fn received(client: &mut UnixStream) -> String {
     let mut bytes = vec![0; 256 * 1024];
     let count = client.read(&mut bytes).unwrap_or(0);
@@ -141,7 +142,7 @@ fn who_asks_for_long_lists_and_reads_none_has_little_waiting() {
     assert_eq!(places.len(), 1);
     let unsent = rounds.thread.connections.get(places[0]).unwrap().outbox.len();
     assert!((1 << 20..(1 << 20) + (128 << 10)).contains(&unsent), "{unsent}");
-    // All of it comes to one who reads after all.
+    // A client that reads in the end receives everything.
     let (mut lines, mut vain) = (0, 0);
     while lines < 100 * 20_001 && vain < 1_000 {
         let text = received(&mut client);
@@ -212,7 +213,7 @@ fn commands_that_were_held_back_wait_for_a_congested_log() {
     rounds.round();
     let mut replies = received(&mut client);
     assert!(replies.len() < 15 * count, "all was executed at once");
-    // A turn for another reason is none for what was held back.
+    // A turn for another reason does not run held-back commands.
     let _newcomer = rounds.connect();
     rounds.round();
     assert_eq!(received(&mut client), "");
@@ -494,7 +495,7 @@ fn a_reader_that_stays_too_far_behind_is_cut_off_although_it_reads() {
     let [place] = rounds.thread.connections.all()[..] else { panic!("not one") };
     let connection = rounds.thread.connections.get(place).unwrap();
     assert!(connection.is_stuck());
-    // It catches up twice, and then it reads less than what comes anew.
+    // It catches up twice. Then it reads more slowly than new bytes arrive.
     for (unsent_bytes, falls_behind) in
         [(900, false), (800, false), (90, false), (400, false), (500, true)]
     {
