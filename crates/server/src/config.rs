@@ -17,6 +17,6 @@ mod units;
 
 pub use schema::{
     ClientAuth, Config, Control, Data, Durability, Gearman, Http, JOB_BYTES_LIMIT, Kestrel, Limits,
-    Listen, LogFormat, LogOutput, Metrics, SEGMENT_BYTES, Tls,
+    Listen, MessageFormat, MessageOptions, Metrics, SEGMENT_BYTES, Tls,
 };
 pub use units::{format_bytes, format_duration, rounded_bytes};

@@ -36,7 +36,7 @@ pub use net::listen::{
     Bound, Keepalive, SocketOptions, bind, bind_all_addresses, inherited, inherited_as,
 };
 pub use net::tls::TlsError;
-pub use process::logging::{LogFile, Logging, Output};
+pub use process::messages::{MessageFile, Messages, Output};
 pub use process::signals::{Drain, Hangup};
 pub use start::{Listening, Setup, Started, bind_configured, run};
 pub use web::thread::WEB_THREAD;

@@ -3,14 +3,14 @@
 //! - `clock`: the engine's time, and steps of the wall clock.
 //! - `signals`, `controls`: stop and reload, by signals and by clients.
 //! - `reload`: reloads the configuration. `systemd`: notifies the service manager.
-//! - `logging`, `log_limit`: the server's messages.
+//! - `messages`, `message_limit`: the server's messages.
 //! - `facts`: facts about the process and the machine, for dialects and metrics.
 
 pub(crate) mod clock;
 pub(crate) mod controls;
 pub(crate) mod facts;
-pub(crate) mod log_limit;
-pub(crate) mod logging;
+pub(crate) mod message_limit;
+pub(crate) mod messages;
 pub(crate) mod reload;
 pub(crate) mod signals;
 pub(crate) mod systemd;

@@ -27,7 +27,7 @@ use crate::net::sessions::opener;
 use crate::net::tls::Certificates;
 use crate::process::clock::{Clock, doubt_wall_clock};
 use crate::process::controls::Controls;
-use crate::process::logging::Logging;
+use crate::process::messages::Messages;
 use crate::process::reload::Reloader;
 use crate::process::signals::{Control, Drain, EarlySignals, Hangup};
 use crate::process::systemd;
@@ -44,7 +44,7 @@ pub struct Setup {
     /// Its listening sockets.
     pub listeners: Vec<Bound>,
     /// The installed output of messages, if it can change.
-    pub logging: Option<Logging>,
+    pub messages: Option<Messages>,
     /// The sources for reloads; `None` if the configuration cannot change.
     pub sources: Option<Sources>,
     /// What SIGHUP does.
@@ -148,7 +148,7 @@ impl Listening {
 
 /// Opens the log and serves until a signal ends it. Calls `announce` when it is ready.
 pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), ServeError> {
-    let Setup { config, mut listeners, logging, sources, hangup, drain } = setup;
+    let Setup { config, mut listeners, messages, sources, hangup, drain } = setup;
     let runtime = runtime()?;
     let _inside = runtime.enter();
     // Before anything slow, because an operator does not know the progress of the start.
@@ -165,7 +165,7 @@ pub fn run(setup: Setup, announce: impl FnOnce(&Started<'_>)) -> Result<(), Serv
         config.clone(),
         sources,
         limits.clone(),
-        logging,
+        messages,
         certificates.clone(),
     ));
     let shared = Shared { broker: broker.clone(), clock, limits: limits.clone() };
@@ -389,7 +389,7 @@ mod tests {
         let setup = Setup {
             config,
             listeners,
-            logging: None,
+            messages: None,
             sources: None,
             hangup: Hangup::Reload,
             drain: Drain::RefuseJobs,

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use rustix::fs::FlockOperation;
 use server::config::address::Address;
 use server::config::{Config, Durability};
-use server::{Bound, Drain, Hangup, Logging, Protocol, ServeError, Setup, SocketOptions, Started};
+use server::{Bound, Drain, Hangup, Messages, Protocol, ServeError, Setup, SocketOptions, Started};
 
 use options::{Options, Parsed, USAGE};
 
@@ -78,7 +78,7 @@ fn complain(message: &str) {
 /// Starts in the original's order: listen, become the user, open the log.
 fn serve(options: &Options) -> Result<(), Failure> {
     let config = configure(options);
-    let logging = Logging::install(config.log);
+    let messages = Messages::install(config.messages);
     end_with_the_first_panic();
     let listeners = listen(options)?;
     if let Some(user) = &options.user {
@@ -89,7 +89,7 @@ fn serve(options: &Options) -> Result<(), Failure> {
         None => None,
     };
     let (hangup, drain) = (Hangup::Stop, Drain::RefuseJobs);
-    let setup = Setup { config, listeners, logging, sources: None, hangup, drain };
+    let setup = Setup { config, listeners, messages, sources: None, hangup, drain };
     server::run(setup, announce)
         .map_err(|error| Failure { code: exit_code(&error), message: error.to_string() })
 }
@@ -103,7 +103,7 @@ fn configure(options: &Options) -> Config {
         config.data.dir.clone_from(folder);
         config.data.sync = options.sync;
     }
-    config.log.level = match options.verbosity {
+    config.messages.level = match options.verbosity {
         0 => tracing::Level::WARN,
         1 => tracing::Level::DEBUG,
         _ => tracing::Level::TRACE,

@@ -20,7 +20,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use server::config::address::Address;
 use server::config::{Config, Durability, Gearman};
 use server::{
-    Bound, Drain, Hangup, Keepalive, LogFile, Logging, Output, Protocol, ServeError, Setup,
+    Bound, Drain, Hangup, Keepalive, MessageFile, Messages, Output, Protocol, ServeError, Setup,
     SocketOptions, Started,
 };
 
@@ -122,14 +122,14 @@ fn serve(options: &Options) -> Result<(), Failure> {
     if options.ssl {
         config.tls = ssl::settings(options, |name| std::env::var_os(name).map(PathBuf::from))?;
     }
-    let logging = Logging::install_to(log_output(options), config.log);
+    let messages = Messages::install_to(log_output(options), config.messages);
     end_with_the_first_panic();
     let listeners = listen(options)?;
     // Not earlier: a start that fails because another server runs must not remove that server's
     // file, as the original does.
     let _pid_file = PidFile::write(options.pid_file.as_deref())?;
-    let (hangup, drain) = (Hangup::ReopenLog, Drain::StopWhenDone);
-    let setup = Setup { config, listeners, logging, sources: None, hangup, drain };
+    let (hangup, drain) = (Hangup::ReopenMessages, Drain::StopWhenDone);
+    let setup = Setup { config, listeners, messages, sources: None, hangup, drain };
     server::run(setup, |started| announce(options, started)).map_err(Failure::from)
 }
 
@@ -174,7 +174,7 @@ fn configure(options: &Options, folder: Option<PathBuf>) -> Config {
         handle_prefix: options.handle_prefix.clone(),
         verbosity: Some(options.verbosity.name()),
     };
-    config.log.level = options.verbosity.level();
+    config.messages.level = options.verbosity.level();
     config
 }
 
@@ -188,7 +188,7 @@ fn log_output(options: &Options) -> Output {
         Some(path) => path,
         None => LOG_FILE_DEFAULT,
     };
-    LogFile::open(Path::new(path)).map_or_else(
+    MessageFile::open(Path::new(path)).map_or_else(
         |error| {
             complain(&format!(
                 "Could not open log file \"{path}\", switching to stderr. ({error})"

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use server::config::Durability;
 use server::config::sources::{Flag, Origin, Sources};
-use server::{Drain, Hangup, Logging, Protocol, ServeError, Setup, exit};
+use server::{Drain, Hangup, Messages, Protocol, ServeError, Setup, exit};
 
 use super::serve::{announce, end_with_the_first_panic};
 use crate::cli::KestrelArguments;
@@ -70,7 +70,7 @@ fn serve(arguments: KestrelArguments) -> Result<(), Failure> {
         return Err(Failure::Scala(file.clone()));
     }
     let (sources, config) = configure(arguments)?;
-    let logging = Logging::install(config.log);
+    let messages = Messages::install(config.messages);
     end_with_the_first_panic();
     let inherited = server::inherited(Protocol::Kestrel)?;
     let listeners = server::bind_configured(&config, inherited).map_err(without_settings)?;
@@ -78,7 +78,7 @@ fn serve(arguments: KestrelArguments) -> Result<(), Failure> {
         refuse_journals(&config.data.dir)?;
     }
     let (sources, hangup, drain) = (Some(sources), Hangup::Reload, Drain::RefuseJobs);
-    let setup = Setup { config, listeners, logging, sources, hangup, drain };
+    let setup = Setup { config, listeners, messages, sources, hangup, drain };
     Ok(server::run(setup, announce)?)
 }
 

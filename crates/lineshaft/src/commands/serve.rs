@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use server::config::address::Address;
 use server::config::sources::{Flag, Sources};
-use server::config::{Config, Durability, LogFormat};
-use server::{Drain, Hangup, Logging, Protocol, ServeError, Setup, Started, format_duration};
+use server::config::{Config, Durability, MessageFormat};
+use server::{Drain, Hangup, Messages, Protocol, ServeError, Setup, Started, format_duration};
 
 use crate::cli::ServeArguments;
 
@@ -24,12 +24,12 @@ pub(crate) fn run(arguments: ServeArguments) -> ExitCode {
 fn serve(arguments: ServeArguments) -> Result<(), ServeError> {
     let mut sources = sources(arguments);
     let config = sources.load_and_keep()?.config;
-    let logging = Logging::install(config.log);
+    let messages = Messages::install(config.messages);
     end_with_the_first_panic();
     let inherited = server::inherited(Protocol::Beanstalk)?;
     let listeners = server::bind_configured(&config, inherited)?;
     let (sources, hangup, drain) = (Some(sources), Hangup::Reload, Drain::RefuseJobs);
-    server::run(Setup { config, listeners, logging, sources, hangup, drain }, announce)
+    server::run(Setup { config, listeners, messages, sources, hangup, drain }, announce)
 }
 
 /// A thread that panics leaves something half done. A server that continued without it could
@@ -114,7 +114,7 @@ pub(crate) fn announce(started: &Started<'_>) {
             "cut off a torn write at the end of the log; it held nothing acknowledged"
         );
     }
-    if config.log.format == LogFormat::Json {
+    if config.messages.format == MessageFormat::Json {
         let [beanstalk, gearman, gearman_http, kestrel, kestrel_text, kestrel_thrift, admin, http] =
             Protocol::ALL.map(addresses);
         tracing::info!(

@@ -65,7 +65,7 @@ fn sighup_takes_over_all_or_nothing() {
     let arguments = ["serve", "--memory", "--beanstalk", "127.0.0.1:0"];
     let server = Running::start(folder.path(), &arguments);
 
-    std::fs::write(&file, "[limits]\nconnections = 6\n[log]\nlevel = \"debug\"\n").unwrap();
+    std::fs::write(&file, "[limits]\nconnections = 6\n[messages]\nlevel = \"debug\"\n").unwrap();
     server.signal(Signal::HUP);
     server.wait_for_stderr("configuration reloaded");
     assert!(server.stderr().contains("limits.connections is now 6"), "{}", server.stderr());

@@ -139,7 +139,8 @@ fn waiting_clients_see_the_end_at_a_stop() {
 #[test]
 fn json_lines_are_json() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("lineshaft.toml"), "[log]\nformat = \"json\"\n").unwrap();
+    std::fs::write(folder.path().join("lineshaft.toml"), "[messages]\nformat = \"json\"\n")
+        .unwrap();
     let arguments = ["serve", "--memory", "--beanstalk", "127.0.0.1:0"];
     let mut server = Running::spawn(command(folder.path(), &arguments));
     server.wait_for_stderr("\"ready\"");

@@ -41,7 +41,7 @@ pub struct Config {
     /// Number of threads that serve connections.
     pub io_threads: usize,
     /// The server's own messages.
-    pub log: LogOutput,
+    pub messages: MessageOptions,
     /// The policies of queues.
     pub policies: Rules,
 }
@@ -281,16 +281,16 @@ impl Control {
 
 /// The server's own messages.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub struct LogOutput {
+pub struct MessageOptions {
     /// The form of a line.
-    pub format: LogFormat,
+    pub format: MessageFormat,
     /// The lowest level to write.
     pub level: tracing::Level,
 }
 
 /// The form of a line of the server's own log.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub enum LogFormat {
+pub enum MessageFormat {
     /// For a terminal or a journal.
     Human,
     /// One JSON object per line.
@@ -345,7 +345,7 @@ impl Default for Config {
                 admin_get: false,
             },
             io_threads: default_io_threads(),
-            log: LogOutput { format: LogFormat::Human, level: tracing::Level::INFO },
+            messages: MessageOptions { format: MessageFormat::Human, level: tracing::Level::INFO },
             policies: Rules::default(),
         }
     }

@@ -8,7 +8,7 @@ use crate::config::address::{self, Address};
 use crate::config::memory_limit::MemoryLimit;
 use crate::config::units::{format_bytes, format_duration, parse_bytes, parse_duration};
 use crate::config::{
-    ClientAuth, Config, Control, Durability, JOB_BYTES_LIMIT, LogFormat, SEGMENT_BYTES,
+    ClientAuth, Config, Control, Durability, JOB_BYTES_LIMIT, MessageFormat, SEGMENT_BYTES,
 };
 
 /// Every Gearman packet that is not a job fits into this.
@@ -381,23 +381,23 @@ pub(crate) static SETTINGS: [Setting; 46] = [
         show: |config| config.kestrel.admin_get.to_string(),
     },
     Setting {
-        key: "log.format",
+        key: "messages.format",
         many: false,
         live: false,
-        set: |config, value| assign(&mut config.log.format, parse_log_format(value[0])),
+        set: |config, value| assign(&mut config.messages.format, parse_message_format(value[0])),
         show: |config| {
-            quote(match config.log.format {
-                LogFormat::Human => "human",
-                LogFormat::Json => "json",
+            quote(match config.messages.format {
+                MessageFormat::Human => "human",
+                MessageFormat::Json => "json",
             })
         },
     },
     Setting {
-        key: "log.level",
+        key: "messages.level",
         many: false,
         live: true,
-        set: |config, value| assign(&mut config.log.level, parse_level(value[0])),
-        show: |config| quote(&config.log.level.to_string().to_lowercase()),
+        set: |config, value| assign(&mut config.messages.level, parse_level(value[0])),
+        show: |config| quote(&config.messages.level.to_string().to_lowercase()),
     },
 ];
 
@@ -586,10 +586,10 @@ fn parse_bytes_max(text: &str) -> Result<Option<u64>, String> {
     }
 }
 
-fn parse_log_format(text: &str) -> Result<LogFormat, String> {
+fn parse_message_format(text: &str) -> Result<MessageFormat, String> {
     match text {
-        "human" => Ok(LogFormat::Human),
-        "json" => Ok(LogFormat::Json),
+        "human" => Ok(MessageFormat::Human),
+        "json" => Ok(MessageFormat::Json),
         _ => Err(format!("`{text}` is neither `human` nor `json`")),
     }
 }

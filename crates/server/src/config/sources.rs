@@ -1,6 +1,7 @@
 //! Loads a configuration: `lineshaft.toml`, then the environment, then flags. It finds all mistakes
 //! at once, each with its place and, for a misspelt key, the probable key.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -35,6 +36,8 @@ const FREE_TEXTS: [&str; 6] = [
 /// Variables of the tools, without the prefix. A misspelt one is also a mistake.
 const OTHER_VARIABLES: [&str; 7] =
     ["CONFIG", "SERVER", "JOB_ID", "QUEUE", "ATTEMPT", "UNIQUE", "REDUCER"];
+/// Renamed sections: the old name, and the name of today. Keys and variables with the old name still work.
+const RENAMED_SECTIONS: [(&str, &str); 1] = [("log", "messages")];
 /// Planned sections that this version does not have.
 const LATER_SECTIONS: [&str; 1] = ["cron"];
 
@@ -287,6 +290,9 @@ struct Loading {
 impl Loading {
     fn assign(&mut self, key: &'static str, values: &[&str], origin: Origin) {
         let setting = find(key).expect("flags, variables and keys are looked up before");
+        if let Some(place) = self.earlier_place(key, &origin) {
+            return self.refuse(origin.place(), format!("{key}: already set at {place}"));
+        }
         match (setting.set)(&mut self.effective.config, values) {
             Ok(()) => drop(self.effective.origins.insert(key, origin)),
             // A flag's message needs no key.
@@ -294,6 +300,16 @@ impl Loading {
                 self.refuse(origin.place(), message);
             }
             Err(message) => self.refuse(origin.place(), format!("{key}: {message}")),
+        }
+    }
+
+    /// Where the same source has set this key before, by another name of its section.
+    fn earlier_place(&self, key: &str, origin: &Origin) -> Option<String> {
+        let earlier = self.effective.origin(key);
+        match (earlier, origin) {
+            (Origin::File(..), Origin::File(..))
+            | (Origin::Environment(_), Origin::Environment(_)) => Some(earlier.place()),
+            _ => None,
         }
     }
 
@@ -349,7 +365,8 @@ impl Loading {
         for (variable, value) in &variables {
             let Some(name) = variable.strip_prefix(VARIABLE_PREFIX) else { continue };
             let origin = Origin::Environment(variable.clone());
-            match SETTINGS.iter().find(|setting| variable_suffix(setting.key) == name) {
+            let today = variable_of_today(name);
+            match SETTINGS.iter().find(|setting| variable_suffix(setting.key) == today) {
                 Some(setting) if setting.many => {
                     let values: Vec<&str> = value.split(',').map(str::trim).collect();
                     self.assign(setting.key, &values, origin);
@@ -360,7 +377,7 @@ impl Loading {
                 None => {
                     let known = SETTINGS.iter().map(|setting| variable_suffix(setting.key));
                     let others = OTHER_VARIABLES.into_iter().map(str::to_owned);
-                    let meant = suggestion(name, known.chain(others));
+                    let meant = suggestion(&today, known.chain(others));
                     // Tests and scripts have their own variables, which do not resemble these.
                     if meant.is_some() || is_of_a_section(name) {
                         let hint =
@@ -406,14 +423,15 @@ impl Loading {
                 self.refuse(place, format!("[{path}] is not available in this version yet"));
             } else if path == policies::SECTION {
                 self.read_policies(source, value);
-            } else if let Some(setting) = find(&path) {
+            } else if let Some(setting) = find(&key_of_today(&path)) {
                 self.read_value(source, setting, value);
             } else if let Some(inner) = value.get_ref().as_table()
                 && is_section(&path)
             {
                 self.read_table(source, &path, inner);
             } else if is_section(&path) {
-                let message = format!("`{path}` is a section: write [{path}], and its keys below");
+                let today = key_of_today(&path);
+                let message = format!("`{path}` is a section: write [{today}], and its keys below");
                 self.refuse(place, message);
             } else {
                 let hint = suggest_key(&path)
@@ -486,7 +504,27 @@ fn find(key: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.key == key)
 }
 
+/// A key, or a section, by the name that it has today.
+fn key_of_today(path: &str) -> Cow<'_, str> {
+    let (section, rest) = path.split_at(path.find('.').unwrap_or(path.len()));
+    let renamed = RENAMED_SECTIONS.iter().find(|(old, _)| *old == section);
+    renamed.map_or(Cow::Borrowed(path), |(_, today)| Cow::Owned(format!("{today}{rest}")))
+}
+
+/// A variable without its prefix, by the name that it has today.
+fn variable_of_today(name: &str) -> Cow<'_, str> {
+    for (old, today) in RENAMED_SECTIONS {
+        if let Some(rest) = name.strip_prefix(&variable_suffix(old))
+            && rest.starts_with('_')
+        {
+            return Cow::Owned(format!("{}{rest}", variable_suffix(today)));
+        }
+    }
+    Cow::Borrowed(name)
+}
+
 fn is_section(path: &str) -> bool {
+    let path = key_of_today(path);
     SETTINGS.iter().any(|setting| setting.key.split_once('.').is_some_and(|(name, _)| name == path))
 }
 
@@ -515,6 +553,7 @@ fn is_of_kubernetes(name: &str, value: &str) -> bool {
 }
 
 fn suggest_key(path: &str) -> Option<String> {
+    let path = &*key_of_today(path);
     let sections = SETTINGS.iter().filter_map(|setting| setting.key.split_once('.'));
     let keys = SETTINGS.iter().map(|setting| setting.key.to_owned());
     // A key in the wrong section, or in none, is more likely than a similar spelling.

@@ -17,7 +17,7 @@ use crate::net::limits::LiveLimits;
 use crate::net::listen::{Bound, SocketFile};
 use crate::net::socket::watch;
 use crate::net::tls::Certificates;
-use crate::process::log_limit::LogLimit;
+use crate::process::message_limit::MessageLimit;
 use crate::threads::mailbox::{Arrival, Inbox, OpenSession, Peer};
 
 /// How long to wait for a connection to end when the limit is reached.
@@ -43,7 +43,7 @@ pub(crate) struct Acceptor {
     inboxes: Vec<Arc<Inbox>>,
     next_inbox: usize,
     warned_at: Option<Instant>,
-    refusals: LogLimit,
+    refusals: MessageLimit,
 }
 
 impl Acceptor {
@@ -69,7 +69,7 @@ impl Acceptor {
             inboxes,
             next_inbox: 0,
             warned_at: None,
-            refusals: LogLimit::default(),
+            refusals: MessageLimit::default(),
         })
     }
 

@@ -38,7 +38,7 @@ pub(crate) fn gearman_options(config: &Config) -> gearman::ServerOptions {
     gearman::ServerOptions {
         pid: std::process::id(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        verbosity: settings.verbosity(config.log.level).to_owned(),
+        verbosity: settings.verbosity(config.messages.level).to_owned(),
         handle_prefix: settings.handle_prefix.clone().unwrap_or(defaults.handle_prefix),
         round_robin: settings.round_robin,
         exceptions: settings.exceptions,

@@ -15,7 +15,7 @@ use crate::config::settings::{SETTINGS, Setting};
 use crate::config::sources::{Effective, Sources};
 use crate::net::limits::LiveLimits;
 use crate::net::tls::Certificates;
-use crate::process::logging::Logging;
+use crate::process::messages::Messages;
 use crate::threads::io_thread::Shared;
 
 /// Reloads the configuration when a signal or a client asks for it.
@@ -24,7 +24,7 @@ pub(crate) struct Reloader {
     /// `None` if there is no configuration to read, only certificates.
     sources: Option<Mutex<Sources>>,
     limits: Arc<LiveLimits>,
-    logging: Option<Logging>,
+    messages: Option<Messages>,
     /// The certificates of TLS listeners, if any.
     certificates: Option<Arc<Certificates>>,
     /// The current configuration.
@@ -60,13 +60,13 @@ impl Reloader {
         config: Config,
         sources: Option<Sources>,
         limits: Arc<LiveLimits>,
-        logging: Option<Logging>,
+        messages: Option<Messages>,
         certificates: Option<Arc<Certificates>>,
     ) -> Reloader {
         Reloader {
             sources: sources.map(Mutex::new),
             limits,
-            logging,
+            messages,
             certificates,
             config: Mutex::new(config),
             askers: Mutex::default(),
@@ -146,8 +146,8 @@ impl Reloader {
             tracing::info!("{} is now {}", setting.key, (setting.show)(&loaded));
         }
         self.limits.set(&loaded.limits);
-        if let Some(logging) = &self.logging {
-            logging.set_level(loaded.log.level);
+        if let Some(messages) = &self.messages {
+            messages.set_level(loaded.messages.level);
         }
         let has_new_policies = loaded.policies != current.policies;
         *lock(&self.config) = loaded;
@@ -169,8 +169,8 @@ impl Reloader {
     /// Reopens the server's own log file, which may have been moved away, and reads the
     /// certificates.
     fn reopen_files(&self) {
-        if let Some(logging) = &self.logging {
-            logging.reopen();
+        if let Some(messages) = &self.messages {
+            messages.reopen();
         }
         let tls = lock(&self.config).tls.clone();
         let reload = self.certificates.as_ref().map(|shown| shown.reload(&tls));

@@ -32,7 +32,7 @@ pub enum Hangup {
     Stop,
     /// Reopens the server's own log file, which may have been moved away, and reads the
     /// certificates again. There must be no configuration to read.
-    ReopenLog,
+    ReopenMessages,
 }
 
 /// What SIGUSR1 does.
@@ -119,7 +119,7 @@ impl EarlySignals {
         let has_terminal = is_in_terminal();
         let hangup = match hangup {
             Hangup::Stop => None,
-            Hangup::Reload | Hangup::ReopenLog => Some(signal(SignalKind::hangup())?),
+            Hangup::Reload | Hangup::ReopenMessages => Some(signal(SignalKind::hangup())?),
         };
         let drain = signal(SignalKind::user_defined1())?;
         Ok(EarlySignals { hangup, drain, has_terminal })
@@ -228,7 +228,7 @@ impl Control {
             Hangup::Stop => self.stop("SIGHUP"),
             // The signal's original meaning: the terminal is gone.
             Hangup::Reload if had_terminal && !is_in_terminal() => self.stop("SIGHUP"),
-            Hangup::Reload | Hangup::ReopenLog => self.reloader.ask(Asker::Signal),
+            Hangup::Reload | Hangup::ReopenMessages => self.reloader.ask(Asker::Signal),
         }
     }
 }

@@ -31,7 +31,7 @@ use crate::net::limits::LiveLimits;
 use crate::net::socket::watch;
 use crate::net::tls_stream::TlsStream;
 use crate::process::clock::Clock;
-use crate::process::log_limit::LogLimit;
+use crate::process::message_limit::MessageLimit;
 use crate::threads::mailbox::{Arrival, ConnectionInfo, Inbox, ReadyWaker};
 use crate::threads::table::Table;
 
@@ -120,7 +120,7 @@ pub(crate) struct IoThread {
     recent: Vec<u32>,
     housekeeping_at: Option<Millis>,
     /// Rate limit for messages about rejected browsers.
-    foreigners: LogLimit,
+    foreigners: MessageLimit,
 }
 
 impl IoThread {
@@ -154,7 +154,7 @@ impl IoThread {
             held_until_durable: BinaryHeap::new(),
             recent: Vec::new(),
             housekeeping_at: None,
-            foreigners: LogLimit::default(),
+            foreigners: MessageLimit::default(),
         }
     }
 

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::config::address::Address;
-use crate::config::{ClientAuth, Durability, Gearman, LogFormat};
+use crate::config::{ClientAuth, Durability, Gearman, MessageFormat};
 
 pub(crate) struct Folder(tempfile::TempDir);
 
@@ -64,7 +64,7 @@ fn every_key_is_read_from_a_file() {
         worker_wakeup = 6
         exceptions = true
         handle_prefix = "H:here"
-        [log]
+        [messages]
         format = "json"
         level = "debug"
         "#,
@@ -96,8 +96,8 @@ fn every_key_is_read_from_a_file() {
         verbosity: None,
     };
     assert_eq!(config.gearman, gearman);
-    assert_eq!(config.log.format, LogFormat::Json);
-    assert_eq!(config.log.level, tracing::Level::DEBUG);
+    assert_eq!(config.messages.format, MessageFormat::Json);
+    assert_eq!(config.messages.level, tracing::Level::DEBUG);
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn flags_win_over_the_environment_and_that_over_the_file() {
     ));
     assert_eq!(effective.origin("data.sync").to_string(), "environment LINESHAFT_DATA_SYNC");
     assert_eq!(effective.origin("data.dir").to_string(), "--data");
-    assert_eq!(effective.origin("log.level"), &Origin::Default);
+    assert_eq!(effective.origin("messages.level"), &Origin::Default);
 }
 
 #[test]
@@ -327,11 +327,41 @@ fn the_usual_file_may_come_later_and_must_stay_then() {
 #[test]
 fn a_section_that_is_written_otherwise_is_explained() {
     for (text, column) in
-        [("log = \"debug\"", 1), ("[[log]]\nlevel = \"debug\"", 3), ("log = 3", 1)]
+        [("messages = \"debug\"", 1), ("[[messages]]\nlevel = \"debug\"", 3), ("messages = 3", 1)]
     {
-        let wanted = "`log` is a section: write [log], and its keys below";
+        let wanted = "`messages` is a section: write [messages], and its keys below";
         assert_eq!(messages(text), [format!("lineshaft.toml:1:{column}: {wanted}")]);
     }
+}
+
+#[test]
+fn the_section_log_still_means_messages() {
+    let (_folder, mut sources) = Folder::with("[log]\nformat = \"json\"\n");
+    sources.environment = vec![variable("LINESHAFT_LOG_LEVEL", "debug")];
+    let effective = sources.load().unwrap();
+    assert_eq!(effective.config.messages.format, MessageFormat::Json);
+    assert_eq!(effective.config.messages.level, tracing::Level::DEBUG);
+    assert!(effective.show().contains("[messages]\n") && !effective.show().contains("[log]"));
+    for (text, wanted) in [
+        ("[log]\nlevle = 1", "2:1: unknown key `log.levle`; did you mean `messages.level`?"),
+        ("log = 3", "1:1: `log` is a section: write [messages], and its keys below"),
+    ] {
+        assert_eq!(messages(text), [format!("lineshaft.toml:{wanted}")]);
+    }
+}
+
+#[test]
+fn a_key_and_its_old_name_are_not_both_set() {
+    let text = "[log]\nlevel = \"info\"\n[messages]\nlevel = \"warn\"\n";
+    let found = messages(text);
+    assert_eq!(found.len(), 1);
+    assert!(found[0].starts_with("lineshaft.toml:4:9: messages.level: already set at "));
+    let (_folder, mut sources) = Folder::with("[log]\nlevel = \"info\"\n");
+    sources.environment = vec![variable("LINESHAFT_MESSAGES_LEVEL", "warn")];
+    let config = sources.load().expect("the environment wins over the file").config;
+    assert_eq!(config.messages.level, tracing::Level::WARN);
+    sources.environment.push(variable("LINESHAFT_LOG_LEVEL", "warn"));
+    assert!(sources.load().is_err(), "but not over itself");
 }
 
 #[test]

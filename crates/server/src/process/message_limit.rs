@@ -7,12 +7,12 @@ const PERIOD: Duration = Duration::from_mins(1);
 
 /// Decides which occurrences of one kind are logged.
 #[derive(Debug, Default)]
-pub(crate) struct LogLimit {
+pub(crate) struct MessageLimit {
     logged_at: Option<Instant>,
     count: u64,
 }
 
-impl LogLimit {
+impl MessageLimit {
     /// Counts an occurrence. If a message is due, returns the number since the last one.
     pub(crate) fn count(&mut self) -> Option<u64> {
         self.count += 1;
@@ -30,7 +30,7 @@ mod tests {
 
     #[test]
     fn one_message_a_minute_tells_of_all() {
-        let mut limit = LogLimit::default();
+        let mut limit = MessageLimit::default();
         assert_eq!(limit.count(), Some(1));
         assert_eq!((limit.count(), limit.count()), (None, None));
         limit.logged_at = Instant::now().checked_sub(PERIOD);

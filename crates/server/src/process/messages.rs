@@ -15,7 +15,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer, Registry, fmt as lines, reload};
 
-use crate::config::{LogFormat, LogOutput};
+use crate::config::{MessageFormat, MessageOptions};
 
 /// The socket of the system log.
 const SYSLOG_SOCKET: &str = "/dev/log";
@@ -28,7 +28,7 @@ pub enum Output {
     /// Standard error.
     Stderr,
     /// A file, which can be reopened.
-    File(LogFile),
+    File(MessageFile),
     /// The system log, with the program's name.
     Syslog(&'static str),
     /// Nowhere.
@@ -37,27 +37,27 @@ pub enum Output {
 
 /// A handle on the installed output, to change its level or file.
 #[derive(Clone)]
-pub struct Logging {
+pub struct Messages {
     level: reload::Handle<LevelFilter, Registry>,
-    file: Option<Arc<LogFile>>,
+    file: Option<Arc<MessageFile>>,
 }
 
-impl fmt::Debug for Logging {
+impl fmt::Debug for Messages {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Logging")
+        formatter.write_str("Messages")
     }
 }
 
-impl Logging {
+impl Messages {
     /// Installs standard error for the whole process. Returns `None` if another output is already
     /// installed.
-    pub fn install(output: LogOutput) -> Option<Logging> {
-        Logging::install_to(Output::Stderr, output)
+    pub fn install(output: MessageOptions) -> Option<Messages> {
+        Messages::install_to(Output::Stderr, output)
     }
 
     /// Installs an output for the whole process. Returns `None` if another one is already
     /// installed.
-    pub fn install_to(to: Output, output: LogOutput) -> Option<Logging> {
+    pub fn install_to(to: Output, output: MessageOptions) -> Option<Messages> {
         let (filter, level) = reload::Layer::new(LevelFilter::from_level(output.level));
         let mut file = None;
         let is_terminal = matches!(to, Output::Stderr) && io::stderr().is_terminal();
@@ -73,11 +73,13 @@ impl Logging {
         let layer =
             lines::layer().with_writer(writer).with_target(false).log_internal_errors(false);
         let layer = match output.format {
-            LogFormat::Human => layer.with_ansi(is_terminal).boxed(),
-            LogFormat::Json => layer.json().flatten_event(true).with_current_span(false).boxed(),
+            MessageFormat::Human => layer.with_ansi(is_terminal).boxed(),
+            MessageFormat::Json => {
+                layer.json().flatten_event(true).with_current_span(false).boxed()
+            }
         };
         tracing_subscriber::registry().with(filter).with(layer).try_init().ok()?;
-        Some(Logging { level, file })
+        Some(Messages { level, file })
     }
 
     /// Sets the lowest level to write.
@@ -101,15 +103,15 @@ impl Logging {
 
 /// A file to which lines are appended.
 #[derive(Debug)]
-pub struct LogFile {
+pub struct MessageFile {
     path: PathBuf,
     file: Mutex<File>,
 }
 
-impl LogFile {
+impl MessageFile {
     /// Opens or creates the file.
-    pub fn open(path: &Path) -> io::Result<LogFile> {
-        Ok(LogFile { path: path.to_owned(), file: Mutex::new(open(path)?) })
+    pub fn open(path: &Path) -> io::Result<MessageFile> {
+        Ok(MessageFile { path: path.to_owned(), file: Mutex::new(open(path)?) })
     }
 
     fn reopen(&self) -> io::Result<()> {
@@ -123,7 +125,7 @@ fn open(path: &Path) -> io::Result<File> {
     File::options().append(true).create(true).open(path)
 }
 
-impl Write for &LogFile {
+impl Write for &MessageFile {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.file.lock().unwrap_or_else(PoisonError::into_inner).write(line)
     }
