@@ -315,7 +315,7 @@ const DELETE_EXAMPLES: &str = "\
 Examples:
   lineshaft delete mail --state buried         the job that was buried first
   lineshaft delete mail --state delayed --all  all jobs that are delayed now
-  lineshaft delete --id 42                     the job with this id, in any queue
+  lineshaft delete --id 42                     the job with this id, any queue
 
 Deleted jobs are gone: look first, with `lineshaft peek`. Jobs that workers hold
 are not deleted. The exit code is 1 if there was nothing to delete.";
