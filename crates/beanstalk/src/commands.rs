@@ -1,14 +1,14 @@
 //! What each command does: one small function per command, which asks the broker and replies.
 
 use broker::{
-    Body, BodyBuffer, Denied, Grant, JobId, Kick, NewJob, Outbox, Patience, Peeked, Position,
-    PutRefusal, Refusal, State, Take, Turn,
+    Body, BodyBuffer, Denied, JobId, Kick, NewJob, Outbox, Patience, Peeked, Position, PutRefusal,
+    Refusal, State, Take, Turn,
 };
 
 use crate::command::{Command, Pause, PutHeader};
 use crate::name::is_tube_name;
-use crate::reply::{self, Numbers};
-use crate::session::{AT_ONCE, PendingPut, Reading, Session, Waiting};
+use crate::reply::{self, AT_ONCE, Numbers};
+use crate::session::{PendingPut, Reading, Session, Waiting};
 use crate::stats_text;
 use crate::tube_list::TubeList;
 
@@ -155,7 +155,7 @@ impl Session {
         // half-close-then-empty-reserve-times-out.
         let patience = if self.is_input_ended() { Patience::None } else { patience };
         match turn.take(self.id, patience) {
-            Take::Granted(grant) => reply_reserved(&grant, outbox),
+            Take::Granted(grant) => reply::reserved(&grant, outbox),
             Take::TimedOut(after) => outbox.reply(after, reply::TIMED_OUT),
             Take::DeadlineSoon => outbox.reply(AT_ONCE, reply::DEADLINE_SOON),
             Take::Waiting => self.waiting = Waiting::Job,
@@ -166,7 +166,7 @@ impl Session {
         match turn.take_job(self.id, id) {
             Ok(grant) => {
                 self.become_worker();
-                reply_reserved(&grant, outbox);
+                reply::reserved(&grant, outbox);
             }
             Err(refusal) => reply_refused(refusal, reply::OUT_OF_MEMORY, outbox),
         }
@@ -227,7 +227,7 @@ impl Session {
     fn kick(&mut self, bound: u32, turn: &mut Turn<'_>, outbox: &mut Outbox) {
         self.server().counters.kick.add_one();
         match turn.kick(self.id, u64::from(bound)) {
-            Ok(Kick::Done(count, after)) => reply_kicked(count, after, outbox),
+            Ok(Kick::Done(count, after)) => reply::kicked(count, after, outbox),
             Ok(Kick::Waiting) => self.waiting = Waiting::Kick,
             Err(refusal) => reply_refused(refusal, reply::OUT_OF_MEMORY, outbox),
         }
@@ -331,17 +331,6 @@ fn reply_refused(refusal: Refusal, log_full: &'static [u8], outbox: &mut Outbox)
         Refusal::NotFound(after) => outbox.reply(after, reply::NOT_FOUND),
         Refusal::LogFull => outbox.reply(AT_ONCE, log_full),
     }
-}
-
-/// `RESERVED`: the session got a job.
-pub(crate) fn reply_reserved(grant: &Grant, outbox: &mut Outbox) {
-    let head = Numbers::two(b"RESERVED", grant.id.0, grant.body.len() as u64);
-    outbox.reply_with_body(grant.after, head.bytes(), &grant.body, reply::CR_LF);
-}
-
-/// `KICKED`, with the number of jobs.
-pub(crate) fn reply_kicked(count: u64, after: Position, outbox: &mut Outbox) {
-    outbox.reply(after, Numbers::one(b"KICKED", count).bytes());
 }
 
 fn reply_found(found: Result<(Peeked, Position), Denied>, outbox: &mut Outbox) {

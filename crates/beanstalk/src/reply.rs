@@ -1,5 +1,10 @@
 //! Replies: the constant ones, and the ones with numbers, built on the stack.
 
+use broker::{Grant, Outbox, Position};
+
+/// The position for a reply that depends on nothing in the log.
+pub(crate) const AT_ONCE: Position = Position::NONE;
+
 /// Replies that are always the same.
 pub(crate) const BAD_FORMAT: &[u8] = b"BAD_FORMAT\r\n";
 pub(crate) const BURIED: &[u8] = b"BURIED\r\n";
@@ -92,6 +97,17 @@ impl Numbers {
         self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);
         self.len += bytes.len();
     }
+}
+
+/// `RESERVED`: the session got a job.
+pub(crate) fn reserved(grant: &Grant, outbox: &mut Outbox) {
+    let head = Numbers::two(b"RESERVED", grant.id.0, grant.body.len() as u64);
+    outbox.reply_with_body(grant.after, head.bytes(), &grant.body, CR_LF);
+}
+
+/// `KICKED`, with the number of jobs.
+pub(crate) fn kicked(count: u64, after: Position, outbox: &mut Outbox) {
+    outbox.reply(after, Numbers::one(b"KICKED", count).bytes());
 }
 
 #[cfg(test)]

@@ -3,18 +3,15 @@
 use std::sync::Arc;
 
 use broker::{
-    BodyBuffer, Dialect, Event, InputEnd, NewJob, Outbox, Position, Progress, SessionId, Step,
-    Turn, take_steps,
+    BodyBuffer, Dialect, Event, InputEnd, NewJob, Outbox, Progress, SessionId, Step, Turn,
+    take_steps,
 };
 
 use crate::command::{Malformed, recognise};
 use crate::environment::{Listener, Server};
-use crate::reply;
+use crate::reply::{self, AT_ONCE};
 use crate::tube_list::TubeList;
 use crate::wire::{Excess, Line, excess, first_line};
-
-/// The position for a reply that depends on nothing in the log.
-pub(crate) const AT_ONCE: Position = Position::NONE;
 
 /// One connection that speaks beanstalkd's protocol, without I/O.
 #[derive(Debug)]
@@ -226,10 +223,10 @@ impl Dialect for Session {
         }
         self.waiting = Waiting::Nothing;
         match event {
-            Event::Granted(grant) => crate::commands::reply_reserved(&grant, outbox),
+            Event::Granted(grant) => reply::reserved(&grant, outbox),
             Event::TimedOut(after) => outbox.reply(after, reply::TIMED_OUT),
             Event::DeadlineSoon => outbox.reply(AT_ONCE, reply::DEADLINE_SOON),
-            Event::Kicked(count, after) => crate::commands::reply_kicked(count, after, outbox),
+            Event::Kicked(count, after) => reply::kicked(count, after, outbox),
             Event::WorkToDo
             | Event::News { .. }
             | Event::Peeked { .. }

@@ -3,10 +3,9 @@
 
 use broker::{Clearing, Denied, JobCursor, Outbox, Position, QueueCursor, Refusal, Turn};
 
-use crate::commands::visible;
 use crate::listings::{self, Listing, Workers};
 use crate::number::leading_integer;
-use crate::reply::AT_ONCE;
+use crate::reply::{AT_ONCE, visible};
 use crate::session::Session;
 
 /// Limit of words in a line. One more ends the connection.
@@ -19,10 +18,6 @@ const UNKNOWN_SHOW_ARGUMENTS: &[u8] = b"ERR UNKNOWN_SHOW_ARGUMENTS\r\n";
 const FUNCTION_IN_USE: &[u8] = b"ERR there are still connected workers or executing clients\r\n";
 const NO_NEW_FUNCTION: &[u8] = b"ERR QUEUE_ERROR There+is+no+room+for+another+function\r\n";
 const FUNCTION_NOT_FOUND: &[u8] = b"ERR function not found\r\n";
-/// The reply if the server stops during a long drop.
-pub(crate) const DROP_INTERRUPTED: &[u8] =
-    b"ERR the server stops before the function is dropped\r\n";
-
 /// A reply, and the position it waits for.
 type Answer = (Position, Vec<u8>);
 

@@ -1,13 +1,11 @@
 //! Requests of clients: submit a job, ask for its status.
 
-use broker::{
-    Body, Denied, Millis, Outbox, Position, PutRefusal, Submit, Turn, When, WorkProgress,
-};
+use broker::{Body, Denied, Millis, Outbox, Position, Submit, Turn, When, WorkProgress};
 
 use crate::handle::HANDLE_BYTES_MAX;
 use crate::number::leading_integer;
 use crate::packet::{Arguments, PacketType};
-use crate::reply::{self, AT_ONCE, Failure};
+use crate::reply::{self, AT_ONCE, not_submitted};
 use crate::session::Session;
 
 /// Gearman's three priorities on the scale of all dialects. [`broker::Band`] maps them back.
@@ -131,22 +129,6 @@ impl Session {
         let (after, [known, running, numerator, denominator, _]) = figures(work_progress);
         let arguments = [handle, &known, &running, &numerator, &denominator];
         reply::send(outbox, after, PacketType::StatusRes, &arguments);
-    }
-}
-
-/// The error for a refused job, and the position that the reply waits for.
-pub(crate) fn not_submitted(refusal: PutRefusal) -> (Position, Failure) {
-    match refusal {
-        PutRefusal::QueueFull(after) => (after, reply::QUEUE_FULL),
-        PutRefusal::TooBig => (AT_ONCE, reply::QUEUE_FULL),
-        PutRefusal::LogFull
-        | PutRefusal::MemoryFull
-        | PutRefusal::NoNewQueue
-        | PutRefusal::WritesBlocked => (AT_ONCE, reply::QUEUE_ERROR),
-        // The original continues to accept jobs while it waits for the last one to end. Here
-        // draining means the same in all dialects: existing jobs are finished, new ones are
-        // refused. That includes a submit that would join an unfinished job.
-        PutRefusal::Draining => (AT_ONCE, reply::DRAINING),
     }
 }
 

@@ -5,7 +5,7 @@ use broker::{Outbox, Turn};
 
 use crate::clients::{HIGH, LOW, NORMAL, SubmitMode, get_status_unique};
 use crate::packet::{Arguments, Header, PacketType};
-use crate::reply::{self, AT_ONCE};
+use crate::reply::{self, AT_ONCE, visible};
 use crate::session::Session;
 
 /// Longest option name that is recognised (spec gearman 1.2).
@@ -101,9 +101,4 @@ impl Session {
 fn echo(data: &[u8], outbox: &mut Outbox) {
     outbox.reply(AT_ONCE, &Header::reply(PacketType::EchoRes, data.len()));
     outbox.reply(AT_ONCE, data);
-}
-
-/// The part of a text that the original sees: its strings end at a NUL.
-pub(crate) fn visible(text: &[u8]) -> &[u8] {
-    memchr::memchr(0, text).map_or(text, |end| &text[..end])
 }

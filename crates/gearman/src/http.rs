@@ -11,11 +11,11 @@ use broker::{
 
 use origin::Gate;
 
-use crate::clients::{UNIQUE_BYTES_MAX, not_submitted};
+use crate::clients::UNIQUE_BYTES_MAX;
 use crate::environment::Server;
 use crate::http_request::{HEAD_BYTES_MAX, Method, Refusal, Request, head_end};
 use crate::packet::HEADER_BYTES;
-use crate::reply::{self, AT_ONCE, Failure};
+use crate::reply::{self, AT_ONCE, Failure, not_submitted};
 
 /// Time limit for a request head, however slowly its bytes arrive. A body can take longer while it
 /// keeps arriving.

@@ -7,9 +7,8 @@ use std::io::Write as _;
 
 use broker::{JobCursor, Outbox, QueueCursor, QueueFacts, QueueId, QueueStats, SessionId, Turn};
 
-use crate::commands::visible;
 use crate::environment::Server;
-use crate::reply::AT_ONCE;
+use crate::reply::{AT_ONCE, visible};
 
 /// The queue that always exists.
 const DEFAULT_QUEUE: &[u8] = b"default";

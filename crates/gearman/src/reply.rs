@@ -1,11 +1,15 @@
 //! Packets that the server sends, including errors.
 
-use broker::{Body, Outbox, Position};
+use broker::{Body, Outbox, Position, PutRefusal};
 
 use crate::packet::{Header, PacketType};
 
 /// The position for a reply that depends on nothing in the log.
 pub(crate) const AT_ONCE: Position = Position::NONE;
+
+/// The reply if the server stops during a long drop.
+pub(crate) const DROP_INTERRUPTED: &[u8] =
+    b"ERR the server stops before the function is dropped\r\n";
 
 /// The code and the text of an ERROR packet. Clients compare them, so they never change.
 #[derive(Copy, Clone, Debug)]
@@ -76,4 +80,25 @@ pub(crate) fn send_data(
 
 fn total_bytes(arguments: &[&[u8]]) -> usize {
     arguments.iter().map(|argument| argument.len()).sum()
+}
+
+/// The error for a refused job, and the position that the reply waits for.
+pub(crate) fn not_submitted(refusal: PutRefusal) -> (Position, Failure) {
+    match refusal {
+        PutRefusal::QueueFull(after) => (after, QUEUE_FULL),
+        PutRefusal::TooBig => (AT_ONCE, QUEUE_FULL),
+        PutRefusal::LogFull
+        | PutRefusal::MemoryFull
+        | PutRefusal::NoNewQueue
+        | PutRefusal::WritesBlocked => (AT_ONCE, QUEUE_ERROR),
+        // The original continues to accept jobs while it waits for the last one to end. Here
+        // draining means the same in all dialects: existing jobs are finished, new ones are
+        // refused. That includes a submit that would join an unfinished job.
+        PutRefusal::Draining => (AT_ONCE, DRAINING),
+    }
+}
+
+/// The part of a text that the original sees: its strings end at a NUL.
+pub(crate) fn visible(text: &[u8]) -> &[u8] {
+    memchr::memchr(0, text).map_or(text, |end| &text[..end])
 }

@@ -8,14 +8,12 @@ use broker::{
     SessionId, Step, Turn, take_steps,
 };
 
-use crate::admin_text::DROP_INTERRUPTED;
-use crate::clients::not_submitted;
 use crate::environment::Server;
 use crate::listings::Listing;
 use crate::packet::{
     ARGUMENT_AREA_BYTES_MAX, HEADER_BYTES, Header, PacketType, is_hopeless, split,
 };
-use crate::reply::{self, AT_ONCE};
+use crate::reply::{self, AT_ONCE, DROP_INTERRUPTED, not_submitted};
 
 /// Longest line of text, line feed included (spec gearman 1.2).
 const LINE_BYTES_MAX: usize = 8192;

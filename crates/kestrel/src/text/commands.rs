@@ -3,6 +3,7 @@
 use broker::{Millis, Outbox, Position, Turn};
 
 use super::items::ItemList;
+use super::reply::{error, number};
 use super::request::Request;
 use super::session::{Storing, TextSession};
 use crate::client::{AT_ONCE, FetchMode};
@@ -176,15 +177,6 @@ impl TextSession {
 
 fn string(outbox: &mut Outbox, after: Position, text: &[u8]) {
     outbox.reply(after, &[b":", text, b"\n"].concat());
-}
-
-/// Replies with a number.
-pub(crate) fn number(outbox: &mut Outbox, after: Position, number: u64) {
-    outbox.reply(after, format!("+{number}\n").as_bytes());
-}
-
-pub(crate) fn error(outbox: &mut Outbox, after: Position, text: &[u8]) {
-    outbox.reply(after, &[b"-", text, b"\n"].concat());
 }
 
 fn unavailable(outbox: &mut Outbox, after: Position, operation: &str) {

@@ -1,8 +1,9 @@
 //! The text dialect. `request` parses lines, `items` collects the lines of a list, `session` reads
-//! the bytes, and `commands` executes requests.
+//! the bytes, `commands` executes requests, and `reply` answers them.
 
 mod commands;
 mod items;
+mod reply;
 mod request;
 mod session;
 

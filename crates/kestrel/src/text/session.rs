@@ -4,8 +4,8 @@ use std::mem;
 
 use broker::{Body, Outbox, Position, Step, Turn, When};
 
-use super::commands::{error, number};
 use super::items::{ItemList, Progress};
+use super::reply::{error, number};
 use super::request::{Request, parse};
 use crate::client::AT_ONCE;
 use crate::line::{Line, first_line};
