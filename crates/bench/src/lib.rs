@@ -20,7 +20,7 @@ mod meter;
 mod modes;
 mod process;
 mod schedule;
-mod table;
+pub mod table;
 mod trip;
 mod wake;
 

@@ -1,9 +1,10 @@
-//! Tables of text: aligned for a terminal, or as Markdown. Numbers as people read them. Every character used here is
-//! one column wide, so counting characters is enough to align.
+//! Tables of text: aligned for a terminal, or as Markdown. Numbers as people read them.
+
+use unicode_width::UnicodeWidthStr;
 
 /// A table with a head; every row has as many cells as the head.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub struct Table {
     head: Vec<String>,
     /// How many columns, from the first, hold words and are aligned to the left; figures go to the right.
     word_columns: usize,
@@ -12,7 +13,7 @@ pub(crate) struct Table {
 
 impl Table {
     /// An empty table whose first `word_columns` hold words.
-    pub(crate) fn new(word_columns: usize, head: &[&str]) -> Self {
+    pub fn new(word_columns: usize, head: &[&str]) -> Self {
         Self {
             head: head.iter().map(ToString::to_string).collect(),
             word_columns,
@@ -21,24 +22,24 @@ impl Table {
     }
 
     /// Appends a row.
-    pub(crate) fn row(&mut self, cells: Vec<String>) {
+    pub fn row(&mut self, cells: Vec<String>) {
         assert_eq!(cells.len(), self.head.len(), "a row has as many cells as the head");
         self.rows.push(cells);
     }
 
     /// Columns padded with blanks.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let mut widths = vec![0; self.head.len()];
         for row in std::iter::once(&self.head).chain(&self.rows) {
             for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.chars().count());
+                *width = (*width).max(cell.width());
             }
         }
         let mut text = String::new();
         for row in std::iter::once(&self.head).chain(&self.rows) {
             let mut line = String::new();
             for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-                let padding = " ".repeat(width - cell.chars().count());
+                let padding = " ".repeat(width - cell.width());
                 if column > 0 {
                     line.push_str("  ");
                 }
@@ -55,7 +56,7 @@ impl Table {
     }
 
     /// A Markdown table.
-    pub(crate) fn markdown(&self) -> String {
+    pub fn markdown(&self) -> String {
         let mut text = markdown_line(&self.head);
         let rule = (0..self.head.len())
             .map(|column| if column < self.word_columns { "---" } else { "---:" });
@@ -111,6 +112,14 @@ put        12 µs  134 k/s
 take|give   9 µs    7 k/s
 ";
         assert_eq!(sample().text(), expected);
+    }
+
+    #[test]
+    fn wide_characters_take_two_columns() {
+        let mut table = Table::new(1, &["queue", "jobs"]);
+        table.row(vec!["邮件".into(), "1".into()]);
+        table.row(vec!["mail".into(), "23".into()]);
+        assert_eq!(table.text(), "queue  jobs\n邮件      1\nmail     23\n");
     }
 
     #[test]

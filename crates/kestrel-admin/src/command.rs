@@ -22,7 +22,7 @@ pub(crate) struct Command {
 impl Command {
     /// Reads the path of a request.
     pub(crate) fn read(path: &str) -> Command {
-        let path = decode(path);
+        let path = percent_decode_str(path).decode_utf8_lossy();
         let path = path.trim_start_matches('/');
         // A queue name can contain slashes and dots. So the format is only at the end of the
         // command.
@@ -46,23 +46,13 @@ pub(crate) struct Parameters(Vec<(String, String)>);
 impl Parameters {
     /// Reads the part after the `?`.
     pub(crate) fn read(query: Option<&str>) -> Parameters {
-        let pairs = query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
-        let read = |text: &str| decode(&text.replace('+', " "));
-        Parameters(
-            pairs
-                .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
-                .map(|(name, value)| (read(name), read(value)))
-                .collect(),
-        )
+        let pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+        Parameters(pairs.into_owned().collect())
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
-}
-
-fn decode(text: &str) -> String {
-    percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Result;
+use bench::table::Table;
 use serde_json::{Map, Value};
 
 use crate::cli::StatsArguments;
@@ -99,37 +100,18 @@ const COLUMNS: [(&str, &str); 7] = [
 ];
 
 fn queue_table(queues: &[Stats]) -> String {
-    let mut rows = vec![
-        std::iter::once("QUEUE")
-            .chain(COLUMNS.map(|(title, _)| title))
-            .map(str::to_owned)
-            .collect::<Vec<_>>(),
-    ];
+    let titles = COLUMNS.map(|(title, _)| title);
+    // The last column tells of pauses.
+    let head: Vec<&str> = std::iter::once("QUEUE").chain(titles).chain([""]).collect();
+    let mut table = Table::new(1, &head);
     for queue in queues {
         let mut row = vec![queue.get("name").unwrap_or("?").to_owned()];
         row.extend(COLUMNS.map(|(_, key)| text::count(queue.number(key))));
-        if let Some(left) = paused_seconds(queue) {
-            row.push(format!("paused for {}", text::seconds(left)));
-        }
-        rows.push(row);
+        let paused = |left| format!("paused for {}", text::seconds(left));
+        row.push(paused_seconds(queue).map_or_else(String::new, paused));
+        table.row(row);
     }
-    let width = |column: usize| {
-        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()
-    };
-    let widths: Vec<usize> = (0..=COLUMNS.len()).map_while(width).collect();
-    let mut table = String::new();
-    for row in &rows {
-        for (column, cell) in row.iter().enumerate() {
-            let width = widths.get(column).copied().unwrap_or(0);
-            let padded = match column {
-                0 => format!("{cell:<width$}"),
-                _ => format!("  {cell:>width$}"),
-            };
-            table.push_str(&padded);
-        }
-        table.push('\n');
-    }
-    table
+    table.text()
 }
 
 /// The seconds left of the queue's pause, if it is paused.

@@ -1,5 +1,7 @@
 //! Fits text into the terminal: numbers whole or not at all, other text cut with a mark.
 
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
 /// The space between two columns.
 const GAP: usize = 1;
 
@@ -63,11 +65,16 @@ impl Columns {
 
 /// The text, cut with a mark if it does not fit.
 pub(super) fn cut(text: &str, width: usize) -> String {
-    if text.chars().count() <= width {
+    if text.width() <= width {
         return text.to_owned();
     }
-    let Some(kept) = width.checked_sub(1) else { return String::new() };
-    text.chars().take(kept).chain([MORE]).collect()
+    let Some(mut room) = width.checked_sub(1) else { return String::new() };
+    let fits = |character: &char| {
+        let rest = room.checked_sub(character.width().unwrap_or(0));
+        room = rest.unwrap_or(0);
+        rest.is_some()
+    };
+    text.chars().take_while(fits).chain([MORE]).collect()
 }
 
 /// Wraps parts into lines, at least one. A part that is wider than a line is cut.
@@ -79,10 +86,10 @@ pub(super) fn fold<'a>(
     let mut lines = vec![String::new()];
     for part in parts {
         let line = lines.last_mut().expect("it begins with a line");
-        let used = line.chars().count();
+        let used = line.width();
         if used == 0 {
             *line = cut(part, width);
-        } else if used + separator.len() + part.chars().count() <= width {
+        } else if used + separator.width() + part.width() <= width {
             line.push_str(separator);
             line.push_str(part);
         } else {
@@ -123,6 +130,8 @@ mod tests {
         assert_eq!(cut("mail", 4), "mail");
         assert_eq!(cut("mails", 4), "mai…");
         assert_eq!(cut("mails", 0), "");
+        assert_eq!(cut("邮件", 4), "邮件");
+        assert_eq!(cut("邮件队列", 6), "邮件…", "half a character is not shown");
         assert_eq!(fold(["ab", "cd", "efghijk"].into_iter(), " ", 5), ["ab cd", "efgh…"]);
         assert_eq!(fold([].into_iter(), " ", 5), [""]);
     }

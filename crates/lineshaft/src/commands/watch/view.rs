@@ -9,6 +9,7 @@ use ratatui::layout::{Alignment, Constraint, Layout};
 use ratatui::style::{Color, Modifier, Style, Stylize};
 use ratatui::text::{Line, Text};
 use ratatui::widgets::{Cell, Paragraph, Row, Table, TableState};
+use unicode_width::UnicodeWidthStr;
 
 use super::Update;
 use super::fit::{Columns, Wanted, cut, fold};
@@ -181,11 +182,11 @@ impl View {
         let queues = &self.snapshot.queues;
         let longest = |cell: &dyn Fn(&Queue) -> usize| queues.iter().map(cell).max().unwrap_or(0);
         let number = |(title, _, cell): Column| {
-            let heading = title.len() + "▾".chars().count();
+            let heading = title.width() + "▾".width();
             longest(&|queue| cell(queue).len()).max(heading).max(NUMBER_WIDTH_MIN)
         };
         Wanted {
-            name: longest(&|queue| queue.name.chars().count()),
+            name: longest(&|queue| queue.name.width()),
             numbers: COLUMNS.map(number).to_vec(),
             pause: longest(&|queue| paused(queue).len()),
         }
