@@ -4,27 +4,19 @@ use std::time::Duration;
 
 const UNITS: [(&str, u32); 4] = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];
 
-/// Parses a time such as `90`, `5s`, `2m` or `1h30m` into whole seconds, the protocol's unit.
+/// Parses a time such as `90`, `5s`, `2m` or `1h30m` into whole seconds, the protocol's unit. Beside
+/// a bare number of seconds this is the grammar of the configuration.
 pub(crate) fn parse_seconds(text: &str) -> Result<u32, String> {
-    let usage = || format!("`{text}` is not a time: write 90, 5s, 2m, 1h30m or 3d (whole seconds)");
     if let Ok(seconds) = text.parse() {
         return Ok(seconds);
     }
-    let mut total: u32 = 0;
-    let mut rest = text;
-    while !rest.is_empty() {
-        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-        let count: u32 = rest[..digits].parse().map_err(|_| usage())?;
-        rest = &rest[digits..];
-        let (name, seconds) =
-            UNITS.into_iter().find(|(name, _)| rest.starts_with(name)).ok_or_else(usage)?;
-        total = count
-            .checked_mul(seconds)
-            .and_then(|part| total.checked_add(part))
-            .ok_or_else(|| format!("`{text}` is too long: at most 4294967295 seconds"))?;
-        rest = &rest[name.len()..];
+    let usage = || format!("`{text}` is not a time: write 90, 5s, 2m, 1h30m or 3d (whole seconds)");
+    let time = server::parse_duration(text).map_err(|_| usage())?;
+    if time.subsec_millis() != 0 {
+        return Err(usage());
     }
-    if text.is_empty() { Err(usage()) } else { Ok(total) }
+    u32::try_from(time.as_secs())
+        .map_err(|_| format!("`{text}` is too long: at most 4294967295 seconds"))
 }
 
 /// Parses a priority: a number, or one of Gearman's three names, as a number of the beanstalkd
@@ -104,11 +96,12 @@ mod tests {
             ("2m", 120),
             ("1h30m", 5_400),
             ("3d", 259_200),
+            ("2000ms", 2),
             ("4294967295", u32::MAX),
         ] {
             assert_eq!(parse_seconds(text), Ok(expected), "{text}");
         }
-        for text in ["", "s", "5x", "-1", "1.5h", "5 s", "4294967296", "100000d", "1h30"] {
+        for text in ["", "s", "5x", "-1", "1.5h", "1500ms", "4294967296", "100000d", "1h30"] {
             assert!(parse_seconds(text).is_err(), "{text}");
         }
     }

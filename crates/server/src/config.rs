@@ -19,4 +19,4 @@ pub use schema::{
     ClientAuth, Config, Control, Data, Durability, Gearman, Http, JOB_BYTES_LIMIT, Kestrel, Limits,
     Listen, MessageFormat, MessageOptions, Metrics, SEGMENT_BYTES, Tls,
 };
-pub use units::{format_bytes, format_duration, rounded_bytes};
+pub use units::{format_bytes, format_duration, parse_duration, rounded_bytes};

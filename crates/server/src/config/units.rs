@@ -14,7 +14,7 @@ const SIZE_UNITS: [(&str, u64); 9] = [
     ("B", 1),
 ];
 
-/// If a unit is the end of another one, the longer comes first (`ms` before `s`).
+/// If a unit begins like another one, the longer comes first (`ms` before `m`).
 const TIME_UNITS: [(&str, u64); 5] =
     [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
@@ -27,12 +27,25 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     number.checked_mul(unit).ok_or_else(refused)
 }
 
-/// Reads a length of time: a number and a unit.
-pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
+/// Reads a length of time: a number and a unit, or several of them, such as `1h30m`. The
+/// configuration and the command line share this grammar.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let refused = || format!("`{text}` is not a time; write a number with ms, s, m, h or d");
-    let (number, unit) = split(text, &TIME_UNITS).ok_or_else(refused)?;
-    let number: u64 = number.parse().map_err(|_| refused())?;
-    number.checked_mul(unit).map(Duration::from_millis).ok_or_else(refused)
+    let mut millis: u64 = 0;
+    let mut rest = text;
+    loop {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let number: u64 = rest[..digits].parse().map_err(|_| refused())?;
+        rest = rest[digits..].trim_start();
+        let (name, unit) =
+            TIME_UNITS.iter().find(|(name, _)| rest.starts_with(name)).ok_or_else(refused)?;
+        let part = number.checked_mul(*unit).ok_or_else(refused)?;
+        millis = millis.checked_add(part).ok_or_else(refused)?;
+        rest = &rest[name.len()..];
+        if rest.is_empty() {
+            return Ok(Duration::from_millis(millis));
+        }
+    }
 }
 
 fn split<'a>(text: &'a str, units: &[(&str, u64)]) -> Option<(&'a str, u64)> {
@@ -93,7 +106,10 @@ mod tests {
             assert_eq!(parse_duration(text), Ok(Duration::from_millis(millis)));
             assert_eq!(format_duration(Duration::from_millis(millis)), text);
         }
-        for text in ["", "50", "ms", "-1s", "1.5s", "1y", "99999999999999999d"] {
+        for (text, millis) in [("1h30m", 5_400_000), ("50 ms", 50), ("1s500ms", 1_500)] {
+            assert_eq!(parse_duration(text), Ok(Duration::from_millis(millis)));
+        }
+        for text in ["", "50", "ms", "-1s", "1.5s", "1y", "1h30", "99999999999999999d"] {
             assert!(parse_duration(text).is_err(), "{text}");
         }
     }
