@@ -1,7 +1,7 @@
-//! The state machine: its tables, and what happens to jobs on request.
+//! The state machine: its tables, and the requests that change jobs.
 //!
-//! Everything here is deterministic. Time comes in through [`Engine::set_time`]; nothing is read
-//! from a clock, and hash maps are looked into but never walked.
+//! All of it is deterministic. The caller sets the time with [`Engine::set_time`]; the engine reads
+//! no clock. It looks keys up in hash maps, but never iterates over them.
 
 mod advance;
 mod check;
@@ -44,19 +44,19 @@ use crate::tally::Tally;
 use crate::timers::Timers;
 use crate::wall::WallClock;
 
-/// There is no such job, or it is not in a state, or not in the hands, that the request needs.
+/// The job does not exist, or it does not have the state or the holder that the request needs.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("no such job for this request")]
 pub struct NotFound;
 
-/// What an engine is made with, apart from the moment and the first number.
+/// The parameters of a new engine, apart from the time and the first number.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct EngineSetup {
-    /// Seeds the hashes of names and keys. A server draws it at random, so that no client can choose
-    /// names of equal hash; replay and simulation may choose any, since nothing that a client sees
-    /// depends on it.
+    /// Seeds the hashes of names and keys. A server draws the seed at random, so that clients
+    /// cannot choose names with equal hashes. Replay and simulation can use any seed, because
+    /// nothing that a client sees depends on it.
     pub hash_seed: u64,
-    /// Bounds that a simulation makes small.
+    /// Limits. A simulation makes them small.
     pub limits: Limits,
 }
 
@@ -69,7 +69,7 @@ pub struct Engine {
     queues: Queues,
     sessions: Sessions,
 
-    /// At most one entry per queue and session.
+    /// At most one entry per queue and per session.
     timers: Timers,
     wall: WallClock,
     chores: ChoreLine,
@@ -77,7 +77,7 @@ pub struct Engine {
 
     rules: InForce,
     standing: ServerStatus,
-    /// What a change of the rules or of the status means for each queue is not done for all of them.
+    /// A change of the rules or of the status must still be applied to some queues.
     walk: Option<Walk>,
     attempts_max: u32,
     wake_max: u32,
@@ -87,7 +87,7 @@ pub struct Engine {
 
 impl Engine {
     /// An empty engine at this moment. Ids and lease numbers start at `first_id`, which must be
-    /// above all that an earlier engine over the same log gave out (1 for a new one).
+    /// above all numbers of earlier engines over the same log (1 for a new log).
     pub fn new(setup: EngineSetup, now: Millis, first_id: u64) -> Self {
         let hash = NameHash::new(setup.hash_seed);
         let mut engine = Self {
@@ -112,30 +112,31 @@ impl Engine {
         engine
     }
 
-    /// The moment that requests are executed at.
+    /// The moment at which requests run.
     pub fn now(&self) -> Millis {
         self.now
     }
 
-    /// Moves time on. Time does not go back: an earlier moment is ignored.
+    /// Advances the time. Time never goes back: an earlier moment is ignored.
     pub fn set_time(&mut self, now: Millis) {
         self.now = self.now.max(now);
     }
 
-    /// Units of work done since the engine was made: each is a job, list entry, waiter, watcher or
-    /// queue that was looked at or changed.
+    /// Units of work done since the engine was made. Each job, list entry, waiter, watcher or queue
+    /// that the engine reads or changes is a unit.
     pub fn work_done(&self) -> u64 {
         self.meter.done()
     }
 
-    /// Units of the longest slice of work so far. It is bounded by two slices of
-    /// [`Limits::slice_units`] and [`crate::limits::INDIVISIBLE_UNITS_MAX`], if one was begun before
-    /// each piece of input, each event and each end of a session.
+    /// Units of the longest slice of work so far. The bound is two slices of
+    /// [`Limits::slice_units`] plus [`crate::limits::INDIVISIBLE_UNITS_MAX`], provided that the
+    /// caller begins a slice before each piece of input, each event and each end of a session.
     pub fn longest_slice(&self) -> u64 {
         self.meter.longest_slice()
     }
 
-    /// So many units of work are done outside that belong to this slice, like rows that are written.
+    /// Counts this many units of work that the caller does in this slice, such as rows that it
+    /// writes.
     pub fn count_work(&mut self, units: usize) {
         self.meter.count(units);
     }
@@ -145,20 +146,20 @@ impl Engine {
         self.meter.begin_slice();
     }
 
-    /// Whether the slice of work is spent: no further request should be begun before others were
-    /// served, and what is long goes on in a later slice.
+    /// Whether the slice of work is spent. Then the caller should serve others before it begins
+    /// another request, and long requests continue in a later slice.
     pub fn slice_is_spent(&self) -> bool {
         self.meter.is_spent()
     }
 
-    /// The next number that would be dealt to a job or a lease: everything from here on is unused.
+    /// The next number for a job or a lease. All numbers from here on are unused.
     pub fn next_number(&self) -> u64 {
         self.jobs.next_id().max(self.sessions.next_lease().0)
     }
 
     // --- Jobs in their lists ---
 
-    /// A fact about a job for the log, if the job is to be there.
+    /// Records a fact about a job, if the job is a logged one.
     fn note(&self, record: fn(JobSlot, JobId) -> Record, slot: JobSlot, effects: &mut Effects) {
         let job = &self.jobs[slot];
         if job.is_logged() {
@@ -166,7 +167,7 @@ impl Engine {
         }
     }
 
-    /// Sets the state and keeps the counts. Lists are the caller's business.
+    /// Sets the state and updates the counts. The caller updates the lists.
     fn change_state(&mut self, slot: JobSlot, next: State) {
         self.meter.count(1);
         let before = self.jobs[slot].share();
@@ -177,7 +178,7 @@ impl Engine {
         queue.count_in(job.share());
     }
 
-    /// Puts a ready, delayed or buried job into the list of its queue for that state.
+    /// Adds a ready, delayed or buried job to the list of its queue for that state.
     fn add_to_list(&mut self, slot: JobSlot) {
         let job = &self.jobs[slot];
         if self.queues.add_to_list(slot, job) {
@@ -185,7 +186,7 @@ impl Engine {
         }
     }
 
-    /// Takes a ready, delayed or buried job out of its queue's list.
+    /// Removes a ready, delayed or buried job from the list of its queue.
     fn remove_from_list(&mut self, slot: JobSlot) {
         let job = &self.jobs[slot];
         if self.queues.remove_from_list(slot, job) {

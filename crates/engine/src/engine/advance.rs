@@ -1,4 +1,4 @@
-//! What happens by itself when time has moved on: due jobs, deadlines, patience, pauses.
+//! Changes that the passing of time causes: due jobs, deadlines, timeouts of waits, ends of pauses.
 
 use super::Engine;
 use crate::effects::{Effects, Event};
@@ -10,8 +10,8 @@ use crate::sessions::{Sessions, Waiting};
 use crate::timers::TimerKey;
 
 impl Engine {
-    /// The moment at which [`Engine::advance`] should be called next. It may turn out that nothing
-    /// is to be done then.
+    /// The moment at which the caller should call [`Engine::advance`] next. It is possible that
+    /// nothing is due then.
     pub fn next_deadline(&self) -> Option<Millis> {
         let timer = self.timers.next();
         if self.chores.is_empty() {
@@ -22,8 +22,8 @@ impl Engine {
         Some(timer.map_or(chore, |timer| timer.min(chore)))
     }
 
-    /// Does what is due by now, a slice of work of it. True if more is due: others can be served
-    /// before the next call.
+    /// Does one slice of the work that is due by now. Returns true if more is due: the caller can
+    /// serve others before the next call.
     pub fn advance(&mut self, effects: &mut Effects) -> bool {
         self.meter.begin_slice();
         if self.chores.comes_first && !self.chores.is_held() {
@@ -48,7 +48,7 @@ impl Engine {
             }
         }
         if self.meter.request_is_spent() {
-            // Timers without end do not hold up chores.
+            // An endless series of timers must not hold up chores.
             self.chores.comes_first = true;
         } else if !self.chores.is_held() {
             self.do_a_chore(effects);
@@ -60,7 +60,7 @@ impl Engine {
         let id = QueueId(place);
         let now = self.now;
         *self.queues[id].timer_mut() = None;
-        // Held, lest it vanishes with its last job.
+        // Held, so that the queue does not vanish with its last job.
         self.queues[id].hold();
         if self.queues[id].extension().is_some() {
             self.sweep_in_time(id, effects);
@@ -97,7 +97,7 @@ impl Engine {
             let Some(slot) = self.sessions[id].first_overdue(now) else { break };
             self.time_out(slot, effects);
         }
-        // A job that was just given back may have ended the wait.
+        // A job that just came back to its queue may have ended the wait.
         let session = &self.sessions[id];
         if let Some(Waiting::Job { until, .. }) = session.waiting() {
             let soon = session.margin_begins().is_some_and(|margin| margin <= now);
@@ -111,8 +111,9 @@ impl Engine {
         self.arm_session_behind(id);
     }
 
-    /// Ends a wait for an item that was long enough, unless what expired in front of it is not gone
-    /// yet, since the sweep goes on in a later slice or rests, or those who wait are served in slices.
+    /// Ends a wait for an item whose time is over. The wait continues while expired jobs are still
+    /// in front: because the sweep continues in a later slice, because the sweep rests, or because
+    /// the queue serves its waiters in slices.
     fn end_item_wait(&mut self, id: SessionId, effects: &mut Effects) {
         let now = self.now;
         let Some(Waiting::Item { until, queue, .. }) = self.sessions[id].waiting() else { return };
@@ -136,20 +137,20 @@ impl Engine {
         effects.events.push((id, Event::NoItem(Some(queue))));
     }
 
-    /// The ttr of a leased job is over: it is ready again.
+    /// The ttr of a leased job is over: the job is ready again.
     fn time_out(&mut self, slot: JobSlot, effects: &mut Effects) {
         self.jobs[slot].count(|counters| &mut counters.timeouts);
         self.tally.timeouts += 1;
         self.lose_lease(slot, effects);
     }
 
-    /// Sees to it that a queue is looked at in time.
+    /// Sets the timer of a queue to its next moment.
     pub(super) fn arm_queue(&mut self, id: QueueId) {
         let Some(moment) = self.next_moment_of(&self.queues[id]) else { return };
         self.timers.arm(self.queues[id].timer_mut(), moment, TimerKey::Queue(id.0));
     }
 
-    /// The next moment at which something happens in a queue by itself.
+    /// The next moment at which a queue changes without a request.
     pub(super) fn next_moment_of(&self, queue: &Queue) -> Option<Millis> {
         let plain = queue.next_moment();
         if queue.extension().is_none() {
@@ -159,7 +160,7 @@ impl Engine {
         [plain, self.next_expiry(queue), queue.idle_ends(), owed].into_iter().flatten().min()
     }
 
-    /// Sees to it that a session is looked at in time.
+    /// Sets the timer of a session to its next moment.
     pub(super) fn arm_session(&mut self, id: SessionId) {
         let session = &mut self.sessions[id];
         let Some(moment) = session.next_moment() else { return };
@@ -167,8 +168,8 @@ impl Engine {
         self.timers.arm(session.timer_mut(), moment, key);
     }
 
-    /// A queue was just looked at. If that took the rest of the slice, what is due there still goes on
-    /// behind all others that are due.
+    /// Sets the timer of a queue after a look at it. If the look used up the slice and more is due
+    /// in the queue, that work continues behind all other due timers.
     fn arm_queue_behind(&mut self, id: QueueId) {
         let now = self.now;
         let moment = self.next_moment_of(&self.queues[id]);
@@ -178,7 +179,8 @@ impl Engine {
         self.timers.arm_behind(self.queues[id].timer_mut(), now, TimerKey::Queue(id.0));
     }
 
-    /// A session was just looked at. What is due there still goes on behind all others that are due.
+    /// Sets the timer of a session after a look at it. If more is due there, that work continues
+    /// behind all other due timers.
     fn arm_session_behind(&mut self, id: SessionId) {
         let now = self.now;
         let session = &mut self.sessions[id];

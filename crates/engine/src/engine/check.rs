@@ -1,5 +1,5 @@
-//! The invariants of the engine, checked by walking all of it: for tests and the simulator. Each part
-//! checks itself; here is what must hold between them.
+//! Checks the invariants by walking all of the engine, for tests and the simulator. Each part
+//! checks itself; this module checks the invariants between the parts.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::sessions::{Sessions, Waiting, Worker};
 use crate::timers::TimerKey;
 
 impl Engine {
-    /// Walks everything and panics where the parts disagree. Takes time in proportion to all jobs.
+    /// Walks all tables and panics if the parts disagree. Takes time in proportion to all jobs.
     pub fn check_invariants(&self) {
         self.jobs.check_invariants();
         self.queues.check_invariants();
@@ -27,7 +27,7 @@ impl Engine {
         self.check_wall();
     }
 
-    /// Each timer stands at the moment that its owner keeps.
+    /// The table has each timer at the moment that its owner keeps.
     fn check_timers(&self) {
         for (at, key) in self.timers.iter() {
             let held = match key {
@@ -46,18 +46,19 @@ impl Engine {
         }
     }
 
-    /// The places of all logged jobs, to be compared with what the log knows. Walks all jobs.
+    /// The places of all logged jobs, for a comparison with the log. Walks all jobs.
     pub fn logged_slots(&self) -> impl Iterator<Item = JobSlot> {
         self.jobs.iter().filter(|(_, job)| job.is_logged()).map(|(slot, _)| slot)
     }
 
-    /// Jobs that expire are where somebody looks for them.
+    /// A job that can expire is in a queue with an extension, which a sweep looks at.
     fn check_expiry(&self) {
         let mut expiring = self.jobs.iter().filter(|(_, job)| job.expires().is_some());
         assert!(expiring.all(|(_, job)| self.queues[job.queue()].extension().is_some()));
     }
 
-    /// Lists and counts of queues agree with the jobs, and nobody waits for what can be had.
+    /// The lists and counts of queues agree with the jobs, and no session waits for a job that it
+    /// could get.
     fn check_queues(&self) {
         let mut total = Counts::default();
         for (id, queue) in self.queues.iter() {
@@ -103,7 +104,7 @@ impl Engine {
         }
     }
 
-    /// Sessions agree with the jobs that they hold and with the lines that they stand in.
+    /// Sessions agree with the jobs that they hold and with the lines that they wait in.
     fn check_sessions(&self) {
         let (mut leased, mut places_in_lines) = (0, 0);
         for (id, session) in self.sessions.iter() {
@@ -142,7 +143,8 @@ impl Engine {
         }
     }
 
-    /// What keeps queues in existence agrees with those who do.
+    /// The reference counts of queues agree with the sessions and requests that keep them in
+    /// existence.
     fn check_references(&self) {
         let mut wanted: BTreeMap<QueueId, [u32; 4]> = BTreeMap::new();
         for (_, session) in self.sessions.iter() {
@@ -178,7 +180,7 @@ impl Engine {
         assert!(wanted.is_empty(), "what is referred to exists");
     }
 
-    /// Jobs and sessions agree on who watches what.
+    /// Jobs and sessions agree on the watchers of each job.
     fn check_watchers(&self) {
         let mut watched: BTreeMap<(SessionId, JobId), u32> = BTreeMap::new();
         for (_, job) in self.jobs.iter() {
@@ -186,7 +188,7 @@ impl Engine {
                 *watched.entry((*watcher, job.id())).or_default() += 1;
             }
         }
-        // Jobs that have ended are watched until everybody knows.
+        // The watchers of a job that has ended stay until all of them got the news.
         for untold in self.untold.iter() {
             for watcher in untold.watchers_left() {
                 *watched.entry((*watcher, untold.id())).or_default() += 1;
@@ -216,7 +218,8 @@ impl Engine {
         }
     }
 
-    /// Workers and queues agree on who sleeps where, and nobody sleeps through a job.
+    /// Workers and queues agree on the sleepers of each queue, and no worker sleeps while it has
+    /// work.
     fn check_workers(&self) {
         let mut listed = 0;
         for (id, session) in self.sessions.iter() {
@@ -231,7 +234,7 @@ impl Engine {
             }
             let has_work = |queue: QueueId| {
                 let queue = &self.queues[queue];
-                // Of one that has expired nobody is told; what stands behind it is, when it goes.
+                // An expired head wakes no sleeper. The job behind it does when the head goes.
                 self.head(queue).is_some()
                     && queue.pause().is_none()
                     && !self.has_unserved_waiters(queue)

@@ -1,7 +1,8 @@
-//! Jobs that expire: by their own moment, or by the age that the queue's policy allows.
+//! Expiry: a job expires at its own moment, or at the age that the queue's policy allows.
 //!
-//! Only the head of a queue is looked at, on each request for it and when the time comes
-//! (spec kestrel 3.2): one that stands behind a job that lives longer stays until it is the head.
+//! The engine looks only at the head of a queue, on each request for the head and when its time
+//! comes (spec kestrel 3.2). An expired job behind a job that lives longer stays until it is the
+//! head.
 
 use super::Engine;
 use crate::effects::{Effects, News, Record};
@@ -11,7 +12,7 @@ use crate::limits::{HELD_CHORES_REST_MS, PUT_ENDS_MAX, SWEEP_REST_MS};
 use crate::queues::Queue;
 
 impl Engine {
-    /// After this moment the job is not handed out any more.
+    /// The last moment at which the engine hands out the job.
     fn ends_after(&self, slot: JobSlot) -> Option<Millis> {
         let job = &self.jobs[slot];
         let age_max = self.policy_of(job.queue()).and_then(|policy| policy.age_max_ms);
@@ -25,11 +26,11 @@ impl Engine {
 
     /// Whether the next job of a queue has expired.
     pub(super) fn head_is_expired(&self, queue: &Queue) -> bool {
-        // Where jobs can expire, a queue has an extension.
+        // A queue in which jobs can expire has an extension.
         queue.extension().is_some() && queue.first_ready().is_some_and(|slot| self.is_expired(slot))
     }
 
-    /// When the head of a queue expires, or it is looked at again for it.
+    /// When the head of a queue expires, or when the rest of its sweep ends if that is later.
     pub(super) fn next_expiry(&self, queue: &Queue) -> Option<Millis> {
         let extension = queue.extension()?;
         let (_, slot) = queue.ready().first()?;
@@ -37,14 +38,14 @@ impl Engine {
         Some(Millis(last.0.saturating_add(1)).max(extension.sweep_rests_until))
     }
 
-    /// When the sweep of a queue goes on that rests before an expired head.
+    /// When the sweep of a queue continues, if it rests in front of an expired head.
     pub(super) fn sweep_rest_ends(&self, queue: &Queue) -> Option<Millis> {
         let rest_ends = queue.extension()?.sweep_rests_until;
         (rest_ends > self.now && self.head_is_expired(queue)).then_some(rest_ends)
     }
 
-    /// Whether somebody waits for the head of a queue that can be had: an expired job in front of it
-    /// went otherwise than by a sweep, which would have served them.
+    /// True if a ready job and a waiter face each other. This happens when an expired head was
+    /// removed in another way than by a sweep: only a sweep serves waiters.
     pub(super) fn has_unserved_waiters(&self, queue: &Queue) -> bool {
         let is_awaited =
             !queue.waiters().is_empty() || self.wake_max == 0 && !queue.sleepers().is_empty();
@@ -56,15 +57,16 @@ impl Engine {
     }
 
     /// Ends expired jobs at the head of a queue before a request looks at it. If there are more
-    /// than one request can be made to wait for, the head is an expired one still.
+    /// than one request may end, the head afterwards is still an expired job.
     pub(super) fn sweep_head(&mut self, id: QueueId, effects: &mut Effects) {
         self.sweep(id, usize::MAX, effects);
     }
 
-    /// Ends up to `max` expired jobs at the head of a queue, which must not vanish for it; how many. A slice of
-    /// work at most, but in any case as many as a put may end: what becomes of a put does not depend on the work
-    /// that was done for others of the same request. Where none is in front any more, whoever waits comes before
-    /// the one who asks.
+    /// Ends up to `max` expired jobs at the head of a queue, and returns their number. The queue
+    /// must not vanish meanwhile. The sweep ends after one slice of work. But it always ends as
+    /// many jobs as a put may end, because the result of a put must not depend on the work for
+    /// other puts of the same request. If no expired job is left in front, waiting sessions get
+    /// their jobs before the session that asks.
     pub(super) fn sweep(&mut self, id: QueueId, max: usize, effects: &mut Effects) -> usize {
         if !self.head_is_expired(&self.queues[id]) {
             if self.has_unserved_waiters(&self.queues[id]) {
@@ -86,18 +88,18 @@ impl Engine {
         count
     }
 
-    /// What stood in front is gone from a queue that was held meanwhile.
+    /// The sweep has removed all expired jobs in front, from a queue that it held meanwhile.
     fn release_swept(&mut self, id: QueueId, effects: &mut Effects) {
         if !self.queues[id].is_paused() {
-            // Somebody may have waited for what stood behind.
+            // A session may have waited for the job behind them.
             self.serve_waiters(id, effects);
         }
         self.queues[id].release();
         self.arm_queue(id);
     }
 
-    /// Ends a ready job that somebody asks for, wherever it stands in its queue, if it has expired;
-    /// whether it had.
+    /// Ends a ready job that a client asks for, anywhere in its queue, if the job has expired.
+    /// Returns whether it had.
     pub(super) fn expire_if_due(&mut self, slot: JobSlot, effects: &mut Effects) -> bool {
         let id = self.jobs[slot].queue();
         if self.queues[id].extension().is_none() || !self.is_expired(slot) {
@@ -110,22 +112,22 @@ impl Engine {
         true
     }
 
-    /// How many expired jobs one sweep of a queue removes at most.
+    /// The maximum number of expired jobs that one sweep of a queue removes.
     pub(super) fn sweep_max(&self, id: QueueId) -> usize {
         let sweep = self.policy_of(id).and_then(|policy| policy.expire_sweep);
-        // One at least: a timer that removed none would come again at once.
+        // At least one: otherwise the timer would be due again at once, without end.
         sweep.map_or(usize::MAX, |sweep| (sweep as usize).max(1))
     }
 
-    /// The timer of a queue has come: what expired goes, as much as one sweep may and the slice of work
-    /// allows.
+    /// The timer of a queue is due. Ends expired jobs, as many as one sweep and the slice of work
+    /// allow.
     pub(super) fn sweep_in_time(&mut self, id: QueueId, effects: &mut Effects) {
         let Some(extension) = self.queues[id].extension() else { return };
         if extension.sweep_rests_until > self.now {
             return;
         }
         if self.chores.is_held() {
-            // Whoever keeps the records has enough for now.
+            // The broker pauses chores while the log is behind. Expired jobs wait, too.
             let rest = Millis(self.now.0.saturating_add(HELD_CHORES_REST_MS));
             if let Some(extension) = self.queues[id].extension_mut() {
                 extension.sweep_rests_until = rest;
@@ -136,7 +138,7 @@ impl Engine {
         let count = self.sweep(id, sweep_max, effects);
         let rest = Millis(self.now.0.saturating_add(SWEEP_REST_MS));
         if count == sweep_max
-            // Somebody waits for what stands behind.
+            // If a session waits for the job behind the expired ones, the sweep takes no rest.
             && self.queues[id].waiters().is_empty()
             && let Some(extension) = self.queues[id].extension_mut()
         {
@@ -144,7 +146,8 @@ impl Engine {
         }
     }
 
-    /// Somebody begins to wait for a job of a queue: what expired in front of it goes at once.
+    /// A session begins to wait for a job of a queue: the sweep of the expired jobs in front takes
+    /// no rest.
     pub(super) fn resume_sweep(&mut self, id: QueueId) {
         if let Some(extension) = self.queues[id].extension_mut() {
             extension.sweep_rests_until = Millis(0);
@@ -152,7 +155,7 @@ impl Engine {
         }
     }
 
-    /// A ready job has expired: it ends, or goes to the queue that its policy names for it.
+    /// A ready job has expired: it ends, or it moves to the queue that its policy names.
     pub(super) fn expire(&mut self, slot: JobSlot, effects: &mut Effects) {
         self.meter.count(1);
         let from = self.jobs[slot].queue();
@@ -174,14 +177,14 @@ impl Engine {
         }
     }
 
-    /// A ready job goes to the tail of another queue, as if it were put there now. Nothing that
-    /// queue feeds gets it.
+    /// Moves a ready job to the tail of another queue, as if it were put there now. The children
+    /// and copies of that queue do not get it.
     fn reroute(&mut self, slot: JobSlot, to: QueueId, effects: &mut Effects) {
         self.remove_from_list(slot);
         let job = &self.jobs[slot];
         let (from, was, share) = (job.queue(), job.kind(), job.share());
         let body_bytes = job.body().len();
-        // One that was never promised to outlive the process is not made to: nobody asked whether the
+        // A job that was never promised to outlive the process stays so: no check was made that the
         // log has room for its body.
         let kind = if was == JobKind::Logged { self.kind_in(to) } else { was };
         self.jobs.set_kind(slot, kind);
@@ -204,8 +207,9 @@ impl Engine {
         self.drop_if_unwanted(from, effects);
     }
 
-    /// Ends the expired jobs at the head of a queue, as many as its policy lets one sweep remove and
-    /// one request may; how many. The others go by themselves. `None`: there is no such queue.
+    /// Ends the expired jobs at the head of a queue, as many as one sweep of its policy and one
+    /// request may end. Returns their number. Timers end the others. `None`: the queue does not
+    /// exist.
     pub fn flush_expired(&mut self, name: &[u8], effects: &mut Effects) -> Option<u64> {
         self.meter.begin_request();
         let id = self.queue_id(name)?;

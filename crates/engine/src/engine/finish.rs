@@ -1,4 +1,4 @@
-//! Finishing: a job ends, well or not, and whoever watches it hears of it.
+//! Finishing: a job ends, successfully or not, and its watchers get the news.
 
 use super::{Engine, NotFound};
 use crate::effects::{Effects, News, Record};
@@ -6,7 +6,7 @@ use crate::ids::{JobId, JobSlot, LeaseId, QueueId, SessionId};
 use crate::jobs::State;
 
 impl Engine {
-    /// Ends a job that nobody holds, or that this session holds. The queue it was in.
+    /// Ends a job that has no holder, or that this session holds. Returns the queue of the job.
     pub fn finish(
         &mut self,
         session: SessionId,
@@ -19,12 +19,12 @@ impl Engine {
             return Err(NotFound);
         }
         let queue = self.jobs[slot].queue();
-        // Whoever watches a job that another dialect deletes hears that it is done.
+        // If another dialect deletes a watched job, its watchers learn that the job is done.
         self.finish_job(slot, &News::done(), effects);
         Ok(queue)
     }
 
-    /// The worker is done with a job that it holds; `news` is what its watchers hear.
+    /// The worker is done with a job that it holds. The job's watchers get `news`.
     pub fn complete(
         &mut self,
         session: SessionId,
@@ -49,8 +49,8 @@ impl Engine {
         Ok(())
     }
 
-    /// The worker failed at a job that it holds. One that was submitted for its outcome ends; one
-    /// that another dialect put is set aside, as its own workers would do.
+    /// The worker failed at a job that it holds. A job that was submitted for its outcome ends. A
+    /// job that another dialect put is buried, as its own workers would do.
     pub fn fail(
         &mut self,
         session: SessionId,
@@ -69,7 +69,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends a job on an operator's request, wherever it is; its watchers hear that it failed.
+    /// Ends a job of any state on an operator's request. Its watchers learn that it failed.
     pub fn cancel(&mut self, id: JobId, effects: &mut Effects) -> Result<QueueId, NotFound> {
         let slot = self.slot(id)?;
         let queue = self.jobs[slot].queue();
@@ -77,14 +77,15 @@ impl Engine {
         Ok(queue)
     }
 
-    /// Ends a job on request, well or not, with news for its watchers: where every finish ends.
+    /// Ends a job on request, successfully or not, with news for its watchers. Every finish ends
+    /// here.
     pub(super) fn finish_job(&mut self, slot: JobSlot, news: &News, effects: &mut Effects) {
         self.queues[self.jobs[slot].queue()].count_finish();
         self.end_job(slot, news, effects);
     }
 
-    /// Ends a job with news for its watchers. (Records are taken over before the news, so that what
-    /// the news waits for is known then.)
+    /// Ends a job with news for its watchers. The caller processes records before events, so it
+    /// knows the position that the news must wait for.
     pub(super) fn end_job(&mut self, slot: JobSlot, news: &News, effects: &mut Effects) {
         self.tell_end(slot, news, effects);
         self.remove_job(slot, effects);

@@ -1,4 +1,4 @@
-//! Giving back: a held job goes to its queue again, or aside until somebody makes it ready.
+//! Giving back: a leased job returns to its queue, or is set aside until a client makes it ready.
 
 use super::{Engine, NotFound};
 use crate::effects::{Effects, News, Record};
@@ -6,8 +6,8 @@ use crate::ids::{JobId, JobSlot, LeaseId, SessionId};
 use crate::jobs::State;
 
 impl Engine {
-    /// Gives back a job that this session holds: ready, or delayed if `delay_s` is not 0. It keeps
-    /// its place among jobs of its priority.
+    /// Gives back a job that this session holds. The job becomes ready, or delayed if `delay_s` is
+    /// not 0. It keeps its place among jobs of its priority.
     pub fn give_back(
         &mut self,
         session: SessionId,
@@ -38,8 +38,8 @@ impl Engine {
         Ok(slot)
     }
 
-    /// Puts the item of an open read back to its place at the head. It may end there, if nobody
-    /// wants it any more.
+    /// Puts the item of an open read back to its place at the head. The item ends instead if it has
+    /// used up its attempts, or if it has no watcher left and was promised to no client.
     pub fn give_back_item(
         &mut self,
         holder: SessionId,
@@ -51,7 +51,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Sets a job aside that this session holds.
+    /// Buries a job that this session holds.
     pub fn bury(
         &mut self,
         session: SessionId,
@@ -61,7 +61,7 @@ impl Engine {
     ) -> Result<JobSlot, NotFound> {
         let slot = self.held(session, id)?;
         self.tally.buries += 1;
-        // Whoever watches a job that another dialect sets aside hears that it failed.
+        // If another dialect buries a watched job, its watchers learn that it failed.
         self.tell_end(slot, &News::Fail, effects);
         if self.jobs[slot].is_abandoned() {
             self.remove_job(slot, effects);
@@ -90,7 +90,7 @@ impl Engine {
         Ok(slot)
     }
 
-    /// Makes a job ready that was just taken off the delayed or buried list.
+    /// Makes a job ready. The caller has just taken the job out of the delayed or buried list.
     pub(super) fn kick_delisted(&mut self, slot: JobSlot, effects: &mut Effects) {
         let job = &mut self.jobs[slot];
         job.set_due(self.now);

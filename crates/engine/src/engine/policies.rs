@@ -1,5 +1,5 @@
-//! Policies and marks of queues: what rules ask of each, which ones are of items, and whose children
-//! they are.
+//! The policies and marks of queues: the policy that the rules give to each queue, which queues are
+//! queues of items, and which queues are children.
 
 use super::Engine;
 use crate::effects::{Effects, Record};
@@ -13,18 +13,18 @@ impl Engine {
         self.queues.ensure_extension(id, self.now)
     }
 
-    /// What is asked of a queue; `None`: nothing.
+    /// The policy of a queue. `None`: the rules ask nothing of it.
     pub(super) fn policy_of(&self, id: QueueId) -> Option<&Policy> {
         self.queues[id].extension().map(Extension::policy)
     }
 
-    /// A queue gets the policy that the rules have for it.
+    /// Gives a queue the policy that the rules have for it.
     pub(super) fn resolve(&mut self, id: QueueId) {
         let queue = &self.queues[id];
         let (name, parent) = (queue.name(), parent_of(queue.name()));
         let is_child = queue.extension().is_some_and(Extension::child);
         if !is_child && parent.is_some() && self.rules.is_named(name) {
-            // Comes back here.
+            // `link_child` calls this function again.
             return self.link_child(id);
         }
         let policy = self.rules.resolve(name, parent.filter(|_| is_child));
@@ -34,7 +34,7 @@ impl Engine {
         }
     }
 
-    /// Marks a queue as one of items, and keeps it.
+    /// Marks a queue as a queue of items, and keeps it.
     pub(super) fn mark(&mut self, id: QueueId) {
         self.queues.mark_items(id, self.now);
         let queue = &self.queues[id];
@@ -46,7 +46,7 @@ impl Engine {
         self.arm_queue(id);
     }
 
-    /// A queue that a client of Kestrel's refers to: made, marked and kept if it is not.
+    /// The queue that a client of Kestrel refers to. Makes, marks and keeps the queue if necessary.
     pub(super) fn item_queue(&mut self, name: &[u8], effects: &mut Effects) -> QueueId {
         let id = self.queue_or_create(name);
         if !self.queues[id].extension().is_some_and(Extension::items) {
@@ -58,15 +58,15 @@ impl Engine {
         id
     }
 
-    /// A queue whose name has a `+` is a child from now on.
+    /// Makes a queue a child if its name has a `+`.
     pub(super) fn link_child(&mut self, id: QueueId) {
         if self.queues.link_child(id, self.now) {
             self.resolve(id);
         }
     }
 
-    /// Whether a client may refer to a queue of items of this name: not if that made one child more
-    /// than its parent may have of clients.
+    /// Whether a client can refer to a queue of items of this name. It cannot if the queue would be
+    /// one child more than clients may give its parent.
     pub fn admits_child(&self, name: &[u8]) -> bool {
         let Some(parent) = parent_of(name) else { return true };
         let Some(family) = self.queues.children(parent) else { return true };
@@ -82,8 +82,8 @@ impl Engine {
         count < CHILDREN_MAX && bytes <= CHILD_NAMES_BYTES_MAX
     }
 
-    /// Records what the log is to know of queues that a request made only in passing. To be called
-    /// after each request.
+    /// Records the facts of queues that a request made in passing. The caller must call this after
+    /// each request.
     pub fn note_children(&mut self, effects: &mut Effects) {
         for id in self.queues.take_unlogged_children() {
             if self.has_queue(id) && self.queues[id].is_kept() {
@@ -97,7 +97,7 @@ impl Engine {
         self.queues.get(id).is_some()
     }
 
-    /// Where puts to this name go, if it is an alias.
+    /// The destinations of puts to this name, if it is an alias.
     pub(super) fn alias(&self, name: &[u8]) -> Option<Box<[Name]>> {
         if !self.rules.have_aliases() {
             return None;
@@ -109,7 +109,8 @@ impl Engine {
         destinations.filter(|destinations| !destinations.is_empty())
     }
 
-    /// What is asked of the queue of this name, or would be if it existed.
+    /// The policy of the queue of this name. If the queue does not exist, the policy that it would
+    /// have.
     pub fn policy(&self, name: &[u8]) -> Policy {
         match self.queue_id(name) {
             Some(id) => self.policy_of(id).cloned().unwrap_or_default(),
@@ -117,7 +118,7 @@ impl Engine {
         }
     }
 
-    /// How many reads of the queue of this name one connection may have open.
+    /// How many open reads one connection can have on the queue of this name.
     pub fn open_max(&self, name: &[u8]) -> u32 {
         match self.queue_id(name) {
             Some(id) => self.policy_of(id).map_or(OPEN_MAX_DEFAULT, |policy| policy.open_max),
@@ -130,7 +131,7 @@ impl Engine {
         self.rules.rules()
     }
 
-    /// From now on these rules are in force for queues to come; those that exist get them in slices.
+    /// Puts these rules in force. New queues get them at once, existing queues get them in slices.
     pub fn set_policies(&mut self, rules: Rules, effects: &mut Effects) {
         if rules == *self.rules.rules() {
             return;
@@ -140,7 +141,7 @@ impl Engine {
         self.walk_queues(true, false, effects);
     }
 
-    /// Puts rules in force that the log has kept.
+    /// Puts the rules from the log in force.
     pub fn restore_policies(&mut self, rules: Rules) {
         self.replace_rules(rules);
         let queues: Vec<QueueId> = self.queue_ids().collect();

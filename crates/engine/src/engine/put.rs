@@ -1,4 +1,4 @@
-//! Putting: a job enters a queue, and all that this queue feeds.
+//! Putting: a job enters a queue, and all queues that this queue feeds.
 
 mod route;
 mod submit;
@@ -16,12 +16,12 @@ use crate::queues::Extension;
 use crate::wall::When;
 use route::Routed;
 
-/// What a producer of items does not say.
+/// The priority of an item: a producer of items does not give one.
 const PRIORITY: u32 = 1024;
 
 impl Engine {
-    /// Puts a job into the queue that this session uses, and into all that this queue feeds. Its
-    /// number.
+    /// Puts a job into the queue that this session uses, and into all queues that this queue feeds.
+    /// Returns the job's number.
     pub fn put(
         &mut self,
         session: SessionId,
@@ -44,8 +44,8 @@ impl Engine {
         self.put_into(queue, draft, effects)
     }
 
-    /// Adds an item to the queue of this name, and to all that it feeds. Makes, marks and keeps the
-    /// queue. To be asked only if [`Engine::admits_child`].
+    /// Adds an item to the queue of this name, and to all queues that it feeds. Makes, marks and
+    /// keeps the queue. The caller must check [`Engine::admits_child`] first.
     pub fn add(
         &mut self,
         name: &[u8],
@@ -80,7 +80,7 @@ impl Engine {
         self.jobs.deal_id();
     }
 
-    /// Puts a job into a queue, and into all that it feeds. Its number.
+    /// Puts a job into a queue, and into all queues that it feeds. Returns the job's number.
     #[inline]
     fn put_into(
         &mut self,
@@ -103,7 +103,7 @@ impl Engine {
         }
     }
 
-    /// Puts a job into one queue, which has room for it. Its number.
+    /// Puts a job into one queue, which has room for it. Returns the job's number.
     #[inline]
     fn put_one(
         &mut self,
@@ -112,7 +112,7 @@ impl Engine {
         kind: JobKind,
         effects: &mut Effects,
     ) -> JobId {
-        // The number that it is dealt. Cheaper than a look at the job.
+        // The number that the job will get. Cheaper than a look at the job.
         let id = JobId(self.jobs.next_id());
         let slot = self.insert_job(queue, draft, kind);
         self.note(Record::Put, slot, effects);
@@ -120,8 +120,9 @@ impl Engine {
         id
     }
 
-    /// The number to tell: that of the job that was asked for, or of one that it fed, or a number
-    /// that no job has, if it was accepted and kept nowhere.
+    /// The number for the reply. It is the number of the job in the requested queue, or else of a
+    /// job in a queue that this one fed. If the put was accepted but no queue kept it, the number
+    /// belongs to no job.
     pub(super) fn answer(&mut self, routed: &Routed) -> Result<JobId, Refused> {
         match (routed.refused, routed.requested.or(routed.first)) {
             (Some(refused), _) => Err(refused),
@@ -130,7 +131,7 @@ impl Engine {
         }
     }
 
-    /// Adds a new job to the tables and counts it. It is in no list yet.
+    /// Adds a new job to the tables and counts it. The job is in no list yet.
     #[inline]
     pub(super) fn insert_job(&mut self, queue: QueueId, draft: Draft, kind: JobKind) -> JobSlot {
         let body_bytes = draft.body.len();
@@ -147,15 +148,15 @@ impl Engine {
         slot
     }
 
-    /// Enters a new job into the tables, but not into a list of its queue.
+    /// Adds a new job to the tables, but not to a list of its queue.
     pub(super) fn add_job(&mut self, job: Job) -> JobSlot {
         self.meter.count(1 + job.body().len() / UNIT_BODY_BYTES);
         self.queues[job.queue()].count_in(job.share());
         self.jobs.insert(job)
     }
 
-    /// Offers a new job, or puts it aside until it is due. An item that expired before it came is
-    /// gone after this, if it is the head.
+    /// Delivers or lists a new job, or delays it until it is due. An item that has already expired
+    /// and is the head is gone after this.
     pub(super) fn list_new_job(&mut self, slot: JobSlot, effects: &mut Effects) {
         let job = &self.jobs[slot];
         match job.state() {
@@ -169,7 +170,7 @@ impl Engine {
         }
     }
 
-    /// How long jobs live that are put into this queue.
+    /// The kind of the jobs that are put into this queue: how long they live.
     pub(super) fn kind_in(&self, queue: QueueId) -> JobKind {
         match self.policy_of(queue).and_then(|policy| policy.sync) {
             Some(QueueSync::Memory) => JobKind::Memory,

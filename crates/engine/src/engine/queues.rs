@@ -8,7 +8,7 @@ use crate::queues::{Pause, PauseReason};
 use crate::timers::TimerKey;
 
 impl Engine {
-    /// Holds a queue's ready jobs back for so many seconds; 0 ends a pause.
+    /// Holds back a queue's ready jobs for this many seconds. 0 ends a pause.
     pub fn pause(
         &mut self,
         name: &[u8],
@@ -48,7 +48,7 @@ impl Engine {
         self.queue_id(name).is_none() && self.alias(name).is_none()
     }
 
-    /// The queue exists from now on, until it is dropped.
+    /// Keeps the queue in existence until it is dropped.
     pub(super) fn keep(&mut self, id: QueueId, effects: &mut Effects) {
         if !self.queues.set_kept(id, true) {
             self.arm_queue(id);
@@ -67,12 +67,12 @@ impl Engine {
         id
     }
 
-    /// Removes a queue that nothing keeps in existence any more.
+    /// Removes a queue if nothing keeps it in existence.
     pub(super) fn drop_if_unwanted(&mut self, id: QueueId, effects: &mut Effects) {
         let queue = &self.queues[id];
         if queue.is_wanted() {
             if queue.extension().is_some() {
-                // It may be idle from now on.
+                // The queue may be idle from now on.
                 self.arm_queue(id);
             }
             return;
@@ -83,13 +83,14 @@ impl Engine {
         effects.records.push(Record::QueueGone(id));
     }
 
-    /// The queue exists from now on.
+    /// Makes the queue, and keeps it in existence.
     pub fn create_queue(&mut self, name: &[u8], effects: &mut Effects) {
         let queue = self.queue_or_create(name);
         self.keep(queue, effects);
     }
 
-    /// Sets how many unfinished jobs a queue may have when one of each [`crate::Band`] is submitted.
+    /// Sets the limits of a queue: the number of unfinished jobs at which it refuses a submit of
+    /// each [`crate::Band`].
     pub fn limit_queue(
         &mut self,
         name: &[u8],
@@ -98,7 +99,8 @@ impl Engine {
     ) -> Result<(), NotFound> {
         let queue = self.queue_id(name).ok_or(NotFound)?;
         self.queues[queue].set_limits(limits);
-        // Limits are logged: of a queue that could vanish, only they would come back at a restart.
+        // The log keeps limits. If the queue could vanish, a restart would bring back a queue with
+        // nothing but its limits.
         if limits != [0; 3] {
             self.queues.set_kept(queue, true);
         }

@@ -1,4 +1,4 @@
-//! Bringing jobs back from the log before the first session opens.
+//! Restores jobs from the log before the first session opens.
 
 use super::Engine;
 use crate::ids::{JobSlot, Millis};
@@ -8,21 +8,21 @@ use crate::queues::QueueFacts;
 use crate::queues::parent_of;
 use crate::wall::When;
 
-/// What the log gave is impossible: it is not one that this program wrote.
+/// The log holds impossible facts: another program wrote it.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RestoreError {
-    /// A job came twice.
+    /// The log holds a job twice.
     #[error("the log holds job {0} twice")]
     Duplicate(u64),
-    /// Two jobs have one place in the list of their queue.
+    /// Two jobs have the same place in the list of their queue.
     #[error(
         "the log holds two jobs at one place, the second is {0}; did another program write it?"
     )]
     SamePlace(u64),
-    /// A number, of a job or for its place in a queue, is above all that can be dealt.
+    /// The number of a job, or of its place in a queue, is above all numbers that the engine deals.
     #[error("the log holds the number {0}, which is too high; did another program write it?")]
     Number(u64),
-    /// A queue's name has so many bytes, more than any may have.
+    /// A queue's name has this many bytes, which is above the limit.
     #[error(
         "the log holds a queue's name of {0} bytes, which is too long; did another program write it?"
     )]
@@ -38,7 +38,7 @@ fn check_name(name: &[u8]) -> Result<(), RestoreError> {
 }
 
 impl Engine {
-    /// Enters a job as the log kept it. Delayed jobs whose time has passed are ready.
+    /// Restores a job from the log. A delayed job whose time has passed becomes ready.
     pub fn restore(
         &mut self,
         queue: &[u8],
@@ -79,7 +79,8 @@ impl Engine {
         Ok(slot)
     }
 
-    /// When a job is due and when it expires: by the wall clock of today, if it goes by that.
+    /// When a job is due and when it expires. If the job goes by the wall clock, the wall clock of
+    /// today decides.
     fn moments(&self, facts: &JobFacts) -> (Millis, Option<Millis>) {
         let moment = facts.wall.map(|wall| self.wall.moment_of(When::Wall(wall)));
         match (facts.expires, facts.state) {
@@ -89,8 +90,8 @@ impl Engine {
         }
     }
 
-    /// Enters a queue as the log kept it, after its jobs. One that has none and is not kept either ended before, and
-    /// its facts mean nothing.
+    /// Restores a queue from the log, after its jobs. A queue that has no jobs and is not kept had
+    /// ended before: its facts are ignored.
     pub fn restore_queue(&mut self, name: &[u8], facts: QueueFacts) -> Result<(), RestoreError> {
         check_name(name)?;
         let is_kept = facts.kept || facts.child && parent_of(name).is_some();
@@ -114,7 +115,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Numbers below this were given out before.
+    /// Numbers below this were dealt by an earlier engine.
     pub fn raise_numbers(&mut self, next: u64) -> Result<(), RestoreError> {
         check_number(next)?;
         self.jobs.raise_id(next);

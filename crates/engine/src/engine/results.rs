@@ -1,9 +1,9 @@
-//! Results: sessions that wait for the outcome of jobs, progress on the way, and the end.
+//! Results: sessions that wait for the outcome of jobs, progress, and the end.
 //!
-//! Gearman's foreground jobs have *watchers*. Every other job was promised to outlive them (every
-//! put, a background submit); a watched job can become such a one, never the other way. A job that
-//! was not promised to anybody, and has no watcher any more, ends when it is abandoned, given back
-//! or set aside.
+//! Gearman's foreground jobs have *watchers*. Every other job (every put, every background submit)
+//! was promised to outlive its client. A watched job can become such a job, but not the other way
+//! round. A job that was promised to no client and has lost its last watcher ends: at once if it is
+//! not leased, otherwise when its holder loses it, gives it back or buries it.
 
 use std::collections::BTreeMap;
 
@@ -13,16 +13,16 @@ use crate::ids::{JobId, JobSlot, SessionId};
 use crate::jobs::{Body, State};
 use crate::limits::UNIT_COMPARISONS;
 
-/// What is known of a job's outcome so far.
+/// The progress of a job towards its outcome.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct WorkProgress {
-    /// It is in somebody's hands.
+    /// The job is leased.
     pub running: bool,
-    /// Progress as the worker told it last.
+    /// The last progress that the worker reported.
     pub numerator: u32,
-    /// Of how much.
+    /// The whole, of which `numerator` is a part.
     pub denominator: u32,
-    /// How many watchers it has; one that attached twice counts twice.
+    /// The number of watchers. A session that attached twice counts twice.
     pub watchers: usize,
 }
 
@@ -36,8 +36,9 @@ impl Engine {
         self.sessions.join(watcher, id);
     }
 
-    /// A session that has ended watches some of these jobs no more; true if others are left, which
-    /// tell it things in vain until then.
+    /// Removes a session that has ended from the watchers of some of these jobs. Returns true if
+    /// others are left: until their turn comes, those jobs send news to a session that no longer
+    /// exists.
     pub(super) fn detach_slice(
         &mut self,
         watcher: SessionId,
@@ -55,7 +56,7 @@ impl Engine {
             let Ok(slot) = self.slot(id) else { continue };
             let compared = self.jobs[slot].remove_watcher(watcher);
             self.meter.count(compared / UNIT_COMPARISONS);
-            // Nobody will ever hear of it. What already runs is not taken from its worker.
+            // No watcher is left, so the job ends. A leased job stays with its worker.
             let job = &self.jobs[slot];
             if job.is_abandoned() && job.state() != State::Leased {
                 self.remove_job(slot, effects);
@@ -64,7 +65,7 @@ impl Engine {
         false
     }
 
-    /// Passes data or a warning of the worker on to all watchers.
+    /// Sends data or a warning of the worker to all watchers.
     pub fn report(
         &mut self,
         session: SessionId,
@@ -78,7 +79,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Notes progress, and passes the worker's own words on to all watchers.
+    /// Records progress, and sends the worker's own words to all watchers.
     pub fn progress(
         &mut self,
         session: SessionId,
@@ -95,14 +96,14 @@ impl Engine {
         Ok(())
     }
 
-    /// A worker that is heard of keeps a job whose ttr came with the put.
+    /// Restarts the ttr when the worker reports, if the ttr came with the put.
     fn extend(&mut self, slot: JobSlot) {
         if self.jobs[slot].ttr_s() > 0 {
             self.renew_deadline(slot);
         }
     }
 
-    /// What is known of a job.
+    /// The progress of a job.
     pub fn work_progress(&self, slot: JobSlot) -> WorkProgress {
         let job = &self.jobs[slot];
         let (numerator, denominator) = job.progress();
@@ -114,7 +115,7 @@ impl Engine {
         }
     }
 
-    /// Submitted jobs end after so many failed attempts; 0 for no limit.
+    /// Submitted jobs end after this many failed attempts. 0 for no limit.
     pub fn set_attempts_max(&mut self, attempts_max: u32) {
         self.attempts_max = attempts_max;
     }

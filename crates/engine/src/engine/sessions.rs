@@ -1,4 +1,4 @@
-//! Sessions: opening, closing, and the queues they use and watch.
+//! Sessions: opening, closing, and the queues that they use and watch.
 
 use super::Engine;
 use crate::chores::Chore;
@@ -11,7 +11,7 @@ use crate::timers::TimerKey;
 
 impl Engine {
     /// Opens a session that uses and watches the queue `default`. `mailbox` is the caller's own
-    /// mark; see [`Engine::mailbox`].
+    /// mark: see [`Engine::mailbox`].
     pub fn open_session(&mut self, mailbox: u32, return_order: ReturnOrder) -> SessionId {
         self.meter.count(1);
         let default = self.queue_or_create(DEFAULT_QUEUE);
@@ -32,8 +32,8 @@ impl Engine {
         session
     }
 
-    /// Ends a session: it waits no more, what it holds is given back, and its queues go if nothing
-    /// else keeps them. Counted as nothing in the jobs (spec beanstalkd 4).
+    /// Ends a session. It stops waiting, its leased jobs are given back, and its queues vanish if
+    /// nothing else keeps them. The jobs do not count this (spec beanstalkd 4).
     pub fn close_session(&mut self, session: SessionId, effects: &mut Effects) {
         self.meter.begin_request();
         self.meter.count(1);
@@ -41,8 +41,8 @@ impl Engine {
         self.begin(Chore::Close { session }, effects);
     }
 
-    /// A slice of the end of a session; true if something is left. It is found by its number until its
-    /// registrations are gone.
+    /// Does one slice of the end of a session. Returns true if work is left. The session keeps its
+    /// number until its registrations are gone.
     pub(super) fn close_slice(&mut self, session: SessionId, effects: &mut Effects) -> bool {
         if self.retire_worker(session, effects) {
             return true;
@@ -52,8 +52,8 @@ impl Engine {
         self.timers.disarm(closed.timer_mut(), TimerKey::Session(place));
         let (used, return_order) = (closed.used(), closed.return_order());
         let Rest { watching, leases, mut watched } = closed.into_rest();
-        // Its queues are held until its jobs are back: these may end, and nothing else may keep the
-        // queues.
+        // The queues of the session stay until its jobs are back: the jobs can end, and then
+        // nothing else may keep the queues.
         self.begin(Chore::Detach { watcher: session, watching }, effects);
         self.begin(Chore::return_of(leases, return_order), effects);
         self.queues[used].release();
@@ -63,7 +63,8 @@ impl Engine {
         false
     }
 
-    /// A session that is gone leaves queues that it watched, the last one first; true if some are left.
+    /// Removes a closed session from the watchers of its queues, the last queue first. Returns true
+    /// if queues are left.
     pub(super) fn leave_slice(
         &mut self,
         watched: &mut Vec<QueueId>,
@@ -81,12 +82,12 @@ impl Engine {
         false
     }
 
-    /// What the session was opened with, while it is open.
+    /// The mailbox of the session, while the session is open.
     pub fn mailbox(&self, session: SessionId) -> Option<u32> {
         self.sessions.find(session).map(Session::mailbox)
     }
 
-    /// From now on this session puts into, kicks in and peeks at this queue.
+    /// From now on, this session puts into this queue, kicks in it and peeks at it.
     pub fn use_queue(&mut self, session: SessionId, name: &[u8], effects: &mut Effects) {
         self.meter.count(1);
         let next = self.queue_or_create(name);
@@ -103,7 +104,8 @@ impl Engine {
         self.sessions[session].used()
     }
 
-    /// Adds a queue to those that this session takes from; how many there are then.
+    /// Adds a queue to those that this session takes from. Returns the new number of watched
+    /// queues.
     pub fn watch(&mut self, session: SessionId, name: &[u8]) -> usize {
         debug_assert!(!self.is_waiting(session));
         let queue = self.queue_or_create(name);
@@ -114,8 +116,9 @@ impl Engine {
         self.watched(session).len()
     }
 
-    /// Removes a queue from those that this session takes from; how many there are then, or
-    /// `None` if it is the only one. A queue that is not watched is ignored already.
+    /// Removes a queue from those that this session takes from. Returns the new number of watched
+    /// queues, or `None` if this is the only one. A queue that the session does not watch changes
+    /// nothing.
     pub fn ignore(
         &mut self,
         session: SessionId,
@@ -144,7 +147,7 @@ impl Engine {
         self.sessions[session].watched()
     }
 
-    /// Whether the queue of this name is among them.
+    /// Whether this session watches the queue of this name.
     pub fn watches(&self, session: SessionId, name: &[u8]) -> bool {
         self.queue_id(name).is_some_and(|queue| self.watched(session).contains(&queue))
     }
@@ -154,7 +157,8 @@ impl Engine {
         self.sessions[session].waiting().is_some()
     }
 
-    /// Ends the session's wait for a job, if it waits for one: no event will come. Whether it did.
+    /// Ends the session's wait for a job, if it has one: the session gets no event. Returns whether
+    /// it waited.
     pub fn stop_waiting(&mut self, session: SessionId) -> bool {
         match self.sessions[session].waiting() {
             Some(Waiting::Job { .. } | Waiting::Item { .. }) => {}

@@ -1,4 +1,5 @@
-//! What takes long, and is done in slices: chores one after the other, and what a timer of its own drives.
+//! Long operations, done in slices: chores, which take turns, and operations with timers of their
+//! own.
 
 mod chores;
 mod flush;

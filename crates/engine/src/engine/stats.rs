@@ -1,4 +1,4 @@
-//! Looking without touching: jobs, queues and numbers.
+//! Reading without changes: jobs, queues and statistics.
 
 use super::{Engine, NotFound};
 use crate::ids::{JobId, JobSlot, QueueId, SessionId};
@@ -7,26 +7,26 @@ use crate::policy::QueueSync;
 use crate::queues::{Extension, PauseReason, QueueFacts};
 use crate::sessions::NEVER;
 
-/// Numbers of one queue.
+/// Statistics of one queue.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct QueueStats {
     /// Ready jobs with a priority below 1024.
     pub urgent: u64,
     /// Jobs that wait for a taker.
     pub ready: u64,
-    /// Jobs that are handed out.
+    /// Leased jobs.
     pub leased: u64,
     /// Jobs that wait for their due time.
     pub delayed: u64,
-    /// Jobs that were set aside.
+    /// Buried jobs.
     pub buried: u64,
-    /// Jobs put since the queue exists, in this process.
+    /// Jobs put into this queue since it was made, in this process.
     pub puts: u64,
-    /// Sessions that use it.
+    /// Sessions that use the queue.
     pub users: u64,
-    /// Sessions that watch it.
+    /// Sessions that watch the queue.
     pub watchers: u64,
-    /// Sessions that wait for its jobs.
+    /// Sessions that wait for jobs of the queue.
     pub waiters: u64,
     /// Jobs finished on request, or ended by the worker that held them.
     pub finishes: u64,
@@ -34,30 +34,30 @@ pub struct QueueStats {
     pub bands: [u64; 3],
     /// Registrations of workers.
     pub workers: u64,
-    /// Times it was paused.
+    /// Times that the queue was paused.
     pub pauses: u64,
-    /// Seconds of the running pause as asked for, else 0.
+    /// Seconds of the present pause, as requested, else 0.
     pub pause_s: u32,
-    /// Milliseconds left of it, else 0.
+    /// Milliseconds left of the present pause, else 0.
     pub pause_left_ms: u64,
-    /// Milliseconds since the next ready job was put; 0 if none is ready.
+    /// Milliseconds since the next ready job was put. 0 if no job is ready.
     pub head_age_ms: u64,
     /// Bytes of the bodies of ready jobs.
     pub ready_bytes: u64,
 }
 
-/// Numbers over all queues.
+/// Statistics over all queues.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct Totals {
     /// Ready jobs with a priority below 1024.
     pub urgent: u64,
     /// Jobs that wait for a taker.
     pub ready: u64,
-    /// Jobs that are handed out.
+    /// Leased jobs.
     pub leased: u64,
     /// Jobs that wait for their due time.
     pub delayed: u64,
-    /// Jobs that were set aside.
+    /// Buried jobs.
     pub buried: u64,
     /// Queues that exist.
     pub queues: u64,
@@ -65,17 +65,17 @@ pub struct Totals {
     pub sessions: u64,
     /// Sessions that wait for a job.
     pub waiting_sessions: u64,
-    /// Jobs that would be lost with the process, and are neither finished nor buried.
+    /// Jobs that are neither finished nor buried, and would be lost with the process.
     pub unlogged: u64,
     /// Jobs put in this process.
     pub puts: u64,
     /// Times that a job was handed out in this process.
     pub takes: u64,
-    /// Times that a holder gave a job back by itself in this process.
+    /// Times that a holder gave a job back on purpose in this process.
     pub releases: u64,
-    /// Times that a holder set a job aside in this process.
+    /// Times that a holder buried a job in this process.
     pub buries: u64,
-    /// Jobs that ended in this process, for whatever reason.
+    /// Jobs that ended in this process, for any reason.
     pub ends: u64,
     /// Bytes of the bodies of ready jobs.
     pub ready_bytes: u64,
@@ -90,12 +90,12 @@ pub struct Totals {
 }
 
 impl Engine {
-    /// What the log keeps of a job.
+    /// The facts of a job, as the log keeps them.
     pub fn facts(&self, slot: JobSlot) -> JobFacts {
         self.jobs[slot].facts(self.jobs.wall_time(slot))
     }
 
-    /// What else the log keeps of a job that was submitted for its outcome.
+    /// The tags of a job that was submitted for its outcome, as the log keeps them.
     pub fn tags(&self, slot: JobSlot) -> Option<Tags<'_>> {
         self.jobs[slot].tags()
     }
@@ -105,7 +105,7 @@ impl Engine {
         self.jobs[slot].is_logged()
     }
 
-    /// What the log keeps of a queue apart from its jobs.
+    /// The facts of a queue, apart from its jobs, as the log keeps them.
     pub fn queue_facts(&self, queue: QueueId) -> QueueFacts {
         let queue = &self.queues[queue];
         let extension = queue.extension();
@@ -122,8 +122,8 @@ impl Engine {
         }
     }
 
-    /// All jobs that were submitted for their outcome, by their places; for tests and the simulator. Kept in
-    /// an index of their own, because there may be millions of other jobs to pass over.
+    /// All jobs that were submitted for their outcome, by their places, for tests and the
+    /// simulator. They have their own index, because there may be millions of other jobs.
     pub fn submitted_jobs(&self) -> impl Iterator<Item = JobSlot> {
         self.jobs.submitted_from(JobSlot(0))
     }
@@ -138,12 +138,12 @@ impl Engine {
         self.jobs[slot].body()
     }
 
-    /// The number of the job at this place, if there is one.
+    /// The number of the job at this place, if the place has a job.
     pub fn id_at(&self, slot: JobSlot) -> Option<JobId> {
         self.jobs.get(slot).map(Job::id)
     }
 
-    /// How durable a queue's policy wants puts to be; `None`: it does not say.
+    /// The sync that a queue's policy asks for. `None`: the policy does not say.
     pub fn queue_sync(&self, queue: QueueId) -> Option<QueueSync> {
         self.queues.get(queue)?.extension()?.policy().sync
     }
@@ -153,7 +153,7 @@ impl Engine {
         self.jobs[slot].id()
     }
 
-    /// A job of any state.
+    /// The status of a job of any state.
     pub fn job_status(&self, id: JobId) -> Result<JobStatus, NotFound> {
         let slot = self.slot(id)?;
         let job = &self.jobs[slot];
@@ -166,8 +166,9 @@ impl Engine {
         })
     }
 
-    /// The job of this state that comes first in the queue that the session uses: the next ready
-    /// one (paused or not), the one due soonest, the one buried longest. Leased jobs have no first.
+    /// The first job of this state in the queue that the session uses: the next ready job (even if
+    /// the queue is paused), the job due soonest, or the job buried longest. Leased jobs have no
+    /// first.
     pub fn first_used(&self, session: SessionId, state: State) -> Result<JobSlot, NotFound> {
         let queue = &self.queues[self.used(session)];
         let first = match state {
@@ -184,12 +185,13 @@ impl Engine {
         self.queues[queue].name()
     }
 
-    /// All queues, oldest first: what walks them to the end means all of them.
+    /// All queues, oldest first. A walk to the end takes time in proportion to their number: only
+    /// operations on all queues may do this.
     pub fn queue_ids(&self) -> impl Iterator<Item = QueueId> {
         self.queues.ids()
     }
 
-    /// Numbers of one queue.
+    /// Statistics of one queue.
     pub fn queue_stats(&self, queue: QueueId) -> QueueStats {
         let queue = &self.queues[queue];
         let pause = queue.pause().filter(|pause| pause.until > self.now);
@@ -224,7 +226,7 @@ impl Engine {
         self.jobs.bytes() + self.queues.bytes() + self.sessions.bytes()
     }
 
-    /// Numbers over all queues.
+    /// Statistics over all queues.
     pub fn totals(&self) -> Totals {
         Totals {
             urgent: u64::from(self.jobs.counts().urgent),

@@ -8,19 +8,19 @@ use crate::status::Status;
 use crate::timers::TimerKey;
 
 impl Engine {
-    /// The status that was asked for last.
+    /// The status that was requested last.
     pub fn status(&self) -> Status {
         self.standing.requested()
     }
 
-    /// Whether the status in force refuses reads. Takes find nothing then.
+    /// Whether the status in force refuses reads. Then takes find nothing.
     pub fn reads_blocked(&self) -> bool {
         self.standing.reads_blocked()
     }
 
-    /// Whether takes find nothing in this queue because of the status. Asked at every take.
+    /// Whether takes find nothing in this queue because of the status. Runs at every take.
     pub(super) fn is_blocked(&self, queue: &Queue) -> bool {
-        // Plain queues are not read for it.
+        // Normally no queue is blocked, and this reads nothing of the queue.
         self.standing.blocks_some() && self.standing.blocks(queue.age_rank())
     }
 
@@ -29,8 +29,9 @@ impl Engine {
         self.standing.writes_blocked()
     }
 
-    /// Changes the status. A stricter one comes into force after the grace, and until then one that
-    /// is as strict or stricter is ignored; a looser one acts at once (spec kestrel 2).
+    /// Changes the status. A stricter status comes into force after the grace period, and until
+    /// then an equally strict or stricter one is ignored. A less strict status comes into force at
+    /// once (spec kestrel 2).
     pub fn set_status(&mut self, status: Status, grace_ms: u64, effects: &mut Effects) {
         let told = self.standing.requested();
         if !self.standing.tell(status) {
@@ -47,13 +48,13 @@ impl Engine {
         }
     }
 
-    /// Puts a status in force that the log has kept.
+    /// Puts the status from the log in force.
     pub fn restore_status(&mut self, status: Status) {
         self.standing.tell(status);
         self.enforce_status(&mut Effects::default());
     }
 
-    /// The status that was asked for comes into force.
+    /// Puts the requested status in force.
     pub(super) fn enforce_status(&mut self, effects: &mut Effects) {
         self.standing.enforce();
         if self.standing.reads_blocked() {

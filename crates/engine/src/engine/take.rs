@@ -1,4 +1,5 @@
-//! Taking: one request for all ways to choose a job; it gets one, waits, or goes away with nothing.
+//! Taking: one request for all ways to choose a job. The session gets a job, waits, or gets
+//! nothing.
 
 mod choice;
 mod items;
@@ -20,36 +21,37 @@ use crate::sessions::{NEVER, ReadMode, Sessions, Waiting, Worker};
 /// How long a take may wait.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Patience {
-    /// Not at all.
+    /// The take does not wait.
     None,
-    /// Only while expired jobs in front are swept away. Of [`Choice::Queue`]; others do not wait.
+    /// The take waits only while expired jobs in front are swept away. For [`Choice::Queue`]; with
+    /// another choice it does not wait.
     UntilSwept,
-    /// This many milliseconds.
+    /// The take waits for this many milliseconds.
     Millis(u64),
-    /// For ever.
+    /// The take waits without a time limit.
     Endless,
 }
 
 impl Patience {
-    /// This many milliseconds, and [`Patience::UntilSwept`] for none.
+    /// Patience of this many milliseconds. 0 gives [`Patience::UntilSwept`].
     pub fn of_millis(millis: u64) -> Self {
         if millis == 0 { Self::UntilSwept } else { Self::Millis(millis) }
     }
 }
 
-/// What a take leads to at once.
+/// The immediate result of a take.
 #[derive(Clone, Debug)]
 pub enum Take {
-    /// A job is handed out.
+    /// The session got a job.
     Granted(Handout),
-    /// An item was taken and is finished.
+    /// The session took and finished an item.
     Finished {
         /// Its number.
         id: JobId,
         /// Its bytes.
         body: Body,
     },
-    /// An item was looked at.
+    /// The session peeked at an item.
     Peeked {
         /// Its place.
         job: JobSlot,
@@ -58,30 +60,30 @@ pub enum Take {
         /// Its bytes.
         body: Body,
     },
-    /// There is none, and the session does not wait. Of [`Choice::Queue`] with the queue, unless the
-    /// name is an alias, which never has a job.
+    /// No job was found, and the session does not wait. For [`Choice::Queue`] with the queue,
+    /// unless the name is an alias, which never has a job.
     Nothing(Option<QueueId>),
-    /// There is none, and a job that the session holds is within a second of its deadline.
+    /// No job was found, and a job that the session holds is within a second of its deadline.
     DeadlineSoon,
-    /// The session waits; an [`crate::Event`] will come.
+    /// The session waits. An [`crate::Event`] follows.
     Waiting,
 }
 
-/// A job handed out to a session.
+/// A job that was handed out to a session.
 #[derive(Clone, Debug)]
 pub struct Handout {
     /// Its place.
     pub job: JobSlot,
     /// Its number.
     pub id: JobId,
-    /// The number of the hand-out.
+    /// The number of the lease.
     pub lease: LeaseId,
     /// Its bytes.
     pub body: Body,
 }
 
 impl Take {
-    /// The job, if one was handed out at once.
+    /// The job, if the session got one at once.
     pub fn granted(self) -> Option<Handout> {
         match self {
             Self::Granted(handout) => Some(handout),
@@ -95,10 +97,10 @@ impl Take {
 }
 
 impl Engine {
-    /// Takes a job for a session. Only [`Choice::Watched`] and [`Choice::Queue`] ever wait.
+    /// Takes a job for a session. Only [`Choice::Watched`] and [`Choice::Queue`] can wait.
     ///
-    /// With [`Patience::UntilSwept`] the session waits only if more jobs have expired in front of the queue
-    /// than one request can end. The wait lasts until they are gone.
+    /// With [`Patience::UntilSwept`], the session waits only if more jobs have expired in front of
+    /// the queue than one request can end. The wait lasts until these jobs are gone.
     pub fn take(
         &mut self,
         session: SessionId,
@@ -140,7 +142,7 @@ impl Engine {
         self.wait(session, Waiting::Job { ticket, until })
     }
 
-    /// Ends what has expired at the heads of the queues that this session watches.
+    /// Ends expired jobs at the heads of the queues that this session watches.
     fn sweep_watched(&mut self, session: SessionId, effects: &mut Effects) {
         let watched = self.sessions[session].lend_watched();
         for queue in &watched {
@@ -151,8 +153,8 @@ impl Engine {
         self.sessions[session].return_watched(watched);
     }
 
-    /// The session is awake from now on. If it takes a job of another queue than the one it was woken for,
-    /// others are woken for that one in its place.
+    /// Takes a job for a worker, which is awake from now on. If the job is of another queue than
+    /// the one that the worker was woken for, other sleepers are woken for that queue instead.
     fn take_registered(
         &mut self,
         session: SessionId,
@@ -169,7 +171,8 @@ impl Engine {
                 break found;
             }
             if self.meter.request_is_spent() {
-                // Enough for one request. When it is about to sleep it will hear that there is more.
+                // The request has done enough work. When the worker wants to sleep, it will learn
+                // that there is more.
                 if let Some(worker) = self.sessions[session].worker_mut() {
                     worker.look_again(woken_for);
                 }
@@ -222,7 +225,8 @@ impl Engine {
                 ReadMode::Finish => self.read_out(slot, effects),
             };
         }
-        // More had expired in front than one request may end: those go before anything else.
+        // More jobs have expired in front than one request may end. They must be gone before the
+        // take ends.
         let waits_for_sweep =
             patience == Patience::UntilSwept && self.head_is_expired(&self.queues[queue]);
         let until = if waits_for_sweep { Some(self.now) } else { self.patience_ends(patience) };
@@ -234,7 +238,7 @@ impl Engine {
         self.wait(session, Waiting::Item { ticket, until, queue, how })
     }
 
-    /// One that has expired ends instead.
+    /// Takes this job for a session. If the job has expired, it ends instead.
     fn take_job(&mut self, session: SessionId, id: JobId, effects: &mut Effects) -> Take {
         let Ok(slot) = self.slot(id) else { return Take::Nothing(None) };
         let job = &self.jobs[slot];
@@ -248,14 +252,14 @@ impl Engine {
         self.remove_from_list(slot);
         let handout = self.lease(slot, session, None, effects);
         if state != State::Ready {
-            // It is not delayed or buried any more, whatever becomes of the lease; without this a
-            // restart would set aside again what was seen ready.
+            // The job is not delayed or buried any more, even if the lease ends. Without this
+            // record, a restart would set aside again a job that clients saw ready.
             self.note(Record::Update, slot, effects);
         }
         Take::Granted(handout)
     }
 
-    /// Until when a take waits that finds nothing; `None`: it does not.
+    /// The end of the wait of a take that finds nothing. `None`: the take does not wait.
     fn patience_ends(&self, patience: Patience) -> Option<Millis> {
         match patience {
             Patience::None | Patience::UntilSwept | Patience::Millis(0) => None,
@@ -264,7 +268,7 @@ impl Engine {
         }
     }
 
-    /// A session that is about to wait gets in the lines of these queues, with one ticket.
+    /// Puts a session that is about to wait into the lines of these queues, with one ticket.
     fn line_up(&mut self, session: SessionId, queues: &[QueueId]) -> u64 {
         let ticket = self.sessions.deal_ticket();
         self.meter.count(queues.len());

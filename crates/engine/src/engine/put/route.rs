@@ -1,5 +1,5 @@
-//! Where a put goes: the queue it names, the children and copies that this one feeds, or the
-//! destinations of an alias; and whether they have room for it.
+//! The route of a put: the queue that the put names, the children and copies that this queue feeds,
+//! or the destinations of an alias. And whether these queues have room.
 
 use std::collections::BTreeSet;
 
@@ -11,35 +11,35 @@ use crate::limits::PUT_ENDS_MAX;
 use crate::policy::{Name, Policy, QueueSync, WhenFull};
 use crate::queues::Extension;
 
-/// Why a queue does not take a job.
+/// Why a queue refuses a job.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Refused {
-    /// It has as much as it may have.
+    /// The queue has reached a limit of its policy.
     #[error("the queue is full")]
     QueueFull,
-    /// The body is larger than its policy lets it be.
+    /// The body is larger than the queue's policy allows.
     #[error("the body is larger than the queue takes")]
     TooBig,
 }
 
-/// Why a queue is among those that a put goes to.
+/// Why a queue is on the route of a put.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 enum Role {
-    /// The put names it, or an alias that the put names: it fails if this queue has no room.
+    /// The put names this queue, or an alias of it. The put fails if this queue has no room.
     Requested,
-    /// It is a child of one that is asked. It gets the put also if that one has no room
-    /// (spec kestrel 3.4).
+    /// The queue is a child of a requested queue. It gets the job even if the requested queue has
+    /// no room (spec kestrel 3.4).
     Child,
-    /// It gets copies of the stop with this index, if that one has room.
+    /// The queue gets copies from the stop with this index, if that stop has room.
     Copy { of: usize },
 }
 
-/// A queue on the way of a put.
+/// A queue on the route of a put.
 #[derive(Copy, Clone, Debug)]
 struct Stop {
     queue: QueueId,
     role: Role,
-    /// What is put stays there, too, and not only with those that it feeds.
+    /// The queue stores the job, and does not only feed other queues.
     stores: bool,
 }
 
@@ -47,27 +47,28 @@ struct Stop {
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Route {
     stops: Vec<Stop>,
-    /// Those that are asked, which may also be met as children or copies of each other.
+    /// The requested queues. Some of them may also be children or copies of each other.
     requested: Vec<QueueId>,
     aliases: BTreeSet<Name>,
-    /// All queues that were met, also those that only feed others; they do not vanish meanwhile.
+    /// All queues on the route, including those that only feed others. They cannot vanish
+    /// meanwhile.
     seen: BTreeSet<QueueId>,
-    /// Queues on the way are marked as queues of items.
+    /// Queues on the route are marked as queues of items.
     items: bool,
 }
 
-/// What became of a put that went to several queues.
+/// The result of a put that went to several queues.
 pub(in crate::engine) struct Routed {
-    /// The job of the first queue that was asked and took it.
+    /// The job of the first requested queue that accepted the put.
     pub(crate) requested: Option<JobSlot>,
-    /// The first job, if any queue took it.
+    /// The first job, if any queue accepted the put.
     pub(crate) first: Option<JobSlot>,
-    /// Why one that was asked did not.
+    /// Why a requested queue refused the put.
     pub(crate) refused: Option<Refused>,
 }
 
 impl Engine {
-    /// Whether a put to this name may go to others besides, or instead.
+    /// Whether a put to this name can go to other queues, in addition or instead.
     pub fn feeds_others(&self, name: &[u8]) -> bool {
         match self.queue_id(name) {
             Some(id) => {
@@ -78,7 +79,8 @@ impl Engine {
         }
     }
 
-    /// Whether a put to this name may be of more than a job in memory, so that the log needs room.
+    /// Whether a put to this name can make a job that is not only in memory, so that the log needs
+    /// room.
     pub fn puts_are_logged(&self, name: &[u8]) -> bool {
         self.feeds_others(name) || self.policy(name).sync != Some(QueueSync::Memory)
     }
@@ -98,7 +100,7 @@ impl Engine {
         route
     }
 
-    /// Finds the queues that a put fails without.
+    /// Finds the requested queues: the put fails if one of them has no room.
     fn collect_required(&mut self, name: &[u8], route: &mut Route, effects: &mut Effects) {
         let Some(destinations) = self.destinations(name, route) else {
             return route.requested.push(self.find_or_create(name, route, effects));
@@ -124,8 +126,9 @@ impl Engine {
         }
     }
 
-    /// Where an alias on the way leads to, nowhere if it was met before: rules that send a put in a
-    /// circle are refused, but only as far as names can be foreseen. `None`: it is a queue.
+    /// The destinations of an alias on the route. They are empty if the route already has this
+    /// alias: rules that send a put in a circle are refused, but only if the names can be foreseen.
+    /// `None`: the name is a queue.
     fn destinations(&self, name: &[u8], route: &mut Route) -> Option<Box<[Name]>> {
         let destinations = self.alias(name)?;
         let is_new = route.aliases.insert(name.into());
@@ -147,7 +150,8 @@ impl Engine {
             return;
         }
         self.meter.count(1);
-        // Held until the put is done: what expires on the way may come here, be refused and drop it.
+        // Held until the put is done. Otherwise a job could expire on the route, move here and be
+        // refused, and then this queue would be dropped.
         self.queues[id].hold();
         let role = if route.requested.contains(&id) { Role::Requested } else { role };
         let queue = &self.queues[id];
@@ -180,7 +184,7 @@ impl Engine {
         }
     }
 
-    /// Puts one job into each queue of the way, as far as they have room.
+    /// Puts one job into each queue on the route that has room.
     pub(in crate::engine) fn put_along(
         &mut self,
         route: Route,
@@ -204,7 +208,7 @@ impl Engine {
             } else if stores {
                 self.admit(queue, body_bytes, effects)
             } else {
-                // The size is looked at before anything else (spec kestrel 3.1).
+                // The check of the size comes first (spec kestrel 3.1).
                 self.check_size(queue, body_bytes)
             };
             has_room.push(admitted.is_ok());
@@ -241,7 +245,7 @@ impl Engine {
         }
         for queue in route.seen {
             self.queues[queue].release();
-            // One that was made on the way, and got nothing, goes again.
+            // Drops a queue that was made for this route but got no job.
             self.drop_if_unwanted(queue, effects);
         }
         routed
@@ -253,7 +257,7 @@ impl Engine {
         }
     }
 
-    /// Sees to it that a queue has room for one job more, as its policy says.
+    /// Makes room for one more job in a queue, as its policy says.
     pub(in crate::engine) fn admit(
         &mut self,
         queue: QueueId,
@@ -267,7 +271,7 @@ impl Engine {
         self.make_room(queue, body_bytes, effects)
     }
 
-    /// The same, without a look at jobs that have expired.
+    /// The same, but without a sweep of expired jobs.
     pub(in crate::engine) fn make_room(
         &mut self,
         queue: QueueId,
@@ -297,7 +301,7 @@ impl Engine {
         }
     }
 
-    /// Whether a body is not larger than a queue's policy lets it be.
+    /// Checks that a body is not larger than a queue's policy allows.
     fn check_size(&self, queue: QueueId, body_bytes: usize) -> Result<(), Refused> {
         let most = self.policy_of(queue).and_then(|policy| policy.item_bytes_max);
         let is_too_big = most.is_some_and(|most| body_bytes as u64 > most);
@@ -320,7 +324,7 @@ impl Engine {
         ready.first_from((rank, 0)).map(|(_, slot)| JobSlot(slot))
     }
 
-    /// Ends a job of a queue that must not vanish for it.
+    /// Ends a job of a queue that must not vanish meanwhile.
     pub(in crate::engine) fn end_in(
         &mut self,
         queue: QueueId,

@@ -1,4 +1,4 @@
-//! Submitting as Gearman does: by the name of the queue, with a key that joins equal jobs, in the
+//! Submitting in the way of Gearman: to a named queue, with a key that joins equal jobs, in the
 //! foreground (watched) or in the background (durable).
 
 use crate::effects::{Effects, Record};
@@ -14,22 +14,24 @@ use crate::wall::When;
 pub struct Submit<'a> {
     /// 0 is the most urgent.
     pub priority: u32,
-    /// Not before this moment.
+    /// The job is not ready before this moment.
     pub due: Option<When>,
-    /// Joins an unfinished job of the same queue and key. Empty: never; `-`: the body is the key.
+    /// The key: the submit joins an unfinished job of the same queue and key. Empty: it never
+    /// joins. `-`: the body is the key.
     pub unique: &'a [u8],
     /// A name that only some workers see.
     pub reducer: &'a [u8],
     /// The bytes.
     pub body: Body,
-    /// The session watches the job; otherwise the job is durable.
+    /// True: the session watches the job. False: the job is durable.
     pub foreground: bool,
 }
 
 impl Engine {
-    /// Submits a job, or joins an equal one; the number of either. [`Refused::QueueFull`] also if the queue has as
-    /// many unfinished jobs as it may have of this urgency, if the session, or all together, have attached to the
-    /// job that it would join as often as they may, or if nobody would ever do a foreground job.
+    /// Submits a job, or joins an equal one. Returns the number of either. Returns
+    /// [`Refused::QueueFull`] also in these cases: the queue has reached its limit of unfinished
+    /// jobs for this priority band; the session, or all sessions together, have reached the limit
+    /// of attachments to the job that the submit would join; or no queue stored a foreground job.
     pub fn submit(
         &mut self,
         session: SessionId,
@@ -67,8 +69,9 @@ impl Engine {
         Ok(self.jobs[slot].id())
     }
 
-    /// How long the body is that the log needs room for if this is submitted: its own, or that of the
-    /// foreground job which it joins and makes last, whose key may be equal although its body is not.
+    /// The length of the body that the log needs room for if this is submitted. It is the length of
+    /// the submit's own body, or of the body of the foreground job that the submit joins and makes
+    /// durable: their keys can be equal while their bodies differ.
     pub fn submit_bytes(&self, name: &[u8], submit: &Submit<'_>) -> usize {
         let own = submit.body.len();
         if submit.foreground || submit.unique.is_empty() || self.jobs.unlogged() == 0 {
@@ -90,7 +93,8 @@ impl Engine {
         let draft = self.draft_of(submit);
         let routed = self.put_along(route, &draft, effects);
         if let Some(refused) = routed.refused {
-            // One destination of an alias took it and another did not: nobody will watch it.
+            // One destination of an alias accepted the job and another refused it. The client does
+            // not watch the job.
             if let Some(slot) = routed.requested {
                 self.outlive_watchers(slot, effects);
             }
@@ -99,7 +103,7 @@ impl Engine {
         match (routed.requested, routed.first) {
             (Some(slot), _) => self.become_submitted(slot, session, submit),
             (None, Some(copy)) if submit.foreground => self.attach(copy, session),
-            // Nobody would ever hear of it.
+            // No queue stored the job, so the client would never get a result.
             (None, None) if submit.foreground => return Err(Refused::QueueFull),
             (None, _) => {}
         }
@@ -119,7 +123,8 @@ impl Engine {
         }
     }
 
-    /// The job that was asked for, unlike its copies, has the key and is watched.
+    /// Makes the job in the requested queue a submitted one: unlike its copies, it has the key and
+    /// is watched.
     fn become_submitted(&mut self, slot: JobSlot, session: SessionId, submit: &Submit<'_>) {
         self.jobs.set_unique(slot, submit.unique);
         if submit.foreground {
@@ -147,7 +152,7 @@ impl Engine {
         Ok(())
     }
 
-    /// From now on the job does not end with the last one who watches it.
+    /// Makes the job independent of its watchers: it no longer ends with its last watcher.
     fn outlive_watchers(&mut self, slot: JobSlot, effects: &mut Effects) {
         if self.jobs[slot].kind() == JobKind::Watched {
             let kind = self.kind_in(self.jobs[slot].queue());
@@ -156,8 +161,8 @@ impl Engine {
         }
     }
 
-    /// The unfinished job with this key, in any queue: the oldest one. Of a key that is in very many
-    /// queues, the oldest of some: see [`SAME_KEY_MAX`].
+    /// The oldest unfinished job with this key in any queue. If very many queues have the key, the
+    /// oldest of some of them: see [`SAME_KEY_MAX`].
     pub fn find_key(&self, unique: &[u8]) -> Option<JobId> {
         let found = self.jobs.alike(unique).take(SAME_KEY_MAX);
         let found = found.inspect(|_| self.meter.count(1));
@@ -168,7 +173,7 @@ impl Engine {
     fn find_unique(&self, queue: QueueId, unique: &[u8], body: &[u8]) -> Option<JobSlot> {
         let mut found = self.jobs.alike_in(queue, unique, body).inspect(|_| self.meter.count(1));
         found.find(|slot| {
-            // One that expired unread is still there only until somebody looks.
+            // An expired job exists only until a request or a timer looks at it.
             let ends = self.jobs[*slot].state() != State::Leased && self.is_expired(*slot);
             !ends && self.jobs.is_same(*slot, unique, body)
         })

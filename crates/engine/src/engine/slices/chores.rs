@@ -1,4 +1,4 @@
-//! Doing chores, a slice at a time; kicks of many jobs.
+//! Does chores, one slice at a time, and kicks of many jobs.
 
 use std::collections::BinaryHeap;
 
@@ -10,21 +10,21 @@ use crate::ids::{JobSlot, LeaseId, Millis, SessionId};
 use crate::jobs::Job;
 use crate::sessions::{ReturnOrder, Waiting};
 
-/// Leases that are put into another order, so many for one unit of work.
+/// Leases that the return of jobs sorts for one unit of work.
 const MOVES_OF_A_UNIT: usize = 8;
 
-/// What a kick leads to at once.
+/// The immediate result of a kick.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Kick {
-    /// So many jobs were kicked.
+    /// This many jobs were kicked.
     Done(u64),
-    /// It goes on in slices; [`Event::Kicked`] will come.
+    /// The kick continues in slices. [`Event::Kicked`] follows.
     Waiting,
 }
 
 impl Engine {
-    /// Makes jobs of the used queue ready: up to `max` buried ones, longest buried first, or if
-    /// none is buried, up to `max` delayed ones, soonest due first.
+    /// Makes jobs of the used queue ready: up to `max` buried jobs, longest buried first. If none
+    /// is buried, up to `max` delayed jobs, soonest due first.
     pub fn kick(&mut self, session: SessionId, max: u64, effects: &mut Effects) -> Kick {
         debug_assert!(!self.is_waiting(session));
         self.meter.begin_request();
@@ -48,20 +48,20 @@ impl Engine {
         }
     }
 
-    /// Lets long operations rest, or go on. They write a lot, and nobody who could be asked to
-    /// stop reading feeds them: whoever keeps the records says when it has enough.
+    /// Pauses long operations, or resumes them. Chores append to the log without a client whose
+    /// socket could be throttled. So the broker pauses them while the log is behind.
     pub fn hold_chores(&mut self, hold: bool) {
         self.chores.hold(hold);
     }
 
-    /// Works a slice off the chore that waits longest.
+    /// Does one slice of the chore that has waited longest.
     pub(in crate::engine) fn do_a_chore(&mut self, effects: &mut Effects) {
         let Some(mut chore) = self.chores.pop() else { return };
         self.meter.begin_request();
         if let Chore::Kick { session, .. } = chore
             && self.sessions.find(session).is_none()
         {
-            // Whoever asked is gone; what was done so far stays done.
+            // The session that asked has ended. The jobs kicked so far stay ready.
             return;
         }
         if self.step(&mut chore, effects) {
@@ -74,7 +74,8 @@ impl Engine {
             | Chore::Leave { .. }
             | Chore::Detach { .. } => return,
             Chore::Kick { session, queue, kicked, .. } => (session, Event::Kicked(queue, kicked)),
-            // These went on without whoever asked: a queue is not left half flushed or removed.
+            // These continue after their session has ended: no queue stays half flushed or half
+            // removed.
             Chore::Flush { session, .. } | Chore::Remove { session, .. }
                 if self.sessions.find(session).is_none() =>
             {
@@ -88,14 +89,14 @@ impl Engine {
         effects.events.push((session, news));
     }
 
-    /// Begins a chore that nobody waits for: it is over at once, if it is small.
+    /// Begins a chore for which no session waits. A small one is done at once.
     pub(in crate::engine) fn begin(&mut self, mut chore: Chore, effects: &mut Effects) {
         if self.step(&mut chore, effects) {
             self.chores.push(chore);
         }
     }
 
-    /// Does one slice of a chore; true if something is left.
+    /// Does one slice of a chore. Returns true if work is left.
     pub(in crate::engine) fn step(&mut self, chore: &mut Chore, effects: &mut Effects) -> bool {
         match chore {
             Chore::Return { leases, held, return_order } => {
@@ -138,7 +139,7 @@ impl Engine {
                 return true;
             }
             leases.pop_first();
-            // Far less than a unit each.
+            // A move costs much less than a unit.
             self.meter.count(usize::from(held.len().is_multiple_of(MOVES_OF_A_UNIT)));
             held.push(Held::new(LeaseId(lease), JobSlot(slot), return_order));
         }
@@ -149,7 +150,8 @@ impl Engine {
             }
             jobs_left -= 1;
             let Some(next) = held.pop() else { break };
-            // While the chore waited for its turn the job may have ended, with its queue.
+            // While the chore waited for its turn, the job may have ended, and its queue may have
+            // vanished.
             if self.is_still_held(&next) {
                 self.end_lease(next.slot);
                 self.return_lost(next.slot, return_order, effects);
@@ -158,11 +160,11 @@ impl Engine {
         false
     }
 
-    /// The newest one goes back first, as when the worker is lost (spec gearman 4.3).
+    /// The newest job goes back first, as when the worker is lost (spec gearman 4.3).
     fn return_held_slice(&mut self, held: &mut ReturnHeld, effects: &mut Effects) -> bool {
         let mut jobs_left = self.meter.step_jobs();
         loop {
-            // A session that has ended gives all back by itself.
+            // When a session ends, another chore gives back all its jobs.
             let Some(session) = self.sessions.find(held.worker) else { return false };
             let return_order = session.return_order();
             let next = session.worker().and_then(|w| w.held_from(held.queue, held.before));
@@ -171,7 +173,8 @@ impl Engine {
                 if !held.all_behind {
                     return false;
                 }
-                // Its newest ones may have been handed out since.
+                // Look again: the newest jobs of this queue may have been handed out after
+                // `before`.
                 held.queue = queue;
                 continue;
             }
@@ -184,8 +187,7 @@ impl Engine {
         }
     }
 
-    /// Whether the lease of a session that is gone has not ended yet. The place may be another
-    /// job's by now.
+    /// Whether the lease of a closed session still exists. Another job may have the place by now.
     fn is_still_held(&self, held: &Held) -> bool {
         let job = self.jobs.get(held.slot);
         job.and_then(Job::lease).is_some_and(|lease| lease.id == held.lease)

@@ -7,24 +7,24 @@ use crate::ids::{JobSlot, QueueId, SessionId};
 use crate::policy::Name;
 use crate::sessions::Waiting;
 
-/// What a flush, or the removal of a queue, leads to at once.
+/// The immediate result of a flush, or of the removal of a queue.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Clearing {
     /// It is done.
     Done,
-    /// It goes on in slices; [`crate::Event::Cleared`] will come.
+    /// The operation continues in slices. [`crate::Event::Cleared`] follows.
     Waiting,
 }
 
 impl Engine {
-    /// Ends all ready jobs of a queue. Those that expired go where they would have gone.
+    /// Ends all ready jobs of a queue. Expired jobs go where their policy sends them.
     pub fn flush(&mut self, session: SessionId, name: &[u8], effects: &mut Effects) -> Clearing {
         let Some(left) = self.begin_flush(name) else { return Clearing::Done };
         let work = FlushWork { all: false, queue: name.into(), left };
         self.start_flush(session, work, effects)
     }
 
-    /// The same for all queues of items.
+    /// Flushes all queues of items.
     pub fn flush_all(&mut self, session: SessionId, effects: &mut Effects) -> Clearing {
         let Some(queue) = self.queues.items_behind(None).next().map(|(name, _)| Name::from(name))
         else {
@@ -36,7 +36,7 @@ impl Engine {
 
     fn begin_flush(&mut self, name: &[u8]) -> Option<u64> {
         if self.alias(name).is_some() {
-            // It hides a queue of its name.
+            // The alias hides a queue of the same name.
             return None;
         }
         let id = self.queue_id(name)?;
@@ -64,7 +64,7 @@ impl Engine {
         Clearing::Waiting
     }
 
-    /// One slice of a flush; true if something is left.
+    /// Does one slice of a flush. Returns true if work is left.
     pub(in crate::engine) fn flush_slice(
         &mut self,
         work: &mut FlushWork,
@@ -93,7 +93,8 @@ impl Engine {
         }
     }
 
-    /// Ends up to `left` ready jobs of a queue, as many as the slice allows; how many are left.
+    /// Ends up to `left` ready jobs of a queue, as many as the slice allows. Returns how many are
+    /// left.
     fn flush_some(
         &mut self,
         id: QueueId,

@@ -1,4 +1,4 @@
-//! Telling news of a job to all who watch it, in slices when they are many.
+//! Sends news of a job to all its watchers, in slices if there are many.
 
 use crate::effects::{Effects, Event, News};
 use crate::engine::Engine;
@@ -8,7 +8,7 @@ use crate::news::PendingNews;
 use crate::timers::TimerKey;
 
 impl Engine {
-    /// Tells all watchers of a job.
+    /// Sends news to all watchers of a job.
     pub(in crate::engine) fn tell(&mut self, slot: JobSlot, news: &News, effects: &mut Effects) {
         let job = &self.jobs[slot];
         self.meter.count(1);
@@ -22,7 +22,7 @@ impl Engine {
         }
     }
 
-    /// The last news for all watchers; they watch this job no more.
+    /// Sends the last news to all watchers of a job. They stop watching it.
     pub(in crate::engine) fn tell_end(
         &mut self,
         slot: JobSlot,
@@ -44,7 +44,8 @@ impl Engine {
         }
     }
 
-    /// Begins with news that is for many, or comes behind such.
+    /// Queues news that has many watchers, or that must wait behind such news, and sends the first
+    /// slice.
     fn queue_news(&mut self, untold: PendingNews, effects: &mut Effects) {
         self.meter.begin_request();
         let is_first = self.untold.is_empty();
@@ -54,21 +55,21 @@ impl Engine {
         }
     }
 
-    /// Whether news waits to be told. Whoever told it should help with it before it tells more, which would
-    /// wait, too, and take memory.
+    /// Whether news waits to be sent. Then a caller with more news should first help to send this
+    /// news: further news would wait, too, and take memory.
     pub fn has_pending_news(&self) -> bool {
         !self.untold.is_empty()
     }
 
-    /// Tells a slice of what waits to be told; true if more is left.
+    /// Sends one slice of the waiting news. Returns true if more is left.
     pub fn tell_more(&mut self, effects: &mut Effects) -> bool {
         self.meter.begin_request();
         self.tell_slice(true, effects);
         self.has_pending_news()
     }
 
-    /// Tells a slice. What is told `late` is told after the request that it came from. The rest is told by
-    /// a timer, behind all others that are due.
+    /// Sends one slice of the waiting news. News is `late` if the request that caused it is over. A
+    /// timer sends the rest, behind all other due timers.
     pub(in crate::engine) fn tell_slice(&mut self, late: bool, effects: &mut Effects) {
         self.timers.disarm(&mut self.untold.timer, TimerKey::News);
         while let Some(mut untold) = self.untold.pop() {
@@ -82,7 +83,7 @@ impl Engine {
         }
     }
 
-    /// Tells the next watcher; false if all know.
+    /// Sends the news to the next watcher. Returns false if all watchers have it.
     fn tell_next(&mut self, untold: &mut PendingNews, late: bool, effects: &mut Effects) -> bool {
         let Some(watcher) = untold.next() else { return false };
         let (id, news) = (untold.id(), untold.news());

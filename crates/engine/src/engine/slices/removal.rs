@@ -1,7 +1,8 @@
-//! Removing queues: their jobs end, in slices, and then the queue goes, unless something came anew.
+//! Removing queues: the jobs end, in slices. Then the queue vanishes, unless it got new jobs or
+//! users.
 //!
-//! While it is removed a queue hands out nothing. What is put into it meanwhile stays, as if it were
-//! put into a new queue of its name.
+//! A queue hands out nothing during its removal. Jobs that are put into it meanwhile stay, as if
+//! they were put into a new queue of its name.
 
 use crate::chores::{Chore, Next, RemovalWork};
 use crate::effects::{Effects, Event, News, Record};
@@ -13,8 +14,8 @@ use crate::queues::{DEFAULT_QUEUE, Extension};
 use crate::sessions::Waiting;
 
 impl Engine {
-    /// Removes a queue that nobody works on: its jobs end, their watchers hear that they failed.
-    /// `None`: it has workers, or jobs in somebody's hands.
+    /// Removes a queue that has no workers. Its jobs end, and their watchers learn that they
+    /// failed. `None`: the queue has workers or leased jobs.
     pub fn drop_queue(
         &mut self,
         session: SessionId,
@@ -29,9 +30,9 @@ impl Engine {
         Ok(Some(self.remove(session, id, effects)))
     }
 
-    /// Removes a queue: its jobs end, also those in somebody's hands, and whoever waits for an item
-    /// of it waits no more. What other dialects' sessions use or watch stays, empty. Nothing happens
-    /// to an alias, or without such a queue.
+    /// Removes a queue. Its jobs end, leased jobs included, and sessions that wait for an item of
+    /// the queue stop waiting. If sessions of other dialects use or watch the queue, it stays,
+    /// empty. Does nothing if the name is an alias or the queue does not exist.
     pub fn remove_queue(
         &mut self,
         session: SessionId,
@@ -62,8 +63,9 @@ impl Engine {
         Clearing::Waiting
     }
 
-    /// A queue is no queue of items, and no child, any more; it exists while it is removed. The log
-    /// learns of this at the end: after a crash in between it is what it was, with what is left.
+    /// Unmarks a queue as a queue of items and as a child. The queue exists during its removal. The
+    /// log learns of this at the end: after a crash in between, the queue is what it was, with the
+    /// jobs that are left.
     fn begin_removal(&mut self, id: QueueId) -> RemovalWork {
         if self.queues[id].extension().is_some_and(Extension::items) {
             self.tally.item_queue_deletes += 1;
@@ -71,7 +73,7 @@ impl Engine {
         self.queues.unmark(id);
         let queue = &mut self.queues[id];
         queue.begin_removal();
-        // `default` is always there, and a queue that has workers until somebody drops it again.
+        // `default` always exists. A queue with workers exists until it is dropped again.
         let is_kept = queue.name() == DEFAULT_QUEUE || queue.workers() > 0;
         queue.set_limits([0; 3]);
         self.queues.set_kept(id, is_kept);
@@ -79,8 +81,8 @@ impl Engine {
         RemovalWork::new(id, end, tickets_end)
     }
 
-    /// Ends the waits of sessions that wait for an item of this queue, and of no other: those with tickets
-    /// from this one on. `None`: nobody is left; else the ticket to go on with.
+    /// Ends the waits of sessions that wait for an item of this queue only, from this ticket on.
+    /// Returns the ticket to continue with. `None`: no such session is left.
     fn send_readers_away(
         &mut self,
         work: &RemovalWork,
@@ -106,7 +108,7 @@ impl Engine {
         }
     }
 
-    /// One slice of a removal; true if something is left.
+    /// Does one slice of a removal. Returns true if work is left.
     pub(in crate::engine) fn removal_slice(
         &mut self,
         work: &mut RemovalWork,
@@ -145,8 +147,8 @@ impl Engine {
         true
     }
 
-    /// Ends jobs of a queue that somebody holds, at places from this one on. `None`: it has none any
-    /// more; else the place to go on with.
+    /// Ends the leased jobs of a queue, from this place on. Returns the place to continue with.
+    /// `None`: the queue has no leased job any more.
     fn end_leased(&mut self, id: QueueId, from: u32, effects: &mut Effects) -> Option<u32> {
         let end = self.jobs.end();
         for place in from..end {
@@ -167,11 +169,11 @@ impl Engine {
         None
     }
 
-    /// Nothing is left of what a queue had when its removal began.
+    /// Ends a removal: all that the queue had at its beginning is gone.
     fn end_removal(&mut self, id: QueueId, effects: &mut Effects) {
         self.queues[id].end_removal();
         if self.queues[id].is_wanted() {
-            // It stays, so a rule that makes a child of it does so again.
+            // The queue stays, so a rule that makes it a child does so again.
             self.resolve(id);
         }
         let queue = &self.queues[id];
@@ -182,13 +184,13 @@ impl Engine {
         };
         effects.records.push(record);
         if !self.queues[id].is_paused() {
-            // What came meanwhile was not handed out.
+            // Jobs that were put during the removal were not handed out.
             self.serve_waiters(id, effects);
         }
         self.drop_if_unwanted(id, effects);
     }
 
-    /// Removes a queue that is older than its policy lets an empty one be, unless somebody uses it.
+    /// Removes a queue that is empty, unused, and older than its policy allows.
     pub(in crate::engine) fn remove_if_idle(&mut self, id: QueueId, effects: &mut Effects) {
         if self.queues[id].idle_ends().is_some_and(|at| at <= self.now) {
             self.tally.idle_queue_deletes += 1;

@@ -1,4 +1,4 @@
-//! Rescheduling: when the wall clock is set, jobs that go by it get another moment, in slices.
+//! Rescheduling: if the wall clock is set, jobs that go by it get a new moment, in slices.
 
 use crate::engine::Engine;
 use crate::ids::{JobSlot, Millis};
@@ -11,8 +11,8 @@ impl Engine {
         self.wall.ahead_ms()
     }
 
-    /// The wall clock is so far ahead of the engine's time from now on. If it was set, jobs that go by it get
-    /// another moment, by and by.
+    /// Sets how far the wall clock is ahead of the engine's time. If this is a step of the clock,
+    /// jobs that go by it get a new moment, in slices.
     pub fn set_wall_ahead(&mut self, ahead_ms: i64) {
         if self.wall.set_ahead(ahead_ms) && self.jobs.go_by_wall() {
             let mut timer = self.wall.timer();
@@ -21,12 +21,13 @@ impl Engine {
         }
     }
 
-    /// What the wall clock shows at this moment, as far as it can be told now.
+    /// The time that the wall clock shows at this moment, by the present distance of the two
+    /// clocks.
     pub fn wall_at(&self, moment: Millis) -> Millis {
         self.wall.at(moment)
     }
 
-    /// Aims as many jobs anew as the slice allows.
+    /// Reschedules jobs, as many as the slice allows.
     pub(in crate::engine) fn reschedule_slice(&mut self) {
         let Some(mut rescheduling) = self.wall.rescheduling().take() else { return };
         rescheduling.timer = None;
@@ -47,7 +48,7 @@ impl Engine {
         let moment = self.wall.moment_of(When::Wall(wall));
         if self.jobs[slot].expires().is_some() {
             self.jobs[slot].set_expires(moment);
-            // It may be the head of its queue, and somebody may wait for it.
+            // The job may be the head of its queue, and a session may wait for it.
             self.arm_queue(self.jobs[slot].queue());
         } else {
             self.remove_from_list(slot);
@@ -56,7 +57,7 @@ impl Engine {
         }
     }
 
-    /// Jobs that go by the wall clock are where it wants them.
+    /// The moments of jobs that go by the wall clock agree with the wall clock.
     pub(in crate::engine) fn check_wall(&self) {
         let mut last = None;
         while let Some((slot, wall)) = self.jobs.next_by_wall(last) {

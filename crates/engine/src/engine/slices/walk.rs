@@ -1,5 +1,5 @@
-//! What a change of the policies or of the status means for each queue: a walk over all of them, in
-//! slices. It stands at a timer of its own, behind all others that are due.
+//! A walk over all queues, in slices, that applies a change of the policies or of the status to
+//! each queue. The walk has its own timer, behind all other due timers.
 
 use crate::effects::Effects;
 use crate::engine::Engine;
@@ -8,7 +8,7 @@ use crate::queues::Walk;
 use crate::timers::TimerKey;
 
 impl Engine {
-    /// Begins a walk for these reasons, and for those of one that is not over.
+    /// Begins a walk for these reasons. If another walk is not over, its reasons are added.
     pub(in crate::engine) fn walk_queues(
         &mut self,
         resolves: bool,
@@ -24,7 +24,7 @@ impl Engine {
         self.walk_slice(effects);
     }
 
-    /// Visits as many queues as a slice of work allows.
+    /// Visits queues, as many as a slice of work allows.
     pub(in crate::engine) fn walk_slice(&mut self, effects: &mut Effects) {
         let Some(mut walk) = self.walk.take() else { return };
         walk.timer = None;
@@ -49,7 +49,7 @@ impl Engine {
             if walk.resolves {
                 self.resolve(id);
             }
-            // What had expired under the old rules may not have under the new ones.
+            // Jobs that had expired under the old rules may not have expired under the new ones.
             let queue = &self.queues[id];
             let is_awaited = !queue.waiters().is_empty() || !queue.sleepers().is_empty();
             if is_awaited && !queue.is_paused() {
@@ -58,12 +58,12 @@ impl Engine {
         }
     }
 
-    /// Whether the walk lets queues serve again.
+    /// Whether the walk unblocks reads of queues.
     pub(in crate::engine) fn is_unblocking(&self) -> bool {
         self.walk.is_some_and(|walk| walk.unblocks)
     }
 
-    /// All queues refuse reads again: a walk that is not over changes nothing about that.
+    /// All queues refuse reads again: a walk that is not over must not unblock them.
     pub(in crate::engine) fn stop_unblocking(&mut self) {
         if let Some(walk) = &mut self.walk {
             walk.unblocks = false;

@@ -1,4 +1,4 @@
-//! Which job a take gets, and from which queues any can be had. Every hand-out asks here.
+//! Chooses the job of a take, and the queues that can supply one. Every hand-out asks here.
 
 use crate::engine::Engine;
 use crate::ids::{JobId, JobSlot, QueueId, SessionId};
@@ -10,31 +10,33 @@ use crate::sessions::{ReadMode, Registration};
 pub enum Choice<'a> {
     /// The best job of all queues that the session watches, by (priority, order number).
     Watched,
-    /// The first job of the first queue that has one, of those that the session registered for.
+    /// The first job of the first queue that has one, among the queues that the session registered
+    /// for.
     Registered(GrabOrder),
-    /// The first job of the queue of this name, which is made, marked and kept as one of items. To be
-    /// asked only if [`Engine::admits_child`], for a session of [`Engine::open_reader`].
+    /// The first job of the queue of this name. The take makes, marks and keeps the queue as one of
+    /// items. The caller must check [`Engine::admits_child`] first, and the session must come from
+    /// [`Engine::open_reader`].
     Queue(&'a [u8], ReadMode),
-    /// This job, whatever queue it is in, if it is ready, delayed or buried.
+    /// This job in any queue, if it is ready, delayed or buried.
     Job(JobId),
 }
 
-/// In which order a worker's queues are asked for a job.
+/// The order in which a take looks at a worker's queues.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum GrabOrder {
     /// The newest registration first.
     NewestFirst,
-    /// The same, but a queue that could supply a job goes to the end of the line.
+    /// The same, but a queue that could supply a job moves to the end of the order.
     RoundRobin,
 }
 
 impl Engine {
-    /// Whether a take may be served from a queue now, apart from what expired in front.
+    /// Whether a queue can serve a take now, apart from expired jobs in front.
     pub(in crate::engine) fn may_serve(&self, queue: &Queue) -> bool {
         queue.can_serve(self.now) && !self.is_blocked(queue)
     }
 
-    /// Whether those who wait for a queue may be served now, apart from what expired in front.
+    /// Whether a queue can serve its waiters now, apart from expired jobs in front.
     pub(in crate::engine) fn may_serve_line(&self, queue: &Queue) -> bool {
         !queue.is_paused() && !self.is_blocked(queue)
     }
@@ -53,9 +55,10 @@ impl Engine {
         watched.filter_map(|id| self.head(&self.queues[*id])).min().map(|(_, slot)| slot)
     }
 
-    /// The registration whose queue supplies the next job: the one with the highest rank. Goes
-    /// through the session's queues from there, but through no more than there are queues that have
-    /// jobs; then these are fewer, and it goes through them.
+    /// The registration whose queue supplies the next job: among those that can, the one with the
+    /// highest rank. Looks at the session's registrations in that order, but at no more than there
+    /// are queues with jobs. Beyond that, it looks at the queues with jobs instead, because they
+    /// are fewer.
     pub(in crate::engine) fn next_supplier(
         &self,
         session: SessionId,

@@ -1,12 +1,13 @@
-//! Items: jobs that are read from one queue by its name. What is counted of reads, and the numbers of such
-//! queues.
+//! Items: jobs that are read from one queue by its name. Also the counts of reads, and the
+//! statistics of such queues.
 
 use crate::effects::{Effects, News};
 use crate::engine::{Engine, Handout, Take};
 use crate::ids::{JobSlot, Millis, QueueId, SessionId};
 use crate::policy::Name;
 
-/// Numbers of a queue as Kestrel counts them. Counters count since the queue exists, in this process.
+/// Statistics of a queue, as Kestrel counts them. Counters start when the queue is made, in this
+/// process.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ItemStats {
     /// Items that wait for a taker.
@@ -19,14 +20,14 @@ pub struct ItemStats {
     pub put_bytes: u64,
     /// Reads that found an item.
     pub hits: u64,
-    /// Reads that found none, or waited for one in vain.
+    /// Reads that found no item, at once or after a wait.
     pub misses: u64,
     /// Items that expired.
     pub expired: u64,
-    /// Items that were dropped to make room for others, or because there was none.
+    /// Items that were dropped to make room for others, or because there was no room.
     pub discarded: u64,
-    /// Milliseconds since the item that was read last was put; before the first one, since the next
-    /// one was put. 0 if there is no item.
+    /// Milliseconds since the last item that was read was put. Before the first read: since the
+    /// next item was put. 0 if the queue has no item.
     pub age_ms: u64,
     /// Sessions that wait for an item.
     pub waiters: u64,
@@ -38,24 +39,24 @@ pub struct ItemStats {
     pub cancelled: u64,
     /// Flushes.
     pub flushes: u64,
-    /// Names of the fan-out children, sorted; `None`: it never had one.
+    /// Names of the fan-out children, sorted. `None`: the queue never had a child.
     pub children: Option<Vec<Name>>,
-    /// When it was made.
+    /// When the queue was made.
     pub created: Millis,
-    /// The most items that its policy lets it have.
+    /// The policy's limit of items.
     pub items_max: Option<u64>,
-    /// The most bytes.
+    /// The policy's limit of bytes.
     pub bytes_max: Option<u64>,
 }
 
-/// Numbers of an alias.
+/// Statistics of an alias.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct AliasStats {
-    /// Items added through it.
+    /// Items added through the alias.
     pub puts: u64,
     /// Bytes of their bodies.
     pub put_bytes: u64,
-    /// Where they go.
+    /// The destinations of the items.
     pub destinations: Vec<Name>,
 }
 
@@ -87,7 +88,7 @@ impl Engine {
         self.lease(slot, holder, limit_ms, effects)
     }
 
-    /// Takes and finishes in one step, so that one record will do.
+    /// Takes and finishes an item in one step, so that one record is enough.
     pub(in crate::engine) fn read_out(&mut self, slot: JobSlot, effects: &mut Effects) -> Take {
         self.note_read(slot);
         let job = &self.jobs[slot];
@@ -111,14 +112,14 @@ impl Engine {
         }
     }
 
-    /// A read found nothing, at once or in the end.
+    /// Counts a read that found nothing, at once or after a wait.
     pub(in crate::engine) fn count_miss(&mut self, queue: QueueId) {
         if let Some(extension) = self.queues[queue].extension_mut() {
             extension.misses += 1;
         }
     }
 
-    /// How long an open read lasts.
+    /// The time limit of an open read.
     pub(in crate::engine) fn read_limit(
         &self,
         queue: QueueId,
@@ -128,9 +129,9 @@ impl Engine {
         [limit_ms, timeout].into_iter().flatten().min()
     }
 
-    // --- Numbers ---
+    // --- Statistics ---
 
-    /// Names of the queues of items, and of the aliases, sorted.
+    /// Names of the queues of items and of the aliases, sorted.
     pub fn item_queues(&self) -> Vec<&[u8]> {
         let queues = self.queues.items_behind(None).map(|(name, _)| name);
         let mut names: Vec<&[u8]> = queues.chain(self.rules.aliases_behind(None)).collect();
@@ -139,7 +140,7 @@ impl Engine {
         names
     }
 
-    /// Numbers of a queue.
+    /// Statistics of a queue of items.
     pub fn item_stats(&self, name: &[u8]) -> Option<ItemStats> {
         let queue = &self.queues[self.queue_id(name)?];
         let head = queue.ready().first().map(|(_, slot)| self.jobs[JobSlot(slot)].created());
@@ -176,7 +177,7 @@ impl Engine {
         })
     }
 
-    /// Numbers of an alias; `None`: the name is not one.
+    /// Statistics of an alias. `None`: the name is not an alias.
     pub fn alias_stats(&self, name: &[u8]) -> Option<AliasStats> {
         let destinations = self.alias(name)?;
         let counts = self.rules.alias_counts(name);

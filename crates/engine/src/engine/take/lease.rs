@@ -1,4 +1,4 @@
-//! Leases: where each begins, is renewed, goes to another session, and ends.
+//! Leases: where each lease begins, is renewed, moves to another session, and ends.
 
 use crate::effects::{Effects, News, Record};
 use crate::engine::{Engine, Handout, NotFound};
@@ -7,8 +7,8 @@ use crate::jobs::{Lease, State};
 use crate::sessions::{NEVER, ReturnOrder, Session};
 
 impl Engine {
-    /// Leases a job that is in no list to a session: where every lease begins. The earlier of the job's
-    /// ttr and the holder's own limit ends it.
+    /// Leases a job that is in no list to a session. Every lease begins here. The lease ends at the
+    /// job's ttr or at the holder's own limit, whichever is earlier.
     pub(in crate::engine) fn lease(
         &mut self,
         slot: JobSlot,
@@ -35,7 +35,7 @@ impl Engine {
         handout
     }
 
-    /// Ends the lease of a job: where every lease ends. The state is the caller's business.
+    /// Ends the lease of a job. Every lease ends here. The caller sets the state.
     pub(in crate::engine) fn end_lease(&mut self, slot: JobSlot) {
         let job = &mut self.jobs[slot];
         let lease = job.lease().expect("a leased job has a lease");
@@ -46,19 +46,19 @@ impl Engine {
         }
     }
 
-    /// The deadline of a job that is handed out, or whose ttr starts anew, now.
+    /// The deadline of a job that is leased, or touched, now.
     pub(in crate::engine) fn deadline(&self, ttr_s: u32) -> Millis {
         if ttr_s == 0 { NEVER } else { self.now.plus_seconds(ttr_s) }
     }
 
-    /// Starts the ttr of a job that this session holds anew.
+    /// Restarts the ttr of a job that this session holds.
     pub fn touch(&mut self, session: SessionId, id: JobId) -> Result<JobSlot, NotFound> {
         let slot = self.held(session, id)?;
         self.renew_deadline(slot);
         Ok(slot)
     }
 
-    /// Starts the ttr of a leased job anew, within its holder's own limit.
+    /// Restarts the ttr of a leased job, within its holder's own limit.
     pub(in crate::engine) fn renew_deadline(&mut self, slot: JobSlot) {
         let job = &self.jobs[slot];
         let lease = job.lease().expect("a held job has a lease");
@@ -82,7 +82,7 @@ impl Engine {
         self.held_by(holder, lease).is_ok()
     }
 
-    /// An open read is held by another session from now on. It goes back by itself after so many
+    /// Hands an open read over to another session. It goes back automatically this many
     /// milliseconds from now, or after the policy's `open.timeout` from now if that is sooner.
     pub fn hand_over(
         &mut self,
@@ -105,7 +105,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The holder of a job has lost it: one failed attempt more.
+    /// The holder of a job has lost it. This counts as one more failed attempt.
     pub(in crate::engine) fn lose_lease(&mut self, slot: JobSlot, effects: &mut Effects) {
         let holder = self.jobs[slot].lease().map(|lease| lease.holder);
         let return_order =
@@ -114,8 +114,9 @@ impl Engine {
         self.return_lost(slot, return_order.unwrap_or_default(), effects);
     }
 
-    /// A job whose lease is ended, because its holder lost it, goes back to its queue; or it ends,
-    /// if nobody cares any more or it has had its attempts.
+    /// Returns a job to its queue after its holder lost it and its lease ended. The job ends
+    /// instead if it has used up its attempts, or if it has no watcher left and was promised to no
+    /// client.
     pub(in crate::engine) fn return_lost(
         &mut self,
         slot: JobSlot,
@@ -143,7 +144,8 @@ impl Engine {
                     self.note(Record::Moved, slot, effects);
                 }
             }
-            // It is as old as before its lease. Otherwise a job that no worker survives would never end.
+            // The job is as old as before its lease. Otherwise a job that kills every worker would
+            // never expire.
             self.jobs[slot].set_due(Millis(0));
             self.change_state(slot, State::Ready);
             self.deliver_or_list(slot, effects);

@@ -1,5 +1,5 @@
-//! Serving those who wait: a job that becomes ready goes to whoever waits longest, and a queue that may
-//! hand out again serves its line.
+//! Serves waiters: a job that becomes ready goes to the session that has waited longest, and a
+//! queue that can hand out again serves its line.
 
 use crate::effects::{Effects, Event};
 use crate::engine::{Engine, Handout};
@@ -9,7 +9,8 @@ use crate::queues::{Pause, PauseReason};
 use crate::sessions::{ReadMode, Waiting};
 
 impl Engine {
-    /// A job became ready: hands it to whoever waits longest for its queue, or enlists it.
+    /// Hands a job that became ready to the session that has waited longest for its queue. If no
+    /// session waits, adds the job to the list.
     pub(in crate::engine) fn deliver_or_list(&mut self, slot: JobSlot, effects: &mut Effects) {
         let id = self.jobs[slot].queue();
         loop {
@@ -23,13 +24,14 @@ impl Engine {
                         return;
                     }
                     if self.meter.request_is_spent() {
-                        // Many who only look.
+                        // Many waiters only peeked.
                         self.add_to_list(slot);
                         return self.rest_from_serving(id);
                     }
                 }
                 Some(_) | None => {
-                    // Only workers sleep: most queues have none, and need not be read further.
+                    // Only workers sleep. Most queues have no workers, and then nothing more of the
+                    // queue is read.
                     let wakes = serves && queue.workers() > 0 && !queue.sleepers().is_empty();
                     self.add_to_list(slot);
                     if wakes {
@@ -41,7 +43,8 @@ impl Engine {
         }
     }
 
-    /// Gives a job that is in no list to a session that waits for one. `false`: it only looked.
+    /// Gives a job that is in no list to a waiting session. Returns false if the session only
+    /// peeked.
     fn hand_to_waiter(&mut self, slot: JobSlot, place: u32, effects: &mut Effects) -> bool {
         let session = self.sessions.at(place);
         if let Some(Waiting::Item { how, .. }) = self.sessions[session].waiting() {
@@ -53,9 +56,10 @@ impl Engine {
         true
     }
 
-    /// Serves those who wait for a queue that may hand out again: as many as the slice of work allows.
-    /// If there are more, the queue rests for a moment, so that nobody gets what they wait for, and
-    /// goes on by itself.
+    /// Serves the waiters of a queue that can hand out again, as many as the slice of work allows.
+    /// If the slice is spent, the queue is paused for a moment ([`PauseReason::Serving`]): the
+    /// remaining ready jobs stay reserved for the sessions already in line. The queue's timer
+    /// resumes serving.
     pub(in crate::engine) fn serve_waiters(&mut self, id: QueueId, effects: &mut Effects) {
         loop {
             let queue = &self.queues[id];
@@ -64,7 +68,7 @@ impl Engine {
                 return;
             }
             let Some((_, place)) = queue.waiters().first() else {
-                // None of them was told of these jobs.
+                // No sleeper was woken for these jobs.
                 return self.wake_sleepers(id, queue.counts().ready.into(), effects);
             };
             if self.meter.request_is_spent() {
@@ -77,15 +81,15 @@ impl Engine {
         }
     }
 
-    /// More sessions wait here than one slice of work may serve.
+    /// Pauses a queue that has more waiters than one slice of work can serve.
     fn rest_from_serving(&mut self, id: QueueId) {
         let until = Millis(self.now.0.saturating_add(SERVING_REST_MS));
         self.queues[id].set_pause(Some(Pause { until, reason: PauseReason::Serving }));
         self.arm_queue(id);
     }
 
-    /// Gives a session that waits for an item of one queue what it wished for. `false`: it only
-    /// looked, and the job is still to be had.
+    /// Serves a session that waits for an item of one queue, in the mode that it asked for. Returns
+    /// false if the session only peeked, and the job is still available.
     fn serve_reader(
         &mut self,
         slot: JobSlot,

@@ -1,9 +1,9 @@
-//! Workers: sessions that register for queues, ask for a job when they want one, and sleep until they
-//! are woken.
+//! Workers: sessions that register for queues, ask for a job when they want one, and sleep until
+//! they are woken.
 //!
-//! A job goes to a waiter (see `serve.rs`) first; sleepers hear only of a job that stayed ready.
-//! Whether there is work for a session is one question with one answer, [`Engine::has_work`]: a
-//! wake-up that it would not confirm keeps workers spinning, one that is missed loses them.
+//! A job goes to a waiter first (see `serve.rs`). Sleepers are woken only for a job that stayed
+//! ready. Only [`Engine::has_work`] decides whether a session has work. A wake-up that it would not
+//! confirm keeps workers spinning; a missed wake-up lets them sleep for ever.
 
 use std::num::NonZeroU64;
 
@@ -14,16 +14,18 @@ use crate::ids::{QueueId, SessionId};
 use crate::jobs::{Job, Lease};
 use crate::sessions::{NEVER, Registration, Session, Sessions, Worker};
 
-/// Shortest time limit of a registration (spec gearman 4.8).
+/// Minimum time limit of a registration (spec gearman 4.8).
 const LIMIT_MS_MIN: NonZeroU64 = NonZeroU64::new(1000).expect("it is not 0");
 
-/// A registration stands in several trees: making it, or forgetting it, takes as long as so many units of other work.
+/// A registration is in several trees. Making or removing it takes as long as this many units of
+/// other work.
 const REGISTRATION_UNITS: usize = 4;
 
 impl Engine {
-    /// This session can work on jobs of this queue, for at most so many milliseconds each. The
-    /// queue is kept from now on. One that is registered already comes first again, with the new limit:
-    /// gearmand adds a second registration, of which a client could have any number.
+    /// Registers this session as a worker for this queue, for at most this many milliseconds per
+    /// job. The queue is kept from now on. If the session was registered already, the queue moves
+    /// to the front and gets the new limit. (gearmand adds a second registration, so a client could
+    /// have any number of them.)
     pub fn register(
         &mut self,
         session: SessionId,
@@ -45,14 +47,15 @@ impl Engine {
         }
     }
 
-    /// How many queues this session has registered for, and whether this one is among them.
+    /// The number of queues that this session has registered for, and whether this queue is among
+    /// them.
     pub fn registered(&self, session: SessionId, name: &[u8]) -> (usize, bool) {
         let Some(worker) = self.sessions[session].worker() else { return (0, false) };
         let is_known = self.queue_id(name).is_some_and(|queue| worker.is_registered(queue));
         (worker.len(), is_known)
     }
 
-    /// This session cannot work on jobs of this queue any more. Those that it holds are given back.
+    /// Removes this session's registration for this queue. Its jobs of the queue are given back.
     pub fn unregister(&mut self, session: SessionId, name: &[u8], effects: &mut Effects) {
         self.meter.begin_request();
         self.meter.count(1);
@@ -63,8 +66,8 @@ impl Engine {
         }
     }
 
-    /// The same for all of its queues. True if it has more of them than one slice of work allows: to
-    /// be called again, before anything else is asked for this session.
+    /// Removes all registrations of this session. Returns true if there are more than one slice of
+    /// work allows. Then the caller must call this again before any other request of the session.
     pub fn unregister_all(&mut self, session: SessionId, effects: &mut Effects) -> bool {
         self.meter.begin_request();
         self.meter.count(1);
@@ -86,7 +89,7 @@ impl Engine {
         self.begin(Chore::ReturnHeld(ReturnHeld { worker, queue, all_behind, before }), effects);
     }
 
-    /// Takes a session's registration for a queue out of all tables; whether there was one.
+    /// Removes a session's registration for a queue from all tables. Returns whether it existed.
     fn forget_registration(
         &mut self,
         session: SessionId,
@@ -107,8 +110,8 @@ impl Engine {
         true
     }
 
-    /// Takes a session's registrations out of all tables, as many as one slice of work allows; true if
-    /// some are left. Its jobs are the caller's business.
+    /// Removes a session's registrations from all tables, as many as one slice of work allows.
+    /// Returns true if some are left. The caller gives the session's jobs back.
     pub(in crate::engine) fn retire_worker(
         &mut self,
         session: SessionId,
@@ -123,13 +126,13 @@ impl Engine {
         false
     }
 
-    /// Whether a grab of this session would get a job now.
+    /// Whether a take of this worker would get a job now.
     pub fn has_work(&self, session: SessionId) -> bool {
         self.next_supplier(session).is_some()
     }
 
-    /// A worker has nothing to do: true if it sleeps from now on and will be woken, false if there
-    /// is work for it already.
+    /// A worker wants to sleep. Returns true if it sleeps from now on and will be woken, and false
+    /// if it already has work.
     pub fn sleep(&mut self, session: SessionId) -> bool {
         if self.has_work(session) {
             return false;
@@ -145,8 +148,9 @@ impl Engine {
         true
     }
 
-    /// A worker that sleeps with a job in its hands has no time limit for it any more: for the one that it
-    /// got last, as gearmand stops the timer of a connection (case `pre-sleep-lifts-the-time-limit`).
+    /// Lifts the time limit of the last job that a worker got, because the worker goes to sleep
+    /// while it holds the job. gearmand does the same: it stops the timer of the connection (case
+    /// `pre-sleep-lifts-the-time-limit`).
     fn lift_limit(&mut self, session: SessionId) {
         let worker = self.sessions[session].worker_mut();
         let Some((lease, slot)) = worker.and_then(Worker::take_newest) else { return };
@@ -157,9 +161,9 @@ impl Engine {
         }
     }
 
-    /// A queue has so many ready jobs that nobody waited for: wakes who sleeps, for each job up to the number
-    /// set by [`Engine::set_wake_max`], in the order in which they came to the list. (Whoever was woken for
-    /// another queue kept the place in this one's.)
+    /// Wakes sleepers of a queue that has this many ready jobs for which no session waited. Each
+    /// job wakes up to the number of sleepers set by [`Engine::set_wake_max`], in the order of the
+    /// list. (A worker that another queue woke keeps its place in this queue's list.)
     pub(in crate::engine) fn wake_sleepers(
         &mut self,
         queue: QueueId,
@@ -180,8 +184,9 @@ impl Engine {
         }
     }
 
-    /// A worker that is awake leaves a queue, or got a job elsewhere. It may be the only one that was woken for
-    /// a job there, so others are woken in its place. When every job wakes all sleepers, they know already.
+    /// Wakes other sleepers of a queue, because an awake worker leaves the queue or got a job of
+    /// another queue. That worker may be the only one that was woken for a job here. If every job
+    /// wakes all sleepers, this is unnecessary.
     pub(in crate::engine) fn pass_wake_on(&mut self, queue: QueueId, effects: &mut Effects) {
         let passed_on = &self.queues[queue];
         if self.wake_max != 0 && self.may_serve(passed_on) {
@@ -194,13 +199,13 @@ impl Engine {
         effects.events.push((session, Event::WorkToDo));
     }
 
-    /// How many sleepers one job wakes; 0 for all.
+    /// Sets how many sleepers one job wakes. 0 for all.
     pub fn set_wake_max(&mut self, wake_max: u32) {
         self.wake_max = wake_max;
     }
 
-    /// The queue of the next registration of a session behind this rank, and its own rank. From the newest
-    /// on, before which is no rank.
+    /// The queue of a session's next registration behind this rank, and its rank. Begins with the
+    /// newest registration if there is no rank.
     pub fn next_registration(
         &mut self,
         session: SessionId,
@@ -211,7 +216,7 @@ impl Engine {
         worker.next_behind(behind).map(|(rank, registration)| (registration.queue, rank))
     }
 
-    /// The queues that a session is registered for, newest first, as often as it registered.
+    /// The queues that a session is registered for, newest first.
     pub fn registrations(&self, session: SessionId) -> impl Iterator<Item = QueueId> {
         let worker = self.sessions.find(session).and_then(Session::worker);
         let ranks = worker.into_iter().flat_map(Worker::by_rank);
