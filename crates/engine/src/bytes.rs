@@ -1,17 +1,20 @@
-//! The memory account: how many bytes jobs, queues and sessions take, as the allocator gives them out.
+//! The memory account: how many bytes jobs, queues and sessions take, as the allocator hands them
+//! out.
 //!
-//! Each of the three tables keeps its own part. It is kept by adding and subtracting, so asking costs nothing. What
-//! things take is estimated from their sizes; a test of the whole program holds the sum against the memory that the
-//! process really has. Copies of a body that a put left in several queues count in full: after a restart each has
-//! its own.
+//! Each of the three tables keeps its own part. The table adds and subtracts at each change, so
+//! reading the account costs nothing. The sizes of values are the basis of the estimate. A test of
+//! the whole program compares the sum with the real memory of the process. If one put leaves copies
+//! of a body in several queues, each copy counts in full: after a restart each copy has its own
+//! bytes.
 
-/// An entry of [`crate::collections::Ordered`]: a key of 16 bytes, a place, and the share of what is unused.
+/// An entry of [`crate::collections::Ordered`]: a key of 16 bytes, a place, and its share of the
+/// unused space.
 pub(crate) const LIST_ENTRY_BYTES: u64 = 26;
 
-/// How many bytes the allocator gives out for this many: its sizes are 16 bytes apart up to 128, then four
-/// to each doubling.
+/// The bytes that the allocator hands out for a request of this many bytes. Its sizes are 16 bytes
+/// apart up to 128. Above that, each doubling has four sizes.
 pub fn allocated_bytes(bytes: usize) -> u64 {
-    // The distance of its neighbours from the next power of two below.
+    // The step between sizes is a quarter of the next lower power of two, but at least 16.
     let doubling = bytes.saturating_sub(1).checked_ilog2().unwrap_or(0);
     let step = 1 << doubling.saturating_sub(2).max(4);
     bytes.next_multiple_of(step) as u64

@@ -1,5 +1,5 @@
-//! Chores: operations that touch many jobs, and how far each is. They are done in slices, one after the
-//! other, so that nobody waits for the whole of them.
+//! Chores: operations that touch many jobs, and their progress. The engine does a chore in slices,
+//! and chores take turns. So no client waits for a whole chore.
 
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
@@ -13,9 +13,9 @@ use crate::sessions::ReturnOrder;
 #[derive(Debug, Default)]
 pub(crate) struct ChoreLine {
     line: VecDeque<Chore>,
-    /// Chores rest: see [`crate::Engine::hold_chores`].
+    /// Chores are held: see [`crate::Engine::hold_chores`].
     is_held: bool,
-    /// Timers left no time for chores: one comes before them next time.
+    /// Timers used up the last slice. The next slice begins with a chore.
     pub(crate) comes_first: bool,
 }
 
@@ -28,12 +28,12 @@ impl ChoreLine {
         self.line.iter()
     }
 
-    /// A chore that has begun goes on behind all others.
+    /// A chore that has begun continues behind all others.
     pub(crate) fn push(&mut self, chore: Chore) {
         self.line.push_back(chore);
     }
 
-    /// Takes out the chore that waits longest.
+    /// Takes out the chore that has waited longest.
     pub(crate) fn pop(&mut self) -> Option<Chore> {
         self.line.pop_front()
     }
@@ -47,41 +47,41 @@ impl ChoreLine {
     }
 }
 
-/// A chore and how far it is.
+/// A chore and its progress.
 #[derive(Debug)]
 pub(crate) enum Chore {
-    /// The jobs that a closed session held go back to their queues: first they move from its leases
-    /// to `held`, which then yields them in their order.
+    /// Gives back the jobs that a closed session held. First the jobs move from `leases` to `held`.
+    /// Then `held` yields them in the order of their return.
     Return { leases: Ordered<(Millis, u64)>, held: BinaryHeap<Held>, return_order: ReturnOrder },
-    /// Jobs that a worker cannot do any more go back to their queues.
+    /// Gives back jobs that a worker can no longer do.
     ReturnHeld(ReturnHeld),
-    /// A session is over, and its registrations go.
+    /// Removes the registrations of a session that has ended, then the session.
     Close { session: SessionId },
-    /// A session that is gone watches these queues no more.
+    /// Removes a closed session from the watchers of these queues.
     Leave { watched: Vec<QueueId> },
-    /// A closed session watches these jobs no more.
+    /// Removes a closed session from the watchers of these jobs.
     Detach { watcher: SessionId, watching: BTreeMap<JobId, u32> },
-    /// A flush of many jobs, or of many queues.
+    /// Flushes many jobs, or many queues.
     Flush { session: SessionId, work: FlushWork },
-    /// The removal of a queue of many jobs.
+    /// Removes a queue of many jobs.
     Remove { session: SessionId, work: RemovalWork },
-    /// A kick of many jobs.
+    /// Kicks many jobs.
     Kick { session: SessionId, queue: QueueId, buried: bool, left: u64, kicked: u64 },
 }
 
-/// Which jobs of a worker go back.
+/// The jobs of a worker that go back.
 #[derive(Debug)]
 pub(crate) struct ReturnHeld {
     pub(crate) worker: SessionId,
-    /// Those of this queue, …
+    /// The jobs of this queue, …
     pub(crate) queue: QueueId,
-    /// … and of all with a higher number.
+    /// … and the jobs of all queues with a higher number.
     pub(crate) all_behind: bool,
-    /// Those that were handed out before this lease.
+    /// Only the jobs that were handed out before this lease.
     pub(crate) before: LeaseId,
 }
 
-/// A job that somebody held, by the order in which such jobs go back.
+/// A leased job, in the order in which such jobs go back.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Ord, PartialOrd)]
 pub(crate) struct Held {
     number: u64,
@@ -89,53 +89,54 @@ pub(crate) struct Held {
     pub(crate) slot: JobSlot,
 }
 
-/// How far a flush is.
+/// The progress of a flush.
 #[derive(Debug)]
 pub(crate) struct FlushWork {
-    /// After this queue comes the next one by name.
+    /// After this queue, the flush continues with the next queue by name.
     pub(crate) all: bool,
     pub(crate) queue: Name,
-    /// Ready jobs that the queue had when its turn came, and has no more: what is put meanwhile
-    /// need not go.
+    /// The number of ready jobs that the flush still has to end. It starts as the number of ready
+    /// jobs when the queue's turn came, so the flush need not end jobs that are put meanwhile.
     pub(crate) left: u64,
 }
 
-/// How far the removal of a queue is.
+/// The progress of the removal of a queue.
 #[derive(Debug)]
 pub(crate) struct RemovalWork {
     queue: QueueId,
-    /// Jobs from this number on were put later, and stay, …
+    /// The removal keeps jobs from this number on, because they were put later, …
     end: JobId,
-    /// … and sessions with tickets from this one on came later.
+    /// … and sessions with tickets from this one on, because they came later.
     tickets_end: u64,
     pub(crate) next: Next,
 }
 
-/// Where the next job is looked for. None of the queue's jobs is handed out meanwhile, so none of the
-/// old ones comes back to where it was looked for already.
+/// The place where the removal looks for the next job. The queue hands out no job during its
+/// removal. So no old job moves to a place that the removal has passed.
 #[derive(Debug)]
 pub(crate) enum Next {
-    /// Among sessions that wait, from this ticket on.
+    /// Among waiting sessions, from this ticket on.
     Waiting(u64),
-    /// Among those that somebody holds: from this place of the table of all jobs on, since there is
-    /// no list of them.
+    /// Among leased jobs, from this place of the table of all jobs on: leased jobs have no list of
+    /// their own.
     Leased(u32),
-    /// From here on in the lists.
+    /// In the queue's lists, from this key on.
     Buried(u64),
     Delayed((Millis, u64)),
     Ready(ReadyKey),
 }
 
 impl Chore {
-    /// The return of the jobs that a session held when it was closed.
+    /// Gives back the jobs that a session held when it closed.
     pub(crate) fn return_of(leases: Ordered<(Millis, u64)>, return_order: ReturnOrder) -> Self {
         Self::Return { leases, held: BinaryHeap::new(), return_order }
     }
 }
 
 impl Held {
-    /// The oldest goes back first where jobs keep their place, so that waiters get them as they were
-    /// handed out; the newest where they go to the tail (spec gearman 4.3).
+    /// If jobs keep their place, the oldest lease goes back first: waiters get the jobs in the
+    /// order of the earlier hand-outs. If jobs go to the tail, the newest lease goes back first
+    /// (spec gearman 4.3).
     pub(crate) fn new(lease: LeaseId, slot: JobSlot, return_order: ReturnOrder) -> Self {
         let number = match return_order {
             ReturnOrder::KeepPlace => !lease.0,
@@ -146,7 +147,7 @@ impl Held {
 }
 
 impl RemovalWork {
-    /// The removal of what is there now: jobs below `end`, and sessions with tickets below `tickets_end`.
+    /// Removes what exists now: jobs below `end`, and sessions with tickets below `tickets_end`.
     pub(crate) fn new(queue: QueueId, end: JobId, tickets_end: u64) -> Self {
         Self { queue, end, tickets_end, next: Next::Waiting(0) }
     }
@@ -155,7 +156,7 @@ impl RemovalWork {
         self.queue
     }
 
-    /// Whether a job was there when the removal began.
+    /// Whether a job existed when the removal began.
     pub(crate) fn covers(&self, job: JobId) -> bool {
         job < self.end
     }
@@ -165,7 +166,7 @@ impl RemovalWork {
         ticket < self.tickets_end
     }
 
-    /// The next job in the lists of the queue, which is passed by that.
+    /// The next job in the lists of the queue. Moves past this job.
     pub(crate) fn next_of_lists(&mut self, queue: &Queue) -> Option<JobSlot> {
         loop {
             match &mut self.next {

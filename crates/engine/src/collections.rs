@@ -1,4 +1,4 @@
-//! The data structures below the tables, each behind a few functions.
+//! The data structures below the tables. Each has an interface of a few functions.
 
 mod index;
 mod ordered;

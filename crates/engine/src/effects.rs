@@ -1,87 +1,91 @@
-//! What comes out of the engine besides return values: records for the log, events for sessions.
+//! The outputs of the engine besides return values: records for the log, events for sessions.
 
 use crate::ids::{JobId, JobSlot, LeaseId, QueueId, SessionId};
 use crate::jobs::Body;
 use crate::policy::QueueSync;
 
-/// A fact that must last. Records of one request are to be taken in their order, and before the
-/// next request: they name places in the engine, where the caller reads what it writes down. A job
-/// may have ended since, in the same request, and its place may be another one's: hence its number.
+/// A fact that must last. The caller must process the records of a request in their order, and
+/// before the next request: a record names a place in the engine, where the caller reads the facts
+/// that it writes. A record has the job's number, too, because the job can end later in the same
+/// request, and another job can get its place.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Record {
     /// A new job: all of [`crate::Engine::facts`] and its body.
     Put(JobSlot, JobId),
-    /// The same for several that share a body: all or none of them.
+    /// The same for several jobs that share a body. The log must keep all of them or none.
     PutMany(Box<[(JobSlot, JobId)]>),
-    /// A job's facts changed (given back, buried, kicked, taken while it was set aside).
+    /// A job's facts changed (given back, buried, kicked, or taken while it was set aside).
     Update(JobSlot, JobId),
-    /// A job went behind all others of its priority because its holder lost it. Nobody asked for
-    /// it, so nobody can be refused: without room for all its facts its counters will do.
+    /// A job moved behind all others of its priority because its holder lost it. No client asked
+    /// for this, so no client can be refused: if the log has no room for all facts, the counters
+    /// are enough.
     Moved(JobSlot, JobId),
-    /// A job went from this queue, whose policy asked for this, to another one. The same holds for it.
+    /// A job moved from this queue to another one, because the policy of this queue asked for it.
+    /// As for `Moved`, the counters are enough if the log has no room.
     Rerouted(JobSlot, JobId, QueueId, Option<QueueSync>),
-    /// Only a job's counters changed (taken, timed out). Nobody waits for this to be durable.
+    /// Only a job's counters changed (taken, timed out). No client waits until this is durable.
     Count(JobSlot, JobId),
-    /// What is kept of a queue apart from its jobs changed: [`crate::Engine::queue_facts`].
+    /// The facts of a queue, apart from its jobs, changed: [`crate::Engine::queue_facts`].
     QueueFacts(QueueId),
-    /// Nothing is kept any more of the queue with this name, which may have vanished.
+    /// The queue of this name, which may have vanished, has no facts any more.
     QueueDropped(QueueId, Box<[u8]>),
-    /// A job of this queue ended, which has (or had) this sync. Its place may be used again by the
-    /// next record. It may not be known yet, if it was put in the same request.
+    /// A job of this queue ended. The last field is the sync of the queue. The next record can use
+    /// the job's place again. If the job was put in the same request, the log does not know it yet.
     Finish(JobSlot, QueueId, Option<QueueSync>),
-    /// A queue vanished; its number may be used again. Not for the log, but for tables beside it.
+    /// A queue vanished, and another queue can get its number. This is not for the log, but for
+    /// tables beside it.
     QueueGone(QueueId),
-    /// Other policies are in force: [`crate::Engine::policies`].
+    /// New policies are in force: [`crate::Engine::policies`].
     Policies,
     /// The status changed: [`crate::Engine::status`].
     Status,
 }
 
-/// An answer for a session that waited.
+/// A message to a session that waited.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// A job was handed to it.
+    /// The session gets a job.
     Granted {
         /// The job's place.
         job: JobSlot,
         /// The job's number.
         id: JobId,
-        /// The number of the hand-out.
+        /// The number of the lease.
         lease: LeaseId,
         /// The job's bytes.
         body: Body,
     },
-    /// Its patience is over.
+    /// The session has waited as long as it wanted.
     TimedOut,
-    /// A job that it holds is close to its deadline.
+    /// A job that the session holds is close to its deadline.
     DeadlineSoon,
-    /// A job that it may take waits; it was asleep.
+    /// The session was asleep, and a job that it can take is ready.
     WorkToDo,
-    /// News of a job that it watches.
+    /// News of a job that the session watches.
     News {
         /// The job.
         id: JobId,
         /// What happened.
         news: News,
-        /// It happened in a request before: others were told first.
+        /// The news comes from an earlier request: other watchers got it first.
         late: bool,
     },
-    /// Its long kick is done: so many jobs of this queue.
+    /// The session's long kick is done: this many jobs of this queue were kicked.
     Kicked(QueueId, u64),
-    /// A job that it wanted to look at.
+    /// A job that the session wanted to peek at.
     Peeked {
         /// The job's place.
         job: JobSlot,
         /// The job's bytes.
         body: Body,
     },
-    /// Its wait for a job of this one queue is over; `None`: the queue was removed.
+    /// The session's wait for a job of this one queue is over. `None`: the queue was removed.
     NoItem(Option<QueueId>),
-    /// Its long flush, or the removal of a queue that it asked for, is done.
+    /// The session's long flush, or its removal of a queue, is done.
     Cleared,
 }
 
-/// What the watchers of a job hear.
+/// News of a job for its watchers.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum News {
     /// A part of the result.
@@ -92,19 +96,19 @@ pub enum News {
     Progress(Body),
     /// The end: the result.
     Complete(Body),
-    /// The end: it failed.
+    /// The end: the job failed.
     Fail,
-    /// The end: it failed, and this is why.
+    /// The end: the job failed for this reason.
     Exception(Body),
 }
 
 impl News {
-    /// The end: it is done, with an empty result.
+    /// The end: the job is done, with an empty result.
     pub(crate) fn done() -> Self {
         Self::Complete(Body::from(Vec::new()))
     }
 
-    /// Whether the job is over.
+    /// Whether this news ends the job.
     pub fn is_end(&self) -> bool {
         match self {
             Self::Data(_) | Self::Warning(_) | Self::Progress(_) => false,
@@ -113,7 +117,7 @@ impl News {
     }
 }
 
-/// Outputs of the engine, gathered by the caller over one or more requests.
+/// Outputs of the engine. The caller collects them over one or more requests.
 #[derive(Debug, Default)]
 pub struct Effects {
     /// For the log, in order.

@@ -1,19 +1,20 @@
 //! The hash of names and keys that clients choose.
 //!
-//! It is seeded, so that nobody outside can find names of equal hash and make look-ups slow. Nothing
-//! that a client sees depends on the seed: tables of hashes are looked into, never walked.
+//! The hash is seeded, so that clients cannot find names with equal hashes and slow down look-ups.
+//! Nothing that a client sees depends on the seed: the engine looks keys up in hash tables, but
+//! never iterates over them.
 
 use std::hash::Hasher;
 
 use foldhash::SharedSeed;
 use foldhash::fast::FoldHasher;
 
-/// Hashes names and keys; two with the same seed agree.
+/// Hashes names and keys. Two values with the same seed give the same hashes.
 #[derive(Clone, Debug)]
 pub(crate) struct NameHash {
     seed: u64,
-    /// Made from the same seed. With the public constants of foldhash, names could be built whose
-    /// hash does not depend on `seed`.
+    /// Derived from the same seed. With the public constants of foldhash, clients could build names
+    /// whose hash does not depend on `seed`.
     shared: SharedSeed,
 }
 
@@ -35,7 +36,7 @@ mod tests {
 
     #[test]
     fn names_that_collide_under_one_seed_do_not_under_another() {
-        // The first half cancels a public constant of foldhash, which made all such names equal.
+        // The first half cancels a public constant of foldhash, which gave all such names one hash.
         let name = |number: u64| {
             let mut name = vec![0x4E, 0xEC, 0x98, 0xFA, 0x2E, 0x08, 0x89, 0x6C];
             name.extend(number.to_le_bytes());

@@ -1,8 +1,7 @@
-//! Jobs: the table of all of them, and the indexes and counts that follow from what they are.
+//! Jobs: the table of all jobs, and the indexes and counts that depend on them.
 //!
-//! [`Jobs`] owns every job, and is the only one who changes what an index or a count rests on: its
-//! state, how long it lives, its key, its queue. The lists of a queue are the queue's: see
-//! [`crate::queues`].
+//! [`Jobs`] owns every job. Only `Jobs` changes what an index or a count depends on: a job's state,
+//! its kind, its key, its queue. The lists of a queue belong to the queue: see [`crate::queues`].
 
 mod bytes;
 mod counts;
@@ -35,15 +34,15 @@ pub(crate) struct Jobs {
     ids: IdIndex,
     next_id: u64,
     next_buried: u64,
-    /// Jobs that can be joined. One that is set aside equals no other.
+    /// Jobs that a submit can join. A buried job cannot be joined.
     keys: Keys,
     /// Jobs that were submitted for their outcome.
     submitted: BTreeSet<JobSlot>,
-    /// Times of the wall clock. **Invariant**: each of these jobs expires at its time; or has no expiry,
-    /// is delayed, and is due then.
+    /// Times of the wall clock. **Invariant**: each of these jobs either expires at its time, or
+    /// has no expiry, is delayed, and is due at its time.
     wall_times: BTreeMap<JobSlot, Millis>,
     counts: Counts,
-    /// Jobs that are not in the log, those that are set aside apart.
+    /// Jobs that are not in the log, except buried ones.
     unlogged: u64,
     bytes: u64,
 }
@@ -82,7 +81,7 @@ impl Jobs {
 
     // --- Numbers ---
 
-    /// The number that is dealt next.
+    /// The next number that is dealt.
     pub(crate) fn next_id(&self) -> u64 {
         self.next_id
     }
@@ -99,7 +98,7 @@ impl Jobs {
         self.next_id = self.next_id.max(next);
     }
 
-    /// The numbers of a job that comes back from the log are not dealt again.
+    /// Reserves the numbers of a job from the log, so that they are not dealt again.
     pub(crate) fn use_numbers(&mut self, job: &Job) {
         self.raise_id(job.id().0.max(job.order()) + 1);
         self.next_buried = self.next_buried.max(job.buried_order() + 1);
@@ -114,7 +113,7 @@ impl Jobs {
         self.unlogged
     }
 
-    /// Memory that jobs take.
+    /// The memory that jobs take.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes + self.wall_times.len() as u64 * bytes::WALL_TIME_BYTES
     }
@@ -126,7 +125,7 @@ impl Jobs {
         self.ids.get(id.0).map(JobSlot)
     }
 
-    /// The job at this place, if there is one.
+    /// The job at this place, if the place has one.
     pub(crate) fn get(&self, slot: JobSlot) -> Option<&Job> {
         self.slab.get(slot.0)
     }
@@ -140,7 +139,7 @@ impl Jobs {
         self.slab.iter().map(|(place, job)| (JobSlot(place), job))
     }
 
-    /// Enters a job whose number was dealt, or [used](Jobs::use_numbers) before.
+    /// Adds a job whose number was dealt, or [used](Jobs::use_numbers) before.
     #[inline]
     pub(crate) fn insert(&mut self, job: Job) -> JobSlot {
         let (id, is_submitted) = (job.id(), job.is_submitted());
@@ -176,7 +175,7 @@ impl Jobs {
         job
     }
 
-    /// What a job has beside what every job has may have changed: corrects the account.
+    /// Corrects the memory account after a change of what only some jobs have.
     pub(crate) fn recharge(&mut self, slot: JobSlot) {
         let job = &mut self[slot];
         let units = bytes::extra_units(job);
@@ -185,9 +184,9 @@ impl Jobs {
         self.bytes -= bytes::of_units(before);
     }
 
-    // --- What indexes and counts rest on ---
+    // --- Changes that indexes and counts depend on ---
 
-    /// Sets the state of a job. The lists and the counts of its queue are the caller's business.
+    /// Sets the state of a job. The caller updates the lists and the counts of its queue.
     #[inline]
     pub(crate) fn set_state(&mut self, slot: JobSlot, next: State) {
         let job = self.slab.get_mut(slot.0).expect("the caller holds a live slot");
@@ -209,14 +208,14 @@ impl Jobs {
         self.recharge(slot);
     }
 
-    /// The job that is about to be buried is the last of those.
+    /// Gives a job that is about to be buried the last place among the buried.
     pub(crate) fn deal_buried_order(&mut self, slot: JobSlot) {
         let order = self.next_buried;
         self.next_buried += 1;
         self[slot].set_buried_order(order);
     }
 
-    /// Sets how long a job lives. Records are the caller's business.
+    /// Sets how long a job lives. The caller pushes the records.
     pub(crate) fn set_kind(&mut self, slot: JobSlot, kind: JobKind) {
         let job = &mut self[slot];
         let was_unlogged = job.is_unlogged();
@@ -225,14 +224,14 @@ impl Jobs {
         self.unlogged = self.unlogged + u64::from(is_unlogged) - u64::from(was_unlogged);
     }
 
-    /// A submitted job that is not set aside gets its key.
+    /// Sets the key of a submitted job that is not buried.
     pub(crate) fn set_unique(&mut self, slot: JobSlot, unique: &[u8]) {
         self[slot].set_unique(unique);
         self.keys.insert(self.slab.get(slot.0).expect("it was just there"));
         self.recharge(slot);
     }
 
-    /// A job that is in no list goes to the tail of another queue, as if it were put there now.
+    /// Moves a job that is in no list to the tail of another queue, as if it were put there now.
     pub(crate) fn set_queue(&mut self, slot: JobSlot, queue: QueueId, now: Millis) {
         let order = self.deal_id();
         let job = self.slab.get_mut(slot.0).expect("the caller holds a live slot");
@@ -243,7 +242,7 @@ impl Jobs {
         self.recharge(slot);
     }
 
-    /// Gives a job that is in no list the last place among those of its priority.
+    /// Gives a job that is in no list the last place among the jobs of its priority.
     pub(crate) fn move_to_tail(&mut self, slot: JobSlot) {
         let order = self.deal_id();
         self[slot].set_order(order);
@@ -251,8 +250,8 @@ impl Jobs {
 
     // --- Keys ---
 
-    /// Jobs of a queue that may have the same key, the oldest first. A submit can join those of them
-    /// for which [`Jobs::is_same`] holds.
+    /// The jobs of a queue that may have the same key, oldest first. A submit can join those for
+    /// which [`Jobs::is_same`] is true.
     pub(crate) fn alike_in(
         &self,
         queue: QueueId,
@@ -274,24 +273,24 @@ impl Jobs {
 
     // --- Submitted jobs ---
 
-    /// All of them, from this place on.
+    /// All submitted jobs, from this place on.
     pub(crate) fn submitted_from(&self, slot: JobSlot) -> impl Iterator<Item = JobSlot> {
         self.submitted.range(slot..).copied()
     }
 
     // --- Jobs that go by the wall clock ---
 
-    /// Whether any job does.
+    /// Whether any job goes by the wall clock.
     pub(crate) fn go_by_wall(&self) -> bool {
         !self.wall_times.is_empty()
     }
 
-    /// The time of the wall clock at which a job expires, or is due.
+    /// The time of the wall clock at which a job expires or is due.
     pub(crate) fn wall_time(&self, slot: JobSlot) -> Option<Millis> {
         if self[slot].may_go_by_wall() { self.wall_times.get(&slot).copied() } else { None }
     }
 
-    /// The job goes by the wall clock, if it may.
+    /// Sets the time of the wall clock that a job goes by, if it can go by it.
     pub(crate) fn set_wall_time(&mut self, slot: JobSlot, wall: Millis) {
         if self[slot].may_go_by_wall() {
             self.wall_times.insert(slot, wall);
@@ -306,7 +305,7 @@ impl Jobs {
 
     // --- Checks ---
 
-    /// Walks all jobs, and panics where an index, a count or the account disagrees with them.
+    /// Walks all jobs, and panics if an index, a count or the account disagrees with them.
     pub(crate) fn check_invariants(&self) {
         let mut counts = Counts::default();
         let (mut keyed, mut unlogged, mut bytes) = (0, 0, 0);

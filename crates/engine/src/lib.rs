@@ -1,18 +1,19 @@
 //! The queue engine: jobs, queues, leases, waiters and time, as a deterministic state machine.
 //!
-//! Requests and the time go in; answers, [`Record`]s (facts that must last) and [`Event`]s
-//! (news for sessions that waited) come out. There is no clock, no thread, no I/O and no
-//! randomness here, so that the same requests at the same moments always give the same result:
-//! simulation, replay and replication rest on it.
+//! Inputs are requests and the time. Outputs are return values, [`Record`]s (facts that must last)
+//! and [`Event`]s (messages to sessions that waited). The engine has no clock, no threads, no I/O
+//! and no randomness. So the same requests at the same moments always give the same result:
+//! simulation, replay and replication depend on this.
 //!
-//! The engine knows nothing of protocols. What beanstalkd calls a tube, Gearman a function and
-//! Kestrel a queue is a *queue*; a job, an item and a message are a *job*.
+//! The engine knows nothing of protocols. A tube of beanstalkd, a function of Gearman and a queue
+//! of Kestrel are a *queue*. A job, an item and a message are a *job*.
 //!
-//! **Invariants**: a job is in exactly one list (ready, delayed, buried) or in the hands of one
-//! session. A queue that may hand out has no waiters while it has ready jobs, or its timer stands
-//! at this moment and whoever looks at it first serves them. Nothing takes time in proportion to the
-//! number of jobs, queues or sessions, except what a request names: other policies and another
-//! status mean all queues. Lists go row by row, behind a cursor. (And [`Engine::check_invariants`].)
+//! **Invariants**: A job is in exactly one list (ready, delayed, buried) or is held by exactly one
+//! session. While a queue that can hand out has ready jobs, it has no waiters; or its timer is due
+//! now, and the first look at the queue serves them. No operation takes time in proportion to the
+//! number of jobs, queues or sessions, except for what a request names: new policies and a new
+//! status concern all queues. Listings go row by row, behind a cursor. [`Engine::check_invariants`]
+//! checks the rest.
 
 mod bytes;
 mod chores;

@@ -1,30 +1,31 @@
-//! The work meter: counts what requests cost, and says when a slice of work is spent.
+//! The work meter counts the cost of requests, and reports when a slice of work is spent.
 //!
-//! One unit is one job, list entry, waiter, watcher or queue that is looked at or changed: well
-//! under a microsecond. Work is done in slices. A slice is a number of units. Whoever does more than
-//! a few units looks at the meter in between, stops when the slice is spent, and goes on in a later
-//! slice, so that no request holds up the others for long, whatever is stored.
+//! A unit is one job, list entry, waiter, watcher or queue that the engine reads or changes. It
+//! takes well under a microsecond. Work is done in slices, and a slice is a number of units. An
+//! operation that takes more than a few units checks the meter in between, stops when the slice is
+//! spent, and continues in a later slice. So no request delays the others for long, however much is
+//! stored.
 //!
-//! There are two looks at it. The owner of a connection begins a *slice* for a piece of input, an
-//! event or the end of a session, and begins no further request when that is spent. A *request* that
-//! can be divided, and a step of a chore, has a slice of its own: what it does at once does not
-//! depend on the requests before it. So a slice of the owner is never longer than two, and what
-//! cannot be divided: see [`crate::limits::INDIVISIBLE_UNITS_MAX`].
+//! The meter serves two callers. The owner of a connection begins a *slice* for a piece of input,
+//! an event or the end of a session, and begins no further request when the slice is spent. A
+//! *request* that can be divided, and a step of a chore, each have their own slice: so their
+//! immediate result does not depend on earlier requests. Therefore a slice of the owner is never
+//! longer than two slices plus one indivisible step: see [`crate::limits::INDIVISIBLE_UNITS_MAX`].
 
 use std::cell::Cell;
 
-/// What a job costs at most that goes from one state to another, unless others wait for it in many queues.
+/// Maximum cost of a job's change of state, unless sessions wait for it in many queues.
 const JOB_UNITS: u32 = 4;
 
 /// Counts units of work. See the module.
 #[derive(Debug)]
 pub(crate) struct Meter {
-    /// Units since the engine was made. (A cell: looking at things is work, too.)
+    /// Units since the engine was made. (A cell, because reading is work, too.)
     done: Cell<u64>,
-    /// `None` before the first slice: what a start restores is in none.
+    /// `None` before the first slice: the restore at a start belongs to no slice.
     slice_began: Option<u64>,
     slice_end: u64,
-    /// The request in progress stops when `done` is here.
+    /// The current request stops when `done` reaches this.
     request_end: u64,
     slice_units: u32,
     /// Units of the longest slice that has ended.
@@ -44,12 +45,12 @@ impl Meter {
         }
     }
 
-    /// So many units of work are done, or are about to be.
+    /// Counts this many units of work, done or about to be done.
     pub(crate) fn count(&self, units: usize) {
         self.done.set(self.done.get() + units as u64);
     }
 
-    /// Begins a slice; the one before ends.
+    /// Begins a slice, and ends the one before.
     pub(crate) fn begin_slice(&mut self) {
         self.longest = self.longest_slice();
         self.slice_began = Some(self.done());
@@ -57,7 +58,7 @@ impl Meter {
         self.request_end = self.slice_end;
     }
 
-    /// Whether nothing more is to be begun in this slice.
+    /// Whether the slice is spent: then the caller must begin nothing more in it.
     pub(crate) fn is_spent(&self) -> bool {
         self.done() >= self.slice_end
     }
@@ -67,13 +68,14 @@ impl Meter {
         self.request_end = self.done() + u64::from(self.slice_units);
     }
 
-    /// Whether the request in progress has done enough at once.
+    /// Whether the current request has used up its slice.
     pub(crate) fn request_is_spent(&self) -> bool {
         self.done() >= self.request_end
     }
 
-    /// How many jobs one step of a chore touches at most. Few cost more than so many units each, so
-    /// it does not depend on what else they cost where a step ends; when they do, the meter ends it.
+    /// Maximum number of jobs in one step of a chore. Few jobs cost more than `JOB_UNITS` units, so
+    /// the end of a step does not depend on what else the jobs cost. If they do cost more, the
+    /// meter ends the step.
     pub(crate) fn step_jobs(&self) -> u32 {
         (self.slice_units / JOB_UNITS).max(1)
     }
@@ -82,7 +84,7 @@ impl Meter {
         self.done.get()
     }
 
-    /// Units of the longest slice so far, the one in progress included.
+    /// Units of the longest slice so far, including the current one.
     pub(crate) fn longest_slice(&self) -> u64 {
         self.longest.max(self.slice_began.map_or(0, |began| self.done() - began))
     }

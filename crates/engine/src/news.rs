@@ -1,29 +1,29 @@
-//! News of jobs that was not told to all who watch them yet: one line for all jobs, so that each
-//! watcher hears it in the order in which it came.
+//! News of jobs that some watchers do not have yet. There is one line for all jobs, so that each
+//! watcher gets its news in the order of the events.
 //!
-//! The line is empty nearly always: few jobs have more watchers than are told at once.
+//! The line is nearly always empty: few jobs have more watchers than can get the news at once.
 
 use std::collections::VecDeque;
 
 use crate::effects::News;
 use crate::ids::{JobId, Millis, SessionId};
 
-/// The line.
+/// The line of news.
 #[derive(Debug, Default)]
 pub(crate) struct NewsQueue {
     line: VecDeque<PendingNews>,
-    /// Set as long as the line is not empty; changed by [`crate::timers::Timers`].
+    /// Set while the line is not empty. [`crate::timers::Timers`] changes it.
     pub(crate) timer: Option<Millis>,
 }
 
-/// News that was not told to all watchers yet.
+/// News that some watchers do not have yet.
 #[derive(Debug)]
 pub(crate) struct PendingNews {
     id: JobId,
     news: News,
-    /// Those who watched the job when the news came.
+    /// The sessions that watched the job when the news came.
     watchers: Vec<SessionId>,
-    /// So many of them know.
+    /// The number of watchers that have the news.
     told: usize,
 }
 
@@ -41,14 +41,15 @@ impl PendingNews {
         &self.news
     }
 
-    /// The next watcher, who knows from now on; `None`: all do.
+    /// The next watcher, which counts as told from now on. `None`: all watchers have the news.
     pub(crate) fn next(&mut self) -> Option<SessionId> {
         let watcher = self.watchers.get(self.told)?;
         self.told += 1;
         Some(*watcher)
     }
 
-    /// Those who do not know yet, and watch the job until then because it has ended.
+    /// The watchers that do not have the news yet. If the job has ended, they watch it until they
+    /// get the news.
     pub(crate) fn watchers_left(&self) -> &[SessionId] {
         if self.news.is_end() { &self.watchers[self.told..] } else { &[] }
     }
@@ -63,22 +64,22 @@ impl NewsQueue {
         self.line.iter()
     }
 
-    /// Puts news at the end of the line.
+    /// Adds news at the end of the line.
     pub(crate) fn push(&mut self, untold: PendingNews) {
         self.line.push_back(untold);
     }
 
-    /// Takes out the news that is told next.
+    /// Takes out the first news of the line.
     pub(crate) fn pop(&mut self) -> Option<PendingNews> {
         self.line.pop_front()
     }
 
-    /// Puts news back that is told next, because some do not know it yet.
+    /// Puts news back to the front of the line, because some watchers do not have it yet.
     pub(crate) fn put_back(&mut self, untold: PendingNews) {
         self.line.push_front(untold);
     }
 
-    /// Panics if nobody comes back to what is left.
+    /// Panics if the line is not empty but has no timer.
     pub(crate) fn check_invariants(&self) {
         assert_eq!(self.timer.is_some(), !self.is_empty(), "it will be told");
     }

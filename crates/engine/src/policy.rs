@@ -1,7 +1,8 @@
-//! What an operator asks of queues: settings by pattern of the queue's name, in the order of a file.
+//! Policies: an operator's settings for queues, by pattern of the queue's name, in the order of a
+//! file.
 //!
-//! Pure values: nothing here knows a queue. [`Rules`] are what the file says, [`Policy`] is what they
-//! come to for one name. How a policy is obeyed is the engine's part.
+//! These are pure values and know no queue. [`Rules`] are the content of the file. A [`Policy`] is
+//! the result of the rules for one name. The engine applies policies.
 
 mod check;
 mod codec;
@@ -16,50 +17,50 @@ pub use pattern::Pattern;
 
 use std::mem::discriminant;
 
-/// How many open reads a session may have on a queue, unless a policy says otherwise.
+/// Maximum number of open reads of one session on a queue, unless a policy says otherwise.
 pub const OPEN_MAX_DEFAULT: u32 = 100;
 
 /// The name of a queue, as bytes.
 pub type Name = Box<[u8]>;
 
-/// What is asked of one queue. The default asks nothing.
+/// The policy of one queue. The default is the policy of a queue to which no rule applies.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Policy {
-    /// So many ready jobs make the queue full.
+    /// The queue is full at this number of ready jobs.
     pub jobs_max: Option<u64>,
-    /// So many bytes of ready bodies make the queue full. Looked at before a put, so that one body
-    /// may reach beyond.
+    /// The queue is full at this many bytes of ready bodies. The check comes before a put, so one
+    /// body can exceed the limit.
     pub bytes_max: Option<u64>,
-    /// A larger body is refused; one of this size is not.
+    /// A larger body is refused. A body of this size is accepted.
     pub item_bytes_max: Option<u64>,
     /// A ready job ends when it is older than this.
     pub age_max_ms: Option<u64>,
-    /// What becomes of a put when the queue is full.
+    /// The fate of a put when the queue is full.
     pub when_full: WhenFull,
-    /// Where jobs go that have expired; `None`: they end.
+    /// The queue that expired jobs move to. `None`: they end.
     pub expire_to: Option<Name>,
-    /// How many expired jobs one look removes at most.
+    /// Maximum number of expired jobs that one sweep removes.
     pub expire_sweep: Option<u32>,
     /// An empty queue is removed when it is older than this.
     pub idle_ms: Option<u64>,
-    /// How many open reads one session may have on the queue.
+    /// Maximum number of open reads of one session on the queue.
     pub open_max: u32,
-    /// An open read is given back after so long.
+    /// An open read is given back after this time.
     pub open_timeout_ms: Option<u64>,
-    /// Puts feed the children only.
+    /// Puts feed only the children.
     pub fanout_only: bool,
-    /// How durable a put is when it is acknowledged; `None`: as the server's other queues.
+    /// How durable a put is when it is acknowledged. `None`: as in other queues of the server.
     pub sync: Option<QueueSync>,
-    /// Not a queue: a put goes to each of these. Empty: a queue.
+    /// If not empty, the name is an alias and not a queue: a put goes to each of these queues.
     pub alias: Box<[Name]>,
-    /// A put goes to each of these, too.
+    /// A put goes to each of these queues, too.
     pub copy_to: Box<[Name]>,
 }
 
-/// What becomes of a put when the queue is full.
+/// The fate of a put when the queue is full.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub enum WhenFull {
-    /// It is refused.
+    /// The put is refused.
     #[default]
     Refuse,
     /// The oldest of the least urgent ready jobs ends, until there is room.
@@ -71,16 +72,16 @@ pub enum WhenFull {
 pub enum QueueSync {
     /// On stable storage.
     Always,
-    /// In the kernel, and on stable storage at most so many milliseconds later.
+    /// In the kernel, and on stable storage at most this many milliseconds later.
     Every(u64),
     /// In the kernel.
     Never,
-    /// Not kept: such jobs end with the process.
+    /// In memory only: such jobs end with the process.
     Memory,
 }
 
-/// One setting with its value. `None` says on purpose what is the default anyhow, so that a special
-/// rule can take back what a general one asks.
+/// One setting with its value. `None` states the default explicitly, so that a specific rule can
+/// undo a general rule.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Setting {
     /// See [`Policy::jobs_max`].
@@ -113,31 +114,31 @@ pub enum Setting {
     CopyTo(Box<[Name]>),
 }
 
-/// A setting, and where it was written.
+/// A setting, and its place in the file.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct RuleSetting {
-    /// What is asked.
+    /// The setting.
     pub setting: Setting,
-    /// The line in the file, from 1; 0: nowhere.
+    /// The line in the file, from 1. 0: not from a file.
     pub line: u32,
 }
 
-/// What is asked of all queues whose name matches one of the patterns.
+/// Settings for all queues whose name matches one of the patterns.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Rule {
-    /// One of them has to match.
+    /// The rule applies to names that match at least one of these.
     pub patterns: Vec<Pattern>,
-    /// Of two that set the same, the later one wins.
+    /// If two settings have the same key, the later one wins.
     pub settings: Vec<RuleSetting>,
-    /// The line in the file where the rule begins, from 1; 0: nowhere.
+    /// The line in the file where the rule begins, from 1. 0: not from a file.
     pub line: u32,
 }
 
-/// All rules, in the order of the file: for each setting, the last rule wins that matches and has it.
+/// All rules, in the order of the file. For each setting, the last matching rule that has it wins.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Rules(pub Vec<Rule>);
 
-/// The name of the parent, if a name is that of a fan-out child: what stands before the first `+`.
+/// The name of the parent, if the name is that of a fan-out child: the part before the first `+`.
 pub fn parent_name(name: &[u8]) -> Option<&[u8]> {
     let end = name.iter().position(|&byte| byte == b'+')?;
     Some(&name[..end])
@@ -226,15 +227,15 @@ impl Setting {
         }
     }
 
-    /// Whether a child has this from its parent. What says where a parent's puts go is about those
-    /// puts: a child that had it, too, would send each of them there once more.
+    /// Whether a child inherits this from its parent. A setting that directs the parent's puts is
+    /// not inherited: otherwise each child would send these puts there once more.
     fn is_inherited(&self) -> bool {
         !matches!(self, Setting::FanoutOnly(_) | Setting::Alias(_) | Setting::CopyTo(_))
     }
 }
 
 impl Rule {
-    /// A rule that was written in no file.
+    /// A rule that does not come from a file.
     pub fn new<const P: usize>(
         patterns: [&str; P],
         settings: impl IntoIterator<Item = Setting>,
@@ -247,16 +248,16 @@ impl Rule {
         }
     }
 
-    /// Whether it is about the queue of this name.
+    /// Whether the rule applies to the queue of this name.
     pub fn matches(&self, name: &[u8]) -> bool {
         self.patterns.iter().any(|pattern| pattern.matches(name))
     }
 }
 
 impl Rules {
-    /// What is asked of the queue of a name. A fan-out child has what is asked of its parent, except
-    /// where the parent's puts go, overlaid by the rules that match its own name and not the
-    /// parent's.
+    /// The policy of the queue of this name. A fan-out child inherits the policy of its parent,
+    /// except where the parent's puts go. Rules that match the child's own name, but not the
+    /// parent's, override it.
     pub fn resolve(&self, name: &[u8], child_of: Option<&[u8]>) -> Policy {
         let mut policy = Policy::default();
         for asked in self.asked(name, child_of) {
@@ -265,8 +266,8 @@ impl Rules {
         policy
     }
 
-    /// All settings of the queue of a name, as [`Policy::settings`], each with the line that it came
-    /// from; `None`: nobody asks for it.
+    /// All settings of the queue of this name, as in [`Policy::settings`], each with the line of
+    /// its rule. `None`: no rule sets it.
     pub fn resolve_with_origins(
         &self,
         name: &[u8],
@@ -280,12 +281,13 @@ impl Rules {
         })
     }
 
-    /// The names that patterns without wildcards stand for: queues that a policy made. May repeat.
+    /// The names that patterns without wildcards spell out. A policy makes these queues. Names can
+    /// repeat.
     pub fn literal_names(&self) -> impl Iterator<Item = &[u8]> {
         self.0.iter().flat_map(|rule| &rule.patterns).filter_map(Pattern::literal)
     }
 
-    /// What the rules ask of a name; the last of a kind wins.
+    /// The settings of the rules for a name. The last one with a key wins.
     fn asked<'a>(
         &'a self,
         name: &'a [u8],

@@ -1,7 +1,7 @@
-//! Queues: the table of all of them, by number, name, age and kind, and the lists of each.
+//! Queues: the table of all queues, by number, name, age and kind, and the lists of each queue.
 //!
-//! [`Queues`] owns every queue. A queue's lists and counts, and the indexes of queues that follow from
-//! them, are changed here only, and agree after each call.
+//! [`Queues`] owns every queue. Only `Queues` changes a queue's lists and counts, and the indexes
+//! that depend on them. All of them agree after each call.
 
 mod bytes;
 mod extension;
@@ -34,20 +34,21 @@ pub(crate) struct Queues {
     slab: Slab<Queue>,
     hash: NameHash,
     names: NameTable,
-    /// From the oldest on.
+    /// By age, oldest first.
     by_age: BTreeMap<u64, QueueId>,
     next_age_rank: u64,
-    /// Queues with capital letters in their names, by the hash of the name without them and by age.
+    /// Queues with capital letters in their names, by the hash of the lower-case name and by age.
     cased: BTreeMap<(u64, u64), QueueId>,
     /// Queues that have both ready jobs and workers.
     supplying: BTreeSet<QueueId>,
-    /// How many queues have an [`Extension`].
+    /// The number of queues that have an [`Extension`].
     extensions: usize,
     /// Queues of items.
     of_items: BTreeMap<Name, QueueId>,
-    /// Children by the name of their parent, which need not exist.
+    /// Children by the name of their parent. The parent need not exist.
     families: BTreeMap<Name, BTreeSet<QueueId>>,
-    /// Queues that are children, or are kept, without a client's doing, which the log is to know.
+    /// Queues that became children, or were kept, without a client's request. The log must still
+    /// learn of them.
     unlogged_children: Vec<QueueId>,
     bytes: u64,
 }
@@ -92,7 +93,7 @@ impl Queues {
         self.slab.len()
     }
 
-    /// Memory that queues take.
+    /// The memory that queues take.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -114,7 +115,8 @@ impl Queues {
         })
     }
 
-    /// A new queue; there must be none of this name. It may be the parent of some that are there already.
+    /// Adds a queue. No queue of this name must exist. The new queue may be the parent of existing
+    /// queues.
     pub(crate) fn insert(&mut self, name: &[u8], now: Millis) -> QueueId {
         let age_rank = self.next_age_rank;
         self.next_age_rank += 1;
@@ -134,7 +136,7 @@ impl Queues {
         id
     }
 
-    /// Takes a queue out that nothing keeps in existence. Its timer is the caller's business.
+    /// Removes a queue that nothing keeps in existence. The caller disarms its timer.
     pub(crate) fn remove(&mut self, id: QueueId) -> Queue {
         self.unmark(id);
         let queue = self.slab.remove(id.0).expect("a queue that was just looked at");
@@ -150,7 +152,7 @@ impl Queues {
 
     // --- By age and by name ---
 
-    /// The oldest queue of this age rank or a younger one, and its age rank.
+    /// The oldest queue with at least this age rank, and its age rank.
     pub(crate) fn next_by_age(&self, from: u64) -> Option<(u64, QueueId)> {
         self.by_age.range(from..).next().map(|(age_rank, id)| (*age_rank, *id))
     }
@@ -160,8 +162,8 @@ impl Queues {
         self.by_age.values().copied()
     }
 
-    /// Queues whose names differ from this one in the case of ASCII letters at most, oldest first. Of
-    /// very many only some.
+    /// The queues whose names equal this one, apart from the case of ASCII letters, oldest first.
+    /// If there are very many, the list has only some of them.
     pub(crate) fn alike(&self, name: &[u8]) -> Vec<QueueId> {
         let folded = name.to_ascii_lowercase();
         let hash = self.hash.of(&folded);
@@ -173,8 +175,8 @@ impl Queues {
         alike
     }
 
-    /// The place of a queue among those that [`Queues::alike`] looks at. Names without capital
-    /// letters have none: they are found under their own hash.
+    /// The place of a queue in the index for [`Queues::alike`]. A name without capital letters has
+    /// none: it is found by its own hash.
     fn cased_place(&self, name: &[u8], age_rank: u64) -> Option<(u64, u64)> {
         let is_cased = name.iter().any(u8::is_ascii_uppercase);
         is_cased.then(|| (self.hash.of(&name.to_ascii_lowercase()), age_rank))
@@ -182,8 +184,8 @@ impl Queues {
 
     // --- Lists of jobs ---
 
-    /// Puts a ready, delayed or buried job into the list of its queue for that state; whether the queue
-    /// may have to be looked at sooner.
+    /// Adds a ready, delayed or buried job to the list of its queue for that state. Returns whether
+    /// the queue may need an earlier timer.
     #[inline]
     pub(crate) fn add_to_list(&mut self, slot: JobSlot, job: &Job) -> bool {
         let queue = self.slab.get_mut(job.queue().0).expect("a job's queue exists");
@@ -200,8 +202,8 @@ impl Queues {
         }
     }
 
-    /// Takes a ready, delayed or buried job out of its queue's list; whether the queue may have to be
-    /// looked at sooner.
+    /// Removes a ready, delayed or buried job from the list of its queue. Returns whether the queue
+    /// may need an earlier timer.
     #[inline]
     pub(crate) fn remove_from_list(&mut self, slot: JobSlot, job: &Job) -> bool {
         let queue = self.slab.get_mut(job.queue().0).expect("a job's queue exists");
@@ -209,13 +211,13 @@ impl Queues {
         if queue.workers() > 0 && queue.ready().is_empty() {
             self.supplying.remove(&job.queue());
         }
-        // The next one may expire sooner.
+        // The next job may expire sooner.
         queue.extension().is_some()
     }
 
     // --- Workers ---
 
-    /// A worker registered for a queue, for the first time or again.
+    /// Adds a registration of a worker for a queue. `is_new`: the worker was not registered for it.
     pub(crate) fn add_worker(&mut self, id: QueueId, is_new: bool) {
         let queue = &mut self[id];
         queue.add_workers(u32::from(is_new));
@@ -224,7 +226,7 @@ impl Queues {
         }
     }
 
-    /// One worker less; whether it was the last one.
+    /// Removes a registration of a worker. Returns whether it was the last one.
     pub(crate) fn remove_worker(&mut self, id: QueueId) -> bool {
         let queue = &mut self[id];
         queue.remove_worker();
@@ -247,7 +249,7 @@ impl Queues {
         self.extensions > 0
     }
 
-    /// Whether the queue exists when nobody uses it; returns whether it did before.
+    /// Sets whether the queue exists without jobs or users. Returns the old value.
     pub(crate) fn set_kept(&mut self, id: QueueId, kept: bool) -> bool {
         let was_kept = self[id].set_kept(kept);
         self.bytes += if kept { bytes::KEPT_BYTES } else { 0 };
@@ -255,7 +257,7 @@ impl Queues {
         was_kept
     }
 
-    /// A queue has an [`Extension`] from now on.
+    /// Makes sure that a queue has an [`Extension`].
     pub(crate) fn ensure_extension(&mut self, id: QueueId, now: Millis) -> &mut Extension {
         if self[id].extension().is_none() {
             self.extensions += 1;
@@ -264,12 +266,12 @@ impl Queues {
         self[id].ensure_extension(now)
     }
 
-    /// What is asked of a queue from now on.
+    /// Sets the policy of a queue.
     pub(crate) fn set_policy(&mut self, id: QueueId, policy: Policy, now: Millis) {
         self.ensure_extension(id, now).set_policy(policy);
     }
 
-    /// Marks a queue as one of items, and keeps it.
+    /// Marks a queue as a queue of items, and keeps it.
     pub(crate) fn mark_items(&mut self, id: QueueId, now: Millis) {
         let name: Name = self[id].name().into();
         self.of_items.insert(name, id);
@@ -277,8 +279,8 @@ impl Queues {
         self.set_kept(id, true);
     }
 
-    /// A queue whose name has a `+` gets its parent's puts from now on, and is kept: one that vanished
-    /// whenever nobody used it would miss puts. `false`: its name has none.
+    /// Makes a queue whose name has a `+` a child, which gets its parent's puts, and keeps it: a
+    /// child that vanished when unused would miss puts. Returns false if the name has no `+`.
     pub(crate) fn link_child(&mut self, id: QueueId, now: Millis) -> bool {
         let Some(parent) = parent_of(self[id].name()).map(Name::from) else { return false };
         let was_child = self.ensure_extension(id, now).set_child(true);
@@ -293,18 +295,18 @@ impl Queues {
         true
     }
 
-    /// Whoever made this queue a child just now sees to it that the log knows.
+    /// Removes this new child from the list for the log, because the caller records it itself.
     pub(crate) fn forget_unlogged_child(&mut self, id: QueueId) {
         self.unlogged_children.pop_if(|last| *last == id);
     }
 
-    /// Queues that became children, or are kept, since this was asked last, and of which the log is to
-    /// know.
+    /// Takes the list of queues that became children, or were kept, since the last call, and that
+    /// the log must learn of.
     pub(crate) fn take_unlogged_children(&mut self) -> Vec<QueueId> {
         std::mem::take(&mut self.unlogged_children)
     }
 
-    /// A queue is no queue of items, and no child, any more.
+    /// Unmarks a queue as a queue of items and as a child.
     pub(crate) fn unmark(&mut self, id: QueueId) {
         let queue = self.slab.get_mut(id.0).expect("a queue that was just looked at");
         let Some((was_marked, was_child)) = queue.unmark() else { return };
@@ -322,7 +324,7 @@ impl Queues {
         }
     }
 
-    /// Queues of items by name, behind this one or from the first on.
+    /// The queues of items by name, behind this name or from the first one on.
     pub(crate) fn items_behind(
         &self,
         name: Option<&[u8]>,
@@ -332,14 +334,14 @@ impl Queues {
         behind.map(|(name, id)| (&**name, *id))
     }
 
-    /// The children of the queue of this name, which need not exist.
+    /// The children of the queue of this name. The queue itself need not exist.
     pub(crate) fn children(&self, parent: &[u8]) -> Option<&BTreeSet<QueueId>> {
         self.families.get(parent)
     }
 
     // --- Checks ---
 
-    /// Walks all queues, and panics where an index, a count or the account disagrees with them.
+    /// Walks all queues, and panics if an index, a count or the account disagrees with them.
     pub(crate) fn check_invariants(&self) {
         assert_eq!(self.names.len(), self.len());
         assert_eq!(self.by_age.len(), self.len());

@@ -1,8 +1,8 @@
-//! Sessions: the table of all of them, what each uses, watches, holds and waits for, and the numbers of
-//! leases and of places in lines.
+//! Sessions: the table of all sessions, what each uses, watches, holds and waits for, and the
+//! numbers of leases and of places in lines.
 //!
-//! [`Sessions`] owns every session. What the count of those who wait and the memory account rest on is
-//! changed here only.
+//! [`Sessions`] owns every session. Only `Sessions` changes what the count of waiting sessions and
+//! the memory account depend on.
 
 mod session;
 mod worker;
@@ -17,14 +17,15 @@ pub(crate) use session::{NEVER, Rest, Session, Waiting};
 pub use session::{ReadMode, ReturnOrder};
 pub(crate) use worker::{Forgotten, Registration, Worker};
 
-/// What a session takes.
+/// The bytes of a session.
 const SESSION_BYTES: u64 = size_of::<Session>() as u64;
-/// A watched queue: an entry in the session's list, and in the queue's line while it waits. Both grow by doubling,
-/// so this is off by up to a fifth.
+/// A watched queue: an entry in the session's list, and in the queue's line while the session
+/// waits. Both grow by doubling, so the error of this estimate is up to a fifth.
 const WATCH_BYTES: u64 = 26;
-/// A join: the job knows the session and the session the job.
+/// An attachment: the job has the session in a list, and the session has the job.
 const JOIN_BYTES: u64 = 48;
-/// A registration of a worker: the session lists it by rank and by queue, and the queue the worker.
+/// A registration of a worker: the session has it by rank and by queue, and the queue has the
+/// worker in a list.
 const REGISTRATION_BYTES: u64 = 112;
 
 /// All sessions. See the module.
@@ -39,7 +40,7 @@ pub(crate) struct Sessions {
     bytes: u64,
 }
 
-/// The place and the generation that a session number is made of.
+/// The place and the generation of a session number.
 fn split(session: SessionId) -> (u32, u32) {
     (session.0 as u32, (session.0 >> 32) as u32)
 }
@@ -48,7 +49,7 @@ fn number(place: u32, session: &Session) -> SessionId {
     SessionId(u64::from(session.generation()) << 32 | u64::from(place))
 }
 
-/// All that the account has for a session.
+/// All bytes that the account has for a session.
 fn bytes_of(session: &Session) -> u64 {
     let joins: u64 = session.watching().values().map(|count| u64::from(*count)).sum();
     let registrations = session.worker().map_or(0, Worker::len);
@@ -75,7 +76,7 @@ impl IndexMut<SessionId> for Sessions {
 }
 
 impl Sessions {
-    /// Leases are numbered from this on.
+    /// Leases are numbered from this number on.
     pub(crate) fn new(first_lease: u64) -> Self {
         Self {
             slab: Slab::default(),
@@ -93,12 +94,12 @@ impl Sessions {
         self.slab.len()
     }
 
-    /// Memory that sessions take.
+    /// The memory that sessions take.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// A new session, which uses and watches this queue.
+    /// Opens a session that uses and watches this queue.
     pub(crate) fn open(
         &mut self,
         mailbox: u32,
@@ -106,7 +107,7 @@ impl Sessions {
         queue: QueueId,
     ) -> SessionId {
         let generation = self.next_generation;
-        // After 2^32 sessions the numbers of the first ones come again, in other places mostly.
+        // After 2^32 sessions the generations repeat, mostly at other places.
         self.next_generation = self.next_generation.checked_add(1).unwrap_or(1);
         let session = Session::new(generation, mailbox, return_order, queue);
         self.bytes += bytes_of(&session);
@@ -114,7 +115,7 @@ impl Sessions {
         SessionId(u64::from(generation) << 32 | u64::from(place))
     }
 
-    /// Takes a session out that waits no more. Its timer is the caller's business.
+    /// Removes a session that does not wait. The caller disarms its timer.
     pub(crate) fn remove(&mut self, session: SessionId) -> Option<Session> {
         self.find(session)?;
         let closed = self.slab.remove(Self::place_of(session))?;
@@ -141,21 +142,21 @@ impl Sessions {
         number(place, self.slab.get(place).expect("lines and timers name open sessions"))
     }
 
-    /// The place of a session, as lines and timers name it.
+    /// The place of a session, which lines and timers use as its name.
     pub(crate) fn place_of(session: SessionId) -> u32 {
         split(session).0
     }
 
     // --- Numbers ---
 
-    /// A place in a line, behind all others.
+    /// Deals a ticket: a place in a line, behind all others.
     pub(crate) fn deal_ticket(&mut self) -> u64 {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
         ticket
     }
 
-    /// The ticket that is dealt next.
+    /// The next ticket that is dealt.
     pub(crate) fn next_ticket(&self) -> u64 {
         self.next_ticket
     }
@@ -166,73 +167,75 @@ impl Sessions {
         LeaseId(lease)
     }
 
-    /// The lease that is dealt next.
+    /// The next lease that is dealt.
     pub(crate) fn next_lease(&self) -> LeaseId {
         LeaseId(self.next_lease)
     }
 
-    /// Leases below this were dealt before.
+    /// Leases below this number were dealt before.
     pub(crate) fn raise_lease(&mut self, next: u64) {
         self.next_lease = self.next_lease.max(next);
     }
 
     // --- Waiting ---
 
-    /// How many sessions wait for a job.
+    /// The number of sessions that wait for a job.
     pub(crate) fn waiting(&self) -> u64 {
         self.waiting
     }
 
-    /// A session that does not wait begins to. Lines are the caller's business.
+    /// Begins the wait of a session that does not wait. The caller updates the lines.
     pub(crate) fn begin_wait(&mut self, session: SessionId, waiting: Waiting) {
         self.waiting += u64::from(waiting.is_for_job());
         let before = self[session].set_waiting(Some(waiting));
         debug_assert!(before.is_none(), "a session waits for one thing at a time");
     }
 
-    /// A session waits no more; for what it did.
+    /// Ends the wait of a session. Returns what it waited for.
     pub(crate) fn end_wait(&mut self, session: SessionId) -> Option<Waiting> {
         let waiting = self[session].set_waiting(None)?;
         self.waiting -= u64::from(waiting.is_for_job());
         Some(waiting)
     }
 
-    // --- What the account rests on ---
+    // --- Changes that the account depends on ---
 
-    /// Adds a queue to those that a session takes from; whether it was not among them.
+    /// Adds a queue to those that a session takes from. Returns whether the session did not watch
+    /// it before.
     pub(crate) fn watch(&mut self, session: SessionId, queue: QueueId) -> bool {
         let is_new = self[session].watch(queue);
         self.bytes += if is_new { WATCH_BYTES } else { 0 };
         is_new
     }
 
-    /// A session takes from this queue no more; whether it did.
+    /// Removes a queue from those that a session takes from. Returns whether the session watched
+    /// it.
     pub(crate) fn ignore(&mut self, session: SessionId, queue: QueueId) -> bool {
         let was_watched = self[session].ignore(queue);
         self.bytes -= if was_watched { WATCH_BYTES } else { 0 };
         was_watched
     }
 
-    /// A session waits for the outcome of a job, once more.
+    /// Attaches a session to a job once more: the session waits for the outcome.
     pub(crate) fn join(&mut self, session: SessionId, job: JobId) {
         self[session].join(job);
         self.bytes += JOIN_BYTES;
     }
 
-    /// The outcome of a job came: a session waits for it no more.
+    /// Detaches a session from a job whose outcome came.
     pub(crate) fn part(&mut self, session: SessionId, job: JobId) {
         let joins = self.find_mut(session).map_or(0, |session| session.part(job));
         self.bytes -= u64::from(joins) * JOIN_BYTES;
     }
 
-    /// A session can work on jobs of this queue; whether it could not before.
+    /// Registers a session for jobs of this queue. Returns whether it was not registered before.
     pub(crate) fn register(&mut self, session: SessionId, registration: Registration) -> bool {
         let is_new = self[session].ensure_worker().register(registration);
         self.bytes += if is_new { REGISTRATION_BYTES } else { 0 };
         is_new
     }
 
-    /// A session cannot work on jobs of this queue any more, if it could.
+    /// Removes the registration of a session for this queue, if it has one.
     pub(crate) fn unregister(&mut self, session: SessionId, queue: QueueId) -> Option<Forgotten> {
         let forgotten = self[session].worker_mut()?.forget(queue)?;
         self.bytes -= REGISTRATION_BYTES;
@@ -241,7 +244,7 @@ impl Sessions {
 
     // --- Checks ---
 
-    /// Walks all sessions, and panics where a count or the account disagrees with them.
+    /// Walks all sessions, and panics if a count or the account disagrees with them.
     pub(crate) fn check_invariants(&self) {
         let (mut waiting, mut bytes) = (0, 0);
         for (_, session) in self.iter() {

@@ -2,14 +2,14 @@
 
 use crate::ids::Millis;
 
-/// What the server lets its clients do. The later, the stricter.
+/// What the server lets its clients do, from the least to the most strict.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq, Ord, PartialOrd)]
 #[repr(u8)]
 pub enum Status {
     /// Everything.
     #[default]
     Up = 1,
-    /// Everything, but whoever chooses among servers should write to another one.
+    /// Everything, but a client that can choose should write to another server.
     WriteAvoid = 2,
     /// No writes.
     ReadOnly = 3,
@@ -18,7 +18,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// The status of a number, as `status as u8` gives it.
+    /// The status of this number, as `status as u8` gives it.
     pub fn from_number(number: u8) -> Option<Self> {
         [Self::Up, Self::WriteAvoid, Self::ReadOnly, Self::Quiescent]
             .into_iter()
@@ -26,16 +26,16 @@ impl Status {
     }
 }
 
-/// The status, and how far it has come into force.
+/// The requested status, and the status in force.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct ServerStatus {
-    /// What was asked for last.
+    /// The status that was requested last.
     requested: Status,
     in_force: Status,
-    /// When `told` comes into force, if it is not.
+    /// When `requested` comes into force, if it is not in force yet.
     changes_at: Option<Millis>,
-    /// Queues of this age rank and younger ones refuse reads: none, all, or those that the walk has still to
-    /// come to since reads are allowed again.
+    /// Queues of this age rank and younger ones refuse reads: none, all, or, after reads were
+    /// allowed again, those that the walk has not visited yet.
     blocked_from: u64,
 }
 
@@ -69,8 +69,8 @@ impl ServerStatus {
         age_rank >= self.blocked_from
     }
 
-    /// Asks for a status; whether that changes anything. While a stricter one is about to come into
-    /// force, one that is stricter still is ignored.
+    /// Requests a status. Returns whether this changes anything. While a stricter status is about
+    /// to come into force, an even stricter one is ignored.
     pub(crate) fn tell(&mut self, status: Status) -> bool {
         let is_ignored =
             status == self.requested || self.changes_at.is_some() && status > self.requested;
@@ -80,7 +80,7 @@ impl ServerStatus {
         !is_ignored
     }
 
-    /// When it changes next; changed by [`crate::timers::Timers`].
+    /// When the status changes next. [`crate::timers::Timers`] changes it.
     pub(crate) fn timer(&self) -> Option<Millis> {
         self.changes_at
     }
@@ -89,7 +89,7 @@ impl ServerStatus {
         &mut self.changes_at
     }
 
-    /// The status that was asked for comes into force. Queues that refused reads do so until
+    /// Puts the requested status in force. Queues that refused reads do so until
     /// [`ServerStatus::unblock`].
     pub(crate) fn enforce(&mut self) {
         self.in_force = self.requested;
@@ -99,7 +99,7 @@ impl ServerStatus {
         }
     }
 
-    /// Queues of lower age ranks than this one serve again; `None`: all of them.
+    /// Lets queues of lower age ranks than this one serve again. `None`: all queues.
     pub(crate) fn unblock(&mut self, below: Option<u64>) {
         self.blocked_from = below.unwrap_or(u64::MAX);
     }

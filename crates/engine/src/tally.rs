@@ -1,6 +1,6 @@
-//! Counters of what happened in this process.
+//! Counters of events in this process.
 
-/// What happened since the engine was made.
+/// Counts of events since the engine was made.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) puts: u64,

@@ -1,37 +1,38 @@
-//! The table of timers: who is looked at next, and when.
+//! The table of timers: which owner the engine looks at next, and when.
 //!
-//! An owner has at most one timer, and keeps its moment itself: the functions here get `timer`, the
-//! owner's field, and change it together with the table. **Invariant**: an entry of the table stands at
+//! An owner has at most one timer, and keeps its moment itself. The functions here get `timer`, the
+//! owner's field, and change it together with the table. **Invariant**: an entry of the table is at
 //! the moment that its owner keeps.
 
 use crate::collections::Ordered;
 use crate::ids::Millis;
 
-/// Whose timer it is. Queues and sessions have at most one each, at or before the moment when
-/// something happens there: it is not moved when that moment moves away, only looked at in vain.
+/// The owner of a timer. A queue or session has at most one timer, at or before its next change. If
+/// the change moves to a later moment, the timer stays: then the engine looks at the owner once in
+/// vain.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Ord, PartialOrd)]
 pub(crate) enum TimerKey {
     /// The place of a queue.
     Queue(u32),
     /// The place of a session.
     Session(u32),
-    /// The status, whose change comes into force.
+    /// The status: a requested change comes into force.
     Status,
-    /// The place of a queue that had more to do than one slice of work allows. It goes on behind all
-    /// others that were due at that moment.
+    /// The place of a queue that had more to do than one slice of work allows. It continues behind
+    /// all other timers that were due at that moment.
     QueueAgain(u32),
     /// The same for a session.
     SessionAgain(u32),
-    /// News that was not told to all who watch its job.
+    /// News that some watchers of its job do not have yet.
     News,
     /// The walk over all queues.
     Walk,
-    /// Jobs that go by the wall clock, which was set.
+    /// Rescheduling of jobs that go by the wall clock, after a step of that clock.
     Rescheduling,
 }
 
 impl TimerKey {
-    /// The key under which it goes on behind others.
+    /// The key under which the owner continues behind others.
     fn again(self) -> Self {
         match self {
             Self::Queue(place) | Self::QueueAgain(place) => Self::QueueAgain(place),
@@ -44,19 +45,20 @@ impl TimerKey {
     }
 }
 
-/// The table. Entries are in the order of their moments, and of their keys at the same moment.
+/// The table. Entries are in the order of their moments. At the same moment, they are in the order
+/// of their keys.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     entries: Ordered<(Millis, TimerKey)>,
 }
 
 impl Timers {
-    /// The next moment at which somebody is looked at.
+    /// The next moment at which a timer is due.
     pub(crate) fn next(&self) -> Option<Millis> {
         self.entries.first().map(|((at, _), _)| at)
     }
 
-    /// Takes out the first entry that is due by now. Its owner's field is the caller's business.
+    /// Takes out the first entry that is due by now. The caller clears the owner's field.
     pub(crate) fn pop_due(&mut self, now: Millis) -> Option<TimerKey> {
         let ((at, key), _) = self.entries.first()?;
         if at > now {
@@ -66,11 +68,12 @@ impl Timers {
         Some(key)
     }
 
-    /// Sees to it that a timer stands at this moment or earlier.
+    /// Sets a timer to this moment, unless it is at an earlier one.
     pub(crate) fn arm(&mut self, timer: &mut Option<Millis>, moment: Millis, key: TimerKey) {
         match *timer {
             Some(at) if at <= moment => return,
-            // One that goes on behind others is due, and does not get before them again.
+            // An entry that continues behind others is due, and must not move in front of them
+            // again.
             Some(at) if self.entries.remove((at, key)).is_none() => return,
             Some(_) | None => {}
         }
@@ -85,7 +88,7 @@ impl Timers {
         *timer = Some(now);
     }
 
-    /// Takes a timer out, if it stands.
+    /// Removes a timer, if it is set.
     pub(crate) fn disarm(&mut self, timer: &mut Option<Millis>, key: TimerKey) {
         if let Some(at) = timer.take()
             && self.entries.remove((at, key)).is_none()

@@ -1,42 +1,43 @@
-//! The wall clock: when a job is due, or when it expires, as clients may give it.
+//! The wall clock: clients can give a time of the wall clock at which a job is due or expires.
 //!
-//! The engine's time never goes back. The wall clock can be set at any moment. Whoever owns the clock says how far
-//! the wall clock is ahead.
+//! The engine's time never goes back. The wall clock can be set at any moment. The owner of the
+//! clock tells the engine how far the wall clock is ahead.
 
 use crate::ids::{JobSlot, Millis};
 
-/// The wall clock was set if it moved by this much against the engine's time. Less is left to drift.
+/// A move of the wall clock by this much against the engine's time is a step. Smaller moves count
+/// as drift.
 pub(crate) const STEP_MS: u64 = 1000;
 
 /// When a job is due, or when it expires.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum When {
-    /// At this moment, wherever the wall clock is set.
+    /// At this moment, regardless of the wall clock.
     At(Millis),
-    /// When the wall clock shows this.
+    /// When the wall clock shows this time.
     Wall(Millis),
 }
 
-/// What the engine knows of the wall clock.
+/// The wall clock, as the engine knows it.
 #[derive(Debug, Default)]
 pub(crate) struct WallClock {
-    /// How far it is ahead of the engine's time.
+    /// How far the wall clock is ahead of the engine's time.
     ahead_ms: i64,
-    /// The same when jobs were aimed last.
+    /// The value of `ahead_ms` at the last rescheduling of jobs.
     aimed_ms: i64,
     rescheduling: Option<Rescheduling>,
 }
 
-/// Jobs that go by the wall clock are aimed anew.
+/// The rescheduling of jobs that go by the wall clock.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct Rescheduling {
-    /// The last one that was.
+    /// The last job that was rescheduled.
     pub(crate) done: Option<JobSlot>,
     pub(crate) timer: Option<Millis>,
 }
 
 impl When {
-    /// The time of the wall clock, if it is one.
+    /// The time of the wall clock, if this is one.
     pub(crate) fn wall(self) -> Option<Millis> {
         match self {
             Self::At(_) => None,
@@ -50,7 +51,8 @@ impl WallClock {
         self.ahead_ms
     }
 
-    /// It is so far ahead from now on; whether it was set, so that jobs have to be aimed anew.
+    /// Sets how far the wall clock is ahead. Returns whether this is a step, so that jobs must be
+    /// rescheduled.
     pub(crate) fn set_ahead(&mut self, ahead_ms: i64) -> bool {
         self.ahead_ms = ahead_ms;
         let was_set = ahead_ms.abs_diff(self.aimed_ms) >= STEP_MS;
@@ -60,7 +62,7 @@ impl WallClock {
         was_set
     }
 
-    /// How far the rescheduling is, while there is one.
+    /// The progress of the rescheduling, while there is one.
     pub(crate) fn rescheduling(&mut self) -> &mut Option<Rescheduling> {
         &mut self.rescheduling
     }
@@ -73,18 +75,19 @@ impl WallClock {
         self.rescheduling.and_then(|rescheduling| rescheduling.timer)
     }
 
-    /// What it shows at this moment, as far as it can be told now.
+    /// The time that the wall clock shows at this moment, by the present distance of the two
+    /// clocks.
     pub(crate) fn at(&self, moment: Millis) -> Millis {
         Millis(moment.0.saturating_add_signed(self.ahead_ms))
     }
 
-    /// The moment of something, as far as it can be told now.
+    /// The moment of `when`, by the present distance of the two clocks.
     pub(crate) fn moment_of(&self, when: When) -> Millis {
         match when {
             When::At(moment) => moment,
             When::Wall(wall) => {
                 let moment = wall.0.saturating_add_signed(self.ahead_ms.saturating_neg());
-                // The end of time is never.
+                // The largest moment means "never", so the result must be smaller.
                 Millis(moment.min(i64::MAX as u64))
             }
         }

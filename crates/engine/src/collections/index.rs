@@ -1,12 +1,11 @@
-//! From a job's id to its place. Ids are dense and grow, so pages of places beat a hash map.
+//! Maps a job's id to its place. Ids are dense and ascending, so pages of places beat a hash map.
 
 use std::collections::BTreeMap;
 
 /// Ids per page.
 const PAGE_LEN: u64 = 4096;
 
-/// A page with fewer jobs than this is kept as a list: a few old survivors must not hold 16 KiB
-/// each.
+/// A page with fewer jobs than this is a list, so that a few old survivors do not hold 16 KiB each.
 const SPARSE_BELOW: usize = 64;
 
 /// Maps ids to places.
@@ -20,7 +19,7 @@ pub(crate) struct IdIndex {
 enum Page {
     /// Sorted by id.
     Sparse(Vec<(u16, u32)>),
-    /// Place + 1 by id; 0 for none.
+    /// Place + 1 by id; 0 means that the id has no place.
     Dense { places: Vec<u32>, live: usize },
 }
 
@@ -40,7 +39,7 @@ impl IdIndex {
         }
     }
 
-    /// Adds an id that is not there yet.
+    /// Adds an id that the index does not have yet.
     pub(crate) fn insert(&mut self, id: u64, place: u32) {
         let inside = (id % PAGE_LEN) as u16;
         let page = self.pages.entry(id / PAGE_LEN).or_insert_with(|| Page::Sparse(Vec::new()));

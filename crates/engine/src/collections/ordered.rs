@@ -1,31 +1,31 @@
 //! An ordered map in short runs: for ready, delayed and buried jobs, waiters and timers.
 //!
-//! A `BTreeMap` that is filled in ascending order leaves its nodes half empty and costs close to
-//! 40 bytes for an entry of 20. Here runs of up to 64 entries are filled whole and a `BTreeMap`
-//! finds the run, which costs about 25 bytes an entry and makes taking the first one cheap.
+//! A `BTreeMap` that is filled in ascending order leaves its nodes half empty. It takes close to 40
+//! bytes for an entry of 20. Here, runs of up to 64 entries fill up completely, and a `BTreeMap`
+//! finds the run. This takes about 25 bytes per entry, and taking the first entry is cheap.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::prefetch::prefetch;
 
-/// Most entries in a run.
+/// Maximum number of entries in a run.
 const RUN_LEN_MAX: usize = 64;
-/// A run below this looks for a neighbour to join.
+/// A run with fewer entries than this is joined with a neighbour, if possible.
 const RUN_LEN_LOW: usize = 16;
-/// Two runs that are together no longer than this are joined.
+/// Two runs are joined if they have at most this many entries together.
 const RUN_LEN_JOINED_MAX: usize = 48;
 
-/// Keys in order, each with the place of what it stands for.
+/// Keys in order, each with the place of its value.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Ordered<K> {
-    /// Stands first: of one that is empty, which most are, nothing else is read.
+    /// The first field, because most maps are empty and an empty map needs no other field.
     len: usize,
-    /// The run with the highest keys. Most keys arrive in ascending order, and most queues are
-    /// short: then this is all there is. Empty only if nothing is there.
+    /// The run with the highest keys. Most keys arrive in ascending order and most queues are
+    /// short: then this is the only run. It is empty only if the map is empty.
     last: VecDeque<(K, u32)>,
-    /// The runs below it, by a key that is not above the run's first and above every key of the
-    /// run before.
+    /// The lower runs. The key of a run, its fence, is at most the first key of the run and above
+    /// every key of the run before.
     runs: BTreeMap<K, VecDeque<(K, u32)>>,
 }
 
@@ -54,7 +54,7 @@ impl<K: Ord + Copy> Ordered<K> {
         self.runs.first_key_value().and_then(|(_, run)| run.front().copied())
     }
 
-    /// Asks for the memory where the next key goes, if it is above all others.
+    /// Prefetches the memory that the next key needs if it is above all others.
     pub(crate) fn prefetch_end(&self) {
         if let Some(last) = self.last.back() {
             prefetch(last);
@@ -65,13 +65,13 @@ impl<K: Ord + Copy> Ordered<K> {
         self.last.back().copied()
     }
 
-    /// Whether there is an entry with this key. Quick if all keys are lower.
+    /// Whether the map has this key. Fast if all keys are lower.
     pub(crate) fn contains(&self, key: K) -> bool {
         self.last().is_some_and(|(last, _)| last >= key)
             && self.first_from(key).is_some_and(|(first, _)| first == key)
     }
 
-    /// The first entry whose key is not below this one.
+    /// The first entry whose key is at least this one.
     pub(crate) fn first_from(&self, key: K) -> Option<(K, u32)> {
         let within =
             |run: &VecDeque<(K, u32)>| run.get(run.partition_point(|entry| entry.0 < key)).copied();
@@ -101,7 +101,7 @@ impl<K: Ord + Copy> Ordered<K> {
         first
     }
 
-    /// Adds a key that is not there yet.
+    /// Adds a key that the map does not have yet.
     pub(crate) fn insert(&mut self, key: K, place: u32) {
         self.len += 1;
         if self.last.back().is_none_or(|back| back.0 < key) {
@@ -124,7 +124,7 @@ impl<K: Ord + Copy> Ordered<K> {
         }
     }
 
-    /// Adds a key that belongs into one of the lower runs.
+    /// Adds a key that belongs to one of the lower runs.
     fn insert_below(&mut self, key: K, place: u32) {
         let fence = self.fence_for(key);
         let run = self.runs.get_mut(&fence).expect("the fence was just found");
@@ -136,7 +136,8 @@ impl<K: Ord + Copy> Ordered<K> {
         }
     }
 
-    /// The fence of the lower run where `key` belongs. A key below all fences lowers the first.
+    /// The fence of the lower run to which `key` belongs. A key below all fences lowers the first
+    /// fence.
     fn fence_for(&mut self, key: K) -> K {
         if let Some((&fence, _)) = self.runs.range(..=key).next_back() {
             return fence;
@@ -170,14 +171,14 @@ impl<K: Ord + Copy> Ordered<K> {
         Some(place)
     }
 
-    /// Many queues that were busy once must not keep a full run's room each.
+    /// Frees memory, so that many queues that were busy once do not keep a full run each.
     fn give_back_room(&mut self) {
         if self.len == 0 && self.last.capacity() > RUN_LEN_LOW {
             self.last = VecDeque::new();
         }
     }
 
-    /// Keeps sparse survivors from holding a run each.
+    /// Joins short runs, so that sparse survivors do not hold a run each.
     fn join_with_next(&mut self, fence: K) {
         let mut pair = self.runs.range_mut(fence..);
         let Some((_, run)) = pair.next() else { return };

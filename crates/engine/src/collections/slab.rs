@@ -1,16 +1,16 @@
-//! A table of values in pages: places stay valid, growing copies nothing, empty pages are freed.
+//! A table of values in pages. Places stay valid, growth copies nothing, and empty pages are freed.
 
 use std::collections::BTreeSet;
 
-/// Values per page. A page of jobs is then 64 to 72 KiB: large enough to be cheap, small enough that
-/// a shrinking backlog gives memory back early.
+/// Values per page. A page of jobs then takes 64 to 72 KiB: large enough to be cheap, and small
+/// enough that a shrinking backlog frees memory early.
 const PAGE_LEN: usize = 1024;
 
 /// Marks the end of a page's list of free places.
 const NO_PLACE: u16 = u16::MAX;
 
-/// Values at stable places. New values fill the lowest page that has room, so that a table that
-/// shrank gathers at its front.
+/// Values at stable places. New values fill the lowest page that has room, so a table that shrank
+/// gathers its values at the front.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     pages: Vec<Option<Page<T>>>,
@@ -103,8 +103,8 @@ impl<T> Slab<T> {
         let value = page.remove(inside)?;
         self.len -= 1;
         let number = page_number as u32;
-        // The first page stays, so that a table that goes up and down around zero does not
-        // allocate each time.
+        // The first page stays, so that a table whose length moves around zero does not allocate
+        // each time.
         if page.live == 0 && number != 0 {
             self.pages[page_number] = None;
             self.roomy.remove(&number);
@@ -133,7 +133,8 @@ impl<T> Page<T> {
         self.live += 1;
         if self.free == NO_PLACE {
             if self.places.capacity() == self.places.len() {
-                // A table of a few values stays small; one that fills a page gets it whole.
+                // A table of a few values stays small. A table that fills a page gets the whole
+                // page.
                 let more = (self.places.len() * 3).clamp(8, PAGE_LEN - self.places.len());
                 self.places.reserve_exact(more);
             }

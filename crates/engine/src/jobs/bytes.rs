@@ -1,4 +1,4 @@
-//! What jobs take of memory.
+//! The memory that jobs take.
 
 use std::mem::size_of;
 
@@ -6,19 +6,19 @@ use super::facts::State;
 use super::job::{Job, JobExtension, Outcome};
 use crate::bytes::{LIST_ENTRY_BYTES, allocated_bytes};
 
-/// What a job takes beside its body: its place in the table, its entry in a list of its queue, and in the
-/// index of numbers.
+/// The bytes of a job besides its body: its place in the table, its entry in a list of its queue,
+/// and its entry in the index of numbers.
 const JOB_BYTES: u64 = size_of::<Job>() as u64 + LIST_ENTRY_BYTES + 5;
-/// The count in front of a body.
+/// The reference count in front of a body.
 const BODY_HEAD_BYTES: usize = size_of::<usize>();
-/// Entries in the table of keys and in that of submitted jobs, as half-full nodes of a tree.
+/// Entries in the table of keys and in the table of submitted jobs, as half-full nodes of a tree.
 const SUBMITTED_BYTES: u64 = 64;
 /// A time of the wall clock: an entry of a tree whose nodes are not full.
 pub(super) const WALL_TIME_BYTES: u64 = 32;
-/// A job keeps the size of what only some jobs have in these.
+/// A job keeps the size of what only some jobs have in units of this size.
 const UNIT_BYTES: u64 = 32;
 
-/// How many bytes a job with a body of this length takes.
+/// The number of bytes that a job with a body of this length takes.
 pub fn job_bytes(body_bytes: usize) -> u64 {
     JOB_BYTES + allocated_bytes(body_bytes + BODY_HEAD_BYTES)
 }
@@ -27,7 +27,7 @@ pub(super) fn of_units(units: u16) -> u64 {
     u64::from(units) * UNIT_BYTES
 }
 
-/// What a job has beside what every job has, in units.
+/// The size of what only some jobs have, in units.
 pub(super) fn extra_units(job: &Job) -> u16 {
     let Some(extension) = &job.extension else { return 0 };
     let mut bytes = size_of::<JobExtension>() as u64;
@@ -36,7 +36,7 @@ pub(super) fn extra_units(job: &Job) -> u16 {
         bytes += allocated_bytes(outcome.unique.len()) + allocated_bytes(outcome.reducer.len());
     }
     if job.state() == State::Leased {
-        // The session lists it, too.
+        // The session has the job in a list, too.
         bytes += LIST_ENTRY_BYTES;
     }
     u16::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(u16::MAX)

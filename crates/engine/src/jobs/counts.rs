@@ -1,4 +1,4 @@
-//! How many jobs there are in each state: of a queue, and of all.
+//! Counts of jobs by state: of one queue, and of all queues.
 
 use super::facts::State;
 
@@ -30,7 +30,7 @@ impl Band {
     }
 }
 
-/// What one job adds to the counts.
+/// The contribution of one job to the counts.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Share {
     pub(super) state: State,
@@ -38,8 +38,8 @@ pub(crate) struct Share {
     pub(super) body_bytes: usize,
 }
 
-/// Jobs by state, kept in step with every change so that statistics cost nothing to ask. A job's
-/// place is a u32, so no more of them can be.
+/// Jobs by state. Every change updates the counts, so statistics are cheap to read. A job's place
+/// is a u32, so no count of jobs can exceed a u32.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Counts {
     pub(crate) ready: u32,
@@ -47,7 +47,7 @@ pub(crate) struct Counts {
     pub(crate) delayed: u32,
     pub(crate) leased: u32,
     pub(crate) buried: u32,
-    /// Ready and delayed jobs by band of urgency.
+    /// Ready and delayed jobs by priority band.
     pub(crate) bands: [u32; 3],
     /// Bytes of the bodies of ready jobs.
     pub(crate) bytes: u64,

@@ -1,4 +1,4 @@
-//! A job as the engine holds it.
+//! A job in the engine's table.
 
 use std::num::NonZeroU64;
 
@@ -7,15 +7,15 @@ use super::draft::Draft;
 use super::facts::{Body, Counters, JobFacts, JobKind, State, Tags};
 use crate::ids::{JobId, LeaseId, Millis, QueueId, SessionId};
 
-/// A job as the engine holds it. Kept small: there may be a hundred million.
+/// A job in the engine's table. It is small, because there may be a hundred million.
 ///
-/// What counts and indexes rest on is changed by [`super::Jobs`] only.
+/// Only [`super::Jobs`] changes what counts and indexes depend on.
 #[derive(Debug)]
 pub(crate) struct Job {
     id: JobId,
     created: Millis,
-    /// Delayed: when it becomes ready. Leased: the deadline. Ready: when a client or its due time made
-    /// it ready, or 0. Buried: of no meaning.
+    /// Delayed: when the job becomes ready. Leased: the deadline. Ready: when a client or the due
+    /// time made it ready, or 0. Buried: meaningless.
     due: Millis,
     body: Body,
     pub(super) extension: Option<Box<JobExtension>>,
@@ -23,41 +23,41 @@ pub(crate) struct Job {
     priority: u32,
     ttr_s: u32,
     state: State,
-    /// Of a watched job it can become one that lives longer.
+    /// A watched job can become one that lives longer.
     kind: JobKind,
-    /// What the memory account has for it beside what every job takes, in units of the account.
+    /// What the memory account counts for the job beyond a plain job, in units of the account.
     pub(super) extra_units: u16,
 }
 
-/// What a job does not need that was put and never taken, as most of a long queue.
+/// What a job does not need if it was put and never taken, like most jobs of a long queue.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct JobExtension {
     delay_s: u32,
     counters: Counters,
-    /// The order number, where it is not the job's id.
+    /// The order number, if it differs from the job's id.
     order: Option<NonZeroU64>,
     buried_order: u64,
-    /// It ends unread after this moment, in milliseconds; the beginning of time and the first
-    /// moment after it are all the same.
+    /// The job ends unread after this moment, in milliseconds. Moments 0 and 1 are the same here.
     expires: Option<NonZeroU64>,
     lease: Option<Lease>,
     pub(super) outcome: Option<Box<Outcome>>,
 }
 
-/// What is kept for a job whose outcome matters to somebody, or whose worker told its progress.
+/// For a job whose outcome matters to a client, or whose worker has reported progress.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Outcome {
-    /// It was submitted for its outcome, not just put; then its key and reducer mean something.
+    /// The job was submitted for its outcome, and not just put. Only then its key and reducer mean
+    /// something.
     submitted: bool,
     pub(super) unique: Box<[u8]>,
     pub(super) reducer: Box<[u8]>,
-    /// Sessions that wait for the outcome, as often as they attached.
+    /// Sessions that wait for the outcome, once per attachment.
     watchers: Vec<SessionId>,
     numerator: u32,
     denominator: u32,
 }
 
-/// A hand-out: who holds the job.
+/// A hand-out: the holder of the job.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Lease {
     pub(crate) id: LeaseId,
@@ -66,7 +66,7 @@ pub(crate) struct Lease {
     pub(crate) until: Millis,
 }
 
-/// A moment of expiry as an [`JobExtension`] keeps it.
+/// A moment of expiry, as a [`JobExtension`] keeps it.
 fn expiry(moment: Millis) -> NonZeroU64 {
     NonZeroU64::new(moment.0).unwrap_or(NonZeroU64::MIN)
 }
@@ -108,7 +108,7 @@ impl Job {
         job
     }
 
-    /// A job that comes back from the log, in this state: it may be due by now.
+    /// A job from the log, in this state: it may be due by now.
     pub(crate) fn restored(
         queue: QueueId,
         facts: &JobFacts,
@@ -201,12 +201,13 @@ impl Job {
         expires.map(|moment| Millis(moment.get()))
     }
 
-    /// From when on a ready job ages: a job that was just kicked or came due is not old.
+    /// The moment from which the age of a ready job counts. A job that was just kicked or came due
+    /// is not old.
     pub(crate) fn ready_since(&self) -> Millis {
         self.created.max(self.due)
     }
 
-    /// Whether the job may go by the wall clock. Most do not, and need no look at the table.
+    /// Whether the job can go by the wall clock. Most jobs cannot, and need no look at the table.
     pub(crate) fn may_go_by_wall(&self) -> bool {
         self.state == State::Delayed || self.expires().is_some()
     }
@@ -221,12 +222,12 @@ impl Job {
         (u64::from(self.priority), self.order())
     }
 
-    /// Its place among the delayed ones.
+    /// Its place among the delayed jobs.
     pub(crate) fn delayed_key(&self) -> (Millis, u64) {
         (self.due, self.id.0)
     }
 
-    /// Its place among the buried ones.
+    /// Its place among the buried jobs.
     pub(crate) fn buried_order(&self) -> u64 {
         self.extension.as_ref().map_or(0, |extension| extension.buried_order)
     }
@@ -248,7 +249,7 @@ impl Job {
         self.outcome().is_some_and(|outcome| outcome.submitted)
     }
 
-    /// It is still to be done, and is not in the log.
+    /// The job is still to be done, and is not in the log.
     pub(crate) fn is_unlogged(&self) -> bool {
         self.kind != JobKind::Logged && self.state != State::Buried
     }
@@ -261,17 +262,17 @@ impl Job {
         self.outcome().map_or(&[], |outcome| &outcome.watchers)
     }
 
-    /// Nobody will ever hear of it, and it was promised to nobody.
+    /// The job has no watcher left, and was promised to no client.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.kind == JobKind::Watched && self.watchers().is_empty()
     }
 
-    /// Progress as its worker told it last, and of how much.
+    /// The last progress that its worker reported: a part, and the whole.
     pub(crate) fn progress(&self) -> (u32, u32) {
         self.outcome().map_or((0, 0), |outcome| (outcome.numerator, outcome.denominator))
     }
 
-    /// What the log keeps of it; `wall` is the time of the wall clock that it goes by.
+    /// The facts of the job for the log. `wall` is the time of the wall clock that it goes by.
     pub(crate) fn facts(&self, wall: Option<Millis>) -> JobFacts {
         let due = match self.state {
             State::Delayed => self.due,
@@ -295,7 +296,7 @@ impl Job {
     }
 }
 
-/// Changing what no table rests on while the job is in no list of its queue.
+/// Changes that no table depends on while the job is in no list of its queue.
 impl Job {
     fn extension(&mut self) -> &mut JobExtension {
         self.extension.get_or_insert_default()
@@ -305,7 +306,7 @@ impl Job {
         self.extension().outcome.get_or_insert_default()
     }
 
-    /// When it comes due, its deadline, or since when it is ready: see the field.
+    /// Sets when it is due, its deadline, or since when it is ready: see the field.
     pub(crate) fn set_due(&mut self, due: Millis) {
         self.due = due;
     }
@@ -318,7 +319,7 @@ impl Job {
         self.extension().expires = Some(expiry(expires));
     }
 
-    /// It has the last place among those of its priority, by this number.
+    /// Gives it this order number, and so the last place among the jobs of its priority.
     pub(crate) fn set_order(&mut self, order: JobId) {
         self.extension().order = NonZeroU64::new(order.0);
     }
@@ -327,13 +328,13 @@ impl Job {
         self.extension().lease = lease;
     }
 
-    /// Only of a leased job: a ready one would have to move in its queue.
+    /// Only for a leased job: a ready job would have to move in its queue.
     pub(crate) fn set_priority(&mut self, priority: u32) {
         assert!(self.state == State::Leased, "only leased jobs change their priority");
         self.priority = priority;
     }
 
-    /// Counts one more of something that happened to the job.
+    /// Increments one of the job's counters.
     pub(crate) fn count(&mut self, counter: impl FnOnce(&mut Counters) -> &mut u32) {
         let counter = counter(&mut self.extension().counters);
         *counter = counter.saturating_add(1);
@@ -343,7 +344,7 @@ impl Job {
         self.outcome_mut().watchers.push(watcher);
     }
 
-    /// Takes a watcher out, however often it attached; among how many.
+    /// Removes all attachments of a watcher. Returns how many entries it compared.
     pub(crate) fn remove_watcher(&mut self, watcher: SessionId) -> usize {
         let watchers = &mut self.outcome_mut().watchers;
         let compared = watchers.len();
@@ -360,7 +361,7 @@ impl Job {
         (outcome.numerator, outcome.denominator) = (numerator, denominator);
     }
 
-    /// Whoever takes it next begins anew.
+    /// Forgets the progress: the next taker starts again.
     pub(crate) fn forget_progress(&mut self) {
         if let Some(outcome) =
             self.extension.as_mut().and_then(|extension| extension.outcome.as_mut())
@@ -370,9 +371,9 @@ impl Job {
     }
 }
 
-/// What [`super::Jobs`] changes, because its tables rest on it.
+/// Changes by [`super::Jobs`], because its tables depend on them.
 impl Job {
-    /// Its new state; the table at [`State`] says which may be.
+    /// Sets its new state. The table at [`State`] shows the legal changes.
     pub(super) fn set_state(&mut self, next: State) {
         let state = self.state;
         assert!(state.may_become(next), "a job went from {state:?} to {next:?}");
@@ -391,7 +392,7 @@ impl Job {
         self.extension().buried_order = order;
     }
 
-    /// It is in another queue from now on, as if it were put there now.
+    /// Moves it to another queue, as if it were put there now.
     pub(super) fn set_queue(&mut self, queue: QueueId, now: Millis, order: JobId) {
         self.queue = queue;
         self.created = now;
@@ -407,7 +408,7 @@ mod tests {
     #[test]
     fn a_job_is_small() {
         assert_eq!(std::mem::size_of::<Job>(), 64);
-        // One of the allocator's sizes: a byte more costs 16.
+        // This is one of the allocator's sizes: one more byte costs 16.
         assert_eq!(std::mem::size_of::<JobExtension>(), 96);
     }
 }

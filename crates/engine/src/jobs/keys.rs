@@ -1,6 +1,7 @@
-//! The index of keys: which jobs a submit may join.
+//! The index of keys: which jobs a submit can join.
 //!
-//! Not a hash table, which is built anew when it grows: with millions of jobs that takes seconds.
+//! It is not a hash table, because a hash table is rebuilt when it grows: with millions of jobs
+//! that takes seconds.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +19,7 @@ pub(super) struct Keys {
     entries: BTreeSet<(u64, QueueId, JobId)>,
 }
 
-/// What equal jobs have in common; `None` for a job that equals no other.
+/// The key that equal jobs share. `None` for a job that equals no other.
 fn key<'a>(unique: &'a [u8], body: &'a [u8]) -> Option<&'a [u8]> {
     let key = if unique == KEY_IS_BODY { body } else { unique };
     (!key.is_empty()).then_some(key)
@@ -38,13 +39,13 @@ impl Keys {
         self.entries.len()
     }
 
-    /// Where a job with a key stands.
+    /// The place of a job in the index, if it has a key.
     fn place(&self, job: &Job) -> Option<(u64, QueueId, JobId)> {
         let key = key(job.unique(), job.body())?;
         Some((self.hash.of(key), job.queue(), job.id()))
     }
 
-    /// Whether the job stands here; `None`: it has no key.
+    /// Whether the index has the job. `None`: the job has no key.
     pub(super) fn has(&self, job: &Job) -> Option<bool> {
         self.place(job).map(|place| self.entries.contains(&place))
     }
@@ -61,7 +62,7 @@ impl Keys {
         }
     }
 
-    /// Jobs of a queue whose key has the hash of this one, the oldest first.
+    /// The jobs of a queue whose key has the same hash as this one, oldest first.
     pub(super) fn alike_in(
         &self,
         queue: QueueId,
@@ -73,7 +74,8 @@ impl Keys {
         hash.into_iter().flat_map(move |hash| self.entries.range(range(hash))).map(|(.., id)| *id)
     }
 
-    /// Jobs of all queues whose key has the hash of this one. None if it stands for the body.
+    /// The jobs of all queues whose key has the same hash as this one. None if the key stands for
+    /// the body.
     pub(super) fn alike(&self, unique: &[u8]) -> impl Iterator<Item = JobId> {
         let hash = (unique != KEY_IS_BODY).then(|| self.hash.of(unique));
         let range =

@@ -1,4 +1,4 @@
-//! The table of jobs by itself.
+//! Tests of the table of jobs alone.
 
 use super::*;
 use crate::wall::When;
@@ -23,7 +23,7 @@ fn draft() -> Draft {
     }
 }
 
-/// A job that was just put, due at this moment.
+/// A job that is put now and is due at this moment.
 fn put(jobs: &mut Jobs, due: Millis) -> JobSlot {
     let id = jobs.deal_id();
     let slot = jobs.insert(Job::new((id, QUEUE, JobKind::Logged), NOW, (due, None), draft()));

@@ -1,21 +1,23 @@
-//! Which rules cannot be obeyed: those that send a put in a circle, or to too many queues.
+//! Checks rules: the engine cannot apply rules that send a put in a circle, or to too many queues.
 
 use std::collections::BTreeSet;
 
 use super::{Name, Policy, Rules, Setting, parent_name};
 use crate::limits::QUEUE_NAME_BYTES_MAX;
 
-/// How many queues one rule may copy a put to.
+/// Maximum number of queues that one rule can copy a put to.
 pub const COPIES_MAX: usize = 8;
-/// How many queues one put may reach through aliases and copies, whichever way.
+/// Maximum number of queues that one put can reach through aliases and copies. A queue counts once
+/// for each path to it.
 pub const DESTINATIONS_MAX: usize = 64;
-/// How large the encoded rules may be: they are one fact of the log, which goes into one segment.
+/// Maximum size of the encoded rules. They are one fact of the log, which must fit into one
+/// segment.
 pub const RULES_BYTES_MAX: usize = 64 << 10;
 
-/// What is wrong with rules. The line is that of the setting or rule, 0 when there is none.
+/// An error in the rules. The line is that of the setting or rule, or 0.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RulesError {
-    /// No queue can have such a name.
+    /// A queue cannot have this name.
     #[error("{key}: a queue name has 1 to {QUEUE_NAME_BYTES_MAX} bytes")]
     Name {
         /// The line of the setting.
@@ -23,7 +25,7 @@ pub enum RulesError {
         /// Its key.
         key: &'static str,
     },
-    /// What expires in a queue would come back to it.
+    /// A job that expires in a queue would come back to it.
     #[error(
         "expire_to: jobs that expire in `{name}` would come back to it; \
          set expire_to = \"none\" in a later policy for `{name}`"
@@ -34,7 +36,7 @@ pub enum RulesError {
         /// The queue.
         name: String,
     },
-    /// A put would come back to where it was.
+    /// A put would come back to a queue that it has passed.
     #[error("{key}: a put into `{name}` would come back to it")]
     Circle {
         /// The line of the setting.
@@ -44,7 +46,7 @@ pub enum RulesError {
         /// A queue of the circle.
         name: String,
     },
-    /// Too many copies.
+    /// The rule has too many copies.
     #[error("route.copy_to: at most {COPIES_MAX} copies")]
     TooManyCopies {
         /// The line of the setting.
@@ -64,7 +66,7 @@ pub enum RulesError {
 }
 
 impl RulesError {
-    /// The line that it is about, from 1; 0: none.
+    /// The line of the error, from 1. 0: no line.
     pub fn line(&self) -> u32 {
         match self {
             RulesError::Name { line, .. }
@@ -84,9 +86,9 @@ enum Endless<'a> {
 }
 
 impl Rules {
-    /// Refuses rules that cannot be obeyed, naming the first one.
+    /// Returns an error for the first rule that the engine cannot apply.
     pub fn check(&self) -> Result<(), RulesError> {
-        // First, since it bounds the work that follows.
+        // This check is the first, because it bounds the work of the others.
         if self.encode().len() > RULES_BYTES_MAX {
             return Err(RulesError::TooLarge);
         }
@@ -120,7 +122,7 @@ impl Rules {
         Ok(())
     }
 
-    /// A queue that a job comes back to which expires again and again, from this queue on.
+    /// A queue to which a job returns if it expires again and again, from this queue on.
     fn circle_of_expiry(&self, target: &Name) -> Option<Name> {
         let mut seen = BTreeSet::new();
         let mut at = target.clone();
@@ -138,7 +140,7 @@ impl Rules {
 }
 
 impl Setting {
-    /// The queues that it names.
+    /// The queues that the setting names.
     fn names(&self) -> &[Name] {
         match self {
             Setting::ExpireTo(name) => name.as_slice(),
@@ -148,8 +150,8 @@ impl Setting {
     }
 }
 
-/// Where puts go on to, from each queue that some rule names as a destination. A circle consists of
-/// such queues alone, so no other has to be looked at.
+/// The policy of each queue that a rule names as a destination, so the next destinations of its
+/// puts. A circle consists of such queues only, so no other queue needs a check.
 struct Map<'a> {
     onward: Vec<(&'a Name, Policy)>,
 }
@@ -165,7 +167,8 @@ impl<'a> Map<'a> {
         Map { onward: names.into_iter().map(|name| (name, rules.of(name))).collect() }
     }
 
-    /// How many queues are reached through these names, whichever way. `way` is where we come from.
+    /// The number of queues that these names reach. A queue counts once for each path to it. `way` is
+    /// the path so far.
     fn reach<'m>(
         &'m self,
         names: &'m [Name],

@@ -1,8 +1,8 @@
-//! Rules as bytes, for the log: one byte says the version, then come counted lists.
+//! Rules as bytes, for the log: a version byte, then counted lists.
 //!
-//! Numbers are little-endian. A setting is its tag and its value; where a setting may say `none`, the
-//! value begins with 0 or 1. Tags keep their meaning for ever; bytes with an unknown one are refused
-//! as a whole, since half of a policy is what nobody has asked for.
+//! Numbers are little-endian. A setting is its tag and its value. If a setting can be `none`, the
+//! value begins with 0 or 1. Tags never change their meaning. Bytes with an unknown tag are refused
+//! as a whole, because half a policy is not what the operator asked for.
 
 use super::{Name, Pattern, QueueSync, Rule, RuleSetting, Rules, Setting, WhenFull};
 
@@ -28,7 +28,8 @@ impl Rules {
         bytes
     }
 
-    /// Rules from bytes; `None` when [`Rules::encode`] did not make them, or a later version did.
+    /// Rules from bytes. `None` if the bytes do not come from [`Rules::encode`], or come from a
+    /// later version.
     pub fn decode(bytes: &[u8]) -> Option<Rules> {
         let mut reader = Reader(bytes);
         reader.rules().ok().filter(|_| reader.0.is_empty())
@@ -114,10 +115,10 @@ fn tag(setting: &Setting) -> u8 {
     }
 }
 
-/// The bytes are not those of rules.
+/// The bytes are not encoded rules.
 struct Malformed;
 
-/// What has not been read yet.
+/// The bytes that are still to be read.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
@@ -158,7 +159,7 @@ impl Reader<'_> {
         Ok(name.into())
     }
 
-    /// Each thing takes at least a byte, so that a wrong count ends with the bytes.
+    /// Each element takes at least one byte, so a wrong count stops at the end of the bytes.
     fn list<T>(
         &mut self,
         mut read: impl FnMut(&mut Self) -> Result<T, Malformed>,

@@ -1,4 +1,4 @@
-//! The rules in force, and what follows from them by name.
+//! The rules in force, and what follows from them for names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -9,16 +9,17 @@ use super::{Name, Policy, Rules, Setting};
 #[derive(Debug, Default)]
 pub(crate) struct InForce {
     rules: Rules,
-    /// Names that a rule spells out: those with a `+` are children without a client's doing.
+    /// Names that a rule spells out. Those with a `+` are children even if no client refers to
+    /// them.
     named: BTreeSet<Name>,
     /// Some rule makes aliases.
     has_aliases: bool,
-    /// What went through aliases that a rule spells out. Those that only a pattern makes are not
-    /// counted: clients could name any number of them.
+    /// Counts of the aliases that a rule spells out. Aliases that only a pattern makes have no
+    /// counts, because clients could name any number of them.
     aliases: BTreeMap<Name, AliasCounts>,
 }
 
-/// What went through an alias.
+/// The number of puts into an alias, and their bytes.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct AliasCounts {
     pub(crate) puts: u64,
@@ -30,7 +31,7 @@ impl InForce {
         &self.rules
     }
 
-    /// What the rules ask of a queue of this name; `parent`: of the queue whose child it is.
+    /// The policy of a queue of this name. `parent` is the queue whose child it is.
     pub(crate) fn resolve(&self, name: &[u8], parent: Option<&[u8]>) -> Policy {
         self.rules.resolve(name, parent)
     }
@@ -44,7 +45,7 @@ impl InForce {
         self.has_aliases
     }
 
-    /// Other rules are in force from now on. [`InForce::set_aliases`] has to follow.
+    /// Replaces the rules. The caller must call [`InForce::set_aliases`] next.
     pub(crate) fn replace(&mut self, rules: Rules) {
         let mut all = rules.0.iter().flat_map(|rule| &rule.settings);
         self.has_aliases = all.any(|asked| matches!(asked.setting, Setting::Alias(_)));
@@ -57,7 +58,8 @@ impl InForce {
         self.named.iter()
     }
 
-    /// These of the names that rules spell out are aliases. Those that were before keep their counts.
+    /// Sets which of the names that rules spell out are aliases. Those that were aliases before
+    /// keep their counts.
     pub(crate) fn set_aliases(&mut self, aliases: Vec<Name>) {
         let counted = aliases.into_iter().map(|name| {
             let counts = self.alias_counts(&name);
@@ -66,7 +68,7 @@ impl InForce {
         self.aliases = counted.collect();
     }
 
-    /// Counts what is put into an alias.
+    /// Counts a put into an alias.
     pub(crate) fn count_alias(&mut self, name: &[u8], body_bytes: usize) {
         if let Some(counts) = self.aliases.get_mut(name) {
             counts.puts += 1;
@@ -78,7 +80,7 @@ impl InForce {
         self.aliases.get(name).copied().unwrap_or_default()
     }
 
-    /// Names of aliases, behind this one or from the first on.
+    /// The names of aliases behind this name, or from the first one on.
     pub(crate) fn aliases_behind(&self, name: Option<&[u8]>) -> impl Iterator<Item = &[u8]> {
         let from = name.map_or(Bound::Unbounded, Bound::Excluded);
         self.aliases.range::<[u8], _>((from, Bound::Unbounded)).map(|(name, _)| &**name)

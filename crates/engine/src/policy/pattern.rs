@@ -1,29 +1,29 @@
-//! Patterns of names: `*` stands for any run of bytes, `?` for one.
+//! Patterns of names: `*` matches any run of bytes, `?` matches one byte.
 
-/// A pattern that names are compared with.
+/// A pattern for names.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Pattern(Box<[u8]>);
 
 impl Pattern {
-    /// Every text is a pattern.
+    /// Makes a pattern from any text: every text is valid.
     pub fn new(text: &[u8]) -> Pattern {
         Pattern(text.into())
     }
 
-    /// As it was written.
+    /// The pattern as it was written.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The only name that it matches, if it has no wildcards.
+    /// The only name that the pattern matches, if it has no wildcards.
     pub fn literal(&self) -> Option<&[u8]> {
         let has_wildcards = self.0.iter().any(|byte| matches!(byte, b'*' | b'?'));
         (!has_wildcards).then_some(&self.0)
     }
 
-    /// Whether the whole name matches. Takes no memory, and no more steps than the lengths of both
-    /// multiplied: when something after a `*` does not fit, only the last `*` has to take one byte
-    /// more, since an earlier one could do no better.
+    /// Whether the pattern matches the whole name. Needs no memory, and at most as many steps as
+    /// the product of both lengths. If the part after a `*` does not match, only the last `*` must
+    /// take one more byte, because an earlier one could do no better.
     pub fn matches(&self, name: &[u8]) -> bool {
         let pattern = &self.0;
         let (mut at, mut from) = (0, 0);

@@ -1,4 +1,4 @@
-//! What rules come to, which are refused, and that they survive as bytes.
+//! Tests of rules: their results, the refused ones, and their encoding as bytes.
 
 use proptest::prelude::*;
 
@@ -58,11 +58,11 @@ fn a_child_has_what_its_parent_has_and_its_own_over_it() {
         (policy.bytes_max, policy.jobs_max, policy.age_max_ms, policy.fanout_only)
     };
     assert_eq!(of("q"), (Some(8), Some(500), Some(1), true));
-    // Its own rule wins though it comes first, and what feeds only children does not go on to them.
+    // The child's own rule wins although it comes first. The child does not inherit `fanout_only`.
     assert_eq!(of("q+fanout"), (Some(8), Some(500), Some(60_000), false));
     assert_eq!(of("q+other+more"), (Some(8), Some(500), Some(1), false));
     assert_eq!(of("x"), (Some(16), None, Some(1), false));
-    // A name with a plus that is no child is like any other.
+    // A name with a `+` that is not a child's is like any other name.
     let plain = rules.resolve(b"q+plain", None);
     assert_eq!((plain.jobs_max, plain.bytes_max), (None, Some(8)));
 }
@@ -121,7 +121,7 @@ fn circles_are_refused() {
     ] {
         assert!(refused(circle.clone()).contains("come back to it"), "{circle:?}");
     }
-    // The same queue by two ways is no circle.
+    // The same queue by two ways is not a circle.
     let diamond = vec![copy("a", &["b", "c"]), copy("b", &["d"]), copy("c", &["d"])];
     Rules(diamond).check().unwrap();
     Rules(vec![copy("*", &["audit"]), copy("audit", &[])]).check().unwrap();
@@ -138,7 +138,7 @@ fn puts_that_reach_too_many_queues_are_refused() {
     let aliases = |count| vec![Rule::new(["a"], [Setting::Alias(many("q", count))])];
     Rules(aliases(64)).check().unwrap();
     assert!(refused(aliases(65)).contains("more than 64 queues"));
-    // Eight each of which has eight.
+    // Eight destinations, each with eight copies.
     let tree = [aliases(8), vec![Rule::new(["q?"], [Setting::CopyTo(many("r", 8))])]].concat();
     assert!(refused(tree).contains("more than 64 queues"));
     let chain = (0..500).map(|number| {
@@ -170,7 +170,7 @@ fn names_and_sizes_are_bounded() {
     assert!(refused(vec![Rule::new([large.as_str()], [])]).contains("64KiB"));
 }
 
-/// What a pattern means, said naively.
+/// A naive matcher, for comparison.
 fn matches_naively(pattern: &[u8], name: &[u8]) -> bool {
     match pattern.split_first() {
         None => name.is_empty(),

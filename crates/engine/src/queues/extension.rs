@@ -1,7 +1,7 @@
 //! What only some queues have: a policy, the mark of a queue of items, fan-out children.
 //!
-//! A queue gets its [`Extension`] when it first needs one, and keeps it until it vanishes. Plain queues
-//! pay for all of this with one test.
+//! A queue gets its [`Extension`] when it first needs one, and keeps it until the queue vanishes.
+//! For all of this, a plain queue costs one test.
 
 use crate::ids::Millis;
 use crate::policy::{Policy, parent_name};
@@ -10,19 +10,19 @@ use crate::policy::{Policy, parent_name};
 #[derive(Debug)]
 pub(crate) struct Extension {
     policy: Policy,
-    /// A client of Kestrel's made it or used it.
+    /// A client of Kestrel made it or used it.
     items: bool,
     /// A fan-out child.
     child: bool,
     /// It has, or had, fan-out children.
     parent: bool,
     pub(crate) created: Millis,
-    /// The timer sweeps no expired jobs before this.
+    /// The timer does not sweep expired jobs before this moment.
     pub(crate) sweep_rests_until: Millis,
-    /// When the job was put that was read last.
+    /// When the last job that was read was put.
     pub(crate) last_read: Option<Millis>,
     pub(crate) put_bytes: u64,
-    /// Reads that found an item, and those that did not.
+    /// Reads that found an item, and reads that did not.
     pub(crate) hits: u64,
     pub(crate) misses: u64,
     pub(crate) expired: u64,
@@ -32,7 +32,7 @@ pub(crate) struct Extension {
     pub(crate) flushes: u64,
 }
 
-/// The name of the queue whose puts a queue of this name would get as a child.
+/// The name of the parent that a queue of this name would have as a child.
 pub(crate) fn parent_of(name: &[u8]) -> Option<&[u8]> {
     parent_name(name).filter(|parent| !parent.is_empty())
 }
@@ -74,7 +74,7 @@ impl Extension {
         self.parent
     }
 
-    /// A put goes here and nowhere else.
+    /// Whether a put to this queue goes to this queue only.
     pub(crate) fn is_single(&self) -> bool {
         !self.parent
             && !self.policy.fanout_only

@@ -1,16 +1,17 @@
-//! The table of queues by their names. It holds the numbers of queues only; their names are in the queues.
+//! The table of queues by name. It stores only the numbers of queues; their names are in the
+//! queues.
 //!
-//! A hash table that grows is built anew: with a million names that would hold everybody up for a tenth of a
-//! second. So there are many small ones.
+//! A growing hash table is rebuilt. With a million names, that would delay all clients for a tenth
+//! of a second. So the table consists of many small ones.
 
 use hashbrown::HashTable;
 
 use crate::ids::QueueId;
 
-/// With a million queues, one of these tables has a few thousand.
+/// With a million queues, each of these tables has a few thousand.
 const PARTS: usize = 256;
 
-/// Looked into, never walked: its order is not ours.
+/// Only for look-ups: nothing iterates over it, because its order is arbitrary.
 #[derive(Debug)]
 pub(crate) struct NameTable {
     parts: Box<[HashTable<QueueId>]>,
@@ -22,7 +23,8 @@ impl Default for NameTable {
     }
 }
 
-/// The tables use the lowest and the highest bits of a hash for themselves.
+/// Chooses a table by the middle bits, because the tables themselves use the lowest and highest
+/// bits of a hash.
 fn part(hash: u64) -> usize {
     (hash >> 32) as usize % PARTS
 }
@@ -32,7 +34,7 @@ impl NameTable {
         self.parts.iter().map(HashTable::len).sum()
     }
 
-    /// The queue with this hash for which `is_it` holds.
+    /// The queue with this hash for which `is_it` returns true.
     pub(crate) fn find(
         &self,
         hash: u64,
@@ -41,7 +43,7 @@ impl NameTable {
         self.parts[part(hash)].find(hash, |id| is_it(*id)).copied()
     }
 
-    /// Adds a queue that is not there; `hash_of` tells the hashes of others.
+    /// Adds a queue that the table does not have. `hash_of` gives the hashes of other queues.
     pub(crate) fn insert(&mut self, hash: u64, queue: QueueId, hash_of: impl Fn(QueueId) -> u64) {
         self.parts[part(hash)].insert_unique(hash, queue, |id| hash_of(*id));
     }

@@ -1,4 +1,4 @@
-//! A queue: its jobs by state, who waits for them, and why it exists.
+//! A queue: its jobs by state, its waiters, and the reasons why it exists.
 
 use smallvec::SmallVec;
 
@@ -9,27 +9,28 @@ use crate::collections::prefetch;
 use crate::ids::{JobSlot, Millis};
 use crate::jobs::{Counts, Job, Share, State};
 
-/// The order of ready jobs: rank (the priority, wider so that policies can refine it), then the
-/// order number.
+/// The order of ready jobs: first the rank, then the order number. The rank is the priority, but
+/// wider, so that policies can refine it.
 pub(crate) type ReadyKey = (u64, u64);
 
-/// What the log keeps of a queue apart from its jobs.
+/// The facts of a queue, apart from its jobs, as the log keeps them.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct QueueFacts {
-    /// It exists without jobs or users.
+    /// The queue exists without jobs or users.
     pub kept: bool,
-    /// Most unfinished jobs at which a submit of each [`crate::Band`] is still accepted; 0 for no limit.
+    /// The number of unfinished jobs at which the queue refuses a submit of each [`crate::Band`]. 0
+    /// for no limit.
     pub limits: [u32; 3],
-    /// A client of Kestrel's made it or used it.
+    /// A client of Kestrel made it or used it.
     pub items: bool,
-    /// It is a fan-out child: what is put into the queue whose name stands before the first `+` is
-    /// put here, too.
+    /// The queue is a fan-out child: it gets a copy of each job that is put into the queue named
+    /// before the first `+`.
     pub child: bool,
-    /// When it was made, if `items`; else 0.
+    /// When the queue was made, if `items`. Otherwise 0.
     pub created: Millis,
 }
 
-/// A queue on hold: its ready jobs are not handed out before `until`.
+/// A queue on hold: it does not hand out ready jobs before `until`.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Pause {
     pub(crate) until: Millis,
@@ -37,7 +38,7 @@ pub(crate) struct Pause {
 }
 
 impl Pause {
-    /// Whether it lasts only until those who wait are served further.
+    /// Whether the pause lasts only until the queue continues to serve its waiters.
     pub(crate) fn is_serving(self) -> bool {
         matches!(self.reason, PauseReason::Serving)
     }
@@ -45,26 +46,27 @@ impl Pause {
 
 #[derive(Copy, Clone, Debug)]
 pub(crate) enum PauseReason {
-    /// Somebody asked for a pause of this length.
+    /// A client asked for a pause of this length.
     Requested { seconds: u32 },
-    /// More sessions wait than one slice may serve: it goes on serving them at the end. Others get
-    /// only what these leave.
+    /// More sessions wait than one slice can serve. At the end of the pause, the queue continues to
+    /// serve them. Other sessions get only the jobs that remain.
     Serving,
 }
 
-/// What a put touches comes first, by cache lines: with many thousand queues in use each one counts.
-/// (`timer`, because by its impossible values a slab tells places in use from free ones.)
+/// The fields that a put touches come first, grouped by cache lines: with many thousand queues in
+/// use, each line counts. (`timer` is the first field, because a slab uses its impossible values to
+/// mark free places.)
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Queue {
-    /// When the engine looks at this queue next. Never later than needed, sometimes earlier.
+    /// When the engine looks at this queue next. Sometimes earlier than needed, but never later.
     timer: Option<Millis>,
     name: SmallVec<[u8; 24]>,
-    /// Sessions whose puts go here.
+    /// Sessions that put into this queue.
     users: u32,
-    /// Sessions that take from here.
+    /// Sessions that take from this queue.
     watchers: u32,
-    /// What only some queues have. All of it is behind this one test, which plain queues pay for.
+    /// What only some queues have. A plain queue pays for all of it with this one test.
     extension: Option<Box<Extension>>,
 
     puts: u64,
@@ -73,24 +75,25 @@ pub(crate) struct Queue {
 
     ready: Ordered<ReadyKey>,
 
-    /// Removals that go on: nothing is handed out meanwhile.
+    /// Removals in progress. Meanwhile the queue hands out nothing.
     removals: u32,
     /// Registrations of workers.
     workers: u32,
-    /// Sessions that wait here, by their ticket: first come, first served.
+    /// Sessions that wait at this queue, by ticket: first come, first served.
     waiters: Ordered<u64>,
-    /// Sessions that may be asleep and want to be woken, by ticket.
+    /// Sessions that may be asleep and want a wake-up, by ticket.
     sleepers: Ordered<u64>,
 
     /// By (due, id).
     delayed: Ordered<(Millis, u64)>,
-    /// By the order of burying.
+    /// By the order of burial.
     buried: Ordered<u64>,
-    /// Grows with every queue made; lists are in this order.
+    /// Ascending with each new queue. Listings are in this order.
     age_rank: u64,
-    /// Exists without jobs or users.
+    /// The queue exists without jobs or users.
     kept: bool,
-    /// Most unfinished jobs at which a submit of each band is still accepted; 0 for no limit.
+    /// The number of unfinished jobs at which the queue refuses a submit of each band. 0 for no
+    /// limit.
     limits: [u32; 3],
     finishes: u64,
     pauses: u64,
@@ -98,7 +101,7 @@ pub(crate) struct Queue {
 
 /// Bytes of a cache line.
 const LINE_BYTES: usize = 64;
-// A put reads all up to whether somebody waits.
+// A put reads all fields up to `waiters`.
 const _: () = assert!(std::mem::offset_of!(Queue, waiters) < 4 * LINE_BYTES);
 
 impl Queue {
@@ -127,7 +130,7 @@ impl Queue {
         }
     }
 
-    /// Asks for what a put will touch, besides the name.
+    /// Prefetches what a put will touch, except the name.
     pub(super) fn prefetch(&self) {
         prefetch(&self.counts);
         prefetch(&self.ready);
@@ -140,12 +143,13 @@ impl Queue {
         &self.name
     }
 
-    /// The name, for a request that goes on to change queues. Most names need no allocation.
+    /// The name, for a request that changes queues while it uses the name. Most names need no
+    /// allocation.
     pub(crate) fn owned_name(&self) -> SmallVec<[u8; 24]> {
         self.name.clone()
     }
 
-    /// Grows with every queue made; lists are in this order.
+    /// Ascending with each new queue. Listings are in this order.
     pub(crate) fn age_rank(&self) -> u64 {
         self.age_rank
     }
@@ -163,13 +167,13 @@ impl Queue {
         self.extension.get_or_insert_with(|| Box::new(Extension::new(now)))
     }
 
-    /// It is no queue of items, and no child, any more; whether it was.
+    /// Removes the marks of a queue of items and of a child. Returns whether the queue had each.
     pub(super) fn unmark(&mut self) -> Option<(bool, bool)> {
         let extension = self.extension.as_mut()?;
         Some((extension.set_items(false), extension.set_child(false)))
     }
 
-    /// When the engine looks at it next; changed by [`crate::timers::Timers`].
+    /// When the engine looks at this queue next. [`crate::timers::Timers`] changes it.
     pub(crate) fn timer(&self) -> Option<Millis> {
         self.timer
     }
@@ -178,7 +182,8 @@ impl Queue {
         &mut self.timer
     }
 
-    /// Most unfinished jobs at which a submit of each band is still accepted; 0 for no limit.
+    /// The number of unfinished jobs at which the queue refuses a submit of each band. 0 for no
+    /// limit.
     pub(crate) fn limits(&self) -> [u32; 3] {
         self.limits
     }
@@ -189,17 +194,17 @@ impl Queue {
 
     // --- Why it exists ---
 
-    /// Keeps it in existence, whatever becomes of its jobs, until [`Queue::release`].
+    /// Keeps the queue in existence, with or without jobs, until [`Queue::release`].
     pub(crate) fn hold(&mut self) {
         self.users += 1;
     }
 
-    /// To be followed by a look at whether it is wanted.
+    /// Ends a hold. The caller must then drop the queue if it is unwanted.
     pub(crate) fn release(&mut self) {
         self.users -= 1;
     }
 
-    /// Sessions whose puts go here, and requests that hold it.
+    /// Sessions that put into this queue, and requests that hold it.
     pub(crate) fn users(&self) -> u32 {
         self.users
     }
@@ -212,7 +217,7 @@ impl Queue {
         self.watchers -= 1;
     }
 
-    /// Sessions that take from here.
+    /// Sessions that take from this queue.
     pub(crate) fn watchers(&self) -> u32 {
         self.watchers
     }
@@ -238,12 +243,12 @@ impl Queue {
         self.removals -= 1;
     }
 
-    /// Removals that go on.
+    /// Removals in progress.
     pub(crate) fn removals(&self) -> u32 {
         self.removals
     }
 
-    /// Whether it exists without jobs or users.
+    /// Whether the queue exists without jobs or users.
     pub(crate) fn is_kept(&self) -> bool {
         self.kept
     }
@@ -252,7 +257,7 @@ impl Queue {
         std::mem::replace(&mut self.kept, kept)
     }
 
-    /// Whether anything keeps the queue in existence (spec beanstalkd 6).
+    /// Whether the queue has a reason to exist (spec beanstalkd 6).
     pub(crate) fn is_wanted(&self) -> bool {
         self.users > 0
             || self.watchers > 0
@@ -274,12 +279,12 @@ impl Queue {
         &self.delayed
     }
 
-    /// Buried jobs, by the order of burying.
+    /// Buried jobs, by the order of burial.
     pub(crate) fn buried(&self) -> &Ordered<u64> {
         &self.buried
     }
 
-    /// The ready job that comes first, whether or not it can be had.
+    /// The first ready job, whether or not a take can get it.
     pub(crate) fn first_ready(&self) -> Option<JobSlot> {
         self.ready.first().map(|(_, slot)| JobSlot(slot))
     }
@@ -323,7 +328,7 @@ impl Queue {
         assert_eq!(found, Some(slot.0), "a job is in the list of its state");
     }
 
-    /// Its jobs by state, those included that are in no list for a moment.
+    /// The jobs of the queue by state, including jobs that are in no list for a moment.
     pub(crate) fn counts(&self) -> &Counts {
         &self.counts
     }
@@ -336,7 +341,7 @@ impl Queue {
         self.counts.remove(job);
     }
 
-    /// Counts a job that was put here.
+    /// Counts a job that was put into this queue.
     pub(crate) fn count_put(&mut self, body_bytes: usize) {
         self.puts += 1;
         if let Some(extension) = &mut self.extension {
@@ -344,7 +349,7 @@ impl Queue {
         }
     }
 
-    /// Jobs put since it exists, in this process.
+    /// Jobs put into this queue since it was made, in this process.
     pub(crate) fn puts(&self) -> u64 {
         self.puts
     }
@@ -358,9 +363,9 @@ impl Queue {
         self.finishes
     }
 
-    // --- Who waits ---
+    // --- Waiting sessions ---
 
-    /// Sessions that wait here, by their ticket: first come, first served.
+    /// Sessions that wait at this queue, by ticket: first come, first served.
     pub(crate) fn waiters(&self) -> &Ordered<u64> {
         &self.waiters
     }
@@ -373,7 +378,7 @@ impl Queue {
         self.waiters.remove(ticket);
     }
 
-    /// Sessions that may be asleep and want to be woken, by ticket.
+    /// Sessions that may be asleep and want a wake-up, by ticket.
     pub(crate) fn sleepers(&self) -> &Ordered<u64> {
         &self.sleepers
     }
@@ -386,7 +391,7 @@ impl Queue {
         self.sleepers.remove(ticket);
     }
 
-    /// Takes out the place of the session that came first.
+    /// Takes out the place of the sleeper that came first.
     pub(crate) fn pop_sleeper(&mut self) -> Option<u32> {
         self.sleepers.pop_first().map(|(_, place)| place)
     }
@@ -397,7 +402,7 @@ impl Queue {
         self.pause
     }
 
-    /// Its ready jobs are held back from now on, or not any more.
+    /// Pauses the queue, or ends its pause.
     pub(crate) fn set_pause(&mut self, pause: Option<Pause>) {
         self.pause = pause;
     }
@@ -406,13 +411,13 @@ impl Queue {
         self.pauses += 1;
     }
 
-    /// Times it was paused.
+    /// Times that the queue was paused.
     pub(crate) fn pauses(&self) -> u64 {
         self.pauses
     }
 
-    /// Whether a take may be served from here: while those who wait are served in slices, or are
-    /// about to be, only what they leave.
+    /// Whether the queue can serve a take. While the queue serves its waiters in slices, or is
+    /// about to, a take gets only the jobs that remain.
     pub(crate) fn can_serve(&self, now: Millis) -> bool {
         !self.ready.is_empty()
             && self.removals == 0
@@ -425,13 +430,14 @@ impl Queue {
             })
     }
 
-    /// Whether its ready jobs are held back from those who wait. A pause lasts until its timer ends
-    /// it and serves them, lest anybody overtakes them in between.
+    /// Whether the queue holds its ready jobs back from its waiters. A pause lasts until its timer
+    /// ends it and serves the waiters, so that no other session overtakes them in between.
     pub(crate) fn is_paused(&self) -> bool {
         self.removals > 0 || self.pause.is_some()
     }
 
-    /// When it is to go, if its policy says so, and nobody uses it and nothing is in it.
+    /// The moment at which the queue can be removed as idle: its policy must allow this, and the
+    /// queue must be empty and unused.
     pub(crate) fn idle_ends(&self) -> Option<Millis> {
         let extension = self.extension.as_ref()?;
         let idle_ms = extension.policy().idle_ms?;
@@ -446,14 +452,15 @@ impl Queue {
         is_idle.then(|| Millis(extension.created.0.saturating_add(idle_ms).saturating_add(1)))
     }
 
-    /// The next moment at which something happens here by itself, expiry and idleness apart.
+    /// The next moment at which this queue changes without a request, apart from expiry and
+    /// idleness.
     pub(crate) fn next_moment(&self) -> Option<Millis> {
         let due = self.delayed.first().map(|((due, _), _)| due);
         let unpause = self.pause.map(|pause| pause.until);
         [due, unpause].into_iter().flatten().min()
     }
 
-    /// Panics where its lists and its counts disagree.
+    /// Panics if the lists and the counts disagree.
     pub(super) fn check_invariants(&self) {
         let counts = &self.counts;
         let lists = [self.ready.len(), self.delayed.len(), self.buried.len()];

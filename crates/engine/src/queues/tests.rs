@@ -1,4 +1,4 @@
-//! The table of queues by itself.
+//! Tests of the table of queues alone.
 
 use super::*;
 use crate::ids::JobId;

@@ -6,14 +6,14 @@ use super::worker::Worker;
 use crate::collections::Ordered;
 use crate::ids::{JobId, JobSlot, LeaseId, Millis, QueueId};
 
-/// A waiting take is told that a held job is close to its deadline this long before it
-/// (spec beanstalkd 3, reserve).
+/// A waiting take learns this long before the deadline that a held job is close to it (spec
+/// beanstalkd 3, reserve).
 const DEADLINE_MARGIN_MS: u64 = 1000;
 
-/// A deadline that does not come.
+/// A deadline that never comes.
 pub(crate) const NEVER: Millis = Millis(u64::MAX);
 
-/// Where the jobs of a session go when it loses them.
+/// Where the jobs of a session go when the session loses them.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub enum ReturnOrder {
     /// To the place they came from, as in beanstalkd and Kestrel.
@@ -25,37 +25,37 @@ pub enum ReturnOrder {
 
 #[derive(Debug)]
 pub(crate) struct Session {
-    /// Distinguishes sessions that had this place one after the other.
+    /// Distinguishes sessions that had the same place one after the other.
     generation: u32,
-    /// Where the caller wants this session's events; not interpreted here.
+    /// Where the caller wants this session's events. The engine does not interpret it.
     mailbox: u32,
-    /// Puts go here.
+    /// Puts of this session go to this queue.
     used: QueueId,
-    /// Takes come from these, in the order of watching.
+    /// Takes of this session come from these queues, in the order of watching.
     watched: Vec<QueueId>,
     /// Held jobs by (deadline, lease number).
     leases: Ordered<(Millis, u64)>,
     waiting: Option<Waiting>,
     return_order: ReturnOrder,
-    /// Unfinished jobs whose outcome it waits for, and how often it attached to each.
+    /// Unfinished jobs whose outcome the session waits for, with the number of attachments to each.
     watching: BTreeMap<JobId, u32>,
     worker: Option<Box<Worker>>,
     reader: Option<Box<Reader>>,
-    /// When the engine looks at this session next. Never later than needed, sometimes earlier.
+    /// When the engine looks at this session next. Sometimes earlier than needed, but never later.
     timer: Option<Millis>,
 }
 
-/// What a session has that names the jobs it holds by their leases.
+/// For a session that names its held jobs by their leases.
 #[derive(Debug, Default)]
 struct Reader {
     /// All leases of the session.
     open: BTreeMap<LeaseId, JobSlot>,
 }
 
-/// What is left of a session that is closed.
+/// The rest of a closed session.
 #[derive(Debug)]
 pub(crate) struct Rest {
-    /// The jobs whose outcome it waited for, and how often.
+    /// The jobs whose outcome it waited for, with the number of attachments to each.
     pub(crate) watching: BTreeMap<JobId, u32>,
     /// Held jobs by (deadline, lease number).
     pub(crate) leases: Ordered<(Millis, u64)>,
@@ -63,31 +63,31 @@ pub(crate) struct Rest {
     pub(crate) watched: Vec<QueueId>,
 }
 
-/// What a session waits for. One thing at a time.
+/// What a session waits for: one thing at a time.
 #[derive(Copy, Clone, Debug)]
 pub(crate) enum Waiting {
-    /// A job of one of the watched queues. The ticket is its place in their lines.
+    /// A job of one of the watched queues. The ticket is the session's place in their lines.
     Job { ticket: u64, until: Millis },
-    /// A job of one queue. The ticket is its place in the line.
+    /// A job of one queue. The ticket is the session's place in the line.
     Item { ticket: u64, until: Millis, queue: QueueId, how: ReadMode },
-    /// The end of its long kick.
+    /// The end of a long kick.
     Kick,
-    /// The end of its long flush, or of a long removal.
+    /// The end of a long flush or removal.
     Clearing,
 }
 
-/// What a take from one queue is to do with the job.
+/// What a take from one queue does with the job.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum ReadMode {
-    /// Take it, and be done with it.
+    /// Take the job and finish it.
     Finish,
-    /// Take it and hold it, until it is confirmed or put back. It goes back by itself after the
-    /// limit, or after the policy's `open.timeout` if that is sooner.
+    /// Take the job and hold it until it is confirmed or given back. It goes back automatically
+    /// after the limit, or after the policy's `open.timeout` if that is sooner.
     Open {
         /// Milliseconds from now; `None` for no limit.
         limit_ms: Option<u64>,
     },
-    /// Look at it.
+    /// Peek at the job.
     Peek,
 }
 
@@ -126,7 +126,7 @@ impl Session {
         self.generation
     }
 
-    /// Where the caller wants its events.
+    /// Where the caller wants the session's events.
     pub(crate) fn mailbox(&self) -> u32 {
         self.mailbox
     }
@@ -135,7 +135,7 @@ impl Session {
         self.return_order
     }
 
-    /// When the engine looks at it next; changed by [`crate::timers::Timers`].
+    /// When the engine looks at the session next. [`crate::timers::Timers`] changes it.
     pub(crate) fn timer(&self) -> Option<Millis> {
         self.timer
     }
@@ -146,17 +146,17 @@ impl Session {
 
     // --- Queues ---
 
-    /// The queue that its puts go to.
+    /// The queue that the session puts into.
     pub(crate) fn used(&self) -> QueueId {
         self.used
     }
 
-    /// Puts go to this queue from now on; to which they went.
+    /// Sets the queue that the session puts into. Returns the queue before.
     pub(crate) fn set_used(&mut self, queue: QueueId) -> QueueId {
         std::mem::replace(&mut self.used, queue)
     }
 
-    /// The queues that it takes from, in the order of watching.
+    /// The queues that the session takes from, in the order of watching.
     pub(crate) fn watched(&self) -> &[QueueId] {
         &self.watched
     }
@@ -174,7 +174,8 @@ impl Session {
         at.map(|at| self.watched.remove(at)).is_some()
     }
 
-    /// Lends the list of watched queues for the time of a loop; [`Session::return_watched`] has to follow.
+    /// Lends the list of watched queues for a loop. The caller must call
+    /// [`Session::return_watched`] afterwards.
     pub(crate) fn lend_watched(&mut self) -> Vec<QueueId> {
         std::mem::take(&mut self.watched)
     }
@@ -185,13 +186,14 @@ impl Session {
 
     // --- Held jobs ---
 
-    /// It names what it holds by the numbers of the leases. Only while it holds nothing.
+    /// Makes the session name its held jobs by the numbers of their leases. Only while it holds
+    /// none.
     pub(crate) fn hold_by_lease(&mut self) {
         debug_assert!(self.leases.is_empty());
         self.reader = Some(Box::default());
     }
 
-    /// It holds a job of this queue from now on, until the deadline.
+    /// The session holds a job of this queue from now on, until the deadline.
     #[inline]
     pub(crate) fn hold(&mut self, queue: QueueId, lease: LeaseId, deadline: Millis, slot: JobSlot) {
         self.leases.insert((deadline, lease.0), slot.0);
@@ -203,7 +205,7 @@ impl Session {
         }
     }
 
-    /// It does not hold a job any more.
+    /// The session does not hold a job any more.
     #[inline]
     pub(crate) fn let_go(
         &mut self,
@@ -221,7 +223,7 @@ impl Session {
         }
     }
 
-    /// The deadline of a job that it holds is another one from now on.
+    /// Changes the deadline of a job that the session holds.
     pub(crate) fn move_deadline(
         &mut self,
         lease: LeaseId,
@@ -233,18 +235,18 @@ impl Session {
         self.leases.insert((to, lease.0), slot.0);
     }
 
-    /// The job that it holds by this lease, if it names them so.
+    /// The job that the session holds by this lease, if it names its jobs by leases.
     pub(crate) fn held_by(&self, lease: LeaseId) -> Option<JobSlot> {
         self.reader.as_ref().and_then(|reader| reader.open.get(&lease).copied())
     }
 
-    /// The job whose lease ends first, if that is over by now.
+    /// The held job with the first deadline, if that has passed.
     pub(crate) fn first_overdue(&self, now: Millis) -> Option<JobSlot> {
         let ((deadline, _), slot) = self.leases.first()?;
         (deadline <= now).then_some(JobSlot(slot))
     }
 
-    /// Its leases, by (deadline, lease number).
+    /// The leases of the session, by (deadline, lease number).
     pub(crate) fn leases(&self) -> &Ordered<(Millis, u64)> {
         &self.leases
     }
@@ -254,7 +256,7 @@ impl Session {
         self.leases.first().map(|((deadline, _), _)| deadline)
     }
 
-    /// The moment from which a take that finds nothing answers "deadline soon".
+    /// The moment from which a take that finds nothing gets "deadline soon".
     pub(crate) fn margin_begins(&self) -> Option<Millis> {
         self.first_deadline().map(|deadline| Millis(deadline.0.saturating_sub(DEADLINE_MARGIN_MS)))
     }
@@ -269,14 +271,14 @@ impl Session {
         std::mem::replace(&mut self.waiting, waiting)
     }
 
-    /// Its wait for a job of one queue ends at another moment.
+    /// Changes the end of the session's wait for a job of one queue.
     pub(crate) fn wait_until(&mut self, moment: Millis) {
         if let Some(Waiting::Item { until, .. }) = &mut self.waiting {
             *until = moment;
         }
     }
 
-    /// The next moment at which something happens here by itself.
+    /// The next moment at which this session changes without a request.
     pub(crate) fn next_moment(&self) -> Option<Millis> {
         let wait_ends = match self.waiting {
             Some(Waiting::Job { until, .. }) => {
@@ -291,7 +293,7 @@ impl Session {
 
     // --- Outcomes ---
 
-    /// Unfinished jobs whose outcome it waits for, and how often it attached to each.
+    /// Unfinished jobs whose outcome the session waits for, with the number of attachments to each.
     pub(crate) fn watching(&self) -> &BTreeMap<JobId, u32> {
         &self.watching
     }
@@ -314,17 +316,17 @@ impl Session {
         self.worker.as_deref_mut()
     }
 
-    /// It is a worker from now on.
+    /// Makes the session a worker, if it is not one.
     pub(crate) fn ensure_worker(&mut self) -> &mut Worker {
         self.worker.get_or_insert_default()
     }
 
-    /// It is closed: what is still to be done about it.
+    /// What still needs work after the session has closed.
     pub(crate) fn into_rest(self) -> Rest {
         Rest { watching: self.watching, leases: self.leases, watched: self.watched }
     }
 
-    /// Panics where the lists of what it holds disagree.
+    /// Panics if the lists of held jobs disagree.
     pub(super) fn check_invariants(&self) {
         let leases = self.leases.iter().map(|((_, lease), slot)| (LeaseId(lease), JobSlot(slot)));
         let leases: BTreeMap<LeaseId, JobSlot> = leases.collect();

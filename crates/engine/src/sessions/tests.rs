@@ -1,4 +1,4 @@
-//! The table of sessions by itself.
+//! Tests of the table of sessions alone.
 
 use std::num::NonZeroU64;
 

@@ -8,37 +8,38 @@ use std::num::NonZeroU64;
 
 use crate::ids::{JobSlot, LeaseId, QueueId};
 
-/// What a session that works has registered for.
+/// The registrations of a worker, its sleep, and its held jobs.
 #[derive(Debug, Default)]
 pub(crate) struct Worker {
-    /// By the rank of the registration; the highest is asked first.
+    /// By the rank of the registration. A take looks at the highest rank first.
     by_rank: BTreeMap<i64, Registration>,
     by_queue: BTreeMap<QueueId, Known>,
-    /// Queues of `by_queue` that do not list this session among their sleepers.
+    /// Queues of `by_queue` that do not have this session in their list of sleepers.
     unlisted: BTreeSet<QueueId>,
     asleep: bool,
-    /// The queue whose job woke it, until it looks for a job or sleeps again.
+    /// The queue whose job woke the worker, until it looks for a job or sleeps again.
     woken_for: Option<QueueId>,
-    /// The jobs in its hands by queue, the newest hand-out of each queue first.
+    /// The held jobs by queue, the newest hand-out of each queue first.
     held: BTreeSet<(QueueId, Reverse<LeaseId>, JobSlot)>,
-    /// The job that it got last, while that has a time limit of this lease.
+    /// The last job that the worker got, with its lease, until [`Worker::take_newest`]: from then
+    /// on that lease has no time limit.
     newest: Option<(LeaseId, JobSlot)>,
     next_rank: i64,
     last_rank: i64,
 }
 
-/// Kept small, as [`Known`]: a client may register for thousands of queues.
+/// Small, as [`Known`] is: a client can register for thousands of queues.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Registration {
     pub(crate) queue: QueueId,
-    /// How long it may work on a job.
+    /// How long the worker may work on a job.
     pub(crate) limit_ms: Option<NonZeroU64>,
 }
 
-/// A registration that is no more.
+/// A registration that was removed.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Forgotten {
-    /// The place in the queue's list of sleepers, if it has one.
+    /// The place in the queue's list of sleepers, if the worker was in it.
     pub(crate) listed: Option<u64>,
 }
 
@@ -46,14 +47,14 @@ pub(crate) struct Forgotten {
 struct Known {
     /// The rank of the registration for the queue.
     rank: i64,
-    /// The place in the queue's list of sleepers. A session stays listed when it wakes up, so that
-    /// sleeping again costs nothing; whoever walks the list drops those who are awake.
+    /// The place in the queue's list of sleepers. A session stays in the list when it wakes up, so
+    /// that the next sleep costs nothing. A walk of the list removes sessions that are awake.
     listed: Option<NonZeroU64>,
 }
 
 /// Registrations.
 impl Worker {
-    /// How many queues it has registered for.
+    /// The number of queues that the worker has registered for.
     pub(crate) fn len(&self) -> usize {
         self.by_queue.len()
     }
@@ -62,8 +63,8 @@ impl Worker {
         self.by_queue.contains_key(&queue)
     }
 
-    /// One for a queue that it is registered for comes first again, with the new limit. Whether it was
-    /// not.
+    /// Registers for a queue. If the worker is registered already, the registration moves to the
+    /// front and gets the new limit. Returns whether it was not registered before.
     pub(super) fn register(&mut self, registration: Registration) -> bool {
         self.next_rank += 1;
         let (rank, queue) = (self.next_rank, registration.queue);
@@ -78,7 +79,7 @@ impl Worker {
         true
     }
 
-    /// Forgets a registration, if there is one.
+    /// Removes a registration, if there is one.
     pub(super) fn forget(&mut self, queue: QueueId) -> Option<Forgotten> {
         let known = self.by_queue.remove(&queue)?;
         self.by_rank.remove(&known.rank);
@@ -87,12 +88,12 @@ impl Worker {
         Some(Forgotten { listed: known.listed.map(NonZeroU64::get) })
     }
 
-    /// The queue with the lowest number that it is registered for.
+    /// The registered queue with the lowest number.
     pub(crate) fn first_queue(&self) -> Option<QueueId> {
         self.by_queue.first_key_value().map(|(queue, _)| *queue)
     }
 
-    /// Its registrations by rank, the first to be asked first.
+    /// The registrations by rank, highest first.
     pub(crate) fn by_rank(&self) -> impl Iterator<Item = (i64, Registration)> {
         self.by_rank.iter().rev().map(|(rank, registration)| (*rank, *registration))
     }
@@ -103,7 +104,7 @@ impl Worker {
         behind.map(|(rank, registration)| (*rank, *registration)).next_back()
     }
 
-    /// The registration that is asked first of those for these queues.
+    /// The registration with the highest rank among those for these queues.
     pub(crate) fn first_of<'a>(
         &self,
         queues: impl Iterator<Item = &'a QueueId>,
@@ -113,7 +114,7 @@ impl Worker {
         self.by_rank.get(&rank).map(|registration| (rank, *registration))
     }
 
-    /// The registration of this rank is asked last from now on.
+    /// Gives the registration of this rank the last rank.
     pub(crate) fn move_to_end(&mut self, rank: i64) {
         let Some(registration) = self.by_rank.remove(&rank) else { return };
         self.last_rank -= 1;
@@ -130,32 +131,33 @@ impl Worker {
         self.asleep
     }
 
-    /// It looks for a job: the queue that it was woken for, if it was.
+    /// The worker looks for a job. Returns the queue that it was woken for, if any.
     pub(crate) fn look(&mut self) -> Option<QueueId> {
         self.asleep = false;
         self.woken_for.take()
     }
 
-    /// It looks for a job again, with the same right.
+    /// The worker will look for a job again, as if it were still woken for this queue.
     pub(crate) fn look_again(&mut self, woken_for: Option<QueueId>) {
         self.woken_for = woken_for;
     }
 
-    /// It sleeps from now on. The queues that do not list it yet, each to be answered by
-    /// [`Worker::list`].
+    /// Puts the worker to sleep. Returns the queues that do not have it in their list of sleepers.
+    /// For each of them, the caller must call [`Worker::list`].
     pub(crate) fn fall_asleep(&mut self) -> BTreeSet<QueueId> {
         self.asleep = true;
         self.woken_for = None;
         mem::take(&mut self.unlisted)
     }
 
-    /// A queue lists it among its sleepers, at this place.
+    /// A queue has the worker in its list of sleepers, at this place.
     pub(crate) fn list(&mut self, queue: QueueId, ticket: u64) {
         let known = self.by_queue.get_mut(&queue).expect("only known queues are unlisted");
         known.listed = NonZeroU64::new(ticket);
     }
 
-    /// A queue that has a job does not list it any more; whether it slept, and wakes up for that job.
+    /// A queue that has a job took the worker out of its list. Returns whether the worker slept,
+    /// and so wakes up for that job.
     pub(crate) fn unlist(&mut self, queue: QueueId) -> bool {
         if let Some(known) = self.by_queue.get_mut(&queue) {
             known.listed = None;
@@ -168,7 +170,7 @@ impl Worker {
         slept
     }
 
-    /// It wakes up for itself.
+    /// Wakes the worker for another reason than a job of a queue.
     pub(crate) fn wake(&mut self) {
         self.asleep = false;
     }
@@ -176,25 +178,25 @@ impl Worker {
 
 /// Held jobs.
 impl Worker {
-    /// It holds a job from now on.
+    /// The worker holds a job from now on.
     pub(super) fn hold(&mut self, queue: QueueId, lease: LeaseId, slot: JobSlot) {
         self.held.insert((queue, Reverse(lease), slot));
         self.newest = Some((lease, slot));
     }
 
-    /// It does not hold it any more.
+    /// The worker does not hold the job any more.
     pub(super) fn let_go(&mut self, queue: QueueId, lease: LeaseId, slot: JobSlot) {
         self.held.remove(&(queue, Reverse(lease), slot));
     }
 
-    /// The newest job of this queue that it holds and was handed before this lease; if there is none,
+    /// The newest held job of this queue that was handed out before this lease. If there is none,
     /// the newest of the next queue.
     pub(crate) fn held_from(&self, queue: QueueId, before: LeaseId) -> Option<(QueueId, JobSlot)> {
         let first = (queue, Reverse(before), JobSlot(u32::MAX));
         self.held.range(first..).next().map(|(queue, _, slot)| (*queue, *slot))
     }
 
-    /// The job that it got last, unless this was asked since.
+    /// The last job that the worker got, unless this was called since.
     pub(crate) fn take_newest(&mut self) -> Option<(LeaseId, JobSlot)> {
         self.newest.take()
     }
@@ -206,17 +208,17 @@ impl Worker {
         self.held.iter().map(|(queue, Reverse(lease), slot)| (*queue, *lease, *slot))
     }
 
-    /// The queues that it is registered for.
+    /// The queues that the worker is registered for.
     pub(crate) fn queues(&self) -> impl Iterator<Item = QueueId> {
         self.by_queue.keys().copied()
     }
 
-    /// The queues whose sleepers it is among, and its ticket there.
+    /// The queues that have the worker in their list of sleepers, with its ticket there.
     pub(crate) fn listed(&self) -> impl Iterator<Item = (QueueId, u64)> {
         self.by_queue.iter().filter_map(|(queue, known)| Some((*queue, known.listed?.get())))
     }
 
-    /// Panics where the two tables disagree.
+    /// Panics if the two tables disagree.
     pub(super) fn check_invariants(&self) {
         let ranked = self.by_rank.iter().map(|(rank, found)| (found.queue, *rank));
         let known = self.by_queue.iter().map(|(queue, known)| (*queue, known.rank));
