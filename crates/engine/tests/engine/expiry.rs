@@ -1,4 +1,4 @@
-//! Items that expire: at once, many of them, and in front of somebody who waits.
+//! Items that expire: at once, in large numbers, and in front of a session that waits.
 
 use lineshaft_engine::policy::{Rule, Setting, WhenFull};
 use lineshaft_engine::{
@@ -11,7 +11,7 @@ use crate::world::{OtherTakes, SLICE_UNITS, START, World};
 /// More than one slice.
 const MANY: usize = 2500;
 
-/// Each of the jobs that one request ends costs a unit at least, and few.
+/// Each job that a request ends costs at least one unit, and few cost more.
 const SLICE: u64 = SLICE_UNITS as u64;
 
 impl World {
@@ -28,8 +28,8 @@ impl World {
         self.stats(queue).expired
     }
 
-    /// One session each reads `q` and `r` without patience, where more has expired than one request
-    /// ends. Behind it one item of `q` lives, and none of `r`.
+    /// Two sessions read `q` and `r` without patience. In front of both queues, more items have
+    /// expired than one request can end. Behind them, `q` has one live item, and `r` has none.
     fn read_behind_many_expired(&mut self) -> [SessionId; 2] {
         for queue in ["q", "r"] {
             self.add_many_until(queue, 10);
@@ -44,7 +44,7 @@ impl World {
         })
     }
 
-    /// They have been told what is behind it, and need not wait longer.
+    /// Both sessions know the result, and need not wait any longer.
     fn check_one_found_what_lives(&mut self, [finds, misses]: [SessionId; 2]) {
         let mut happened = self.events();
         happened.sort_by_key(|(session, _)| *session != finds);
@@ -65,7 +65,7 @@ fn an_item_that_expired_before_it_came_is_gone_with_its_add() {
     assert_eq!([world.expired("q"), world.expired("p+c")], [1, 1]);
     assert_eq!((world.stats("p").items, world.stats("old").items), (0, 1));
     assert_eq!(world.act(|engine, fx| engine.flush_expired(b"q", fx)), Some(0));
-    // Behind one that lives it stays until that one goes.
+    // An expired item behind a live one stays until the live one is gone.
     world.add("q", "3");
     assert!(world.add_until("q", "4", past));
     assert_eq!(world.stats("q").items, 2);
@@ -118,7 +118,7 @@ fn a_put_ends_few_of_the_items_that_expired() {
     let few = limits::PUT_ENDS_MAX as u64;
     assert!(world.add("q", "lives"), "what expired makes room");
     assert_eq!(world.expired("q"), few);
-    // One that has expired before it comes is looked for once more, in vain.
+    // If an item has expired before it arrives, the put runs one more sweep, in vain.
     assert!(world.add_until("q", "late", Some(START)));
     assert_eq!(world.expired("q"), 3 * few);
     world.pass(0);
@@ -196,7 +196,7 @@ fn a_job_that_has_expired_is_not_taken_by_its_number() {
         Rule::new(["old"], [Setting::JobsMax(Some(1))]),
     ]);
     let take = |world: &mut World, id| world.act(|engine, fx| engine.take_job(session, id, fx));
-    // The one in the middle goes where its policy sends it, and is a fresh one there.
+    // The job in the middle moves to the queue that its policy names, and is new there.
     assert!(take(&mut world, ids[1]).is_none());
     assert_eq!((world.expired("q"), world.stats("old").items), (1, 1));
     assert!(take(&mut world, ids[1]).is_some());
@@ -232,7 +232,7 @@ fn a_read_without_patience_behind_many_expired_items_gets_what_lives() {
 
 #[test]
 fn who_waits_is_served_when_the_last_expired_item_in_front_is_deleted() {
-    // By itself, or before others are.
+    // The timer serves the reader, or a request of another session does.
     for others_ask in [false, true] {
         let mut world = World::new();
         let (deleter, reader, late) = (world.open(), world.reader(), world.reader());

@@ -15,7 +15,7 @@ impl World {
         self.act(|engine, _| engine.open_reader(0))
     }
 
-    /// Whether it was taken.
+    /// Adds an item. Returns whether the queue accepted it.
     pub(crate) fn add(&mut self, queue: &str, body: &str) -> bool {
         self.add_until(queue, body, None)
     }
@@ -41,7 +41,7 @@ impl World {
         self.act(|engine, effects| engine.read(session, queue.as_bytes(), how, patience, effects))
     }
 
-    /// The next item, which is gone then.
+    /// Takes and finishes the next item.
     pub(crate) fn get(&mut self, queue: &str) -> Option<String> {
         let session = self.reader();
         let read = self.read(session, queue, ReadMode::Finish, Patience::None);

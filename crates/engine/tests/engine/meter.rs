@@ -1,4 +1,4 @@
-//! The work meter: what costs much is counted, divided, and bounded.
+//! The work meter: expensive operations are counted, divided and bounded.
 
 use lineshaft_engine::limits::{self, INDIVISIBLE_UNITS_MAX};
 use lineshaft_engine::policy::{Rule, Rules, Setting};
@@ -11,11 +11,11 @@ use crate::world::{OtherTakes, SLICE_UNITS, START, World};
 
 const SLICE: u64 = SLICE_UNITS as u64;
 
-/// What is "few": a request that touches a job or two.
+/// Few units: a request that touches one or two jobs.
 const FEW: u64 = 20;
 
 impl World {
-    /// Units of work of a request, in a slice of its own.
+    /// Units of work of a request, in its own slice.
     fn cost(&mut self, act: impl FnOnce(&mut Engine, &mut Effects)) -> u64 {
         let before = self.engine.work_done();
         self.engine.begin_slice();
@@ -62,7 +62,7 @@ fn a_worker_that_cannot_do_one_thing_does_not_pay_for_all_that_it_holds() {
     assert_eq!(world.engine.totals().ready, 3);
     let cost = world.cost(|engine, fx| engine.unregister(worker, b"f", fx));
     assert!(cost <= SLICE + FEW, "{cost} for all the others");
-    // Without a check of everything after each of hundreds of steps.
+    // Without a full check of the invariants after each of hundreds of steps.
     while world.engine.advance(&mut world.effects) {}
     world.engine.check_invariants();
     assert_eq!(world.engine.totals().leased, 0);
@@ -161,7 +161,8 @@ fn a_key_that_is_in_many_queues_is_looked_up_in_some() {
     assert!((1..=limits::SAME_KEY_MAX as u64).contains(&cost), "{cost}");
 }
 
-/// A job that as many watch as may: its worker, which holds it, its number, and those who watch.
+/// A job with the maximum number of watchers. Returns the worker that holds it, its number, and its
+/// watchers.
 fn watched_by_many(world: &mut World) -> (SessionId, JobId, Vec<SessionId>) {
     let worker = world.engine.open_session(0, ReturnOrder::ToTail);
     let join = |world: &mut World, client| {
@@ -226,7 +227,7 @@ fn watchers_may_leave_before_they_are_told_and_the_worker_helps_to_tell() {
     assert_eq!(grabbed.map(|grabbed| grabbed.id), Some(other));
     world.events();
     world.engine.complete(worker, id, &News::Fail, &mut world.effects).expect("it holds it");
-    // This comes behind what others have not heard yet.
+    // This news must wait behind the news that other watchers do not have yet.
     world.engine.complete(worker, other, &News::Fail, &mut world.effects).expect("it holds it");
     let mut told = world.effects.events.iter();
     assert!(told.all(|(session, _)| *session == clients[0]), "the others come later");
@@ -317,7 +318,7 @@ fn a_queue_with_many_due_jobs_does_not_hold_up_other_timers() {
     world.put_many(client, b"burst", 20 * SLICE as usize, delayed);
     let patience = Patience::Millis(1500);
     assert!(matches!(world.take(waiter, patience), Take::Waiting));
-    // All of them are due, and the other's patience is not over.
+    // All jobs are due, and the other session's patience is not over.
     let mut now = START.0 + 1000;
     world.engine.set_time(Millis(now));
     let (engine, effects) = (&mut world.engine, &mut world.effects);
@@ -359,7 +360,7 @@ fn timers_without_end_do_not_hold_up_a_kick() {
     assert!(kicked && engine.totals().delayed > 0);
 }
 
-/// Advances until nothing is due; how many slices that took, none of which was long.
+/// Advances until nothing is due, and checks that no slice is long. Returns the number of slices.
 fn slices_until_idle(world: &mut World) -> u32 {
     let (mut slices, mut more) = (0, true);
     while more {
@@ -387,7 +388,7 @@ fn a_change_of_the_status_comes_to_many_queues_in_slices() {
     assert!(cost <= SLICE + FEW, "{cost}");
     assert!(!world.engine.reads_blocked(), "the status is in force");
     world.engine.check_invariants();
-    // Nobody overtakes the one who waits for the job there.
+    // No session overtakes the one that waits for the job there.
     let hasty = world.open();
     world.engine.watch(hasty, b"q19999");
     let hasty = world.engine.take(hasty, Choice::Watched, Patience::None, &mut world.effects);

@@ -1,4 +1,5 @@
-//! Random requests of all dialects, with policies that change: the invariants hold after each.
+//! Random requests of all dialects, with policies that change. The invariants must be true after
+//! each request.
 
 use lineshaft_engine::policy::{QueueSync, Rule, Rules, Setting, WhenFull};
 use lineshaft_engine::{
@@ -11,7 +12,7 @@ use crate::world::{OtherTakes, World};
 
 const QUEUES: [&[u8]; 7] = [b"default", b"p", b"p+a", b"p+b", b"alias", b"old", b"m"];
 
-/// What is done, by which of three sessions of a kind, to which queue, with some number.
+/// One act: by one of three sessions of a kind, on a queue, with a number.
 #[derive(Clone, Debug)]
 struct Step {
     act: u8,
@@ -86,7 +87,7 @@ impl Crowd {
         Self { world, tubes, workers, readers, leases: Vec::new() }
     }
 
-    /// Now and then by the wall clock, which may be set before that moment.
+    /// Sometimes a time of the wall clock, which may be set before that moment.
     fn when(&self, moment: Millis, number: u64) -> When {
         if number.is_multiple_of(3) {
             When::Wall(self.world.engine.wall_at(moment))

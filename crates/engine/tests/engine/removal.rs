@@ -1,4 +1,4 @@
-//! Removing queues, with many jobs too.
+//! Removals of queues, including queues with many jobs.
 
 use lineshaft_engine::{
     Clearing, Engine, JobId, NewJob, NotFound, Patience, ReadMode, Record, SessionId, Take,
@@ -23,7 +23,7 @@ impl World {
         assert_eq!(removal, Clearing::Waiting);
     }
 
-    /// All slices of all that goes on; how many there were.
+    /// Runs all slices of all operations. Returns the number of slices.
     fn slices(&mut self) -> usize {
         let mut count = 1;
         while self.act(Engine::advance) {
@@ -48,7 +48,7 @@ fn a_queue_of_many_jobs_is_removed_in_slices_and_hands_out_nothing_meanwhile() {
     assert!((1500..2500).contains(&old.ready), "{}", old.ready);
     let last = JobId(MANY as u64);
     assert!(world.act(|engine, effects| engine.take_job(tube, last, effects)).is_none());
-    // What comes now is in a new queue, for whoever asks.
+    // Jobs that are put now are in a new queue, and every session can take them.
     assert_eq!(world.get("q"), None);
     world.add("q", "new");
     world.read(waiter, "q", ReadMode::Finish, Patience::Endless);
@@ -78,7 +78,7 @@ fn jobs_in_all_states_and_many_hands_go_with_a_queue() {
     }
     world.act(|engine, effects| engine.use_queue(tube, b"default", effects));
     world.begin_removal(asking, b"q");
-    // Neither the loss of its leases nor time moves a job past the removal.
+    // Neither the end of the holder's leases nor the passing of time moves a job past the removal.
     world.close(holder);
     world.pass(1000);
     assert_eq!(world.events(), [(asking, "flushed".into())]);

@@ -1,4 +1,4 @@
-//! Where puts go: limits, children, copies, aliases; for all dialects.
+//! Where puts go: limits, children, copies and aliases, for all dialects.
 
 use lineshaft_engine::policy::{QueueSync, Rule, Setting, WhenFull};
 use lineshaft_engine::{
@@ -138,7 +138,7 @@ fn a_tube_with_a_plus_is_plain_unless_a_policy_names_it() {
     world.policies([Rule::new(["p+a"], [Setting::JobsMax(Some(9))])]);
     world.put_into("p", "3").expect("there is room");
     assert_eq!((world.items("p"), world.items("p+a")), (2, 2));
-    // It stays when it is empty, lest it misses what comes meanwhile.
+    // The child stays when it is empty, so that it does not miss later puts.
     let session = world.open();
     world.act(|engine, effects| engine.flush(session, b"p+a", effects));
     world.put_into("p", "4").expect("there is room");
@@ -230,7 +230,7 @@ fn an_alias_puts_into_all_of_its_destinations_and_is_empty() {
     assert_eq!(world.get("both").as_deref(), Some("own"));
 }
 
-/// Rules of queues that take no job, and one that copies.
+/// A rule for a queue that accepts no job.
 fn full(queue: &str) -> Rule {
     Rule::new([queue], [Setting::JobsMax(Some(0))])
 }
@@ -340,7 +340,8 @@ fn jobs_of_a_queue_in_memory_are_not_told_to_the_log() {
     assert!(world.records().is_empty());
     world.pass(11);
     let records = world.records();
-    // Nor where they move to: nobody asked for the room that their bodies would take.
+    // The queue that they move to does not log them either: no request checked that the log has
+    // room for their bodies.
     assert!(matches!(records[..], [Record::QueueFacts(_)]), "{records:?}");
     let session = world.open();
     world.act(|engine, effects| engine.use_queue(session, b"m", effects));
@@ -416,7 +417,7 @@ fn a_submit_joins_no_job_that_has_expired() {
     let client = world.open();
     assert!(world.submits(client, "a", false));
     let id = world.engine.find_key(b"key").expect("it waits");
-    // Nobody has looked at it since.
+    // No request has looked at the job since.
     world.engine.set_time(Millis(world.engine.now().0 + 11));
     assert!(world.submits(client, "a", false));
     assert!(world.engine.find_key(b"key").is_some_and(|new| new > id), "the old one has ended");
@@ -454,7 +455,8 @@ fn a_session_ends_with_the_last_job_of_a_queue_that_only_it_keeps() {
         Rule::new(["c"], [Setting::CopyTo([b"d"[..].into()].into())]),
     ]);
     world.engine.set_attempts_max(1);
-    // Its client goes while it is out; then it has had its attempts.
+    // The job ends because its client disconnects while it is leased, or else because its attempts
+    // are used up.
     for (asked, gets, client_goes) in [("a", "b", true), ("a", "b", false), ("c", "d", false)] {
         let client = world.open();
         assert!(world.submits(client, asked, true));

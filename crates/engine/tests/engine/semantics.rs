@@ -1,4 +1,4 @@
-//! What the engine does with jobs, queues and sessions, request by request.
+//! How the engine handles jobs, queues and sessions, request by request.
 
 use lineshaft_engine::{
     Choice, Engine, GrabOrder, JobId, Kick, Millis, NewJob, Patience, ReadMode, Record, SessionId,
@@ -7,7 +7,7 @@ use lineshaft_engine::{
 
 use crate::world::{OtherTakes, SLICE_UNITS, START, World};
 
-/// Brings a job into a state; its holder if it has one.
+/// Brings a job into a state. Returns the job and a session, which holds the job if it is leased.
 fn job_in(world: &mut World, state: State) -> (JobId, SessionId) {
     let holder = world.open();
     let delay_s = if state == State::Delayed { 100 } else { 0 };
@@ -21,11 +21,11 @@ fn job_in(world: &mut World, state: State) -> (JobId, SessionId) {
     (id, holder)
 }
 
-/// Does one thing to a job, for a session; whether it was allowed.
+/// Makes one request about a job for a session. Returns whether the engine allowed it.
 type Act = fn(&mut World, SessionId, JobId) -> bool;
 
-/// The table of spec beanstalkd 2.1: which request is allowed in which state, for the holder and
-/// for others.
+/// The table of spec beanstalkd 2.1: the requests that each state allows, for the holder and for
+/// others.
 #[test]
 fn requests_are_allowed_by_state_and_holder() {
     let take_job: Act =
@@ -305,7 +305,8 @@ fn a_queue_exists_while_something_keeps_it() {
     assert!(world.engine.queue_id(b"default").is_some());
 }
 
-/// Sessions that wait for a queue, and as many jobs of it, which is held back meanwhile.
+/// Returns sessions that wait for a queue. The queue has the same number of jobs, and is on hold
+/// meanwhile.
 fn waiters_and_jobs(world: &mut World, queue: &[u8], count: usize) -> Vec<SessionId> {
     let producer = world.open();
     world.engine.use_queue(producer, queue, &mut world.effects);
@@ -397,7 +398,7 @@ fn nobody_overtakes_at_the_end_of_a_pause() {
         assert!(matches!(world.take(waiter, Patience::Endless), Take::Waiting));
     }
     let early = world.put(late, 1, 0, 60);
-    // The pause is over, and its timer not handled yet.
+    // The pause is over, but its timer has not run yet.
     world.engine.set_time(Millis(START.0 + 10_000));
     assert!(matches!(world.take(late, Patience::None), Take::Nothing(_)), "it is promised");
     let urgent = world.put(late, 0, 0, 60);

@@ -1,4 +1,4 @@
-//! Workers that register, grab and sleep; jobs that are submitted for their outcome.
+//! Workers that register, take jobs and sleep. Jobs that are submitted for their outcome.
 
 use lineshaft_engine::policy::{QueueSync, Rule, Setting};
 use lineshaft_engine::{
@@ -191,7 +191,7 @@ fn a_job_that_has_not_expired_after_all_wakes_sleepers() {
         world.submit(client, "q", BACKGROUND);
     }
     world.pass(500);
-    // The first goes at once, the others one by one.
+    // The first item ends at once, the others one by one.
     world.policies([Rule::new(["q"], [Setting::AgeMax(Some(10)), Setting::ExpireSweep(Some(1))])]);
     world.pass(1);
     world.act(|e, fx| e.pause(b"q", 0, fx)).expect("it exists");
@@ -443,12 +443,12 @@ fn a_job_with_a_promise_outlives_its_clients_and_one_without_does_not() {
     let submit = |world: &mut World, client, foreground| {
         world.try_submit(client, "q", "k", foreground, 1024).expect("no limit is set")
     };
-    // Only watched: gone with its client.
+    // A job that is only watched ends with its client.
     let client = world.open();
     let id = submit(&mut world, client, FOREGROUND);
     world.close(client);
     assert_eq!(world.state(id), None);
-    // Promised first, watched later; and the other way round.
+    // A job that is first promised and then watched, and the other way round.
     for order in [[BACKGROUND, FOREGROUND], [FOREGROUND, BACKGROUND]] {
         let client = world.open();
         world.records();
@@ -460,7 +460,7 @@ fn a_job_with_a_promise_outlives_its_clients_and_one_without_does_not() {
         assert_eq!(world.grab(worker), Some(id));
         assert_eq!(world.complete(worker, id, b""), Ok(()));
     }
-    // Running when its client leaves: it goes on, but is not tried again.
+    // A job that is leased when its client disconnects: it continues, but gets no second attempt.
     let client = world.open();
     let id = submit(&mut world, client, FOREGROUND);
     world.grab(worker);
@@ -503,7 +503,7 @@ fn a_client_of_many_jobs_and_a_worker_that_cannot_do_them_leave_in_slices() {
     let ready = |world: &World| world.engine.totals().ready;
     assert!((jobs - slice..jobs).contains(&ready(&world)), "{}", ready(&world));
     assert!(world.act(Engine::advance));
-    // Whoever is gone does not keep a job that ends before its turn comes.
+    // A watcher that has disconnected does not keep a job that ends before the watcher's turn.
     world.events();
     world.act(|e, fx| e.cancel(joined, fx)).expect("it waits");
     assert_eq!(world.events().last(), Some(&(other, format!("{joined}: Fail"))));
@@ -636,7 +636,7 @@ fn jobs_cross_between_dialects() {
     let mut world = World::new();
     let (client, tube_user) = (world.open(), world.open());
     let worker = world.worker(&["default"]);
-    // Put as a tube's job, done by a worker; one that fails is buried.
+    // A job that a beanstalkd client put, and a worker does. A failed one is buried.
     let ids = [0, 1].map(|_| world.put(tube_user, 5, 0, 60));
     assert_eq!(world.grab(worker), Some(ids[0]));
     assert_eq!(world.complete(worker, ids[0], b"ignored"), Ok(()));
@@ -647,7 +647,7 @@ fn jobs_cross_between_dialects() {
     assert_eq!(world.state(ids[1]), Some(State::Leased), "being heard of extends its ttr");
     world.act(|e, fx| e.fail(worker, ids[1], &News::Fail, fx)).expect("held");
     assert_eq!(world.state(ids[1]), Some(State::Buried));
-    // Submitted with a client waiting, deleted or buried by a tube's worker.
+    // A job that was submitted by a waiting client, and deleted or buried by a beanstalkd worker.
     world.act(|e, fx| e.unregister_all(worker, fx));
     for (deleted, told) in [(true, "Complete"), (false, "Fail")] {
         let id = world.submit(client, "default", FOREGROUND);
@@ -689,7 +689,7 @@ fn a_worker_with_many_queues_leaves_at_once() {
         for queue in queues.iter().chain(&queues) {
             engine.register(worker, queue.as_bytes(), None, effects);
         }
-        // To register again replaces the first registration.
+        // A second registration replaces the first one.
         assert_eq!(engine.registrations(worker).count(), queues.len());
         if ends_session {
             engine.close_session(worker, effects);
@@ -746,7 +746,7 @@ fn a_worker_whose_queues_all_have_jobs_does_not_look_at_all_of_them() {
         };
         engine.submit(client, queue.as_bytes(), submit, effects).expect("no limit is set");
     }
-    // One that has none, so that there are more registrations than queues with jobs.
+    // A queue without jobs, so that there are more registrations than queues with jobs.
     for queue in std::iter::once("none").chain(queues.iter().map(String::as_str)) {
         engine.register(worker, queue.as_bytes(), None, effects);
     }

@@ -1,4 +1,4 @@
-//! An engine under test: requests made briefly, invariants checked after each.
+//! An engine under test, with short forms of requests. Invariants are checked after each request.
 
 use lineshaft_engine::{
     Choice, Clearing, Effects, Engine, EngineSetup, Event, GrabOrder, Handout, JobId, Millis,
@@ -7,10 +7,10 @@ use lineshaft_engine::{
 
 pub(crate) const START: Millis = Millis(1_000_000);
 
-/// Units of work in a slice: fewer than in a server, so that few jobs are more than one.
+/// Units of work in a slice of these tests.
 pub(crate) const SLICE_UNITS: u32 = 1000;
 
-/// An engine with its outputs, checked after every request.
+/// An engine with its outputs. Invariants are checked after each request.
 pub(crate) struct World {
     pub(crate) engine: Engine,
     pub(crate) effects: Effects,
@@ -79,7 +79,7 @@ impl World {
         self.act(|engine, effects| engine.close_session(session, effects));
     }
 
-    /// Removes a queue, which has few jobs.
+    /// Removes a queue that has few jobs.
     pub(crate) fn remove(&mut self, queue: &[u8]) {
         let session = self.open();
         let removal = self.act(|engine, effects| engine.remove_queue(session, queue, effects));
@@ -119,7 +119,7 @@ impl World {
     }
 }
 
-/// Takes by the other choices, as the tests ask for them.
+/// Takes with the other choices, as the tests need them.
 pub(crate) trait OtherTakes {
     fn grab(
         &mut self,
