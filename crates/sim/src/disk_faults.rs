@@ -6,28 +6,28 @@ use crate::steps::Step;
 use crate::storage::Storage;
 use crate::world::World;
 
-/// how many calls ahead a fault is planned.
+/// A fault is planned at most this many calls of the disk ahead.
 const CALLS_AHEAD_MAX: u64 = 40;
 
 const READS_AHEAD_MAX: u64 = 4;
 
-/// Bytes of the disk beyond what is used when it is called full.
+/// A disk that counts as full has at most this many free bytes.
 const LAST_BYTES_MAX: u64 = 300_000;
 
-/// Besides twice what lives, the log has the segment that is written, the next, and the reserve
-/// for reclaim and for ends of jobs.
+/// Segments that the log can have besides twice its live data: the segment that is being written,
+/// the next one, and the reserve for reclaim and for ends of jobs.
 const SEGMENTS_BESIDES_LIVE_MAX: u64 = 5;
 
-/// What a job's entry and index take besides its body, at most.
+/// The most bytes that a job's entry and index take besides its body.
 const ENTRY_OVERHEAD_BYTES_MAX: u64 = 200;
 
 impl World {
-    /// Power fails, or a call fails, at some call to come.
+    /// Plans a power failure, or a failed call, at a later call of the disk.
     pub(crate) fn plan_fault(&mut self, step: Step) {
         let call = self.storage.disk.calls() + self.rng.between(1, CALLS_AHEAD_MAX);
         self.trace.note(format_args!("{step:?} at disk call {call}"));
         self.storage.is_disturbed = true;
-        // A segment that could not be made ready is one that cannot be filled, for a while.
+        // If a segment could not be made ready, the log has no segment to fill for a while.
         if !self.plan.must_not_be_short() {
             self.model.expect_shortage();
         }
@@ -41,10 +41,11 @@ impl World {
         }
     }
 
-    /// Others take nearly all that is left of the disk.
+    /// Other processes take nearly all free space of the disk.
     pub(crate) fn fill_disk(&mut self) -> Checked {
-        // A put too big for a segment is admitted when the disk has room for one of its own, which
-        // is made when its group is written. If others take that room in between, the write fails.
+        // The log admits a put that is too big for a segment if the disk has room for a segment of
+        // its own. The log makes that segment when it writes the put's group. If other processes
+        // take the room in between, the write fails.
         self.commit()?;
         let capacity = self.storage.disk.used() + self.rng.below(LAST_BYTES_MAX);
         self.trace.note(format_args!("the disk is full at {capacity}"));
@@ -54,7 +55,7 @@ impl World {
         Ok(())
     }
 
-    /// There is room again. Requests may be refused until the log has noticed.
+    /// The disk has room again. The log can still refuse requests until it notices the room.
     pub(crate) fn empty_disk(&mut self) {
         if self.storage.is_full {
             self.trace.note(format_args!("the disk has room"));
@@ -63,14 +64,14 @@ impl World {
         }
     }
 
-    /// After reclaim has done all that it wants to: files are bounded by what lives.
+    /// Checks, after reclaim has finished, that the live data bounds the size of the files.
     pub(crate) fn check_disk_use(&self) -> Checked {
         let live = |job: &Job| job.body.len() as u64 + ENTRY_OVERHEAD_BYTES_MAX;
         let jobs = self.model.jobs.values().filter(|job| job.kind == JobKind::Logged);
         let live_bytes: u64 = jobs.map(live).sum();
         let used = self.storage.disk.used();
         let biggest = u64::from(self.plan.packet_bytes_max()) + ENTRY_OVERHEAD_BYTES_MAX;
-        // An entry that is too big for a segment has one of its own, which may be the newest.
+        // An entry that is too big for a segment has its own, which can be the newest.
         let own = if biggest > self.storage.segment_bytes_max / 2 { 2 * biggest } else { 0 };
         let bound = own
             + 2 * live_bytes
@@ -91,12 +92,12 @@ impl Storage {
         self.segment_bytes_max = self.segment_bytes_max.max(bytes);
     }
 
-    /// A new process begins, and no fault is planned for it.
+    /// A new process begins. No fault is planned for it.
     pub(crate) fn undisturb(&mut self) {
         self.is_disturbed = false;
     }
 
-    /// Whether a failure of the log is our doing.
+    /// Whether the simulation caused a failure of the log.
     pub(crate) fn was_disturbed(&self) -> bool {
         self.is_disturbed
     }

@@ -19,10 +19,10 @@ const GRAB_JOB: u32 = 9;
 const WORK_COMPLETE: u32 = 13;
 const JOB_ASSIGN: u8 = 11;
 
-/// Rounds after which an answer must have come.
+/// An answer must come within this many rounds.
 const ROUNDS_MAX: u64 = 200;
 
-/// Steps of reclaim per segment of the log, at most.
+/// The most steps of reclaim for each segment of the log.
 const RECLAIM_STEPS_MAX: u64 = 2000;
 
 impl World {
@@ -34,7 +34,7 @@ impl World {
             match self.rng.below(3) {
                 0 => self.die(Death::PowerLoss)?,
                 1 => self.stop_cleanly()?,
-                // Reclaim does not go on in this life once a segment could not be read.
+                // Reclaim stops for the rest of this life when it cannot read a segment.
                 _ if self.storage.was_disturbed() => self.die(Death::Killed)?,
                 _ => {}
             }
@@ -55,7 +55,7 @@ impl World {
         self.connect(client)?;
         let admitted = if self.model.is_draining { "DRAINING" } else { "INSERTED" };
         self.expect("put 0 0 1 1\r\nx\r\n", admitted)?;
-        // Items that clients of thrift were given come back without them.
+        // Items that clients of thrift hold come back automatically.
         if let Some(last) = self.model.last_auto_abort() {
             self.pass_time(last.saturating_sub(self.now))?;
         }
@@ -63,7 +63,7 @@ impl World {
         if self.rng.coin() {
             self.work_as_beanstalk()?;
         }
-        // Not all names of functions are names of tubes.
+        // Some names of functions are not valid names of tubes.
         self.work_as_gearman()?;
         if let Some((id, job)) = self.model.jobs.first_key_value() {
             return Err(format!("job {id} is left over: {:?}", job.state));
@@ -84,7 +84,8 @@ impl World {
         self.check_disk_use()
     }
 
-    /// Nothing is refused any more, and nothing goes where it was not put.
+    /// Removes all limits and routes: the server refuses no put, and each job stays where it was
+    /// put.
     fn lift_restrictions(&mut self) -> Checked {
         self.with_turn(|world, turn| {
             turn.set_policies(Rules::default());
@@ -98,14 +99,13 @@ impl World {
         })
     }
 
-    /// A connection that has a job, or may be given one.
+    /// A connection that has a job, or can get one.
     fn index_of_taker(&self) -> Option<usize> {
         let takes = |place| !self.is_modelled() || !self.model.only_waits(place);
         self.links.iter().position(|link| !link.is_open || takes(link.place()))
     }
 
-    /// Without the model: everything that is there is taken and ended, and then there is memory for
-    /// another job.
+    /// Ends a run without the model: takes and ends all jobs. Then there is memory for another job.
     fn finish_unmodelled(&mut self) -> Checked {
         self.ring()?;
         let client = Client::new(Protocol::Beanstalk, &mut self.rng);
@@ -138,7 +138,7 @@ impl World {
         })
     }
 
-    /// Everything in every state becomes ready.
+    /// Makes the jobs of all states ready.
     fn make_all_ready(&mut self) -> Checked {
         for tube in self.model.beanstalk_tubes() {
             self.expect(&format!("pause-tube {tube} 0\r\n"), "PAUSED")?;
@@ -156,7 +156,7 @@ impl World {
         self.take_all()
     }
 
-    /// Takes and ends all that is ready in the tubes that are watched.
+    /// Takes and ends all ready jobs of the watched tubes.
     fn take_all(&mut self) -> Checked {
         loop {
             let reply = self.ask(b"reserve-with-timeout 0\r\n")?;
@@ -219,7 +219,7 @@ impl World {
         Err(format!("{} was never answered", request.escape_ascii()))
     }
 
-    /// Lets the log do all that it wants to do by itself.
+    /// Lets the log do all of its own work.
     pub(crate) fn run_log_until_idle(&mut self) -> Checked {
         if !self.is_durable() {
             return Ok(());

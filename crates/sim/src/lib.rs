@@ -6,8 +6,8 @@
 //! log commits, prepares and reclaims, power fails, calls of the disk fail, the disk fills up.
 //! Every reply is compared with the model's. An oracle that knows only what clients sent and
 //! received judges every reply as well. After each restart the recovered jobs must be those of some
-//! prefix of the changes, and that prefix must contain everything that any client was told. At the
-//! end all faults stop, and everything that is left must be delivered and ended.
+//! prefix of the changes, and that prefix must contain everything that clients learned. At the end
+//! all faults stop, and all remaining jobs must be delivered and ended.
 //!
 //! Some runs have no model, because the model does not track where a session yields to others, or
 //! how much memory is used. In these runs only the oracle judges.
@@ -42,5 +42,5 @@ pub use runner::{Broken, Options, run, run_many};
 pub use sabotage::Sabotage;
 pub use world::Summary;
 
-/// What a step leads to: a broken promise is told in words.
+/// The result of a step. The error describes a broken promise.
 type Checked = Result<(), String>;

@@ -9,10 +9,10 @@ use crate::model::{Need, Place};
 use crate::protocol::Protocol;
 use crate::workload::Client;
 
-/// Bytes that the server's socket takes before the client reads.
+/// Bytes that the server's socket buffers until the client reads.
 const SOCKET_BYTES_MAX: usize = 8 * 1024;
 
-/// Longer replies are handed over in a part that is shared instead of copied.
+/// The server hands over longer replies in a shared part instead of a copy.
 const SHARED_BYTES_MIN: usize = 17 * 1024;
 
 pub(crate) struct Link {
@@ -23,15 +23,16 @@ pub(crate) struct Link {
     pub(crate) id: SessionId,
     /// The session is open in the broker and in the model.
     pub(crate) is_open: bool,
-    /// Presented to the session and left by it.
+    /// Bytes that the session got and did not consume.
     pub(crate) inbox: Vec<u8>,
-    /// The session could go on with the inbox since an event came.
+    /// An event came, so the session may be able to continue with the inbox.
     pub(crate) inbox_is_due: bool,
     pub(crate) to_server: VecDeque<u8>,
     pub(crate) client_ended: bool,
     pub(crate) end_was_seen: bool,
     pub(crate) outbox: Outbox,
-    /// Bytes in the outbox as they must leave, and where each reply begins and what it rests on.
+    /// Bytes in the outbox in the order in which they must leave. Also where each reply begins, and
+    /// which part of the history it depends on.
     expected: VecDeque<u8>,
     rests: VecDeque<(u64, Need)>,
     entered: u64,
@@ -39,7 +40,7 @@ pub(crate) struct Link {
     to_client: VecDeque<u8>,
 }
 
-/// What a session answered to one call, with the positions its replies wait for.
+/// A session's answer to one call, with the positions that its replies wait for.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     pieces: Vec<(Position, Vec<u8>)>,
@@ -47,7 +48,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Empties an outbox that a session was given for one call.
+    /// Empties the outbox that a session used for one call.
     pub(crate) fn from(mut outbox: Outbox) -> Self {
         let mut answer = Self::default();
         let mut after = Position::default();
@@ -101,7 +102,7 @@ impl Link {
         self.id.0 as Place
     }
 
-    /// Puts what was checked into the outbox that the connection has for all its life.
+    /// Puts the checked answer into the outbox that the connection keeps for its whole life.
     pub(crate) fn accept(&mut self, answer: &Answer, replies: &[(usize, Need)]) {
         for (after, bytes) in &answer.pieces {
             if bytes.len() >= SHARED_BYTES_MIN {
@@ -119,8 +120,8 @@ impl Link {
         }
     }
 
-    /// Moves up to `max` bytes from the outbox to the socket. Returns them, and the largest part
-    /// of the history that one of the replies among them rests on.
+    /// Moves up to `max` bytes from the outbox to the socket. Returns the bytes, and the largest
+    /// part of the history that one of their replies depends on.
     pub(crate) fn send(
         &mut self,
         released: Position,
@@ -151,7 +152,7 @@ impl Link {
         self.to_client.drain(..count).collect()
     }
 
-    /// Whether everything that the server said has reached the client.
+    /// Whether all bytes from the server have reached the client.
     pub(crate) fn is_quiet(&self) -> bool {
         self.outbox.is_empty() && self.to_client.is_empty()
     }

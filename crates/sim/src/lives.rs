@@ -1,5 +1,5 @@
 //! The end of one process and the beginning of the next: crashes, clean stops, recovery, and checks
-//! of what was recovered.
+//! of the recovered jobs.
 
 use std::collections::BTreeSet;
 
@@ -15,10 +15,10 @@ use crate::storage::Death;
 use crate::world::World;
 use crate::{Checked, Sabotage};
 
-/// The wall clock may be wrong by so much when a process starts.
+/// The wall clock can be wrong by this much when a process starts.
 const CLOCK_STEP_MS: u64 = 3_600_000;
 
-/// The log's last mark is written at most so long after the last entry.
+/// The log writes its last mark at most this long after the last entry.
 const MARK_MS_MAX: u64 = 1000;
 
 /// Crashes in a row during recovery.
@@ -30,12 +30,12 @@ impl World {
         self.trace.note(format_args!("{death:?}"));
         let death = self.end_disk(death);
         self.sabotage_tail();
-        // Sessions do not say good-bye, nor does the broker.
+        // In a crash, neither the sessions nor the broker close cleanly.
         self.links.clear();
         self.start_again(death)
     }
 
-    /// Power that was lost by plan makes a power loss of any death.
+    /// A planned power loss turns any death into a power loss.
     fn end_disk(&mut self, death: Death) -> Death {
         let disk = &self.storage.disk;
         if death == Death::PowerLoss || disk.has_crashed() {
@@ -47,7 +47,7 @@ impl World {
         }
     }
 
-    /// Sabotage: the newest bytes of the newest segments are lost, though they were synced.
+    /// Sabotage: the newest bytes of the newest segments are lost, although they were synced.
     fn sabotage_tail(&mut self) {
         if self.options.sabotage != Sabotage::LostTail {
             return;
@@ -64,7 +64,7 @@ impl World {
         }
     }
 
-    /// Everybody is sent away, what they were told becomes durable, and another process starts.
+    /// Closes all connections, makes all that clients learned durable, and starts another process.
     pub(crate) fn stop_cleanly(&mut self) -> Checked {
         self.trace.note(format_args!("clean stop"));
         while !self.links.is_empty() {
@@ -84,7 +84,7 @@ impl World {
                 self.oracle.stopped_cleanly();
                 let death = self.end_disk(death);
                 self.start_again(death)?;
-                // An opening that did not come to its end may have used up ids.
+                // An interrupted opening may have used up ids.
                 let undisturbed = self.summary.crashed_recoveries == disturbed;
                 let is_known = self.is_modelled() && !self.options.is_sabotaged();
                 if self.process.first_id != next && undisturbed && is_known {
@@ -103,15 +103,15 @@ impl World {
         }
     }
 
-    /// Another process starts, after some that did not come far. If power was lost once, only
-    /// what was synced is certain.
+    /// Starts another process. Some processes before it can fail during their start. After one
+    /// power loss, only synced data is certain.
     fn start_again(&mut self, mut worst: Death) -> Checked {
         self.summary.restarts += 1;
         self.storage.undisturb();
         let StorageKind::Durable(sync) = self.plan.storage else {
             return Err("memory does not outlive a process".into());
         };
-        // Time passes while no server runs, and the wall clock may be set meanwhile.
+        // Time passes while no server runs, and the wall clock may change meanwhile.
         let wall = match self.rng.below(4) {
             0 => self.now + self.rng.below(2 * CLOCK_STEP_MS) - CLOCK_STEP_MS,
             _ => self.now + self.rng.below(3000),
@@ -136,14 +136,15 @@ impl World {
                 }
             }
             if !self.storage.is_full {
-                // The reserve of a full disk does not help a log that needs other segments.
+                // The reserve of a full disk does not help a log that needs segments of another
+                // size.
                 let segment_bytes = *self.rng.pick(self.plan.segment_bytes);
                 self.storage.set_segment_bytes(segment_bytes);
             }
             let options = self.storage.options(sync);
-            // What expired meanwhile would go before it could be compared. So the process finds
-            // out how late it is when all was compared; also by a clock that was set back behind the log's last
-            // mark, as absolute times mean the server's clock here.
+            // Jobs that expired meanwhile would end before the comparison. So the process learns
+            // how late it is only after the comparison. The same applies to a clock that was set
+            // back behind the log's last mark, because absolute times mean the server's clock here.
             let is_back = wall < self.now + MARK_MS_MAX;
             let start = if self.plan.shares[2] > 0 || is_back { 0 } else { wall };
             let opened = Broker::open(options, Millis(start));
@@ -152,7 +153,7 @@ impl World {
                     self.trace.note(format_args!("recovered {report:?}"));
                     self.storage.disk.plan_nothing();
                     if self.storage.disk.has_crashed() {
-                        // Power went away in a step of the opening that may fail.
+                        // Power failed in a step of the opening that can fail.
                         drop(broker);
                         worst = self.end_disk(Death::PowerLoss);
                         self.summary.crashed_recoveries += 1;
@@ -161,7 +162,7 @@ impl World {
                     let (required, counted) = self.storage.survives(worst);
                     self.model.history.require(required, counted);
                     let is_certain = worst == Death::Killed || sync == log::Sync::Always;
-                    // A policy may have asked for less.
+                    // A policy may have requested less durability.
                     let is_certain = is_certain && !self.plan.must_not_be_short();
                     self.oracle
                         .restarted(if is_certain { Left::Told } else { Left::Nothing }, wall);
@@ -181,7 +182,7 @@ impl World {
         unreachable!("the last attempt is not disturbed")
     }
 
-    /// A new process serves: what it found must be what the old one promised.
+    /// A new process serves. The jobs that it found must be those that the old process promised.
     fn begin(
         &mut self,
         broker: Broker,
@@ -260,7 +261,7 @@ impl World {
 }
 
 impl Model {
-    /// A tube that exists for no reason.
+    /// A tube that nothing keeps.
     fn unwanted_tube(&self) -> Option<Name> {
         self.tubes.keys().find(|name| !self.is_wanted(name)).cloned()
     }

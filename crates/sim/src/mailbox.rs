@@ -5,12 +5,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use broker::{Event, Mailbox, Millis, SessionId};
 
-/// What one simulated I/O thread was told.
+/// The messages that one simulated I/O thread received.
 #[derive(Debug, Default)]
 pub(crate) struct MailboxContents {
     pub(crate) events: VecDeque<(SessionId, Event)>,
     pub(crate) alarm: Option<Millis>,
-    /// Held replies may leave.
+    /// Replies that the session held back can leave.
     pub(crate) released: bool,
 }
 

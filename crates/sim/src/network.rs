@@ -10,10 +10,10 @@ use crate::process::MAILBOXES;
 use crate::workload::Client;
 use crate::world::World;
 
-/// Bytes that wait for a slow client before the server stops reading from it.
+/// The server stops reading from a client when this many bytes wait for it.
 const OUTBOX_BYTES_MAX: usize = 64 * 1024;
 
-/// Bytes that a client has under way before it stops writing.
+/// A client stops writing when this many of its bytes are in flight.
 const UNDER_WAY_BYTES_MAX: usize = 64 * 1024;
 
 impl World {
@@ -51,8 +51,8 @@ impl World {
         link.is_open && link.session.wants_input() && !held_back
     }
 
-    /// Up to this many bytes in flight arrive and are passed to the session, or the end of all
-    /// bytes does.
+    /// Up to this many bytes in flight arrive, and the session gets them. Or the session gets the
+    /// end of the input.
     pub(crate) fn deliver(&mut self, index: usize, max: usize, turn: &mut Turn<'_>) -> Checked {
         let reads = self.is_read_from(index);
         let link = &mut self.links[index];
@@ -91,7 +91,7 @@ impl World {
         link.inbox.extend_from_slice(bytes);
         let inbox = std::mem::take(&mut link.inbox);
         let (mut used, mut is_unfinished) = (0, false);
-        // The model does not know where a session stops to let others be served.
+        // The model does not know where a session yields to others.
         let stops = !self.is_modelled();
         self.call(
             index,
@@ -118,7 +118,8 @@ impl World {
         Ok(())
     }
 
-    /// Lets session and model do the same, and compares what they say. `sent` came just now.
+    /// Passes the same input to session and model, and compares their answers. The new part of the
+    /// input is `sent`.
     fn call(
         &mut self,
         index: usize,
@@ -131,7 +132,8 @@ impl World {
         let (place, number) = (link.place(), link.number);
         let mut outbox = Outbox::default();
         real(&mut *link.session, turn, &mut outbox);
-        // A put as large as a segment may come before clients are held back, and find none that is ready.
+        // A put as large as a segment can come before the broker holds clients back. Then no
+        // segment is ready for it.
         if self.process.broker.congested() && !self.plan.must_not_be_short() {
             self.model.may_refuse = true;
         }
@@ -170,8 +172,8 @@ impl World {
         Ok(())
     }
 
-    /// Events of this turn reach their sessions before it ends, as far as they are for this
-    /// mailbox; older ones first.
+    /// Passes the events of this turn to their sessions before the turn ends, if they are for this
+    /// mailbox. Older events come first.
     pub(crate) fn deliver_events_of_turn(
         &mut self,
         mailbox: usize,
@@ -207,7 +209,7 @@ impl World {
         Ok(())
     }
 
-    /// Some bytes leave the outbox, if the log has released them.
+    /// Some bytes leave the outbox, if the log has released their replies.
     pub(crate) fn send(&mut self, index: usize, max: usize) -> Result<bool, String> {
         let released = self.storage.released(&self.process.broker);
         let link = &mut self.links[index];
@@ -216,7 +218,7 @@ impl World {
             return Ok(false);
         }
         self.trace.bytes(format_args!("{} leaves", link.number), &bytes);
-        // On a full disk some changes are not written at all, because no client requested them.
+        // On a full disk the log omits some changes, because no client requested them.
         let history = &self.model.history;
         if !self.storage.may_tell(need, history) && !self.model.history.counts_may_be_missing {
             return Err(format!(
@@ -229,7 +231,7 @@ impl World {
         Ok(true)
     }
 
-    /// A client reads; the whole replies that it has then.
+    /// A client reads. Returns the replies that are complete then.
     pub(crate) fn client_reads(&mut self, index: usize, max: usize) -> Vec<Vec<u8>> {
         let link = &mut self.links[index];
         let bytes = link.receive(max);
@@ -238,7 +240,7 @@ impl World {
         replies
     }
 
-    /// The connection is gone at once, with all that is under way.
+    /// Closes the connection at once. All bytes in flight are lost.
     pub(crate) fn disconnect(&mut self, index: usize) -> Checked {
         let mut link = self.links.swap_remove(index);
         self.trace.note(format_args!("{} is gone", link.number));

@@ -1,4 +1,4 @@
-//! What kind of run a seed makes: the number of clients, the faults of the disk, the frequent
+//! The kind of run that a seed makes: the number of clients, the faults of the disk, the frequent
 //! steps.
 
 use std::time::Duration;
@@ -8,10 +8,10 @@ use log::Sync;
 use crate::rng::Rng;
 use crate::storage::SLICE_UNITS;
 
-/// The largest segments of a simulation: small, so that there are many.
+/// The largest segments of a simulation. They are small, so that there are many.
 pub(crate) const SEGMENT_BYTES_MAX: u64 = 256 << 10;
 
-/// How the run's broker keeps its jobs.
+/// How the run's broker stores its jobs.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum StorageKind {
     Memory,
@@ -36,7 +36,7 @@ pub(crate) struct Weights {
     pub(crate) kill: u64,
     pub(crate) power: u64,
     pub(crate) clean_stop: u64,
-    /// Power fails, or a call fails, at some call to come.
+    /// Plans a power failure, or a failed call, at a later call of the disk.
     pub(crate) plan_crash: u64,
     pub(crate) plan_failure: u64,
     pub(crate) fill_disk: u64,
@@ -55,43 +55,43 @@ pub(crate) struct Gearman {
     pub(crate) exceptions: bool,
 }
 
-/// A run that only the oracle judges: how the engine divides its work, and when it has no memory left,
-/// the model does not follow.
+/// A run that only the oracle judges. The model does not follow how the engine divides its work,
+/// and when it has no memory left.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Unmodelled {
-    /// Units of work in a slice: few, so that a flush or a removal takes several.
+    /// Units of work in a slice. They are few, so that a flush or a removal takes several slices.
     pub(crate) slice_units: u32,
-    /// Bytes that may be taken beyond those of an empty server.
+    /// Bytes of memory that the run can use beyond those of an empty server.
     pub(crate) memory_bytes: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) unmodelled: Option<Unmodelled>,
-    /// How frequent clients of beanstalkd, Gearman and Kestrel are.
+    /// The relative frequency of clients of beanstalkd, Gearman and Kestrel.
     pub(crate) shares: [u64; 3],
-    /// How frequent memcache, text and thrift are among Kestrel's.
+    /// The relative frequency of memcache, text and thrift among Kestrel's clients.
     pub(crate) dialects: [u64; 3],
     /// Policies refuse puts.
     pub(crate) refusing: bool,
     pub(crate) gearman: Gearman,
-    /// Most submitted jobs have a key, so that many are joined.
+    /// Most submitted jobs have a key, so that many jobs join.
     pub(crate) keyed: bool,
     pub(crate) storage: StorageKind,
     pub(crate) clients_max: u64,
     pub(crate) tubes: u64,
     pub(crate) max_job_size: u32,
-    /// Bodies are mostly below this.
+    /// Most bodies are shorter than this.
     pub(crate) body_bytes: u64,
-    /// Commands that a client may write in one step.
+    /// The number of commands that a client can write in one step.
     pub(crate) pipeline: u64,
-    /// Clients write nonsense now and then.
+    /// Clients sometimes write invalid requests.
     pub(crate) garbage: bool,
-    /// Jobs are few, so that tubes are often empty, vanish and come again.
+    /// There are few jobs, so that tubes are often empty, vanish and come back.
     pub(crate) scarce: bool,
     /// There are thousands of jobs, so that some operations take several turns.
     pub(crate) crowd: bool,
-    /// Sizes of segments, one of which each process gets.
+    /// The sizes of segments. Each process gets one of them.
     pub(crate) segment_bytes: &'static [u64],
     pub(crate) weights: Weights,
 }
@@ -148,9 +148,9 @@ impl Plan {
         };
         let has_items = plan.shares[2] > 0;
         let plan = if plan.must_not_be_short() { plan.with_a_good_disk() } else { plan };
-        // What takes several turns is simulated without items.
+        // Operations of several turns are simulated without items.
         let plan = if rng.one_in(200) && !has_items { plan.crowded() } else { plan };
-        // Of several protocols together, and of text and thrift, the oracle knows too little.
+        // The oracle knows too little about several protocols together, and about text and thrift.
         let is_alone = plan.shares.iter().filter(|share| **share > 0).count() == 1;
         let is_seen = plan.shares[0] > 0 || plan.shares[2] > 0 && plan.dialects[1..] == [0, 0];
         if is_alone && is_seen && !plan.crowd && rng.coin() { plan.unmodelled(rng) } else { plan }
@@ -166,23 +166,24 @@ impl Plan {
         self.unmodelled.map_or(SLICE_UNITS, |unmodelled| unmodelled.slice_units)
     }
 
-    /// The longest packet of Gearman: its bodies may be as long as those of others.
+    /// The longest packet of Gearman, with room for bodies as long as those of the other protocols.
     pub(crate) fn packet_bytes_max(&self) -> u32 {
         self.max_job_size + 1000
     }
 
-    /// What policies and a full disk refuse could not be told apart, nor what policies move and a
-    /// full disk does not keep.
+    /// Whether the disk must always have room. The model could not tell refusals by policies from
+    /// those by a full disk, nor moves by policies from changes that a full disk does not keep.
     pub(crate) fn must_not_be_short(&self) -> bool {
         self.shares[2] > 0 && self.weights.policies > 0
     }
 
-    /// There is always room. Power may fail in any call, because no request is refused after that.
+    /// Makes sure that there is always room. Power can still fail in any call, because the server
+    /// refuses no request after that.
     fn with_a_good_disk(self) -> Self {
         let weights =
             Weights { plan_failure: 0, plan_read_failure: 0, fill_disk: 0, ..self.weights };
-        // A submit that joins a foreground job has its body written, and so may fill the segment that is ready
-        // before clients are held back, if segments are small.
+        // The body of a foreground job is written when a submit joins it. With small segments, that
+        // can fill the ready segment before the broker holds clients back.
         let joins = self.shares[1] > 0;
         let segment_bytes = if joins { &[SEGMENT_BYTES_MAX] } else { self.segment_bytes };
         Self { segment_bytes, weights, ..self }
@@ -195,7 +196,7 @@ impl Plan {
             clients_max: 3,
             max_job_size: 65_535,
             body_bytes: 20,
-            // A small command may make an entry many times its size.
+            // A small command can make an entry many times its size.
             segment_bytes: &[SEGMENT_BYTES_MAX],
             weights: Weights { commit, ..self.weights },
             ..self
@@ -206,7 +207,7 @@ impl Plan {
 impl Weights {
     fn new(storage: StorageKind, rng: &mut Rng) -> Self {
         let durable = storage != StorageKind::Memory;
-        // Each kind of trouble is absent from some runs, so that it cannot hide the others.
+        // Each kind of fault is missing from some runs, so that it cannot hide the others.
         let mut trouble = |weight: u64| if durable && rng.coin() { weight } else { 0 };
         let (kill, power, clean_stop) = (trouble(2), trouble(3), trouble(1));
         let (plan_crash, plan_failure) = (trouble(4), trouble(2));

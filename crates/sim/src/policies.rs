@@ -12,7 +12,7 @@ fn names(names: &[&str]) -> Box<[Name]> {
     names.iter().map(|name| name.as_bytes().into()).collect()
 }
 
-/// A rule of those that do not refuse anything.
+/// One of the rules that refuse nothing.
 fn mild(rng: &mut Rng) -> Rule {
     let dropping = Setting::WhenFull(WhenFull::DropOldest);
     match rng.below(13) {
@@ -46,7 +46,7 @@ fn refusing(rng: &mut Rng) -> Rule {
     }
 }
 
-/// The same rules, but queues may be as full as they like.
+/// The same rules without limits for queues.
 fn without_limits(rules: &Rules) -> Rules {
     let is_limit = |setting: &Setting| {
         matches!(setting, Setting::JobsMax(_) | Setting::BytesMax(_) | Setting::ItemBytesMax(_))
@@ -59,7 +59,7 @@ fn without_limits(rules: &Rules) -> Rules {
 }
 
 impl World {
-    /// Other rules are in force from now on, or none.
+    /// Puts other rules into force, or none.
     pub(crate) fn change_policies(&mut self) -> Checked {
         let mut rules = Rules::default();
         for _ in 0..self.rng.below(4) {

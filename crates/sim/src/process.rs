@@ -21,13 +21,14 @@ pub(crate) struct Process {
     kestrel: Arc<kestrel::Server>,
     pub(crate) mailboxes: Vec<Arc<SimMailbox>>,
     pub(crate) events: Vec<VecDeque<(SessionId, Event)>>,
-    /// The first id that it deals.
+    /// The first id that this process deals.
     pub(crate) first_id: u64,
-    /// When the server's timer rings.
+    /// When the server's timer fires.
     pub(crate) alarm: Option<u64>,
 }
 
-/// No simulated client asks for what only the owner of a process can do.
+/// Does nothing, because no simulated client makes requests that only the owner of a process can
+/// fulfil.
 #[derive(Debug)]
 struct NoControls;
 
@@ -120,7 +121,7 @@ impl Process {
         }
     }
 
-    /// Takes over what the mailboxes were told.
+    /// Takes over the events of the mailboxes.
     pub(crate) fn gather(&mut self) {
         for (mailbox, events) in self.mailboxes.iter().zip(&mut self.events) {
             let mut letters = mailbox.open();

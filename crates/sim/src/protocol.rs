@@ -1,6 +1,6 @@
 //! The protocols that simulated clients speak.
 
-/// What a connection speaks.
+/// The protocol of a connection.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Protocol {
     Beanstalk,

@@ -1,13 +1,13 @@
 //! Seeded random numbers: the same seed gives the same run on every machine.
 
-/// The `SplitMix64` generator: small, quick, and good enough to choose among steps.
+/// The `SplitMix64` generator: small, fast, and good enough to choose among steps.
 #[derive(Clone, Debug)]
 pub(crate) struct Rng {
     state: u64,
 }
 
 impl Rng {
-    /// A generator whose numbers depend on nothing but the seed.
+    /// A generator whose numbers depend only on the seed.
     pub(crate) fn new(seed: u64) -> Self {
         Self { state: seed }
     }
@@ -21,7 +21,7 @@ impl Rng {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`, which is not zero.
+    /// A number below `bound`. `bound` must not be zero.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0, "no number is below zero");
         self.next_u64() % bound
@@ -32,7 +32,7 @@ impl Rng {
         low + self.below(high - low + 1)
     }
 
-    /// A place in a list that is not empty.
+    /// An index of a list. The list must not be empty.
     pub(crate) fn index(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }
@@ -52,7 +52,7 @@ impl Rng {
         &choices[self.index(choices.len())]
     }
 
-    /// One of the weighted choices; the weights are not all zero.
+    /// One of the weighted choices. At least one weight is above zero.
     pub(crate) fn weighted<T: Copy>(&mut self, choices: &[(u64, T)]) -> T {
         let total: u64 = choices.iter().map(|(weight, _)| weight).sum();
         let mut left = self.below(total);

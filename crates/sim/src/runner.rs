@@ -9,12 +9,12 @@ use crate::Sabotage;
 use crate::oracle::Judged;
 use crate::world::{Summary, World};
 
-/// How a run is made.
+/// The options of a run.
 #[derive(Copy, Clone, Debug)]
 pub struct Options {
     /// Random steps before the finale.
     pub steps: u64,
-    /// Prints the story.
+    /// Prints the trace.
     pub trace: bool,
     /// A promise to break.
     pub sabotage: Sabotage,
@@ -33,9 +33,9 @@ impl Default for Options {
 pub struct Broken {
     /// The seed of the run.
     pub seed: u64,
-    /// Its steps, as asked for.
+    /// The number of its steps.
     pub steps: u64,
-    /// What was wrong.
+    /// A description of the problem.
     pub problem: String,
 }
 
@@ -53,8 +53,8 @@ impl fmt::Display for Broken {
 /// Makes the run of one seed.
 pub fn run(seed: u64, options: Options) -> Result<Summary, Broken> {
     let broken = |problem| Broken { seed, steps: options.steps, problem };
-    // A panic of the engine's own assertions is a broken promise like any other. The world is not
-    // looked at again after it.
+    // A panic of the engine's own assertions is a broken promise like any other. Nothing looks at
+    // the world after it.
     let ran = catch_unwind(AssertUnwindSafe(|| {
         let mut world = World::new(seed, options)?;
         world.run(options.steps)?;
@@ -86,8 +86,8 @@ pub fn run(seed: u64, options: Options) -> Result<Summary, Broken> {
     }
 }
 
-/// Makes the runs of `count` seeds from `first` on, on this many threads; stops at the first broken
-/// promise. The sum of what the runs did.
+/// Runs `count` seeds from `first` on, on this many threads. Stops at the first broken promise.
+/// Returns the sum of what the runs did.
 pub fn run_many(first: u64, count: u64, threads: u64, options: Options) -> Result<Summary, Broken> {
     let next = AtomicU64::new(0);
     let sum = Mutex::new(Ok(Summary::default()));

@@ -9,7 +9,7 @@ use log::{Disk, DiskFile, FaultDisk, Space};
 use crate::model::{Place, State};
 use crate::world::World;
 
-/// A promise that is broken.
+/// The promise to break.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub enum Sabotage {
     /// None.
@@ -17,36 +17,35 @@ pub enum Sabotage {
     None,
     /// Replies leave before their changes are durable. Only a crash shows it.
     EarlyReplies,
-    /// The same, and it is looked at when they leave.
+    /// The same. A check when the replies leave detects it.
     HastyReplies,
-    /// The disk says that data is synced, and it is not.
+    /// The disk reports data as synced that it did not sync.
     LyingSync,
     /// A crash takes the end of each segment, synced or not.
     LostTail,
-    /// Sleeping workers are not woken.
+    /// The server does not wake sleeping workers.
     LostWakeUps,
-    /// Clients are not told how their jobs ended.
+    /// Clients do not learn how their jobs ended.
     LostEnds,
-    /// Clients are told twice.
+    /// Clients get each end twice.
     DoubledEnds,
     /// News of a job overtake each other.
     DisorderedNews,
-    /// The server's clock is fast: scheduled jobs run early.
+    /// The server's clock is fast, so scheduled jobs run early.
     FastClock,
-    /// A client that leaves takes the jobs along that it waits for, also those that are to outlive
-    /// it.
+    /// A client that leaves ends the jobs that it waits for, even those that must outlive it.
     TakesAlong,
-    /// The server's clock is slow: what has expired is still handed out.
+    /// The server's clock is slow, so the server hands out expired jobs.
     SlowClock,
-    /// Policies that change do not come into force.
+    /// Changed policies do not come into force.
     StalePolicies,
-    /// Children of a fan-out do not get what their parent gets.
+    /// Children do not get what their parent gets.
     LostCopies,
-    /// Leases end while their holders still count on them.
+    /// Leases end before their deadlines.
     ShortLeases,
     /// Some jobs fall behind others.
     WrongOrder,
-    /// Buried and delayed jobs become ready by themselves.
+    /// Buried and delayed jobs become ready without a request.
     RestlessJobs,
     /// Some jobs vanish.
     LostJobs,
@@ -59,7 +58,7 @@ pub enum Sabotage {
 }
 
 impl Sabotage {
-    /// The model would see these in the state of the engine. They are for the oracle, which has to
+    /// The model would see these in the state of the engine. They are for the oracle, which must
     /// see them in the replies.
     pub(crate) fn is_for_oracle(self) -> bool {
         matches!(
@@ -75,11 +74,11 @@ impl Sabotage {
     }
 }
 
-/// How wrong a wrong clock is, in milliseconds.
+/// The error of a wrong clock, in milliseconds.
 const WRONG_BY_MS: u64 = 700;
 
 impl World {
-    /// Events are lost, doubled or swapped on their way.
+    /// Loses, doubles or swaps events on their way.
     pub(crate) fn sabotage_events(&mut self) {
         let is_end = |event: &Event| matches!(event, Event::News { news, .. } if news.is_end());
         for events in &mut self.process.events {
@@ -107,7 +106,7 @@ impl World {
         }
     }
 
-    /// The time that the server believes it is.
+    /// The time that the server uses.
     pub(crate) fn sabotaged_now(&self) -> u64 {
         match self.options.sabotage {
             Sabotage::FastClock => self.now + WRONG_BY_MS,
@@ -116,13 +115,13 @@ impl World {
         }
     }
 
-    /// When the server's timer rings: a slow server has a slow timer.
+    /// When the server's timer fires. The timer of a slow server is slow, too.
     pub(crate) fn sabotaged_alarm(&self) -> Option<u64> {
         let is_slow = self.options.sabotage == Sabotage::LateExpiries;
         self.process.alarm.map(|alarm| if is_slow { alarm + WRONG_BY_MS } else { alarm })
     }
 
-    /// What a put left for children is gone.
+    /// Removes the jobs that a put created in children.
     pub(crate) fn sabotage_copies(&self, turn: &mut Turn<'_>) {
         if !matches!(self.options.sabotage, Sabotage::LostCopies | Sabotage::MissedCopies) {
             return;
@@ -135,19 +134,19 @@ impl World {
         let copies =
             new().filter(|(_, job)| job.tube.contains('+') && is_in_parent((&job.tube, &job.body)));
         for (id, _) in copies {
-            // It may be gone already.
+            // The job can be gone already.
             turn.cancel(JobId(*id)).ok();
         }
     }
 
-    /// Something befalls jobs that no client asked for.
+    /// Changes jobs without a client's request.
     pub(crate) fn sabotage_jobs(&self, turn: &mut Turn<'_>) {
         if !self.options.sabotage.is_for_oracle() {
             return;
         }
         for (id, job) in self.model.jobs.iter().filter(|(id, _)| **id % 3 == 0) {
             let id = JobId(*id);
-            // Many are in a state in which it cannot be done.
+            // Many jobs are in a state that does not allow it.
             match self.options.sabotage {
                 Sabotage::ShortLeases => {
                     for link in self.links.iter().filter(|link| link.is_open) {
@@ -168,7 +167,7 @@ impl World {
         }
     }
 
-    /// A connection is about to go.
+    /// A connection is about to close.
     pub(crate) fn sabotage_leaving(&self, place: Place, turn: &mut Turn<'_>) {
         if self.options.sabotage == Sabotage::TakesAlong {
             let watched = self.model.jobs.iter().filter(|(_, job)| job.watchers.contains(&place));

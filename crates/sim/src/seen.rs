@@ -10,7 +10,8 @@ use crate::model::{
     Counts, Facts, JobKind, LogContents, Model, Name, StoredJob, StoredState, Tags, brief,
 };
 
-/// What is seen of submitted jobs besides: what they were submitted with, and whether they last.
+/// Further facts about submitted jobs: the parameters of the submit, and whether the job outlives
+/// the process.
 type Submitted = BTreeMap<u64, (Tags, bool)>;
 
 fn submitted(turn: &Turn<'_>) -> Submitted {
@@ -25,7 +26,7 @@ fn name(bytes: &[u8]) -> Name {
     String::from_utf8_lossy(bytes).into()
 }
 
-/// A job as the broker shows it.
+/// A job, as the broker shows it.
 fn image(turn: &Turn<'_>, submitted: &Submitted, id: u64) -> Option<StoredJob> {
     let (status, _) = turn.job_status(JobId(id)).ok()?;
     let (peeked, _) = turn.peek(JobId(id)).ok()?;
@@ -63,7 +64,7 @@ fn image(turn: &Turn<'_>, submitted: &Submitted, id: u64) -> Option<StoredJob> {
 fn facts(turn: &Turn<'_>, queue: &[u8]) -> Facts {
     let facts = turn.queue_facts(queue).unwrap_or_default();
     Facts {
-        // One that always exists needs no keeping.
+        // A queue that always exists need not be kept.
         kept: facts.kept && queue != b"default",
         limits: facts.limits,
         is_items: facts.items,
@@ -72,7 +73,7 @@ fn facts(turn: &Turn<'_>, queue: &[u8]) -> Facts {
     }
 }
 
-/// All that a new process found of these jobs, and of its queues.
+/// The state of these jobs, and of the queues, in a new process.
 pub(crate) fn log_contents(turn: &Turn<'_>, ids: impl Iterator<Item = u64>) -> LogContents {
     let submitted = submitted(turn);
     let jobs = ids.filter_map(|id| Some((id, image(turn, &submitted, id)?))).collect();

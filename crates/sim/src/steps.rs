@@ -9,8 +9,8 @@ use crate::world::World;
 /// The number of steps between two complete comparisons.
 const STEPS_BETWEEN_DEEP_CHECKS: u64 = 64;
 
-/// Bytes that the server reads at once. As in the server, far less than a segment: the log says
-/// when clients are held back, but not in the middle of a read.
+/// The server reads this many bytes at once. As in the server, this is far less than a segment: the
+/// log says when to hold clients back, but not in the middle of a read.
 const READ_BYTES_MAX: usize = 16_000;
 
 #[derive(Copy, Clone, Debug)]
@@ -81,7 +81,7 @@ impl World {
         self.close_finished()
     }
 
-    /// One of the steps in which the log takes no part.
+    /// One of the steps that do not involve the log.
     pub(crate) fn any_client_step(&mut self) -> Checked {
         let step =
             *self.rng.pick(&[Step::Write, Step::Deliver, Step::Event, Step::Send, Step::Read]);
@@ -155,7 +155,7 @@ impl World {
         Ok(())
     }
 
-    /// Bytes arrive on one or several connections; one turn serves them all.
+    /// Delivers bytes on one or several connections, all in one turn.
     fn deliver_to_some(&mut self) -> Checked {
         if self.links.is_empty() {
             return Ok(());

@@ -1,5 +1,5 @@
-//! The broker's log in the simulated world: its disk, the steps of its threads, and how many
-//! changes must survive.
+//! The broker's log in the simulated world: its disk, the steps of its threads, and the number of
+//! changes that must survive.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,9 +13,10 @@ use crate::plan::{Plan, StorageKind};
 use crate::world::World;
 use crate::{Checked, Options, Sabotage};
 
-/// Bytes of the simulated disk, unless it is being filled up.
+/// Bytes of the simulated disk, unless a step fills it.
 pub(crate) const DISK_BYTES: u64 = 48 << 20;
-/// Of a run with the model. More than in the product: the model flushes and removes a queue in one go.
+/// Units of work in a slice of a run with the model. More than in the product, because the model
+/// flushes and removes a queue in one step.
 pub(crate) const SLICE_UNITS: u32 = 4000;
 
 #[derive(Debug)]
@@ -24,33 +25,34 @@ pub(crate) struct Storage {
     pub(crate) kind: StorageKind,
     sabotage: Sabotage,
     engine: EngineSetup,
-    /// What clients were told rests on so much of the history.
+    /// The part of the history that sent replies depend on.
     told: Need,
-    /// So much of that was told as what outlives a power failure.
+    /// The part of the history that sent replies report as safe from a power failure.
     told_as_synced: Need,
-    /// Up to here some of it may be synced: a segment was begun in the middle of a group.
+    /// A segment was begun in the middle of a group. Some of the history up to here can be synced.
     switched: Need,
-    /// So much of it was synced.
+    /// The part of the history that is synced.
     durable: Need,
-    /// Ends of the history that were written but not synced, and when they were.
+    /// Ends of the history that were written but not synced, and when.
     written: VecDeque<(u64, Need)>,
-    /// The segment that was written last. Before another one is begun it is synced to its end.
+    /// The segment that was written last. The log syncs a segment to its end before it begins
+    /// another one.
     segment: u32,
     /// The size that segments have in this life.
     pub(crate) segment_bytes: u64,
-    /// The largest of all lives: files keep their sizes.
+    /// The largest segments of all lives. Files keep their sizes.
     pub(crate) segment_bytes_max: u64,
     pub(crate) is_full: bool,
-    /// Trouble was planned for a call of the disk.
+    /// A fault was planned for a call of the disk.
     pub(crate) is_disturbed: bool,
 }
 
-/// How a process ends without being asked.
+/// How a process ends without a request to stop.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Death {
-    /// The kernel lives on, with what was written.
+    /// The kernel continues to run and keeps the written data.
     Killed,
-    /// Only what was synced is certain.
+    /// Only synced data is certain.
     PowerLoss,
 }
 
@@ -89,7 +91,7 @@ impl Storage {
         }
     }
 
-    /// How a process that starts now keeps its log.
+    /// How a process that starts now stores its log.
     pub(crate) fn options(&self, sync: Sync) -> broker::Options {
         let disk: Arc<dyn log::Disk> = match self.sabotage {
             Sabotage::LyingSync => Arc::new(crate::sabotage::LyingDisk(self.disk.clone())),
@@ -99,7 +101,7 @@ impl Storage {
         broker::Options { engine: self.engine, ..broker::Options::without_threads(disk, log) }
     }
 
-    /// Up to where replies may leave.
+    /// Replies up to here can leave.
     pub(crate) fn released(&self, broker: &Broker) -> Position {
         match self.sabotage {
             Sabotage::EarlyReplies | Sabotage::HastyReplies => Position::ALL,
@@ -107,7 +109,7 @@ impl Storage {
         }
     }
 
-    /// A reply that rests on so much left the process.
+    /// A reply that depends on this part of the history left the process.
     pub(crate) fn told(&mut self, need: Need, history: &History) {
         self.told = self.told.max(need);
         if history.is_strict(need) {
@@ -115,8 +117,8 @@ impl Storage {
         }
     }
 
-    /// Whether a reply that rests on so much may leave: it was handed to the disk, and synced if
-    /// the queue wants that.
+    /// Whether a reply that depends on this part of the history can leave: the disk has received
+    /// the part, and has synced it if the queue requires that.
     pub(crate) fn may_tell(&self, need: Need, history: &History) -> bool {
         let written = self.written.back().map_or(self.durable, |(_, end)| *end);
         let synced = self.durable.max(self.switched);
@@ -126,9 +128,9 @@ impl Storage {
         nobody_looks || history.is_of_start(need) || need <= written.max(self.durable)
     }
 
-    /// What must have survived: so much of the history, and so much of it with the newest takes and
-    /// timeouts. A kernel that lives on has all that was written; otherwise only what was synced
-    /// is certain, and what was told as such.
+    /// What must have survived: a part of the history, and a part of it with the newest takes and
+    /// timeouts. A kernel that continues to run has all written data. Otherwise only synced data is
+    /// certain, and what replies reported as synced.
     pub(crate) fn survives(&self, death: Death) -> (Need, Need) {
         match (death, self.kind) {
             (Death::PowerLoss, _) => (self.told_as_synced.max(self.durable), self.durable),
@@ -139,7 +141,7 @@ impl Storage {
         }
     }
 
-    /// A new process knows all that it found to be durable, and goes on in this segment.
+    /// A new process knows all that it found as durable. It continues in this segment.
     pub(crate) fn begin(&mut self, segment: u32) {
         self.segment = segment;
         self.told = 0;
@@ -163,15 +165,16 @@ impl Storage {
             self.durable = self.written.back().map_or(self.durable, |(_, end)| *end);
             self.written.clear();
         }
-        // A mark is written without a sync, and holds nothing. Counts that are dropped while the
-        // disk is full are in the history, but are never written.
+        // A mark is written without a sync, and has no content. A full disk drops counters: the
+        // history has them, but the log never writes them.
         let before = self.written.back().map_or(self.durable, |(_, end)| *end);
         if committed.wrote && newest > before {
             self.written.push_back((now, end));
         }
         let asks_for_sync = newest > before && history.is_strict_between(before, newest);
         if switches {
-            // What came before the new segment is synced; how much of the group that was is not known.
+            // All before the new segment is synced. It is unknown which part of the group that
+            // includes.
             self.switched = end;
         } else if committed.wrote && !committed.synced && asks_for_sync {
             return Err(format!("what a queue wants to be synced is only written at {now}"));
@@ -227,21 +230,21 @@ impl World {
         let done = self.process.broker.prepare_step();
         self.trace.note(format_args!("prepare {done:?} disk {}", self.storage.disk.calls()));
         if done.is_ok() && !self.storage.is_full && !self.storage.was_disturbed() {
-            // Requests that were refused for lack of room are admitted again.
+            // The broker admits again the requests that it refused for lack of room.
             self.model.may_refuse = false;
         }
         self.look_for_failure()
     }
 
-    /// Copies one slice of the oldest segment, if the log wants it; whether it did.
+    /// Copies one slice of the oldest segment, if the log requests it. Returns whether it did.
     pub(crate) fn reclaim(&mut self) -> Result<bool, String> {
-        // The copy takes a turn of its own, at this moment.
+        // The copy has its own turn, at this moment.
         self.ring()?;
         let done = self.process.broker.reclaim_step(Millis(self.now));
         self.trace.note(format_args!("reclaim {done:?}"));
         let copied = match done {
             Ok(copied) => copied,
-            // A segment that cannot be read is kept, and service goes on.
+            // The log keeps a segment that it cannot read, and the service continues.
             Err(ReclaimError::Read { .. }) if self.storage.was_disturbed() => false,
             Err(error) => return Err(format!("reclaim: {error}")),
         };
@@ -250,7 +253,7 @@ impl World {
         Ok(copied)
     }
 
-    /// A log that failed must have been made to fail; the process ends then.
+    /// If the log failed, a planned fault must be the reason. The process then ends.
     fn look_for_failure(&mut self) -> Checked {
         if self.is_durable() && self.storage.disk.has_crashed() {
             return self.die(Death::PowerLoss);
@@ -260,7 +263,7 @@ impl World {
             return Err(format!("the log failed by itself: {failure}"));
         }
         self.summary.failures += 1;
-        // Nothing leaves any more but what was released before. Some steps may follow before the
+        // Only replies that were released before can still leave. Some steps can follow before the
         // process is gone.
         let released = self.storage.released(&self.process.broker);
         for _ in 0..self.rng.below(4) {

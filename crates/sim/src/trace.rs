@@ -1,8 +1,9 @@
-//! The trace of a run: always hashed, so that two runs can be compared, and printed on request.
+//! The trace of a run. It is always hashed, so that two runs can be compared. Printing it is
+//! optional.
 
 use std::fmt::{self, Write};
 
-/// Bytes of a message that are shown; the hash has them all.
+/// The trace shows this many bytes of a message. The hash contains all of them.
 const SHOWN_BYTES_MAX: usize = 160;
 
 #[derive(Debug)]
@@ -18,7 +19,7 @@ impl Trace {
         Self { is_printed, hash: 0xCBF2_9CE4_8422_2325, line: String::new(), now: 0 }
     }
 
-    /// Something happened.
+    /// Notes an event.
     pub(crate) fn note(&mut self, what: fmt::Arguments<'_>) {
         self.line.clear();
         self.line.write_fmt(what).expect("strings take all");
@@ -30,7 +31,7 @@ impl Trace {
         self.line = line;
     }
 
-    /// Bytes went somewhere.
+    /// Notes that bytes were sent.
     pub(crate) fn bytes(&mut self, what: fmt::Arguments<'_>, bytes: &[u8]) {
         if self.is_printed {
             let shown = &bytes[..bytes.len().min(SHOWN_BYTES_MAX)];

@@ -19,10 +19,10 @@ use crate::trace::Trace;
 use crate::workload::Known;
 use crate::{Checked, Options};
 
-/// The wall clock when the simulated world begins: 2026, some Thursday.
+/// The wall clock at the beginning of the simulated world: a Thursday in 2026.
 const EPOCH_MS: u64 = 1_790_000_000_000;
 
-/// Slices after which what happens by itself must be done.
+/// The engine must finish its own work within this many slices.
 const ADVANCES_MAX: u64 = 10_000;
 
 pub(crate) struct World {
@@ -30,14 +30,14 @@ pub(crate) struct World {
     pub(crate) plan: Plan,
     pub(crate) options: Options,
     pub(crate) trace: Trace,
-    /// The server's clock: the wall clock at its start, carried on monotonically.
+    /// The server's clock: the wall clock at its start, which then advances monotonically.
     pub(crate) now: u64,
     pub(crate) process: Process,
-    /// The most that jobs and connections may take, in all lives of the server.
+    /// The most memory that jobs and connections can use, in all lives of the server.
     pub(crate) memory_limit: Option<u64>,
     pub(crate) model: Model,
     pub(crate) oracle: Oracle,
-    /// What the log's owner has seen of it.
+    /// What the owner of the log knows about it.
     pub(crate) storage: Storage,
     pub(crate) links: Vec<Link>,
     pub(crate) known: Known,
@@ -45,7 +45,7 @@ pub(crate) struct World {
     pub(crate) summary: Summary,
 }
 
-/// What a run did, to see that it did something.
+/// What a run did, to show that it did something.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct Summary {
     /// Steps taken.
@@ -62,21 +62,21 @@ pub struct Summary {
     pub reclaimed: u64,
     /// Requests that a full disk refused.
     pub refusals: u64,
-    /// Jobs that were there after restarts.
+    /// Jobs that existed after restarts.
     pub recovered_jobs: u64,
-    /// Changes that a restart lost, none of which anybody was told of.
+    /// Changes that a restart lost. No client had learned of them.
     pub lost_changes: u64,
     /// Jobs that Gearman workers grabbed.
     pub grabs: u64,
-    /// Sleeping workers that were woken.
+    /// Sleeping workers that woke.
     pub wake_ups: u64,
     /// Submits that joined a job.
     pub joins: u64,
-    /// Ends that foreground clients were told.
+    /// Ends that foreground clients received.
     pub ends: u64,
     /// Reads that Kestrel's clients opened.
     pub opens: u64,
-    /// Jobs that a put left besides the one that was asked for.
+    /// Further jobs that a put created, besides the requested one.
     pub copies: u64,
     /// Jobs that expired.
     pub expiries: u64,
@@ -88,7 +88,7 @@ pub struct Summary {
     pub calls: u64,
     /// Flushes and removals of queues that took several slices.
     pub long_clearings: u64,
-    /// Puts for which there was no memory.
+    /// Puts that the server refused for lack of memory.
     pub memory_refusals: u64,
     /// What the oracle judged.
     pub judged: Judged,
@@ -101,7 +101,7 @@ impl World {
         let mut rng = Rng::new(seed);
         let mut plan = Plan::new(&mut rng);
         if options.is_sabotaged() {
-            // Much of it goes by what the model knows.
+            // Most sabotages use what the model knows.
             plan.unmodelled = None;
         }
         let mut trace = Trace::new(options.trace);
@@ -155,14 +155,14 @@ impl World {
         self.plan.unmodelled.is_none()
     }
 
-    /// The oracle is to see what is wrong, from the replies.
+    /// The oracle must find the error in the replies.
     fn is_for_oracle(&self) -> bool {
         !self.is_modelled() || self.options.sabotage.is_for_oracle()
     }
 
     // --- Turns ---
 
-    /// Takes one turn of the broker at this moment, and checks what is left behind.
+    /// Takes one turn of the broker at this moment, and checks the state after it.
     pub(crate) fn with_turn<T>(
         &mut self,
         act: impl FnOnce(&mut World, &mut Turn<'_>) -> Result<T, String>,
@@ -220,8 +220,8 @@ impl World {
         Ok(())
     }
 
-    /// After a turn: the events of each open session are those that the model expects, and the
-    /// alarm rings in time for the next event.
+    /// Checks after a turn that each open session has the events that the model expects, and that
+    /// the alarm comes in time for the next event.
     fn gather_letters(&mut self) -> Checked {
         self.process.gather();
         self.sabotage_events();
@@ -252,9 +252,8 @@ impl World {
 
     // --- Time ---
 
-    /// Time passes, this many milliseconds. What is due on the way happens when it is due, or a
-    /// little late, but nothing is overtaken by what is due later: then the model could not tell
-    /// what must come first.
+    /// Lets this many milliseconds pass. Due events happen when they are due, or a little late, but
+    /// in the order of their due times. Otherwise the model could not tell which must come first.
     pub(crate) fn pass_time(&mut self, millis: u64) -> Checked {
         let target = self.now + millis;
         loop {
@@ -275,7 +274,7 @@ impl World {
         Ok(())
     }
 
-    /// The server's timer rings, or the server finds that it should have.
+    /// The server's timer fires, or the server finds that it is late.
     pub(crate) fn ring(&mut self) -> Checked {
         if self.sabotaged_alarm().is_some_and(|alarm| alarm <= self.now) {
             self.process.alarm = None;
@@ -299,7 +298,7 @@ impl World {
         Err("the broker always has more to do".into())
     }
 
-    /// Walks everything in engine and model.
+    /// Compares all of engine and model.
     pub(crate) fn check_deeply(&mut self) -> Checked {
         if !self.is_modelled() {
             return self.with_turn(|_, turn| {
@@ -317,8 +316,8 @@ impl World {
     }
 }
 
-/// No piece of input, event, end of a session or step of what happens by itself was longer than two
-/// slices of work and what cannot be divided.
+/// Checks that no piece of input, event, end of a session or step of the engine's own work was
+/// longer than two slices of work plus what cannot be divided.
 fn check_slices(turn: &Turn<'_>, slice_units: u32) -> Checked {
     let longest = turn.longest_slice();
     let most = 2 * u64::from(slice_units) + INDIVISIBLE_UNITS_MAX;

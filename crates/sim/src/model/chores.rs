@@ -4,16 +4,17 @@ use super::outcome::Notification;
 use super::session::Expected;
 use super::{Model, Name, Place, Serial, State};
 
-/// Jobs of a step, a quarter of the units in a slice; the protocol says nothing of it, so the model follows the
-/// engine. (The engine stops sooner if they cost more than these units, which they do not here.)
+/// Jobs of a step: a quarter of the units in a slice. The protocol does not define this number, so
+/// the model follows the engine. (The engine stops sooner if the jobs cost more than these units.
+/// They do not here.)
 const SLICE_JOBS: usize = crate::storage::SLICE_UNITS as usize / 4;
 
 #[derive(Debug)]
 pub(super) enum Chore {
-    /// These jobs are still to be given back, by the numbers of their leases: their holder is gone, or cannot do
-    /// them any more.
+    /// Jobs that must still be given back, by the numbers of their leases. Their holder is gone, or
+    /// can no longer run them.
     Return(Vec<(u64, u64)>),
-    /// A connection is gone; under this place it still seems to wait for these jobs.
+    /// A connection is gone. The model still lists it as a waiter of these jobs, under this place.
     Detach(Place, Vec<u64>),
     Kick {
         place: Place,
@@ -26,7 +27,7 @@ pub(super) enum Chore {
 }
 
 impl Model {
-    /// Kicks up to `bound` jobs; how many, or `None` if it takes longer.
+    /// Kicks up to `bound` jobs. Returns their number, or `None` if the kick needs more slices.
     pub(super) fn kick(&mut self, place: Place, bound: u32) -> Option<usize> {
         let conn = self.conn(place);
         let (serial, tube) = (conn.serial, conn.used.clone());
@@ -43,7 +44,7 @@ impl Model {
         }
     }
 
-    /// Gives jobs back that are held.
+    /// Gives leased jobs back.
     pub(super) fn give_back(&mut self, ids: Vec<u64>) {
         let held = ids.into_iter().map(|id| match self.jobs[&id].state {
             State::Leased(lease) => (lease.number, id),
@@ -59,7 +60,7 @@ impl Model {
         }
     }
 
-    /// Works a slice off the oldest chore.
+    /// Does a slice of the oldest chore.
     pub(super) fn do_a_chore(&mut self) {
         let Some(chore) = self.chores.pop_front() else { return };
         let asked_by = match &chore {
@@ -88,13 +89,13 @@ impl Model {
         !self.chores.is_empty()
     }
 
-    /// One slice; what is left to do, and how much was kicked in all.
+    /// Does one slice. Returns the rest of the chore, and the number of all kicked jobs.
     fn slice(&mut self, chore: Chore) -> (Option<Chore>, usize) {
         match chore {
             Chore::Return(mut held) => {
                 let rest = held.split_off(held.len().min(SLICE_JOBS));
                 for (number, id) in held {
-                    // It may have ended meanwhile, or be held anew.
+                    // The job may have ended meanwhile, or have a new lease.
                     let state = self.jobs.get(&id).map(|job| job.state);
                     if matches!(state, Some(State::Leased(lease)) if lease.number == number) {
                         self.lose(id);

@@ -1,10 +1,10 @@
-//! What must survive a crash: every change in order, and the prefixes that a restart may recover.
+//! What must survive a crash: every change in order, and the prefixes that a restart can recover.
 //!
 //! The log promises that a prefix of all appended changes survives, and that this prefix contains
-//! everything a client was told. So the history keeps the jobs of the last start and every change
-//! since. The recovered jobs must be those after some prefix of at least `required` changes. A few
-//! counters (takes, timeouts, losses) are appended with the next written group, later than what
-//! they count. So they may lag behind the prefix, but by less than one group.
+//! everything that clients learned. So the history keeps the jobs of the last start and every
+//! change since. The recovered jobs must be those after some prefix of at least `required` changes.
+//! A few counters (takes, timeouts, losses) are appended with the next written group, later than
+//! the events that they count. So they can lag behind the prefix, but by less than one group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -18,30 +18,31 @@ use super::{Name, Need, Tags};
 pub(crate) struct History {
     base: LogContents,
     records: Vec<Record>,
-    /// Of each record whether it is synced before anybody is told.
+    /// For each record, whether the log syncs it before any client learns of it.
     strict: Vec<bool>,
-    /// The ends of groups: all records before them were handed to the disk together with the
-    /// newest takes and timeouts.
+    /// The ends of groups. The disk received all records before an end together with the newest
+    /// takes and timeouts.
     groups: Vec<Need>,
-    /// What certainly survives.
+    /// The records that certainly survive.
     required: Need,
-    /// What certainly survives with its takes and timeouts.
+    /// The records that certainly survive with their takes and timeouts.
     counted: Need,
-    /// The newest record that is certainly written with the next group.
+    /// The last record that the next group certainly contains.
     newest: Need,
-    /// So much the process noted by itself at its start. It does so only if the log does not have it
-    /// already, which cannot be seen: rules make the queue that they name by themselves, too.
+    /// The process noted the records up to here itself, at its start. It does so only if the log
+    /// does not have them already. The model cannot see that, because rules also create the queues
+    /// that they name.
     noted_at_start: Need,
-    /// No group since then is known to hold all takes and timeouts: the disk was full.
+    /// The disk was full, so no group since then is known to contain all takes and timeouts.
     pub(crate) counts_may_be_missing: bool,
     ends: BTreeMap<u64, Need>,
     tubes: BTreeMap<Name, Need>,
-    /// Ends by key.
+    /// Ends of jobs, by key.
     keys: BTreeMap<Rc<[u8]>, Need>,
 }
 
 impl History {
-    /// Records a change. `is_strict`: no client is told of it before it is synced.
+    /// Records a change. `is_strict`: the log syncs it before any client learns of it.
     pub(super) fn note(&mut self, record: Record, is_strict: bool) -> Need {
         let need = self.records.len() + 1;
         if let Record::Finish(id) = &record {
@@ -60,7 +61,8 @@ impl History {
             _ if index < self.noted_at_start => false,
             Record::PutMany(images) => !images.is_empty(),
             Record::Put(..) | Record::Update(..) | Record::Finish(_) => true,
-            // No client requested these, so none is refused: a full log leaves them out.
+            // No client requested these changes, so the log cannot refuse them: a full log omits
+            // them.
             Record::Moved(..) | Record::Queue(..) | Record::Policies(_) | Record::Status(_) => {
                 !self.counts_may_be_missing
             }
@@ -68,30 +70,30 @@ impl History {
         }
     }
 
-    /// The end of all that happened and is certainly written with the next group.
+    /// The end of all changes that the next group certainly contains.
     pub(crate) fn newest(&self) -> Need {
         self.newest
     }
 
-    /// A job that could be asked for by its key ended.
+    /// Notes the end of a job that has a key.
     pub(super) fn note_key(&mut self, tags: Option<&Tags>, need: Need) {
         if let Some(tags) = tags {
             self.keys.insert(tags.unique.clone(), need);
         }
     }
 
-    /// What "no job has this key" rests on.
+    /// The record that the answer "no job has this key" depends on.
     pub(super) fn key_need(&self, unique: &[u8]) -> Need {
         self.keys.get(unique).copied().unwrap_or(0)
     }
 
-    /// The last fact about a queue.
+    /// The last record about a queue.
     pub(super) fn queue_need(&self, name: &Name) -> Need {
         let about = |record: &Record| matches!(record, Record::Queue(queue, _) if queue == name);
         self.records.iter().rposition(about).map_or(0, |index| index + 1)
     }
 
-    /// A job was noted before all was known of it.
+    /// Completes a job's record that was made before the model knew all of it.
     pub(super) fn amend(&mut self, need: Need, id: u64, image: &StoredJob) {
         if let Some(Record::PutMany(images)) = need.checked_sub(1).map(|at| &mut self.records[at])
             && let Some((_, noted)) = images.iter_mut().find(|(noted, _)| *noted == id)
@@ -100,7 +102,7 @@ impl History {
         }
     }
 
-    /// A job was put and ended in one request, which nothing is written of.
+    /// Removes a job that one request put and ended: the log contains nothing about it.
     pub(super) fn unwrite(&mut self, id: u64, need: Need) {
         let Some(put) = need.checked_sub(1) else { return };
         for record in &mut self.records[put..] {
@@ -119,13 +121,13 @@ impl History {
         self.newest = last.map_or(0, |index| index + 1);
     }
 
-    /// Whether anything is written of this.
+    /// Whether the log contains anything about this.
     pub(super) fn is_something(&self, need: Need) -> bool {
         let record = need.checked_sub(1).map(|index| &self.records[index]);
         record.is_some_and(|record| !matches!(record, Record::PutMany(images) if images.is_empty()))
     }
 
-    /// The order of a job that was noted last is another one.
+    /// Changes the order number in the last record of a job.
     pub(super) fn reorder(&mut self, id: u64, noted: u64, order: u64) {
         let of_job = |record: &Record| match record {
             Record::Put(of, image) | Record::Moved(of, image) => *of == id && image.order == noted,
@@ -143,7 +145,7 @@ impl History {
         self.records.iter().rposition(about).map_or(0, |index| index + 1)
     }
 
-    /// The last change since then that is more than a count.
+    /// The last change since then that is not just a counter.
     pub(super) fn certain_since(&self, before: Need) -> Need {
         let lasts = |record: &Record| !matches!(record, Record::Count(..));
         let last = self.records[before..].iter().rposition(lasts);
@@ -169,19 +171,19 @@ impl History {
         self.ends.get(&id).copied().unwrap_or(0)
     }
 
-    /// Whether a reply that rests on so much may leave only when that is synced.
+    /// Whether a reply that depends on this record can leave only after a sync.
     pub(crate) fn is_strict(&self, need: Need) -> bool {
         need.checked_sub(1).is_some_and(|index| self.strict[index])
     }
 
-    /// Whether something that is synced before anybody is told was noted after the first, and not
-    /// after the last.
+    /// Whether the records after `first` and up to `last` include one that the log syncs before any
+    /// client learns of it.
     pub(crate) fn is_strict_between(&self, first: Need, last: Need) -> bool {
         let first = first.max(self.noted_at_start);
         (first..last).any(|index| self.strict[index] && self.is_something(index + 1))
     }
 
-    /// Changes so far.
+    /// The number of changes so far.
     pub(crate) fn len(&self) -> Need {
         self.records.len()
     }
@@ -190,30 +192,30 @@ impl History {
         self.required
     }
 
-    /// Every job of this process, living or not.
+    /// Every job of this process, ended or not.
     pub(crate) fn ids(&self) -> BTreeSet<u64> {
         let base = self.base.jobs.keys().copied();
         base.chain(self.records.iter().flat_map(Record::ids)).collect()
     }
 
-    /// A reply that rests on so much was told to somebody, or so much was made durable; takes and
-    /// timeouts were made durable with so much.
+    /// A client got a reply that depends on `required`, or the changes up to `required` became
+    /// durable. The takes and timeouts became durable up to `counted`.
     pub(crate) fn require(&mut self, required: Need, counted: Need) {
         assert!(required.max(counted) <= self.records.len(), "it happened");
         self.required = self.required.max(required);
         self.counted = self.counted.max(counted);
     }
 
-    /// All that happened so far was handed to the disk.
+    /// The disk received all changes so far.
     pub(crate) fn end_group(&mut self) {
         if self.groups.last() != Some(&self.records.len()) {
             self.groups.push(self.records.len());
         }
     }
 
-    /// Tries the prefixes that may explain what was recovered at this moment, the shortest first, with
-    /// what was there after them; or says why there is none. Orders from `next_id` on were dealt
-    /// after the recovery.
+    /// Tries the prefixes that can explain the recovered state at this moment, the shortest first,
+    /// and calls `judge` with the state after each. Returns an error if no prefix fits. Orders from
+    /// `next_id` on were dealt after the recovery.
     pub(super) fn find<T>(
         &self,
         found: &LogContents,
@@ -240,7 +242,7 @@ impl History {
             if end > self.required {
                 let record = &self.records[end - 1];
                 log_contents.apply(record);
-                // What has expired is a question of policies.
+                // Policies decide whether a job has expired.
                 if matches!(record, Record::Policies(_) | Record::Queue(..)) {
                     wrong = all_that_differs(&log_contents);
                 }
@@ -251,7 +253,7 @@ impl History {
                         wrong.remove(&subject);
                     }
                 }
-                // A queue may be there for this job only, if that has expired.
+                // If this job has expired, a queue that existed only for it can be gone.
                 wrong.retain(|subject| {
                     !matches!(subject, Subject::Queue(_)) || differs(&log_contents, subject)
                 });
@@ -270,11 +272,11 @@ impl History {
         Err(last_problem.unwrap_or_else(|| self.describe(found, end, &wrong)))
     }
 
-    /// Takes, timeouts and losses of what was found must be those of the last group that the prefix
-    /// goes beyond, or later, and not newer than the group that the prefix ends in.
+    /// Takes, timeouts and losses of the recovered jobs must be at least those of the last complete
+    /// group in the prefix, and at most those of the group in which the prefix ends.
     fn check_counts(&self, found: &StoredJobs, end: Need) -> Result<(), String> {
-        // Counts are the last part of a group, and may lie in a segment of their own, which may be
-        // lost by itself.
+        // Counters are the last part of a group. They can be in another segment than the rest of
+        // the group, and only that segment can be lost.
         let before = self.groups.iter().copied().take_while(|group| *group < end).last();
         let after = self.groups.iter().copied().find(|group| *group >= end);
         let low = self.images_at(before.unwrap_or(0).max(self.counted));
@@ -308,7 +310,7 @@ impl History {
         log_contents.jobs
     }
 
-    /// The newest counts of every job that lived at some time before `end`.
+    /// The newest counters of every job that existed at some time before `end`.
     fn counts_at(&self, end: Need) -> BTreeMap<u64, Counts> {
         let mut counts: BTreeMap<_, _> =
             self.base.jobs.iter().map(|(id, image)| (*id, image.counts)).collect();
@@ -352,18 +354,18 @@ impl History {
         text
     }
 
-    /// All that was noted until now the process noted by itself.
+    /// The process noted all records so far itself.
     pub(super) fn end_start(&mut self) {
         self.noted_at_start = self.records.len();
         self.newest = 0;
     }
 
-    /// Whether the log may have had so much before the process began.
+    /// Whether the log may have contained this record before the process began.
     pub(crate) fn is_of_start(&self, need: Need) -> bool {
         need <= self.noted_at_start
     }
 
-    /// A new process begins with this.
+    /// A new process begins with this state.
     pub(crate) fn restart(&mut self, base: LogContents) {
         *self = Self { base, ..Self::default() };
     }

@@ -1,5 +1,5 @@
-//! Kestrel's items in the model: read from one queue by its name, held by the number of the lease,
-//! flushed, and removed with their queue.
+//! Kestrel's items in the model. A read names one queue, and the number of the lease names a held
+//! item. Flushes and removals of queues are here, too.
 
 use std::rc::Rc;
 
@@ -8,10 +8,10 @@ use super::record::Record;
 use super::routes::{Refused, Routed};
 use super::{Facts, Model, Name, Need, Place, State, Wait};
 
-/// What a client of Kestrel's does not say.
+/// Values that requests of Kestrel do not contain.
 const PRIORITY: u32 = 1024;
 
-/// What a read is to do with the item.
+/// What a read does with the item.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) enum FetchMode {
     Take,
@@ -19,17 +19,17 @@ pub(super) enum FetchMode {
     Peek,
 }
 
-/// Who waits for an item of one queue.
+/// A wait for an item of one queue.
 #[derive(Clone, Debug)]
 pub(crate) struct ItemWait {
     pub(super) tube: Name,
     pub(super) is_look: bool,
 }
 
-/// What a read leads to at once.
+/// The immediate result of a read.
 #[derive(Debug)]
 pub(super) enum Read {
-    /// The number of the lease, if the item is held.
+    /// The item, and the number of its lease if the client holds it.
     Item {
         lease: Option<u64>,
         body: Rc<[u8]>,
@@ -95,7 +95,7 @@ impl Model {
         Read::Waiting
     }
 
-    /// Hands an item out; the number of the lease.
+    /// Hands an item out. Returns the number of the lease.
     fn open_read(&mut self, place: Place, id: u64) -> u64 {
         let (tube, created) = (self.jobs[&id].tube.clone(), self.jobs[&id].created);
         let queue = self.tube_mut(&tube);
@@ -109,7 +109,8 @@ impl Model {
         }
     }
 
-    /// Gives a ready job to who waits for it; `false`: it was only looked at.
+    /// Gives a ready job to a waiting connection. Returns false if the connection only looked at
+    /// it.
     pub(super) fn grant_item(&mut self, place: Place, id: u64, is_look: bool) -> bool {
         self.conn(place).waiting = None;
         let letter = if is_look {
@@ -131,7 +132,8 @@ impl Model {
         self.jobs.iter().find(|(_, job)| holds(job.state)).map(|(id, _)| *id)
     }
 
-    /// Ends the item of an open read; what that rests on. `None`: it is not held any more.
+    /// Ends the item of an open read. Returns the record that the reply depends on, or `None` if
+    /// the connection no longer holds the item.
     pub(super) fn confirm(&mut self, place: Place, lease: u64) -> Option<Need> {
         let id = self.held_by(place, lease)?;
         let tube = self.jobs[&id].tube.clone();
@@ -139,7 +141,7 @@ impl Model {
         Some(self.end_job(id, &News::Complete([].into())))
     }
 
-    /// An open read is held by another connection, for so long from now at most.
+    /// Moves an open read to another connection, for this long from now at most.
     pub(super) fn hand_over(&mut self, id: u64, to: Place, limit_ms: u64) {
         let timeout = self.tubes[&self.jobs[&id].tube].policy.open_timeout_ms;
         let until = self.now + timeout.unwrap_or(limit_ms).min(limit_ms);
@@ -152,10 +154,11 @@ impl Model {
 
     // --- Queues ---
 
-    /// Ends all items of a queue that no session holds. Returns what the reply depends on.
+    /// Ends all items of a queue that no session holds. Returns the record that the reply depends
+    /// on.
     pub(super) fn flush(&mut self, name: &str) -> Need {
         let before = self.history.len();
-        // An alias hides a queue of its name.
+        // An alias hides a queue of the same name.
         let is_hidden = self.alias(name).is_some();
         if let Some((name, _)) = self.tubes.get_key_value(name).filter(|_| !is_hidden) {
             let name = name.clone();
@@ -182,7 +185,7 @@ impl Model {
         self.jobs.values().filter(|job| ready(job)).count()
     }
 
-    /// The same for all queues of items, by name.
+    /// The same for all queues of items, in the order of their names.
     pub(super) fn flush_all(&mut self) -> Need {
         let mut last: Option<Name> = None;
         let mut need = 0;
@@ -217,7 +220,8 @@ impl Model {
         (count, swept.into_iter().map(|(_, need)| need).max().unwrap_or(0))
     }
 
-    /// Removes a queue with all that is in it, also what somebody holds; what that rests on.
+    /// Removes a queue with all its jobs, leased ones included. Returns the record that the reply
+    /// depends on.
     pub(super) fn remove_tube(&mut self, name: &str) -> Need {
         let Some((name, _)) = self.tubes.get_key_value(name) else { return 0 };
         let name = name.clone();
@@ -253,11 +257,11 @@ impl Model {
                 model.end_job(id, &News::Fail);
             }
         });
-        // Workers keep it, until somebody drops it again.
+        // Workers keep the queue until a client drops it again.
         let kept = self.workers_of(&name) > 0 && &*name != "default";
         let facts = Facts { kept, ..Facts::default() };
         self.tube_mut(&name).facts = facts;
-        // If it stays, a rule that makes a child of it does so again.
+        // If the queue stays, a rule that makes it a child applies again.
         if self.is_wanted(&name) {
             self.resolve(&name);
         }

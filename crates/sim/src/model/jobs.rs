@@ -11,7 +11,7 @@ use super::{
 };
 use crate::protocol::Protocol;
 
-/// A take that found no job.
+/// A take without a job.
 pub(super) enum NoJob {
     TimedOut,
     DeadlineSoon,
@@ -19,8 +19,8 @@ pub(super) enum NoJob {
 }
 
 impl Model {
-    /// Puts a job into a queue, and into all that this queue feeds; its number, or one that no job
-    /// has if it is kept nowhere, and what the reply rests on.
+    /// Puts a job into a queue, and into all queues that it feeds. Returns the job's number (or a
+    /// number that no job has, if no queue keeps the job) and the record that the reply depends on.
     pub(super) fn put(&mut self, tube: &Name, mut job: Job) -> Result<(u64, Need), Refused> {
         if job.delay > 0 {
             job.state = self.delayed(job.delay);
@@ -66,7 +66,7 @@ impl Model {
         }
     }
 
-    /// Notes that a job's facts changed, if they are to last.
+    /// Records a change of a job's facts, if they must last.
     pub(super) fn record(&mut self, id: u64, kind: fn(u64, super::StoredJob) -> Record) {
         let job = self.jobs.get_mut(&id).expect("a job that was just changed");
         if job.kind != JobKind::Logged {
@@ -79,7 +79,7 @@ impl Model {
         self.history.note_tube(&tube, need);
     }
 
-    /// Notes that only a job's lazily kept counters changed.
+    /// Records a change of a job's lazily kept counters.
     pub(super) fn record_counts(&mut self, id: u64) {
         let job = &self.jobs[&id];
         if job.kind == JobKind::Logged {
@@ -117,7 +117,7 @@ impl Model {
         waiting.map(|(place, conn)| (ticket(conn), *place)).min().map(|(_, place)| place)
     }
 
-    /// A job goes to who waits for it; `false`: it was only looked at.
+    /// Gives a job to a waiting connection. Returns false if the connection only looked at it.
     pub(super) fn grant_to_waiter(&mut self, place: Place, id: u64) -> bool {
         let conn = self.conn(place);
         if let Some(item) = conn.waiting.as_ref().and_then(|wait| wait.item.clone()) {
@@ -136,7 +136,7 @@ impl Model {
         Expected::with_body("RESERVED", id, &job.body, job.need)
     }
 
-    /// Hands a job out, for its ttr or so long.
+    /// Hands a job out for its ttr, or for `limit_ms`.
     pub(super) fn hand_out(&mut self, place: Place, id: u64, limit_ms: Option<u64>) {
         let conn = self.conn(place);
         let loss = match conn.protocol {
@@ -157,7 +157,7 @@ impl Model {
         if was_ready {
             self.record_counts(id);
         } else {
-            // From now on it is a ready job that somebody holds, also after a restart.
+            // From now on it is a ready job with a lease, also after a restart.
             self.record(id, Record::Update);
         }
     }
@@ -187,21 +187,21 @@ impl Model {
         Err(NoJob::Waiting)
     }
 
-    /// The ids that a connection holds with their deadlines, in the order in which they end.
+    /// The ids of a connection's jobs with their deadlines, in the order of the deadlines.
     pub(super) fn held(&self, place: Place) -> Vec<(u64, u64)> {
         let mut held = self.leases_of(place);
         held.sort_unstable();
         held.into_iter().map(|(deadline, _, id)| (deadline, id)).collect()
     }
 
-    /// The ids that a connection holds, in the order in which it reserved them.
+    /// The ids of a connection's jobs, in the order in which it reserved them.
     pub(super) fn held_as_taken(&self, place: Place) -> Vec<u64> {
         let mut held = self.leases_of(place);
         held.sort_unstable_by_key(|(_, lease, _)| *lease);
         held.into_iter().map(|(_, _, id)| id).collect()
     }
 
-    /// Deadline, lease number and id of all that a connection holds.
+    /// Deadline, lease number and id of all jobs of a connection.
     fn leases_of(&self, place: Place) -> Vec<(u64, u64, u64)> {
         let Some(serial) = self.conns.get(&place).map(|conn| conn.serial) else {
             return Vec::new();
@@ -219,7 +219,7 @@ impl Model {
         self.conns[&place].protocol == Protocol::Gearman && self.held(place).is_empty()
     }
 
-    /// A job that is delayed or buried.
+    /// A delayed or buried job.
     pub(crate) fn first_set_aside(&self) -> Option<u64> {
         let is_aside = |state| matches!(state, State::Delayed { .. } | State::Buried { .. });
         self.jobs.iter().find(|(_, job)| is_aside(job.state)).map(|(id, _)| *id)
@@ -235,7 +235,7 @@ impl Model {
         matches!(state, Some(State::Leased(lease)) if lease.by == serial)
     }
 
-    /// What a denial about this job rests on.
+    /// The record that "not found" for this job depends on.
     pub(super) fn denial(&self, id: u64) -> Need {
         self.jobs.get(&id).map_or_else(|| self.history.end_of(id), |job| job.need)
     }
@@ -343,12 +343,12 @@ impl Model {
 }
 
 impl Job {
-    /// Ready jobs are handed out in this order.
+    /// The order in which ready jobs are handed out.
     pub(super) fn key(&self) -> (u32, u64) {
         (self.pri, self.order)
     }
 
-    /// It is set aside, and equals no other job.
+    /// The job is set aside, and joins no equal job.
     pub(super) fn is_buried(&self) -> bool {
         matches!(self.state, State::Buried { .. })
     }

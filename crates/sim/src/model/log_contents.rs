@@ -1,4 +1,4 @@
-//! What the log keeps: jobs and facts about queues, as they are after a restart.
+//! The state that the log keeps: jobs and facts about queues, as they are after a restart.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use super::policies::{UP, is_named_child, parent_of};
 use super::record::{Record, Subject};
 use super::{Job, Name, State, Tags};
 
-/// What a job's statistics count.
+/// The counters in a job's statistics.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Counts {
     pub(crate) reserves: u32,
@@ -21,12 +21,12 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Without those that are appended at leisure.
+    /// The counters without the lazily appended ones.
     pub(super) fn strict(self) -> Self {
         Self { reserves: 0, timeouts: 0, failures: 0, ..self }
     }
 
-    /// Those that are appended at leisure.
+    /// The lazily appended counters.
     pub(super) fn lazy(self) -> [u32; 3] {
         [self.reserves, self.timeouts, self.failures]
     }
@@ -48,30 +48,30 @@ pub(crate) struct StoredJob {
     pub(crate) delay: u32,
     pub(crate) ttr: u32,
     pub(crate) created: u64,
-    /// When a ready job was made ready, if after it was put.
+    /// The moment when a ready job became ready, if that was after the put.
     pub(crate) since: u64,
     pub(crate) body: Rc<[u8]>,
     pub(crate) state: StoredState,
     pub(crate) counts: Counts,
-    /// Its place among jobs of its priority.
+    /// Its order among jobs of its priority.
     pub(crate) order: u64,
-    /// What it was submitted with.
+    /// The parameters of its submit.
     pub(crate) tags: Option<Tags>,
     pub(crate) expires: Option<u64>,
-    /// What it was before a change that a full disk may not have kept.
+    /// The job before a change that a full disk may have lost.
     pub(crate) before: Option<Rc<StoredJob>>,
 }
 
-/// What the log keeps of a queue apart from its jobs.
+/// The facts about a queue that the log keeps, apart from its jobs.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Facts {
     pub(crate) kept: bool,
     pub(crate) limits: [u32; 3],
-    /// A client of Kestrel's made or used it.
+    /// A client of Kestrel created or used the queue.
     pub(crate) is_items: bool,
-    /// It gets what its parent gets.
+    /// The queue gets copies of its parent's jobs.
     pub(crate) is_child: bool,
-    /// When it was made, if it is one of items.
+    /// The moment when it was created, if it is a queue of items.
     pub(crate) created: u64,
 }
 
@@ -98,8 +98,8 @@ impl StoredJob {
         }
     }
 
-    /// Whether a job that was found is this one, at a start at this moment. Lazy counters apart.
-    /// On a full disk it may not be written that a job went elsewhere.
+    /// Whether the recovered job is this one, at a start at this moment. Lazy counters are ignored.
+    /// A full disk may have lost the record that a job went to another queue.
     fn is_found_as(&self, found: &StoredJob, start: Start) -> bool {
         if start.is_short
             && let Some(before) = &self.before
@@ -125,21 +125,21 @@ impl StoredJob {
 
 pub(crate) type StoredJobs = BTreeMap<u64, StoredJob>;
 
-/// What is known of the start of a process.
+/// The known facts about the start of a process.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Start {
     pub(super) now: u64,
-    /// Numbers from here on were dealt after it.
+    /// Numbers from here on were dealt after the start.
     pub(super) next_id: u64,
-    /// The disk was full before.
+    /// The disk was full before the start.
     pub(super) is_short: bool,
 }
 
-/// All that outlives a process.
+/// All state that outlives a process.
 #[derive(Clone, Debug)]
 pub(crate) struct LogContents {
     pub(crate) jobs: StoredJobs,
-    /// Queues of which something is kept.
+    /// Queues with facts in the log.
     pub(crate) queues: BTreeMap<Name, Facts>,
     pub(crate) rules: Rc<Rules>,
     pub(crate) status: u8,
@@ -178,14 +178,14 @@ impl LogContents {
         }
     }
 
-    /// Whether what was found of something agrees with this. What expired while no server ran may
-    /// be gone already, or where it goes.
+    /// Whether the recovered state of a subject agrees with this state. Jobs that expired while no
+    /// server ran can be gone, or be in the queue for expired jobs.
     pub(super) fn agrees(&self, found: &Self, subject: &Subject, start: Start) -> bool {
         match subject {
             Subject::Job(id) => match (self.jobs.get(id), found.jobs.get(id)) {
                 (None, None) => true,
                 (None, Some(_)) => false,
-                // Or it had to make room for what came instead.
+                // Or the job ended to make room for an expired job that arrived.
                 (Some(image), None) => {
                     self.has_expired(image, start.now) || self.gets_expired(&image.tube, start.now)
                 }
@@ -195,15 +195,15 @@ impl LogContents {
                         || (is_fresh && self.has_expired(image, start.now))
                 }
             },
-            // On a full disk a queue is used without being kept.
+            // On a full disk a client can use a queue that the log does not keep.
             Subject::Queue(name) => {
                 let (found, found_rules) = (found.queues.get(name), found.rules.clone());
                 let is_new = |facts: &Facts| facts.is_items && facts.created == start.now;
-                // One of items was made before.
+                // A queue of items existed before.
                 let is_old = self.queues.get(name).is_some_and(|facts| facts.is_items);
                 let is_fresh =
                     found.is_some_and(is_new) && !is_old && self.gets_expired(name, start.now);
-                // That a rule makes a child of it may be noted only now.
+                // A rule makes it a child. That may be recorded only now.
                 let is_named = is_named_child(&found_rules, name)
                     && (self.queues.contains_key(name)
                         || self.jobs.values().any(|image| image.tube == *name));
@@ -221,14 +221,14 @@ impl LogContents {
         }
     }
 
-    /// Delayed jobs that are due at this moment.
+    /// The delayed jobs that are due at this moment.
     pub(super) fn due_at(&self, now: u64) -> Vec<u64> {
         let is_due =
             |image: &StoredJob| matches!(image.state, StoredState::Delayed { due } if due <= now);
         self.jobs.iter().filter(|(_, image)| is_due(image)).map(|(id, _)| *id).collect()
     }
 
-    /// Whether it has exactly these jobs.
+    /// Checks that it has exactly these jobs.
     pub(super) fn compare(&self, jobs: &StoredJobs, now: u64) -> Result<(), String> {
         let start = Start { now, next_id: 0, is_short: false };
         for id in jobs.keys().chain(self.jobs.keys()) {
@@ -243,9 +243,9 @@ impl LogContents {
         Ok(())
     }
 
-    /// Whether a job is handed out no more.
+    /// Whether the job is too old to be handed out.
     fn has_expired(&self, image: &StoredJob, now: u64) -> bool {
-        // Of a job that lost a lease the log may know or not know when it had been made ready.
+        // The log may or may not know when a job that lost a lease became ready.
         let aged = self.policy(&image.tube).age_max_ms.map(|age| image.created + age);
         let is_ready = match image.state {
             StoredState::Ready => true,
@@ -255,7 +255,7 @@ impl LogContents {
         is_ready && [image.expires, aged].into_iter().flatten().any(|last| last < now)
     }
 
-    /// Whether some job has expired and is to go to this queue.
+    /// Whether some job has expired and must go to this queue.
     fn gets_expired(&self, name: &Name, now: u64) -> bool {
         self.jobs.values().any(|image| {
             let target = self.policy(&image.tube).expire_to;
@@ -270,10 +270,10 @@ impl LogContents {
         self.rules.resolve(name.as_bytes(), parent)
     }
 
-    /// Takes over from what was found what only there is known.
+    /// Copies what only the recovered state can know.
     pub(super) fn meet(&mut self, found: &Self, now: u64, is_short: bool) {
-        // A copy that was made of a job while it was leased does not know when it had been made
-        // ready. Such a job may have expired at the start by its age since the put.
+        // A copy of a leased job does not know when the job became ready. At the start, such a job
+        // may have expired by its age since the put.
         let is_gone = |id: &u64, image: &StoredJob| {
             !found.jobs.contains_key(id) && self.has_expired(image, now)
         };
@@ -284,9 +284,9 @@ impl LogContents {
         }
         for (id, image) in &mut self.jobs {
             match found.jobs.get(id) {
-                // What was due may have come after something had expired.
+                // What was due may have come into the queue after another job had expired.
                 Some(found) if found.tube == image.tube => {
-                    // A copy that was made of it when it had lost a lease knows no due time: 1 says that.
+                    // A copy of a job that had lost a lease knows no due time. 1 says so.
                     let came_due = image.state != found.state;
                     let since = if came_due { found.since.max(1) } else { found.since };
                     *image = StoredJob { state: image.state, since, ..found.clone() };

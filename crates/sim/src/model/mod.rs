@@ -51,25 +51,26 @@ use crate::protocol::Protocol;
 /// The name of a queue.
 pub(crate) type Name = Rc<str>;
 
-/// The place of a connection's session, which tells connections apart while they are open.
+/// The place of a connection's session. It identifies a connection while it is open.
 pub(crate) type Place = u32;
 
-/// A connection of all times; places are used again.
+/// Identifies a connection among those of all times. Places are used again.
 type Serial = u64;
 
 /// How many records must survive for a reply to be true.
 pub(crate) type Need = usize;
 
-/// A deadline that does not come.
+/// A deadline that never comes.
 const NEVER: u64 = u64::MAX;
 
-/// What the process looks like from outside; the model's own copy of the server's settings.
+/// The settings of the process, as far as clients see them. The model has its own copy of the
+/// server's settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     pub(crate) max_job_size: u32,
-    /// The log syncs before anybody is told, where no policy says otherwise.
+    /// The log syncs a change before any client learns of it, unless a policy says otherwise.
     pub(crate) is_strict: bool,
-    /// Everything in memory: the binlog's numbers are zeros.
+    /// All jobs are in memory only: the binlog's numbers are zeros.
     pub(crate) in_memory: bool,
     pub(crate) started: u64,
     /// How many sleepers one job wakes; 0 for all.
@@ -78,11 +79,11 @@ pub(crate) struct Setting {
     pub(crate) attempts_max: u32,
     /// A worker's functions take turns.
     pub(crate) round_robin: bool,
-    /// All Gearman clients hear why a job failed.
+    /// All Gearman clients get the reason when a job fails.
     pub(crate) exceptions: bool,
-    /// Longest packet of Gearman.
+    /// The longest packet of Gearman.
     pub(crate) packet_bytes_max: u32,
-    /// Largest item of Kestrel.
+    /// The largest item of Kestrel.
     pub(crate) item_bytes_max: u32,
 }
 
@@ -90,7 +91,7 @@ pub(crate) struct Setting {
 pub(crate) struct Model {
     pub(crate) now: u64,
     pub(crate) setting: Setting,
-    /// The log may refuse what needs room.
+    /// The log can refuse requests that need room.
     pub(crate) may_refuse: bool,
     /// Requests that were refused for lack of room.
     pub(crate) refusals: u64,
@@ -104,9 +105,9 @@ pub(crate) struct Model {
     pub(crate) tubes: BTreeMap<Name, Tube>,
     free_tube_places: Vec<Place>,
     pub(crate) conns: BTreeMap<Place, Conn>,
-    /// Places of connections that are gone, the newest last.
+    /// Places of closed connections, the newest last.
     free_conn_places: Vec<Place>,
-    /// Who holds the items that thrift's clients were given, whichever of them it was.
+    /// The session that holds the items of all thrift clients.
     thrift_holder: Option<Place>,
     counters: BTreeMap<&'static str, u64>,
     puts: u64,
@@ -114,15 +115,15 @@ pub(crate) struct Model {
     chores: VecDeque<Chore>,
     pub(crate) rules: Rc<Rules>,
     pub(crate) status: u8,
-    /// Children of which the history does not know yet that they are kept.
+    /// Children that the log keeps, but that the history does not have yet.
     unnoted: Vec<Name>,
-    /// What jobs in hands end in now, in an order that is left open.
+    /// Leased jobs end now, in any order.
     batch: Option<u64>,
-    /// Queues that must not vanish just now.
+    /// Queues that must not vanish at the moment.
     guards: Vec<Name>,
     /// Jobs of an unfinished put. They use room, but are in no list yet, so no request finds them.
     unplaced: Vec<u64>,
-    /// Jobs that went to another queue in this turn.
+    /// Jobs that moved to another queue in this turn.
     rerouted: Vec<u64>,
     /// Puts are refused.
     pub(crate) is_draining: bool,
@@ -130,20 +131,20 @@ pub(crate) struct Model {
     pub(crate) tally: Tally,
 }
 
-/// How often things happened, to see that they did.
+/// How often each kind of event happened, to see that it did.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Tally {
     /// Jobs that Gearman workers grabbed.
     pub(crate) grabs: u64,
-    /// Sleepers that were woken.
+    /// Workers that were woken.
     pub(crate) wake_ups: u64,
-    /// Submits that joined a job.
+    /// Submits that joined another job.
     pub(crate) joins: u64,
-    /// Ends that foreground clients were told.
+    /// Ends that were reported to foreground clients.
     pub(crate) ends: u64,
     /// Reads that were opened.
     pub(crate) opens: u64,
-    /// Jobs that a put left besides the one that was asked for.
+    /// Further jobs that a put created, besides the requested one.
     pub(crate) copies: u64,
     /// Jobs that expired.
     pub(crate) expiries: u64,
@@ -155,7 +156,7 @@ pub(crate) struct Tally {
     pub(crate) calls: u64,
 }
 
-/// What a job was submitted with.
+/// The parameters of a job's submit.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Tags {
     pub(crate) unique: Rc<[u8]>,
@@ -165,9 +166,9 @@ pub(crate) struct Tags {
 /// How long a job lives.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum JobKind {
-    /// It outlives those who wait for its outcome, and the process.
+    /// It outlives the clients that wait for its outcome, and the process.
     Logged,
-    /// It outlives those who wait for its outcome.
+    /// It outlives the clients that wait for its outcome.
     Memory,
     /// It ends when no client waits for its outcome any more.
     Watched,
@@ -180,22 +181,22 @@ pub(crate) struct Job {
     pub(crate) delay: u32,
     pub(crate) ttr: u32,
     pub(crate) created: u64,
-    /// When it was made ready, if after it was put.
+    /// The moment when it became ready, if that was after the put.
     pub(crate) since: u64,
     pub(crate) body: Rc<[u8]>,
     pub(crate) state: State,
     pub(crate) counts: Counts,
-    /// Its place among jobs of its priority.
+    /// Its order among jobs of its priority.
     pub(crate) order: u64,
-    /// It was submitted for its outcome.
+    /// The parameters of its submit, if it was submitted.
     pub(crate) tags: Option<Tags>,
     pub(crate) kind: JobKind,
-    /// It is not handed out after this moment.
+    /// It is handed out only up to this moment.
     pub(crate) expires: Option<u64>,
-    /// Connections that wait for its outcome, as often as they attached.
+    /// Connections that wait for its outcome, each as often as it attached.
     pub(crate) watchers: Vec<Place>,
     progress: (u32, u32),
-    /// The last record of it.
+    /// The last record of the job.
     pub(crate) need: Need,
 }
 
@@ -207,7 +208,7 @@ pub(crate) enum State {
     Buried { order: u64 },
 }
 
-/// A hand-out.
+/// A lease.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Lease {
     by: Serial,
@@ -218,7 +219,7 @@ pub(crate) struct Lease {
     loss: ReturnOrder,
 }
 
-/// Where a job goes that its holder loses.
+/// What happens to a job when its holder loses it.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum ReturnOrder {
     KeepPlace,
@@ -234,14 +235,14 @@ pub(crate) struct Tube {
     deletes: u64,
     pauses: u64,
     pub(crate) facts: Facts,
-    /// Who may be asleep, in the order of falling asleep.
+    /// Workers that may be asleep, in the order in which they fell asleep.
     sleepers: BTreeMap<u64, Place>,
     policy: Rc<Policy>,
-    /// Since when it has a policy, a family or the mark of items.
+    /// The time since which it has a policy, a family or the mark of items.
     extra_since: Option<u64>,
-    /// When it is looked at at the latest; what it was set for may not be due any more.
+    /// The latest moment of the next look at it. Its reason may be gone by then.
     timer: Option<u64>,
-    /// When the item was put that was read last.
+    /// When the item that was read last was put.
     last_read: Option<u64>,
 }
 
@@ -255,22 +256,22 @@ struct Pause {
 pub(crate) struct Conn {
     serial: Serial,
     protocol: Protocol,
-    /// Bytes that arrived and are not dealt with.
+    /// Bytes that arrived and are not handled yet.
     pub(crate) buffer: VecDeque<u8>,
     reading: Reading,
     used: Name,
     watched: Vec<Name>,
     pub(crate) waiting: Option<Wait>,
-    /// Its long kick is not done yet.
+    /// Its long kick is not finished yet.
     is_kicking: bool,
-    /// What it is told unasked, or waited for, and is on its way.
+    /// Events on their way to it, requested or not.
     letters: VecDeque<Notification>,
     is_producer: bool,
     is_worker: bool,
     input_ended: bool,
     worker: Worker,
     wants_exceptions: bool,
-    /// Ends that it must still be told, by job.
+    /// Ends that it must still receive, by job.
     outcomes_due: BTreeMap<u64, u64>,
     open: OpenReads,
     fetch: Option<Fetch>,
@@ -279,7 +280,7 @@ pub(crate) struct Conn {
 #[derive(Clone, Debug)]
 pub(crate) struct Wait {
     ticket: u64,
-    /// `None`: for ever.
+    /// `None`: no limit.
     until: Option<u64>,
     /// It waits for an item of one queue.
     item: Option<ItemWait>,
@@ -339,13 +340,14 @@ impl Model {
         self.jobs.get_mut(&id).expect("the job was just looked at")
     }
 
-    /// From now on the log may have no room: it refuses what adds to it, and keeps no counters.
+    /// From now on the log may have no room: it refuses requests that add to it, and it keeps no
+    /// counters.
     pub(crate) fn expect_shortage(&mut self) {
         self.may_refuse = true;
         self.history.counts_may_be_missing = true;
     }
 
-    /// The number that a clean stop keeps as the next one.
+    /// The next number, which a clean stop keeps.
     pub(crate) fn next_number(&self) -> u64 {
         self.next_id.max(self.next_lease)
     }

@@ -1,5 +1,5 @@
-//! Outcomes in the model: the clients that wait for them, the updates on the way, and the end (spec
-//! gearman 4.6).
+//! Outcomes in the model: the clients that wait for them, the updates on their way, and the end
+//! (spec gearman 4.6).
 
 use std::rc::Rc;
 
@@ -8,7 +8,7 @@ use super::record::Record;
 use super::session::Expected;
 use super::{JobKind, Model, NEVER, Need, Place, ReturnOrder, State};
 
-/// Something that reaches a session unasked, or that it waited for.
+/// An event for a session: requested, or not.
 #[derive(Debug)]
 pub(super) enum Notification {
     Reply(Expected),
@@ -17,16 +17,16 @@ pub(super) enum Notification {
         id: u64,
         news: News,
         need: Need,
-        /// It came with others, in an order that is left open.
+        /// It came with others, in any order.
         batch: Option<u64>,
     },
-    /// An item for who waited for one.
+    /// An item for a client that waited for one.
     Granted {
         lease: u64,
         body: Rc<[u8]>,
         need: Need,
     },
-    /// An item that who waited may look at.
+    /// A look at an item, for a client that waited for it.
     Peeked {
         body: Rc<[u8]>,
         need: Need,
@@ -37,7 +37,7 @@ pub(super) enum Notification {
     },
 }
 
-/// What those hear who wait for an outcome.
+/// News for the clients that wait for an outcome.
 #[derive(Clone, Debug)]
 pub(super) enum News {
     Data(Rc<[u8]>),
@@ -48,7 +48,7 @@ pub(super) enum News {
     Exception(Rc<[u8]>),
 }
 
-/// Connections that are gone have places from here on, as long as jobs know of them.
+/// A closed connection has a place from here on, as long as jobs know of it.
 const GONE: Place = 1 << 31;
 
 impl Model {
@@ -57,15 +57,15 @@ impl Model {
         self.owe_outcome(place, id);
     }
 
-    /// A connection that ends watches nothing any more, if not at once.
+    /// Ends all waits of a closed connection for outcomes, perhaps not at once.
     pub(super) fn detach(&mut self, place: Place) {
-        // Somebody else may have its place before all slices are done.
+        // Another connection may have its place before all slices are done.
         let gone = GONE + self.next_ticket as Place;
         self.next_ticket += 1;
         let mut watched = Vec::new();
         for (id, job) in &mut self.jobs {
             if job.watchers.contains(&place) {
-                // It may wait for one job several times.
+                // A connection can wait for one job several times.
                 job.watchers
                     .iter_mut()
                     .filter(|watcher| **watcher == place)
@@ -76,7 +76,7 @@ impl Model {
         self.begin(Chore::Detach(gone, watched));
     }
 
-    /// A job without a waiting client ends, unless it runs.
+    /// A job without a waiting client ends, unless a worker runs it.
     pub(super) fn detach_from(&mut self, gone: Place, id: u64) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         job.watchers.retain(|watcher| *watcher != gone);
@@ -90,7 +90,8 @@ impl Model {
         job.kind == JobKind::Watched && job.watchers.is_empty()
     }
 
-    /// News of the worker, on the way. They keep a job whose ttr came with the put.
+    /// Sends news from the worker to the waiting clients. If the job's ttr came with the put, the
+    /// news renews the lease.
     pub(super) fn report(&mut self, id: u64, news: &News) {
         for place in self.jobs[&id].watchers.clone() {
             self.tell(place, id, news, 0);
@@ -113,14 +114,15 @@ impl Model {
         self.conn(place).letters.push_back(Notification::News { id, news, need, batch });
     }
 
-    /// The last news for all who wait; they rest on so much.
+    /// Sends the last news to all waiting clients. The news depends on `need`.
     pub(super) fn tell_end(&mut self, watchers: Vec<Place>, id: u64, news: &News, need: Need) {
         for place in watchers {
             self.tell(place, id, news, need);
         }
     }
 
-    /// A job ends with news for those who wait; what all that rests on.
+    /// Ends a job and sends news to the waiting clients. Returns the record that the news depends
+    /// on.
     pub(super) fn end_job(&mut self, id: u64, news: &News) -> Need {
         let watchers = std::mem::take(&mut self.job_mut(id).watchers);
         let need = self.remove_job(id);
@@ -169,7 +171,7 @@ impl Model {
         self.offer(id);
     }
 
-    /// The ttr begins anew, within the holder's own limit.
+    /// Restarts the ttr, within the holder's own limit.
     pub(super) fn renew_deadline(&mut self, id: u64) {
         let now = self.now;
         let job = self.job_mut(id);

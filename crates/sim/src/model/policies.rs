@@ -12,7 +12,7 @@ pub(crate) const UP: u8 = 1;
 pub(crate) const READ_ONLY: u8 = 3;
 pub(crate) const QUIESCENT: u8 = 4;
 
-/// The name of the queue whose puts a queue of this name would get as a child.
+/// The name of the queue that feeds a queue of this name, if this is the name of a child.
 pub(super) fn parent_of(name: &str) -> Option<&str> {
     name.split_once('+').map(|(parent, _)| parent).filter(|parent| !parent.is_empty())
 }
@@ -21,17 +21,17 @@ pub(super) fn text(name: &Bytes) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
-/// Whether a rule spells this name out, and it is that of a child: it is one without a client's
-/// doing.
+/// Whether a rule contains this exact name, and it is the name of a child. Such a queue is a child
+/// before any client uses it.
 pub(super) fn is_named_child(rules: &Rules, name: &str) -> bool {
     parent_of(name).is_some() && rules.literal_names().any(|literal| literal == name.as_bytes())
 }
 
 impl Model {
-    /// A queue gets what the rules ask of it.
+    /// Applies the rules to a queue.
     pub(super) fn resolve(&mut self, name: &Name) {
         if !self.tubes[name].facts.is_child && is_named_child(&self.rules, name) {
-            // Comes back here.
+            // This calls `resolve` again.
             return self.link_child(name);
         }
         let is_child = self.tubes[name].facts.is_child;
@@ -44,13 +44,15 @@ impl Model {
         self.arm(name);
     }
 
-    /// Most queues have nothing that only some have; those that do know since when.
+    /// Most queues have no policy, no family and no mark of items. The others know since when they
+    /// do.
     pub(super) fn ensure_extra(&mut self, name: &Name) {
         let now = self.now;
         self.tube_mut(name).extra_since.get_or_insert(now);
     }
 
-    /// A queue that a client of Kestrel's refers to: made, marked and kept if it is not.
+    /// A queue that a client of Kestrel names. If it does not exist, it is created, marked and
+    /// kept.
     pub(super) fn item_queue(&mut self, name: &str) -> Name {
         let name = self.create_tube(name);
         if self.tubes[&name].facts.is_items {
@@ -72,7 +74,7 @@ impl Model {
         self.ensure_extra(name);
         let facts = &mut self.tube_mut(name).facts;
         let was_child = std::mem::replace(&mut facts.is_child, true);
-        // It is kept, or it would miss puts.
+        // The log must keep it, so that it misses no puts.
         if !std::mem::replace(&mut facts.kept, true) || !was_child {
             self.unnoted.push(name.clone());
         }
@@ -83,7 +85,7 @@ impl Model {
         self.resolve(name);
     }
 
-    /// Notes queues that were made children in passing.
+    /// Records the queues that became children meanwhile.
     pub(crate) fn note_children(&mut self) {
         for name in std::mem::take(&mut self.unnoted) {
             if self.tubes.get(&name).is_some_and(|tube| tube.facts.kept) {
@@ -92,14 +94,14 @@ impl Model {
         }
     }
 
-    /// Children of a queue, which need not exist, by place.
+    /// The children of a queue, by place. The queue itself need not exist.
     pub(super) fn children_of(&self, name: &str) -> Vec<Name> {
         let is_child =
             |child: &Name| self.tubes[child].facts.is_child && parent_of(child) == Some(name);
         self.tubes_by_place().into_iter().filter(is_child).collect()
     }
 
-    /// What is asked of the queue of this name, or would be if it existed.
+    /// The policy for the queue of this name, even if the queue does not exist.
     pub(super) fn policy(&self, name: &str) -> Rc<Policy> {
         if let Some(tube) = self.tubes.get(name) {
             return tube.policy.clone();
@@ -108,13 +110,13 @@ impl Model {
         Rc::new(self.rules.resolve(name.as_bytes(), parent))
     }
 
-    /// Where puts to this name go, if it is an alias.
+    /// The destinations of puts to this name, if it is an alias.
     pub(super) fn alias(&self, name: &str) -> Option<Vec<String>> {
         let destinations = &self.policy(name).alias;
         (!destinations.is_empty()).then(|| destinations.iter().map(text).collect())
     }
 
-    /// Whether a put to this name may go to others besides, or instead.
+    /// Whether a put to this name can also go to other queues, or only to other queues.
     pub(super) fn feeds_others(&self, name: &str) -> bool {
         !self.rules.0.is_empty() || !self.children_of(name).is_empty()
     }
@@ -124,7 +126,7 @@ impl Model {
         settings.into_iter().any(|asked| matches!(asked.setting, Setting::Alias(_)))
     }
 
-    /// How long jobs live that are put into this queue.
+    /// How long the jobs of this queue live.
     pub(super) fn kind_in(&self, name: &Name) -> JobKind {
         match self.tubes[name].policy.sync {
             Some(QueueSync::Memory) => JobKind::Memory,
@@ -132,7 +134,7 @@ impl Model {
         }
     }
 
-    /// Whether what happens in this queue is synced before anybody is told.
+    /// Whether the log syncs changes in this queue before any client learns of them.
     pub(super) fn is_strict(&self, name: &Name) -> bool {
         match self.tubes[name].policy.sync {
             None => self.setting.is_strict,
@@ -150,7 +152,8 @@ impl Model {
         }
         let is_strict = self.setting.is_strict;
         self.history.note(Record::Policies(rules.clone()), is_strict);
-        // Expired items may no longer be expired. This many more sleeping workers are woken.
+        // Expired items may no longer be expired, and the number of sleeping workers to wake may be
+        // higher.
         self.serve_all();
     }
 
@@ -170,7 +173,7 @@ impl Model {
         self.status >= READ_ONLY
     }
 
-    /// What the reply rests on.
+    /// Returns the record that the reply depends on.
     pub(crate) fn set_status(&mut self, status: u8) -> Need {
         if status == self.status {
             return self.history.status_need();
@@ -185,7 +188,7 @@ impl Model {
         need
     }
 
-    /// Who waits for an item of this queue and no other, in the order of waiting.
+    /// The connections that wait for an item of this one queue, in the order in which they began.
     pub(super) fn readers_of(&self, name: &Name) -> Vec<Place> {
         let waits = |conn: &super::Conn| {
             let wait = conn.waiting.as_ref()?;

@@ -1,17 +1,17 @@
 //! Promises that are checked independently of the engine's model, to find a wrong idea that both
-//! share: every foreground submit receives one end, and no sleeping worker misses a job.
+//! share: every foreground submit receives exactly one end, and no sleeping worker misses a job.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Model, Place};
 
 impl Model {
-    /// A foreground submit was accepted: the connection is to hear one end of this job.
+    /// The server accepted a foreground submit, so the connection must receive one end of this job.
     pub(super) fn owe_outcome(&mut self, place: Place, id: u64) {
         *self.conn(place).outcomes_due.entry(id).or_default() += 1;
     }
 
-    /// The connection hears of a job: an end, or something on the way.
+    /// The connection receives news of a job: its end, or an update.
     pub(super) fn hear(&mut self, place: Place, id: u64, is_end: bool) -> Result<(), String> {
         let due = self.conn(place).outcomes_due.entry(id).or_default();
         if *due == 0 {
@@ -22,7 +22,7 @@ impl Model {
         Ok(())
     }
 
-    /// When everything is done, no client waits for an end.
+    /// Checks at the end that no client still waits for an end.
     pub(crate) fn check_outcomes(&self) -> Result<(), String> {
         for (place, conn) in &self.conns {
             if let Some((id, _)) = conn.outcomes_due.iter().find(|(_, due)| **due > 0) {
@@ -39,8 +39,8 @@ impl Model {
         }
     }
 
-    /// In which order jobs of several queues expire in one turn is left open: the model takes over
-    /// the order that was seen, if it is one of the same numbers.
+    /// The protocol leaves open in which order jobs of several queues expire in one turn. The model
+    /// copies the observed order, if it has the same numbers.
     pub(crate) fn adopt_orders(&mut self, seen: impl Fn(u64) -> Option<u64>) {
         let rerouted: BTreeSet<u64> = std::mem::take(&mut self.rerouted).into_iter().collect();
         let jobs = rerouted.iter().filter_map(|id| Some((*id, self.jobs.get(id)?.order)));

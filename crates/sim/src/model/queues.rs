@@ -8,7 +8,7 @@ use super::record::Record;
 use super::{Facts, Model, Name, Need, Pause, Place, State, Tube};
 
 impl Model {
-    /// The tube of this name, made if need be.
+    /// The tube of this name. Creates it if it does not exist.
     pub(super) fn create_tube(&mut self, name: &str) -> Name {
         if let Some((name, _)) = self.tubes.get_key_value(name) {
             return name.clone();
@@ -42,7 +42,7 @@ impl Model {
     /// Destroys a tube that nothing keeps (spec beanstalkd 6).
     pub(super) fn drop_tube_if_unwanted(&mut self, name: &Name) {
         if self.is_wanted(name) {
-            // It may be idle from now on, so it is looked at for that.
+            // From now on it can be idle, so its idle time must be checked.
             if self.tubes.get(name).is_some_and(|tube| tube.extra_since.is_some()) {
                 self.arm(name);
             }
@@ -62,10 +62,10 @@ impl Model {
             || self.jobs.values().any(|job| job.tube == *name)
     }
 
-    /// The queue exists from now on, until it is dropped.
+    /// Keeps the queue until a client drops it.
     pub(super) fn keep_tube(&mut self, name: &Name) {
         let tube = self.tubes.get_mut(name).expect("a tube of this moment");
-        // One that always exists needs no keeping.
+        // The default tube always exists, so it need not be kept.
         if !tube.facts.kept && &**name != "default" {
             tube.facts.kept = true;
             self.note_facts(name);
@@ -74,12 +74,12 @@ impl Model {
 
     pub(super) fn note_facts(&mut self, name: &Name) -> Need {
         let facts = self.tubes[name].facts;
-        // That it is kept has to last as what happens in it does.
+        // The record must be as durable as the jobs in the queue.
         let is_strict = self.is_strict(name);
         self.history.note(Record::Queue(name.clone(), facts), is_strict)
     }
 
-    /// `create function`; what its reply rests on.
+    /// `create function`. Returns the record that the reply depends on.
     pub(super) fn create_kept_tube(&mut self, name: &str) -> Need {
         let name = self.create_tube(name);
         let before = self.history.queue_need(&name);
@@ -87,7 +87,7 @@ impl Model {
         self.history.queue_need(&name).max(before)
     }
 
-    /// `maxqueue`; what its reply rests on. A tube with limits is kept.
+    /// `maxqueue`. Returns the record that the reply depends on. A tube with limits is kept.
     pub(super) fn limit_tube(&mut self, name: &str, limits: [u32; 3]) -> Need {
         let Some((name, _)) = self.tubes.get_key_value(name) else { return 0 };
         let name = name.clone();
@@ -131,7 +131,7 @@ impl Model {
         true
     }
 
-    /// A tube may hand out again.
+    /// The tube can hand out jobs again.
     pub(super) fn serve_waiters(&mut self, tube: &Name) {
         while let Some(id) = self.first_ready(tube) {
             if self.reads_blocked() || self.is_expired(id) {
@@ -144,7 +144,7 @@ impl Model {
         }
     }
 
-    /// The ready job that comes first, paused or not.
+    /// The first ready job, even if the tube is paused.
     pub(super) fn first_ready(&self, tube: &Name) -> Option<u64> {
         self.ready_keys(tube).min().map(|(_, id)| id)
     }
@@ -154,7 +154,7 @@ impl Model {
         self.ready_keys(tube).map(|(_, id)| id)
     }
 
-    /// The ready jobs of a tube, and what they are ordered by.
+    /// The ready jobs of a tube, and the keys that order them.
     pub(super) fn ready_keys(&self, tube: &Name) -> impl Iterator<Item = ((u32, u64), u64)> {
         let ready = self.jobs.iter().filter(|(_, job)| job.state == State::Ready);
         let own = ready.filter(move |(_, job)| job.tube == *tube);

@@ -13,7 +13,7 @@ pub(crate) enum Record {
     /// Jobs of one put: all of them or none.
     PutMany(Vec<(u64, StoredJob)>),
     Update(u64, StoredJob),
-    /// A job went behind the others.
+    /// A job moved behind the others.
     Moved(u64, StoredJob),
     Finish(u64),
     /// Takes, timeouts and losses, appended at leisure.
@@ -23,7 +23,7 @@ pub(crate) enum Record {
     Status(u8),
 }
 
-/// What a record is about.
+/// The subject of a record.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Subject {
     Job(u64),

@@ -1,4 +1,4 @@
-//! The model after a restart: only what the log kept.
+//! The model after a restart. It has only the state that the log kept.
 
 use std::collections::BTreeSet;
 
@@ -11,29 +11,30 @@ use crate::Checked;
 /// With up to this many due jobs, every choice is tried.
 const DUE_JOBS_MAX: usize = 6;
 
-/// An expiry may wake a waiting client, and there is none at the start. After this many
-/// advances everything is done.
+/// An expiry can wake a waiting client, but there are no clients at the start. All work is done
+/// after this many advances.
 const TRIAL_ADVANCES: usize = 3;
 
-/// What a new process found.
+/// The state that a new process found.
 #[derive(Clone, Debug)]
 pub(crate) struct Recovered {
     pub(crate) log_contents: LogContents,
     /// Jobs that were due before and are ready from the beginning.
     pub(crate) ready: BTreeSet<u64>,
-    /// When it believed to have started, before it had read the log.
+    /// The process's time at its start, before it had read the log.
     pub(crate) opened: u64,
-    /// Jobs that its log held, before anything expired.
+    /// Jobs in its log, before any job expired.
     pub(crate) in_log: u64,
-    /// The next id that it will deal.
+    /// The next id that it deals.
     pub(crate) next_id: u64,
-    /// Its tubes, oldest first, and their places; the order in which jobs lie in the log is not the
-    /// model's affair.
+    /// Its tubes, oldest first, and their places. The model does not know the order of jobs in the
+    /// log.
     pub(crate) tubes: Vec<(Name, Place)>,
 }
 
 impl Recovered {
-    /// Whether a process that begins with this has what was found when all that expired is gone.
+    /// Whether a process that begins with this state has the recovered state after all expired jobs
+    /// have ended.
     fn leads_to(&self, found: &Self, now: u64, setting: &Setting) -> Checked {
         let (mine, in_log) = (self.log_contents.jobs.len() as u64, found.in_log);
         if mine != in_log {
@@ -43,7 +44,7 @@ impl Recovered {
         for _ in 0..TRIAL_ADVANCES {
             trial.advance(now);
         }
-        // Which queue is looked at first depends on the order of its jobs in the log.
+        // The order of a queue's jobs in the log decides which queue comes first.
         trial.adopt_orders(|id| found.log_contents.jobs.get(&id).map(|image| image.order));
         let jobs = trial.jobs.iter().map(|(id, job)| (*id, StoredJob::of(job))).collect();
         found.log_contents.compare(&jobs, now)
@@ -51,8 +52,8 @@ impl Recovered {
 }
 
 impl Recovered {
-    /// The tubes that there were before anything expired. That may have taken tubes along, whose
-    /// places are free now, and made others.
+    /// The tubes before any job expired. Expired jobs may have removed tubes, whose places are free
+    /// now, and created others.
     fn tubes_at_the_start(&self) -> Vec<(Name, Place)> {
         let LogContents { jobs, queues, .. } = &self.log_contents;
         let mut lost: BTreeSet<&Name> = jobs.values().map(|image| &image.tube).collect();
@@ -68,11 +69,12 @@ impl Recovered {
 }
 
 impl Model {
-    /// How much of what happened explains what was found at this moment, and what the process began
-    /// with. What had expired by then is gone already, so the model tries what it would have done.
+    /// Finds the prefix of the history that explains the state at this moment, and the state with
+    /// which the process began. Jobs that had expired by then are gone already, so the model tries
+    /// what the process would have done.
     pub(crate) fn explain(&self, now: u64, found: &Recovered) -> Result<(Need, Recovered), String> {
         self.history.find(&found.log_contents, now, found.next_id, |end, log_contents| {
-            // A job that was due before may lie in the log as it was put, or as it was when it was
+            // The log can contain a job that was due before as it was put, or as it was when it was
             // copied.
             let mut begun = self.begun(log_contents, found, now);
             let due = begun.log_contents.due_at(now);
@@ -81,7 +83,7 @@ impl Model {
                 if outcome.is_ok() {
                     break;
                 }
-                // Those beyond the most that are tried go with the last one.
+                // Jobs beyond the maximum go with the last one.
                 let is_chosen = |at: usize| choice >> at.min(DUE_JOBS_MAX - 1) & 1 == 1;
                 let chosen = due.iter().enumerate().filter(|(at, _)| is_chosen(*at));
                 begun.ready = chosen.map(|(_, id)| *id).collect();
@@ -91,7 +93,7 @@ impl Model {
         })
     }
 
-    /// What a new process began with before anything expired there.
+    /// The state with which a new process began, before any job expired.
     fn begun(&self, log_contents: &LogContents, found: &Recovered, now: u64) -> Recovered {
         let mut log_contents = log_contents.clone();
         log_contents.meet(&found.log_contents, now, self.history.counts_may_be_missing);
@@ -100,7 +102,7 @@ impl Model {
         Recovered { log_contents, next_id, ..found.clone() }
     }
 
-    /// Begins anew with what was recovered.
+    /// Starts the model again with the recovered state.
     pub(crate) fn restart(&mut self, now: u64, setting: Setting, recovered: Recovered) {
         let mut model = Self::reborn(now, setting, recovered);
         if self.may_refuse {
@@ -111,8 +113,8 @@ impl Model {
         *self = model;
     }
 
-    /// Reserved jobs are ready, delayed ones keep their time, pauses and counters of the process are
-    /// gone.
+    /// Reserved jobs are ready, and delayed jobs keep their time. Pauses and counters of the
+    /// process are gone.
     fn reborn(now: u64, setting: Setting, recovered: Recovered) -> Self {
         let mut model = Model::new(recovered.opened, setting);
         model.rules = recovered.log_contents.rules.clone();

@@ -1,5 +1,5 @@
-//! Where a put goes in the model: the named queue, the children and copies that it feeds, or the
-//! destinations of an alias. Also whether they have room, and what expires.
+//! The queues of a put in the model: the named queue, the children and copies that it feeds, or the
+//! destinations of an alias. Also whether they have room, and which jobs expire.
 
 use broker::policy::WhenFull;
 
@@ -8,21 +8,21 @@ use super::policies::text;
 use super::record::Record;
 use super::{Job, JobKind, Model, Name, Need, State};
 
-/// Jobs of a queue that end because another one comes: expired ones, and as many to make room.
+/// A put ends this many expired jobs of a queue at most, and this many others to make room.
 const PUT_ENDS_MAX: u64 = 2;
 
-/// Why a queue is among those that a put goes to.
+/// The reason why a put goes to a queue.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 enum Role {
     Requested,
     Child,
-    /// Of the stop with this index, if that one takes it.
+    /// A copy of the stop with this index, if that stop takes the job.
     Copy {
         of: usize,
     },
 }
 
-/// A queue that a put comes by.
+/// A queue on the route of a put.
 #[derive(Debug)]
 struct Stop {
     queue: Name,
@@ -33,31 +33,31 @@ struct Stop {
 #[derive(Debug, Default)]
 pub(super) struct Route {
     stops: Vec<Stop>,
-    /// Queues that the put names, or an alias that it names.
+    /// Queues that the put names, directly or through an alias.
     asked: Vec<Name>,
-    /// Aliases that were met.
+    /// Aliases on the route.
     aliases: Vec<Name>,
-    /// Queues that were met; they do not vanish meanwhile.
+    /// Queues on the route. They cannot vanish meanwhile.
     seen: Vec<Name>,
     is_items: bool,
 }
 
-/// Why a queue does not take a job.
+/// Why a queue refuses a job.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) enum Refused {
     QueueFull,
     TooBig,
 }
 
-/// What became of a put.
+/// The result of a put.
 #[derive(Debug, Default)]
 pub(super) struct Routed {
-    /// The first job of a queue that was asked.
+    /// The first job in a requested queue.
     pub(super) asked: Option<u64>,
-    /// The first job of all.
+    /// The first job in any queue.
     pub(super) first: Option<u64>,
     pub(super) refused: Option<Refused>,
-    /// What the reply rests on.
+    /// The record that the reply depends on.
     pub(super) need: Need,
 }
 
@@ -91,7 +91,7 @@ impl Model {
         }
     }
 
-    /// Where an alias leads to, once; `None`: it is a queue.
+    /// The destinations of an alias, only once for each alias. `None`: the name is a queue.
     fn destinations(&self, name: &str, route: &mut Route) -> Option<Vec<String>> {
         let destinations = self.alias(name)?;
         if route.aliases.iter().any(|seen| &**seen == name) {
@@ -117,7 +117,8 @@ impl Model {
         let has_aliases = self.has_aliases();
         for child in self.children_of(&queue) {
             let role = if is_copy { role } else { Role::Child };
-            // Who is fed in passing is no queue of items for it, unless its name is looked up.
+            // A put does not make a queue that it feeds a queue of items, unless it looks up its
+            // name.
             if has_aliases {
                 self.follow(&child, role, route);
             } else {
@@ -131,8 +132,8 @@ impl Model {
         }
     }
 
-    /// Puts a job into each queue of the way, as far as they have room. One that somebody waits for
-    /// is the first that was asked for.
+    /// Puts a job into each queue on the route that has room. A client that waits for the outcome
+    /// waits for the first job in a requested queue.
     pub(super) fn put_along(&mut self, mut route: Route, job: &Job, is_foreground: bool) -> Routed {
         let mut routed = Routed::default();
         let mut ids = Vec::new();
@@ -173,7 +174,7 @@ impl Model {
         for id in ids {
             self.place_new(id);
             if !self.jobs.contains_key(&id) {
-                // What ends in the request that put it is never written.
+                // The log contains nothing about a job that ends in the request that put it.
                 self.history.unwrite(id, routed.need);
             }
         }
@@ -189,7 +190,7 @@ impl Model {
         routed
     }
 
-    /// Enters a job, which is in no list yet.
+    /// Adds a job. It is in no list yet.
     pub(super) fn enter(&mut self, queue: &Name, mut job: Job, kind: JobKind) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
@@ -216,7 +217,7 @@ impl Model {
         }
     }
 
-    /// Jobs of one put are all there after a crash, or none of them.
+    /// After a crash either all jobs of one put exist, or none of them.
     fn record_together(&mut self, ids: &[u64]) -> Need {
         let logged: Vec<u64> =
             ids.iter().copied().filter(|id| self.jobs[id].kind == JobKind::Logged).collect();
@@ -224,7 +225,8 @@ impl Model {
             return 0;
         }
         let images = logged.iter().map(|id| (*id, super::StoredJob::of(&self.jobs[id]))).collect();
-        // Each queue's copy is told of as its own queue asks; the least of it is sure for all.
+        // Each queue decides how durable its copy must be. Only the weakest of these applies to all
+        // copies.
         let is_strict = logged.iter().all(|id| self.is_strict(&self.jobs[id].tube));
         let need = self.history.note(Record::PutMany(images), is_strict);
         for id in logged {
@@ -236,7 +238,7 @@ impl Model {
         need
     }
 
-    /// Sees to it that a queue has room for one job more.
+    /// Makes room for one more job in a queue.
     pub(super) fn admit(&mut self, queue: &Name, body_len: usize) -> Result<(), Refused> {
         self.sweep_some(queue, PUT_ENDS_MAX);
         self.make_room(queue, body_len)
@@ -286,7 +288,7 @@ impl Model {
             || policy.bytes_max.is_some_and(|most| bytes >= most)
     }
 
-    /// Does something to a queue that must not vanish for it.
+    /// Does something to a queue that must not vanish meanwhile.
     pub(super) fn guarded<T>(&mut self, queue: &Name, act: impl FnOnce(&mut Self) -> T) -> T {
         self.guards.push(queue.clone());
         let done = act(self);
@@ -296,7 +298,7 @@ impl Model {
 
     // --- Expiry ---
 
-    /// After this moment the job is not handed out any more.
+    /// The last moment at which the job can be handed out.
     pub(super) fn ends_after(&self, id: u64) -> Option<u64> {
         let job = &self.jobs[&id];
         let aged =
@@ -312,12 +314,13 @@ impl Model {
         self.first_ready(queue).is_some_and(|id| self.is_expired(id))
     }
 
-    /// Ends expired jobs at the head of a queue; how many, and what that rests on.
+    /// Ends expired jobs at the head of a queue. Returns their number, and the record that this
+    /// depends on.
     pub(super) fn sweep(&mut self, queue: &Name) -> (u64, Need) {
         self.sweep_some(queue, u64::MAX)
     }
 
-    /// The same, for at most this many.
+    /// The same for at most `max` jobs.
     fn sweep_some(&mut self, queue: &Name, max: u64) -> (u64, Need) {
         if !self.head_is_expired(queue) {
             return (0, 0);
@@ -357,7 +360,7 @@ impl Model {
         }
     }
 
-    /// A ready job goes to the tail of another queue, as if it were put there now.
+    /// Moves a ready job to the tail of another queue, as if it were put there now.
     fn reroute(&mut self, id: u64, to: &Name) {
         self.rerouted.push(id);
         let order = self.next_id;
@@ -366,7 +369,7 @@ impl Model {
         let job = self.job_mut(id);
         let (from, was) = (std::mem::replace(&mut job.tube, to.clone()), job.kind);
         (job.created, job.order, job.expires) = (now, order, None);
-        // What was never in the log does not come into it.
+        // A job that was never in the log stays out of the log.
         if was == JobKind::Logged {
             job.kind = kind;
         }

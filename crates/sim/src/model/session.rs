@@ -1,5 +1,5 @@
-//! The model's side of a connection: parses bytes into commands, and compares replies with the
-//! server's.
+//! The model's side of a connection. It parses bytes into commands, and compares the server's
+//! replies with its own.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,7 +8,7 @@ use super::work::Worker;
 use super::{Conn, Model, Need, OpenReads, Place};
 use crate::protocol::{Kestrel, Protocol};
 
-/// What the next bytes of a beanstalkd connection are.
+/// The kind of the next bytes on a beanstalkd connection.
 #[derive(Debug)]
 pub(super) enum Reading {
     Line,
@@ -22,7 +22,7 @@ pub(super) enum Reading {
     Skip(u64),
 }
 
-/// A reply as it must be, and what it rests on.
+/// An expected reply, and the record that it depends on.
 #[derive(Clone, Debug)]
 pub(crate) struct Expected {
     text: Text,
@@ -64,12 +64,12 @@ impl Expected {
     }
 }
 
-/// What the real thing answered to one batch of input.
+/// The real server's answer to one batch of input.
 pub(crate) struct Observed<'a> {
     bytes: &'a [u8],
-    /// How often a job has been buried after that batch, if it is there.
+    /// How often a job was buried by the end of that batch, if it exists.
     buries: &'a dyn Fn(u64) -> Option<u32>,
-    /// The length of each reply that was recognised, and what it rests on.
+    /// The length of each recognized reply, and the record that it depends on.
     pub(crate) replies: Vec<(usize, Need)>,
 }
 
@@ -78,7 +78,7 @@ impl<'a> Observed<'a> {
         Self { bytes, buries, replies: Vec::new() }
     }
 
-    /// Whether a job, which had been buried so often, was buried once more.
+    /// Whether a job that had been buried `before` times was buried once more.
     pub(super) fn was_buried(&self, id: u64, before: u32) -> bool {
         (self.buries)(id).is_some_and(|buries| buries > before)
     }
@@ -102,13 +102,13 @@ impl<'a> Observed<'a> {
         Ok(())
     }
 
-    /// Nothing may be left over.
+    /// The server must have sent no further reply.
     pub(crate) fn end(&self) -> Result<(), String> {
         if self.bytes.is_empty() { Ok(()) } else { Err(mismatch(b"", self.bytes)) }
     }
 }
 
-/// Bytes of a reply that are shown.
+/// Messages show this many bytes of a reply.
 const MISMATCH_BYTES_MAX: usize = 2000;
 
 fn mismatch(expected: &[u8], seen: &[u8]) -> String {
@@ -121,7 +121,7 @@ fn mismatch(expected: &[u8], seen: &[u8]) -> String {
     )
 }
 
-/// The length of an `OK` reply at the front of `seen` that has these lines.
+/// The length of an `OK` reply with these lines at the front of `seen`.
 fn matching_lines(expected: &str, seen: &[u8]) -> Option<usize> {
     let head_end = seen.windows(2).position(|pair| pair == b"\r\n")?;
     let head = std::str::from_utf8(&seen[..head_end]).ok()?;
@@ -138,7 +138,7 @@ fn matching_lines(expected: &str, seen: &[u8]) -> Option<usize> {
     (ends_well && same_lines).then_some(end + 2)
 }
 
-/// The length of a list at the front of `seen` that has these lines, which are sorted.
+/// The length of a list at the front of `seen` with these lines, which are sorted.
 fn matching_bag(expected: &[String], seen: &[u8]) -> Option<usize> {
     let end = if seen.starts_with(b".\n") {
         0
@@ -183,7 +183,7 @@ impl Model {
         assert!(before.is_none(), "a session's place is its own while it is open");
     }
 
-    /// Bytes were presented to the session; what it answered must be this.
+    /// The session received bytes. Its answer must match the model's.
     pub(crate) fn input(
         &mut self,
         place: Place,
@@ -200,7 +200,7 @@ impl Model {
         self.conns.get(&place).is_some_and(Conn::is_idle)
     }
 
-    /// Deals with one request, or a part of one that is complete; whether there was one.
+    /// Handles one request, or a complete part of one. Returns whether there was one.
     fn step(&mut self, place: Place, observed: &mut Observed<'_>) -> Result<bool, String> {
         match self.conns[&place].protocol {
             Protocol::Beanstalk => self.read_command(place, observed),
@@ -211,7 +211,7 @@ impl Model {
         }
     }
 
-    /// A request that the log may refuse for lack of room was refused.
+    /// Whether the server refused a request because the log has no room.
     pub(super) fn is_refused(
         &mut self,
         refusal: &Expected,
@@ -228,7 +228,7 @@ impl Model {
         Ok(is_refused)
     }
 
-    /// The oldest event on its way was handed to the session.
+    /// The session received its oldest event.
     pub(crate) fn event(
         &mut self,
         place: Place,
@@ -250,7 +250,7 @@ impl Model {
         Ok(())
     }
 
-    /// Which of the letters comes first: of a batch, the one that was seen.
+    /// The first of the letters. Of a batch, it is the one that the server sent.
     fn first_letter(&self, place: Place, observed: &Observed<'_>) -> usize {
         let letters = &self.conns[&place].letters;
         let batch_of = |letter: &Notification| match letter {
@@ -273,7 +273,7 @@ impl Model {
         self.conns[&place].letters.len()
     }
 
-    /// The peer sends no more.
+    /// The peer ended its sending direction.
     pub(crate) fn end_of_input(
         &mut self,
         place: Place,
@@ -289,7 +289,7 @@ impl Model {
         if conn.waiting.take().is_some() {
             observed.take(&Expected::line("TIMED_OUT", denial))?;
         } else if conn.is_idle() {
-            // The beginning of something that will never be complete.
+            // The rest is the beginning of a request that will never be complete.
             self.close_conn(place);
             return Ok(());
         }
@@ -297,22 +297,23 @@ impl Model {
         Ok(())
     }
 
-    /// A connection whose peer sends no more ends when it has nothing more to do.
+    /// Closes a connection whose peer sends no more, when the session has nothing more to do.
     fn end_if_drained(&mut self, place: Place) {
         let Some(conn) = self.conns.get(&place) else { return };
-        // While it reads, what is in the buffer is incomplete; otherwise it will be read later.
+        // While the session reads, the buffer contains an incomplete request. Otherwise the session
+        // reads it later.
         let is_drained = conn.buffer.is_empty();
         if conn.input_ended && conn.is_idle() && is_drained {
             self.close_conn(place);
         }
     }
 
-    /// Bytes left after the last input are useless when the peer sends no more.
+    /// After the peer's last byte, an incomplete request in the buffer is useless.
     pub(crate) fn is_open(&self, place: Place) -> bool {
         self.conns.contains_key(&place)
     }
 
-    /// The connection is gone: what it holds goes back, and what only it waits for ends.
+    /// Closes a connection. Its jobs go back. Jobs for which no other client waits end.
     pub(crate) fn close_conn(&mut self, place: Place) {
         let mut held = self.held_as_taken(place);
         let Some(conn) = self.conns.get(&place) else { return };
@@ -321,7 +322,7 @@ impl Model {
         self.detach(place);
         let conn = self.conns.remove(&place).expect("it was just looked at");
         self.free_conn_places.push(place);
-        // Its queues are there until its jobs are back.
+        // The connection's queues exist until its jobs are back.
         self.guards.push(conn.used.clone());
         self.guards.extend(conn.watched.iter().cloned());
         if let Reading::Body { .. } = conn.reading {
@@ -340,7 +341,7 @@ impl Model {
 }
 
 impl Conn {
-    /// Neither waits nor has an answer on its way.
+    /// The session neither waits nor has an answer on its way.
     pub(crate) fn is_idle(&self) -> bool {
         let waits = self.waiting.is_some() || !self.letters.is_empty() || self.is_kicking;
         self.protocol == Protocol::Gearman || !waits

@@ -1,4 +1,4 @@
-//! Submits in the model: by the name of the queue, with equal jobs joined (spec gearman 4.6).
+//! Submits in the model: each names its queue, and equal jobs join (spec gearman 4.6).
 
 use std::rc::Rc;
 
@@ -9,11 +9,11 @@ pub(super) const HIGH: u32 = 512;
 pub(super) const NORMAL: u32 = 1024;
 pub(super) const LOW: u32 = 3 << 30;
 
-/// What a client wants done.
+/// The content of a submit.
 #[derive(Debug)]
 pub(super) struct Submission {
     pub(super) pri: u32,
-    /// Milliseconds of the clock.
+    /// Milliseconds of the server's clock.
     pub(super) due: u64,
     pub(super) unique: Vec<u8>,
     pub(super) reducer: Vec<u8>,
@@ -30,15 +30,15 @@ pub(super) fn band(pri: u32) -> usize {
     }
 }
 
-/// What equal jobs have in common; `None` for one that equals no other.
+/// The value that equal jobs share. `None` if the job equals no other.
 fn key<'a>(unique: &'a [u8], body: &'a [u8]) -> Option<&'a [u8]> {
     let key = if unique == b"-" { body } else { unique };
     (!key.is_empty()).then_some(key)
 }
 
 impl Model {
-    /// The unfinished job that this submission joins: the oldest, where there are several because
-    /// some were buried and kicked in between.
+    /// The unfinished job that this submission joins. If there are several, because some were
+    /// buried and kicked in between, it joins the oldest.
     pub(super) fn joinable(&self, tube: &Name, submission: &Submission) -> Option<u64> {
         let wanted = key(&submission.unique, &submission.body)?;
         let same = |id: u64, job: &super::Job| {
@@ -71,15 +71,16 @@ impl Model {
         }
     }
 
-    /// Whether the queue has as many unfinished jobs as it may have of this priority.
+    /// Whether the queue has reached its limit of unfinished jobs of this priority.
     pub(super) fn is_tube_full(&self, tube: &Name, pri: u32) -> bool {
         let limit = self.tubes[tube].facts.limits[band(pri)];
         let jobs = self.jobs.values().filter(|job| job.tube == *tube).count();
         limit > 0 && jobs >= limit as usize
     }
 
-    /// Submits a job that equals no other; its number, or one that no job has, and what the reply
-    /// rests on. `None`: there is no room, or no client would hear of it.
+    /// Submits a job that equals no other. Returns its number (or a number that no job has) and the
+    /// record that the reply depends on. `None`: there is no room, or no client would learn the
+    /// outcome.
     pub(super) fn submit_new(
         &mut self,
         place: Place,
@@ -104,7 +105,7 @@ impl Model {
             (Some(id), _) => {
                 let job = self.job_mut(id);
                 job.tags = Some(Tags { unique: Rc::from(unique), reducer: Rc::from(reducer) });
-                // What was noted of it had no key yet.
+                // The record was made without the key.
                 let image = StoredJob::of(&self.jobs[&id]);
                 self.history.amend(routed.need, id, &image);
                 if is_foreground {

@@ -1,11 +1,11 @@
-//! What happens in the model when time passes.
+//! Events of the model that time causes.
 
 use std::collections::BTreeSet;
 
 use super::outcome::Notification;
 use super::{Expected, Job, Model, NEVER, Name, Need, Place, State, Wait};
 
-/// Whose moment it is; queues come before connections.
+/// The queue or connection of a moment. Queues come before connections.
 #[derive(Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Whose {
     Queue(Place, Name),
@@ -13,8 +13,8 @@ enum Whose {
 }
 
 impl Model {
-    /// Moves time on, and does what is due by then: what is due first comes first, and of what is
-    /// due in the same millisecond queues by place and then sessions by place.
+    /// Advances the time, and handles all that is due by then: the earliest first. Within one
+    /// millisecond, queues come first, by place, and then sessions, by place.
     pub(crate) fn advance(&mut self, now: u64) {
         assert!(now >= self.now, "time does not go back");
         self.now = now;
@@ -27,7 +27,7 @@ impl Model {
         self.do_a_chore();
     }
 
-    /// What is due first of all that is due.
+    /// The earliest due moment.
     fn first_due(&self) -> Option<(u64, Whose)> {
         let whose = |name: &Name| Whose::Queue(self.tubes[name].place, name.clone());
         let timers = self.tubes.iter().filter_map(|(name, tube)| {
@@ -46,8 +46,8 @@ impl Model {
         queues.chain(conns).filter(|(moment, _)| *moment <= self.now).min()
     }
 
-    /// A queue is looked at no later than when its head expires, even if another one is its head by
-    /// then. It matters when several queues are looked at late, and one has jobs for another.
+    /// Looks at a queue no later than when its head expires, even if another job is the head by
+    /// then. It matters when the model looks at several queues late, and one has jobs for another.
     pub(super) fn arm(&mut self, name: &Name) {
         let moment = self.expiry_moment(name);
         let tube = self.tube_mut(name);
@@ -56,19 +56,20 @@ impl Model {
 
     /// When the head of a queue expires.
     fn expiry_moment(&self, name: &Name) -> Option<u64> {
-        // Nothing expires in a queue that has nothing special.
+        // Jobs expire only in queues with a policy, a family or the mark of items.
         let head = self.tubes[name].extra_since.and_then(|_| self.first_ready(name));
         head.and_then(|id| self.ends_after(id)).map(|last| last + 1)
     }
 
-    /// When something happens by itself for a connection.
+    /// When the next timed event of a connection happens.
     fn conn_moment(&self, place: Place) -> Option<u64> {
         let deadline = self.first_deadline(place).filter(|deadline| *deadline != NEVER);
         let until = self.conns[&place].waiting.as_ref().and_then(|wait| wait.until);
         [deadline, self.margin_moment(place), until].into_iter().flatten().min()
     }
 
-    /// When who waits for a job is told that one it holds is close to its deadline.
+    /// When a client that waits for a job gets a warning, because a job that it holds is close to
+    /// its deadline.
     fn margin_moment(&self, place: Place) -> Option<u64> {
         let waits = |wait: &Wait| wait.item.is_none();
         self.conns[&place].waiting.as_ref().filter(|wait| waits(wait))?;
@@ -133,25 +134,25 @@ impl Model {
         conn.letters.push_back(Notification::Reply(reply));
     }
 
-    /// The ttr of a job is over.
+    /// Ends a lease because the job's ttr is over.
     fn time_out(&mut self, id: u64) {
         self.timeouts += 1;
         self.job_mut(id).counts.timeouts += 1;
         self.lose(id);
     }
 
-    /// What "there is no job for you" rests on.
+    /// The record that "no job for you" depends on.
     pub(super) fn denial_of_watched(&self, place: Place) -> Need {
         let watched = &self.conns[&place].watched;
         watched.iter().map(|tube| self.history.tube_need(tube)).max().unwrap_or(0)
     }
 
-    /// The next moment after `after` at which something happens by itself.
+    /// The next moment after `after` at which time causes an event.
     pub(crate) fn next_moment(&self, after: u64) -> Option<u64> {
         let serials: BTreeSet<_> = self.conns.values().map(|conn| conn.serial).collect();
         let jobs = self.jobs.values().filter_map(|job| match job.state {
             State::Delayed { due } => Some(due),
-            // A holder that is gone has no deadlines any more, only a chore that gives back.
+            // A closed connection has no deadlines any more, only a chore that gives its jobs back.
             State::Leased(lease) => {
                 (serials.contains(&lease.by) && lease.deadline != NEVER).then_some(lease.deadline)
             }

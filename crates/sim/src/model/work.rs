@@ -1,4 +1,4 @@
-//! Workers of the model: their functions, their jobs, when they sleep and when they are woken (spec
+//! Workers of the model: their functions, their jobs, when they sleep, and what wakes them (spec
 //! gearman 4).
 
 use std::collections::BTreeSet;
@@ -6,19 +6,19 @@ use std::collections::BTreeSet;
 use super::outcome::Notification;
 use super::{Model, NEVER, Name, Place, State};
 
-/// Shortest time limit of a registration (spec gearman 4.8).
+/// The shortest time limit of a registration (spec gearman 4.8).
 const LIMIT_MS_MIN: u64 = 1000;
 
 #[derive(Debug, Default)]
 pub(super) struct Worker {
-    /// The one with the highest rank is asked first.
+    /// The registration with the highest rank comes first.
     registrations: Vec<Registration>,
     pub(super) asleep: bool,
-    /// The queue whose job woke it, until it looks for a job or sleeps again.
+    /// The queue whose job woke the worker, until it looks for a job or sleeps again.
     woken_for: Option<Name>,
-    /// Queues that do not list it among their sleepers.
+    /// Queues whose list of sleepers does not contain the worker.
     unlisted: BTreeSet<Name>,
-    /// The lease of the job that it got last, until it sleeps.
+    /// The lease of the worker's last job, until it sleeps.
     pub(super) newest: Option<u64>,
     next_rank: i64,
     last_rank: i64,
@@ -32,7 +32,7 @@ struct Registration {
 }
 
 impl Worker {
-    /// Registrations for this queue.
+    /// The number of registrations for this queue.
     pub(super) fn records(&self, tube: &Name) -> usize {
         self.registrations.iter().filter(|one| one.tube == *tube).count()
     }
@@ -41,7 +41,7 @@ impl Worker {
         self.registrations.iter().map(|one| one.tube.clone()).collect()
     }
 
-    /// In the order in which they are asked for a job.
+    /// The registrations in the order in which a grab looks at them.
     fn ranked(&self) -> Vec<Registration> {
         let mut ranked = self.registrations.clone();
         ranked.sort_by_key(|one| std::cmp::Reverse(one.rank));
@@ -66,7 +66,7 @@ impl Model {
         }
     }
 
-    /// The worker forgets these queues.
+    /// Removes the worker's registrations for these queues.
     pub(super) fn unregister(&mut self, place: Place, tubes: &BTreeSet<Name>) {
         let Some(conn) = self.conns.get_mut(&place) else { return };
         let was_asleep = conn.worker.asleep;
@@ -85,8 +85,8 @@ impl Model {
         }
     }
 
-    /// A worker that is awake takes no job of this queue now. It may have been the only one that was woken for
-    /// a job there.
+    /// The awake worker takes no job of this queue now. It may have been the only worker that was
+    /// woken for a job there, so another one must wake.
     fn pass_wake_on(&mut self, name: &Name) {
         let passes_on = self.setting.wake_max != 0 && !self.reads_blocked();
         if passes_on && !self.is_paused(name) && self.first_ready(name).is_some() {
@@ -94,7 +94,7 @@ impl Model {
         }
     }
 
-    /// Jobs of these queues that the connection holds go back: queue by queue, the newest first.
+    /// Gives back the connection's jobs of these queues: queue by queue, the newest first.
     pub(super) fn lose_those_of(&mut self, place: Place, tubes: &BTreeSet<Name>) {
         let held = self.held_as_taken(place);
         let mut lost = Vec::new();
@@ -118,7 +118,7 @@ impl Model {
         self.next_supplier(place).is_some()
     }
 
-    /// The job that a worker gets.
+    /// The job that a grab gets.
     pub(super) fn grab(&mut self, place: Place) -> Option<u64> {
         let worker = &mut self.conn(place).worker;
         worker.asleep = false;
@@ -145,7 +145,7 @@ impl Model {
         Some(id)
     }
 
-    /// Whether the worker sleeps from now on; otherwise there is work for it.
+    /// Puts the worker to sleep. Returns false if there is work for it.
     pub(super) fn fall_asleep(&mut self, place: Place) -> bool {
         if self.has_work(place) {
             return false;
@@ -163,7 +163,7 @@ impl Model {
         true
     }
 
-    /// Who sleeps has no time limit any more for the job that it got last.
+    /// A sleeping worker has no time limit any more for its last job.
     fn lift_limit(&mut self, place: Place) {
         let Some(newest) = self.conn(place).worker.newest.take() else { return };
         let held = |state: &State| matches!(state, State::Leased(lease) if lease.number == newest);
@@ -176,7 +176,7 @@ impl Model {
         }
     }
 
-    /// A queue has this many ready jobs without a waiting client.
+    /// Wakes workers because a queue has this many ready jobs without a waiting client.
     pub(super) fn wake_sleepers(&mut self, name: &Name, jobs: usize) {
         let wake_max = self.setting.wake_max as usize * jobs;
         let mut woken = 0;
@@ -200,12 +200,13 @@ impl Model {
         conn.letters.push_back(Notification::WorkToDo);
     }
 
-    /// Who sleeps misses nothing; only where each job wakes but a few can others sleep on.
+    /// Whether a sleeping worker misses work, which must not happen. If each job wakes only a few
+    /// workers, others can sleep beside ready jobs.
     pub(super) fn misses_work(&self, place: Place) -> bool {
         self.setting.wake_max == 0 && self.conns[&place].worker.asleep && self.has_work(place)
     }
 
-    /// Queues that a sleeper waits for, if it should be woken for any job of theirs.
+    /// Queues of a sleeping worker, if any job of theirs must wake it.
     pub(crate) fn sleeps_on(&self, place: Place) -> Vec<Name> {
         let worker = &self.conns[&place].worker;
         let is_sure = worker.asleep && self.setting.wake_max == 0 && !self.reads_blocked();
@@ -213,7 +214,7 @@ impl Model {
         tubes.into_iter().filter(|tube| !self.is_paused(tube)).collect()
     }
 
-    /// Jobs that are ready, delayed or in somebody's hands.
+    /// The number of ready, delayed and leased jobs.
     pub(super) fn unfinished_in(&self, name: &Name) -> [u64; 2] {
         let mut counts = [0, 0];
         for job in self.jobs.values().filter(|job| job.tube == *name) {

@@ -5,7 +5,7 @@ use broker::policy::{Rule, Rules, Setting};
 use super::{Left, Oracle};
 use crate::protocol::{Kestrel, Protocol};
 
-/// Connection, what was sent, what was answered, and when.
+/// Connection, request, reply, time.
 type Call = (u64, &'static str, &'static str, u64);
 
 /// An oracle that watches three clients of Kestrel.
@@ -24,7 +24,7 @@ fn judge(oracle: &mut Oracle, calls: &[Call]) -> Result<(), String> {
     })
 }
 
-/// The last call breaks a promise, and none before it does.
+/// Checks that the last call breaks a promise, and that no earlier call does.
 fn assert_broken_in(mut oracle: Oracle, calls: &[Call], words: &str) {
     let (last, before) = calls.split_last().expect("there is a last one");
     judge(&mut oracle, before).expect("nothing is wrong yet");
@@ -127,7 +127,7 @@ fn a_child_that_misses_an_item_is_noticed() {
     let child = (2, "get q+c\n", "END\n", 5);
     let none = (2, "get q+c\n", "END\n", 20);
     assert_broken(&[child, PUT, none], "the copy of item 0 was there");
-    // It was made after the put, or removed before it.
+    // The child was created after the put, or removed before it.
     assert_kept(&[PUT, none]);
     assert_kept(&[child, (3, "delete q+c\n", "DELETED\n", 6), PUT, none]);
 }
@@ -145,7 +145,7 @@ fn a_removed_queue_takes_its_open_reads_along() {
     let removes = (3, "delete q\n", "DELETED\n", 21);
     let put = (1, "set q 0 0 9\nthe other\n", "STORED\n", 22);
     let open = (2, "get q/open\n", "VALUE q 0 9\nthe other\nEND\n", 23);
-    // Which of the two reads the close was about cannot be told.
+    // The close can be about either of the two reads.
     assert_kept(&[PUT, OPEN, removes, put, open, CLOSE, FIND_NONE]);
 }
 
@@ -173,13 +173,13 @@ fn limits_are_kept() {
     judge(&mut under(Setting::BytesMax(Some(10))), &calls).expect("there was room");
     assert_broken_in(under(Setting::ItemBytesMax(Some(8))), &[PUT], "takes no item of 9 bytes");
     judge(&mut under(Setting::ItemBytesMax(Some(9))), &calls).expect("both are small");
-    // What is open does not count.
+    // An open item does not count.
     judge(&mut under(Setting::JobsMax(Some(1))), &[PUT, OPEN, PUT_NEXT]).expect("there was room");
 }
 
 #[test]
 fn the_policy_of_a_queue_is_that_of_its_own_name() {
-    // The same body was put elsewhere before.
+    // The same body was put into another queue before.
     let other = (1, "set other 0 0 9\nthe first\n", "STORED\n", 9);
     judge(&mut under(Setting::JobsMax(Some(0))), &[other]).expect("that queue has no limit");
     assert_broken_in(under(Setting::JobsMax(Some(0))), &[other, PUT], "was full with 0 items");
@@ -231,6 +231,6 @@ fn after_a_crash_what_clients_were_told_holds_and_the_rest_is_open() {
     after(&[PUT, OPEN], Left::Told, take).expect("an open read comes back");
     after(&[PUT, OPEN], Left::Told, none).expect_err("an open read comes back");
     after(&[PUT], Left::Nothing, none).expect("the put may be lost");
-    // Who waited may have been given it without hearing of it.
+    // The waiting client may have been given the item, although it received no reply.
     after(&[(2, "get q/t=100\n", "", 5), PUT], Left::Told, none).expect("it may have been taken");
 }

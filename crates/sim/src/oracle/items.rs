@@ -1,4 +1,4 @@
-//! What the record says about each Kestrel item, and whether each event is allowed.
+//! The oracle's record of each Kestrel item, and whether it allows each event.
 //!
 //! No reply names an item. So the oracle identifies an item by its body, if that body was sent only
 //! once and is too long to repeat by chance. A body may be in several queues; each of them is a
@@ -12,21 +12,23 @@ use super::rules::{Asked, Book, parent_of};
 use super::{Conn, Left, Mark, Told};
 use crate::Checked;
 
-/// Shorter bodies are not told apart.
+/// The oracle does not distinguish shorter bodies.
 const BODY_BYTES_MIN: usize = 8;
 
-/// Expiries from here on are moments in Unix seconds, below they are seconds from now.
+/// An expiry from here on is a moment in Unix seconds. A smaller one is a number of seconds from
+/// now.
 const MOMENT_MIN: i64 = 1_000_000;
 
-/// Places beyond which orders are not judged: each look at them would take long.
+/// With more places than this, the oracle does not judge orders, because each check would take
+/// long.
 const ORDERED_PLACES_MAX: usize = 300;
 
-/// Counts requests and replies, to say which came first.
+/// Counts requests and replies, so that the oracle knows which came first.
 pub(super) type Tick = u64;
 
 #[derive(Debug)]
 pub(super) struct Items {
-    /// No other client takes, ends or puts jobs.
+    /// Only clients of this protocol take, end or put jobs.
     alone: bool,
     book: Book,
     bodies: BTreeMap<Vec<u8>, usize>,
@@ -34,12 +36,12 @@ pub(super) struct Items {
     /// By item and queue.
     places: BTreeMap<(usize, String), Place>,
     queues: BTreeMap<String, Queue>,
-    /// Queues that somebody waits at, or empties, now.
+    /// Queues at which a client waits now, or which a client empties now.
     busy: BTreeSet<String>,
     pub(super) tick: Tick,
     pub(super) memory_is_limited: bool,
     pub(super) in_slices: bool,
-    /// The latest moment that anybody saw. After a crash the clock may be behind it.
+    /// The latest moment of the record. After a crash the clock can be behind it.
     latest: u64,
     pub(super) orders_judged: u64,
     pub(super) holds_judged: u64,
@@ -55,9 +57,9 @@ struct Item {
     sent: Tick,
     put: Put,
     stored: Tick,
-    /// It was put at this moment at the latest.
+    /// It was put at this moment or earlier.
     stored_at: u64,
-    /// When it expires by itself: the earliest and the latest such moment.
+    /// The earliest and the latest moment at which it can expire.
     due: Option<(i64, i64)>,
     /// The same body was sent again.
     is_doubled: bool,
@@ -74,11 +76,11 @@ enum Put {
 #[derive(Debug)]
 struct Place {
     state: State,
-    /// When that was heard of.
+    /// When the oracle learned of it.
     changed: Tick,
     /// Whether its end outlives a crash.
     told: Told,
-    /// Some rule or somebody may have ended it.
+    /// A rule or a client may have ended it.
     may_be_gone: bool,
     /// It ends with the process.
     is_volatile: bool,
@@ -91,7 +93,7 @@ enum State {
         by: Conn,
         until: u64,
     },
-    /// Its holder is gone, and it will be ready soon.
+    /// Its holder is gone. It will be ready soon.
     Returning,
     Ended,
     Unknown,
@@ -99,15 +101,15 @@ enum State {
 
 #[derive(Debug, Default)]
 struct Queue {
-    /// When somebody last waited there, or asked for its items to go.
+    /// When a client last waited there, or requested that its items end.
     disturbed: Option<Tick>,
     /// Since when it certainly exists.
     exists: Option<Tick>,
-    /// Somebody asked for it to be removed in this life of the server.
+    /// A client requested its removal in this life of the server.
     may_have_vanished: bool,
 }
 
-/// Somebody was given an item.
+/// A client received an item.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Delivery<'a> {
     pub(super) mark: Mark,
@@ -119,7 +121,7 @@ pub(super) struct Delivery<'a> {
     pub(super) now: u64,
 }
 
-/// When a request came, and whether other calls came between it and the reply.
+/// When a request arrived, and whether other calls came between it and the reply.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Came {
     pub(super) tick: Tick,
@@ -159,7 +161,7 @@ impl Items {
         self.doubt_what_rules_touch();
     }
 
-    /// What some rule may let go from now on, and holds that one may end.
+    /// Doubts all items that a rule can end from now on, and all holds that a rule can end.
     fn doubt_what_rules_touch(&mut self) {
         for ((_, queue), place) in &mut self.places {
             let asked = self.book.asked(queue, self.alone);
@@ -176,7 +178,7 @@ impl Items {
 
     // --- Puts ---
 
-    /// Somebody asked for a body to be put.
+    /// A client sent a put.
     pub(super) fn sent(&mut self, conn: Conn, queue: &str, body: &[u8], expiry: i64, now: u64) {
         if let Some(known) = self.bodies.get(body) {
             self.known[*known].is_doubled = true;
@@ -194,7 +196,7 @@ impl Items {
             stored_at: now,
             due: match expiry {
                 0 => None,
-                // Its end is known when it was put.
+                // The expiry is known at the put.
                 ..MOMENT_MIN => Some((moment + expiry * 1000, i64::MAX)),
                 _ => Some((expiry * 1000, expiry * 1000)),
             },
@@ -228,7 +230,7 @@ impl Items {
         Ok(())
     }
 
-    /// The item is where it was put, and in the children that were there.
+    /// Records that the item is in its queue, and in the children that existed.
     fn note_stored(&mut self, mark: Mark, id: usize, expiry: i64, came: Came, now: u64) {
         let item = &mut self.known[id];
         let queue = item.queue.clone();
@@ -247,7 +249,7 @@ impl Items {
         if !rules.iter().any(|asked| asked.fanout_only) {
             self.add_place(id, queue.clone(), mark, false);
         }
-        // Who removes a child may be about it before that is told.
+        // A removal of a child can happen before its reply.
         let since = |queue: &Queue| {
             let is_certain = |since| since < came.tick && queue.disturbed < Some(since);
             queue.exists.is_some_and(is_certain)
@@ -256,7 +258,7 @@ impl Items {
         let children = self.queues.iter().filter(|(name, child)| is_child(name) && since(child));
         let children: Vec<String> = children.map(|(name, _)| name.clone()).collect();
         for child in children {
-            // A full child misses the item.
+            // A full child does not get the item.
             let may_miss = self
                 .book
                 .asked(&child, self.alone)
@@ -279,7 +281,7 @@ impl Items {
         self.places.entry((id, queue)).or_insert(place);
     }
 
-    /// A put that was acknowledged kept within the limits of its queue.
+    /// Checks that an acknowledged put kept the limits of its queue.
     fn check_limits(&mut self, queue: &str, len: u64) -> Checked {
         let Some(asked) = self.book.certainly_asked(queue).filter(|_| self.alone) else {
             return Ok(());
@@ -306,7 +308,8 @@ impl Items {
 
     // --- Queues ---
 
-    /// Somebody asked the queue for an item. Who waited there may hear only after it was removed.
+    /// A client requested an item of the queue. If it waited, the reply can come after the queue
+    /// was removed.
     pub(super) fn was_used(&mut self, queue: &str, came: Came) {
         if came.waited || self.memory_is_limited {
             self.queues.entry(queue.to_owned()).or_default();
@@ -315,7 +318,7 @@ impl Items {
         }
     }
 
-    /// The queue is there.
+    /// The queue exists.
     fn exists(&mut self, queue: &str) {
         let tick = self.tick;
         self.queues.entry(queue.to_owned()).or_default().exists.get_or_insert(tick);
@@ -326,19 +329,19 @@ impl Items {
         self.busy.clear();
     }
 
-    /// Somebody waits there, or empties it: items may go before anybody is told.
+    /// A client waits at the queue, or empties it. Items can end before any client learns of it.
     pub(super) fn disturbed(&mut self, queue: &str) {
         self.busy.insert(queue.to_owned());
         let queue = self.queues.entry(queue.to_owned()).or_default();
         queue.disturbed = queue.disturbed.max(Some(self.tick));
     }
 
-    /// Who empties it left before it was told: that may go on for long.
+    /// A client that emptied the queue left before the reply. The operation can continue for long.
     pub(super) fn disturbed_for_good(&mut self, queue: &str) {
         self.queues.entry(queue.to_owned()).or_default().disturbed = Some(Tick::MAX);
     }
 
-    /// Somebody asked for all queues to be emptied.
+    /// A client requested to empty all queues.
     pub(super) fn all_disturbed(&mut self) {
         self.known_queues().iter().for_each(|name| self.disturbed(name));
     }
@@ -347,21 +350,21 @@ impl Items {
         self.places.keys().map(|(_, queue)| queue).chain(self.queues.keys()).cloned().collect()
     }
 
-    /// Open reads end by their holders' doing only.
+    /// Whether only their holders can end open reads.
     pub(super) fn are_holds_kept(&self, queue: &str) -> bool {
         let may_vanish = self.queues.get(queue).is_some_and(|queue| queue.may_have_vanished);
         !self.book.ever_times_out() && !may_vanish
     }
 
-    /// Somebody asked for it to be removed, perhaps.
+    /// A client perhaps requested the removal of the queue.
     pub(super) fn may_vanish(&mut self, queue: &str) {
         let queue = self.queues.entry(queue.to_owned()).or_default();
         (queue.exists, queue.may_have_vanished) = (None, true);
     }
 
-    /// A queue, or all, was emptied of what was ready when that was asked.
+    /// A queue, or each queue, lost the items that were ready when a client requested it.
     pub(super) fn emptied(&mut self, only: Option<&str>, mark: Mark, came: Came, is_removed: bool) {
-        // What an alias hides stays.
+        // The items of a queue that an alias hides stay.
         let is_alias = |queue: &String| self.may_be_alias(queue);
         let hidden: BTreeSet<String> = self.known_queues().into_iter().filter(is_alias).collect();
         for ((id, queue), place) in &mut self.places {
@@ -375,7 +378,7 @@ impl Items {
             let is_calm = disturbed.is_none_or(|at| at < place.changed)
                 && !self.busy.contains(queue)
                 && !hidden.contains(queue);
-            // No other client can hold it: all ready items go.
+            // No other client can hold it, so all ready items end.
             if matches!(place.state, State::Held { .. }) && !is_removed {
                 continue;
             }
@@ -432,7 +435,7 @@ impl Items {
 
     // --- Deliveries ---
 
-    /// Somebody was given an item. Returns it, if it is known and was opened.
+    /// A client received an item. Returns the item, if the oracle knows it and the read is open.
     pub(super) fn delivered(&mut self, delivery: &Delivery<'_>) -> Result<Option<usize>, String> {
         let Delivery { queue, body, now, .. } = *delivery;
         let Some(id) = self.bodies.get(body).copied() else {
@@ -461,7 +464,7 @@ impl Items {
             };
             match wrong {
                 Some(wrong) if place.changed < certain_before => return Err(wrong),
-                // News of an older hand-out came late.
+                // The reply about an older hand-out came late.
                 Some(_) => doubts = true,
                 None => {}
             }
@@ -480,7 +483,8 @@ impl Items {
     fn give(&mut self, key: (usize, String), delivery: &Delivery<'_>, given_at: u64, doubts: bool) {
         let by = delivery.mark.conn;
         let asked = self.book.asked(&key.1, self.alone);
-        // It may have been handed out under other rules than those that are in force when that is told.
+        // The server may have handed the item out under other rules than those that are in force at
+        // the reply.
         let has_changed = delivery.came.waited && self.book.ever_times_out();
         let timeouts = asked.iter().filter_map(|asked| asked.open_timeout_ms).min();
         let until = match timeouts {
@@ -506,7 +510,7 @@ impl Items {
         place.told = Told::By(delivery.mark);
     }
 
-    /// The item may be in this queue at all.
+    /// Checks that the item can be in this queue.
     fn check_origin(&self, id: usize, queue: &str) -> Checked {
         let item = &self.known[id];
         if !self.book.is_empty() {
@@ -515,7 +519,7 @@ impl Items {
         if queue != item.queue && parent_of(queue) != Some(&item.queue) {
             return Err(format!("the item was put into {}", item.queue));
         }
-        // Children are fed even if the put itself fails.
+        // Children get a copy even if the put itself fails.
         if queue == item.queue && matches!(item.put, Put::Refused) {
             return Err("the item was refused".into());
         }
@@ -541,7 +545,8 @@ impl Items {
         Ok(())
     }
 
-    /// An item is handed out at once: none that was surely there was put before it.
+    /// Checks an item that was handed out at once: no item that was certainly there was put before
+    /// it.
     fn check_order(&mut self, id: usize, queue: &str) -> Checked {
         if self.places.len() > ORDERED_PLACES_MAX {
             return Ok(());
@@ -561,7 +566,7 @@ impl Items {
 
     // --- What becomes of open reads ---
 
-    /// Whether a connection certainly holds the item still.
+    /// Whether a connection certainly still holds the item.
     pub(super) fn is_held(&self, id: usize, queue: &str, conn: Conn, now: u64) -> bool {
         matches!(self.places.get(&(id, queue.to_owned())).map(|place| place.state),
             Some(State::Held { by, until }) if by == conn && now < until)
@@ -577,13 +582,13 @@ impl Items {
         self.change(id, queue, conn, |place| place.state = State::Ready);
     }
 
-    /// Its holder's connection is closed.
+    /// The connection of its holder is closed.
     pub(super) fn comes_back(&mut self, id: usize, queue: &str, conn: Conn) {
         let state = if self.in_slices { State::Returning } else { State::Ready };
         self.change(id, queue, conn, |place| place.state = state);
     }
 
-    /// All that was to come back is back.
+    /// All items that had to come back are back.
     pub(super) fn settled(&mut self) {
         self.tick += 1;
         self.book.settled();
@@ -611,7 +616,7 @@ impl Items {
     // --- Ends ---
 
     pub(super) fn restarted(&mut self, left: Left, is_told: impl Fn(Mark) -> bool) {
-        // A queue may have asked for less than the log gives.
+        // A queue can be less durable than the log.
         let is_lax = left != Left::All && self.book.was_lax();
         let after = |told: Told| match told {
             Told::By(mark) if is_told(mark) && !is_lax => Told::Surely,
@@ -645,7 +650,8 @@ impl Items {
         self.doubt_what_rules_touch();
     }
 
-    /// At the end of the run somebody took a job of this body, of a queue if that was said.
+    /// At the end of the run a client took a job with this body, of this queue if the queue is
+    /// known.
     pub(super) fn drained(&mut self, queue: Option<&str>, body: &[u8]) -> Checked {
         let Some(id) = self.bodies.get(body).copied().filter(|_| self.alone) else {
             return Ok(());
@@ -664,7 +670,7 @@ impl Items {
         Ok(())
     }
 
-    /// Everything was taken by others: nothing that was acknowledged may be missing.
+    /// Checks after all jobs were taken that no acknowledged item is missing.
     pub(super) fn check_all_drained(&mut self) -> Checked {
         let mut certain: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
         for (key, place) in &self.places {

@@ -1,25 +1,25 @@
-//! What the record says about each job, and whether each event is allowed.
+//! The oracle's record of each job, and whether it allows each event.
 
 use std::collections::BTreeMap;
 
 use super::{Conn, Mark, Told};
 use crate::Checked;
 
-/// Jobs beyond which orders are not judged: each look at them would take long.
+/// With more jobs than this, the oracle does not judge orders, because each check would take long.
 const ORDERED_JOBS_MAX: usize = 300;
 
 #[derive(Debug)]
 pub(super) struct Jobs {
-    /// No other client ends, holds or moves jobs.
+    /// Only clients of this protocol end, hold or move jobs.
     alone: bool,
-    /// Jobs that were acknowledged and not ended.
+    /// Jobs that were acknowledged and have not ended.
     known: BTreeMap<u64, Job>,
-    /// Jobs that were ended.
+    /// Ended jobs.
     ended: BTreeMap<u64, End>,
     tubes: BTreeMap<String, Tube>,
-    /// Somebody's `kick` is not answered yet.
+    /// A `kick` has no reply yet.
     pub(super) kicks_under_way: bool,
-    /// Somebody left before a `kick` was answered.
+    /// A client left before the reply to its `kick`. The kick continues.
     pub(super) kicks_go_on: bool,
     pub(super) in_slices: bool,
     pub(super) orders_judged: u64,
@@ -33,7 +33,7 @@ struct End {
 }
 
 impl End {
-    /// Nothing may undo it.
+    /// A crash cannot undo it.
     fn is_told(self) -> bool {
         !matches!(self.told, Told::Perhaps)
     }
@@ -41,9 +41,9 @@ impl End {
 
 #[derive(Debug, Default)]
 struct Tube {
-    /// When somebody waited there last.
+    /// When a client last waited there.
     waited: Option<u64>,
-    /// Nothing is handed out until then.
+    /// The tube hands out no job until then.
     paused_until: u64,
 }
 
@@ -53,18 +53,18 @@ struct Job {
     pri: Option<u32>,
     ttr_ms: u64,
     state: State,
-    /// When that was heard of.
+    /// When the oracle learned of it.
     changed: u64,
-    /// The last change that is to outlive the process.
+    /// Whether the last change that must outlive the process is certain.
     told: Told,
-    /// After that change it was delayed until then, or 0. A clock that was set back may have that
-    /// moment before it once more.
+    /// After that change the job was delayed until then, or 0. If the clock was set back, that
+    /// moment can come again.
     due: u64,
     put: Told,
 }
 
 impl Job {
-    /// The put itself may be undone.
+    /// A crash can undo the put itself.
     fn may_be_lost(&self) -> bool {
         matches!(self.put, Told::Perhaps)
     }
@@ -83,7 +83,7 @@ enum State {
         deadline: u64,
     },
     Buried,
-    /// A worker of Gearman was given it.
+    /// A worker of Gearman received it.
     Assigned {
         to: Conn,
     },
@@ -91,7 +91,7 @@ enum State {
 }
 
 impl State {
-    /// Until when it is delayed, or 0.
+    /// The end of its delay, or 0.
     fn due(self) -> u64 {
         match self {
             Self::Delayed { due } => due,
@@ -160,7 +160,7 @@ impl Jobs {
         tube.paused_until = now + u64::from(seconds) * 1000;
     }
 
-    /// Whether a job was certainly there to be taken, for everybody who looked at its tube.
+    /// Whether any client that looked at the tube certainly could take the job.
     fn is_surely_ready(&self, job: &Job, now: u64) -> bool {
         let since = match job.state {
             State::Ready { since } => since,
@@ -176,7 +176,7 @@ impl Jobs {
             return false;
         }
         self.tubes.get(&job.tube).is_none_or(|tube| {
-            // Who waits is served when a pause ends.
+            // The end of a pause serves a waiting client.
             let since = since.max(tube.paused_until);
             tube.paused_until < now && tube.waited.is_none_or(|waited| waited < since)
         })
@@ -192,7 +192,8 @@ impl Jobs {
         jobs.filter(move |(_, job)| watched.contains(&job.tube) && self.is_surely_ready(job, now))
     }
 
-    /// A job is handed out at once: no other that was surely ready comes before it.
+    /// Checks a job that was handed out at once: no other job that was certainly ready comes before
+    /// it.
     pub(super) fn check_order(&mut self, id: u64, watched: &[String], now: u64) -> Checked {
         let Some(taken) = self.known.get(&id) else { return Ok(()) };
         let Some(pri) = taken.pri else { return Ok(()) };
@@ -203,7 +204,7 @@ impl Jobs {
             if other_pri < pri {
                 return Err(format!("job {other_id} of priority {other_pri} comes before {pri}"));
             }
-            // Of one tube those go first that were put first, which have the smaller numbers.
+            // In one tube, the job that was put first comes first. It has the smaller number.
             if other_pri == pri && other.tube == taken.tube && *other_id < id {
                 return Err(format!("job {other_id} was put before, with the same priority"));
             }
@@ -219,7 +220,7 @@ impl Jobs {
         }
     }
 
-    /// `came`: when the request came; a hand-out to somebody who waited may be as old as that.
+    /// `came`: when the request arrived. If the client waited, the hand-out can be as old as that.
     pub(super) fn reserved(
         &mut self,
         conn: Conn,
@@ -228,7 +229,7 @@ impl Jobs {
         waited: bool,
         now: u64,
     ) -> Checked {
-        // What happened since then may have happened after the hand-out.
+        // Later changes may have come after the hand-out.
         let certain_before = if waited { came } else { now + 1 };
         if self.ended.get(&id).is_some_and(|end| end.is_told() && end.at < certain_before) {
             return Err("the job was ended before".into());
@@ -249,7 +250,7 @@ impl Jobs {
             if job.changed < certain_before {
                 return Err(wrong);
             }
-            // The news of an older hand-out came late.
+            // The reply about an older hand-out came late.
             job.state = State::Unknown;
             return Ok(());
         }
@@ -261,7 +262,7 @@ impl Jobs {
             State::Ready { .. } | State::Held { .. } | State::Assigned { .. } => false,
         };
         if was_kicked {
-            // No client was told yet.
+            // No client knows of it yet.
             job.told = Told::Perhaps;
         }
         let deadline = if waited { came } else { now } + job.ttr_ms;
@@ -270,13 +271,13 @@ impl Jobs {
         Ok(())
     }
 
-    /// A job may be taken by its number in every state but one.
+    /// A client can take a job by its number in all states but one.
     pub(super) fn reserved_by_id(&mut self, conn: Conn, id: u64, now: u64) -> Checked {
         self.check_not_held_by_others(None, id, now)?;
         if let Some(job) = self.known.get_mut(&id) {
             self.holds_judged += 1;
             if !matches!(job.state, State::Ready { .. }) {
-                // That it is set aside no more is not told by this.
+                // This does not show that it is no longer set aside.
                 job.told = Told::Perhaps;
             }
             job.state = State::Held { by: conn, deadline: now + job.ttr_ms };
@@ -285,7 +286,7 @@ impl Jobs {
         Ok(())
     }
 
-    /// A worker of Gearman was given a job.
+    /// A worker of Gearman received a job.
     pub(super) fn assigned(&mut self, id: u64, conn: Conn) -> Checked {
         if let Some(job) = self.known.get_mut(&id) {
             job.state = State::Assigned { to: conn };
@@ -305,7 +306,7 @@ impl Jobs {
 
     // --- What holders do ---
 
-    /// `but`: who may hold it.
+    /// `but`: the connection that can hold it.
     fn check_not_held_by_others(&self, but: Option<Conn>, id: u64, now: u64) -> Checked {
         if self.ended.get(&id).is_some_and(|end| end.is_told()) {
             return Err("the job was ended before".into());
@@ -318,7 +319,7 @@ impl Jobs {
         }
     }
 
-    /// What only its holder may do with a job was done.
+    /// Checks that the client of this operation held the job, as only its holder can do this.
     fn check_holder(&self, conn: Conn, id: u64, now: u64) -> Checked {
         self.check_not_held_by_others(Some(conn), id, now)?;
         match self.known.get(&id).map(|job| job.state) {
@@ -381,7 +382,7 @@ impl Jobs {
         Ok(())
     }
 
-    /// Some jobs of a tube, or of any, were kicked; which ones is not told.
+    /// A client kicked some jobs of a tube, or of any tube. The reply does not name them.
     pub(super) fn kicked(&mut self, tube: Option<&str>, told: Told) {
         for job in self.known.values_mut() {
             let may_be_meant =
@@ -420,7 +421,7 @@ impl Jobs {
 
     // --- Ends ---
 
-    /// All that was to come back is back.
+    /// All jobs that had to come back are back.
     pub(super) fn settled(&mut self, now: u64) {
         for job in self.known.values_mut() {
             if let State::Ready { since } = &mut job.state
@@ -435,7 +436,7 @@ impl Jobs {
         let since = if self.in_slices { u64::MAX } else { now };
         for job in self.known.values_mut() {
             if matches!(job.state, State::Held { by, .. } if by == conn) {
-                // The lease may be over, and somebody else may have been given the job since.
+                // The lease may be over, and another client may have the job since then.
                 job.state = match job.state {
                     State::Held { deadline, .. } if now < deadline => State::Ready { since },
                     _ => State::Unknown,
@@ -444,7 +445,7 @@ impl Jobs {
         }
     }
 
-    /// Another process begins. `was_told` says which replies are certain to hold.
+    /// Another process begins. `was_told` says which replies certainly remain true.
     pub(super) fn restarted(&mut self, now: u64, was_told: impl Fn(Mark) -> bool) {
         let after = |told: Told| match told {
             Told::By(mark) if was_told(mark) => Told::Surely,
@@ -455,12 +456,12 @@ impl Jobs {
             job.put = after(job.put);
             job.told = after(job.told);
             job.changed = now;
-            // Orders are judged within one life only.
+            // The oracle judges orders only within one life.
             job.pri = None;
             match &mut job.state {
                 _ if matches!(job.told, Told::Perhaps) => job.state = State::Unknown,
                 State::Ready { since } => *since = now.max(job.due),
-                // It may have been given back before, and have come due again.
+                // It may have been given back before, and have become due again.
                 State::Held { .. } | State::Assigned { .. } => job.state = State::Unknown,
                 _ => {}
             }
@@ -472,7 +473,7 @@ impl Jobs {
             tube.waited = None;
         }
         if self.kicks_under_way || self.kicks_go_on {
-            // No client was told how far they came.
+            // No reply said how far these kicks came.
             self.kicked(None, Told::Perhaps);
         }
         (self.kicks_under_way, self.kicks_go_on) = (false, false);

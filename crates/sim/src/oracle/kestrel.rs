@@ -1,4 +1,4 @@
-//! Connections of Kestrel's memcache protocol: what their requests and replies say about items.
+//! Connections of Kestrel's memcache protocol: what their requests and replies show about items.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -16,12 +16,12 @@ pub(super) struct Connections {
 struct Stream {
     input: Vec<u8>,
     output: Vec<u8>,
-    /// Bytes of replies that were read.
+    /// Bytes of replies that the oracle has read.
     read: u64,
     pending: VecDeque<Pending>,
-    /// Items that it has open, by queue, the oldest first.
+    /// Its open items, by queue, the oldest first.
     opens: BTreeMap<String, VecDeque<Option<usize>>>,
-    /// Queues of which it is not known what the connection has open.
+    /// Queues for which the oracle does not know the connection's open items.
     blurred: BTreeSet<String>,
 }
 
@@ -82,8 +82,8 @@ impl Connections {
         Ok(())
     }
 
-    /// A waiting client may be given an item long before it is told, and what empties a queue may
-    /// be under way.
+    /// A waiting client can be given an item long before the reply, and a request that empties a
+    /// queue can be unfinished.
     fn note_waits(&self, items: &mut Items) {
         items.calmed();
         let pending = self.streams.values().flat_map(|stream| &stream.pending);
@@ -99,7 +99,7 @@ impl Connections {
 }
 
 impl Stream {
-    /// The connection is gone: what it had open comes back, but for what it was about to end.
+    /// Closes the connection: its open items come back, except those that it was about to end.
     fn end_opens(&self, conn: Conn, items: &mut Items, now: u64) {
         let gives_up = |queue: &str| {
             self.pending.iter().any(|pending| match &pending.request {
@@ -140,7 +140,7 @@ impl Stream {
             items.tick += 1;
             let mark = Mark { conn, end: self.read };
             let Some(mut pending) = self.pending.pop_front() else {
-                // Some of a request was enough for an error.
+                // The server replied with an error to the first part of a request.
                 if self.input.is_empty() {
                     return Err(format!("{reply:?} answers nothing"));
                 }
@@ -149,7 +149,7 @@ impl Stream {
             self.judge(mark, &pending, &reply, items, now)
                 .map_err(|error| format!("{:?}, {reply:?}: {error}", Brief(&pending.request)))?;
             if matches!((&pending.request, &reply), (Request::Monitor(_), Reply::Item { .. })) {
-                // The next one is looked for after that.
+                // The server looks for the next item after that.
                 (pending.came.tick, pending.came.at) = (items.tick, now);
                 self.pending.push_front(pending);
             }
@@ -212,7 +212,7 @@ impl Stream {
         let queue = &get.queue;
         let is_error = matches!(reply, Reply::Line(line) if line != "END");
         if is_error {
-            // The connection closes, and may have ended a read before.
+            // The server closes the connection, and may have ended a read before.
             self.blurred.insert(queue.clone());
             return Ok(());
         }
@@ -247,7 +247,8 @@ impl Stream {
     fn note_open(&mut self, queue: &str, id: Option<usize>) {
         let opens = self.opens.entry(queue.to_owned()).or_default();
         if id.is_some() && opens.contains(&id) {
-            // It came back by itself: whether the next close is about the old read is not known.
+            // It came back automatically, so the oracle does not know whether the next close is
+            // about the old read.
             self.blurred.insert(queue.to_owned());
         }
         opens.push_back(id);
@@ -259,7 +260,7 @@ impl Stream {
         });
     }
 
-    /// The oldest open read ends, if it is known which one that is.
+    /// Ends the oldest open read, if the oracle knows which one that is.
     fn end_oldest(
         &mut self,
         queue: &str,
@@ -269,8 +270,8 @@ impl Stream {
         end: impl FnOnce(&mut Items, usize),
     ) {
         let Some(opens) = self.opens.get_mut(queue) else { return };
-        // A removed queue takes open reads along, and so does a time-out. Of a read that is not
-        // known it cannot be said whether it still is open.
+        // The removal of a queue ends open reads, and so does a time-out. The oracle cannot tell
+        // whether an unknown read is still open.
         let is_held = |id: &Option<usize>| match id {
             Some(id) => items.is_held(*id, queue, conn, now),
             None => items.are_holds_kept(queue),

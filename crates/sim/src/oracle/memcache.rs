@@ -1,8 +1,8 @@
-//! Requests and replies of Kestrel's memcache protocol, parsed as its documents say.
+//! Requests and replies of Kestrel's memcache protocol, parsed according to its documents.
 
 use std::fmt;
 
-/// A request, as far as the oracle looks at it.
+/// The parts of a request that the oracle looks at.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Request {
     Set {
@@ -19,7 +19,7 @@ pub(super) enum Request {
     /// `DELETE`, `FLUSH`.
     Empty(String),
     FlushAll,
-    /// It changes nothing, or what it does is not judged.
+    /// It changes nothing, or the oracle does not judge its effect.
     Other,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Get {
 }
 
 impl Get {
-    /// It asks for an item.
+    /// Whether it requests an item.
     pub(super) fn fetches(&self) -> bool {
         !self.aborts && (self.opens || !self.closes)
     }
@@ -55,7 +55,7 @@ impl fmt::Debug for Reply {
     }
 }
 
-/// Takes the first request, if all of it came.
+/// Takes the first request, if it is complete.
 pub(super) fn request(input: &mut Vec<u8>) -> Option<Request> {
     let end = input.iter().position(|byte| *byte == b'\n')?;
     let line = String::from_utf8_lossy(&input[..end]).into_owned();

@@ -32,7 +32,7 @@ use crate::protocol::Protocol;
 /// A connection, numbered over all lives of the server.
 type Conn = u64;
 
-/// Where a reply ends in all that its connection is sent.
+/// The end of a reply within all bytes to its connection.
 #[derive(Copy, Clone, Debug)]
 struct Mark {
     conn: Conn,
@@ -42,35 +42,35 @@ struct Mark {
 /// Whether a change is certain to last.
 #[derive(Copy, Clone, Debug)]
 enum Told {
-    /// It is, if this reply leaves the server.
+    /// It is certain if this reply leaves the server.
     By(Mark),
     Surely,
     /// A crash may have undone it.
     Perhaps,
 }
 
-/// How much of what clients were told a death leaves.
+/// What clients know for certain after a death of the server.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Left {
-    /// All that happened: the server ended when it was asked to.
+    /// All changes: the server ended on request.
     All,
-    /// All that left the server.
+    /// All changes whose replies left the server.
     Told,
     /// Nothing is certain.
     Nothing,
 }
 
-/// The record so far, as far as it must be remembered.
+/// The record so far. It keeps only what later judgements need.
 #[derive(Debug)]
 pub(crate) struct Oracle {
     conns: BTreeMap<Conn, Stream>,
-    /// Bytes that left the server, also on connections that are gone.
+    /// Bytes that left the server, by connection, closed ones included.
     left: BTreeMap<Conn, u64>,
     jobs: Jobs,
     kestrel: Connections,
     items: Items,
     sees_items: bool,
-    /// Somebody sent what the oracle cannot read: it says nothing any more.
+    /// A client sent bytes that the oracle cannot parse. The oracle judges nothing from then on.
     is_blind: bool,
     is_stopped: bool,
 }
@@ -80,12 +80,12 @@ pub(crate) struct Oracle {
 struct Stream {
     protocol: Protocol,
     input: Vec<u8>,
-    /// Bytes of a body that are still to come.
+    /// Bytes of a body that have not arrived.
     body: usize,
     output: Vec<u8>,
-    /// Bytes of replies that were read.
+    /// Bytes of replies that the oracle has read.
     read: u64,
-    /// Requests that have no reply yet, and when they came.
+    /// Requests without a reply, and when they arrived.
     pending: VecDeque<Pending>,
     used: String,
     watched: Vec<String>,
@@ -100,8 +100,9 @@ struct Pending {
 }
 
 impl Oracle {
-    /// Which protocols clients speak: beanstalkd's, Gearman's, Kestrel's. Policies come with the
-    /// last only. Where Kestrel's clients speak another dialect than memcache, it is blind to items.
+    /// The protocols that clients speak: beanstalkd's, Gearman's, Kestrel's. Only runs with
+    /// Kestrel's have policies. If Kestrel's clients speak another dialect than memcache, the
+    /// oracle cannot see items.
     pub(crate) fn new(spoken: [bool; 3], sees_items: bool) -> Self {
         Self {
             conns: BTreeMap::new(),
@@ -115,21 +116,21 @@ impl Oracle {
         }
     }
 
-    /// Slices of work are so short that what many jobs need takes several: what comes back from
-    /// connections that close, or is due, is there when [`Oracle::settled`] says so.
+    /// Slices of work are so short that an operation on many jobs takes several. Jobs of closed
+    /// connections and due jobs are certainly back only when [`Oracle::settled`] is called.
     pub(crate) fn slices_are_short(&mut self) {
         self.items.in_slices = true;
         self.jobs.in_slices = true;
     }
 
-    /// Everything is done that was under way.
+    /// All unfinished operations are done.
     pub(crate) fn settled(&mut self, now: u64) {
         self.items.settled();
         self.jobs.settled(now);
     }
 
-    /// There may be no memory for another queue. Then a request for an item does not create the
-    /// queue.
+    /// The server can lack the memory for another queue. Then a request for an item does not create
+    /// the queue.
     pub(crate) fn memory_is_limited(&mut self) {
         self.items.memory_is_limited = true;
     }
@@ -159,7 +160,7 @@ impl Oracle {
         self.kestrel.closed(conn, &mut self.items, now);
         self.note_waits(now);
         if let Some(stream) = self.conns.remove(&conn) {
-            // A long kick may go on without the one who asked for it.
+            // A long kick can continue after its client left.
             if stream.pending.iter().any(|pending| matches!(pending.request, Request::Kick)) {
                 self.jobs.kicks_go_on = true;
             }
@@ -172,7 +173,7 @@ impl Oracle {
         *self.left.entry(conn).or_default() += count as u64;
     }
 
-    /// A connection got these bytes, and answered with those.
+    /// A connection received the bytes `sent` and replied with `answer`.
     pub(crate) fn heard(&mut self, conn: Conn, sent: &[u8], answer: &[u8], now: u64) -> Checked {
         self.items.passed(now);
         let Some(stream) = self.conns.get_mut(&conn) else {
@@ -224,7 +225,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// A waiting client may be given a job long before it is told.
+    /// A waiting client can be given a job long before the reply.
     fn note_waits(&mut self, now: u64) {
         for stream in self.conns.values() {
             let waits = stream.pending.iter().any(|pending| {
@@ -282,7 +283,7 @@ impl Oracle {
                 let is_look = matches!(pending.request, Request::Look(_));
                 return if is_look { jobs.not_seen(*id) } else { Ok(()) };
             }
-            // A request that makes room is never refused.
+            // The server never refuses a request that frees memory.
             (Request::Reserve { .. } | Request::Delete(_) | Request::Touch(_), "OUT_OF_MEMORY") => {
                 return Err("it needs no room".into());
             }
@@ -319,12 +320,12 @@ impl Oracle {
         Ok(())
     }
 
-    /// Everything that clients were told is durable: the server ended because it was asked to.
+    /// All that clients learned is durable, because the server ended on request.
     pub(crate) fn stopped_cleanly(&mut self) {
         self.is_stopped = true;
     }
 
-    /// Another process begins, without any connection.
+    /// Another process begins. It has no connections.
     pub(crate) fn restarted(&mut self, left: Left, now: u64) {
         let is_stopped = std::mem::take(&mut self.is_stopped);
         let left = if is_stopped { Left::All } else { left };
@@ -349,7 +350,7 @@ impl Oracle {
         self.items.policies_changed(rules);
     }
 
-    /// Everything was taken and ended: nothing that was acknowledged may be missing.
+    /// Checks after all jobs were taken and ended that no acknowledged job is missing.
     pub(crate) fn check_all_ended(&mut self) -> Checked {
         self.items.check_all_drained().map_err(|error| format!("oracle: {error}"))?;
         if self.is_blind {
@@ -358,7 +359,7 @@ impl Oracle {
         self.jobs.check_all_ended().map_err(|error| format!("oracle: {error}"))
     }
 
-    /// Judgements that were made without doubt.
+    /// The judgements that the oracle made without doubt.
     pub(crate) fn judged(&self) -> Judged {
         Judged {
             orders: self.jobs.orders_judged,
@@ -374,15 +375,15 @@ impl Oracle {
 /// How many judgements the oracle made, of each kind.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct Judged {
-    /// Pairs of jobs of which one had to come first.
+    /// Pairs of jobs with a necessary order.
     pub orders: u64,
     /// Hand-outs of jobs.
     pub holds: u64,
-    /// Pairs of items of which one had to come first.
+    /// Pairs of items with a necessary order.
     pub item_orders: u64,
     /// Hand-outs of items.
     pub item_holds: u64,
-    /// Items and copies of them that had to be there in the end.
+    /// Items and copies of items that had to exist at the end.
     pub items_kept: u64,
     /// Puts into queues with a limit.
     pub limits: u64,

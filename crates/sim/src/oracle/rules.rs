@@ -1,9 +1,8 @@
-//! The rules that policies set for a queue, resolved as `docs/policies.md` says, by the oracle's
-//! own code.
+//! The rules for a queue, resolved by the oracle's own code according to `docs/policies.md`.
 
 use broker::policy::{QueueSync, Rule, Rules, Setting, WhenFull};
 
-/// What may be asked of one queue, as far as the oracle looks at it.
+/// The settings of one queue that the oracle looks at.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Asked {
     pub(super) jobs_max: Option<u64>,
@@ -18,12 +17,12 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// A put may be refused.
+    /// Whether the server can refuse a put.
     pub(super) fn has_limit(&self) -> bool {
         self.jobs_max.is_some() || self.bytes_max.is_some() || self.item_bytes_max.is_some()
     }
 
-    /// A ready job may end without anybody's doing.
+    /// Whether a ready job can end without a client's request.
     pub(super) fn lets_go(&self) -> bool {
         let is_bounded = self.jobs_max.is_some() || self.bytes_max.is_some();
         self.age_max_ms.is_some() || (self.drops_oldest && is_bounded)
@@ -49,7 +48,7 @@ impl Asked {
     }
 }
 
-/// All rules that were in force, and those that may be in force now.
+/// All earlier rules, and those that can be in force now.
 #[derive(Debug)]
 pub(super) struct Book {
     ever: Vec<Rules>,
@@ -62,12 +61,12 @@ impl Book {
         Self { ever: vec![Rules::default()], now: vec![Rules::default()], is_changing: false }
     }
 
-    /// No client ever requested anything.
+    /// Whether there were never any rules.
     pub(super) fn is_empty(&self) -> bool {
         self.ever.iter().all(|rules| rules.0.is_empty())
     }
 
-    /// `in_slices`: until [`Book::settled`] queues may go by those of before.
+    /// `in_slices`: queues can follow the earlier rules until [`Book::settled`].
     pub(super) fn changed(&mut self, rules: &Rules, in_slices: bool) {
         self.ever.push(rules.clone());
         self.now.push(rules.clone());
@@ -77,21 +76,21 @@ impl Book {
         }
     }
 
-    /// What was changed last is in force everywhere.
+    /// The newest rules are in force everywhere.
     pub(super) fn settled(&mut self) {
         if std::mem::take(&mut self.is_changing) {
             self.now.drain(..self.now.len() - 1);
         }
     }
 
-    /// A crash may have brought back any rules of before.
+    /// A crash may have brought back any earlier rules.
     pub(super) fn crashed(&mut self) {
         self.now.clone_from(&self.ever);
         self.is_changing = false;
     }
 
-    /// Everything that may be required of a queue now. `as_child`: what its name says it certainly
-    /// is.
+    /// All settings that can apply to a queue now. `as_child`: the queue certainly is what its name
+    /// says.
     pub(super) fn asked(&self, queue: &str, as_child: bool) -> Vec<Asked> {
         let parent = parent_of(queue);
         let mut all: Vec<Asked> =
@@ -102,14 +101,15 @@ impl Book {
         all
     }
 
-    /// What is certainly asked of a queue that has a parent if its name says so.
+    /// The settings that certainly apply to a queue. If its name is that of a child, it has a
+    /// parent.
     pub(super) fn certainly_asked(&self, queue: &str) -> Option<Asked> {
         let mut all = self.asked(queue, true);
         let first = all.pop()?;
         all.iter().all(|other| *other == first).then_some(first)
     }
 
-    /// Jobs may have come into the queue from others, or by another name.
+    /// Whether jobs can come into the queue from other queues, or by another name.
     pub(super) fn may_lead_to(&self, queue: &str) -> bool {
         let names = [Some(queue), parent_of(queue)];
         let is_it = |name: &[u8]| names.iter().flatten().any(|other| other.as_bytes() == name);
@@ -120,7 +120,7 @@ impl Book {
         })
     }
 
-    /// Some queue is, or was, less durable than the log.
+    /// Whether some queue is, or was, less durable than the log.
     pub(super) fn was_lax(&self) -> bool {
         let is_lax = |sync: &QueueSync| *sync != QueueSync::Always;
         self.settings().any(|setting| match setting {
@@ -139,13 +139,13 @@ impl Book {
     }
 }
 
-/// The queue whose puts a queue of this name gets, too.
+/// The queue that feeds a queue of this name.
 pub(super) fn parent_of(queue: &str) -> Option<&str> {
     queue.split_once('+').map(|(parent, _)| parent).filter(|parent| !parent.is_empty())
 }
 
-/// For each setting the last rule wins that matches. A child has what is asked of its parent, but
-/// for where the parent's puts go, and then what rules ask that match its own name only.
+/// For each setting the last matching rule wins. A child has its parent's settings, except for the
+/// destinations of the parent's puts. Then come the rules that match only the child's own name.
 fn resolve(rules: &Rules, queue: &str, parent: Option<&str>) -> Asked {
     let mut asked = Asked::default();
     let is_of_parent = |rule: &Rule| parent.is_some_and(|parent| matches(rule, parent));

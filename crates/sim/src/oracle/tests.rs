@@ -10,7 +10,7 @@ fn watching() -> Oracle {
     oracle
 }
 
-/// What it says of these calls: connection, what was sent, what was answered, and when.
+/// The oracle's judgement of these calls: connection, request, reply, time.
 fn judge(oracle: &mut Oracle, calls: &[(u64, &str, &str, u64)]) -> Result<(), String> {
     calls.iter().try_for_each(|(conn, sent, answer, now)| {
         let answer = answer.replace('\n', "\r\n");
@@ -23,7 +23,7 @@ fn judge(oracle: &mut Oracle, calls: &[(u64, &str, &str, u64)]) -> Result<(), St
 fn assert_broken(calls: &[(u64, &str, &str, u64)], words: &str) {
     let told = judge(&mut watching(), calls).expect_err("a promise was broken");
     assert!(told.contains(words), "{told}");
-    // It is the last call that breaks it.
+    // Only the last call breaks a promise.
     let before = &calls[..calls.len() - 1];
     judge(&mut watching(), before).expect("nothing is wrong yet");
 }
@@ -126,7 +126,8 @@ fn after_a_crash_what_clients_were_told_holds_and_the_rest_is_open() {
     oracle.check_all_ended().expect("the acknowledgement never left the server");
 }
 
-/// After these calls and a crash that keeps what was told, no worker is given the job.
+/// Checks that after these calls and a crash, which keeps what clients learned, a worker need not
+/// get the job.
 fn assert_may_be_set_aside_after_a_crash(calls: &[(u64, &str, &str, u64)], wall: u64) {
     let mut oracle = watching();
     judge(&mut oracle, calls).expect("nothing is wrong yet");
@@ -149,7 +150,7 @@ fn a_crash_may_undo_a_kick_that_nobody_was_told_of() {
     let bury = (2, "bury 1 5\n", "BURIED\n", 30);
     let kick = |id| (3, id, "", 40);
     let again = (2, "reserve-with-timeout 0\n", "RESERVED 1 1\na\n", 50);
-    // A long kick is under way when it is given to somebody who leaves.
+    // A long kick is unfinished when the job is given to a client that leaves.
     assert_may_be_set_aside_after_a_crash(&[PUT, TAKE, bury, kick("kick 100\n"), again], 70);
     let by_number = (2, "reserve-job 1\n", "RESERVED 1 1\na\n", 50);
     assert_may_be_set_aside_after_a_crash(&[PUT, TAKE, bury, by_number], 70);

@@ -1,8 +1,8 @@
-//! Requests and replies in the bytes of a connection, parsed as the protocols' documents say.
+//! Requests and replies in the bytes of a connection, parsed according to the protocols' documents.
 
 use std::fmt;
 
-/// A request of beanstalkd, as far as the oracle looks at it.
+/// The parts of a beanstalkd request that the oracle looks at.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Request {
     Put {
@@ -38,7 +38,7 @@ pub(super) enum Request {
     Look(u64),
     /// It changes nothing.
     Other,
-    /// The server's reaction is unknown.
+    /// The server's reply is unknown.
     Unclear,
 }
 
@@ -65,7 +65,7 @@ pub(super) const JOB_ASSIGN_ALL: u32 = 40;
 /// Bytes before a packet's body.
 const HEADER_BYTES: usize = 12;
 
-/// Verbs that change something: written in an unusual way they may still be understood.
+/// Verbs that change something. The server can accept them in an unusual form.
 const CHANGING: [&str; 10] =
     ["put", "use", "watch", "ignore", "reserve", "delete", "release", "bury", "kick", "pause-tube"];
 
@@ -73,8 +73,8 @@ fn line_end(bytes: &[u8]) -> Option<usize> {
     bytes.windows(2).position(|pair| pair == b"\r\n")
 }
 
-/// Takes the first request, if a whole line came. The bytes of a body, of which `body` are still to
-/// come, are passed over: the reply may come before them.
+/// Takes the first request, if a whole line arrived. Skips the bytes of a body, of which `body`
+/// have not arrived: the reply can come before them.
 pub(super) fn request(input: &mut Vec<u8>, body: &mut usize) -> Option<Request> {
     let count = input.len().min(*body);
     input.drain(..count);
@@ -155,7 +155,7 @@ pub(super) fn reply(output: &mut Vec<u8>) -> Result<Option<Reply>, String> {
 }
 
 /// Takes the first whole packet of Gearman: its kind, the job that its handle names, and its body.
-/// Lines of text are passed over.
+/// Ignores lines of text.
 pub(super) fn packet(bytes: &mut Vec<u8>) -> Option<(u32, Option<u64>, Vec<u8>)> {
     while bytes.first().is_some_and(|byte| *byte != 0) {
         let end = bytes.iter().position(|byte| *byte == b'\n')?;

@@ -9,7 +9,7 @@ pub(super) enum Role {
     Producer,
     Worker,
     Admin,
-    /// Goes from tube to tube, so that tubes vanish and come again.
+    /// Moves from tube to tube, so that tubes vanish and come back.
     Wanderer,
     Anything,
 }
@@ -26,7 +26,7 @@ impl Role {
         ])
     }
 
-    /// Its commands and how frequent they are.
+    /// Its commands and their frequency.
     fn kinds(self) -> &'static [(u64, &'static str)] {
         match self {
             Role::Producer => {
@@ -105,7 +105,7 @@ impl Role {
     }
 }
 
-/// The job that a reply is about, if any, and whether the client holds it from now on.
+/// The job in a reply, if any, and whether the client holds it from now on.
 pub(super) fn hear(reply: &[u8]) -> (Option<u64>, bool) {
     let line = reply.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let text = String::from_utf8_lossy(line);
@@ -123,7 +123,7 @@ pub(super) fn hear(reply: &[u8]) -> (Option<u64>, bool) {
 pub(super) fn crowd(bytes: &mut Vec<u8>, held: &mut Vec<u64>, rng: &mut Rng) {
     let count = rng.between(1, 400);
     match rng.below(6) {
-        // Never due, so that all of them do not come due in one moment.
+        // They never become due, so that they do not become due all at once.
         0 => bytes.extend(b"put 5 4294967295 4294967295 1\r\nx\r\n".repeat(count as usize)),
         1 => bytes.extend(b"put 5 0 4294967295 1\r\nx\r\n".repeat(count as usize)),
         2 | 3 => bytes.extend(b"reserve-with-timeout 0\r\n".repeat(count as usize)),
@@ -136,7 +136,7 @@ pub(super) fn crowd(bytes: &mut Vec<u8>, held: &mut Vec<u64>, rng: &mut Rng) {
     }
 }
 
-/// What a client has in mind when it writes a command.
+/// What a client uses to write a command.
 pub(super) struct Writer<'a> {
     pub(super) plan: &'a Plan,
     pub(super) known: &'a Known,

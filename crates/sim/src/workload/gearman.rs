@@ -11,12 +11,12 @@ const HEADER_BYTES: usize = 12;
 pub(super) enum Role {
     Client,
     Worker,
-    /// Submits and works on one connection.
+    /// Submits and works on the same connection.
     Both,
     Admin,
 }
 
-/// What a client or worker may ask for; each is a packet or a line of text.
+/// A request of a client or worker: a packet or a line of text.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 enum Request {
     Foreground,
@@ -125,7 +125,7 @@ fn handle(id: u64) -> Vec<u8> {
     format!("H:sim:{id}").into_bytes()
 }
 
-/// What a client has in mind when it writes a request.
+/// What a client uses to write a request.
 pub(super) struct Writer<'a> {
     pub(super) plan: &'a Plan,
     pub(super) known: &'a Known,
@@ -163,7 +163,8 @@ impl Writer<'_> {
                 bytes.extend(format!("cancel job H:sim:{id}\r\n").as_bytes());
             }
             Request::Drop => {
-                // What takes several turns is simulated where the others of its kind are.
+                // Operations of several turns are simulated only in runs that have others of their
+                // kind.
                 let verbs =
                     if self.plan.crowd { ["create"; 3] } else { ["drop", "drop", "create"] };
                 let verb = *self.rng.pick(&verbs);
@@ -213,12 +214,12 @@ impl Writer<'_> {
         }
     }
 
-    /// A submit: function, key, what is between, and the workload.
+    /// A submit: function, key, further arguments, and the workload.
     fn submit(&mut self, bytes: &mut Vec<u8>, kinds: &[u32], between: &[&[u8]]) {
         let kind = *self.rng.pick(kinds);
         let (function, unique) = (self.function(), self.unique());
         let mut body = Vec::new();
-        // Equal bodies are joined if the key says so.
+        // Jobs with equal bodies join if the key says so.
         if self.rng.one_in(3) {
             body.extend(*self.rng.pick(&[&b""[..], b"x", b"y"]));
         } else {
@@ -235,7 +236,7 @@ impl Writer<'_> {
         handle(mostly_held(self.held, gives_it_up, self.known, self.rng))
     }
 
-    /// Seconds of the clock, or something else.
+    /// Seconds of the clock, or an invalid value.
     fn moment(&mut self) -> String {
         let now = self.now / 1000;
         match self.rng.below(8) {
@@ -247,7 +248,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Mostly the names that clients of other dialects use too.
+    /// Mostly names that clients of other dialects use, too.
     fn function(&mut self) -> &'static str {
         if self.rng.one_in(12) { "fün" } else { tube(self.plan, self.rng) }
     }
@@ -309,7 +310,7 @@ pub(super) fn garbage(bytes: &mut Vec<u8>, rng: &mut Rng) {
             bytes.extend(response);
         }
         2 => {
-            // Arguments that are too long, or lack.
+            // Arguments that are too long or missing.
             let len = rng.between(8000, 9000) as usize;
             bytes.extend(packet(*rng.pick(&[1, 7, 15, 28]), &[&vec![b'x'; len]]));
         }
@@ -329,7 +330,7 @@ pub(super) fn reply_len(bytes: &[u8]) -> Option<usize> {
     (bytes.len() >= len).then_some(len)
 }
 
-/// The job that a packet is about, if any, and whether the worker holds it from now on.
+/// The job in a packet, if any, and whether the worker holds it from now on.
 pub(super) fn hear(reply: &[u8]) -> (Option<u64>, bool) {
     const JOB_CREATED: u8 = 8;
     const ASSIGNS: [u8; 3] = [11, 31, 40];

@@ -133,7 +133,7 @@ impl Model {
         self.is_refused(&Expected::line(word, 0), observed)
     }
 
-    /// The body of a put is here, `whole` with the two bytes that end it.
+    /// The body of a put has arrived, as `whole`, with the two bytes that end it.
     pub(in crate::model) fn finish_put(
         &mut self,
         place: Place,
@@ -197,7 +197,7 @@ impl Model {
         Expected::line(&format!("WATCHING {}", self.conn(place).watched.len()), 0)
     }
 
-    /// The reply, or none yet.
+    /// The reply; `None` if the client waits.
     fn reserve(&mut self, place: Place, seconds: Option<u32>) -> Option<Expected> {
         let conn = self.conn(place);
         conn.is_worker = true;
@@ -234,7 +234,8 @@ fn outcome(done: &str, outcome: Result<Need, Need>) -> Expected {
     }
 }
 
-/// What a request that adds to the log is told while the log has no room; nothing changes then.
+/// The reply to a request that adds to the log while the log has no room. The request changes
+/// nothing.
 fn refusal(command: &Command) -> &'static str {
     match command {
         Command::Release { .. }
@@ -246,7 +247,7 @@ fn refusal(command: &Command) -> &'static str {
     }
 }
 
-/// What `stats` counts a command as (spec beanstalkd 5.2).
+/// The counter in `stats` for a command (spec beanstalkd 5.2).
 fn counter(command: &Command) -> Option<&'static str> {
     Some(match command {
         Command::Put { .. } => "put",

@@ -13,7 +13,7 @@ use super::{Model, Place};
 const LINE_BYTES_MAX: usize = 222;
 
 impl Model {
-    /// Deals with one line or body, if it is complete.
+    /// Handles one line or body, if it is complete.
     pub(super) fn read_command(
         &mut self,
         place: Place,

@@ -1,5 +1,5 @@
 //! The texts of the model's statistics (spec beanstalkd 5.1). `*` stands for a number that the
-//! model cannot know: the place of a job in the log, and the number of bytes written.
+//! model cannot know: the position of a job in the log, and the number of bytes written.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use super::super::{Model, NEVER, Name, State};
 use super::wire;
 use crate::protocol::Protocol;
 
-/// A name as YAML shows it. Of names that no tube can have, these clients use few.
+/// A name in YAML. These clients use only a few names that are invalid as names of tubes.
 fn scalar(name: &str) -> String {
     if name.is_ascii() { name.to_owned() } else { format!("\"{name}\"") }
 }
@@ -43,8 +43,8 @@ impl Model {
         )
     }
 
-    /// Truncated, and never the full length: no time passes here between the start of a span and
-    /// the question, but it does in the original.
+    /// Seconds, truncated, and never the full length of a span: in the original some time always
+    /// passes between the start of the span and the question. Here no time passes.
     fn seconds_until(&self, until: u64) -> u64 {
         until.saturating_sub(self.now).saturating_sub(1) / 1000
     }
@@ -72,7 +72,7 @@ impl Model {
         )
     }
 
-    /// Urgent, ready, delayed, reserved, buried jobs of a tube or of all.
+    /// Urgent, ready, delayed, reserved and buried jobs of a tube, or of all tubes.
     fn counts_of(&self, tube: Option<&str>) -> [u64; 5] {
         let mut counts = [0; 5];
         for job in self.jobs.values().filter(|job| tube.is_none_or(|tube| *job.tube == *tube)) {

@@ -1,7 +1,7 @@
 //! How the model parses a command line: a table of prefixes, in the order of the spec (spec
 //! beanstalkd 1.3 and 1.4). Written from the spec alone, independently of the dialect.
 
-/// A line, understood.
+/// A parsed line.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Command {
     Unknown,
@@ -17,7 +17,7 @@ pub(crate) enum Command {
     Watch(String),
     Ignore(String),
     Reserve,
-    /// Seconds; negative: for ever.
+    /// Seconds. Negative: no time limit.
     ReserveWithTimeout(i64),
     ReserveJob(u64),
     Delete(u64),
@@ -50,7 +50,7 @@ pub(crate) enum Command {
     Quit,
 }
 
-/// What begins like this is read by this function. Longer prefixes come first.
+/// A prefix, and the function that parses lines with this prefix. Longer prefixes come first.
 type Row = (&'static str, fn(&str) -> Option<Command>);
 
 const TABLE: [Row; 25] = [
@@ -81,7 +81,7 @@ const TABLE: [Row; 25] = [
     ("pause-tube", pause),
 ];
 
-/// Understands the text of a line, which has no CR LF.
+/// Parses the text of a line without its CR LF.
 pub(crate) fn parse(line: &[u8]) -> Command {
     if line.contains(&0) {
         return Command::Bad;
@@ -99,7 +99,7 @@ fn alone(rest: &str, command: Command) -> Option<Command> {
     rest.is_empty().then_some(command)
 }
 
-/// Spaces, then digits; what is left after them.
+/// Parses spaces and digits. Returns the number and the rest of the text.
 fn number(text: &str) -> Option<(u64, &str)> {
     let text = text.trim_start_matches(' ');
     let end = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
@@ -150,7 +150,7 @@ fn name(text: &str) -> Option<String> {
     is_name(text).then(|| text.to_owned())
 }
 
-/// The name is judged later, because the command is counted before it.
+/// Does not check the name: the server counts the command before it checks the name.
 fn pause(text: &str) -> Option<Command> {
     let text = text.trim_start_matches(' ');
     let end = text.find(|letter| !is_name_letter(letter)).unwrap_or(text.len());
@@ -163,7 +163,7 @@ fn pause(text: &str) -> Option<Command> {
 }
 
 /// A number as C's `strtol` (signed) or `strtoul` reads it, cut to 32 bits. Text without digits is
-/// 0 for `strtol`, and refused otherwise.
+/// 0 for `strtol`, and invalid for `strtoul`.
 fn c_number(text: &str, signed: bool) -> Option<i64> {
     let text = text.trim_start_matches([' ', '\t', '\n', '\x0b', '\x0c', '\r']);
     let (negative, text) = match text.strip_prefix('-') {

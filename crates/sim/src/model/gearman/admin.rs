@@ -78,7 +78,7 @@ impl Model {
         observed.take(&answer)
     }
 
-    /// The job is gone, also from the hands of a worker.
+    /// Ends the job, even if a worker holds it.
     fn cancel(&mut self, handle: &str) -> Expected {
         match named(handle.as_bytes()) {
             Some(id) if self.jobs.contains_key(&id) => line(OK, self.end_job(id, &News::Fail)),
@@ -87,7 +87,7 @@ impl Model {
         }
     }
 
-    /// Queued jobs go with the function, and their clients hear that they failed.
+    /// Ends the queued jobs of the function. Their clients learn that the jobs failed.
     fn drop_function(&mut self, name: &str) -> Expected {
         let functions = self.functions();
         let same = functions.iter().find(|function| &***function == name);
@@ -145,7 +145,7 @@ impl Model {
         line(&text, 0)
     }
 
-    /// All jobs that were submitted, in any order.
+    /// All submitted jobs, in any order.
     fn show_jobs(&self) -> Expected {
         let jobs = self.jobs.iter().filter(|(_, job)| job.tags.is_some());
         let row = |(id, job): (&u64, &super::super::Job)| {

@@ -64,7 +64,8 @@ impl Model {
             return Ok(Some(queue_error()));
         }
         let name = text(arguments[0]);
-        // A foreground job is not in the log, but what it feeds is.
+        // The log does not contain a foreground job, but it contains the copies that other queues
+        // get.
         let is_logged = !is_foreground || self.feeds_others(&name);
         if is_logged && self.is_refused(&queue_error(), observed)? {
             return Ok(None);
@@ -111,7 +112,7 @@ impl Model {
         Some(packet(kind::STATUS_RES_UNIQUE, &arguments, need))
     }
 
-    /// What is known of a job. That nothing is known rests on so much.
+    /// The status of a job. The answer "unknown" depends on `denial`.
     fn figures(&self, id: Option<u64>, denial: Need) -> ([Vec<u8>; 5], Need) {
         let text = |number: u64| number.to_string().into_bytes();
         match id.and_then(|id| self.jobs.get(&id)) {

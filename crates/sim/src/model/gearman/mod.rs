@@ -11,10 +11,10 @@ use super::outcome::News;
 use super::session::{Expected, Observed};
 use super::{Model, Need, Place};
 
-/// What handles begin with.
+/// The prefix of handles.
 const HANDLE_PREFIX: &str = "H:sim:";
 
-/// Longest handle that is looked at.
+/// The server looks at no longer handle.
 const HANDLE_BYTES_MAX: usize = 63;
 
 const JOB_NOT_FOUND: [&str; 3] = [
@@ -30,7 +30,7 @@ fn handle(id: u64) -> Vec<u8> {
     format!("{HANDLE_PREFIX}{id}").into_bytes()
 }
 
-/// The job that a handle names; there is one spelling for each number.
+/// The job that a handle names. Each number has exactly one spelling.
 fn named(text: &[u8]) -> Option<u64> {
     let id = std::str::from_utf8(text).ok()?.strip_prefix(HANDLE_PREFIX)?.parse().ok()?;
     (handle(id) == text && id > 0).then_some(id)
@@ -64,7 +64,7 @@ impl Model {
         packet(kind::NOOP, &[], 0)
     }
 
-    /// What a client is told of a job that it waits for.
+    /// The packet that a client receives about a job that it waits for.
     pub(super) fn news_packet(&self, place: Place, id: u64, news: &News, need: Need) -> Expected {
         let wants_exceptions = self.conns[&place].wants_exceptions;
         let (kind, data) = match news {
@@ -80,7 +80,7 @@ impl Model {
         packet(kind, &[&handle(id), data], need)
     }
 
-    /// Deals with one packet or line, if it is complete.
+    /// Handles one packet or line, if it is complete.
     pub(super) fn read_message(
         &mut self,
         place: Place,

@@ -4,7 +4,7 @@
 /// Bytes before a packet's body.
 const HEADER_BYTES: usize = 12;
 
-/// Header and arguments, data at the end not counted.
+/// Header and arguments, without the data at the end.
 const ARGUMENT_AREA_BYTES_MAX: usize = 8192;
 
 /// Longest line, line feed included.
@@ -102,14 +102,14 @@ const ARGUMENTS: [(usize, bool); 42] = {
     table
 };
 
-/// What a connection's bytes begin with.
+/// The first message in a connection's bytes.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) enum Message {
     /// More must arrive.
     Incomplete,
-    /// The connection ends.
+    /// The connection must close.
     Hopeless,
-    /// A line without its end, and how many bytes it takes.
+    /// A line without its end, and its length in bytes.
     Line(Vec<u8>, usize),
     Packet(Packet),
 }
@@ -161,7 +161,7 @@ fn read_packet(bytes: &[u8], packet_bytes_max: u32) -> Option<Message> {
     let area_len = ARGUMENT_AREA_BYTES_MAX - HEADER_BYTES;
     let body = &bytes[HEADER_BYTES..bytes.len().min(len)];
     if body.len() < body_len {
-        // A long packet is given up as soon as its arguments are seen to be too long.
+        // The server rejects a long packet as soon as it sees that the arguments are too long.
         let area = body.get(..area_len).filter(|_| count > 0 && len > ARGUMENT_AREA_BYTES_MAX)?;
         let found = area.split(|byte| *byte == 0).count();
         return (found < count).then_some(Message::Hopeless);

@@ -11,13 +11,13 @@ use super::{
     Answer, HANDLE_BYTES_MAX, JOB_NOT_FOUND, error, handle, named, packet, queue_error, text,
 };
 
-/// Longest text of a time limit that is looked at.
+/// The server looks at no longer text of a time limit.
 const LIMIT_BYTES_MAX: usize = 20;
 
-/// What is read of a denominator.
+/// The server reads this many bytes of a denominator.
 const DENOMINATOR_BYTES_READ: usize = 10;
 
-/// What `atoi` makes of a text, kept in 32 bits.
+/// The result of C's `atoi`, cut to 32 bits.
 fn wrapped(text: &[u8]) -> u32 {
     integer(text).clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as u32
 }
@@ -94,8 +94,8 @@ impl Model {
         if !self.is_holder(place, id) {
             return Ok(Some(error("JOB_NOT_FOUND", words, self.denial(id))));
         }
-        // A job of another dialect would have to be buried. That it was is not told, so the refusal may be
-        // that of the next request.
+        // A job of another dialect would be buried. The reply does not tell whether it was, so the
+        // refusal can belong to the next request.
         let may_refuse = fails && !is_submitted && self.may_refuse;
         if may_refuse
             && !observed.was_buried(id, self.jobs[&id].counts.buries)
@@ -124,7 +124,7 @@ impl Model {
         Ok(None)
     }
 
-    /// Its worker ends a job, well or not.
+    /// Ends a job for its worker, as a success or a failure.
     fn finish_held(&mut self, id: u64, news: &News) {
         let tube = self.jobs[&id].tube.clone();
         self.tube_mut(&tube).deletes += 1;

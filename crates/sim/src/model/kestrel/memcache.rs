@@ -23,7 +23,7 @@ pub(super) fn value(queue: &str, body: &[u8], need: Need) -> Expected {
 }
 
 impl Model {
-    /// Deals with one request, if it is complete.
+    /// Handles one request, if it is complete.
     pub(in crate::model) fn read_memcache(
         &mut self,
         place: Place,
@@ -135,8 +135,8 @@ impl Model {
         if self.is_draining {
             return observed.take(&not_stored);
         }
-        // Runs in which policies refuse items have no trouble with the disk: the reply does not say
-        // which of them it was.
+        // In runs in which policies refuse items the disk has no faults, because the reply does not
+        // tell which of the two refused an item.
         if self.may_refuse && self.is_refused(&not_stored, observed)? {
             return Ok(());
         }

@@ -29,7 +29,7 @@ pub(super) enum Request {
     Version,
     Status(Option<String>),
     Quit,
-    /// Answered with an error; whether the connection ends.
+    /// The server answers with an error. The flag tells whether the connection closes.
     Wrong {
         ends: bool,
     },
@@ -84,7 +84,7 @@ pub(super) fn read(bytes: &[u8], item_bytes_max: u32) -> Option<(Request, usize)
     Some((request, whole))
 }
 
-/// `None`: the connection ends.
+/// `None`: the connection closes.
 fn plain(command: &str, arguments: &[&str]) -> Option<Request> {
     let name = arguments.first().map(|name| (*name).to_owned());
     let harmless = Request::Wrong { ends: false };

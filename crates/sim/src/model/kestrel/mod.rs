@@ -1,4 +1,4 @@
-//! Requests and replies of Kestrel clients: the common part of its dialects.
+//! Requests and replies of Kestrel clients: the part that all dialects share.
 
 mod memcache;
 mod memcache_wire;
@@ -18,13 +18,13 @@ use super::session::{Expected, Observed};
 use super::{Model, Need, Place};
 use crate::protocol::{Kestrel, Protocol};
 
-/// Open reads by queue, oldest first. Those that are held no more stay in their place.
+/// Open reads by queue, oldest first. A read that is no longer held keeps its place.
 pub(super) type OpenReads = BTreeMap<String, VecDeque<u64>>;
 
 /// What a connection waits for.
 #[derive(Clone, Debug)]
 pub(super) enum Fetch {
-    /// An item; the reply rests on so much too.
+    /// An item. The reply depends on this record, too.
     Item {
         queue: String,
         how: FetchMode,
@@ -34,14 +34,14 @@ pub(super) enum Fetch {
     Collect(Collect),
 }
 
-/// A client that takes items as they come.
+/// A client that takes items as they arrive.
 #[derive(Clone, Debug)]
 pub(super) struct Monitor {
     queue: String,
     deadline: u64,
-    /// Items that may still come; `None`: any number.
+    /// The number of items that can still arrive. `None`: any number.
     left: Option<u64>,
-    /// All that it is told rests on so much too.
+    /// All replies to it depend on this record, too.
     need: Need,
 }
 
@@ -82,7 +82,7 @@ impl Model {
         needs.max().unwrap_or(0)
     }
 
-    /// The next item, or a wait for it; the reply rests on so much too.
+    /// Takes the next item, or waits for it. The reply depends on `need`, too.
     fn fetch(
         &mut self,
         place: Place,
@@ -107,7 +107,7 @@ impl Model {
         }
     }
 
-    /// Items as they come, until there is something to wait for.
+    /// Takes items until the connection must wait.
     fn go_on_monitoring(
         &mut self,
         place: Place,
@@ -139,7 +139,7 @@ impl Model {
         }
     }
 
-    /// What a connection waited for has come, or did not.
+    /// The awaited item has come, or the wait is over.
     pub(super) fn resume_fetch(
         &mut self,
         place: Place,

@@ -12,7 +12,7 @@ pub(super) fn item(body: &[u8], need: Need) -> Expected {
     Expected::bytes([b":", body, b"\n"].concat(), need)
 }
 
-/// There is no item.
+/// The reply without an item.
 pub(super) fn nothing(need: Need) -> Expected {
     Expected::bytes(b"*\n".to_vec(), need)
 }
@@ -30,7 +30,7 @@ fn unavailable(operation: &str, need: Need) -> Expected {
 }
 
 impl Model {
-    /// Deals with one request, if it is complete.
+    /// Handles one request, if it is complete.
     pub(in crate::model) fn read_text(
         &mut self,
         place: Place,
@@ -112,7 +112,7 @@ impl Model {
         observed.take(&reply)
     }
 
-    /// Stores those of several items that are not refused.
+    /// Stores the items of a list that the server does not refuse.
     fn put_list(
         &mut self,
         queue: &str,
@@ -124,8 +124,8 @@ impl Model {
             return number(0, 0);
         }
         let expires = expiry_ms.map(|ms| self.now.saturating_add_signed(i64::from(ms)));
-        // In runs that may have trouble with the disk all items of a list are of one length, so what
-        // it has no room for are the last ones; and no policy refuses any.
+        // In runs with a faulty disk all items of a list have one length, so the disk has no room
+        // for the last ones of the list. In these runs no policy refuses items.
         let fewer = (0..items.len()).find(|count| observed.is_next(&number(*count, 0)));
         let admitted = fewer.filter(|_| self.may_refuse).unwrap_or(items.len());
         self.refusals += u64::from(admitted < items.len());
@@ -134,7 +134,7 @@ impl Model {
         number(needs.len(), needs.iter().copied().max().unwrap_or(0))
     }
 
-    /// Ends all that the connection has open of a queue, and fetches the next item.
+    /// Ends all reads that the connection has open of a queue, and fetches the next item.
     fn read_on(
         &mut self,
         place: Place,

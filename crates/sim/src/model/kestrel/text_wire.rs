@@ -32,9 +32,9 @@ pub(super) enum Request {
     Version,
     Status(Option<String>),
     Quit,
-    /// Answered with an error.
+    /// The server answers with an error.
     Wrong(String),
-    /// So is this, and the connection ends.
+    /// The server answers with an error and closes the connection.
     TooLong(&'static str),
 }
 
@@ -60,7 +60,7 @@ enum NoList {
     TooLong,
 }
 
-/// The lines up to an empty one, and their length with it. Each counts with its line feed.
+/// The lines up to an empty one, and their length with it. The line feeds count.
 fn list(mut bytes: &[u8], bytes_max: usize) -> Result<(Vec<Vec<u8>>, usize), NoList> {
     let (mut items, mut len, mut counted) = (Vec::new(), 0, 0);
     loop {

@@ -20,21 +20,21 @@ const ITEMS_MAX: usize = 1000;
 /// What an item takes in a file besides its bytes (spec kestrel 4.2).
 const JOURNAL_BYTES_PER_ITEM: u64 = 21;
 
-/// A `get` on its way.
+/// An unfinished `get`.
 #[derive(Clone, Debug)]
 pub(in crate::model) struct Collect {
     call: Call,
     queue: String,
     items_max: usize,
-    /// When it waits no longer; `None`: it does not wait.
+    /// The end of its wait. `None`: it does not wait.
     deadline: Option<u64>,
-    /// After how long items go back; `None`: they are the client's for good.
+    /// Items go back after this time. `None`: the client keeps them for good.
     auto_abort_ms: Option<u64>,
     items: Vec<Collected>,
     need: Need,
 }
 
-/// An item, and its lease if it is only held.
+/// An item, and its lease if the client only holds it.
 #[derive(Clone, Debug)]
 struct Collected {
     lease: Option<u64>,
@@ -65,7 +65,7 @@ fn answer(
 }
 
 impl Model {
-    /// Deals with one call, if it is complete.
+    /// Handles one call, if it is complete.
     pub(in crate::model) fn read_call(
         &mut self,
         place: Place,
@@ -150,7 +150,7 @@ impl Model {
         }
     }
 
-    /// Stores items up to the first that is refused.
+    /// Stores items until one is refused.
     fn put_items(
         &mut self,
         call: &Call,
@@ -175,7 +175,7 @@ impl Model {
         (number(call, stored), need)
     }
 
-    /// Ends items, or puts them back, whichever connection was given them.
+    /// Ends items, or puts them back. Any connection may have received them.
     fn settle(&mut self, call: &Call, ids: &[u64]) -> (Reply, Need) {
         let holder = self.thrift_holder();
         let (mut settled, mut need) = (0, 0);
@@ -255,7 +255,7 @@ impl Model {
         self.collect(place, collect, observed)
     }
 
-    /// Takes what is there, and then waits or answers.
+    /// Takes the available items, and then waits or answers.
     fn collect(
         &mut self,
         place: Place,
@@ -286,7 +286,8 @@ impl Model {
         self.answer_get(place, collect, observed)
     }
 
-    /// Whether the reply may hold another item. What is not held any more is not in it, and not open.
+    /// Whether the reply can hold another item. Items that are no longer held are neither in the
+    /// reply nor open.
     fn has_room(&mut self, place: Place, collect: &mut Collect, open_max: usize) -> bool {
         let holder = self.thrift_holder();
         let holds = |by, lease| self.held_by(by, lease).is_some();
@@ -297,7 +298,7 @@ impl Model {
         collect.items.len() < collect.items_max && open + new < open_max
     }
 
-    /// What a `get` waited for has come, or did not.
+    /// The awaited item has come, or the wait of a `get` is over.
     pub(super) fn resume_collect(
         &mut self,
         place: Place,
@@ -355,8 +356,8 @@ impl Model {
         answer(&call, reply, need, observed)
     }
 
-    /// The session that holds what was given to thrift's clients, from the first call that has to do
-    /// with it to the end of the process.
+    /// The session that holds the items of thrift's clients. It exists from the first call that
+    /// needs it to the end of the process.
     fn thrift_holder(&mut self) -> Place {
         if let Some(holder) = self.thrift_holder {
             return holder;
@@ -368,7 +369,7 @@ impl Model {
         place
     }
 
-    /// When the last item goes back that a client of thrift's was given.
+    /// The moment when the last item of thrift's clients goes back.
     pub(crate) fn last_auto_abort(&self) -> Option<u64> {
         self.held(self.thrift_holder?).last().map(|(deadline, _)| *deadline)
     }

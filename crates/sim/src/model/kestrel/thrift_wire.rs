@@ -23,11 +23,11 @@ pub(super) const WRONG_KIND: i32 = 2;
 pub(super) const INTERNAL_ERROR: i32 = 6;
 pub(super) const PROTOCOL_ERROR: i32 = 7;
 
-/// What came.
+/// A parsed message.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Message {
     Call(Call),
-    /// No call at all: the connection ends.
+    /// Not a call: the connection closes.
     Broken,
 }
 
@@ -36,13 +36,13 @@ pub(super) struct Call {
     pub(super) name: String,
     pub(super) sequence: u32,
     pub(super) is_oneway: bool,
-    /// It is not a reply, as only clients get.
+    /// The message is not a reply. Only clients get replies.
     pub(super) is_for_server: bool,
-    /// `None`: they cannot be read.
+    /// `None`: invalid arguments.
     pub(super) arguments: Option<Arguments>,
 }
 
-/// Arguments of all methods: by number, and the type that the method gives them.
+/// The arguments of all methods, by number, with the type that the method expects.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Arguments {
     pub(super) queue: String,
@@ -56,7 +56,7 @@ pub(super) struct Arguments {
 
 /// The first message, if it is complete, and its length.
 pub(super) fn read(bytes: &[u8], bytes_max: u32) -> Option<(Message, usize)> {
-    // What comes behind the length tells that it is one.
+    // The bytes after the length show that it is a frame.
     let (head, rest) = bytes.split_first_chunk::<4>().filter(|(_, rest)| !rest.is_empty())?;
     let len = u32::from_be_bytes(*head);
     if len == 0 || len > bytes_max {
@@ -97,7 +97,7 @@ fn arguments(cursor: &mut Cursor<'_>) -> Option<Arguments> {
             (4, kind::I32) => arguments.auto_abort_ms = cursor.u32()? as i32,
             (2, kind::LIST) => arguments.items = cursor.values(kind::BYTES, Cursor::item)?,
             (2, kind::SET) => arguments.ids = cursor.values(kind::I64, Cursor::u64)?,
-            // Unknown ones are passed over.
+            // Unknown fields are ignored.
             (_, kind::I32) => drop(cursor.u32()?),
             (_, kind::BYTES) => drop(cursor.bytes()?),
             _ => return None,
@@ -174,7 +174,7 @@ impl Reply {
         reply
     }
 
-    /// The frame with all of it.
+    /// Ends the reply, and returns its frame.
     pub(super) fn end(mut self) -> Vec<u8> {
         self.u8(0);
         [&(self.0.len() as u32).to_be_bytes()[..], &self.0].concat()

@@ -10,7 +10,7 @@ use crate::rng::Rng;
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) enum Role {
     Producer,
-    /// Reads without a safety net.
+    /// Reads without a transaction.
     Taker,
     /// Opens, closes and aborts.
     Reader,
@@ -61,7 +61,7 @@ impl Role {
     }
 }
 
-/// What a client has in mind when it writes a request.
+/// What a client uses to write a request.
 pub(super) struct Writer<'a> {
     pub(super) plan: &'a Plan,
     pub(super) now: u64,
@@ -100,7 +100,7 @@ impl Writer<'_> {
         self.end_line(bytes);
     }
 
-    /// Both line protocols change the status alike.
+    /// Both line protocols change the status in the same way.
     fn change_of_status(&mut self, kind: &str) -> String {
         match kind {
             "status-up" => "status up".to_owned(),
@@ -114,8 +114,8 @@ impl Writer<'_> {
 
     fn set(&mut self, queue: &str, bytes: &mut Vec<u8>) {
         let now = self.now / 1000;
-        // What expires before it is there, and goes elsewhere, does so in an order that the protocol
-        // leaves open.
+        // Items that expire before their arrival and move to another queue do so in any order. The
+        // protocol does not define it.
         let may_be_late = self.plan.weights.policies == 0;
         let expiry = match self.rng.below(8) {
             0 if may_be_late => "-1".to_owned(),
@@ -131,7 +131,7 @@ impl Writer<'_> {
     }
 }
 
-/// Queues, children of fan-outs, and an alias where the policies say so.
+/// A queue, a child, or an alias if the policies have one.
 fn queue(rng: &mut Rng) -> &'static str {
     const NAMES: [&str; 11] =
         ["default", "a", "a", "a", "b-2", "b-2", "a+x", "a+x", "a+y", "b-2+x", "al"];

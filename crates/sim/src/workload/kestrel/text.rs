@@ -5,7 +5,7 @@ use crate::plan::{Plan, StorageKind};
 use crate::rng::Rng;
 use crate::workload::{body_len, random_bytes};
 
-/// The longest of several items in a list. All of them together are far less than a segment.
+/// The longest item in a list of several. All of them together are far shorter than a segment.
 const LISTED_BYTES_MAX: u64 = 2000;
 
 const LISTED_ITEMS_MAX: u64 = 6;
@@ -62,7 +62,7 @@ impl Writer<'_> {
     }
 
     fn put(&mut self, queue: &str, is_list: bool, bytes: &mut Vec<u8>) {
-        // As in `set`: what is late, and goes elsewhere, does so in any order.
+        // As in `set`: late items that move to another queue do so in any order.
         let may_be_late = self.plan.weights.policies == 0;
         let expiry = match self.rng.below(8) {
             0 if may_be_late => " -1".to_owned(),
@@ -84,7 +84,7 @@ impl Writer<'_> {
     fn list(&mut self, bytes: &mut Vec<u8>) {
         let most = self.plan.body_bytes.min(LISTED_BYTES_MAX);
         let len = self.rng.below(most + 1);
-        // The model could not tell which of them a full disk has no room for.
+        // The model could not tell for which of them a full disk has no room.
         let are_alike = has_trouble_with_room(self.plan);
         for _ in 0..self.rng.below(LISTED_ITEMS_MAX + 1) {
             let len = if are_alike { len } else { self.rng.below(most + 1) };
@@ -92,7 +92,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A line that is not empty, and has no end of a line in it.
+    /// A line that is not empty and contains no line end.
     fn item(&mut self, len: u64, bytes: &mut Vec<u8>) {
         let start = bytes.len();
         random_bytes(bytes, len.max(1), self.rng);
@@ -129,7 +129,7 @@ pub(in crate::workload) fn garbage(bytes: &mut Vec<u8>, rng: &mut Rng) {
     bytes.extend_from_slice(LINES[rng.index(LINES.len())]);
 }
 
-/// The length of the first whole reply. Items that came over other protocols may have lines in them.
+/// The length of the first whole reply. Items from other protocols can contain line ends.
 pub(in crate::workload) fn reply_len(bytes: &[u8]) -> Option<usize> {
     bytes.iter().position(|byte| *byte == b'\n').map(|end| end + 1)
 }

@@ -4,7 +4,7 @@ use super::{Role, Writer, queue};
 use crate::rng::Rng;
 use crate::workload::{Known, body_len, random_bytes};
 
-/// The longest of several items in a list. All of them together are far less than a segment.
+/// The longest item in a list of several. All of them together are far shorter than a segment.
 const LISTED_BYTES_MAX: u64 = 2000;
 
 const LISTED_ITEMS_MAX: u64 = 6;
@@ -150,7 +150,7 @@ impl Writer<'_> {
             message.i32(len as i32);
             random_bytes(&mut message.0, len, self.rng);
         }
-        // As in `set`: what is late, and goes elsewhere, does so in any order.
+        // As in `set`: late items that move to another queue do so in any order.
         let may_be_late = self.plan.weights.policies == 0;
         match self.rng.below(8) {
             0 if may_be_late => message.number(3, -1),
@@ -160,7 +160,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Numbers of items that it was given, or somebody else.
+    /// Numbers of items that this client or another one received.
     fn ids(&mut self, held: &mut Vec<u64>, known: &Known, message: &mut Message) {
         message.field(SET, 2);
         message.0.push(I64);
@@ -205,10 +205,10 @@ pub(in crate::workload) fn reply_len(bytes: &[u8]) -> Option<usize> {
     (rest.len() >= len).then_some(4 + len)
 }
 
-/// Numbers of the items that a client was given until it confirms them.
+/// Numbers of the items that the client holds until it confirms them.
 pub(in crate::workload) fn leases(reply: &[u8]) -> Vec<u64> {
-    /// Before the type of the first field of a result there are the length of the frame, the head, the
-    /// name, and the number of the call.
+    /// Before the type of a result's first field come the length of the frame, the head, the name,
+    /// and the number of the call.
     const NAME_AT: usize = 8;
     const COUNT_AT: usize = NAME_AT + 7 + 4 + 4;
     let mut leases = Vec::new();
@@ -220,7 +220,7 @@ pub(in crate::workload) fn leases(reply: &[u8]) -> Vec<u64> {
     let count = number(COUNT_AT).unwrap_or(0);
     let mut at = COUNT_AT + 4;
     for _ in 0..count {
-        // Its bytes, as field 1, and its number, as field 2.
+        // The item's bytes are field 1, and its number is field 2.
         let Some(len) = number(at + 3) else { return leases };
         let lease_at = at + 7 + len as usize + 3;
         let lease = reply.get(lease_at..lease_at + 8).and_then(|bytes| bytes.try_into().ok());
