@@ -30,7 +30,7 @@ pub(crate) fn text(block: &[u8]) -> Result<String> {
     }
 }
 
-/// The pairs of a block of statistics in their order; quotes around a value are taken off.
+/// The key-value pairs of a block of statistics, in order. Quotes around a value are removed.
 pub fn pairs(text: &str) -> Result<Vec<(String, String)>> {
     let pair = |line: &str| {
         let (key, value) =

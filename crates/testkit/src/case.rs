@@ -1,6 +1,6 @@
 //! Conformance cases: their data model and how they are read from `corpus/`.
 //!
-//! `corpus/beanstalk/README.md` explains every key. Playing a case is not part of this file.
+//! `corpus/beanstalk/README.md` explains every key. Another file plays cases.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,48 +9,48 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-/// One behaviour: a name and the steps that show it.
+/// One behaviour: a name, and the steps that show it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
-    /// Unique within its file; tests select cases by parts of it.
+    /// Unique within its file. Tests select cases by parts of the name.
     pub name: String,
-    /// What a runner needs to know before it plays the case, such as `memory` or `alone`.
+    /// Tags that a runner needs before it plays the case, such as `memory` or `alone`.
     #[serde(default)]
     pub tags: Vec<String>,
-    /// Why the behaviour is as it is.
+    /// The reason for the behaviour.
     #[serde(default)]
     pub note: String,
     /// The port of connections whose steps name none.
     #[serde(default)]
     pub port: Option<String>,
-    /// Played in order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
 }
 
-/// One step; its parts act in the order of the fields.
+/// One step. Its parts act in the order of the fields.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Step {
     /// Milliseconds that pass before anything else.
     pub sleep_ms: u64,
-    /// The connection that the rest speaks of; opened when first named.
+    /// The connection of this step. It is opened when a step first names it.
     pub conn: Option<String>,
-    /// The port that it is opened to, if not the case's.
+    /// The port of the connection, if it is not the case's port.
     pub port: Option<String>,
     /// Bytes to send, as Latin-1 text with placeholders.
     pub send: Option<String>,
-    /// The next bytes, exactly.
+    /// The exact next bytes.
     pub expect: Option<String>,
     /// A pattern for the next bytes.
     pub expect_regex: Option<String>,
-    /// Patterns that must be somewhere in what `expect_regex` matched.
+    /// Patterns that must match somewhere in the bytes that matched `expect_regex`.
     pub contains: Vec<String>,
     /// Variables for the groups of `expect_regex`.
     pub capture: Captures,
-    /// An `OK` block of `key: value` lines.
+    /// An expected `OK` block of `key: value` lines.
     pub expect_yaml: Option<YamlExpectation>,
-    /// An `OK` block of `- item` lines.
+    /// An expected `OK` block of `- item` lines.
     pub expect_list: Option<ListExpectation>,
     /// Least milliseconds from the start of the step to the expected reply.
     pub min_ms: Option<u64>,
@@ -60,15 +60,15 @@ pub struct Step {
     pub timeout_ms: Option<u64>,
     /// Milliseconds during which nothing may arrive.
     pub expect_nothing_ms: Option<u64>,
-    /// Ends our sending direction.
+    /// Closes the sending direction of the connection.
     pub half_close: bool,
-    /// The server must end the connection, without a byte before.
+    /// The server must close the connection without another byte.
     pub expect_close: bool,
-    /// Hangs up.
+    /// Closes the connection.
     pub close: bool,
 }
 
-/// How long a step waits for its reply when the case does not say.
+/// The time limit for a reply, if the case names none.
 pub const TIMEOUT_MS_DEFAULT: u64 = 3_000;
 
 /// One variable or several.
@@ -97,17 +97,17 @@ impl Captures {
     }
 }
 
-/// What a block of statistics must hold. Quotes around a value do not count.
+/// The expected content of a block of statistics. Quotes around a value are ignored.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct YamlExpectation {
     /// All keys in their order.
     pub keys: Option<Keys>,
-    /// Exact values; placeholders are filled in.
+    /// Exact values, with placeholders.
     pub values: BTreeMap<String, String>,
     /// Patterns that whole values must match.
     pub regex: BTreeMap<String, String>,
-    /// Variable → key whose value it takes.
+    /// Variable → key whose value the variable gets.
     pub capture: BTreeMap<String, String>,
     /// Key → (variable, least growth since the variable was captured).
     pub min_delta: BTreeMap<String, (String, u64)>,
@@ -123,19 +123,19 @@ pub enum Keys {
     Listed(Vec<String>),
 }
 
-/// What a list block must hold.
+/// The expected content of a list block.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ListExpectation {
     /// All items, in any order.
     pub equals: Option<Vec<String>>,
-    /// Items that must be there.
+    /// Items that the list must contain.
     pub contains: Vec<String>,
-    /// Items that must not be there.
+    /// Items that the list must not contain.
     pub lacks: Vec<String>,
 }
 
-/// The cases of one file, and what they refer to.
+/// The cases of one file, and the key lists that they name.
 #[derive(Debug, Clone)]
 pub struct Corpus {
     /// In the order of the file.
@@ -161,7 +161,7 @@ impl Corpus {
 }
 
 impl Case {
-    /// Whether the case carries this tag.
+    /// Whether the case has this tag.
     pub fn has_tag(&self, tag: &str) -> bool {
         self.tags.iter().any(|own| own == tag)
     }
@@ -171,7 +171,8 @@ fn corpus_folder(dialect: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus").join(dialect)
 }
 
-/// Reads cases of any kind, one a line, from `corpus/<dialect>/<file>`; no two have the same name.
+/// Reads cases of any kind, one on each line, from `corpus/<dialect>/<file>`. Each name must be
+/// unique.
 pub(crate) fn read_cases<C: DeserializeOwned>(
     dialect: &str,
     file: &str,

@@ -1,11 +1,11 @@
-//! Certificates for tests, made when they are needed and written as PEM files.
+//! Certificates for tests. They are made on demand and written as PEM files.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
-/// An authority that signs certificates, with a file of its own certificate.
+/// An authority that signs certificates. A file has its own certificate.
 #[derive(Debug)]
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
@@ -24,7 +24,7 @@ pub struct Identity {
 }
 
 impl Authority {
-    /// Makes an authority; its files are `NAME.pem` and those of the certificates that it signs.
+    /// Creates an authority. Its files are `NAME.pem` and those of the certificates that it signs.
     pub fn new(folder: &Path, name: &str) -> Result<Authority> {
         let key = KeyPair::generate()?;
         let mut parameters = CertificateParams::default();
@@ -36,8 +36,8 @@ impl Authority {
         Ok(Authority { issuer, folder: folder.to_owned(), file })
     }
 
-    /// Signs a certificate for `localhost` and 127.0.0.1 under this name; an older one of the name is
-    /// replaced.
+    /// Signs a certificate for `localhost` and 127.0.0.1 under this name. Replaces an older one of
+    /// this name.
     pub fn issue(&self, name: &str) -> Result<Identity> {
         let key = KeyPair::generate()?;
         let hosts = ["localhost".to_owned(), "127.0.0.1".to_owned()];

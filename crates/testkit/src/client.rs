@@ -1,4 +1,4 @@
-//! A small blocking beanstalk client for tests that care about jobs rather than bytes.
+//! A small blocking beanstalk client for tests that check jobs rather than bytes.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -25,7 +25,7 @@ pub struct Job {
 }
 
 impl Client {
-    /// Connects; replies that take longer than 30 seconds are errors.
+    /// Connects. A reply that takes longer than 30 seconds is an error.
     pub fn connect(server: SocketAddr) -> Result<Client> {
         let stream = TcpStream::connect(server).with_context(|| format!("connecting {server}"))?;
         stream.set_nodelay(true)?;
@@ -34,7 +34,7 @@ impl Client {
         Ok(Client { stream: BufReader::new(stream) })
     }
 
-    /// Connects, uses this tube and watches nothing else.
+    /// Connects, uses this tube and watches only this tube.
     pub fn on_tube(server: SocketAddr, tube: &str) -> Result<Client> {
         let mut client = Client::connect(server)?;
         client.expect(&format!("use {tube}"), &format!("USING {tube}"))?;
@@ -50,7 +50,7 @@ impl Client {
         Ok(self.stream.get_mut().write_all(bytes)?)
     }
 
-    /// Sends a line and returns the first line of the reply, both without their end.
+    /// Sends a line and returns the first line of the reply. Both come without the line end.
     pub fn command(&mut self, line: &str) -> Result<String> {
         self.send(format!("{line}\r\n").as_bytes())?;
         self.read_line()
@@ -63,7 +63,7 @@ impl Client {
         Ok(())
     }
 
-    /// Sends a put and returns the reply's line, whatever it is.
+    /// Sends a put and returns the first line of its reply.
     pub fn try_put(&mut self, pri: u32, delay_s: u32, ttr_s: u32, body: &[u8]) -> Result<String> {
         let mut bytes = format!("put {pri} {delay_s} {ttr_s} {}\r\n", body.len()).into_bytes();
         bytes.extend_from_slice(body);
@@ -88,7 +88,7 @@ impl Client {
         }
     }
 
-    /// Any of the peeks, and `reserve-job`.
+    /// Sends a peek command or `reserve-job`.
     pub fn peek(&mut self, line: &str) -> Result<Option<Job>> {
         match self.job(line)? {
             Ok(job) => Ok(Some(job)),
@@ -97,7 +97,7 @@ impl Client {
         }
     }
 
-    /// Values of a statistics command by key.
+    /// The values of a statistics command, by key.
     pub fn stats(&mut self, line: &str) -> Result<BTreeMap<String, String>> {
         let first = self.command(line)?;
         let body_bytes = first.strip_prefix("OK ").with_context(|| format!("{line}: {first}"))?;
@@ -106,7 +106,7 @@ impl Client {
         Ok(block::pairs(text.strip_prefix("---\n").context("no block")?)?.into_iter().collect())
     }
 
-    /// Reads one line, without its end. An error at the end of the connection.
+    /// Reads one line, without its end. The end of the connection is an error.
     pub fn read_line(&mut self) -> Result<String> {
         let mut line = String::new();
         self.stream.read_line(&mut line)?;
@@ -123,24 +123,24 @@ impl Client {
         Ok(body)
     }
 
-    /// Everything until the server ends the connection.
+    /// Reads until the server closes the connection.
     pub fn read_to_end(&mut self) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.stream.read_to_end(&mut bytes)?;
         Ok(bytes)
     }
 
-    /// Ends our sending direction.
+    /// Closes the sending direction of the connection.
     pub fn half_close(&mut self) -> Result<()> {
         Ok(self.stream.get_ref().shutdown(std::net::Shutdown::Write)?)
     }
 
-    /// Another limit for the wait for a reply.
+    /// Sets another time limit for replies.
     pub fn set_reply_timeout(&mut self, timeout: Duration) -> Result<()> {
         Ok(self.stream.get_ref().set_read_timeout(Some(timeout))?)
     }
 
-    /// Sends a line; the job of the reply, or the reply's line when it is none.
+    /// Sends a line. Returns the job in the reply, or the reply's line if it has no job.
     fn job(&mut self, line: &str) -> Result<Result<Job, String>> {
         let reply = self.command(line)?;
         let words: Vec<&str> = reply.split(' ').collect();

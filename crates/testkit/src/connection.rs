@@ -6,9 +6,9 @@ use crate::wire::{ConnectionId, Received, Wire};
 /// One connection.
 pub(crate) struct Connection {
     pub(crate) id: ConnectionId,
-    /// Arrived, and not yet expected by a step.
+    /// Bytes that arrived and that no step has expected yet.
     pub(crate) unread: Vec<u8>,
-    /// The server hung up.
+    /// The server closed the connection.
     pub(crate) ended: bool,
 }
 
@@ -17,7 +17,7 @@ impl Connection {
         Self { id, unread: Vec::new(), ended: false }
     }
 
-    /// Reads until `enough`, the end of the connection or the deadline.
+    /// Reads until `enough` is true, the connection ends, or the deadline comes.
     pub(crate) fn fill_until(
         &mut self,
         wire: &mut dyn Wire,
@@ -35,7 +35,7 @@ impl Connection {
         }
     }
 
-    /// The received bytes, for failure messages.
+    /// The received bytes, as failure messages show them.
     pub(crate) fn shown(&self) -> String {
         let ending = if self.ended { " and the end of the connection" } else { "" };
         format!("{}{ending}", shown(&self.unread))

@@ -1,9 +1,9 @@
-//! The corpus of the fuzz targets, which tests play as well.
+//! The corpus of the fuzz targets, which tests also play.
 
 use std::path::Path;
 
-/// The files that the fuzz target of this name keeps. Panics if there are fewer than `files_min`: somebody would have
-/// moved them.
+/// The files of the fuzz target of this name. Panics if there are fewer than `files_min`, because
+/// then the folder was probably moved.
 pub fn fuzz_corpus(target: &str, files_min: usize) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
     let entries = std::fs::read_dir(folder).expect("the corpus is in the repository");

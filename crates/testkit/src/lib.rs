@@ -1,17 +1,17 @@
 //! Case runners, process control and free ports for tests.
 //!
 //! - [`case`], [`runner`], [`suite`]: conformance cases from `corpus/`, played over a [`wire`].
-//! - [`process`], [`port`], [`tools`]: servers under test, and what a machine may lack.
+//! - [`process`], [`port`], [`tools`]: servers under test, and tools that a machine can lack.
 //! - [`wait`]: the only place where a test sleeps.
-//! - [`dialect`]: dialects in this process, on simulated time, without a server.
-//! - [`gearman`], [`thrift`]: the same for Gearman and Kestrel's thrift service, whose cases speak of
-//!   packets and calls.
+//! - [`dialect`]: dialects in this process, in simulated time, without a server.
+//! - [`gearman`], [`thrift`]: the same for Gearman and Kestrel's thrift service, whose cases
+//!   consist of packets and calls.
 //! - [`certificates`], [`tls`]: TLS for clients, and for cases.
 //! - [`client`], [`rng`]: a beanstalk client and seeded random numbers.
-//! - [`fuzz_corpus()`]: what the fuzz targets keep.
+//! - [`fuzz_corpus()`]: the corpora of the fuzz targets.
 //! - [`readme`]: code in README.
 //!
-//! Nothing here is part of the product; only tests depend on it.
+//! The product does not use this crate; only tests depend on it.
 
 pub mod block;
 pub mod case;

@@ -1,6 +1,6 @@
 //! Server processes under test: started on a free port, watched, and ended by their id.
 //!
-//! A server never outlives its [`Server`] value. Its output is kept in a temporary folder and
+//! A server never outlives its [`Server`] value. A temporary folder keeps its output, which is
 //! printed after a failure.
 
 use std::ffi::OsStr;
@@ -20,29 +20,29 @@ use crate::certificates::Identity;
 use crate::port::free_port;
 use crate::wait;
 
-/// How long a server may take until it accepts connections, or until it ends.
+/// The time limit for a server until it accepts connections, and until it ends.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// How often another port is tried when somebody else took the free one first.
+/// The number of attempts with another port after another process took the free one.
 const PORT_ATTEMPTS: u32 = 5;
 
 /// The exit code of a server that could not bind its address.
 const EXIT_ADDRESS: i32 = 111;
 
-/// How many I/O threads tests give to Lineshaft: one, and enough for clients to meet between threads. Which test
-/// takes which is said in `crates/lineshaft/tests/README.md`.
+/// The numbers of I/O threads that tests give to Lineshaft: one, and enough for clients to be on
+/// different threads. `crates/lineshaft/tests/README.md` says which test uses which.
 pub const IO_THREADS: [usize; 2] = [1, 3];
 
-/// A program and how it is told its port.
+/// A program, and how it gets its address.
 #[derive(Debug, Clone)]
 pub struct Program {
     path: PathBuf,
-    /// Come before the address.
+    /// The arguments before the address.
     arguments: Vec<String>,
-    /// Set beside the environment of the test.
+    /// Variables that are added to the environment of the test.
     environment: Vec<(String, String)>,
     address_style: AddressStyle,
-    /// What the address begins with.
+    /// The prefix of the address.
     address_prefix: &'static str,
 }
 
@@ -60,30 +60,30 @@ enum AddressStyle {
 }
 
 impl Program {
-    /// The original beanstalkd, or anything that takes its flags: `path arguments… -l HOST -p PORT`.
+    /// The original beanstalkd, or any program with its flags: `path arguments… -l HOST -p PORT`.
     pub fn like_beanstalkd(path: impl Into<PathBuf>, arguments: &[&str]) -> Program {
         Program::new(path, arguments, AddressStyle::HostAndPort)
     }
 
-    /// Lineshaft's `serve` with nothing but a beanstalk listener.
+    /// Lineshaft's `serve` with only a beanstalk listener.
     pub fn serve(path: impl Into<PathBuf>, arguments: &[&str]) -> Program {
         let mut program = Program::new(path, &["serve"], AddressStyle::Listener);
         program.arguments.extend(arguments.iter().map(|&argument| argument.to_owned()));
         program
     }
 
-    /// The same under another program that starts it, such as a tracer: `arguments` name Lineshaft, its
-    /// subcommand and all that comes before `--beanstalk`.
+    /// The same, started by another program such as a tracer. `arguments` contain Lineshaft, its
+    /// subcommand and all arguments before `--beanstalk`.
     pub fn serve_under(path: impl Into<PathBuf>, arguments: &[&str]) -> Program {
         Program::new(path, arguments, AddressStyle::Listener)
     }
 
-    /// The original gearmand, or anything that takes its flags: `path arguments… -L HOST -p PORT`.
+    /// The original gearmand, or any program with its flags: `path arguments… -L HOST -p PORT`.
     pub fn like_gearmand(path: impl Into<PathBuf>, arguments: &[&str]) -> Program {
         Program::new(path, arguments, AddressStyle::ListenAndPort)
     }
 
-    /// Lineshaft's `serve` with nothing but a Gearman listener.
+    /// Lineshaft's `serve` with only a Gearman listener.
     pub fn serve_gearman(path: impl Into<PathBuf>, arguments: &[&str]) -> Program {
         Program::new(path, &["serve"], AddressStyle::GearmanListener).with(arguments)
     }
@@ -99,7 +99,7 @@ impl Program {
         }
     }
 
-    /// The same `serve` with a listener that speaks TLS and shows this certificate.
+    /// The same `serve` with a TLS listener and this certificate.
     #[must_use]
     pub fn with_tls(mut self, identity: &Identity) -> Program {
         self.address_prefix = "tls:";
@@ -115,7 +115,7 @@ impl Program {
         self
     }
 
-    /// The same program, told how many I/O threads to have, if it is Lineshaft.
+    /// The same program with this number of I/O threads, if it is Lineshaft.
     #[must_use]
     pub fn with_io_threads(mut self, count: usize) -> Program {
         const VARIABLE: &str = "LINESHAFT_IO_THREADS";
@@ -144,8 +144,8 @@ impl Program {
         bail!("somebody took every free port first, {PORT_ATTEMPTS} times")
     }
 
-    /// Starts the program without telling it an address, and waits until it accepts connections at this one:
-    /// for programs whose arguments say it in another way.
+    /// Starts the program without an address, and waits until it accepts connections at this one.
+    /// For programs whose arguments set the address in another way.
     pub fn start_at(&self, address: SocketAddr) -> Result<Server> {
         let mut server = self.spawn(&[], address)?;
         match server.wait_until_accepting() {
@@ -155,19 +155,19 @@ impl Program {
         }
     }
 
-    /// Starts the program as it is and does not wait for anything.
+    /// Starts the program without changes, and returns at once.
     pub fn start_unwatched(&self) -> Result<Server> {
         self.spawn(&[], local(0))
     }
 
-    /// Runs the program without an address, until it ends by itself. Kills it at the time limit.
+    /// Runs the program without an address until it ends. Kills it at the time limit.
     pub fn run(&self) -> Result<Finished> {
         let mut server = self.spawn(&[], SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
         let status = server.wait()?;
         Ok(Finished { status, stdout: server.stdout(), stderr: server.stderr() })
     }
 
-    /// The same with an address, for starts that are expected to fail.
+    /// The same with an address, for starts that must fail.
     pub fn run_on(&self, port: u16) -> Result<Finished> {
         let mut server = self.spawn(&self.address_arguments(port), local(port))?;
         let status = server.wait()?;
@@ -214,7 +214,7 @@ impl Program {
     }
 }
 
-/// Why a server did not come up.
+/// Why a server did not start.
 enum StartError {
     PortTaken,
     Other(anyhow::Error),
@@ -226,38 +226,38 @@ impl From<anyhow::Error> for StartError {
     }
 }
 
-/// A program that ended by itself.
+/// A program that has ended.
 #[derive(Debug)]
 pub struct Finished {
-    /// Exit code or signal.
+    /// The exit code or the signal.
     pub status: ExitStatus,
-    /// All it printed.
+    /// Its standard output.
     pub stdout: String,
-    /// All it complained of.
+    /// Its error output.
     pub stderr: String,
 }
 
-/// A running server; killed when dropped.
+/// A running server. Dropping it kills the process.
 #[derive(Debug)]
 pub struct Server {
     child: Child,
     address: SocketAddr,
-    /// Working folder and output.
+    /// The working folder, which also contains the output.
     folder: TempDir,
 }
 
 impl Server {
-    /// Where it listens.
+    /// The address of its listener.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The number of its process.
+    /// The id of its process.
     pub fn process_id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Bytes of its memory that are in use.
+    /// Its resident memory in bytes.
     pub fn resident_bytes(&self) -> Result<u64> {
         let status = printed(Path::new(&format!("/proc/{}/status", self.process_id())));
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -265,16 +265,17 @@ impl Server {
         Ok(kibibytes.context("the process is gone")?.parse::<u64>()? * 1024)
     }
 
-    /// Processor time that it used so far, user and system, in ticks of 10 milliseconds.
+    /// The processor time that it has used, user and system, in ticks of 10 milliseconds.
     pub fn processor_ticks(&self) -> Result<u64> {
         let stat = printed(Path::new(&format!("/proc/{}/stat", self.process_id())));
-        // The name in parentheses may hold anything; user and system time are the 12th and 13th after it.
+        // The name in parentheses can contain any bytes. User and system time are the 12th and 13th
+        // field after it.
         let (_, fields) = stat.rsplit_once(") ").context("the process is gone")?;
         let field = |number: usize| fields.split(' ').nth(number).context("a field");
         Ok(field(11)?.parse::<u64>()? + field(12)?.parse::<u64>()?)
     }
 
-    /// How many descriptors it has open.
+    /// The number of its open descriptors.
     pub fn descriptor_count(&self) -> Result<usize> {
         Ok(std::fs::read_dir(format!("/proc/{}/fd", self.process_id()))?.count())
     }
@@ -300,12 +301,12 @@ impl Server {
         Ok(kill_process(process_id, signal)?)
     }
 
-    /// Ends it without warning, as a crash would, and waits until it is gone.
+    /// Kills it as a crash would, and waits for its end.
     pub fn kill(mut self) {
         self.end();
     }
 
-    /// Asks it to stop and waits for the end.
+    /// Asks it to stop, and waits for its end.
     pub fn terminate(mut self) -> Result<Finished> {
         self.signal(Signal::TERM)?;
         let status = self.wait()?;
@@ -317,7 +318,7 @@ impl Server {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Waits until it ends by itself; an error at the time limit.
+    /// Waits until it ends. Returns an error at the time limit.
     pub fn wait(&mut self) -> Result<ExitStatus> {
         if let Some(status) = wait::for_exit(&mut self.child, LIMIT)? {
             return Ok(status);
@@ -349,7 +350,7 @@ impl Server {
         }
     }
 
-    /// Somebody else may have taken the port; then our server is about to end.
+    /// If another process has taken the port, our server is about to end.
     fn ensure_it_was_ours(&mut self) -> Result<(), StartError> {
         let process_id = self.child.id();
         if listens(process_id, self.address.port()) {
@@ -370,7 +371,7 @@ impl Server {
     }
 
     fn end(&mut self) {
-        // Both fail only when it is gone already.
+        // Both fail only if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -402,7 +403,7 @@ fn printed(path: &Path) -> String {
         .unwrap_or_default()
 }
 
-/// Whether the process holds a listening socket on this port.
+/// Whether the process has a listening socket on this port.
 fn listens(process_id: u32, port: u16) -> bool {
     const STATE_LISTEN: &str = "0A";
     let table = printed(Path::new("/proc/net/tcp"));

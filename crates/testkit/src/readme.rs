@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-/// The folder that README is in: the root of this repository.
+/// The folder of README: the root of this repository.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -33,7 +33,7 @@ pub fn blocks_of(text: &str, heading: &str) -> Vec<String> {
     blocks
 }
 
-/// A shell that runs a block in this folder, with nothing to read; `lineshaft` is this program.
+/// A shell that runs a block in this folder, without input. `lineshaft` is this program.
 pub fn shell(lineshaft: &Path, folder: &Path, script: &str) -> Result<Command> {
     let programs = lineshaft.parent().context("the program is in a folder")?.display();
     let mut command = Command::new("sh");
@@ -42,13 +42,14 @@ pub fn shell(lineshaft: &Path, folder: &Path, script: &str) -> Result<Command> {
     Ok(command)
 }
 
-/// A command that runs until this is dropped, with all that it started. It must lead its process group.
+/// A command that runs until this value is dropped. Then its whole process group ends, so it must
+/// lead that group.
 #[derive(Debug)]
 pub struct Running(pub Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Both fail only when it is gone already.
+        // Both fail only if the processes have already ended.
         let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
         let _ = self.0.wait();
     }

@@ -1,13 +1,13 @@
 //! Seeded random numbers for tests: the same seed gives the same test on every machine.
 
-/// The `SplitMix64` generator: small, quick, and good enough to choose among commands.
+/// The `SplitMix64` generator: small, fast, and good enough to choose among commands.
 #[derive(Debug, Clone)]
 pub struct Rng {
     state: u64,
 }
 
 impl Rng {
-    /// A generator whose numbers depend on nothing but the seed.
+    /// A generator whose numbers depend only on the seed.
     pub fn new(seed: u64) -> Rng {
         Rng { state: seed }
     }
@@ -21,7 +21,7 @@ impl Rng {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`, which is not zero.
+    /// A number below `bound`. `bound` must not be zero.
     pub fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0, "no number is below zero");
         self.next_u64() % bound

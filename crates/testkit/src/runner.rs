@@ -1,4 +1,4 @@
-//! Plays one conformance case over a wire and says precisely where it went wrong.
+//! Plays one conformance case over a wire, and says precisely where it failed.
 
 use std::collections::BTreeMap;
 
@@ -14,9 +14,9 @@ use crate::wire::Wire;
 /// How long the end of a case waits for unexpected bytes.
 const LEFTOVER_WAIT_MS: u64 = 10;
 
-/// Plays `case` with fresh connections; `tube` is the value of its `{tube}`, or `{queue}`.
+/// Plays `case` on new connections. `tube` is the value of its `{tube}` or `{queue}`.
 ///
-/// At the end, also after a failure, it deletes the jobs whose ids the case captured.
+/// At the end, even after a failure, it deletes the jobs whose ids the case captured.
 pub fn run_case(wire: &mut dyn Wire, corpus: &Corpus, case: &Case, tube: &str) -> Result<()> {
     let mut variables = Variables::default();
     variables.set("tube", tube.to_owned());
@@ -28,7 +28,7 @@ pub fn run_case(wire: &mut dyn Wire, corpus: &Corpus, case: &Case, tube: &str) -
     outcome
 }
 
-/// A case being played.
+/// A case while it runs.
 struct Run<'a> {
     wire: &'a mut dyn Wire,
     corpus: &'a Corpus,
@@ -61,7 +61,7 @@ impl Run<'_> {
             let id = self.wire.connect(step.port.as_deref().or(self.port))?;
             self.connections.insert(name.clone(), Connection::new(id));
         }
-        // Taken out for the step, so that the variables can change meanwhile.
+        // Removed from the map for this step, so that the variables can change meanwhile.
         let mut connection = self.connections.remove(name).expect("it was just made sure of");
         let outcome = self.step_on(&mut connection, step);
         if step.close && outcome.is_ok() {
@@ -77,7 +77,8 @@ impl Run<'_> {
         let deadline_ms = started_ms + step.timeout_ms.unwrap_or(TIMEOUT_MS_DEFAULT);
         if let Some(text) = &step.send {
             let sent = self.wire.send(connection.id, &latin1_bytes(&self.variables.fill(text)));
-            // A server that is about to hang up may do so before it has read everything.
+            // A server that is about to close the connection can do so before it has read all
+            // bytes.
             ensure!(step.expect_close || sent.is_ok(), "{:#}", sent.expect_err("just tested"));
         }
         self.expect_bytes(connection, step, deadline_ms)?;
@@ -153,7 +154,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Hangs up, and deletes the jobs that the case knew by id: a server is shared by many cases.
+    /// Closes the connections, and deletes the jobs whose ids the case knew, because many cases
+    /// share a server.
     fn clean_up(&mut self) {
         for connection in self.connections.values() {
             self.wire.close(connection.id);
@@ -174,7 +176,7 @@ impl Run<'_> {
     }
 }
 
-/// Takes an `OK <n>` block off the front and returns its text without the `---` line.
+/// Takes an `OK <n>` block off the front. Returns its text without the `---` line.
 fn take_block(
     connection: &mut Connection,
     wire: &mut dyn Wire,
@@ -200,7 +202,7 @@ fn front_pattern(text: &str) -> Result<Regex> {
     pattern_of(&format!("^(?:{text})"))
 }
 
-/// The acting part of a step, for failure messages.
+/// The acting part of a step, as failure messages show it.
 fn summary(step: &Step) -> String {
     let conn = step.conn.as_deref().unwrap_or("-");
     match &step.send {

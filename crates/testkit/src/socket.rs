@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use crate::wait;
 use crate::wire::{ConnectionId, Received, Wire};
 
-/// Time the server gets to notice that a client hung up.
+/// The time in which the server notices that a client closed its connection.
 const CLOSE_GRACE_MS: u64 = 20;
 
 /// Connections to one server.
@@ -19,12 +19,12 @@ pub struct SocketWire {
     /// Further ports of the server, by name.
     others: Vec<(&'static str, SocketAddr)>,
     started: Instant,
-    /// By [`ConnectionId`]; `None` once closed by us.
+    /// By [`ConnectionId`]. `None` after the test closed it.
     streams: Vec<Option<TcpStream>>,
 }
 
 impl SocketWire {
-    /// A wire to the server at this address. Nothing is connected yet.
+    /// A wire to the server at this address, without connections.
     pub fn new(server: SocketAddr) -> SocketWire {
         SocketWire { server, others: Vec::new(), started: Instant::now(), streams: Vec::new() }
     }
@@ -69,7 +69,8 @@ impl Wire for SocketWire {
     fn receive(&mut self, connection: ConnectionId, wait_ms_max: u64) -> Received {
         let mut buffer = vec![0; 1 << 16];
         let stream = self.stream(connection);
-        // The shortest timeout is a tick of the kernel's, milliseconds; looking must not wait.
+        // The kernel's shortest timeout is a tick of some milliseconds. A look at the arrived bytes
+        // must not wait.
         let only_look = wait_ms_max == 0;
         let wait = (!only_look).then(|| Duration::from_millis(wait_ms_max));
         stream.set_read_timeout(wait).expect("the timeout is not zero");

@@ -1,4 +1,4 @@
-//! Plays many cases side by side against one server and gathers every failure.
+//! Plays many cases in parallel against one server, and collects every failure.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -9,20 +9,20 @@ use crate::case::{Case, Corpus};
 use crate::runner::run_case;
 use crate::socket::SocketWire;
 
-/// Cases that wait take no processor time, so more of them run at once than the machine has cores.
+/// Waiting cases use no processor time, so more of them run at once than the machine has cores.
 const CASES_AT_ONCE: usize = 24;
 
-/// Cases that failed, with the reason of each.
+/// The failed cases, with their reasons.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// How many were played.
+    /// The number of cases that were played.
     pub played: usize,
     /// Name and reason.
     pub failures: Vec<(String, String)>,
 }
 
 impl Outcome {
-    /// Panics with all failures, if there are any, or when no case was chosen.
+    /// Panics with all failures, if there are any, or if `choose` selected no case.
     #[track_caller]
     pub fn assert_all_passed(&self) {
         assert!(self.played > 0, "no case was chosen");
@@ -35,14 +35,14 @@ impl Outcome {
     }
 }
 
-/// Plays all cases that `choose` names against the server at `address`.
+/// Plays all cases that `choose` selects against the server at `address`.
 ///
-/// The environment variable `LINESHAFT_CASE` narrows the choice to names that contain its value.
+/// The environment variable `LINESHAFT_CASE` limits the choice to names that contain its value.
 pub fn play(corpus: &Corpus, address: SocketAddr, choose: impl Fn(&Case) -> bool) -> Outcome {
     play_over(corpus, &|| SocketWire::new(address), choose)
 }
 
-/// The same over wires made so.
+/// The same over wires that `connect` makes.
 pub fn play_over(
     corpus: &Corpus,
     wire: &(impl Fn() -> SocketWire + Sync),
@@ -85,7 +85,7 @@ fn play_at_once(
 }
 
 fn play_one(corpus: &Corpus, mut wire: SocketWire, case: &Case) -> Result<(), String> {
-    // Names of cases are unique, and a tube ends with its case: a name of its own is fresh.
+    // Names of cases are unique, and a tube ends with its case. So each case has a new tube.
     let tube = format!("case-{}", case.name);
     run_case(&mut wire, corpus, case, &tube).map_err(|error| format!("{error:#}"))
 }

@@ -1,16 +1,16 @@
-//! Text of cases: placeholders, patterns, Latin-1, and how bytes are shown in failure messages.
+//! The text of cases: placeholders, patterns, Latin-1, and how failure messages show bytes.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use regex::bytes::{Regex, RegexBuilder};
 
-/// Variables of a running case: `{name}` in its text.
+/// Variables of a running case. `{name}` in its text stands for a value.
 #[derive(Debug, Clone, Default)]
 pub struct Variables(BTreeMap<String, String>);
 
 impl Variables {
-    /// Sets a variable, replacing an older value.
+    /// Sets a variable. Replaces an older value.
     pub fn set(&mut self, name: &str, value: String) {
         self.0.insert(name.to_owned(), value);
     }
@@ -26,12 +26,12 @@ impl Variables {
         named.map(|(_, value)| value.as_str())
     }
 
-    /// Fills in the placeholders of `text`. Other text in braces stays unchanged.
+    /// Replaces the placeholders of `text`. Other text in braces stays unchanged.
     pub fn fill(&self, text: &str) -> String {
         self.fill_with(text, str::to_owned)
     }
 
-    /// Like [`Variables::fill`], for a pattern: values stand for themselves.
+    /// Like [`Variables::fill`], for a pattern: the values are escaped.
     pub fn fill_pattern(&self, pattern: &str) -> String {
         self.fill_with(pattern, regex::escape)
     }
@@ -56,7 +56,7 @@ impl Variables {
         filled
     }
 
-    /// The text of `{placeholder}`: `rep:X:N` or `X*N`, `name+N`, `name-N` or `name`.
+    /// The value of `{placeholder}`: `rep:X:N` or `X*N`, `name+N`, `name-N` or `name`.
     fn value_of(&self, placeholder: &str, show: fn(&str) -> String) -> Option<String> {
         if let Some(repetition) = placeholder.strip_prefix("rep:") {
             let (character, count) = repetition.split_once(':')?;
@@ -77,9 +77,9 @@ impl Variables {
     }
 }
 
-/// Bytes of a text in which one character is one byte.
+/// The bytes of a text in which one character is one byte.
 ///
-/// Panics on characters beyond U+00FF: a case that holds one is wrong.
+/// Panics on characters beyond U+00FF, because a case with one is invalid.
 pub fn latin1_bytes(text: &str) -> Vec<u8> {
     let byte = |c: char| u8::try_from(u32::from(c)).expect("cases hold only Latin-1 characters");
     text.chars().map(byte).collect()
@@ -99,7 +99,7 @@ pub fn pattern_of(text: &str) -> Result<Regex> {
         .with_context(|| format!("the pattern {text}"))
 }
 
-/// Bytes for a person: escaped, in quotes, and cut when long.
+/// Bytes in readable form: escaped, in quotes, and cut if they are long.
 pub fn shown(bytes: &[u8]) -> String {
     const SHOWN_BYTES_MAX: usize = 300;
     if bytes.len() <= SHOWN_BYTES_MAX {

@@ -1,5 +1,5 @@
-//! TLS connections of tests: a client, and a proxy that lets a client without TLS speak to a server with
-//! it.
+//! TLS connections of tests: a client, and a proxy that connects a client without TLS to a server
+//! with TLS.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -19,25 +19,26 @@ use rustls::{
 
 use crate::certificates::Identity;
 
-/// How long a peer of the proxy may take to close.
+/// The time limit for a peer of the proxy to close.
 const LINGER: Duration = Duration::from_secs(2);
-/// The proxy takes no more while this waits to be passed on.
+/// The proxy reads no more while this many bytes wait.
 const PASSED_BYTES_MAX: usize = 64 << 10;
 
 /// A connection with TLS that reads and writes like a socket.
 pub type Stream = StreamOwned<ClientConnection, TcpStream>;
 
-/// What a client trusts, and who it is.
+/// The authority that a client trusts, and the client's own certificate.
 #[derive(Clone, Debug)]
 pub struct Client(Arc<ClientConfig>);
 
 impl Client {
-    /// A client that trusts this authority's certificates, and shows its own if it has one.
+    /// A client that trusts this authority's certificates, and presents its own certificate if it
+    /// has one.
     pub fn new(authority: &Path, identity: Option<&Identity>) -> Result<Client> {
         Client::of_versions(authority, identity, rustls::ALL_VERSIONS)
     }
 
-    /// The same with some versions of TLS only.
+    /// The same with only these versions of TLS.
     pub fn of_versions(
         authority: &Path,
         identity: Option<&Identity>,
@@ -59,35 +60,35 @@ impl Client {
         Ok(Client(Arc::new(config)))
     }
 
-    /// The state of a connection that has not begun.
+    /// The state of a new connection.
     pub fn connection(&self) -> Result<ClientConnection> {
         let name = ServerName::try_from("localhost").context("a name")?;
         Ok(ClientConnection::new(self.0.clone(), name)?)
     }
 
-    /// Connects. The handshake is made with the first bytes.
+    /// Connects. The first bytes start the handshake.
     pub fn connect(&self, address: SocketAddr) -> Result<Stream> {
         Ok(StreamOwned::new(self.connection()?, TcpStream::connect(address)?))
     }
 }
 
-/// Listens for clients without TLS and passes everything on to a server with TLS, ends included. Its
+/// Listens for clients without TLS, and passes all bytes and ends on to a server with TLS. Its
 /// threads end with the process.
 #[derive(Debug)]
 pub struct Proxy {
-    /// Where it listens.
+    /// The address of its listener.
     pub address: SocketAddr,
 }
 
 impl Proxy {
-    /// Starts it.
+    /// Starts the proxy.
     pub fn start(client: Client, server: SocketAddr) -> Result<Proxy> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
         thread::spawn(move || {
             for plain in listener.incoming().map_while(Result::ok) {
                 let client = client.clone();
-                // A connection that breaks is what the test sees as well.
+                // If a connection breaks, the test sees that, too.
                 thread::spawn(move || drop(relay(plain, &client, server)));
             }
         });
@@ -140,7 +141,7 @@ fn relay(mut plain: TcpStream, client: &Client, server: SocketAddr) -> Result<()
         }
     }
     plain.shutdown(Shutdown::Write)?;
-    // Closing with unread bytes would throw away the last ones that were sent.
+    // To close a socket with unread bytes would discard the bytes that were sent last.
     plain.set_nonblocking(false)?;
     plain.set_read_timeout(Some(LINGER))?;
     while plain.read(&mut buffer)? > 0 {}

@@ -1,4 +1,5 @@
-//! Tools that tests need and a machine may lack: the original servers, interpreters, system rights.
+//! Tools that tests need and that a machine can lack: the original servers, interpreters, system
+//! rights.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -6,15 +7,15 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Set by the test command: a missing tool is then a failure instead of a skipped test.
+/// The test command sets this variable. Then a missing tool is a failure instead of a skipped test.
 pub const REQUIRE_TOOLS: &str = "LINESHAFT_REQUIRE_TOOLS";
 
-/// Names a file. Everything that a run leaves out adds a line to it, because the output of a
-/// passing test is not shown.
+/// Names a file. Each omission of a run adds a line to it, because the output of a passing test is
+/// not shown.
 pub const SKIPPED_FILE: &str = "LINESHAFT_SKIPPED_FILE";
 
-/// The path of a program that the test needs. `None` means that the test must be skipped, which was
-/// said on stderr. Panics instead of skipping when tools are required.
+/// The path of a program that the test needs. `None`: the test must be skipped, and this function
+/// has said so on stderr. Panics instead if tools are required.
 #[track_caller]
 pub fn find_or_skip(program: &str) -> Option<PathBuf> {
     let found = find(program);
@@ -24,15 +25,15 @@ pub fn find_or_skip(program: &str) -> Option<PathBuf> {
     found
 }
 
-/// Says why a test is skipped, or panics when tools are required.
+/// Says why a test is skipped. Panics instead if tools are required.
 #[track_caller]
 pub fn skip(reason: &str) {
     assert!(std::env::var_os(REQUIRE_TOOLS).is_none(), "{REQUIRE_TOOLS} is set, but {reason}");
     leave_out(reason);
 }
 
-/// Says what is left out because something cannot be installed, such as the right to mount; never a
-/// failure.
+/// Says what a test omits because it needs something that cannot be installed, such as the right to
+/// mount. This is never a failure.
 pub fn leave_out(reason: &str) {
     let test = std::env::var("NEXTEST_TEST_NAME").ok();
     let test =
@@ -40,13 +41,13 @@ pub fn leave_out(reason: &str) {
     let line = format!("SKIPPED: {test}: {reason}\n");
     eprint!("{line}");
     let Some(path) = std::env::var_os(SKIPPED_FILE) else { return };
-    // In one piece: other tests write at the same time.
+    // One write, because other tests write at the same time.
     let written = File::options().create(true).append(true).open(path);
     written.and_then(|mut file| file.write_all(line.as_bytes())).expect("the file can be written");
 }
 
-/// Whether this process may mount file systems, of files too if `files`; if not, says that something is left out.
-/// Where the system grants the right, a mount that fails is a failure of the test.
+/// Whether this process can mount file systems, also from files if `files` is set. If not, says
+/// what the test omits. Where the system grants the right, a failed mount is a failure of the test.
 pub fn may_mount_or_skip(files: bool) -> bool {
     let missing = if !has_capability(CAP_SYS_ADMIN) {
         Some("this process may not mount file systems")
@@ -59,10 +60,11 @@ pub fn may_mount_or_skip(files: bool) -> bool {
     missing.is_none()
 }
 
-/// The number of the right to mount, among others, in `capabilities(7)`.
+/// The number of the capability that includes the right to mount, in `capabilities(7)`.
 const CAP_SYS_ADMIN: u32 = 21;
 
-/// Whether the system grants this process a right. Root has all of them, but not in every container.
+/// Whether the system grants this process a capability. Root has all of them, but not in every
+/// container.
 fn has_capability(number: u32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let granted = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
@@ -70,17 +72,17 @@ fn has_capability(number: u32) -> bool {
     granted.is_some_and(|granted| granted >> number & 1 == 1)
 }
 
-/// Raises the limit of open files as far as allowed; servers that are started from now on inherit it. Returns
-/// the limit.
+/// Raises the limit of open files as far as the system allows. Servers that are started later
+/// inherit it. Returns the limit.
 pub fn raise_file_limit() -> u64 {
     let limit = getrlimit(Resource::Nofile);
-    // A failure leaves the old limit, which the caller sees.
+    // If it fails, the old limit remains, and the caller sees that.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// The path of a program: itself when it holds a slash, else looked up in `PATH` and the folders of
-/// system programs.
+/// The path of a program: the name itself if it contains a slash. Otherwise the first match in
+/// `PATH` and the folders of system programs.
 pub fn find(program: &str) -> Option<PathBuf> {
     if program.contains('/') {
         return Path::new(program).exists().then(|| program.into());
@@ -106,7 +108,8 @@ mod tests {
 
     #[test]
     fn what_is_left_out_is_noted_in_a_file() {
-        // An environment belongs to a whole process, so this test starts itself once more in another one.
+        // An environment belongs to a whole process, so this test starts itself again in another
+        // process.
         const IN_CHILD: &str = "LINESHAFT_TEST_LEAVES_OUT";
         if std::env::var_os(IN_CHILD).is_some() {
             leave_out("for a test");

@@ -1,37 +1,39 @@
 //! What a case runner needs from a server: connections, bytes and time.
 //!
 //! There are two kinds of server. One is reached over sockets, in real time. The other is a dialect
-//! in this process, where time is a number and an hour of waiting takes no time.
+//! in this process. Its time is a number, so an hour of waiting takes no real time.
 
 use anyhow::Result;
 
-/// A connection of one [`Wire`]; given out by [`Wire::connect`] and never used again after its close.
+/// A connection of one [`Wire`]. [`Wire::connect`] returns it, and a closed one is never used
+/// again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConnectionId(pub usize);
 
-/// What [`Wire::receive`] saw.
+/// The result of [`Wire::receive`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Received {
     /// At least one byte.
     Bytes(Vec<u8>),
-    /// The server ended the connection; every later call says so again.
+    /// The server closed the connection. Every later call returns this again.
     End,
-    /// Nothing in the time given.
+    /// Nothing arrived in the given time.
     Nothing,
 }
 
 /// A server as a client sees it.
 pub trait Wire {
-    /// Opens a connection to the port of this name; a server that has only one needs no name.
+    /// Opens a connection to the port of this name. A server with only one port needs no name.
     fn connect(&mut self, port: Option<&str>) -> Result<ConnectionId>;
 
-    /// Sends all bytes. An error means that the server had ended the connection.
+    /// Sends all bytes. An error means that the server had closed the connection.
     fn send(&mut self, connection: ConnectionId, bytes: &[u8]) -> Result<()>;
 
-    /// Ends our sending direction; the server sees an end of file and can still answer.
+    /// Closes the sending direction. The server sees an end of file and can still answer.
     fn half_close(&mut self, connection: ConnectionId) -> Result<()>;
 
-    /// Hangs up, and lets the server see it before anything later is sent on another connection.
+    /// Closes the connection. The server sees it before any bytes that are sent later on another
+    /// connection.
     fn close(&mut self, connection: ConnectionId);
 
     /// Waits until something arrives, at most for `wait_ms_max` milliseconds of this wire's time.

@@ -4,43 +4,46 @@
 use crate::dialect::world::World;
 use crate::fuzz_corpus;
 
-/// The world of a dialect's scripts.
+/// The world in which a script is played.
 pub trait Stage {
-    /// Clients that a script can speak for.
+    /// The number of clients that a script can control.
     const CLIENTS: usize;
 
-    /// A world without connections, with small limits, so that too long input is cheap to make.
+    /// Creates a world without connections and with small limits, so that input over a limit is
+    /// short.
     fn new() -> Self;
 
     /// The world itself.
     fn world(&mut self) -> &mut World;
 
-    /// Connects this client, anew perhaps.
+    /// Connects this client, perhaps again.
     fn connect(&mut self, client: usize) -> usize;
 
-    /// The most bytes that the server may hold of what a client sent and it did not deal with, if
-    /// that is bounded at this moment. Memory grows with the sent bytes, not with announced sizes.
+    /// The most unhandled input of a client that the server can hold, in bytes, if there is a bound
+    /// at this moment. Memory grows with the bytes that arrived, not with announced sizes.
     fn held_bytes_max(&mut self, connection: usize, sent_bytes: usize) -> Option<usize>;
 
-    /// Lets time pass until what outlives connections has ended; the most sessions that stay.
+    /// Lets time pass until all that outlives connections has ended. Returns the largest number of
+    /// sessions that remain.
     fn come_to_rest(&mut self) -> u64 {
         0
     }
 }
 
-/// The next byte says which client sends from now on.
+/// The next byte names the client that sends from now on.
 pub const SWITCH: u8 = 0xf8;
 /// Time passes: the next byte is the number of tenths of a second.
 pub const WAIT: u8 = 0xf9;
-/// The client shuts its sending side.
+/// The client closes its sending direction.
 pub const HALF_CLOSE: u8 = 0xfa;
-/// The client hangs up and connects anew.
+/// The client closes its connection and connects again.
 pub const RECONNECT: u8 = 0xfb;
 
-/// Plays a script twice, and compares.
+/// Plays a script twice, and compares the replies.
 ///
-/// A script is bytes: the first seeds the lengths of the fragments, the four bytes above act, all
-/// others are sent as they are. So any bytes are a script, and a recorded session is one too.
+/// A script is bytes. The first byte seeds the lengths of the fragments. The four bytes above are
+/// actions. All other bytes are sent unchanged. So any bytes are a script, and a recorded session
+/// is a script, too.
 pub fn check<S: Stage>(script: &[u8]) {
     let Some((seed, script)) = script.split_first() else { return };
     let mut whole = Play::<S>::new(None);
@@ -65,8 +68,8 @@ pub fn check<S: Stage>(script: &[u8]) {
     fragmented.finish();
 }
 
-/// Has `check` play what the fuzz target of this name keeps, cut in several ways each; there are so many
-/// scripts at least.
+/// Calls `check` with the scripts of the fuzz target of this name, and cuts each in several ways.
+/// Fails if there are fewer than `scripts_min` scripts.
 pub fn check_corpus(target: &str, scripts_min: usize, check: fn(&[u8])) {
     for mut script in fuzz_corpus(target, scripts_min) {
         for seed in [0, 1, script[0]] {
@@ -85,7 +88,7 @@ enum Action<'a> {
     Reconnect,
 }
 
-/// Takes an action off the front of a script that is not empty.
+/// Takes an action off the front of a script. The script must not be empty.
 fn next_action<'a>(script: &mut &'a [u8], clients: usize) -> Action<'a> {
     let argument = script.get(1).copied().unwrap_or_default();
     let (action, len) = match script[0] {
@@ -106,7 +109,7 @@ fn next_action<'a>(script: &mut &'a [u8], clients: usize) -> Action<'a> {
 /// A world in which a script is played.
 struct Play<S> {
     stage: S,
-    /// `None`: everything is sent in one piece.
+    /// `None`: the input is sent in one piece.
     lengths: Option<Lengths>,
     clients: Vec<Client>,
     current: usize,
@@ -151,8 +154,8 @@ impl<S: Stage> Play<S> {
             bytes = rest;
             let client = &mut self.clients[self.current];
             client.sent_bytes += len;
-            // Whether a second client acts between two commands of the first is a matter of luck,
-            // which must not differ between the two plays.
+            // Whether a second client acts between two commands of the first depends on chance. The
+            // two plays must not differ in that.
             self.stage.world().send_first(client.connection, fragment);
             self.check_memory();
         }
@@ -171,7 +174,7 @@ impl<S: Stage> Play<S> {
         self.stage.world().take_received(self.clients[client].connection)
     }
 
-    /// All hang up; the broker must agree with itself, and know of no session.
+    /// Closes all connections. The broker must be consistent, and have no session.
     fn finish(mut self) {
         for client in self.clients {
             self.stage.world().close(client.connection);
@@ -191,7 +194,7 @@ impl Client {
     }
 }
 
-/// Lengths of fragments, short ones mostly: a linear congruence is random enough.
+/// Lengths of fragments, mostly short. A linear congruence is random enough.
 struct Lengths(u32);
 
 impl Lengths {

@@ -1,4 +1,4 @@
-//! Sessions of any dialects, a broker and simulated time, put together as a server would do it.
+//! Sessions of any dialects, a broker and simulated time, connected as in a server.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -10,35 +10,35 @@ use broker::{
 
 use crate::wire::{ConnectionId, Received, Wire};
 
-/// When simulated time begins.
+/// The start of simulated time.
 pub const START: Millis = Millis(1_700_000_000_000);
 
-/// A server whose clients are in the same thread, and whose time passes when it is told to.
+/// A server in one thread with its clients. Its time passes only when a test advances it.
 #[derive(Debug)]
 pub struct World {
-    /// What the sessions share.
+    /// The broker that the sessions share.
     pub broker: Broker,
-    /// The moment that it is.
+    /// The current simulated time.
     pub now: Millis,
     events: Arc<Events>,
     mailbox: usize,
     connections: Vec<Connection>,
 }
 
-/// One connection, both ends of it.
+/// Both ends of one connection.
 struct Connection {
     id: SessionId,
     session: Box<dyn Dialect>,
     outbox: Outbox,
-    /// Sent by the client and not yet dealt with.
+    /// Bytes from the client that the server has not handled yet.
     unread: Vec<u8>,
-    /// Answered by the server and not yet looked at by the client.
+    /// Bytes from the server that the client has not read yet.
     received: Vec<u8>,
-    /// The server is done with the connection.
+    /// The server has finished with the connection.
     ended: bool,
-    /// The client shut its sending side, and the session was told.
+    /// The client closed its sending direction, and the session knows it.
     half_closed: bool,
-    /// Most bytes that the session answered to one presentation of bytes.
+    /// The longest answer of the session to one piece of input, in bytes.
     longest_answer: usize,
 }
 
@@ -48,7 +48,7 @@ impl std::fmt::Debug for Connection {
     }
 }
 
-/// Events that the broker left.
+/// Events from the broker.
 #[derive(Debug, Default)]
 struct Events(Mutex<VecDeque<(SessionId, Event)>>);
 
@@ -63,19 +63,20 @@ impl Mailbox for Events {
 }
 
 impl World {
-    /// Everything is in memory only.
+    /// A world that keeps all jobs in memory only.
     pub fn memory() -> Self {
         Self::over(Broker::memory(EngineSetup::default(), START))
     }
 
-    /// The same, with slices of so few units of work that long answers take many.
+    /// The same, with such short slices of work that long answers take many slices.
     pub fn with_slices(units: u32) -> Self {
         let mut setup = EngineSetup::default();
         setup.limits.slice_units = units;
         Self::over(Broker::memory(setup, START))
     }
 
-    /// Over a broker that was opened without threads; its log is written after every step.
+    /// A world with a broker that was opened without threads. The broker writes its log after every
+    /// step.
     pub fn over(broker: Broker) -> Self {
         let events = Arc::new(Events::default());
         let mailbox = broker.add_mailbox(events.clone());
@@ -83,7 +84,7 @@ impl World {
         Self { broker, now, events, mailbox, connections: Vec::new() }
     }
 
-    /// Opens a connection; its number is for the other functions.
+    /// Opens a connection. Returns its number for the other functions.
     pub fn connect_as<D: Dialect + 'static>(
         &mut self,
         open: impl FnOnce(&mut Turn<'_>, usize) -> (SessionId, D),
@@ -102,7 +103,7 @@ impl World {
         self.connections.len() - 1
     }
 
-    /// The client sends, and the server handles the bytes and their effects.
+    /// The client sends bytes. The server handles them and their effects.
     pub fn send(&mut self, index: usize, bytes: &[u8]) {
         self.send_first(index, bytes);
         self.deliver_events();
@@ -118,8 +119,8 @@ impl World {
         }
     }
 
-    /// The client sends, perhaps nothing, and the server does one slice of work for it. Whether there is more
-    /// to do, and what came back.
+    /// The client sends bytes, perhaps none, and the server does one slice of work for it. Returns
+    /// whether there is more to do, and the received bytes.
     pub fn ask_for_slice(&mut self, index: usize, bytes: &[u8]) -> (bool, Vec<u8>) {
         let connection = &mut self.connections[index];
         connection.unread.extend_from_slice(bytes);
@@ -129,13 +130,13 @@ impl World {
         (more, self.take_received(index))
     }
 
-    /// Sends, and returns the bytes received by then.
+    /// Sends bytes, and returns the bytes received by then.
     pub fn ask(&mut self, index: usize, bytes: &[u8]) -> Vec<u8> {
         self.send(index, bytes);
         self.take_received(index)
     }
 
-    /// The client shuts its sending side.
+    /// The client closes its sending direction.
     pub fn half_close(&mut self, index: usize) {
         let connection = &mut self.connections[index];
         if connection.ended || connection.half_closed {
@@ -150,25 +151,26 @@ impl World {
         self.deliver_events();
     }
 
-    /// The server is about to stop: the session answers what waits, if it is to.
+    /// The server is about to stop. The session answers a waiting command, if the protocol requires
+    /// it.
     pub fn stop(&mut self, index: usize) {
         let connection = &mut self.connections[index];
         connection.session.stop(&mut self.broker.turn(self.now), &mut connection.outbox);
         self.send_replies(index);
     }
 
-    /// The client hangs up.
+    /// The client closes the connection.
     pub fn close(&mut self, index: usize) {
         self.end(index);
         self.deliver_events();
     }
 
-    /// What the server sent since the last call.
+    /// The bytes from the server since the last call.
     pub fn take_received(&mut self, index: usize) -> Vec<u8> {
         std::mem::take(&mut self.connections[index].received)
     }
 
-    /// Whether the server ended the connection and all it sent was taken.
+    /// Whether the server closed the connection and the test has taken all received bytes.
     pub fn has_ended(&self, index: usize) -> bool {
         self.connections[index].ended && self.connections[index].received.is_empty()
     }
@@ -179,18 +181,18 @@ impl World {
         !connection.ended && !connection.session.wants_input()
     }
 
-    /// Bytes that the server keeps of what the client sent: unread ones and half-received commands.
+    /// Bytes from the client that the server keeps: unread ones and incomplete commands.
     pub fn held_bytes(&self, index: usize) -> usize {
         let connection = &self.connections[index];
         connection.unread.len() + connection.session.buffered_bytes()
     }
 
-    /// The most bytes that the session answered to one presentation of what its client sent.
+    /// The longest answer of the session to one piece of input, in bytes.
     pub fn longest_answer(&self, index: usize) -> usize {
         self.connections[index].longest_answer
     }
 
-    /// Lets time pass until something is due, or until `limit`; whether something was due.
+    /// Lets time pass until an event is due, or until `limit`. Returns whether an event was due.
     pub fn advance_to_next(&mut self, limit: Millis) -> bool {
         let due = self.broker.turn(self.now).next_deadline().filter(|due| *due <= limit);
         self.now = due.unwrap_or(limit).max(self.now);
@@ -204,7 +206,7 @@ impl World {
         while self.advance_to_next(limit) {}
     }
 
-    /// Lets the session deal with what its client sent, as far as it wants to.
+    /// Lets the session handle the client's bytes, as far as it wants.
     fn read(&mut self, index: usize) {
         let connection = &mut self.connections[index];
         let may_read = connection.session.wants_input() || connection.half_closed;
@@ -242,7 +244,7 @@ impl World {
         }
     }
 
-    /// Sessions hear what happened, and long operations go on.
+    /// Passes events to their sessions, and continues long operations.
     pub fn deliver_events(&mut self) {
         loop {
             let more_is_due = self.broker.turn(self.now).advance();
@@ -287,12 +289,12 @@ impl Connection {
     }
 }
 
-/// A world in which conformance cases are played, on simulated time.
+/// A world in which conformance cases are played in simulated time.
 #[derive(Debug)]
 pub struct InProcess<C> {
     /// The world.
     pub world: World,
-    /// Opens a connection of the dialect that the cases speak at the port of this name.
+    /// Opens a connection of the dialect that the cases use at the port of this name.
     pub connect: C,
 }
 

@@ -1,35 +1,35 @@
 //! Gearman's conformance cases: their data model and how they are read from `corpus/gearman/`.
 //!
-//! `corpus/gearman/README.md` explains every key. Playing a case is not part of this file.
+//! `corpus/gearman/README.md` explains every key. Another file plays cases.
 
 use anyhow::Result;
 use serde::Deserialize;
 
 use crate::case;
 
-/// One behaviour: a name and the steps that show it.
+/// One behaviour: a name, and the steps that show it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
-    /// Unique within its file; tests select cases by parts of it.
+    /// Unique within its file. Tests select cases by parts of the name.
     pub name: String,
-    /// What a runner needs to know before it plays the case, such as `order`.
+    /// Tags that a runner needs before it plays the case, such as `order`.
     #[serde(default)]
     pub tags: Vec<String>,
-    /// Why the behaviour is as it is.
+    /// The reason for the behaviour.
     #[serde(default)]
     pub note: String,
-    /// Played in order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
 }
 
-/// One step: something done or something expected.
+/// One step: an action or an expectation.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Step {
     /// Milliseconds that pass before anything else.
     pub sleep_ms: u64,
-    /// The connection that the rest speaks of; opened when first named.
+    /// The connection of this step. It is opened when a step first names it.
     pub conn: Option<String>,
     /// A packet to send.
     pub send_packet: Option<PacketText>,
@@ -43,11 +43,11 @@ pub struct Step {
     pub expect_text_regex: Option<String>,
     /// Milliseconds during which nothing may arrive.
     pub expect_nothing_ms: Option<u64>,
-    /// The server must end the connection, without a byte before unless `discard` is set.
+    /// The server must close the connection. No byte can come before, unless `discard` is set.
     pub expect_close: bool,
-    /// Bytes before the end of the connection do not matter.
+    /// Bytes before the end of the connection are ignored.
     pub discard: bool,
-    /// Hangs up.
+    /// Closes the connection.
     pub close: bool,
 }
 
@@ -55,11 +55,12 @@ pub struct Step {
 #[derive(Debug, Clone, Deserialize)]
 pub struct PacketText(pub Magic, pub u32, pub Vec<String>);
 
-/// What a packet must be: magic, type, and a pattern for each argument. No patterns mean an empty body.
+/// An expected packet: magic, type, and a pattern for each argument. No patterns mean an empty
+/// body.
 #[derive(Debug, Clone, Deserialize)]
 pub struct PacketPattern(pub Magic, pub u32, pub Vec<Matcher>);
 
-/// Whether a packet says that it goes to a server or comes from one.
+/// The direction of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Magic {
@@ -69,32 +70,32 @@ pub enum Magic {
     Res,
 }
 
-/// What an argument must be.
+/// An expected argument.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
 pub enum Matcher {
     /// Exactly this text.
     Text(String),
-    /// Something that passes every test named.
+    /// An argument that passes all of these tests.
     Tests(Tests),
 }
 
-/// Tests of an argument; none of them lets anything pass.
+/// Tests of an argument. Without any test, all arguments pass.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Tests {
     /// A pattern for the whole argument.
     pub regex: Option<String>,
-    /// The variable that it must be equal to.
+    /// The variable whose value it must equal.
     pub same_as: Option<String>,
-    /// The variable that it must differ from.
+    /// The variable whose value it must not equal.
     pub not_same_as: Option<String>,
-    /// The variable that takes it.
+    /// The variable that gets its value.
     pub capture: Option<String>,
 }
 
 impl Case {
-    /// Whether the case carries this tag.
+    /// Whether the case has this tag.
     pub fn has_tag(&self, tag: &str) -> bool {
         self.tags.iter().any(|own| own == tag)
     }

@@ -3,16 +3,16 @@
 /// Bytes before the arguments: magic, type and size, four each.
 pub const HEADER_BYTES: usize = 12;
 
-/// Magic of what a client or worker sends.
+/// The magic in the packets of clients and workers.
 pub const REQUEST: [u8; 4] = *b"\0REQ";
 
-/// Magic of what a server sends.
+/// The magic in the packets of a server.
 pub const RESPONSE: [u8; 4] = *b"\0RES";
 
 /// A whole packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packet {
-    /// [`REQUEST`], [`RESPONSE`], or whatever was there.
+    /// [`REQUEST`], [`RESPONSE`], or other bytes.
     pub magic: [u8; 4],
     /// Number of the packet type.
     pub kind: u32,
@@ -26,7 +26,7 @@ impl Packet {
         Packet { magic: REQUEST, kind, body: arguments.join(&0) }
     }
 
-    /// Its bytes.
+    /// The packet as bytes.
     pub fn bytes(&self) -> Vec<u8> {
         let size = u32::try_from(self.body.len()).expect("packets of tests are small");
         let mut bytes = Vec::with_capacity(HEADER_BYTES + self.body.len());
@@ -37,7 +37,8 @@ impl Packet {
         bytes
     }
 
-    /// Takes the first packet off the front of `unread`; `None` while a part of it is missing.
+    /// Takes the first packet off the front of `unread`. Returns `None` while the packet is
+    /// incomplete.
     pub fn take(unread: &mut Vec<u8>) -> Option<Packet> {
         let header: &[u8; HEADER_BYTES] = unread.first_chunk()?;
         let word = |from: usize| header[from..from + 4].try_into().expect("four bytes");
@@ -52,7 +53,8 @@ impl Packet {
         Some(Packet { magic, kind, body })
     }
 
-    /// The body cut at its first NUL bytes into at most `count` parts; the last one may hold further ones.
+    /// The body, cut at its first NUL bytes into at most `count` parts. The last part can contain
+    /// further NUL bytes.
     pub fn arguments(&self, count: usize) -> Vec<&[u8]> {
         if count == 0 {
             return Vec::new();

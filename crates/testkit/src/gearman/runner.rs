@@ -1,4 +1,4 @@
-//! Plays one Gearman case over a wire and says precisely where it went wrong.
+//! Plays one Gearman case over a wire, and says precisely where it failed.
 
 use std::collections::BTreeMap;
 
@@ -13,17 +13,17 @@ use crate::wire::Wire;
 /// How long a step waits for its expected bytes.
 const PATIENCE_MS: u64 = 4_000;
 
-/// What a case needs to know from outside.
+/// What the caller tells a case.
 #[derive(Debug, Clone)]
 pub struct CaseContext {
-    /// Distinguishes the case's functions and unique keys from those of every other case on the same
-    /// server; at most 50 letters, digits and dashes.
+    /// Keeps the case's functions and unique keys apart from those of all other cases on the same
+    /// server. At most 50 letters, digits and dashes.
     pub tag: String,
-    /// Unix time, in milliseconds, at which the wire's clock showed zero: for `{now+N}`.
+    /// The Unix time, in milliseconds, at which the wire's clock showed zero. `{now+N}` needs it.
     pub unix_ms_at_zero: u64,
 }
 
-/// Plays `case` with new connections, and closes all of them at the end, also after a failure.
+/// Plays `case` on new connections. Closes all of them at the end, even after a failure.
 pub fn run_case(wire: &mut dyn Wire, case: &Case, context: &CaseContext) -> Result<()> {
     let mut variables = Variables::default();
     for (name, letter) in [("func", 'f'), ("func2", 'g'), ("func3", 'h'), ("uniq", 'u')] {
@@ -38,7 +38,7 @@ pub fn run_case(wire: &mut dyn Wire, case: &Case, context: &CaseContext) -> Resu
     outcome
 }
 
-/// A case being played.
+/// A case while it runs.
 struct Run<'a> {
     wire: &'a mut dyn Wire,
     variables: Variables,
@@ -65,7 +65,7 @@ impl Run<'_> {
             let id = self.wire.connect(None)?;
             self.connections.insert(name.clone(), Connection::new(id));
         }
-        // Taken out for the step, so that the variables can change meanwhile.
+        // Removed from the map for this step, so that the variables can change meanwhile.
         let mut connection = self.connections.remove(name).expect("it was just made sure of");
         let outcome = self.step_on(&mut connection, step);
         if step.close && outcome.is_ok() {
@@ -118,7 +118,8 @@ impl Run<'_> {
         if let Some(digits) = &step.send_hex {
             bytes.extend(bytes_of_hex(digits)?);
         }
-        // A server may hang up before it has read everything; then a later step says whether it may.
+        // A server can close the connection before it has read all bytes. A later step checks
+        // whether it may.
         if !bytes.is_empty() && self.wire.send(connection.id, &bytes).is_err() {
             connection.ended = true;
         }
@@ -226,7 +227,7 @@ fn bytes_of_hex(digits: &str) -> Result<Vec<u8>> {
     (0..digits.len()).step_by(2).map(byte).collect()
 }
 
-/// The acting part of a step, for failure messages.
+/// The acting part of a step, as failure messages show it.
 fn summary(step: &Step) -> String {
     let conn = step.conn.as_deref().unwrap_or("-");
     match (&step.send_packet, &step.send, &step.expect_packet) {

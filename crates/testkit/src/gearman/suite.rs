@@ -1,4 +1,4 @@
-//! Plays many Gearman cases side by side against one server and gathers every failure.
+//! Plays many Gearman cases in parallel against one server, and collects every failure.
 
 use std::net::SocketAddr;
 use std::sync::Mutex;
@@ -11,13 +11,13 @@ use crate::socket::SocketWire;
 use crate::suite::Outcome;
 use crate::wire::Wire;
 
-/// Cases that wait take no processor time, so more of them run at once than the machine has cores.
+/// Waiting cases use no processor time, so more of them run at once than the machine has cores.
 const CASES_AT_ONCE: usize = 16;
 
-/// Plays all cases that `choose` names against the server at `address`. On one server, every call needs
-/// a `name` of its own, of at most 20 letters: the cases' functions and keys hold it.
+/// Plays all cases that `choose` selects against the server at `address`. Each call on one server
+/// needs its own `name` of at most 20 letters, because the cases' functions and keys contain it.
 ///
-/// The environment variable `LINESHAFT_CASE` narrows the choice to names that contain its value.
+/// The environment variable `LINESHAFT_CASE` limits the choice to names that contain its value.
 pub fn play(
     cases: &[Case],
     name: &str,

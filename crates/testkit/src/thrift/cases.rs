@@ -1,5 +1,5 @@
-//! Conformance cases of the thrift service: what `corpus/kestrel-thrift/README.md` describes, played
-//! by a client that speaks the protocol itself.
+//! Conformance cases of the thrift service, as `corpus/kestrel-thrift/README.md` describes them. A
+//! client that implements the protocol itself plays them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,28 +10,28 @@ use serde_json::Value as Json;
 use super::codec::{CALL, EXCEPTION, ONEWAY, REPLY, Reply, Style, Value, message, take_reply};
 use crate::wire::{ConnectionId, Received, Wire};
 
-/// How long an expected reply may take.
+/// The time limit for an expected reply.
 const LIMIT_MS: u64 = 5_000;
 
-/// A call that waits must be silent for so long.
+/// How long a waiting call must get no reply.
 const SILENCE_MS: u64 = 50;
 
 /// One case.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// Its name, which is unique.
+    /// The unique name.
     pub name: String,
     tags: Vec<String>,
     steps: Vec<Json>,
 }
 
-/// A case that is being played.
+/// A case while it runs.
 struct Play<'a, W> {
     wire: &'a mut W,
     style: Style,
-    /// What `{q}` stands for.
+    /// The value of `{q}`.
     queue: String,
-    /// Numbers of open reads by the name that the case gives them.
+    /// The numbers of open reads, by the names that the case gives them.
     ids: BTreeMap<String, i64>,
     clients: BTreeMap<String, Client>,
     sequence: i32,
@@ -40,11 +40,11 @@ struct Play<'a, W> {
 struct Client {
     connection: ConnectionId,
     unread: Vec<u8>,
-    /// The method and the number of the call that is on its way, and when it was made.
+    /// The method and the number of the unanswered call, and when it was sent.
     waits_for: Option<(String, i32, u64)>,
 }
 
-/// All cases of the corpus; `LINESHAFT_CASE` narrows the choice to names that contain its value.
+/// All cases of the corpus. `LINESHAFT_CASE` limits the choice to names that contain its value.
 pub fn read_cases() -> Result<Vec<Case>> {
     let narrowed = std::env::var("LINESHAFT_CASE").unwrap_or_default();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/kestrel-thrift");
@@ -66,12 +66,12 @@ impl Case {
         Ok(Case { name: text(&case["name"]).context("it has no name")?, tags, steps })
     }
 
-    /// Whether it has this tag.
+    /// Whether the case has this tag.
     pub fn has_tag(&self, tag: &str) -> bool {
         self.tags.iter().any(|one| one == tag)
     }
 
-    /// Plays it; `tag` keeps the names of its queues apart from those of other plays.
+    /// Plays the case. `tag` keeps the names of its queues apart from those of other plays.
     pub fn play(&self, wire: &mut impl Wire, style: Style, tag: &str) -> Result<()> {
         let queue = format!("{tag}-{}-", self.name);
         let (ids, clients) = (BTreeMap::new(), BTreeMap::new());
@@ -175,7 +175,7 @@ impl<W: Wire> Play<'_, W> {
         id.as_i64().or_else(of_name).context("an id without a name")
     }
 
-    /// Latin-1; `{q}` is a fresh queue, `{x*300}` is 300 times x.
+    /// Latin-1 text. `{q}` is a new queue, and `{x*300}` is 300 times x.
     fn text(&self, text: &Json) -> Result<Vec<u8>> {
         let text = text.as_str().context("no text")?.replace("{q}", &self.queue);
         let repeated = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
@@ -193,7 +193,7 @@ impl<W: Wire> Play<'_, W> {
         Ok(())
     }
 
-    /// The fields of the next reply, which is to answer the last call.
+    /// The fields of the next reply, which must answer the last call.
     fn result(&mut self, name: &str, step: &Json, kind: u8) -> Result<Vec<(i16, Value)>> {
         let reply = self.receive(name)?;
         let client = self.clients.get_mut(name).context("no such connection")?;
@@ -201,7 +201,7 @@ impl<W: Wire> Play<'_, W> {
         let took_ms = self.wire.now_ms() - since;
         ensure!(reply.name == method.as_bytes() && reply.sequence == sequence, "{reply:?} came");
         ensure!(reply.kind == kind, "{reply:?} came");
-        // Two clocks that tell whole milliseconds differ by one.
+        // Two clocks with whole milliseconds can differ by one.
         let takes_ms_min = step["takes_ms_min"].as_u64().unwrap_or(0);
         ensure!(took_ms + 1 >= takes_ms_min, "it came after {took_ms} ms");
         Ok(reply.fields)

@@ -1,27 +1,27 @@
-//! Thrift as a client speaks it: calls into bytes, and bytes into replies. Written independently of
-//! the server's side, so only a mistake made twice can stay unseen.
+//! Thrift from the client's side: calls into bytes, and bytes into replies. It shares no code with
+//! the server's side, so only an error in both can stay undetected.
 
-/// How a client speaks.
+/// How a client encodes its messages.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct Style {
-    /// Whether each message stands in a frame.
+    /// Whether each message is in a frame.
     pub framed: bool,
-    /// How it is written.
+    /// The encoding of a message.
     pub form: Form,
 }
 
-/// How it writes a message.
+/// The encoding of a message.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Form {
     /// Binary, with the version.
     Strict,
-    /// Binary, without it; replies are strict all the same.
+    /// Binary, without the version. Replies still have it.
     Old,
     /// Compact.
     Compact,
 }
 
-/// All of them.
+/// All styles.
 pub const STYLES: [Style; 6] = [
     Style { framed: true, form: Form::Strict },
     Style { framed: true, form: Form::Old },
@@ -31,19 +31,19 @@ pub const STYLES: [Style; 6] = [
     Style { framed: false, form: Form::Compact },
 ];
 
-/// The one that the original knows.
+/// The style that the original supports.
 pub const FRAMED: Style = STYLES[0];
 
-/// A message that wants an answer.
+/// A message with a reply.
 pub const CALL: u8 = 1;
-/// An answer.
+/// A successful reply.
 pub const REPLY: u8 = 2;
-/// An answer that the call failed.
+/// The reply of a failed call.
 pub const EXCEPTION: u8 = 3;
-/// A message that wants no answer.
+/// A message without a reply.
 pub const ONEWAY: u8 = 4;
 
-/// A value of the kinds that the service uses.
+/// A value of one of the types that the service uses.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Value {
     /// 32 bits.
@@ -52,9 +52,9 @@ pub enum Value {
     I64(i64),
     /// A string or binary.
     Bytes(Vec<u8>),
-    /// A list of them.
+    /// A list of strings or binaries.
     Strings(Vec<Vec<u8>>),
-    /// A set of numbers of 64 bits.
+    /// A set of 64-bit numbers.
     Numbers(Vec<i64>),
     /// Fields with their numbers.
     Struct(Vec<(i16, Value)>),
@@ -62,7 +62,7 @@ pub enum Value {
     Structs(Vec<Vec<(i16, Value)>>),
 }
 
-/// What came back.
+/// A reply of the server.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Reply {
     /// [`REPLY`] or [`EXCEPTION`].
@@ -71,7 +71,7 @@ pub struct Reply {
     pub name: Vec<u8>,
     /// The number of the call.
     pub sequence: i32,
-    /// The result is the field 0.
+    /// The fields. The result is field 0.
     pub fields: Vec<(i16, Value)>,
 }
 
@@ -216,7 +216,7 @@ impl Writer {
     }
 }
 
-/// Takes a reply off the front, if all of it is there. Panics at anything that is none.
+/// Takes a complete reply off the front. Panics on any other message.
 pub fn take_reply(style: Style, bytes: &mut Vec<u8>) -> Option<Reply> {
     let mut front = &bytes[..];
     if style.framed {
